@@ -5,6 +5,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+# Two processes; a file, or a folder whose files share what is costly (tests/conftest.py), stays in one of them.
+TWO := -n 2 --dist loadfile
 
 .PHONY: demo test test-masked journeys torture kernels lint docs site picture release results clean
 
@@ -12,11 +14,13 @@ demo: .venv/.for-demo
 	$(BIN)/coref-automl demo --out demo
 
 test: .venv/.for-test lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest $(TWO)
 
-# The suite as another machine runs it: no bfloat16 instructions, no list of usable cores (macOS), no optional programs.
+# What another machine changes, as it runs it: no bfloat16 instructions, no list of usable cores (macOS), no optional programs.
+# Statistics, comparison, reports and pages compute with none of these.
+MASKED := $(addprefix tests/,bench cli corpus coreference engine evaluation experiment models relation studio training tuning) tests/test_*.py
 test-masked: .venv/.for-test
-	COREF_TEST_MASK=bfloat16,affinity,programs $(BIN)/python -m pytest -n 2
+	COREF_TEST_MASK=bfloat16,affinity,programs $(BIN)/python -m pytest $(TWO) $(MASKED)
 
 journeys: .venv/.for-test
 	$(BIN)/python -m pytest -m journey $(JOURNEYS)
@@ -24,9 +28,9 @@ journeys: .venv/.for-test
 kernels: .venv/.for-kernels
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 tests/models/test_fused_deberta.py tests/models/test_kernel_dropout.py tests/training/test_fused_run.py \
 	  tests/models/test_disentangled_layout.py
-	$(BIN)/python -m pytest -n 2 tests/models/test_kernels_compile.py
+	$(BIN)/python -m pytest -n 2 -m journey tests/models/test_kernels_compile.py
 
-# make torture SECONDS=600 SEED=1: bad inputs, kills, two at once and full disks against every command; says what failed, and how to repeat it.
+# make torture SECONDS=600 SEED=1: bad inputs, signals, bombs, changed inputs, two at once and full disks against every command; says what failed, and how to repeat it.
 SECONDS ?= 600
 torture: .venv/.for-test
 	$(BIN)/python -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
@@ -43,10 +47,10 @@ docs: .venv/.for-test
 site: .venv/.for-site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-# The READMEs' picture, taken anew from the report of `make demo`, in English.
+# The READMEs' picture, taken anew from the published report, and the outputs of the tutorial.
 picture: .venv/.for-demo
-	$(BIN)/coref-automl demo --out demo --lang en
 	$(BIN)/python scripts/take_picture.py
+	$(BIN)/python scripts/write_tutorial.py
 
 # Wheel and sdist in dist/.
 release: .venv/.made
@@ -63,7 +67,7 @@ results: .venv/.for-test
 	touch $@
 
 .venv/.for-demo: pyproject.toml constraints.txt | .venv/.made
-	$(INSTALL) -e '.[report]'
+	$(INSTALL) -e '.[studio]'
 	touch $@
 
 .venv/.for-test: pyproject.toml constraints.txt | .venv/.made

@@ -15,11 +15,9 @@ from coref_automl.errors import ComparisonError, InputError
 from coref_automl.records import Record
 from coref_automl.relation.data import RelationData, sentence_key
 from coref_automl.relation.evaluate import finished_seeds
-from coref_automl.relation.labels import gold_indices
 from coref_automl.relation.metrics import Scored, method_verdict, score
-from coref_automl.relation.results import read_probabilities
-from coref_automl.relation.scoring import has_predictions
-from coref_automl.relation.stored import read_scores
+from coref_automl.relation.rows import gold_indices
+from coref_automl.relation.scoring import has_predictions, read_probabilities, read_scores
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.store import read_json
 
@@ -49,7 +47,7 @@ def load_scored(run: Path, data: RelationData) -> Scored:
     missing = [folder for folder in folders if not has_predictions(folder, data)]
     if missing:
         raise ComparisonError(f"{missing[0]} has no predictions on {data.split}; run: coref-automl re evaluate {run} --data FILE")
-    found = [read_probabilities(folder / "predictions", data.split) for folder in folders]
+    found = [read_probabilities(folder, data.split) for folder in folders]
     sentences = np.array([sentence_key(row.sentence) for row in data.rows])
     return Scored(gold_indices(data.rows), np.stack(found), sentences)
 
@@ -62,7 +60,7 @@ def table(runs: dict[str, Path], data: RelationData, *, reference: str, seed: in
     seeds = {name: [folder.name for folder in finished_seeds(run)] for name, run in runs.items()}
     lines = []
     for name, scored in loaded.items():
-        each = [read_scores(runs[name] / one / "predictions" / f"{data.split}.json")[1] for one in seeds[name]]
+        each = [read_scores(runs[name] / one / "predictions" / f"{data.split}.json") for one in seeds[name]]
         verdicts: list[MethodVerdict | None] = [None, None]
         both = [one for one in seeds[name] if one in seeds[reference]]
         if name != reference and both:

@@ -45,7 +45,8 @@ def build(length: int, layers: int = 12, vocabulary: int = 2000, head: bool = Fa
         norm_rel_ebd="layer_norm", pos_att_type=["p2c", "c2p"], share_att_key=True, position_biased_input=False,
         hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, type_vocab_size=0,
     )  # fmt: skip
-    model = (DebertaV2ForMaskedLM if head else DebertaV2Model)(config).cuda().train()
+    with torch.device("cuda"):  # a base model with 130,000 entries takes seconds on a CPU
+        model = (DebertaV2ForMaskedLM if head else DebertaV2Model)(config).train()
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if "query_proj.weight" in name or "key_proj.weight" in name:
@@ -188,7 +189,8 @@ def time_step(way: str, batch: int, length: int, documents: int, dropout: float,
 
         config = BertConfig(vocab_size=vocabulary, max_position_embeddings=length, hidden_dropout_prob=dropout)
         config.attention_probs_dropout_prob = dropout
-        model = BertForMaskedLM(config).cuda().train()
+        with torch.device("cuda"):
+            model = BertForMaskedLM(config).train()
         model.set_attn_implementation("sdpa")
     else:
         model = build(length, vocabulary=vocabulary, head=True, dropout=dropout)

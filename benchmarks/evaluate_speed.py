@@ -10,29 +10,24 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 from base_models import base_deberta
-from coref_automl.bench.measurement import PeakMemory
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.scorer import Scorer, pick
-from coref_automl.evaluation.words import sample
+from coref_automl.evaluation.windows import sample
 from coref_automl.models.attention import use_attention
 from coref_automl.models.load import LoadedModel, load_tokenizer
 from coref_automl.records import ClozeItem
+from coref_automl.tuning.probe import Stopwatch
 
 
-def timed(
-    scorer: Scorer, items: list[ClozeItem], evalset: EvalSet, words: frozenset[str], device: str
-) -> tuple[float, PeakMemory]:
-    with PeakMemory(device) as memory:
-        started = time.perf_counter()
-        done = sum(len(batch) for batch in scorer.score(items, evalset.documents, words=words))
-        seconds = time.perf_counter() - started
+def timed(scorer: Scorer, items: list[ClozeItem], evalset: EvalSet, words: frozenset[str], device: str) -> Stopwatch:
+    clock = Stopwatch(device)
+    done = clock.timed(lambda: sum(len(batch) for batch in scorer.score(items, evalset.documents, words=words)))
     assert done == len(items)
-    return seconds, memory
+    return clock
 
 
 def by_length(items: list[ClozeItem], evalset: EvalSet, tokenizer: Any, seq_len: int) -> dict[str, list[ClozeItem]]:
@@ -77,17 +72,16 @@ def main() -> int:
         chosen = sample(of_task, count)
         items += [item for item in of_task if item.id in chosen]
     print(f"{len(items)} items, windows up to {arguments.seq_len} tokens, {device}, {dtype}; {' '.join(notes)}")
-    first, _ = timed(scorer, items[:64], evalset, frozenset(), device)
-    print(f"warm-up on 64 items (kernels are built): {first:.1f} s")
-    seconds, memory = timed(scorer, items, evalset, frozenset(), device)
-    print(f"strict and lenient: {seconds:.1f} s, {len(items) / seconds:.1f} items/s, {memory}")
+    print(f"warm-up on 64 items (kernels are built): {timed(scorer, items[:64], evalset, frozenset(), device)}")
+    clock = timed(scorer, items, evalset, frozenset(), device)
+    print(f"strict and lenient: {clock}, {len(items) / clock.seconds:.1f} items/s")
     for name, group in by_length(items, evalset, tokenizer, arguments.seq_len).items():
         if group:
-            seconds, _ = timed(scorer, group, evalset, frozenset(), device)
-            print(f"  {name}: {len(group)} items, {seconds:.1f} s, {len(group) / seconds:.1f} items/s")
+            clock = timed(scorer, group, evalset, frozenset(), device)
+            print(f"  {name}: {len(group)} items, {clock}, {len(group) / clock.seconds:.1f} items/s")
     if not arguments.skip_words:
-        seconds, memory = timed(scorer, items, evalset, frozenset(item.id for item in items), device)
-        print(f"with words: {seconds:.1f} s, {len(items) / seconds:.1f} items/s, {memory}")
+        clock = timed(scorer, items, evalset, frozenset(item.id for item in items), device)
+        print(f"with words: {clock}, {len(items) / clock.seconds:.1f} items/s")
     return 0
 
 

@@ -91,7 +91,6 @@ def train(options: argparse.Namespace) -> Ran:
             graphs=not options.no_graphs,
             keep_weights=options.keep_weights,
             epoch_checkpoints=False,
-            compact=True,
         )
         variants = options.others if place and options.others else options.variants
         found = variants_of(base, variants.split(","), options.out / name)

@@ -1,9 +1,9 @@
 """How fast the studio answers. In: a folder of evaluated runs. Out: time to the first page, latency with four clients, memory.
 
-    python benchmarks/studio_speed.py FOLDER [--requests 400]
+    python benchmarks/studio_speed.py FOLDER... [--requests 400]
 
 The command is started as a user starts it; four clients ask for a mix of pages: every filter of the items, pairs of checkpoints,
-the list of runs. Nothing is warm but what the clients themselves have asked for before.
+the leaderboard, pages of runs. Nothing is warm but what the clients themselves have asked for before.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ WORDS = ("도서관", "사람", "시장", "그해", "마을", "법원", "선수"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="+")
     parser.add_argument("--requests", type=int, default=400)
     given = parser.parse_args()
     began = time.monotonic()
-    line = [sys.executable, "-m", "coref_automl.cli", "studio", str(given.folder), "--port", "0", "--no-open"]
+    line = [sys.executable, "-m", "coref_automl.cli", "studio", *map(str, given.folder), "--port", "0", "--no-open"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as studio:
         try:
             port = int(re.search(r":(\d+)/", studio.stdout.readline()).group(1))  # type: ignore[union-attr]
@@ -40,6 +40,9 @@ def main() -> None:
             while get(port, "/items")[0] == 202:
                 time.sleep(0.1)
             print(f"evaluations read after {time.monotonic() - began:.1f} s more")
+            while 'id="later"' in get(port, "/")[1]:
+                time.sleep(0.1)
+            print(f"verdicts after {time.monotonic() - began:.1f} s")
             while get(port, "/compare")[0] == 202:
                 time.sleep(0.1)
             report(measure(port, given.requests))
@@ -75,8 +78,11 @@ def measure(port: int, requests: int) -> dict[str, list[float]]:
 def address(rng: random.Random, keys: list[str]) -> str:
     a, b = rng.sample(keys, 2)
     kind = rng.random()
+    if kind < 0.1:
+        return "/?" + urlencode({"sort": rng.choice(("", "name", "-tokens")), "open": rng.choice(("", "all"))})
     if kind < 0.15:
-        return "/"
+        run = next((key.split("/evaluations/")[0] for key in (a, b) if "/checkpoint-" in key), "")
+        return "/run?" + urlencode({"key": run}) if run else "/runs"
     if kind < 0.35:
         return "/compare?" + urlencode({"a": rng.choice(keys[:6]), "b": rng.choice(keys[:3])})
     query = {"a": a, "b": b, "which": rng.choice(("", "a-not-b", "b-not-a", "both-wrong")), "page": rng.randint(1, 5)}

@@ -40,7 +40,8 @@ def main() -> None:
     import torch
 
     from base_models import base_deberta, base_modernbert
-    from coref_automl.bench.train import race
+    from coref_automl.bench.measurement import TrainBench
+    from coref_automl.bench.train import against, race
     from coref_automl.models.build import train_tokenizer
 
     shapes = {"deberta": base_deberta, "modernbert": base_modernbert}
@@ -50,27 +51,22 @@ def main() -> None:
         name, texts = f"{case}, {kind} documents, dropout {arguments.dropout:g}", documents(kind, int(length))
         started = time.monotonic()
         try:
-            ways = race(
-                texts,
-                tokenizer,
-                partial(fresh, shapes[family], int(length), arguments.dropout),
+            settings = TrainBench(
                 seq_len=int(length),
                 batch=BATCHES[int(length)],
                 steps=arguments.steps,
                 device=arguments.device,
-                compiled=family == "modernbert",
+                compile=family == "modernbert",
                 attention=arguments.attention,
             )
+            variants = race(settings, texts, tokenizer, partial(fresh, shapes[family], int(length), arguments.dropout))
         except torch.OutOfMemoryError:
             print(f"{name}: out of memory", flush=True)
             continue
-        ours, padded, chunks = ways
-        print(f"{name}, batch {BATCHES[int(length)]} ({time.monotonic() - started:.0f} s)", *ways, sep="\n  ")
         print(
-            f"  against padded rows {ours.speed / padded.speed:.2f}x, against joined chunks {ours.speed / chunks.speed:.2f}x",
-            flush=True,
+            f"{name}, batch {BATCHES[int(length)]} ({time.monotonic() - started:.0f} s)", *variants, against(variants), sep="\n  "
         )
-        del ways, ours, padded, chunks
+        del variants
         torch.cuda.empty_cache()
 
 

@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.records import Estimate
+from coref_automl.statistics.corrections import step_down_max_t
 from coref_automl.statistics.crossed import Crossed, crossed
-from coref_automl.statistics.intervals import difference_intervals, sign_flip_ps
+from coref_automl.statistics.intervals import difference_intervals
 from coref_automl.statistics.methods import method_verdict
 from coref_automl.statistics.planning import Components, can_show
 from coref_automl.statistics.resampling import Gathered, Part
@@ -204,7 +205,7 @@ def documents(sets: int) -> Iterator[Row]:
         values = rng.normal(size=(len(clusters), few)) + 0.4 * rng.normal(size=(len(sizes), few))[clusters]
         held = [Part(values, clusters)]
         missed = np.mean([one.low > 0 or one.high < 0 for one in difference_intervals(held, seed=0, draws=1000)])
-        flips = np.mean(sign_flip_ps(held, seed=0) < 0.05)
+        flips = np.mean(step_down_max_t(held, seed=0).alone < 0.05)
         alike = sizes.sum() ** 2 / (sizes**2).sum()
         yield (name, f"{alike:.0f}", f"{100 * missed:.1f}%", f"{100 * flips:.1f}%")
 

@@ -1,6 +1,6 @@
-"""Take the READMEs' picture. In: the report of a demo. Out: docs/images/report.png, its first screen in Chromium.
+"""Take the READMEs' picture. In: the published report. Out: docs/images/report.png, its first screen in Chromium.
 
-python scripts/take_picture.py [demo/report/report.html] [docs/images/report.png]
+python scripts/take_picture.py [docs/results.html] [docs/images/report.png]
 """
 
 import subprocess
@@ -26,7 +26,7 @@ def take(page: Path, picture: Path) -> None:
     if browser is None:
         sys.exit("Chromium is not installed; install it (apt install chromium fonts-nanum) and run this again.")
     if not page.is_file():
-        sys.exit(f"{page} does not exist; run first: make demo")
+        sys.exit(f"{page} does not exist; run first: make results")
     with TemporaryDirectory() as profile:
         place = ("--user-data-dir=" + profile, f"--screenshot={picture.resolve()}")
         subprocess.run([browser, *FLAGS, *place, page.resolve().as_uri()], check=True, capture_output=True, timeout=300)
@@ -34,6 +34,6 @@ def take(page: Path, picture: Path) -> None:
 
 if __name__ == "__main__":
     given = [Path(argument) for argument in sys.argv[1:]]
-    report, picture = [*given, *(ROOT / "demo/report/report.html", ROOT / "docs/images/report.png")[len(given) :]]
+    report, picture = [*given, *(ROOT / "docs/results.html", ROOT / "docs/images/report.png")[len(given) :]]
     take(report, picture)
     print(picture, file=sys.stderr)

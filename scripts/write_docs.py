@@ -1,13 +1,17 @@
-"""Write what the code itself says: docs/cli.md from the commands, docs/api.md and the tree of the package from docstrings."""
+"""Write what the code itself says: docs/cli.md and docs/cli/ from the commands, docs/api.md and the tree from docstrings."""
 
 import ast
 import inspect
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import typer.main
+
 from coref_automl import api
-from coref_automl.cli.app import reference
+from coref_automl.cli.app import load_commands
 from coref_automl.coreference.predict import coreference
 from coref_automl.relation.train import relation
 from coref_automl.report.checkpoint_report import report
@@ -30,7 +34,10 @@ docs/  tests/               pages for users; tests mirror the package
 """
 
 
-FUNCTIONS = (api.evaluate, compare, recommend, report, api.fill, api.train, relation, coreference)
+FUNCTIONS = (
+    api.adapt, api.evaluate, compare, recommend, report, api.load, api.path, api.fill, coreference, relation,
+    api.predict_relations, api.train,
+)  # fmt: skip
 API = """\
 # Python
 
@@ -39,6 +46,35 @@ or `en` and defaults to `COREF_AUTOML_LANG` or the locale. Results print in one 
 themselves as dictionaries (`to_rows()`) or, where pandas is installed, as a frame (`to_frame()`). An error is a `ca.CorefError`
 with one sentence. From text to verdict: [tutorial.ipynb](tutorial.ipynb). Written by `make docs`; a test runs the examples.
 """
+
+
+_WIDTH = 100
+
+
+def reference() -> dict[str, str]:
+    """The command reference in Markdown, the same on every machine: the page of the tool (""), and one page per command."""
+    os.environ["COLUMNS"] = str(_WIDTH)
+    (_, tool), *rest = _walk("coref-automl", typer.main.get_command(load_commands()))
+    held: dict[str, list[str]] = {}
+    for path, command in rest:
+        name = path.split()[1]
+        level = "##" if name in held else "#"
+        held.setdefault(name, []).append(f"{level} {path}\n\n```\n{_help(path, command)}\n```\n")
+    links = " · ".join(f"[{name}](cli/{name}.md)" for name in held)
+    first = f"# Commands\n\nOne page per command: {links}\n\n```\n{_help('coref-automl', tool)}\n```\n"
+    return {"": first, **{name: "\n".join(parts) for name, parts in held.items()}}
+
+
+def _walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
+    yield path, command
+    for name, child in sorted(getattr(command, "commands", {}).items()):
+        yield from _walk(f"{path} {name}", child)
+
+
+def _help(path: str, command: Any) -> str:
+    with command.make_context(path, [], resilient_parsing=True, terminal_width=_WIDTH, max_content_width=_WIDTH) as context:
+        lines = command.get_help(context).splitlines()
+    return "\n".join(line.rstrip() for line in lines).strip()
 
 
 def python() -> str:
@@ -113,11 +149,17 @@ def with_tree(page: str) -> str:
 
 def pages() -> dict[Path, str]:
     """Every generated page as it should read."""
-    house = ROOT / "docs" / "architecture.md"
-    return {ROOT / "docs" / "cli.md": reference(), ROOT / "docs" / "api.md": python(), house: with_tree(house.read_text("utf-8"))}
+    docs = ROOT / "docs"
+    house = docs / "architecture.md"
+    commands = {docs / "cli" / f"{name}.md" if name else docs / "cli.md": text for name, text in reference().items()}
+    return {**commands, docs / "api.md": python(), house: with_tree(house.read_text("utf-8"))}
 
 
 if __name__ == "__main__":
-    for path, text in pages().items():
+    made = pages()
+    for gone in set((ROOT / "docs" / "cli").glob("*.md")) - set(made):
+        gone.unlink()
+    for path, text in made.items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")
         print(path.relative_to(ROOT), file=sys.stderr)

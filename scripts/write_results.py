@@ -1,5 +1,5 @@
-"""Write the published results from the archives in results/: docs/results.* and the headline of both READMEs, the tables of
-docs/carry-over.md from its three studies, and that of the small DeBERTa in docs/kf-deberta.md.
+"""Write the published results from the archives in results/: docs/results.*, the tables of docs/carry-over.md from
+its three studies, and that of the small DeBERTa in docs/kf-deberta.md.
 
 python scripts/write_results.py RUNS...    keep the numbers of these runs in results/experiment, then write the pages
 python scripts/write_results.py            write the pages again from what is kept
@@ -32,10 +32,9 @@ TITLES = {
     "en": "Results from ko-mini: which objective, which length, how much training",
     "ko": "ko-mini의 결과: 어느 목표, 어느 길이, 얼마나 오래",
 }
-READMES = {"en": ROOT / "README.md", "ko": ROOT / "README.ko.md"}
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 LEFT_OUT = ("best (epoch)", "points per million tokens", "최고 (에폭)", "백만 토큰당 (점)")
-"""Columns of the table of methods that the READMEs have no room for."""
+"""Columns of the table of methods that docs/kf-deberta.md has no room for."""
 ENGLISH = Say("en")
 
 
@@ -55,29 +54,6 @@ def side_by_side(text: str) -> list[str]:
     lines = [line.strip("| ").split(" | ") for line in table.group().splitlines()] if table else []
     kept = [at for at, name in enumerate(lines[0]) if name not in LEFT_OUT] if lines else []
     return [f"| {' | '.join(line[at] for at in kept)} |" for line in lines]
-
-
-def headline(text: str) -> str:
-    """Of a report's Markdown: methods side by side; where methods have several seeds, those and their base at their lengths."""
-    lines = side_by_side(text)
-    if not lines:
-        return ""
-    head, rule, *rows = lines
-    bases, several = [], []
-    for row in rows:
-        seeds = row.split("|")[2].strip()
-        if seeds == "–":
-            bases.append(row)
-        elif seeds.isdigit():
-            several.append(row)
-    lengths = {row.split("|")[1].split()[-1] for row in several}
-    bases = [row for row in bases if "@" not in row or row.split("|")[1].split("@")[1].strip() in lengths]
-    return "\n".join([head, rule, *([*bases, *several] if several else rows)])
-
-
-def with_headline(readme: str, text: str) -> str:
-    """A README with the methods side by side of a report's Markdown."""
-    return between_markers(readme, headline(text))
 
 
 def between_markers(page: str, made: str) -> str:
@@ -108,7 +84,7 @@ def readings() -> str:
     found = recommend(ALL_ROWS, FOUR_TIMES, lang="en").question("method")
     assert found
     held = [
-        one if one.a.count("4x") else one.turned() for one in found.claims if one.a.replace("4x", "") == one.b.replace("4x", "")
+        one if one.a.count("4x") else one.reversed() for one in found.claims if one.a.replace("4x", "") == one.b.replace("4x", "")
     ]
     return markdown_table(claims_table(held, ENGLISH))
 
@@ -157,10 +133,8 @@ def main(runs: list[str]) -> None:
         keep_answer(kept)
     for page, made in ((CARRY_OVER, carry_over_tables()), (KF_DEBERTA, deberta_tables())):
         page.write_text(between_markers(page.read_text("utf-8"), made), "utf-8")
-    for lang, readme in READMES.items():
-        found = pages(lang)
-        found[readme] = with_headline(readme.read_text("utf-8"), next(iter(found.values())))
-        for path, text in found.items():
+    for lang in TITLES:
+        for path, text in pages(lang).items():
             path.write_text(text, "utf-8")
             print(path.relative_to(ROOT), file=sys.stderr)
 

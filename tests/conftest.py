@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,7 +22,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 _MASKS = pytest.MonkeyPatch()
 hide(_MASKS)
 
-_EXAMPLES = 100 if os.environ.get("CI") and not MASKED else 30
+_EXAMPLES = 100 if os.environ.get("CI") and MASKED else 30  # the masked half of CI has more time
 settings.register_profile("local", deadline=None, max_examples=_EXAMPLES)
 settings.register_profile(
     "ci", deadline=None, derandomize=True, max_examples=_EXAMPLES, suppress_health_check=[HealthCheck.too_slow]
@@ -28,8 +30,37 @@ settings.register_profile(
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+_TOGETHER = {"comparison", "coreference", "engine", "experiment", "relation", "studio", "torture", "training", "tuning"}
+"""Folders whose files share what is costly to make: of two processes, one runs them all. Any other file stands for itself."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFolder(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = Path(super()._split_scope(nodeid))
+            return path.parts[1] if path.parts[1] in _TOGETHER else str(path)
+
+    return ByFolder(config, log)
+
+
 def pytest_report_header() -> str | None:
     return f"masked: {', '.join(sorted(MASKED))}" if MASKED else None
+
+
+def pytest_collection_finish() -> None:
+    """What imports have made stays out of every later collection of garbage, of which each training ends with one."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Libraries complain at the interpreter's end about what is left then."""
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

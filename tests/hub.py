@@ -1,15 +1,18 @@
 """A hub on the loopback, for tests. In: models and datasets as files. Out: the hub's own protocol, and what was asked of it.
 
 Served: repository information, tree listings, path information, file metadata (ETag, X-Repo-Commit), downloads with ranges and a
-redirect to storage for large files, and refusals with the hub's error codes. A connection can be cut in the middle of a file.
+redirect to storage for large files, commits of files (large ones sent to storage first), and refusals with the hub's error codes.
+A connection can be cut in the middle of a file.
 """
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +27,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 LARGE = 4_096
 """Files from this size on are served by storage, to which a download is redirected."""
 _API = re.compile(r"/api/(models|datasets)/([^/]+/[^/]+)(?:/(revision|tree|paths-info|refs)(?:/([^/]+))?)?(/.*)?")
+_SENT = re.compile(r"/api/models/([^/]+/[^/]+)/(preupload|commit)/main")
+_BATCH = re.compile(r"/([^/]+/[^/]+)\.git/info/lfs/objects/batch")
 _FILE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)")
 
 
@@ -34,7 +39,10 @@ class Repository:
     files: dict[str, bytes]
     tokens: tuple[str, ...] = ()
     cuts: dict[str, int] = field(default_factory=dict)
-    """How many more times the download of a file breaks off half way."""
+    """How many more times the transfer of a file breaks off half way: by its path, or `sent` for those that are sent."""
+    private: bool = False
+    stored: dict[str, bytes] = field(default_factory=dict)
+    """Large files that were sent, by their hash."""
 
     @property
     def commit(self) -> str:
@@ -139,10 +147,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._answer()
 
+    def do_PUT(self) -> None:
+        self._answer()
+
     def _answer(self) -> None:
         path = unquote(urlsplit(self.path).path)
         self.of.asked.append((self.command, path, self.headers.get("Range", "")))
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self._body()
         if path == "/":
             self._send(200, b"")
         elif path.startswith("/storage/"):
@@ -150,12 +161,85 @@ class _Handler(BaseHTTPRequestHandler):
             repository = self.of.find(kind, f"{owner}/{name}")
             assert repository is not None
             self._download(repository, file)
+        elif path == "/api/validate-yaml":
+            self._json({"errors": [], "warnings": []})
+        elif path == "/api/repos/create":
+            self._create(json.loads(body))
+        elif path.startswith("/sent/"):
+            self._store(path, body)
+        elif match := _BATCH.fullmatch(path):
+            held = self.of.models[match[1]].stored
+            place = f"{self.of.address}/sent/{match[1]}"
+            objects = [
+                {**one, **({} if one["oid"] in held else {"actions": {"upload": {"href": f"{place}/{one['oid']}"}}})}
+                for one in json.loads(body)["objects"]
+            ]
+            self._json({"transfer": "basic", "objects": objects})
+        elif match := _SENT.fullmatch(path):
+            self._commit(self.of.models.get(match[1]), match[1], match[2], body)
         elif match := _FILE.fullmatch(path):
             self._file("datasets" if match[1] else "models", match[2], match[3], match[4])
         elif match := _API.fullmatch(path):
             self._information(match[1], match[2], match[3] or "revision", match[4] or "main", (match[5] or "").strip("/"), body)
         else:
             self._refuse(404, "", "Not found")
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return body
+
+    def _create(self, asked: dict[str, Any]) -> None:
+        name = f"{asked['organization']}/{asked['name']}"
+        if not self._token():
+            self._refuse(401, "", "Invalid username or password.")
+        elif name in self.of.models:
+            told = {"error": "You already created this model repo", "url": f"{self.of.address}/{name}"}
+            self._send(409, json.dumps(told).encode(), {"Content-Type": "application/json"})
+        else:
+            self.of.models[name] = Repository({}, (self._token(),), private=asked.get("visibility") == "private")
+            self._json({"url": f"{self.of.address}/{name}", "name": name})
+
+    def _store(self, path: str, body: bytes) -> None:
+        owner, name, oid = path.removeprefix("/sent/").split("/")
+        repository = self.of.models[f"{owner}/{name}"]
+        if repository.cuts.get("sent", 0) > 0:
+            repository.cuts["sent"] -= 1
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        assert _sha(body) == oid
+        repository.stored[oid] = body
+        self._send(200, b"")
+
+    def _commit(self, repository: Repository | None, name: str, what: str, body: bytes) -> None:
+        if repository is None or not self._token():
+            self._refuse(404 if self._token() else 401, "RepoNotFound", "Repository not found")
+        elif self._token() not in repository.tokens:
+            self._refuse(403, "", "Forbidden: you may not write here")
+        elif what == "preupload":
+            files = json.loads(body)["files"]
+            held = {path: _oid(data) for path, data in repository.files.items()}
+            modes = {one["path"]: "lfs" if one["size"] >= LARGE else "regular" for one in files}
+            told = [
+                {"path": path, "uploadMode": mode, "shouldIgnore": False, "oid": held.get(path)} for path, mode in modes.items()
+            ]
+            for one in told:
+                if one["uploadMode"] == "lfs" and one["path"] in repository.files:
+                    one["oid"] = _sha(repository.files[str(one["path"])])
+            self._json({"files": told})
+        else:
+            for line in map(json.loads, body.decode().splitlines()):
+                if line["key"] == "file":
+                    repository.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+                elif line["key"] == "lfsFile":
+                    repository.files[line["value"]["path"]] = repository.stored[line["value"]["oid"]]
+            self._json({"commitUrl": f"{self.of.address}/{name}/commit/{repository.commit}", "commitOid": repository.commit})
 
     def _information(self, kind: str, name: str, what: str, revision: str, inside: str, body: bytes) -> None:
         repository = self.of.find(kind, name)

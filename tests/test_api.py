@@ -15,7 +15,6 @@ import pytest
 
 import coref_automl as ca
 from coref_automl import api
-from coref_automl.cli.app import load_commands
 from coref_automl.corpus.sources import bundled_rows
 from coref_automl.errors import CorefError, InputError, RecipeError
 from coref_automl.relation.train import relation
@@ -29,7 +28,8 @@ from tests.training.conftest import dataset, make_dataset, tokenizer_folder
 __all__ = ["dataset", "evaluated", "make_dataset", "tokenizer_folder"]
 FUNCTIONS = {
     "evaluate": api.evaluate, "fill": api.fill, "train": api.train, "relation": relation, "compare": compare,
-    "recommend": recommend, "report": report,
+    "recommend": recommend, "report": report, "adapt": api.adapt, "load": api.load, "path": api.path,
+    "predict_relations": api.predict_relations,
 }  # fmt: skip
 
 
@@ -125,20 +125,11 @@ def test_trained_runs_show_themselves(
         monkeypatch.undo()
 
 
-def test_options_are_those_of_the_command() -> None:
-    commands = {
-        command.callback.__name__: command.callback for command in load_commands().registered_commands if command.callback
-    }
-    known = set(inspect.signature(commands["evaluate"]).parameters)
-    ours = set(inspect.signature(api.evaluate).parameters) - {"paths", "recipe", "progress"}
-    names = {"eval_sets": "eval_set", "budget": "batch_tokens"}
-    assert ours == {names.get(name, name) for name in known} - {"paths", "by", "metric", "lang", "as_json"}
-
-
 @pytest.mark.parametrize(
     ("call", "said"),
     [
         (lambda: ca.evaluate("bundled:ko-mini", ca.EvaluateRecipe(), device="cpu"), "a recipe or options, not both; device"),
+        (lambda: ca.evaluate("bundled:ko-mini", devise="cpu"), "unknown key 'devise'. Did you mean 'device'?"),
         (lambda: ca.train(model="m", dataset="d", out="o", epoch=3), "Did you mean 'epochs'"),
         (lambda: ca.relation("m", "t", out="o", seed=1), "Did you mean 'seeds'"),
         (lambda: ca.fill("no gap here"), "write \\[MASK\\] once"),

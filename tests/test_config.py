@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 import pytest
 
-from coref_automl.config import Setting, choose, from_mapping, read_recipe, read_yaml, to_yaml
+from coref_automl.cli.options import recipe_from
+from coref_automl.config import Setting, choose, from_mapping, read_yaml, to_yaml
 from coref_automl.errors import RecipeError
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.training.recipe import TrainRecipe
@@ -57,7 +58,7 @@ def test_what_cannot_be_meant_is_named(data: dict[str, Any], message: str) -> No
 def test_a_recipe_written_is_a_recipe_read(tmp_path: Path) -> None:
     recipe = Outer("이름", 3, "b", words=("가",), ratio=0.0)
     (tmp_path / "r.yaml").write_text(to_yaml(recipe), "utf-8")
-    assert read_recipe(tmp_path / "r.yaml", Outer) == recipe
+    assert recipe_from(Outer, {}, "test", tmp_path / "r.yaml") == recipe
 
 
 def test_a_file_that_is_no_recipe_is_named(tmp_path: Path) -> None:
@@ -65,7 +66,7 @@ def test_a_file_that_is_no_recipe_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("a: [\n", "utf-8")
     for name, message in (("list.yaml", "key: value"), ("bad.yaml", "is not YAML"), ("none.yaml", "Cannot read")):
         with pytest.raises(RecipeError, match=message):
-            read_recipe(tmp_path / name, Outer)
+            recipe_from(Outer, {}, "test", tmp_path / name)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_a_file_that_is_no_recipe_is_named(tmp_path: Path) -> None:
 )
 def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "recipe.yaml").write_text(text, "utf-8")
-    with pytest.raises(RecipeError, match=r"recipe.yaml names '(name|rate|b)' twice; keep one of them"):
+    with pytest.raises(RecipeError, match=r"recipe.yaml is not YAML: it names '(name|rate|b)' twice, keep one of them"):
         read_yaml(tmp_path / "recipe.yaml")
 
 
@@ -92,7 +93,7 @@ def test_every_recipe_of_the_project_loads(path: Path) -> None:
     elif path.stem == "klue-re-grid":
         from coref_automl.relation.grid import GridRecipe
 
-        assert read_recipe(path, GridRecipe)
+        assert recipe_from(GridRecipe, {}, "test", path)
     elif path.stem.endswith("-study"):
         from coref_automl.experiment.recipe import ExperimentRecipe
 

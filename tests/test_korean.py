@@ -43,10 +43,22 @@ def test_nouns_names_and_pronouns_are_told_apart(tagger: Tagger) -> None:
     assert len(tags.sentence_ends) == 2
 
 
+def test_a_long_text_is_read_in_pieces_and_tagged_the_same(tagger: Tagger, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "\n".join(korean_text(number) for number in range(3))
+    (whole,) = tagger.tag([text])
+    monkeypatch.setattr(korean, "_PIECE", len(text) // 4)
+    assert "".join(korean._pieces(text)) == text
+    assert len(korean._pieces(text)) > 4
+    (pieces,) = tagger.tag([text])
+    for name in ("spans", "surroundings", "sentence_ends"):
+        np.testing.assert_array_equal(getattr(pieces, name), getattr(whole, name))
+    assert korean._pieces("가" * 10 + " 나") == ["가" * 10 + " 나"]
+
+
 def test_tags_survive_packing(tagger: Tagger) -> None:
     (tags,) = tagger.tag([korean_text(1)])
     again = Tags.unpack(tags.pack())
-    for name in ("spans", "kinds", "sentence_ends"):
+    for name in ("spans", "surroundings", "sentence_ends"):
         assert (getattr(again, name) == getattr(tags, name)).all()
 
 

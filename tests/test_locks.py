@@ -56,7 +56,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 COMMANDS = {
     "prepare mlm": ("dataset", "--source local:{0}/texts.jsonl --model {1} --seq-len 64"),
     "prepare eval": ("evalset", "--source local:{0}/texts.jsonl --model {1} --all-documents"),
-    "tokenizer": ("tokenizer", "--source local:{0}/texts.jsonl --vocab-size 1000 --no-nouns"),
+    "tokenizer learn": ("tokenizer", "--source local:{0}/texts.jsonl --vocab-size 1000 --no-nouns"),
     "train": ("run", "--model {1} --dataset {0}/dataset --device cpu"),
     "tune": ("study", "--model {1} --dataset {0}/dataset --trials 1 --device cpu"),
     "re train": ("relation run", "--model {1} --train {0}/relations.json --device cpu"),
@@ -149,6 +149,7 @@ def test_the_lock_of_a_command_that_was_killed_when_its_work_was_done_goes(
     out = tmp_path / "out"
     command = [
         "tokenizer",
+        "learn",
         "--source",
         f"local:{inputs / 'texts.jsonl'}",
         "--vocab-size",

@@ -69,7 +69,7 @@ def test_bfloat16_trains_in_software_with_one_note(place: Path, plain_cpu: None,
     options = ["--source", f"local:{source}", "--model", model, "--seq-len", "64", "--exact-only"]
     assert run(["prepare", "mlm", *options, "--holdout", "0", "--out", data]) == 0
     capsys.readouterr()
-    training = ["train", "--model", model, "--dataset", data, "--device", "cpu", "--epochs", "1", "--batch", "4"]
+    training = ["train", "--model", model, "--dataset", data, "--device", "cpu", "--max-tokens", "300", "--batch", "4"]
     assert run([*training, "--dtype", "bfloat16", "--out", str(place / "run")]) == 0
     shown = capsys.readouterr().err
     assert shown.count(SOFTWARE) == 1
@@ -84,7 +84,7 @@ def test_a_system_without_a_list_of_usable_cores_prepares_and_fills(
     texts, model = tmp_path / "texts.jsonl", ["--model", str(tmp_path / "tokenizer")]
     texts.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows(40)), "utf-8")
     source = ["--source", f"local:{texts}", "--holdout", "0.5"]
-    assert run(["tokenizer", *source, "--vocab-size", "1000", "--alphabet", "300", "--out", model[1]]) == 0
+    assert run(["tokenizer", "learn", *source, "--vocab-size", "1000", "--alphabet", "300", "--out", model[1]]) == 0
     assert run(["prepare", "entity", *source, *model, "--seq-len", "128", "--out", str(tmp_path / "data")]) == 0
     assert run(["prepare", "eval", *source, *model, "--task", "real", "--out", str(tmp_path / "set")]) == 0
     save_checkpoint(tmp_path / "model", seed=1)

@@ -91,7 +91,6 @@ def test_what_is_told_in_korean_holds_no_english_sentence(
         re explore bundled:relations
         coref explore {tales_file} --model {encoder_folder}
         coref train --model {encoder_folder} --data {tales_file} --folds 2 --epochs 1 --device cpu --out {out}/coref
-        coref compare {out}/coref
         coref predict 민수는.그는.
     """
     for line in lines.strip().splitlines():

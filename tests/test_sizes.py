@@ -125,7 +125,7 @@ def test_a_length_that_cannot_be_meant_is_refused(command: list[str], tmp_path: 
 
 def test_a_vocabulary_that_cannot_be_meant_is_refused(tmp_path: Path, refused: Refused) -> None:
     for option in ("--vocab-size", "--tails"):
-        told = refused("tokenizer", "--source", "bundled:passages", option, 10**12, "--out", tmp_path / "out")
+        told = refused("tokenizer", "learn", "--source", "bundled:passages", option, 10**12, "--out", tmp_path / "out")
         assert " should " in told
         assert "1,000,000,000,000" in told
 
@@ -171,49 +171,14 @@ def test_a_noun_table_is_checked_the_same_way(tmp_path: Path, refused: Refused) 
         assert "delete it, and it is built again" in told
 
 
-@pytest.mark.parametrize(("name", "column"), [("blocks.npy", 2), ("mentions.npy", 2)])
-def test_a_span_outside_its_block_is_refused_without_checksums_too(
-    dataset: Path, tmp_path: Path, refused: Refused, name: str, column: int
-) -> None:
-    manifest = json.loads((dataset / "manifest.json").read_text("utf-8"))
-    del manifest["checksums"]  # as earlier versions left it
-    (dataset / "manifest.json").write_text(json.dumps(manifest), "utf-8")
-    table = np.load(dataset / name, mmap_mode="r+")
-    table[0, column] = 10**6
-    table.flush()
-    assert f"{name} has a span outside its block" in refused(*training(dataset, tmp_path))
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.parametrize("name", ["tokens.npy", "blocks.npy", "mentions.npy"])
 def test_an_edited_array_is_noticed_before_the_first_step(dataset: Path, tmp_path: Path, refused: Refused, name: str) -> None:
     array = np.load(dataset / name, mmap_mode="r+")
     array[1, 3] += 1
     array.flush()
     told = refused(*training(dataset, tmp_path))
-    assert f"{dataset / name} has changed since it was prepared; it was edited or damaged: restore it" in told
+    assert f"The arrays of {dataset} have changed since they were prepared: edited, or damaged; restore them" in told
     assert not (tmp_path / "run").exists()
-
-
-def test_the_checksum_names_the_shard(dataset: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
-    from coref_automl.corpus import dataset as arrays
-
-    folder = tmp_path / "sharded"
-    monkeypatch.setattr(arrays, "SHARD", 4096)
-    monkeypatch.setattr(arrays, "LEAST", 4096)
-    assert run(["prepare", "entity", *SMALL, "--limit", "30", "--seq-len", "64", "--out", str(folder)]) == 0
-    raw = bytearray((folder / "tokens.npy").read_bytes())
-    raw[4096 + 7] ^= 1
-    (folder / "tokens.npy").write_bytes(raw)
-    assert "has changed since it was prepared (shard 2 of " in refused(*training(folder, tmp_path))
-
-
-def test_a_dataset_with_and_without_checksums_trains(dataset: Path, tmp_path: Path) -> None:
-    assert run(training(dataset, tmp_path / "with")) == 0
-    manifest = json.loads((dataset / "manifest.json").read_text("utf-8"))
-    assert set(manifest.pop("checksums")) == {"shard_bytes", "tokens.npy", "blocks.npy", "mentions.npy"}
-    (dataset / "manifest.json").write_text(json.dumps(manifest), "utf-8")
-    assert run(training(dataset, tmp_path / "without")) == 0
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -228,16 +193,14 @@ MERGES = "a: &a {x: 1}\n" + "".join(
     "text", [BOMB, MERGES, f"{BOMB}epochs: *i\n", "model: &a [*a]\n"], ids=["lists", "merges", "a field", "itself"]
 )
 @pytest.mark.parametrize("command", [["train"], ["tune"], ["adapt"]], ids=lambda command: command[0])
-def test_aliases_that_multiply_are_refused(text: str, command: list[str], tmp_path: Path, refused: Refused) -> None:
+def test_aliases_are_refused(text: str, command: list[str], tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "recipe.yaml").write_text(text, "utf-8")
     told = refused(*command, "--recipe", tmp_path / "recipe.yaml", "--out", tmp_path / "out")
-    assert "with its aliases (*name) written out" in told
+    assert "it has an alias (*name)" in told
 
 
-def test_ordinary_aliases_are_read_and_long_values_are_quoted_in_part(tmp_path: Path, refused: Refused) -> None:
+def test_long_values_are_quoted_in_part(tmp_path: Path, refused: Refused) -> None:
     recipe = tmp_path / "recipe.yaml"
-    recipe.write_text("model: &m bundled:ko-mini\ntokenizer: *m\ndataset: nowhere\nout: x\n", "utf-8")
-    assert "The dataset nowhere does not exist" in refused("train", "--recipe", recipe)
     recipe.write_text(f"model: [{', '.join(['x'] * 5000)}]\n", "utf-8")
     assert "model should be text, not ['x', 'x'" in refused("train", "--recipe", recipe)
     recipe.write_bytes(b"# " + b"x" * (5 << 20) + b"\n")
@@ -288,8 +251,13 @@ def test_a_pipe_as_an_input_is_refused(tmp_path: Path, refused: Refused) -> None
     assert "There is no table" in refused("report", "--table", pipe, *out)
 
 
-def test_a_file_that_ends_too_early_is_not_called_an_interruption(capsys: pytest.CaptureFixture[str]) -> None:
-    from coref_automl.cli.app import app
+def test_a_file_that_ends_too_early_is_not_called_an_interruption(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from coref_automl.cli.app import COMMANDS, _parser, app
+
+    _parser.cache_clear()
+    monkeypatch.setitem(COMMANDS, "ends-early", ("app", "A fault."))
 
     @app.command("ends-early", hidden=True)
     def ends_early() -> None:
@@ -299,4 +267,5 @@ def test_a_file_that_ends_too_early_is_not_called_an_interruption(capsys: pytest
         assert run(["ends-early"]) == 1
         assert "A file ends too early (No data left in file)" in capsys.readouterr().err
     finally:
-        app.registered_commands.pop()
+        app.registered_commands[:] = [one for one in app.registered_commands if one.name != "ends-early"]
+        _parser.cache_clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,13 @@ def test_a_folder_is_claimed_once_and_by_one_kind(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     with pytest.raises(FolderError, match="is a file"):
         claim_folder(tmp_path / "file", "run")
+
+
+def test_threads_that_claim_a_new_folder_together_all_have_it(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(40):
+            list(pool.map(lambda _, at=tmp_path / str(number): claim_folder(at, "run"), range(8)))
+    assert {path.name for path in tmp_path.glob("*/*")} == {".coref-automl"}
 
 
 def test_fingerprints_name_values_and_bytes(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Adapt a Korean encoder to entities, measure every checkpoint honestly, choose the one that is truly best.
+"""Continue the pretraining of a Korean encoder, measure every checkpoint, choose the one the evidence supports.
 
 The names below are the public ones; each is imported when it is first used, so that `import coref_automl` costs nothing.
 """
@@ -6,12 +6,15 @@ The names below are the public ones; each is imported when it is first used, so 
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from coref_automl.api import adapt as adapt
     from coref_automl.api import evaluate as evaluate
     from coref_automl.api import fill as fill
+    from coref_automl.api import load as load
+    from coref_automl.api import path as path
+    from coref_automl.api import predict_relations as predict_relations
     from coref_automl.api import train as train
     from coref_automl.coreference.predict import Resolved as Resolved
     from coref_automl.coreference.predict import coreference as coreference
@@ -52,10 +55,14 @@ _HOMES = {
     "RelationRecipe": "relation.recipe",
     "Resolved": "coreference.predict",
     "TrainRecipe": "training.recipe",
+    "adapt": "api",
     "compare": "report.printout",
     "coreference": "",
     "evaluate": "api",
     "fill": "api",
+    "load": "api",
+    "path": "api",
+    "predict_relations": "api",
     "prepare": "corpus.prepare",
     "prepare_eval": "evaluation.prepare",
     "recommend": "report.printout",
@@ -71,6 +78,8 @@ __all__ = sorted([*_HOMES, "__version__"])
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
+        from importlib.metadata import version
+
         return version("coref-automl")
     if _HOMES.get(name) == "":  # a room that can be called: importing any of its modules puts it in this place, too
         return importlib.import_module(f"coref_automl.{name}")

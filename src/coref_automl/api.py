@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
-from coref_automl.config import as_paths, recipe_with
+from coref_automl.config import as_path, as_paths, checked, recipe_with, shown
+from coref_automl.errors import InputError
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.progress import Shown, as_progress
@@ -19,8 +20,12 @@ from coref_automl.tabular import Tabular
 
 if TYPE_CHECKING:
     from coref_automl.evaluation.fill import Filled
+    from coref_automl.experiment.adapt import Adapted
+    from coref_automl.models.load import LoadedModel
     from coref_automl.training.recipe import TrainRecipe
     from coref_automl.training.run import TrainResult
+
+Models = str | Path | Sequence[str | Path]
 
 
 class Evaluations(Tabular, list[Evaluation]):
@@ -66,39 +71,16 @@ class Fills(Tabular, list["Filled"]):
 
 
 def evaluate(
-    paths: str | Path | Sequence[str | Path],
-    recipe: EvaluateRecipe | None = None,
-    *,
-    eval_set: str | Path | Sequence[str | Path] | None = None,
-    seq_len: int | None = None,
-    out: str | Path | None = None,
-    device: str | None = None,
-    dtype: str | None = None,
-    words: str | None = None,
-    batch_tokens: int | None = None,
-    base: bool | None = None,
-    new_head: bool | None = None,
-    seed: int | None = None,
-    engine: str | None = None,
-    progress: Shown = None,
+    paths: str | Path | Sequence[str | Path], recipe: EvaluateRecipe | None = None, *, progress: Shown = None, **options: Any
 ) -> Evaluations:
     """Score checkpoints, runs or models on frozen items, as `coref-automl evaluate` does.
 
     Args:
         paths: one or several checkpoints, runs, folders of runs, or model names.
-        recipe: all options at once, instead of the options below.
-        eval_set: one or several evaluation sets. Default: the bundled one.
-        seq_len: window length in tokens. Default: each model's own.
-        out: folder for results. Default: the run's own folder.
-        device: cpu, cuda, cuda:1, or auto.
-        dtype: float32, bfloat16, float16, or auto.
-        words: word ranks for `all` items, `gold` only, a `sample`, or `none`.
-        batch_tokens: tokens per batch.
-        base: also score the model that training started from.
-        new_head: allow an untrained mask head.
-        seed: random seed.
-        engine: local or ray.
+        recipe: all options at once, instead of naming them.
         progress: True shows progress on standard error.
+        options: every option of `coref-automl evaluate` with underscores: eval_set (one or several), seq_len, out, device,
+            dtype, words, batch_tokens, base, new_head, seed, engine.
 
     Example:
         >>> import coref_automl as ca
@@ -108,26 +90,35 @@ def evaluate(
     """
     from coref_automl.evaluation.run import evaluate as run
 
-    given = {
-        "eval_sets": as_paths(eval_set, "eval_set") if eval_set is not None else None,
-        "seq_len": seq_len, "out": str(out) if out is not None else None, "device": device, "dtype": dtype, "words": words,
-        "budget": batch_tokens, "base": base, "new_head": new_head, "seed": seed, "engine": engine,
-    }  # fmt: skip
+    fields = {"eval_set": "eval_sets", "batch_tokens": "budget"}
+    given = {fields.get(name, name): value for name, value in options.items()}
+    if given.get("eval_sets") is not None:
+        given["eval_sets"] = as_paths(given["eval_sets"], "eval_set")
     return Evaluations(run(paths, recipe_with(EvaluateRecipe, recipe, given, "evaluate"), progress=as_progress(progress)))
 
 
+@overload
+def fill(  # type: ignore[overload-overlap]  # a str is a sequence of str
+    text: str, models: Models = ..., *, nouns: bool = ..., top: int = ..., device: str = ...
+) -> Fills: ...
+
+
+@overload
+def fill(text: Sequence[str], models: Models = ..., *, nouns: bool = ..., top: int = ..., device: str = ...) -> list[Fills]: ...
+
+
 def fill(
-    text: str,
-    models: str | Path | Sequence[str | Path] = "bundled:ko-mini",
+    text: str | Sequence[str],
+    models: Models = "bundled:ko-mini",
     *,
     nouns: bool = True,
     top: int = 10,
     device: str = "cpu",
-) -> Fills:
-    """What models put into the one [MASK] of a text, side by side, as `coref-automl fill` does.
+) -> Fills | list[Fills]:
+    """What models put into the one [MASK] of a text, or of each text of a list, as `coref-automl fill` does.
 
     Args:
-        text: a sentence with one [MASK]; a particle after it stays with the hidden word.
+        text: a sentence with one [MASK], or a list of them; a particle after it stays with the hidden word.
         models: one or several hub ids, folders, or bundled:ko-mini.
         nouns: only nouns of two or more syllables, or all words.
         top: number of words.
@@ -138,16 +129,130 @@ def fill(
         >>> found = ca.fill("서울은 [MASK]의 수도이다.", nouns=False, top=3)
         >>> len(found[0].words)
         3
+        >>> [one[0].words for one in ca.fill(["서울은 [MASK]의 수도이다."], nouns=False, top=3)] == [found[0].words]
+        True
     """
-    from coref_automl.evaluation.fill import fill as run
-    from coref_automl.evaluation.fill import find_gap
+    from coref_automl.evaluation.fill import fill_all, find_gap
     from coref_automl.models.load import load_masked_lm
 
-    find_gap(text)
-    return Fills(
-        run(load_masked_lm(name, device=device), text, name=name, nouns_only=nouns, top=top)
-        for name in as_paths(models, "models")
-    )
+    texts: list[Any] = list(text) if isinstance(text, list | tuple) else [text]
+    for one in texts:
+        find_gap(one)
+    checked(str, device, "device")
+    names = as_paths(models, "models")
+    each = [fill_all(load_masked_lm(name, device=device), texts, name=name, nouns_only=nouns, top=top) for name in names]
+    found = [Fills(of_text) for of_text in zip(*each, strict=True)]
+    return found[0] if isinstance(text, str) else found
+
+
+def predict_relations(
+    run: str | Path, texts: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, ensemble: bool = False, device: str = "auto"
+) -> Any:
+    """The relation between two words of a sentence, or of each sentence of a list, as `coref-automl re predict` does.
+
+    Args:
+        run: a run of `re train`, or one seed's model.
+        texts: sentence, subject and object as strings; subject_type and object_type if the run reads types; subject_start and
+            object_start if a word occurs more than once. A list of them gives a list.
+        ensemble: average all seeds instead of using the best one.
+        device: cpu, cuda, cuda:1, or auto.
+
+    Example:
+        >>> import coref_automl as ca
+        >>> made = ca.relation(model, rows, out=out, seeds=1, epochs=1, max_rows=40, device="cpu")
+        >>> asked = {"sentence": "이순신은 서울에서 태어났다.", "subject": "이순신", "object": "서울"}
+        >>> found = ca.predict_relations(made.run, asked | {"subject_type": "PER", "object_type": "LOC"}, device="cpu")
+        >>> len(found.ranked)
+        30
+    """
+    from coref_automl.relation.predict import predict_texts
+
+    rows = [texts] if isinstance(texts, Mapping) else texts
+    if not isinstance(rows, list | tuple):
+        raise InputError(f"texts should be a mapping with sentence, subject and object, or a list of them, not {shown(texts)}.")
+    device = checked(str, device, "device")
+    found = predict_texts(as_path(run, "run"), list(rows), ensemble=checked(bool, ensemble, "ensemble"), device=device)
+    return found[0] if rows is not texts else found
+
+
+def path(model: str | Path) -> str:
+    """What `from_pretrained` takes: the folder of a bundled model or of a run's chosen checkpoint; a hub id stays as it is.
+
+    Example:
+        >>> import coref_automl as ca
+        >>> from transformers import AutoTokenizer
+        >>> AutoTokenizer.from_pretrained(ca.path("bundled:ko-mini")).mask_token
+        '[MASK]'
+    """
+    from coref_automl.models.model_files import resolve
+    from coref_automl.training.folder import checkpoint_meant
+
+    return resolve(checkpoint_meant(str(model), "model") or str(model))
+
+
+def load(model: str | Path, *, seq_len: int | None = None, device: str = "cpu") -> LoadedModel:
+    """A masked language model, checked, with `.model` and `.tokenizer` as transformers has them.
+
+    Args:
+        model: a hub id, a folder, a run (its chosen checkpoint), or bundled:ko-mini.
+        seq_len: lengthen the model to read this many tokens. Default: its own length.
+        device: cpu, cuda, cuda:1, or auto.
+
+    Example:
+        >>> import coref_automl as ca
+        >>> loaded = ca.load("bundled:ko-mini")
+        >>> loaded.model.config.model_type, loaded.tokenizer.mask_token
+        ('modernbert', '[MASK]')
+    """
+    from coref_automl.models.load import load_masked_lm
+
+    checked(int | None, seq_len, "seq_len")
+    return load_masked_lm(path(model), seq_len=seq_len, device=checked(str, device, "device"))
+
+
+def adapt(
+    model: str | Path,
+    source: str | Path | Sequence[str | Path],
+    *,
+    out: str | Path,
+    seq_len: int | None = None,
+    epochs: float | None = None,
+    objective: str | Sequence[str] | None = None,
+    yes: bool = False,
+    progress: Shown = None,
+    **options: Any,
+) -> Adapted:
+    """Prepare texts, train, evaluate and recommend, as `coref-automl adapt` does; `load(result.chosen)` is the model to use.
+
+    Args:
+        model: a hub id, a folder, or bundled:ko-mini.
+        source: one or several files of texts, or named sources.
+        out: output folder; the same call resumes.
+        seq_len: tokens per block and window. Default: 512.
+        epochs: epochs of each run. Default: 1, more where texts are few.
+        objective: mlm, combined or entity. Default: all three.
+        yes: train even where the texts give too few steps.
+        progress: True shows progress on standard error.
+        options: further parts of the recipe as dictionaries: train, texts, evaluate, relation, coreference; seeds, device, ...
+
+    Example:
+        >>> import coref_automl as ca
+        >>> try:
+        ...     ca.adapt("bundled:ko-mini", "missing.jsonl", out=out)
+        ... except ca.CorefError as error:
+        ...     "missing.jsonl" in str(error)
+        True
+    """
+    from coref_automl.experiment.adapt import adapt as run
+    from coref_automl.experiment.adapt import adapt_recipe, asked_for
+
+    named = [one if ":" in one else f"local:{one}" for one in as_paths(source, "source")]
+    texts = {**options.pop("texts", {}), "sources": named}
+    objectives = as_paths(objective or (), "objective")
+    given = {"model": str(as_path(model, "model")), "out": str(as_path(out, "out")), "texts": texts, **options}
+    for key, value in asked_for(seq_len, epochs, objectives).items():
+        given[key] = {**given.get(key, {}), **value} if key == "train" else value
+    return run(adapt_recipe(None, given), progress=as_progress(progress), agreed=lambda ahead: yes or not ahead.too_short)
 
 
 def train(recipe: TrainRecipe | None = None, *, progress: Shown = None, **options: Any) -> TrainResult:
@@ -172,5 +277,5 @@ def train(recipe: TrainRecipe | None = None, *, progress: Shown = None, **option
 
 def _line(one: Evaluation) -> str:
     metric = PRIMARY if PRIMARY in one.estimates else next(iter(one.estimates), "")
-    told = f"{METRICS[metric].label} {one.estimates[metric]}" if metric else "nothing was run"
-    return f"{one.checkpoint} on {one.evalset} at {one.seq_len:,} tokens: {told}"
+    result = f"{METRICS[metric].label} {one.estimates[metric]}" if metric else "nothing was run"
+    return f"{one.checkpoint} on {one.evalset} at {one.seq_len:,} tokens: {result}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import os
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -19,7 +19,7 @@ from coref_automl.decoder import Misfit, decode, hints_of
 from coref_automl.decoder import nearest as nearest
 from coref_automl.decoder import shown as shown
 from coref_automl.errors import RecipeError
-from coref_automl.store import refuse_special
+from coref_automl.store import refuse_special, with_article
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -29,8 +29,8 @@ P = ParamSpec("P")
 class Setting:
     """What a recipe says of a field, inside `Annotated`: its help, its range, other names of its option.
 
-    `free`: it may change between two calls on one folder, because it does not decide what is computed. A field without a Setting
-    can be given in a recipe, not as an option.
+    `free`: it may change between two calls on one folder, because it does not decide what is computed. A field without a Setting,
+    or without help, can be given in a recipe, not as an option.
     """
 
     help: str
@@ -70,8 +70,27 @@ def free_fields(recipe: Any) -> tuple[str, ...]:
     return tuple(name for name, setting in described(recipe).items() if setting.free)
 
 
-_LARGEST = 1 << 20
-"""Characters of a recipe with its aliases expanded: they can turn a few hundred bytes into billions."""
+_LARGEST, _DIGITS = 1 << 18, 1_000
+"""Bytes of a recipe, and of a number in it."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases, which turn a few hundred bytes into billions, without keys that stand twice in a mapping, and without
+    endless numbers: those in base 60 (1:1:1:...) take minutes."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("it has an alias (*name), write the value where it belongs")
+        node = super().compose_node(parent, index)
+        if isinstance(node, yaml.ScalarNode) and len(node.value) > _DIGITS and node.tag.endswith((":int", ":float")):
+            raise yaml.YAMLError(f"it has a number of more than {_DIGITS:,} characters")
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = Counter(str(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        if twice := next((key for key, count in keys.items() if count > 1), None):
+            raise yaml.YAMLError(f"it names {shown(twice)} twice, keep one of them")
+        return super().construct_mapping(node, deep=deep)
 
 
 def choose(name: str, registry: Mapping[str, T], what: str) -> T:
@@ -83,21 +102,12 @@ def choose(name: str, registry: Mapping[str, T], what: str) -> T:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file; one that is too large is refused before anything is built."""
+    """The mapping in a YAML file."""
     try:
         refuse_special(path)
-        if path.stat().st_size > 4 * _LARGEST:
+        if path.stat().st_size > _LARGEST:
             raise RecipeError(f"{path} is too large for a recipe ({path.stat().st_size:,} bytes); pass the path of a recipe.")
-        loader = yaml.SafeLoader(path.read_text("utf-8"))
-        node = loader.get_single_node()
-        if node is not None and _expanded_size(node, {}) > _LARGEST:
-            raise RecipeError(
-                f"{path} is too large for a recipe with its aliases (*name) written out, or one of them holds itself; "
-                "write the values where they belong, without aliases."
-            )
-        if twice := _named_twice(node, set()):
-            raise RecipeError(f"{path} names {shown(twice)} twice; keep one of them.")
-        data = loader.construct_document(node) if node is not None else None
+        data = yaml.load(path.read_text("utf-8"), _Loader)
     except OSError as error:
         raise RecipeError(f"Cannot read the recipe {path} ({error.strerror}).") from error
     except RecursionError as error:
@@ -109,45 +119,29 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return data
 
 
-def _named_twice(node: yaml.Node | None, seen: set[int]) -> str | None:
-    """A key that a mapping has twice: YAML would take the last one."""
-    if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
-        return None
-    seen.add(id(node))
-    if isinstance(node, yaml.MappingNode):
-        keys = Counter(str(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
-        if twice := next((key for key, count in keys.items() if count > 1), None):
-            return twice
-    inside = (part for entry in node.value for part in (entry if isinstance(entry, tuple) else (entry,)))
-    return next((found for part in inside if (found := _named_twice(part, seen))), None)
-
-
-def _expanded_size(node: yaml.Node, sizes: dict[yaml.Node, float]) -> float:
-    """Characters of a node with its aliases expanded; infinite if it contains itself."""
-    if isinstance(node, yaml.ScalarNode):
-        return 1 + len(node.value)
-    if node not in sizes:
-        sizes[node] = math.inf
-        inside = (part for entry in node.value for part in (entry if isinstance(entry, tuple) else (entry,)))
-        sizes[node] = 1 + sum(_expanded_size(part, sizes) for part in inside)
-    return sizes[node]
-
-
-def read_recipe(path: Path, recipe: type[T]) -> T:
-    """A recipe of the given kind from a YAML file."""
-    return from_mapping(recipe, read_yaml(path), str(path))
+def overlaid(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """`given` over the values of a file, key by key in their stages, too; what should be a stage and is none is left to
+    `from_mapping`, which names the file."""
+    found = dict(values)
+    for name, value in given.items():
+        held = found.get(name) or {}
+        if not isinstance(value, Mapping):
+            found[name] = value
+        elif isinstance(held, Mapping):
+            found[name] = overlaid(held, value)
+    return found
 
 
 def from_mapping(recipe: type[T], data: Mapping[str, Any], where: str) -> T:
     """Build a (possibly nested) frozen dataclass; every key is known and every value has the field's type."""
-    return typing.cast(T, _checked(recipe, data, where))
+    return typing.cast(T, checked(recipe, data, where))
 
 
 def typed(recipe: Any) -> None:
     """Check types and ranges in a recipe's `__post_init__`: a path is accepted for text and back, one entry for a list."""
     kind: Any = type(recipe)
     for name, shape in hints_of(kind).items():
-        value = _checked(shape, _as_meant(shape, getattr(recipe, name)), f"{kind.__name__}: {name}")
+        value = checked(shape, _as_meant(shape, getattr(recipe, name)), f"{kind.__name__}: {name}")
         object.__setattr__(recipe, name, value)
     for name, setting in described(kind).items():
         value = getattr(recipe, name)
@@ -159,13 +153,14 @@ def typed(recipe: Any) -> None:
 def expect(recipe: Any, kind: type[T], function: str) -> T:
     """The recipe, if it is of this kind; else an error."""
     if not isinstance(recipe, kind):
-        raise RecipeError(f"{function} needs {_indefinite(kind.__name__)}, not {shown(recipe)}.")
+        raise RecipeError(f"{function} needs {with_article(kind.__name__)}, not {shown(recipe)}.")
     return recipe
 
 
 def as_path(value: Any, what: str) -> Path:
-    if isinstance(value, str | os.PathLike) and isinstance(os.fspath(value), str):
-        return Path(value)
+    with suppress(UnicodeEncodeError):
+        if isinstance(value, str | os.PathLike) and isinstance(os.fspath(value), str) and b"\0" not in os.fsencode(value):
+            return Path(value)
     raise RecipeError(f"{what} should be a path, not {shown(value)}.")
 
 
@@ -194,6 +189,8 @@ def _as_yaml(value: Any) -> Any:
     """Paths as text, sequences as lists: as a YAML file would hold them."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
+    if isinstance(value, dict):
+        return {key: _as_yaml(entry) for key, entry in value.items()}
     return [_as_yaml(one) for one in value] if isinstance(value, tuple | list) else value
 
 
@@ -206,7 +203,7 @@ def typed_options(function: Callable[P, T]) -> Callable[P, T]:
         for name, value in options.items():
             if name not in shapes or name == "return":
                 raise RecipeError(f"{function.__name__}: unknown option {name!r}. {nearest(name, shapes)}")
-            options[name] = _checked(shapes[name], _as_meant(shapes[name], value), f"{function.__name__}: {name}")
+            options[name] = checked(shapes[name], _as_meant(shapes[name], value), f"{function.__name__}: {name}")
         return function(*given, **options)
 
     return call
@@ -214,7 +211,7 @@ def typed_options(function: Callable[P, T]) -> Callable[P, T]:
 
 def to_mapping(recipe: Any) -> dict[str, Any]:
     """The recipe as plain values, as `recipe.yaml` holds it."""
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(recipe).items()}
+    return {key: _as_yaml(value) for key, value in dataclasses.asdict(recipe).items()}
 
 
 def to_yaml(recipe: Any) -> str:
@@ -230,11 +227,8 @@ def _as_meant(kind: Any, value: Any) -> Any:
     return str(value) if wants_text and isinstance(value, Path) else value
 
 
-def _indefinite(name: str) -> str:
-    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
-
-
-def _checked(kind: Any, value: Any, where: str) -> Any:
+def checked(kind: Any, value: Any, where: str) -> Any:
+    """The value, if it is of this type; else an error that names where it stands."""
     try:
         return decode(kind, value, lenient=True)
     except Misfit as misfit:

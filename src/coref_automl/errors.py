@@ -19,7 +19,8 @@ CorefError
     │   └── OutOfMemory           not even the smallest batch fits
     ├── EvaluationError       one or more checkpoints could not be scored
     ├── TuningError           a study that cannot continue
-    └── StorageError          the disk is full or a folder cannot be written
+    ├── StorageError          the disk is full or a folder cannot be written
+    └── WorkerDied            a worker process was killed, as often as it was tried
 """
 
 from __future__ import annotations
@@ -109,4 +110,8 @@ class TuningError(WorkError):
 
 
 class StorageError(WorkError):
+    pass
+
+
+class WorkerDied(WorkError):
     pass

@@ -30,23 +30,43 @@ if TYPE_CHECKING:
     from kiwipiepy import Kiwi, Token
 
 KINDS = ("NNG", "NNP", "NP")
-"""Tags that are kept: common noun, proper noun, pronoun. `Tags.kinds` holds indices into this tuple."""
+"""Tags that are kept: common noun, proper noun, pronoun. The low bits of `Tags.surroundings` are indices into this tuple."""
 
 PRONOUN = KINDS.index("NP")
+VERBAL, GLUED, JOINED, COPULA, CLAUSE = 4, 8, 16, 32, 64
+"""What surrounds a noun. Behind it: a suffix or verb that makes it one (지정한다), letters of a longer word (국제적), `and` (와),
+the copula (이다). Before it: the end of a clause that describes it (새로 지은 건물)."""
+KIND = 3
+"""The bits of a kind."""
+_HARMLESS = frozenset({"들", "님", "씨"})
+"""Suffixes that leave a noun the word it is."""
+_LIGHT_VERBS = frozenset({"하", "되", "시키", "당하"})
 _BATCH_CHARACTERS = 400_000
+_PIECE = 100_000
+"""Characters that Kiwi reads at once: the memory and the time of a longer text grow faster than the text."""
+_BREAKS = ("\n", ". ", " ")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tags:
-    """What the tagger says of one text. Spans are code points, sorted; every noun's span equals its form in the text."""
+    """What the tagger says of one text. Spans are code points, sorted; every noun's span equals its form in the text.
+
+    `surroundings` holds one byte per span: its kind, and flags for what stands around it.
+    """
 
     spans: NDArray[np.int32]
-    kinds: NDArray[np.uint8]
+    surroundings: NDArray[np.uint8]
     sentence_ends: NDArray[np.int32]
 
+    @property
+    def kinds(self) -> NDArray[np.uint8]:
+        """Indices into `KINDS`."""
+        return self.surroundings & np.uint8(KIND)
+
     def pack(self) -> bytes:
-        head = np.array([len(self.kinds), len(self.sentence_ends)], np.int32)
-        parts = (head, self.spans.astype(np.int32), self.kinds.astype(np.uint8), self.sentence_ends.astype(np.int32))
+        head = np.array([len(self.surroundings), len(self.sentence_ends)], np.int32)
+        held = self.surroundings.astype(np.uint8)
+        parts = (head, self.spans.astype(np.int32), held, self.sentence_ends.astype(np.int32))
         return zlib.compress(b"".join(part.tobytes() for part in parts), 1)
 
     @classmethod
@@ -92,7 +112,7 @@ class Tagger:
 
     def __init__(self, cache: Path | None = None, threads: int | None = None) -> None:
         self._threads = threads or usable_cores()
-        self._store = _TagStore(cache / f"tags-{kiwi_version()}.sqlite") if cache else None
+        self._store = _TagStore(cache / f"tags2-{kiwi_version()}.sqlite") if cache else None
 
     def tag(self, texts: Iterable[str]) -> Iterator[Tags]:
         """One `Tags` a text, in the order of the texts."""
@@ -105,7 +125,7 @@ class Tagger:
             if self._store is None:
                 raise ValueError("a tagger without a cache cannot remember")
             keys = [_key(text) for text in batch]
-            known = self._store.held(keys)
+            known = self._store.get(keys)
             missing = {key: text for key, text in zip(keys, batch, strict=True) if key not in known}
             self._fresh(missing)
             yield sum(map(len, batch))
@@ -129,8 +149,9 @@ class Tagger:
             yield fresh[key] if key in fresh else Tags.unpack(known[key])
 
     def _fresh(self, missing: dict[bytes, str]) -> dict[bytes, Tags]:
-        tagged = zip(missing.items(), self._tokenize(list(missing.values())), strict=True)
-        fresh = {key: _read_tokens(text, tokens) for (key, text), tokens in tagged}
+        pieces = [piece for text in missing.values() for piece in _pieces(text)]
+        tagged = map(_read_tokens, pieces, self._tokenize(pieces))
+        fresh = {key: _joined([(piece, next(tagged)) for piece in _pieces(text)]) for key, text in missing.items()}
         if self._store and fresh:
             self._store.put(fresh)
         return fresh
@@ -175,14 +196,6 @@ class _TagStore:
             found.update(self._db.execute(f"SELECT key, value FROM tags WHERE key IN ({marks})", part))
         return found
 
-    def held(self, keys: Sequence[bytes]) -> set[bytes]:
-        found: set[bytes] = set()
-        for low in range(0, len(keys), 500):
-            part = keys[low : low + 500]
-            marks = ",".join("?" * len(part))
-            found.update(key for (key,) in self._db.execute(f"SELECT key FROM tags WHERE key IN ({marks})", part))
-        return found
-
     def put(self, fresh: dict[bytes, Tags]) -> None:
         rows = [(key, tags.pack()) for key, tags in fresh.items()]
         with self._db:
@@ -193,9 +206,12 @@ class _TagStore:
 def word_tails(text: str) -> dict[int, int]:
     """Where each particle, copula and verb ending of a text begins, by where it ends; contracted ones cannot be cut off."""
     require_kiwi()
-    tokens = next(iter(_kiwi(usable_cores()).tokenize([text])))
-    tails = [token for token in tokens if token.tag[0] in "JE" or token.tag.startswith("VCP")]
-    return {t.start + t.len: t.start for t in tails if text[t.start : t.start + t.len] == t.form}
+    found, at = dict[int, int](), 0
+    for piece, tokens in zip(_pieces(text), _kiwi(usable_cores()).tokenize(_pieces(text)), strict=True):
+        tails = [token for token in tokens if token.tag[0] in "JE" or token.tag.startswith("VCP")]
+        found |= {at + t.start + t.len: at + t.start for t in tails if piece[t.start : t.start + t.len] == t.form}
+        at += len(piece)
+    return found
 
 
 def is_hangul(text: str) -> bool:
@@ -248,18 +264,61 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
+def _pieces(text: str) -> list[str]:
+    """A long text cut behind a line, a sentence or a word."""
+    found, at = list[str](), 0
+    while len(text) - at > _PIECE:
+        cuts = (text.rfind(sign, at + _PIECE // 2, at + _PIECE) + len(sign) for sign in _BREAKS)
+        cut = next((cut for cut in cuts if cut > at + _PIECE // 2), at + _PIECE)
+        found.append(text[at:cut])
+        at = cut
+    return [*found, text[at:]]
+
+
+def _joined(parts: list[tuple[str, Tags]]) -> Tags:
+    """The tags of a text from those of its pieces. A sentence ends behind its last word; the last one, with the text."""
+    if len(parts) == 1:
+        return parts[0][1]
+    spans, ends, at = [], [], 0
+    for number, (piece, tags) in enumerate(parts, 1):
+        last = len(piece) if number == len(parts) else len(piece.rstrip())
+        spans.append(tags.spans + at)
+        ends.append(np.minimum(tags.sentence_ends, last) + at)
+        at += len(piece)
+    around = np.concatenate([tags.surroundings for _, tags in parts])
+    return Tags(np.concatenate(spans).astype(np.int32), around, np.concatenate(ends).astype(np.int32))
+
+
 def _read_tokens(text: str, tokens: list[Token]) -> Tags:
     """Keep nouns whose span equals their form (Kiwi restores contracted forms, and those cannot be hidden) and all pronouns."""
     spans, kinds = [], []
-    for token in tokens:
+    around = [None, *tokens, None]
+    for before, token, after in zip(around, tokens, around[2:], strict=False):
         if token.tag not in KINDS:
             continue
         start, end = token.start, token.start + token.len
         if token.tag != "NP" and text[start:end] != token.form:
             continue
         spans.append((start, end))
-        kinds.append(KINDS.index(token.tag))
+        flags = (_follows(end, after) if after else 0) | (CLAUSE if before and before.tag == "ETM" else 0)
+        kinds.append(KINDS.index(token.tag) | flags)
     ends = [before.start + before.len for before, after in pairwise(tokens) if after.sent_position != before.sent_position]
     if tokens:
         ends.append(len(text))
     return Tags(np.array(spans, np.int32).reshape(-1, 2), np.array(kinds, np.uint8), np.array(ends, np.int32))
+
+
+def _follows(end: int, after: Token) -> int:
+    """The flag of a noun that ends at `end`, from the token behind it. Nouns that follow directly are part of one compound."""
+    tag, gap = after.tag, after.start - end
+    if tag in ("XSV", "XSA") or (tag in ("VV", "VV-R", "VV-I") and after.form in _LIGHT_VERBS and gap <= 1):
+        return VERBAL
+    if tag == "JC":
+        return JOINED
+    if tag == "VCP":
+        return COPULA
+    if gap > 0 or tag in KINDS or tag[0] == "J" or (tag == "XSN" and after.form in _HARMLESS):
+        return 0
+    if tag[0] == "S" and tag not in ("SL", "SH", "SN"):
+        return 0
+    return VERBAL if tag[0] == "V" else GLUED

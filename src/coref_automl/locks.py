@@ -121,6 +121,14 @@ def holder_of(folder: Path) -> Holder | None:
     return None
 
 
+def is_alive(folder: Path) -> bool:
+    """Has whoever works in the folder given a sign of life of late? However slow its steps are, it gives one while it runs."""
+    try:
+        return time.time() - (folder / HOLDER).stat().st_mtime < SILENT
+    except OSError:
+        return False
+
+
 def _acquired(folder: Path, on_wait: Callable[[str], None] | None) -> FileLock:
     announced = False
     while True:

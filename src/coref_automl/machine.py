@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 import threading
-from collections.abc import Callable
-from multiprocessing import connection, parent_process
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import connection, parent_process, resource_tracker
 from typing import TypeVar
 
-from coref_automl.errors import ModelError, RecipeError
+from coref_automl.errors import ModelError, RecipeError, WorkError
 
 T = TypeVar("T")
 
@@ -89,6 +92,20 @@ def pick_device(device: str) -> str:
     return device
 
 
+@contextmanager
+def without_panics() -> Iterator[None]:
+    """Turn a panic of a Rust library, which is not an Exception and has a class per library, into an error of ours."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        first = (str(error).splitlines() or [""])[0][:200]
+        raise WorkError(
+            f"A library failed on what it was given ({first}); copy tokenizer and model again from their source."
+        ) from error
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Torch has an exception of its own on a GPU, and only a sentence on a CPU and for some CUDA libraries."""
     if isinstance(error, RuntimeError):
@@ -99,14 +116,38 @@ def is_out_of_memory(error: BaseException) -> bool:
 _MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
 
 
-def end_with_parent() -> None:
-    """Watch the process that started this one; when it is gone, so is this, whatever it is doing."""
+def end_with_parent(pipe: int | None = None) -> None:
+    """When the process that started this one is gone, so is this, whatever it is doing. `pipe`: one that the parent holds open.
+
+    Linux kills this process as soon as the pipe has no writer; elsewhere a thread waits for that, as far as it gets a turn.
+    """
     parent = parent_process()
-    if parent is None:
+    if pipe is None and parent is None:
         return
+    held = pipe if pipe is not None else parent.sentinel  # type: ignore[union-attr]
+    if sys.platform == "linux":
+        import fcntl
+
+        fcntl.fcntl(held, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(held, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(held, fcntl.F_SETFL, fcntl.fcntl(held, fcntl.F_GETFL) | os.O_ASYNC)
 
     def watch() -> None:
-        connection.wait([parent.sentinel])
+        connection.wait([held])
         os._exit(70)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def started_quietly() -> Iterator[None]:
+    """Processes started here do not hear Ctrl-C, which reaches the whole group: their parent ends them without a stack."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # on its own start it lets the signal through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

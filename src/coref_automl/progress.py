@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from coref_automl.guard import lines_of, parse_json
 from coref_automl.records import Record
 from coref_automl.say import Say, catalogue, in_korean, language
 from coref_automl.store import NOT_JSON, refuse_special
@@ -227,13 +228,16 @@ def quiet() -> Progress:
 
 def read_events(path: Path) -> Iterator[dict[str, Any]]:
     """The events of a run's file, oldest first; none where there is no file. A line that a kill cut in two is passed over."""
-    return parse_events(path.read_bytes() if path.is_file() else b"")
+    if path.is_file():
+        with path.open("rb") as handle:
+            for line in lines_of(path, handle):
+                yield from parse_events(line)
 
 
 def parse_events(lines: bytes) -> Iterator[dict[str, Any]]:
     for line in lines.splitlines():
         with suppress(*NOT_JSON):
-            row = json.loads(line)
+            row = parse_json(line)
             if isinstance(row, dict) and "event" in row:
                 yield row
 
@@ -256,6 +260,14 @@ def spent(since: float) -> Spent:
     unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
     peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return Spent(round(time.monotonic() - since, 1), peak * unit)
+
+
+def peak_gigabytes() -> float:
+    """The most memory that this process has held at once: allocated on its GPU where it has used one, or else resident."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        return round(float(torch.cuda.max_memory_allocated()) / 1e9, 2)
+    return round(spent(0.0).peak_bytes / 1e9, 2)
 
 
 def duration(seconds: float, lang: str = "en") -> str:

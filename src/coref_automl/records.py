@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, cast, get_args
 
 from coref_automl.decoder import SCHEMA as SCHEMA
 from coref_automl.decoder import decode_stored
@@ -16,6 +16,9 @@ Correction = Literal["none", "holm", "bh", "max-t"]
 Finding = Literal["better", "worse", "same", "not shown"]
 FEW_CLUSTERS = 100
 """Fewer clusters than this are split evenly into halves."""
+Objective = Literal["mlm", "combined", "entity", "copy", "link", "copy+link"]
+OBJECTIVES: tuple[str, ...] = get_args(Objective)
+"""Of training, in the order of tables; what each hides: `training/masking`."""
 Task = str
 """Name of a task: a key of the table in `evaluation/tasks`."""
 
@@ -50,7 +53,8 @@ class ClozeItem(Record):
     `start:end` is the hidden span of the document's text and `text[start:end] == answer`. The antecedent is the first mention
     (real), the nearest other occurrence (real-far) or the nearest other mention of the entity (gold). `candidates` are groups of
     surfaces, the right group first; outside gold every group holds one word. `distance` counts reference tokens from antecedent
-    to gap, -1 without an antecedent.
+    to gap, -1 without an antecedent. `before`: an earlier mention is in reach, not only later ones; `copyable`: the answer stands
+    beside the same word elsewhere in the document; both None where the task's rules do not say.
     """
 
     id: str
@@ -66,6 +70,8 @@ class ClozeItem(Record):
     antecedent: tuple[int, int] | None = None
     distance: int = -1
     pronoun_between: bool = False
+    before: bool | None = None
+    copyable: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,8 @@ class ItemScore(Record):
     out_of_reach: bool = False
     word_rank: int | None = None
     pronoun_between: bool = False
+    before: bool | None = None
+    copyable: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

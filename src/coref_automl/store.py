@@ -9,20 +9,31 @@ import os
 import re
 import shutil
 import socket
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path, PurePath
 from typing import IO, Any
 
 from coref_automl.errors import FolderError, InputError, StorageError
+from coref_automl.guard import lines_of, parse_json, read_whole
+from coref_automl.guard import refuse_special as refuse_special
 
 DONE = "DONE"
 MANIFEST = "manifest.json"
 LOCK, HOLDER = ".lock", ".lock.json"
 _MARK = ".coref-automl"
 _CHUNK = 1 << 20
+_LONGEST_MARK = 200
+_PARTIAL = re.compile(r"\..*\.part")
+
+
+_CLOSED = {
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL,
+}  # fmt: skip
+"""Places where nothing can be written, now or later."""
 
 
 @contextmanager
@@ -39,7 +50,7 @@ def explained(path: Path) -> Iterator[None]:
             raise StorageError(
                 f"The disk is full while writing {path}; free some space and run the same command again."
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL):
+        if error.errno in _CLOSED:
             raise StorageError(f"Cannot write {path} ({error.strerror}); choose another --out.") from error
         raise
 
@@ -47,7 +58,7 @@ def explained(path: Path) -> Iterator[None]:
 @contextmanager
 def written_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Write to a temporary file, flush to disk, rename: a reader sees the old file or the new one, never a partial one."""
-    aside = path.with_name(f".{path.name}.{_host()}-{os.getpid()}.part")
+    aside = path.with_name(f".{path.name}.{_host()}-{os.getpid()}-{threading.get_ident()}.part")
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -63,7 +74,7 @@ def written_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 def sweep(folder: Path, *, deep: bool = True) -> None:
     """Remove partial files of killed processes; those of live processes and of other machines stay."""
     for stray in folder.rglob(".*.part") if deep else folder.glob(".*.part"):
-        writer = re.search(r"\.([0-9a-f]{6})-(\d+)\.part$", stray.name)
+        writer = re.search(r"\.([0-9a-f]{6})-(\d+)(-\d+)?\.part$", stray.name)
         if writer and writer[1] == _host() and not _is_alive(int(writer[2])):
             stray.unlink(missing_ok=True)
 
@@ -92,17 +103,10 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
-def refuse_special(path: Path) -> None:
-    """Refuse a pipe, a socket or a device, which may block or never end. A missing path is left to the caller."""
-    if path.exists() and not path.is_file():
-        what = "a folder" if path.is_dir() else "a pipe, a socket or a device"
-        raise InputError(f"{path} is {what}, and a regular file is needed; copy the content into one and pass that.")
-
-
 def read_json(path: Path) -> Any:
     refuse_special(path)
     try:
-        return json.loads(path.read_text("utf-8"))
+        return parse_json(read_whole(path))
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist.") from error
     except OSError as error:
@@ -132,11 +136,11 @@ def read_jsonl(path: Path) -> Iterator[Any]:
     refuse_special(path)
     try:
         with path.open("rb") as handle:
-            for number, line in enumerate(handle, 1):
+            for number, line in enumerate(lines_of(path, handle), 1):
                 if not line.endswith(b"\n"):
                     return
                 try:
-                    yield json.loads(line)
+                    yield parse_json(line)
                 except NOT_JSON as error:
                     raise InputError(f"{path}, line {number}, is not JSON: {json_fault(error)}.") from error
     except FileNotFoundError as error:
@@ -151,9 +155,9 @@ class JsonlAppender:
         refuse_special(path)
         with explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._handle = path.open("ab")
-            _drop_torn_tail(path)
-            self._handle.seek(0, os.SEEK_END)
+            self._handle = path.open("a+b")
+            self._handle.seek(0)
+            self._handle.truncate(self._handle.read().rfind(b"\n") + 1)
 
     def append(self, rows: Iterable[Any]) -> None:
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
@@ -169,22 +173,6 @@ class JsonlAppender:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _drop_torn_tail(path: Path) -> None:
-    with path.open("r+b") as handle:
-        size = handle.seek(0, os.SEEK_END)
-        keep = size
-        while keep > 0:
-            low = max(0, keep - _CHUNK)
-            handle.seek(low)
-            at = handle.read(keep - low).rfind(b"\n")
-            if at >= 0:
-                keep = low + at + 1
-                break
-            keep = low
-        if keep != size:
-            handle.truncate(keep)
 
 
 def claim_folder(folder: Path, kind: str, *, fresh: bool = False) -> None:
@@ -224,7 +212,7 @@ def _refuse_other(folder: Path, kind: str, *, fresh: bool) -> None:
     with explained(folder):
         if folder.exists() and not folder.is_dir():
             raise FolderError(f"{folder} is a file; choose another --out.")
-        if folder.is_dir() and (contents(folder) or kind_of_folder(folder)):
+        if folder.is_dir() and (any(not _PARTIAL.fullmatch(path.name) for path in contents(folder)) or kind_of_folder(folder)):
             held = kind_of_folder(folder)
             if held != kind:
                 what = with_article(held) if held else "something that is not ours"
@@ -236,18 +224,21 @@ def _refuse_other(folder: Path, kind: str, *, fresh: bool) -> None:
 def with_article(kind: str) -> str:
     """A folder's kind with its article: "a run", "an evaluation set"."""
     words = _in_words(kind)
-    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
+    return f"{'an' if words[0] in 'aeiouAEIOU' else 'a'} {words}"
 
 
 def _in_words(kind: str) -> str:
-    return {"evalset": "evaluation set", "line": "pipeline of an earlier version"}.get(kind, kind)
+    return "evaluation set" if kind == "evalset" else kind
 
 
 def kind_of_folder(folder: Path) -> str:
     """The kind that `claim_folder` gave a folder; empty for other folders, and for those that cannot be read."""
     mark = folder / _MARK
     try:
-        return mark.read_text("utf-8", "replace").strip() if mark.is_file() else ""
+        if not mark.is_file():
+            return ""
+        with mark.open("rb") as handle:
+            return handle.read(_LONGEST_MARK).decode("utf-8", "replace").strip()
     except PermissionError:
         return ""
 
@@ -289,20 +280,24 @@ _FRAMED = {".safetensors", ".bin", ".npy", ".npz", ".model", ".pt", ".parquet", 
 """Files that say themselves how long they are. Any other ends at a NUL, or has its length counted."""
 
 
-def fingerprint_files(paths: Iterable[Path], *, on_bytes: Callable[[int], None] | None = None) -> str:
-    """A hash of the bytes of some files, whatever their names. `on_bytes` is called with the number of bytes read."""
+def chunks_of(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, a megabyte at a time."""
+    refuse_special(path)
+    with path.open("rb") as handle:
+        while chunk := handle.read(_CHUNK):
+            yield chunk
+
+
+def fingerprint_files(paths: Iterable[Path], *, read: Callable[[Path], Iterable[bytes]] = chunks_of) -> str:
+    """A hash of the bytes of some files, whatever their names and wherever `read` finds them."""
     digest = hashlib.blake2b(digest_size=12)
     sizes, unclear = [], False
     for path in paths:
-        refuse_special(path)
         size = 0
-        with path.open("rb") as handle:
-            while chunk := handle.read(_CHUNK):
-                digest.update(chunk)
-                size += len(chunk)
-                unclear = unclear or (path.suffix not in _FRAMED and b"\0" in chunk)
-                if on_bytes is not None:
-                    on_bytes(len(chunk))
+        for chunk in read(path):
+            digest.update(chunk)
+            size += len(chunk)
+            unclear = unclear or (path.suffix not in _FRAMED and b"\0" in chunk)
         digest.update(b"\0")
         sizes.append(size)
     return fingerprint(digest.hexdigest(), sizes) if unclear else digest.hexdigest()
@@ -324,15 +319,13 @@ def repeats_study(folder: Path) -> bool:
 
 def check_name(path: Path) -> None:
     """Refuse a path that is not UTF-8: no page and no record could name it."""
-    try:
-        str(path).encode("utf-8")
-    except UnicodeEncodeError:
+    if not is_text(str(path)):
         shown = os.fsencode(path).decode("utf-8", "replace")
-        raise InputError(f"The name of {shown} is not UTF-8, so it cannot be shown; rename it.") from None
+        raise InputError(f"The name of {shown} is not UTF-8, so it cannot be shown; rename it.")
 
 
-def files_under(folder: Path, name: str, unread: list[InputError] | None = None) -> list[Path]:
-    """The files of one name under a folder, in natural order; those in the archive of a study under it are left out.
+def files_under(folder: Path, wanted: Collection[str], unread: list[InputError] | None = None) -> list[Path]:
+    """The files of some names under a folder, in natural order; those in the archive of a study under it are left out.
 
     `unread` gets an error for each folder that cannot be listed, and for each link to a folder outside, which is not followed.
     """
@@ -345,7 +338,7 @@ def files_under(folder: Path, name: str, unread: list[InputError] | None = None)
 
     found: list[Path] = []
     for at, inside, names in os.walk(folder, onerror=closed):
-        found += [Path(at, name)] if name in names else []
+        found += [Path(at, name) for name in wanted if name in names]
         for link in (path for path in (Path(at, one) for one in inside) if path.is_symlink()):
             if not Path(os.path.realpath(link)).is_relative_to(folder.resolve()):
                 unread.append(InputError(f"{link} is a link to outside {folder} and is not followed; pass it by itself."))

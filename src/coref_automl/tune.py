@@ -1,5 +1,8 @@
 """The names that the evaluation guide promises under `coref_automl.tune`, and its command: python -m coref_automl.tune.
 
+A model is a path or name, a loaded model, or a `fill-mask` pipeline; a set is an evaluation set or its folder (default: the
+bundled one). The numbers are those of `coref-automl evaluate`.
+
 python -m coref_automl.tune --model kakaobank/kf-deberta-base --trials 20 --train-limit 2000
 """
 
@@ -7,63 +10,111 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from coref_automl.evaluation.guide import (
-    build_eval_from_lambada,
-    build_real_coref_eval_set,
-    detect_seq_len_from_checkpoint,
-    eval_lambada_topk,
-    eval_real_coref_top1,
-    eval_real_coref_top5,
-)
+from coref_automl.errors import ModelError
+from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
+from coref_automl.evaluation.metrics import Metric, hits_of
+from coref_automl.records import Task
 
-__all__ = [
-    "build_eval_from_lambada",
-    "build_real_coref_eval_set",
-    "detect_seq_len_from_checkpoint",
-    "eval_lambada_topk",
-    "eval_real_coref_top1",
-    "eval_real_coref_top5",
-    "main",
-]
+if TYPE_CHECKING:
+    from coref_automl.models.load import LoadedModel
+
+Set = EvalSet | Path | str | None
+
+
+def eval_real_coref_top1(
+    model: Any, eval_set: Set = None, batch_size: int | None = None, seq_len: int | None = None, *, strict: bool = False
+) -> float | None:
+    """Real@1: the share of hidden nouns that the model ranks first among nouns; lenient unless `strict`."""
+    return _share(model, eval_set, "real", 1, batch_size, seq_len, strict)
+
+
+def eval_real_coref_top5(
+    model: Any, eval_set: Set = None, batch_size: int | None = None, seq_len: int | None = None, *, strict: bool = False
+) -> float | None:
+    """Real@5: the share of hidden nouns among the model's first five nouns; lenient unless `strict`."""
+    return _share(model, eval_set, "real", 5, batch_size, seq_len, strict)
+
+
+def eval_lambada_topk(
+    model: Any,
+    eval_set: Set = None,
+    k: int = 1,
+    batch_size: int | None = None,
+    seq_len: int | None = None,
+    *,
+    strict: bool = False,
+) -> float | None:
+    """LAMBADA@k: the share of hidden words among the model's first k words; None where the set has no such items."""
+    return _share(model, eval_set, "lambada", k, batch_size, seq_len, strict)
+
+
+def _share(model: Any, given: Set, task: Task, k: int, batch_size: int | None, seq_len: int | None, strict: bool) -> float | None:
+    from coref_automl.evaluation.scorer import Scorer, pick
+
+    evalset = given if isinstance(given, EvalSet) else EvalSet.open(given or bundled_eval_set())
+    items = evalset.items.get(task, ())
+    if not items:
+        return None
+    loaded = _loaded(model, seq_len)
+    length = seq_len or loaded.seq_len
+    dtype = pick(next(loaded.model.parameters()).device.type)[1]
+    budget = batch_size * length if batch_size else None
+    scorer = Scorer(loaded, evalset.noun_table(loaded.tokenizer), seq_len=length, dtype=dtype, budget=budget)
+    scores = [score for batch in scorer.score(items, evalset.documents) for score in batch]
+    return float(hits_of(scores, Metric("", "", task, "strict" if strict else "lenient", k))[1].mean())
+
+
+def _loaded(model: Any, seq_len: int | None) -> LoadedModel:
+    """A loaded model from any form of one. A pipeline's model is used on its device, at no more than its own length."""
+    from coref_automl.evaluation.scorer import pick
+    from coref_automl.models.families import length_of
+    from coref_automl.models.load import LoadedModel, load_masked_lm
+
+    if isinstance(model, LoadedModel):
+        return model
+    if isinstance(model, str | Path):
+        return load_masked_lm(str(model), seq_len=seq_len, device=pick()[0])
+    if not hasattr(model, "model") or not hasattr(model, "tokenizer"):
+        raise ModelError(f"A {type(model).__name__} is not a model; pass a checkpoint's path or a fill-mask pipeline.")
+    longest = length_of(model.model.config)
+    if seq_len is not None and seq_len > longest:
+        raise ModelError(
+            f"The pipeline's model reads {longest} tokens, not {seq_len}; pass the checkpoint's path, and it is lengthened."
+        )
+    return LoadedModel(model.model, model.tokenizer, model.model.config.model_type, seq_len or longest, ())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Tune as `coref-automl tune` does: texts are prepared here, one dataset a length, and everything else goes on to it.
+    """Tune as `coref-automl tune` does, on texts that are prepared here, one dataset per length; a recipe names its own."""
+    import yaml
 
-    A recipe brings its own texts; then nothing is filled in.
-    """
-    parser = argparse.ArgumentParser(
-        prog="python -m coref_automl.tune",
-        description="Search settings of continued pretraining on named texts; further options are those of coref-automl tune.",
-        allow_abbrev=False,
-    )
+    from coref_automl.cli.app import run
+
+    about = "Search settings of continued pretraining on named texts; further options are those of coref-automl tune."
+    parser = argparse.ArgumentParser(prog="python -m coref_automl.tune", description=about, allow_abbrev=False)
     parser.add_argument("--recipe", help="a recipe of coref-automl tune, in place of the texts")
-    parser.add_argument("--model", action="append", help="hub id, folder or bundled:ko-mini; may be repeated")
-    parser.add_argument("--trials", type=int, help="how many trials (20)")
     parser.add_argument("--train-limit", type=int, help="documents of each source to learn from (2000)")
     parser.add_argument("--source", action="append", help="where texts come from (bundled:synthetic)")
     parser.add_argument("--seq-len", action="append", type=int, help="length of a block (512); several are a dimension")
-    parser.add_argument("--out", "--output-dir", help="the study's folder (runs/tune)")
     given, further = parser.parse_known_args(arguments)
-    from coref_automl.cli.app import run
-    from coref_automl.cli.tune import from_texts
-
-    options = [f"--trials={given.trials}"] if given.trials is not None else []
     if given.recipe:
         if given.source or given.seq_len or given.train_limit is not None:
             parser.error("a recipe names its own texts; leave out --source, --seq-len and --train-limit")
-        recipe: AbstractContextManager[str | Path] = nullcontext(given.recipe)
-    else:
-        given.model, given.out = given.model or ["bundled:ko-mini"], given.out or "runs/tune"
-        limit = 2_000 if given.train_limit is None else given.train_limit
-        recipe = from_texts(given.source or ["bundled:synthetic"], given.seq_len or [512], limit)
-    options += [f"--model={model}" for model in given.model or ()] + ([f"--out={given.out}"] if given.out else [])
-    with recipe as path:
-        return run(["tune", "--recipe", str(path), *options, *further])
+        return run(["tune", "--recipe", given.recipe, *further])
+    passed = {word.partition("=")[0] for word in further}
+    further += [] if "--model" in passed else ["--model=bundled:ko-mini"]
+    further += [] if passed & {"--out", "--output-dir"} else ["--out=runs/tune"]
+    limit = 2_000 if given.train_limit is None else given.train_limit
+    texts = {"sources": given.source or ["bundled:synthetic"], "seq_lens": given.seq_len or [512], "limit": limit}
+    with tempfile.TemporaryDirectory() as folder:
+        recipe = Path(folder) / "texts.yaml"
+        recipe.write_text(yaml.safe_dump({"texts": texts}, allow_unicode=True), "utf-8")
+        return run(["tune", "--recipe", str(recipe), *further])
 
 
 if __name__ == "__main__":

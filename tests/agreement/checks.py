@@ -10,7 +10,8 @@ from tests.agreement.reading import POINTS, VERDICTS, Said, Told, read
 from tests.agreement.studies import Plan
 from tests.agreement.surfaces import Printed
 
-_EVERYWHERE = ("action", "use", "keep", "gone", "again", "ties", "beats", "expected", "shrunken", "next_time", "lead")
+_EVERYWHERE = ("action", "use", "keep", "gone", "again", "ties", "beats", "unproven", "unjudged", "expected", "shrunken",
+               "next_time", "lead", "step")  # fmt: skip
 """What every surface says."""
 _DOWNSTREAM = ("relation", "coreference")
 """What generated studies have at their first length alone."""
@@ -37,6 +38,9 @@ def _disagreements(said: dict[str, Said]) -> Iterator[str]:
         if a != b:
             apart = {key: (a.get(key), b.get(key)) for key in {*a, *b} if a.get(key) != b.get(key)}
             yield f"questions: {first} and {name} differ in {apart}"
+        for cell in other.cells if name != "json en" and "json en" in said else ():
+            if cell not in said["json en"].cells:
+                yield f"the leaderboard of {name} says {cell}, and no claim of the answer is that"
         if one.action == "use" and one.lead and other.pair not in (None, (one.lead.change, one.lead.verdict)):
             yield f"the pair of {name} is {other.pair}, the answer's {one.lead}"
 
@@ -53,7 +57,7 @@ def _contradictions(said: Said, plan: Plan) -> Iterator[str]:
     if not said.action:
         yield "no action is named"
     if said.action != "use":
-        for what in ("keep", "next_time", "ties", "beats", "again", "shrunken"):
+        for what in ("keep", "next_time", "ties", "beats", "unproven", "unjudged", "again", "shrunken"):
             if getattr(said, what):
                 yield f"{said.action}, and yet {what} {getattr(said, what)!r}"
     if said.base and said.action != "keep":
@@ -91,11 +95,18 @@ def _use(said: Said, plan: Plan) -> Iterator[str]:
         yield f"{said.use} is no name that its owner gave"
     if said.use in plan.names and said.keep and said.use.replace(" ", "-").replace(",", "") not in said.keep:
         yield f"{said.keep} is no checkpoint of {said.use}"
-    for name in {*said.ties, *said.beats} - {"..."}:
+    others = (*said.ties, *said.unproven, *said.beats, *said.unjudged)
+    alike = {name for name in plan.names if name.rpartition(" ")[2] == said.use.rpartition(" ")[2]} - {said.use, *others}
+    if said.use in plan.names and alike and "..." not in others and not (plan.other or plan.partial):
+        yield f"nothing is said of {alike}: {others}"
+    for name in {*others} - {"..."}:
         if name not in plan.names or name == said.use:
             yield f"{name} is told apart from {said.use}, and is no other method here"
-    if {*said.ties} & {*said.beats} - {"..."}:
-        yield f"both tied and beaten: {said.ties} {said.beats}"
+    if len({*others} - {"..."}) < len(others) - others.count("..."):
+        yield f"in two places: {others}"
+    budget = re.search(r"--max-tokens (\d+)", said.step) if "longer" in said.next_time else None
+    if budget and said.use in plan.names and int(budget[1]) <= plan.tokens(said.use):
+        yield f"train longer, and the next step is {said.step}"
     if len(said.next_time) > 1:
         yield f"several advices for next time: {said.next_time}"
     step = said.questions.get("training")
@@ -103,8 +114,9 @@ def _use(said: Said, plan: Plan) -> Iterator[str]:
         yield f"train longer, and the last step is {step}"
     if said.shrunken.startswith("-"):
         yield f"use {said.use}, and its checkpoint is expected to lose {said.shrunken}"
-    if said.expected and lead is not None and lead.change and abs(float(said.expected)) > abs(float(lead.change[0])) + 0.05:
-        yield f"a shrunken gain of {said.expected} above the measured {lead.change[0]}"
+    for gain in filter(None, (said.expected, said.shrunken)):
+        if lead is not None and lead.change and float(gain) > float(lead.change[0]) + 0.05:
+            yield f"a shrunken gain of {gain} above the measured {lead.change[0]}"
 
 
 def _claim(told: Told, plan: Plan) -> Iterator[str]:

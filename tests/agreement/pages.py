@@ -6,7 +6,7 @@ import html
 import re
 
 TITLES = {
-    "base": ("Does adapting beat the base model?", "적응이 원래 모델보다 나은가?"),
+    "base": ("Does adapting beat the base model?", "적응이 베이스 모델보다 나은가?"),
     "method": ("Which method?", "어느 방법인가?"),
     "length": ("Which length?", "어느 길이인가?"),
     "training": ("How long to train?", "얼마나 오래 학습하는가?"),
@@ -49,6 +49,8 @@ def of_html(text: str) -> Screen:
     keep = re.search(r'<div class="keep">.*', hero, re.S)
     path = re.search(r'</span>([^<]*)<code id="keep-path">(.*?)</code>', keep[0]) if keep else None
     status = "\n".join(plain(one) for one in re.findall(r'<p class="quiet">(.*?)</p>', keep[0])) if keep else ""
+    commands = re.findall(r'<span class="keep-word">([^<]*?)</span>([^<]*)<code id="keep-(?:again|command)">(.*?)</code>', hero)
+    status += "".join(f"\n{plain(f'{word} {why}{told}')}" for word, why, told in commands)
     kept = (html.unescape(path[2]), bool(path[1].strip())) if path else ("", False)
     return plain(headline[1]) if headline else "", plain(sentence[1]) if sentence else "", rows, kept, status
 
@@ -63,9 +65,13 @@ def of_markdown(text: str) -> Screen:
         cells = [_unmarked(one.strip()) for one in re.split(r"(?<!\\)\|", line)[1:-1]]
         if len(cells) == 4 and cells[0] in {one for titles in TITLES.values() for one in titles}:
             rows.append((cells[0], cells[1], cells[2], cells[3]))
-    keep = re.search(r"^\*\*(?:Keep|선택):\*\* (the base model |원래 모델 )?`(.*?)`\. ?(.*)$", first, re.M)
+    keep = re.search(r"^\*\*(?:Keep|선택):\*\* (the base model |베이스 모델 )?`(.*?)`\. ?(.*)$", first, re.M)
+    gone = re.search(r"^\*\*(Make again:|다시 만들기:)\*\* `(.*?)`\. ?(.*)$", first, re.M)
+    step = re.search(r"^\*\*(Next:|다음:)\*\* (.*?: )`(.*?)`$", first, re.M)
     kept = (keep[2], bool(keep[1])) if keep else ("", False)
-    return headline.removesuffix("."), sentence, rows, kept, _unmarked(keep[3]) if keep else ""
+    status = [_unmarked(keep[3])] if keep else [_unmarked(gone[3]), f"{gone[1]} {gone[2]}"] if gone else []
+    status += [f"{step[1]} {_unmarked(step[2])}{step[3]}"] if step else []
+    return headline.removesuffix("."), sentence, rows, kept, "\n".join(status)
 
 
 def _unmarked(text: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.agreement.pages import TITLES, Row, hero_of, of_html, of_markdown, plain
@@ -30,35 +31,56 @@ _N = r"[+-]\d+\.\d"
 POINTS = rf"({_N}) \[({_N}), ({_N})\]"
 _SEEDS = r"(?:(\d+(?:/\d+)?) seeds?|시드 (\d+(?:/\d+)?)개|(one checkpoint|체크포인트 하나))"
 _DOCUMENTS = (
-    r"(?:all ([\d,]+) (documents|sentences)|([\d,]+) (held-back documents|texts)"
-    r"|(모든 문서|고르는 데 쓰지 않은 문서|모든 문장) ([\d,]+)개|(글) ([\d,]+)편)"
+    r"(?:all ([\d,]+) (documents|sentences)(?: of [\w-]+)?|([\d,]+) (documents(?: of [\w-]+)? held back from choosing|texts)"
+    r"|(?:[\w-]+의 )?(모든 문서|고르는 데 쓰지 않은 문서|모든 문장) ([\d,]+)개|(글) ([\d,]+)편)"
 )
 _KINDS = {
-    "documents": "all", "모든 문서": "all", "held-back documents": "confirm", "고르는 데 쓰지 않은 문서": "confirm",
+    "documents": "all", "모든 문서": "all", "held back": "confirm", "고르는 데 쓰지 않은 문서": "confirm",
     "sentences": "rows", "모든 문장": "rows", "texts": "texts", "글": "texts",
 }  # fmt: skip
 _BASIS = re.compile(rf"\({_SEEDS}, {_DOCUMENTS}(?:, (?:corrected for|비교) (\d+)[^()]*\([^()]*\))?\)")
 _CLAIM = re.compile(rf"(?P<left>.+?): (?:{_SAME}|{POINTS}, (?P<verdict>.+?)) (?P<basis>{_BASIS.pattern})\.")
 _NAME = r"(?:[^,:]|,(?=\d))+"
 _USE = re.compile(r"^(?:Use|추천:) (.+)$")
+_OR = re.compile(r", (?=\D)| or | 또는 ")
+_BADGES = {
+    "yes": "better", "예": "better", "no: worse": "worse", "아니요: 더 나쁨": "worse", "not known": "not shown",
+    "알 수 없음": "not shown", "the longer": "better", "긴 쪽": "better", "the shorter": "worse", "짧은 쪽": "worse",
+    "still gaining": "better", "아직 오르는 중": "better", "falling": "worse", "떨어지는 중": "worse",
+    "past its peak": "better", "정점을 지남": "better",
+}  # fmt: skip
+"""Badges of questions that ask yes or no, for which length, and of the course of training."""
+_COUNTS = {
+    "beats": r"better than (\d+)|(\d+)개보다 나음", "level": r"tied with (\d+)|(\d+)개와 동률",
+    "unjudged": r"(\d+) not judged|(\d+)개 판정 없음",
+}  # fmt: skip
+"""The badge of methods: how many are beaten, tied and without a verdict."""
 _ACTIONS = {
-    "Keep the base": "keep", "원래 모델 유지": "keep", "No base to compare with": "no base",
-    "비교할 원래 모델이 없습니다": "no base", "Undecided": "undecided", "판정할 수 없습니다": "undecided",
+    "Keep the base": "keep", "베이스 모델 유지": "keep", "No base to compare with": "no base",
+    "비교할 베이스 모델이 없습니다": "no base", "Undecided": "undecided", "판정할 수 없습니다": "undecided",
 }  # fmt: skip
 _NEXT = {
     "longer": r"Next time, train longer|다음에는 더 길게",
-    "as long": r"Next time, train as long|다음에도 이만큼",
+    "as long": r"Next time, train as long as now|다음에도 이만큼",
     "less": r"Next time, train (?:until|for)|다음에는 .*까지 학습하면",
 }
-_GONE = r"Its weights are not on this disk\.|가중치가 이 디스크에 없습니다\."
-_AGAIN = re.compile(rf"(?:{_GONE}) (?:To make them again|다시 만들기): (.+)")
-_TIES = re.compile(r"(?:Not told apart from it|구별되지 않음): (.+?)\.(?=\s|$|<)")
-_BEATS = re.compile(r"Shown better than (.+?)\.(?=\s|$|<)|더 나음 확인: (.+?) 대비\.")
+_GONE = r"not on this disk|이 디스크에 없음"
+_THERE = r"(?<!not )on this disk|이 디스크에 있음"
+_AGAIN = re.compile(r"^(?:Make again|다시 만들기): (.+)$", re.M)
+_STEP = re.compile(r"^(?:Next|다음): (.+?): (coref-automl .+)$", re.M)
+_LEVEL = re.compile(r"(?:Not distinguishable from it(?: at equal tokens[^:]*)?|구별되지 않음): (.+?)\.(?=\s|$|<)")
+_UNPROVEN = re.compile(r"(?:not shown better than the base|베이스 모델보다 나음이 미확인): (.+?)\.(?=\s|$|<)")
+_BEATS = re.compile(r"Shown better(?: at equal tokens [^)]*\))? than (.+?)\.(?=\s|$|<)|더 나음 확인[^:]*: (.+?) 대비\.")
+_UNJUDGED = re.compile(r"(?:Not comparable|비교할 수 없음): (.+?)\.(?=\s|$|<)")
+_WEAKEST = re.compile(r"Weakest of \d+ sources: (.+?)\.|가장 약한 곳: (.+?)\.")
 _EXPECTED = re.compile(rf"expected to gain ({_N}) points|기대되는 향상은 ({_N})점")
 _SHRUNKEN = re.compile(rf"expected gain ({_N}) points|기대 향상 ({_N})점")
+_PATH = re.compile(
+    r"^(?:Checkpoint|체크포인트): (.+?), (?=[\d.]+[kMG]? (?:tokens|토큰)|expected|기대|not on|on this|이 디스크)", re.M
+)
 _COUNTED = re.compile(r"(\d+) of (\d+) (?:methods|checkpoints) better|(?:방법|체크포인트) (\d+)개 중 (\d+)개가 더 좋음")
 _LOOKS = re.compile(r"Judged (\d+) times|더하며 (\d+)번 판정")
-_DETECTS = re.compile(r"detects a gain of ([\d.]+) points|검출되는 향상: ([\d.]+)점")
+_DETECTS = re.compile(r"a gain of ([\d.]+) points is detected|([\d.]+)점 향상이면 검출")
 
 
 @dataclass(frozen=True)
@@ -79,7 +101,9 @@ class Told:
 class Said:
     """What one surface says. `use` is the method or checkpoint, `keep` the path to copy, `base` the path of a base to keep.
 
-    `pair` is the claim beside the studio's answer; `counted` how many of how many are better.
+    `ties` are the other methods of the headline, `unproven` are tied without beating the base; `step` is the next command.
+    `pair` is the claim of the studio's Compare page, `cells` those of its leaderboard (of the JSON: all); `counted` how many of
+    how many are better.
     """
 
     action: str
@@ -90,6 +114,9 @@ class Said:
     again: str = ""
     ties: tuple[str, ...] = ()
     beats: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = ()
+    step: str = ""
     expected: str = ""
     shrunken: str = ""
     next_time: tuple[str, ...] = ()
@@ -100,6 +127,7 @@ class Said:
     counted: tuple[int, int] | None = None
     pair: tuple[tuple[str, ...], str] | None = None
     faults: tuple[str, ...] = ()
+    cells: tuple[Told, ...] = ()
 
 
 def read(one: Printed) -> Said:
@@ -112,15 +140,33 @@ def read(one: Printed) -> Said:
     if one.kind == "studio":
         lines = [plain(line) for line in re.findall(r'<p class="(?:headline|sentence)">(.*?)</p>', hero_of(one.text), re.S)]
         found = re.search(r'id="verdict">(.*?)</p>', one.text)
-        return _lines(lines, _pair(plain(found[1])) if found else None)
+        cells, faults = _cells(one.text)
+        said = _lines(lines, _pair(plain(found[1])) if found else None)
+        return replace(said, cells=cells, faults=(*said.faults, *faults))
     lines = one.text.strip().split("\n")
     start = next((n for n, line in enumerate(lines) if _action(line.removesuffix("."))[0]), None)
     return _lines(lines[start:], None) if start is not None else Said("", faults=("no answer was found",))
 
 
+def _cells(text: str) -> tuple[tuple[Told, ...], tuple[str, ...]]:
+    """The leaderboard: what a cell shows must be what its whole sentence says."""
+    found, faults = [], []
+    for title, cell in re.findall(r'<td class="number score" title="(.*?)">(.*?)</td>', text, re.S):
+        told = _claim(html.unescape(title))
+        shown = re.search(r'<span class="change [^"]*">(.*?)</span> <span class="said [^"]*">(.*?)</span>', cell)
+        if told is None or shown is None:
+            faults.append(f"a cell without a claim: {title}")
+            continue
+        moved, verdict = re.fullmatch(POINTS, plain(shown[1])), _verdict(plain(shown[2]))
+        if (moved.groups() if moved else ()) != told.change or (told.change and verdict != told.verdict):
+            faults.append(f"the leaderboard shows {plain(cell)!r} and says {title!r}")
+        found.append(told)
+    return tuple(found), tuple(faults)
+
+
 def _lines(lines: list[str], pair: tuple[tuple[str, ...], str] | None) -> Said:
     """An answer in lines: terminal, Python, studio."""
-    action, use = _action(lines[0].removesuffix(".")) if lines else ("", "")
+    action, use, ties = _action(lines[0].removesuffix(".")) if lines else ("", "", ())
     text, questions, lead = "\n".join(lines), {}, None
     for line in lines[1:]:
         asked = next((name for name, titles in TITLES.items() if line.startswith(titles)), "")
@@ -129,13 +175,12 @@ def _lines(lines: list[str], pair: tuple[tuple[str, ...], str] | None) -> Said:
             questions[asked] = found
         elif found and lead is None:
             lead = found
-    path = re.search(r"^(?:Checkpoint|체크포인트): (.+?)(?:, [\d.]+[kMG]? (?:tokens|토큰)|, (?:expected|기대)|\.$)", text, re.M)
-    return _said(text, action, use, questions, lead, keep=path[1] if path else "", pair=pair)
+    return _said(text, action, use, ties, questions, lead, keep=_first(_PATH, text), pair=pair)
 
 
 def _first_screen(headline: str, sentence: str, rows: list[Row], keep: tuple[str, bool], status: str, whole: str) -> Said:
     """An answer as a page: headline, sentence, rows of questions (title, badge, sentence, difference), what to keep."""
-    action, use = _action(headline)
+    action, use, ties = _action(headline)
     questions, faults, counted = {}, [], None
     for title, badge, told, change in rows:
         asked = next((name for name, titles in TITLES.items() if title in titles), title)
@@ -144,52 +189,63 @@ def _first_screen(headline: str, sentence: str, rows: list[Row], keep: tuple[str
         if basis is None:
             faults.append(f"{title}: no basis in {told!r}")
             continue
-        label = told[: basis.start()].strip()
-        inside = next((code for words, code in _spelt() if re.search(rf", {re.escape(words)}", label)), "")
-        verdict = _verdict(badge)
-        if inside and inside != verdict:
-            faults.append(f"{title}: the badge says {verdict}, its sentence {inside}")
-        outcome = _outcome(re.split(r", (?:not|equivalent|the same|차이 미확인|판정 없음|[\d.]+점 이내|같음)", label)[0])
-        a, b, part = _sides(about)
+        label, _, words = _parted(told[: basis.start()].strip())
+        verdict = _verdict(words)
+        outcome, (a, b, part) = _outcome(label), _sides(about)
+        if asked == "method" and action == "use":
+            faults += _miscounted(badge, told)
+        elif (by_badge := _by_badge(badge)) != verdict:
+            faults.append(f"{title}: the badge says {by_badge}, its sentence {verdict}")
+        if (weakest := _first(_WEAKEST, told)) and weakest != part:
+            faults.append(f"{title}: the weakest source is {weakest}, and the difference that of {part}")
         questions[asked] = Told(a, b, part, outcome, found.groups() if found else (), verdict, _seeds(basis), _documents(basis))
         if asked == "base" and (of := _COUNTED.search(told)):
             counted = (int(of[1]), int(of[2])) if of[1] else (int(of[4]), int(of[3]))
     path, of_base = keep
     text = "\n".join([sentence, *(told for _, _, told, _ in rows), status])
+    if re.search(_THERE, status) and not path:
+        faults.append("weights on this disk, and no path to keep")
+    path = path or _first(_PATH, status)
     nexts = _next_times(plain(re.sub(r"<script.*?</script>", "", whole, flags=re.S)))
     said = _said(
-        text, action, use, {name: one for name, one in questions.items() if name != "base"}, _claim(_without_title(sentence)),
-        keep="" if of_base else path, pair=None,
+        text, action, use, ties, {name: one for name, one in questions.items() if name != "base"},
+        _claim(_without_title(sentence)), keep="" if of_base else path, pair=None,
     )  # fmt: skip
     base = questions.get("base")
     if said.lead and base and action == "use" and said.lead != base:
         faults.append(f"the sentence leads with {said.lead}, the table with {base}")
-    more = {"base": path if of_base else "", "next_time": nexts, "counted": counted, "faults": tuple(faults)}
+    more = {"base": path if of_base else "", "next_time": nexts, "counted": counted, "faults": (*said.faults, *faults)}
     found_looks, detects = (_first(one, whole) for one in (_LOOKS, _DETECTS))
     return Said(**{**said.__dict__, **more, "looks": found_looks, "detects": detects})
 
 
 def _said(
-    text: str, action: str, use: str, questions: dict[str, Told], lead: Told | None, *, keep: str, pair: Any
+    text: str, action: str, use: str, ties: tuple[str, ...], questions: dict[str, Told], lead: Told | None, *, keep: str,
+    pair: Any,
 ) -> Said:  # fmt: skip
-    again, beats = _AGAIN.search(text), _BEATS.search(text)
-    ties = _TIES.search(text)
+    unproven, level = _names(_UNPROVEN, text), _names(_LEVEL, text)
+    apart = {*ties, *unproven} != {*level} and "..." not in (*level, *unproven)
+    step = _STEP.search(text)
     return Said(
         action,
         use,
         keep,
         gone=bool(re.search(_GONE, text)),
-        again=again[1].strip() if again else "",
-        ties=tuple(ties[1].split(", ")) if ties else (),
-        beats=tuple((beats[1] or beats[2]).split(", ")) if beats else (),
+        again=_first(_AGAIN, text).strip(),
+        ties=ties,
+        beats=_names(_BEATS, text),
+        unproven=unproven,
+        unjudged=_names(_UNJUDGED, text),
+        step=step[2].strip() if step else "",
         expected=_first(_EXPECTED, text),
-        shrunken=_first(_SHRUNKEN, text),
+        shrunken=_first(_SHRUNKEN, text) or (_first(_EXPECTED, text) if keep else ""),  # said once where both are the same
         next_time=_next_times(text),
         looks=_first(_LOOKS, text),
         detects=_first(_DETECTS, text),
         lead=lead,
         questions=questions,
         pair=pair,
+        faults=(f"the headline ties {ties}, the text {level}, of them unproven {unproven}",) if apart else (),
     )
 
 
@@ -212,6 +268,9 @@ def _from_json(held: dict[str, Any]) -> Said:
         again=keep["again"] if keep else "",
         ties=tuple(held["ties"]),
         beats=tuple(held["beats"]),
+        unproven=tuple(held["unproven"]),
+        unjudged=tuple(held["unjudged"]),
+        step=held["step"]["command"] if held["step"] and held["step"]["do"] != "make again" else "",
         expected=f"{100 * expected:+.1f}" if expected is not None else "",
         shrunken=f"{100 * keep['expected']:+.1f}" if keep and keep["expected"] is not None else "",
         next_time=(ahead["how"],) if ahead else (),
@@ -219,6 +278,7 @@ def _from_json(held: dict[str, Any]) -> Said:
         detects=f"{100 * power['detectable']:.1f}" if power and power["detectable"] is not None else "",
         lead=lead,
         questions=questions,
+        cells=tuple(_json_claim(claim) for one in held["questions"] for claim in (one["lead"], *one["others"])),
     )
 
 
@@ -237,10 +297,36 @@ def _json_claim(one: dict[str, Any]) -> Told:
     return Told(one["a"], one["b"], part, outcome, change, verdict, "" if one["test"] == "sign flips" else seeds, count)
 
 
-def _action(headline: str) -> tuple[str, str]:
+def _action(headline: str) -> tuple[str, str, tuple[str, ...]]:
     if found := _USE.match(headline):
-        return "use", found[1]
-    return next((code for words, code in _ACTIONS.items() if headline.startswith(words)), ""), ""
+        use, *ties = _OR.split(found[1])
+        return "use", use, tuple(ties)
+    return next((code for words, code in _ACTIONS.items() if headline.startswith(words)), ""), "", ()
+
+
+def _parted(label: str) -> tuple[str, str, str]:
+    """`Real@1 strict, not shown (detectable: 3.1 points)` as outcome and verdict."""
+    found = re.fullmatch(r"(.+?)(, )((?:[\d.]+점 이내|" + "|".join(re.escape(words) for words, _ in _spelt()) + r").*)", label)
+    return (found[1], found[2], found[3]) if found else (label, "", "")
+
+
+def _by_badge(badge: str) -> str:
+    if re.search(r"same within|이내로 같음", badge):
+        return "equivalent"
+    return _BADGES.get(badge) or _verdict(badge)
+
+
+def _miscounted(badge: str, told: str) -> list[str]:
+    """The counts of a badge beside the names of its sentence."""
+    named = {"beats": _names(_BEATS, told), "level": _names(_LEVEL, told), "unjudged": _names(_UNJUDGED, told)}
+    counts = {what: int(_first(re.compile(pattern), badge) or 0) for what, pattern in _COUNTS.items()}
+    return [f"the badge counts {counts[one]} {one}, the sentence {names}" for one, names in named.items()
+            if counts[one] != len(names) and "..." not in names]  # fmt: skip
+
+
+def _names(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
+    found = _first(pattern, text)
+    return tuple(found.split(", ")) if found else ()
 
 
 def _claim(text: str) -> Told | None:
@@ -271,7 +357,7 @@ def _sides(about: str) -> tuple[str, str, str]:
     found = re.fullmatch(rf"({_NAME}) - ({_NAME})(?:, (.+))?", about)
     if found is None:
         return about, "", ""
-    return found[1], {"원래 모델": "base"}.get(found[2], found[2]), found[3] or ""
+    return found[1], {"베이스 모델": "base"}.get(found[2], found[2]), found[3] or ""
 
 
 def _code(text: str) -> str:
@@ -302,7 +388,7 @@ def _seeds(basis: re.Match[str]) -> str:
 def _documents(basis: re.Match[str]) -> tuple[str, int]:
     count = basis[4] or basis[6] or basis[9] or basis[11]
     kind = basis[5] or basis[7] or basis[8] or basis[10]
-    return _KINDS[kind], int(count.replace(",", ""))
+    return _KINDS["held back" if "held back" in kind else kind], int(count.replace(",", ""))
 
 
 def _pair(text: str) -> tuple[tuple[str, ...], str] | None:
@@ -324,4 +410,4 @@ def _first(pattern: re.Pattern[str], text: str) -> str:
 def _without_title(line: str) -> str:
     for title in (one for titles in TITLES.values() for one in titles):
         line = line.removeprefix(f"{title} ")
-    return line.removeprefix("The largest difference: ").removeprefix("가장 큰 차이: ")
+    return line.removeprefix("Highest: ").removeprefix("가장 높은 것: ")

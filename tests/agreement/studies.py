@@ -13,12 +13,12 @@ from typing import Literal
 
 import numpy as np
 
-from coref_automl.comparison.coreference_runs import CONLL, WAYS, CoreferenceRun, Documents, archive_coreference
-from coref_automl.comparison.relation_runs import RelationRun, Rows, archive_relation
+from coref_automl.comparison.coreference_results import COREFERENCE_FILES, MODES, CoreferenceRun, DocumentSums
+from coref_automl.comparison.relation_results import RELATION_FILES, RelationRun, RowFacts
 from coref_automl.comparison.study import LOOKS
 from coref_automl.records import Provenance, Task
 from coref_automl.store import read_json, write_json
-from tests.comparison.conftest import Model, make_scores, write_evaluation
+from tests.comparison.conftest import Model, coreference_result, make_scores, mention_sums, relation_result, write_evaluation
 
 Base = Literal["evaluated", "at one length", "missing"]
 NAMES = ("mlm", "entity", "combined", "copy+link", "copy+link+light", "entity4x", "mlm+plain", "entity+b")
@@ -153,9 +153,9 @@ def write(plan: Plan, root: Path) -> Path:
                     count += 1
                     _evaluate(plan, root, model, same + place if plan.copies else count)
     if plan.relation:
-        archive_relation(list(_relation_runs(plan, rng)), root)
+        RELATION_FILES.archive(list(_relation_runs(plan, rng)), root)
     if plan.coreference:
-        archive_coreference(list(_coreference_runs(plan, rng)), root)
+        COREFERENCE_FILES.archive(list(_coreference_runs(plan, rng)), root)
     if plan.looks > 1:
         write_json(root / LOOKS, list(range(2, 2 + plan.looks)))
     if plan.gone:
@@ -192,9 +192,8 @@ def _relation_runs(plan: Plan, rng: np.random.Generator) -> Sequence[RelationRun
     for name, model, method, _ in _starts(plan):
         right = (rng.random((_ROWS, 2)) < skills[method.name if method else ""]) & gold[:, None]
         given = right | (rng.random((_ROWS, 2)) < 0.7)
-        result = {"micro_f1": 50.0, "auprc": 50.0, "accuracy": 50.0, "split": "dev", "n": _ROWS, "model": model}
-        seeds = [{"seed": number} for number in range(2)]
-        out.append(RelationRun(f"re-{name}", {**result, "seeds": seeds}, Rows(gold, right, given, sentences)))
+        result = relation_result(model, range(2), n=_ROWS)
+        out.append(RelationRun(f"re-{name}", result, RowFacts(gold, right, given, sentences)))
     return out
 
 
@@ -203,34 +202,22 @@ def _coreference_runs(plan: Plan, rng: np.random.Generator) -> Sequence[Corefere
     skills = _downstream(plan, rng)
     out = []
     for name, model, method, seed in _starts(plan):
-        sums = {way: _sums(mentions, skills[method.name if method else ""], rng) for way in WAYS}
+        sums = {way: mention_sums(mentions, skills[method.name if method else ""], rng) for way in MODES}
         marks = tuple(f"text-{number}" for number in range(_TEXTS))
         made = None if method is None else Provenance(
             f"{method.name}-{plan.lengths[0]}-s{seed}", 100 * len(method.skills), 1.0, method.tokens, method.objective, "base",
             plan.lengths[0], seed,
         )  # fmt: skip
-        held = {"value": 0.5, "low": 0.4, "high": 0.6, "n": _TEXTS}
-        estimates = {way: dict.fromkeys(("conll", *CONLL), held) for way in WAYS}
-        result = {"model": model, "split": "test", "documents": _TEXTS, "mentions": int(mentions.sum()), "estimates": estimates}
-        seeds = [{"seed": number} for number in range(2)]
-        conditions = {"documents": "same", "resolver": "1"}
-        documents = Documents(marks, mentions, sums)
         weights = f"w{name}{100 * len(method.skills) if method else 0}"  # as in the evaluations of the same encoders
-        told = {**result, "seeds": seeds, "fingerprints": {"weights": weights}}
-        out.append(CoreferenceRun(f"coref-{name}", told, documents, conditions, made))
+        prints = {"weights": weights}
+        result = coreference_result(model, run=name, mentions=int(mentions.sum()), fingerprints=prints, pretraining=made)
+        out.append(CoreferenceRun(f"coref-{name}", result, DocumentSums(marks, mentions, sums)))
     return out
 
 
 def _downstream(plan: Plan, rng: np.random.Generator) -> dict[str, float]:
     """How often a start is right: most methods as the base, some better."""
     return {"": 0.6} | {method.name: 0.6 + float(rng.choice([0.0, 0.0, 0.2])) for method in plan.methods}
-
-
-def _sums(mentions: np.ndarray, skill: float, rng: np.random.Generator) -> np.ndarray:
-    """[seed, document, metric, (hit, gold, right, given)]"""
-    gold = np.broadcast_to(mentions[None, :, None], (2, len(mentions), len(CONLL))).astype(np.float64)
-    hit = np.round(gold * np.clip(skill + 0.05 * rng.normal(size=gold.shape), 0, 1))
-    return np.stack([hit, gold, hit, gold], axis=-1)
 
 
 def small(seed: int = 0, **changes: object) -> Plan:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import time
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from coref_automl.cli.app import run as command
 from coref_automl.report.language import Lang
 from coref_automl.report.printout import recommend
-from coref_automl.studio.compare_page import ComparePage
-from coref_automl.studio.folders import Folders
-from coref_automl.studio.pages import Address, Pages
-from coref_automl.studio.shelf import Pending, Shelf
+from coref_automl.studio import compare_page, leaderboard
+from coref_automl.studio.pages import Address
+from coref_automl.studio.shelf import Pending
+from coref_automl.studio.workspace import Workspace
 
 LANGUAGES: tuple[Lang, ...] = ("en", "ko")
 
@@ -54,22 +56,24 @@ def _command(line: list[str], kind: str, lang: Lang) -> Printed:
 
 
 def studio(root: Path) -> list[Printed]:
-    """The Compare page as it opens."""
-    folders = Folders([root])
-    folders.look()
-    shelf = Shelf(folders)
-    page = ComparePage(shelf, Pages())
+    """The leaderboard and the Compare page as they open."""
+    workspace = Workspace([root])
+    workspace.folders.look()
+    pages = [partial(page, workspace) for page in (leaderboard.page, compare_page.page)]
     try:
-        return [Printed("studio", lang, _when_ready(page, Address("/compare", {}, lang))) for lang in LANGUAGES]
+        return [
+            Printed("studio", lang, "".join(_when_ready(page, Address("/", {}, lang)) for page in pages)) for lang in LANGUAGES
+        ]
     finally:
-        shelf.stop()
+        workspace.stop()
 
 
-def _when_ready(page: ComparePage, address: Address) -> str:
+def _when_ready(page: Callable[[Address], object], address: Address) -> str:
     until = time.monotonic() + 120
     while time.monotonic() < until:
         try:
-            return page.page(address)
+            if 'id="later"' not in (made := str(page(address))):
+                return made
         except Pending:
             continue
-    raise TimeoutError("the Compare page did not come")
+    raise TimeoutError("the page did not come")

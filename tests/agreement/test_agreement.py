@@ -60,22 +60,27 @@ def test_what_is_read_is_what_is_printed(used: tuple[Plan, list[Printed]], kept:
     assert read(kept[1][0]).action == "keep"
 
 
-_GONE = r"\1 가중치가 이 디스크에 없습니다. 다시 만들기: coref-automl train"
 WRONG = {
     "another method is named": ("terminal en", r"Use (entity|combined) 128", "Use mlm 128"),
     "a verdict beside an interval that holds 0": ("python en", r"\[\+[\d.]+, (.+?)\], better", r"[-0.4, \1], better"),
-    "another gain": ("markdown ko", r"(원래 모델: )\+\d+", r"\1+99"),
-    "a badge that its sentence denies": ("html en", r'badge quiet">not shown<', 'badge good">better<'),
-    "worse beside a gain": ("html ko", r'badge good">더 좋음<', 'badge bad">더 나쁨<'),
+    "another gain": ("markdown ko", r"(베이스 모델: )\+\d+", r"\1+99"),
+    "a badge that its sentence denies": ("html en", r'badge quiet">not known<', 'badge good">yes<'),
+    "worse beside a gain": ("html ko", r'badge good">예<', 'badge bad">아니요: 더 나쁨<'),
     "another checkpoint": ("markdown en", r"checkpoint-200`", "checkpoint-100`"),
     "a verdict after one seed": ("studio en", r"\(3 seeds", "(1 seed"),
     "held-back documents of fixed methods": ("terminal ko", r"모든 문서 (\d+)개", r"고르는 데 쓰지 않은 문서 \1개"),
     "train longer without a shown last step": ("python ko", r"(마지막 구간: .*?), 더 좋음", r"\1, 차이 미확인"),
     "the objective instead of the name": ("json en", r'"(entity|combined) 128"', '"copy"'),
     "other relations": ("html en", r"(micro-F1.*?all )240", r"\g<1>120"),
-    "weights that are there": ("studio ko", r"(\(축소 추정\)\.)", _GONE),
+    "a tie that the headline leaves out": ("terminal en", r"(Use \S+ 128)(?:,| or) .*?\.\n", r"\1.\n"),
+    "a method counted twice": ("html en", r"(badge [a-z]+\">)((?:better than|tied with) )(\d)", r"\1\g<2>7"),
+    "a gain above the measured one": ("markdown en", r"expected (to gain|gain) \+", r"expected \1 +9"),
+    "a next step that trains no longer": ("python en", r"--max-tokens \d+", "--max-tokens 100000"),
+    "a cell of another verdict": ("studio en", r'(said good">)better', r"\1not shown"),
+    "a cell of another gain": ("studio ko", r'(title="[^"]*?: )\+\d', r"\1+9"),
+    "weights that are there": ("studio ko", r"이 디스크에 있음", "이 디스크에 없음"),
 }
-_CHECKPOINT = r"\1Checkpoint: runs/entity-128-s0/checkpoint-100, 100k tokens.\n"
+_CHECKPOINT = r"\1Checkpoint: runs/entity-128-s0/checkpoint-100, 100k tokens, on this disk.\n"
 KEPT_WRONG = {
     "a checkpoint to copy": ("terminal en", r"(Keep the base[^\n]*\n)", _CHECKPOINT),
     "a next time": ("markdown ko", r"(\n## )", r"\n\n다음에는 더 길게 학습해 보세요.\n\1"),

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.bench.measurement import PrepareBench
 from coref_automl.bench.prepare import run
-from coref_automl.bench.recipes import PrepareBench
 from tests.corpus.conftest import rows
 
 

@@ -31,7 +31,7 @@ def test_compare_prints_a_table_and_a_recommendation(runs: Path, capsys: pytest.
     assert "better" in shown
     assert "Use checkpoint-" in shown
     assert "Next time, train" in shown
-    assert shown.rstrip().endswith(f"Next: coref-automl report {runs} --out report")
+    assert shown.rstrip().endswith(f"Report: coref-automl report {runs} --out report")
 
 
 def test_without_a_base_compare_names_what_it_took_as_the_reference(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

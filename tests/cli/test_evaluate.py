@@ -182,12 +182,6 @@ def test_fill_shows_models_side_by_side(place: Path, capsys: pytest.CaptureFixtu
     assert lines[0].split() == [f"{RUN}/checkpoint-65", f"{RUN}/checkpoint-655"]
 
 
-def test_fill_at_a_prompt_explains_a_missing_gap_and_goes_on(
-    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = iter(["gap 없는 문장", ":all", "시민은 [MASK]을 찾았다.", ""])
-    monkeypatch.setattr("builtins.input", lambda _: next(lines))
-    assert run(["fill", "--model", f"{RUN}/checkpoint-65", "--json"]) == 0
-    shown = capsys.readouterr()
-    assert "write [MASK] once" in shown.err
-    assert json.loads(shown.out)[0]["nouns_only"] is False
+def test_fill_without_a_sentence_says_what_to_pass(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["fill", "--model", f"{RUN}/checkpoint-65"]) == 2
+    assert "Pass one with a [MASK], or --data FILE --out DIR." in capsys.readouterr().err

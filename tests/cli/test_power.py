@@ -38,7 +38,7 @@ def test_a_study_brings_its_own_spreads_and_costs(capsys: pytest.CaptureFixture[
     assert found["cost"]["tokens"] == 11_943_988
     assert found["cost"]["training"] > 0
     assert [plan["difference"] for plan in found["plans"]] == [0.01] * len(found["plans"])
-    assert run(["power", str(STUDY), "--difference", "1", "--lang", "ko"]) == 0
+    assert run(["power", "--difference", "1", "--lang", "ko"]) == 0
     printed = capsys.readouterr().out
     assert "1점 차이를 검정력 80%로 검출하려면" in printed
     assert len(printed.splitlines()) < 24

@@ -58,7 +58,7 @@ def test_prepare_prints_the_table_and_json_alone(
     [
         (["--source", "local:/no/such/file"], 2, "matches no readable file"),
         (["--source", "kowikki"], 2, "Did you mean 'kowiki'"),
-        ([], 2, "needs --source"),
+        ([], 2, "Missing: --source"),
     ],
 )
 def test_what_is_wrong_is_said_and_nothing_is_written(

@@ -70,7 +70,7 @@ def test_an_evaluation_set_is_no_dataset(said: Said) -> None:
 
 def test_a_claimed_folder_is_named_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     claim_folder(tmp_path / "set", "evalset")
-    assert run(["tokenizer", "--source", "bundled:passages", "--out", str(tmp_path / "set")]) == 2
+    assert run(["tokenizer", "learn", "--source", "bundled:passages", "--out", str(tmp_path / "set")]) == 2
     assert "holds an evaluation set and is left alone; choose another --out" in capsys.readouterr().err
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import chdir
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from coref_automl.cli.app import run as command
+from coref_automl.comparison.coreference_results import CONLL, MODES, CoreferenceResult, CoreferenceSeed
+from coref_automl.comparison.relation_results import RELATION_FILES, RelationResult, RelationSeed, RowFacts, Scores
 from coref_automl.evaluation.answers import save_table
 from coref_automl.evaluation.evalset import freeze
 from coref_automl.evaluation.metrics import summarise
 from coref_automl.models.load import tokenizer_fingerprint
-from coref_automl.records import Document, Evaluation, ItemScore, Provenance, Task
+from coref_automl.records import Document, Estimate, Evaluation, ItemScore, Provenance, Task
 from coref_automl.store import mark_done, write_json, write_jsonl
 from tests.evaluation.tiny import TEXTS, item, noun_table, save_checkpoint, tokenizer_of
 
@@ -118,6 +122,62 @@ def write_evaluation(root: Path, model: Model, scores: Sequence[ItemScore], *, s
     write_json(folder / "result.json", evaluation.to_json())
     mark_done(folder)
     return folder
+
+
+def relation_result(model: str, seeds: Sequence[int] = (0, 1, 2), **changed: Any) -> RelationResult:
+    """What `re train` keeps of a run, with scores that say nothing."""
+    scores = Scores(50.0, 50.0, 50.0, 400)
+    result = RelationResult(
+        run="re",
+        split="dev",
+        n=400,
+        micro_f1=50.0,
+        auprc=50.0,
+        accuracy=50.0,
+        spread=None,
+        estimates={},
+        seeds=tuple(RelationSeed(seed, 1, 1, 1, scores, 0.5, 1.0, 1.0) for seed in seeds),
+        scheme="typed",
+        head="both",
+        model=model,
+        train_rows=None,
+        validation_rows=None,
+    )
+    result = replace(result, **changed)
+    values = {name: getattr(result, name) / 100 for name in ("micro_f1", "auprc", "accuracy")}
+    return replace(result, estimates={name: Estimate(value, value - 0.1, value + 0.1, 400) for name, value in values.items()})
+
+
+def coreference_result(model: str, **changed: Any) -> CoreferenceResult:
+    """What `coref train` keeps of a run of two seeds, with scores that say nothing."""
+    held = dict.fromkeys(("conll", *CONLL), Estimate(0.5, 0.4, 0.6, 12))
+    result = CoreferenceResult(
+        run="coref",
+        model=model,
+        split="test",
+        documents=12,
+        mentions=400,
+        seeds=tuple(CoreferenceSeed(number, 1, 1, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, "cpu") for number in range(2)),
+        estimates=dict.fromkeys(MODES, held),
+        recall={},
+        precision={},
+        fingerprints={},
+        conditions={"documents": "same", "resolver": "1"},
+    )
+    return replace(result, **changed)
+
+
+def mention_sums(mentions: NDArray[np.int64], skill: float, rng: np.random.Generator) -> NDArray[np.float64]:
+    """What CoNLL is made of in two runs of such a skill: [seed, document, metric, (hit, gold, right, given)]."""
+    gold = np.broadcast_to(mentions[None, :, None], (2, len(mentions), len(CONLL))).astype(np.float64)
+    hit = np.round(gold * np.clip(skill + 0.05 * rng.normal(size=gold.shape), 0, 1))
+    return np.stack([hit, gold, hit, gold], axis=-1)
+
+
+def write_relation_run(folder: Path, **changed: Any) -> None:
+    """A relation run of three seeds that are right on every row."""
+    rows = np.ones((4, 3), bool)
+    RELATION_FILES.write(folder, relation_result("m", **changed), RowFacts(rows[:, 0], rows, rows, np.arange(4)))
 
 
 Maker = Callable[..., Path]

@@ -11,11 +11,12 @@ import pytest
 
 from coref_automl.comparison.claims import ALPHA, BASE, Answer, Claim
 from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.study import study_at
 from coref_automl.evaluation.results import find_evaluations
+from coref_automl.report.answer_wording import answer_lines
 from coref_automl.report.language import Say
 from coref_automl.report.printout import recommend
-from coref_automl.report.wording import answer_lines
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
 
@@ -25,7 +26,7 @@ TASKS = ("real", "lambada", "real-far")
 
 def answer(*paths: Path | str, margin: float = 0.02) -> Answer:
     names = [str(path) for path in paths]
-    return study_at(names, read_groups(names)[0], margin=margin, seed=0).answer
+    return study_at(open_results(names), read_groups(open_results(names))[0], margin=margin, seed=0).answer
 
 
 def study(
@@ -87,6 +88,10 @@ def test_a_method_is_used_where_it_beats_the_base_and_its_ties_are_named(tmp_pat
     assert lead.expected is not None
     assert lead.expected < lead.difference.value
     assert it.keep is not None
+    assert it.keep.expected is not None
+    assert it.keep.expected <= lead.difference.value
+    assert it.step is not None
+    assert it.step.do == "carry over"
     assert it.keep.path.startswith(str(tmp_path / it.method.replace(" ", "-")))
     assert it.keep.there
 
@@ -100,9 +105,12 @@ def test_where_nothing_beats_the_base_it_is_kept_without_a_checkpoint_or_a_next_
     assert (it.power.documents, it.power.seeds) == (120, 3)
     told = "\n".join(answer_lines(it, Say("en")))
     assert told.startswith("Keep the base: nothing here is shown to beat it.")
-    assert "with 80% power" in told
+    assert "80% power" in told
     assert "Next time" not in told
     assert "Checkpoint" not in told
+    assert it.step is not None
+    assert it.step.command.startswith(f"coref-automl power {tmp_path} --difference ")
+    assert it.step.runs
 
 
 def test_one_seed_says_nothing_about_a_method_and_a_shown_checkpoint_may_be_used(tmp_path: Path) -> None:
@@ -116,6 +124,11 @@ def test_one_seed_says_nothing_about_a_method_and_a_shown_checkpoint_may_be_used
     assert base.lead.documents == "confirm"  # a checkpoint was chosen among several of its run
     assert all(one.verdict == "not judged" and "one seed" in one.against for one in method.claims)
     assert it.next_time is None or it.next_time.how != "longer"
+    assert it.step is not None
+    assert it.step.do == "add seeds"
+    assert "--seed 1 " in it.step.command
+    assert it.power is not None
+    assert (it.power.needed_seeds or 0) > 1
 
 
 def test_unequal_training_is_no_verdict_about_methods_and_curves_are_compared_at_equal_tokens(tmp_path: Path) -> None:
@@ -127,9 +140,20 @@ def test_unequal_training_is_no_verdict_about_methods_and_curves_are_compared_at
     assert claims["equal tokens"].tokens == (100_000, 100_000)
     assert claims["equal tokens"].verdict == "better"
     assert "unequal training" in it.against
-    assert it.beats == ()
+    assert it.beats == ("mlm 128",)  # at equal tokens, and said so
+    assert "Shown better at equal tokens (training was unequal) than mlm 128." in "\n".join(answer_lines(it, Say("en")))
     flat = answer(study(tmp_path / "b", {"mlm": (-1.0,), "entity": (0.8,)}, tokens={"mlm": 100_000, "entity": 400_000}))
     assert [one.verdict for one in flat.claims if one.question == "method"] == ["not judged"]
+    assert (flat.ties, flat.beats, flat.unjudged) == ((), (), ("mlm 128",))
+
+
+def test_a_tie_after_unequal_training_stands_in_the_headline(tmp_path: Path) -> None:
+    skills = {"mlm": (0.2, 0.4), "entity": (0.4, 0.4, 0.4, 0.4)}
+    it = answer(study(tmp_path, skills, tokens={"mlm": 100_000, "entity": 200_000}))
+    assert {it.method, *it.ties} == {"mlm 128", "entity 128"}
+    told = answer_lines(it, Say("en"))
+    assert told[0] == f"Use {it.method} or {it.ties[0]}."
+    assert "Not distinguishable from it at equal tokens (training was unequal):" in told[1]
 
 
 @pytest.mark.parametrize(("last", "how"), [(1.2, "longer"), (0.2, ("less", "as long"))])
@@ -141,6 +165,11 @@ def test_training_longer_is_advised_only_where_the_last_step_is_shown(
     assert (rising.verdict == "better") is (how == "longer")
     assert it.next_time is not None
     assert it.next_time.how in how
+    if how == "longer":
+        assert it.step is not None
+        assert it.step.do == "train longer"
+        assert "--max-tokens 200000 " in it.step.command
+        assert it.next_time.more_documents is None
 
 
 def test_only_what_the_set_chose_is_judged_on_confirm(tmp_path: Path) -> None:
@@ -191,7 +220,7 @@ def test_a_method_keeps_the_name_of_its_owner(tmp_path: Path) -> None:
 
 def _arms(root: Path) -> list[object]:
     names = [str(root)]
-    return list(study_at(names, read_groups(names)[0], margin=0.02, seed=0).arms)
+    return list(study_at(open_results(names), read_groups(open_results(names))[0], margin=0.02, seed=0).arms)
 
 
 def test_few_documents_two_tokenizers_and_a_floor_are_named(tmp_path: Path) -> None:
@@ -204,7 +233,7 @@ def test_few_documents_two_tokenizers_and_a_floor_are_named(tmp_path: Path) -> N
 
 def test_a_composite_is_judged_between_methods(tmp_path: Path) -> None:
     names = [str(study(tmp_path, {"mlm": (-1.0,), "entity": (0.6,)}))]
-    it = study_at(names, read_groups(names)[0], metric="score", margin=0.02, seed=0).answer
+    it = study_at(open_results(names), read_groups(open_results(names))[0], metric="score", margin=0.02, seed=0).answer
     method = it.question("method")
     assert method is not None
     assert (method.lead.outcome, method.lead.verdict) == ("score", "better")
@@ -224,13 +253,13 @@ def test_every_claim_agrees_with_its_interval_and_turns_round(tmp_path: Path) ->
     it = answer(study(tmp_path, skills, lengths=(128, 256), documents=80))
     assert len(it.claims) > 40
     assert [one for one in it.claims if not agree(one)] == []
-    assert [one for one in it.claims if not agree(one.turned())] == []
+    assert [one for one in it.claims if not agree(one.reversed())] == []
     assert Answer.from_json(it.to_json()) == it
     for question in it.questions:
         assert it.method in (question.lead.a, question.lead.b)
     pair = it.of_pair("mlm 128", "entity 128", "real1_strict")
     assert pair is not None
-    assert pair.turned() == it.of_pair("entity 128", "mlm 128", "real1_strict")
+    assert pair.reversed() == it.of_pair("entity 128", "mlm 128", "real1_strict")
 
 
 def test_looks_are_counted_as_a_study_wrote_them(tmp_path: Path) -> None:
@@ -255,7 +284,7 @@ def test_the_archives_are_told_as_the_audit_asked() -> None:
     unequal = recommend(*kept("all-rows", *runs), RESULTS / "four-times")
     beaten = {claim.b for claim in unequal.claims if claim.question == "method" and claim.a == unequal.method and claim.shown}
     assert beaten <= {"mlm4x 2,048", "copy+link+light4x 2,048"}
-    assert set(unequal.beats) <= beaten
+    assert {*unequal.beats} <= {one for claim in unequal.claims if claim.shown for one in (claim.a, claim.b)}
 
 
 def test_eight_seeds_lead_with_the_method_that_is_used() -> None:
@@ -268,7 +297,7 @@ def test_eight_seeds_lead_with_the_method_that_is_used() -> None:
     assert not it.keep.there
     relation = it.question("relation")
     assert relation is not None
-    assert (relation.lead.b, relation.lead.share, relation.lead.seeds) == ("mlm 2,048", 1.0, (8, 8))
+    assert (relation.lead.b, relation.lead.share, relation.lead.seeds) == (BASE, 1.0, (8, 8))
     light = next(one for one in relation.claims if (one.a, one.b) == ("copy+link+light 2,048", "mlm 2,048"))
     assert light.verdict == "better"
     told = str(replace(it, lang="en"))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.study import Study, study_at
 from coref_automl.evaluation.metrics import halves, hits
 from coref_automl.evaluation.results import find_evaluations
@@ -29,7 +30,7 @@ def write(root: Path, models: Sequence[Model], *, documents: int = 60) -> Path:
 
 
 def read(root: Path) -> Study:
-    return study_at([str(root)], read_groups([str(root)])[0], margin=0.02, seed=0)
+    return study_at(open_results([str(root)]), read_groups(open_results([str(root)]))[0], margin=0.02, seed=0)
 
 
 def change(root: Path, pattern: str, **told: Any) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from coref_automl.comparison.arms import base_of
+from coref_automl.comparison.reader import open_results
 from coref_automl.report.checkpoint_report import results_csv
 from coref_automl.report.language import Lang, Say
 from coref_automl.report.page import Charts, Section, Table, Text
 from coref_automl.report.printout import compare, recommend
-from coref_automl.report.sections import curves, differences
+from coref_automl.report.sections import comparisons, curves
 from coref_automl.report.subject import Subject, read_subject
 from coref_automl.statistics.closed_forms import holm
 from coref_automl.store import read_json, write_json
@@ -42,7 +43,7 @@ def steps(run: str, skill: float, *, seq_len: int = 128) -> list[Model]:
 
 
 def read_study(root: Path, lang: Lang = "en") -> Subject:
-    return read_subject([str(root)], Say(lang))
+    return read_subject(open_results([str(root)]), Say(lang))
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def test_compare_sets_each_beside_its_own_base_and_says_which(two: Path) -> None
     against = table.titles().index("against") - 1
     assert [cells[f"{run}/checkpoint-100"][against] for run in "abc"] == ["1", "2", ""]
     assert "(1 strong, 2 weak); --reference NAME" in str(table).replace("\n", " ")
-    assert "The base of c was not evaluated" in str(table)
+    assert "c: no base evaluated in windows of that length" in str(table)
     assert "<th>against</th>" in table._repr_html_()
 
 
@@ -181,22 +182,15 @@ def texts(section: Section | None) -> str:
     return " ".join(block.text for block in section.blocks if isinstance(block, Text))
 
 
-def test_differences_have_a_table_for_each_reference(two: Path) -> None:
-    section = differences.draw(read_study(two))
+def test_differences_name_the_reference_of_each(two: Path) -> None:
+    section = comparisons.differences(read_study(two))
     assert section is not None
-    tables = [block for block in section.blocks if isinstance(block, Table)]
-    assert [table.head[2] for table in tables] == ["difference from strong", "difference from weak", "difference"]
-    assert [{line[0].text[0] for line in table.rows} for table in tables] == [{"a"}, {"b"}, {"c"}]
-    assert {line[5].text for line in tables[2].rows} == {"its base was not evaluated"}
-    plotted = [spec for block in section.blocks if isinstance(block, Charts) for _, spec in block.charts]
-    assert [{row["name"][0] for row in spec["data"]["values"]} for spec in plotted] == [{"a"}, {"b"}]
-    told = texts(section)
-    assert "the model it began from: strong (2), weak (2). The adjustment is over all 4." in told
-    assert "The base of c was not evaluated" in told
-    assert "Windows of those from weak are of 512 tokens, this reference's of 256." in told
-    assert "Windows of those from strong" not in told  # all of one length
-    korean = texts(differences.draw(read_study(two, "ko")))
-    assert "그것이 시작한 모델입니다: strong (2), weak (2)" in korean
+    (table,) = [block for block in section.blocks if isinstance(block, Table)]
+    assert {(line[0].text[0], line[2].text) for line in table.rows} == {("a", "strong"), ("b", "weak"), ("c", "–")}
+    assert {line[5].text for line in table.rows if line[0].text[0] == "c"} == {"its base was not evaluated"}
+    (spec,) = [spec for block in section.blocks if isinstance(block, Charts) for _, spec in block.charts]
+    assert {row["name"][0] for row in spec["data"]["values"]} == {"a", "b"}
+    assert "adjusted (step-down max-T) for all 4." in texts(section)
 
 
 def test_random_weights_are_no_base_that_could_be_evaluated(tmp_path: Path) -> None:
@@ -207,17 +201,11 @@ def test_random_weights_are_no_base_that_could_be_evaluated(tmp_path: Path) -> N
         write_json(path, held)
     table = compare(root)
     assert table.unjudged == {"n/checkpoint-100", "n/checkpoint-200"}
-    assert "n started from random weights and has no base; --reference NAME compares all with one." in table.notes
+    assert "n: no base evaluated in windows of that length; evaluate it, or pass --reference NAME." in table.notes
     assert "no base: a new model" in str(table)
-    assert "evaluated" not in str(table)
-    for lang, said, wrong in (
-        ("en", "no base of n, begun as new models", "not evaluated"),
-        ("ko", "n: 새 모델로 시작해", "평가되지"),
-    ):
-        study = read_study(root, lang)  # type: ignore[arg-type]
-        for section in (differences.draw(study), curves.draw(study)):
-            assert said in texts(section)
-            assert wrong not in str(section)
+    section = comparisons.differences(read_study(root))
+    assert "no base: a new model" in str(section)
+    assert "not evaluated" not in str(section)
 
 
 def dashed(section: Section | None) -> dict[str, list[tuple[float, str]]]:
@@ -235,40 +223,18 @@ def dashed(section: Section | None) -> dict[str, list[tuple[float, str]]]:
     }
 
 
-def names(section: Section | None) -> list[str]:
-    """What is written on the first chart."""
-    assert section is not None
-    block = section.blocks[0]
-    assert isinstance(block, Charts)
-    layers = block.charts[0][1]["layer"]
-    return [layer["data"]["values"][0]["label"] for layer in layers if layer["mark"]["type"] == "text"]
-
-
-def test_curves_have_a_named_line_for_each_base(two: Path) -> None:
+def test_curves_have_a_line_for_each_base(two: Path) -> None:
     study = read_study(two)
     section = curves.draw(study)
     held = {entry.name: entry.evaluation.estimates["real1_strict"].value for entry in study.entries}
     values = [100 * held[name] for name in ("strong", "weak")]
     assert dashed(section)["Real@1 strict"] == [(values[0], "base model strong"), (values[1], "base model weak")]
-    assert sorted(names(section)) == ["strong", "weak"]
-    assert section is not None
-    block = section.blocks[0]
-    assert isinstance(block, Charts)
-    rows = block.charts[0][1]["data"]["values"]
-    assert {(row["run"], row["base"]) for row in rows} == {("a", "strong"), ("b", "weak"), ("c", "–")}
-    assert "strong (a); weak (b)" in texts(section)
-    assert "The base of c was not evaluated" in texts(section)
-    assert "strong (a); weak (b)" in texts(curves.draw(read_study(two, "ko")))
+    assert "Dashed: the base model." in texts(section)
 
 
 def test_curves_of_one_base_have_one_line_without_a_name(one: Path) -> None:
     study = read_study(one)
-    section = curves.draw(study)
-    assert [label for _, label in dashed(section)["Real@1 strict"]] == ["base model"]
-    assert names(section) == []
-    assert texts(section).startswith("The dashed line is the base model; bands")
-    tables = [block for block in differences.draw(study).blocks if isinstance(block, Table)]  # type: ignore[union-attr]
-    assert [table.head[2] for table in tables] == ["difference from strong"]
+    assert [label for _, label in dashed(curves.draw(study))["Real@1 strict"]] == ["base model"]
 
 
 def test_a_base_without_a_curve_has_no_line(tmp_path: Path) -> None:
@@ -276,21 +242,14 @@ def test_a_base_without_a_curve_has_no_line(tmp_path: Path) -> None:
     study = read_study(root)
     assert study.base is not None
     assert study.base.name == "strong"
-    section = curves.draw(study)
-    assert [label for _, label in dashed(section)["Real@1 strict"]] == ["base model weak"]
-    assert names(section) == ["weak"]
-
-
-def test_the_one_line_is_named_where_it_is_not_the_base_of_all(tmp_path: Path) -> None:
-    section = curves.draw(read_study(write(tmp_path, [STRONG, *steps("a", 2.4), *steps("c", 0.0)], STARTS)))
-    assert names(section) == ["strong"]
-    assert "strong (a); bands" in texts(section)
+    weak = next(entry for entry in study.entries if entry.name == "weak").evaluation.estimates["real1_strict"]
+    assert dashed(curves.draw(study))["Real@1 strict"] == [(100 * weak.value, "base model")]
 
 
 def test_without_a_base_no_dashed_line_is_spoken_of(tmp_path: Path) -> None:
     section = curves.draw(read_study(write(tmp_path, steps("c", 0.0), STARTS)))
     assert dashed(section)["Real@1 strict"] == []
-    assert texts(section).startswith("Bands, with up to")
+    assert "Dashed" not in texts(section)
 
 
 def test_models_of_two_owners_and_one_name_are_two_models(tmp_path: Path) -> None:

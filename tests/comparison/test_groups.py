@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from coref_automl.comparison.references import own_base
+from coref_automl.comparison.reader import open_results
+from coref_automl.comparison.scores import own_base
 from coref_automl.report.language import Say
-from coref_automl.report.page import Charts
-from coref_automl.report.sections import curves
 from coref_automl.report.subject import Subject, read_subject
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
@@ -28,7 +27,7 @@ def write(root: Path, *models: Model, weights: str = "", base: str = "base") -> 
 
 
 def read_study(root: Path) -> Subject:
-    return read_subject([str(root)], Say("en"))
+    return read_subject(open_results([str(root)]), Say("en"))
 
 
 def test_two_runs_of_one_name_are_two_runs(tmp_path: Path) -> None:
@@ -63,17 +62,3 @@ def test_a_checkpoint_without_a_record_is_taken_to_have_begun_from_the_studys_ba
     without = replace(first, evaluation=replace(first.evaluation, provenance=None))
     assert study.base is not None
     assert own_base(study.entries, without, study.base) is study.base
-
-
-def test_means_of_several_seeds_are_drawn_beside_the_base_of_their_method(tmp_path: Path) -> None:
-    write(tmp_path, Model("strong", 0, 0.5), Model("weak", 0, -1.0))
-    for start, kind in (("strong", "entity"), ("weak", "mlm")):
-        runs = [Model(f"{kind}-s{seed}", step, 0.1, objective=kind, seed=seed) for seed in range(2) for step in (100, 200)]
-        write(tmp_path, *runs, base=start)
-    section = curves.draw(read_study(tmp_path))
-    assert section is not None
-    block = section.blocks[0]
-    assert isinstance(block, Charts)
-    rows = block.charts[0][1]["data"]["values"]
-    assert {row["base"] for row in rows if row["run"].startswith("entity")} == {"strong"}
-    assert {row["base"] for row in rows if row["run"].startswith("mlm")} == {"weak"}

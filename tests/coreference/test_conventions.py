@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from dataclasses import replace
 from pathlib import Path
@@ -10,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from coref_automl.cli.app import run as command
-from coref_automl.coreference.baseline import same_nouns, same_string
+from coref_automl.coreference.answers import same_nouns, same_string
 from coref_automl.coreference.conventions import Convention, convention_of, losses, moved_document, moved_spans
-from coref_automl.coreference.data import CorefDocument, inspect_coref, read_coref, write_documents
+from coref_automl.coreference.data import CorefDocument, read_coref, write_documents
 from coref_automl.coreference.evaluate import evaluate_coreference
 
 BARE, WORDS, HEADS = Convention("bare"), Convention("words"), Convention("heads")
@@ -81,20 +80,6 @@ def test_the_baseline_chains_strings_and_counts_in_the_files_convention() -> Non
     assert [[text[a:b] for a, b in chain] for chain in same_nouns(document, BARE) or ()] == [["서울시"] * 2, ["회사"] * 2]
     assert next([text[a:b] for a, b in chain] for chain in same_nouns(document, WORDS) or ()) == ["서울시는", "서울시의"]
     assert same_string("가 나 가", [(0, 1), (2, 3), (4, 5)]) == (((0, 1), (4, 5)), ((2, 3),))
-
-
-@pytest.mark.parametrize(("encoding", "size", "told"), [("utf-8", 1, "UTF-8 bytes"), ("utf-16-le", 2, "UTF-16 units")])
-def test_offsets_in_other_units_are_read_as_characters(tmp_path: Path, encoding: str, size: int, told: str) -> None:
-    text, form = "😀 민수가 왔다. 민수는 갔다.", "민수"
-    places = [text.index(form), text.rindex(form)]
-    marks = []
-    for place in places:
-        start = len(text[:place].encode(encoding)) // size
-        marks.append({"start": start, "end": start + len(form.encode(encoding)) // size, "text": form, "entity": "a"})
-    (tmp_path / "d.jsonl").write_text(json.dumps({"doc_id": "d", "text": text, "clusters": [marks]}), "utf-8")
-    data = inspect_coref(tmp_path / "d.jsonl")
-    assert [mention.start for mention in data.documents[0].mentions] == places
-    assert told in data.notes[0]
 
 
 def test_decomposed_texts_are_read_in_syllables(tmp_path: Path, tales: tuple[CorefDocument, ...]) -> None:

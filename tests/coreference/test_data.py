@@ -152,7 +152,7 @@ def test_a_converted_document_keeps_its_id_and_mentions(tmp_path: Path, ending: 
 @pytest.mark.parametrize(
     ("ending", "document", "reason"),
     [
-        ("conll", CorefDocument("d", ABC, (Mention(0, 3, "a"), Mention(2, 5, "a"))), "'A B' and 'B C', which cross"),
+        ("conll", CorefDocument("d", ABC, (Mention(0, 5, "a"), Mention(2, 7, "a"))), "'A B C' and 'B C D', which cross"),
         ("conllu", CorefDocument("d", ABC, (Mention(0, 5, "a"), Mention(2, 7, "a"))), "'A B C' and 'B C D', which cross"),
         ("conll", CorefDocument("d", ABC, (Mention(0, 2, "a"),)), "'A ', which begins or ends with a blank"),
         ("conllu", CorefDocument("d", ABC, (Mention(1, 3, "a"),)), "' B', which begins or ends with a blank"),
@@ -171,10 +171,11 @@ def test_what_a_column_format_cannot_hold_is_refused_before_anything_is_written(
     assert explore(tmp_path, "jsonl", document)[0] == 0
 
 
-def test_two_mentions_of_one_entity_that_share_one_token_are_kept_in_conllu(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", ["conll", "conllu"])
+def test_two_mentions_of_one_entity_that_share_one_token_are_kept(tmp_path: Path, ending: str) -> None:
     document = CorefDocument("d", ABC, (Mention(0, 3, "a"), Mention(2, 5, "a")))
-    assert explore(tmp_path, "conllu", document)[0] == 0
-    assert read_coref(tmp_path / "b.conllu").documents[0].chains == document.chains
+    assert explore(tmp_path, ending, document)[0] == 0
+    assert read_coref(tmp_path / f"b.{ending}").documents[0].chains == document.chains
 
 
 _SPANS = st.tuples(st.integers(0, 5), st.integers(1, 6)).map(lambda ends: (2 * min(ends), 2 * max(ends) - 1))

@@ -11,14 +11,13 @@ import pytest
 
 import coref_automl
 from coref_automl.cli.app import run as command
-from coref_automl.coreference.data import read_coref, write_documents
+from coref_automl.coreference.data import read_coref
 from coref_automl.coreference.evaluate import BUNDLED, bundled_model
 from coref_automl.coreference.explore import explore
 from coref_automl.coreference.predict import Resolved
-from coref_automl.coreference.rewrite import with_names
-from coref_automl.coreference.show import in_brackets, in_colour
+from coref_automl.coreference.show import in_brackets, in_colour, with_names
 from coref_automl.errors import InputError
-from coref_automl.report.chain_page import in_html
+from coref_automl.report.coreference_page import in_html
 
 STORY = "영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다. 그는 어머니와 함께 집으로 돌아왔다."
 
@@ -48,7 +47,7 @@ def test_score_tells_two_mentions_of_one_chain_from_two_of_different_ones(resolv
 def test_a_record_shows_itself_and_comes_back_from_json(resolved: Resolved) -> None:
     shown: list[str] = []
     resolved._repr_pretty_(SimpleNamespace(text=shown.append), False)  # as a notebook calls it
-    assert shown[0].startswith(f"{resolved.told}\n\x1b[30;46m영수\x1b[0m")
+    assert shown[0].startswith(f"{resolved.localized_note}\n\x1b[30;46m영수\x1b[0m")
     assert "[영수]1는 시장에서 [어머니]2를" in str(resolved)
     assert Resolved.from_json(json.loads(json.dumps(resolved.to_json()))) == resolved
 
@@ -57,11 +56,6 @@ def test_the_room_stays_callable_after_its_modules_are_imported() -> None:
     code = "import coref_automl.coreference.data, coref_automl; print(callable(coref_automl.coreference))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "True"
-
-
-def test_what_was_found_can_be_written_and_read_as_data(tmp_path: Path, resolved: Resolved) -> None:
-    write_documents(tmp_path / "a.jsonl", [resolved.document()])
-    assert set(resolved.chains) <= set(read_coref(tmp_path / "a.jsonl").documents[0].chains)
 
 
 def test_nested_mentions_are_shown_inside_each_other() -> None:
@@ -92,7 +86,7 @@ def test_a_long_text_is_read_with_progress_and_equal_chains(capsys: pytest.Captu
 def test_the_head_is_small_and_carries_what_it_learned_from() -> None:
     folder = bundled_model()
     assert sum(path.stat().st_size for path in folder.iterdir()) < 4_000_000
-    assert len(json.loads((folder / "learned_from.json").read_text("utf-8"))) == 818
+    assert len(json.loads((folder / "learned_from.json").read_text("utf-8"))) == 3_064
 
 
 def test_commands_end_to_end(
@@ -178,3 +172,23 @@ def test_no_two_found_mentions_cross_or_end_on_one_token() -> None:
     assert len(spans) >= 4
     assert len({end for _, end in spans}) == len(spans)
     assert not [(a, b) for a in spans for b in spans if a[0] < b[0] < a[1] < b[1]]
+
+
+def test_a_list_of_texts_and_a_file_of_rows_are_resolved_as_each_text(
+    tmp_path: Path, resolved: Resolved, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = [STORY, "비가 왔다."]
+    first, second = coref_automl.coreference(texts)  # type: ignore[operator]
+    assert first == resolved
+    data = tmp_path / "in.jsonl"
+    data.write_text("".join(json.dumps({"id": at, "text": text}) + "\n" for at, text in enumerate(texts)), "utf-8")
+    line = ["coref", "predict", "--data", str(data), "--out", str(tmp_path / "out"), "--resolve"]
+    assert command(line) == 0
+    rows = [json.loads(line) for line in Path(capsys.readouterr().out.split(": ")[0]).read_text("utf-8").splitlines()]
+    assert [row["strings"] for row in rows] == [first.strings, second.strings]
+    assert rows[0] == {
+        "id": 0, "text": STORY, "chains": [[list(span) for span in chain] for chain in first.chains],
+        "strings": first.strings, "resolved": first.named,
+    }  # fmt: skip
+    assert command([*line, STORY]) == 2
+    assert "--data is for a file of rows and TEXT for one text" in capsys.readouterr().err

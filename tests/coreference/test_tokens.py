@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coref_automl.coreference.data import CorefDocument, Mention
-from coref_automl.coreference.head import _alike, quotations, surfaces
-from coref_automl.coreference.tokens import edges, lay, segments, windows
+from coref_automl.coreference.explore import edges
+from coref_automl.coreference.head import _form_relations, quotations, surfaces
+from coref_automl.coreference.tokens import segments, tokenized, windows
+from coref_automl.errors import CoreferenceDataError
 from coref_automl.models.build import train_tokenizer
 
 GLUING = train_tokenizer(["나를 부른 사람은 그를 보았다. 나를 불렀다. 가 나 그"] * 20, vocab_size=1_000)
@@ -17,20 +19,25 @@ GLUING = train_tokenizer(["나를 부른 사람은 그를 보았다. 나를 불�
 def test_a_mention_inside_a_token_is_reached_by_cutting_its_particle_off() -> None:
     text = "나를 부른 사람은 그를 보았다."
     document = CorefDocument("d", text, (Mention(0, 1, "a"), Mention(10, 11, "b")))
-    (laid,) = lay(GLUING, [document])
-    assert laid.trim.tolist() == [1, 1]
-    spans = [laid.span(*map(int, place)) for place in zip(laid.first, laid.last, laid.trim, strict=True)]
+    (doc,) = tokenized(GLUING, [document])
+    assert doc.trailing.tolist() == [1, 1]
+    spans = [doc.span(*map(int, place)) for place in zip(doc.first, doc.last, doc.trailing, strict=True)]
     assert spans == [(0, 1), (10, 11)]
-    found = edges([laid])
+    found = edges([doc])
     assert (found.on_edges, found.reachable, found.mentions) == (0, 2, 2)
 
 
 def test_what_cannot_be_reached_is_counted_with_its_reason() -> None:
     text = "나를 불렀다. " + "가 " * 40
     document = CorefDocument("d", text, (Mention(0, 9, "c"), Mention(1, 2, "a"), Mention(8, 88, "b")))
-    found = edges(lay(GLUING, [document]))
+    found = edges(tokenized(GLUING, [document]))
     assert found.reachable == 0
     assert found.lost == {"runs over the end of a sentence": 1, "begins inside a token": 1, "wider than 16 tokens": 1}
+
+
+def test_a_text_without_a_token_is_named() -> None:
+    with pytest.raises(CoreferenceDataError, match="makes no token of the text of 'd'"):
+        tokenized(GLUING, [CorefDocument("d", "\u200b", (Mention(0, 1, "a"),))])
 
 
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 100, 101])
@@ -59,7 +66,7 @@ def test_quotations_are_told_apart_and_an_open_one_ends_by_itself() -> None:
 
 @given(st.lists(st.text("가나 ", max_size=5), unique=True, max_size=6))
 def test_forms_are_related_by_what_they_contain(forms: list[str]) -> None:
-    table = _alike(forms)
+    table = _form_relations(forms)
     for a, one in enumerate(forms):
         for b, other in enumerate(forms):
             short, long = sorted((one, other), key=len)
@@ -69,10 +76,10 @@ def test_forms_are_related_by_what_they_contain(forms: list[str]) -> None:
 
 
 def test_repeats_count_runs_of_tokens_in_the_whole_document() -> None:
-    (laid,) = lay(GLUING, [CorefDocument("d", "가 나 그 가 나 가 가 가", ())])
-    assert laid.repeats[:, 0].tolist() == [3, 1, 0, 3, 1, 3, 3, 3]  # five times, twice, once
-    assert laid.repeats[:, 1].tolist() == [1, 0, 0, 1, 0, 1, 1, 0]  # 가 나 and 가 가 twice
-    assert not laid.repeats[:, 2:].any()
+    (doc,) = tokenized(GLUING, [CorefDocument("d", "가 나 그 가 나 가 가 가", ())])
+    assert doc.repeats[:, 0].tolist() == [3, 1, 0, 3, 1, 3, 3, 3]  # five times, twice, once
+    assert doc.repeats[:, 1].tolist() == [1, 0, 0, 1, 0, 1, 1, 0]  # 가 나 and 가 가 twice
+    assert not doc.repeats[:, 2:].any()
 
 
 def test_surfaces_say_equal_contained_and_nested() -> None:

@@ -12,7 +12,7 @@ from coref_automl.corpus.chains import chains, mentions, pronouns
 from coref_automl.corpus.clean import normalise
 from coref_automl.corpus.sources import bundled_rows, cloze_passages, passages
 from coref_automl.korean import Tagger, ends_in_consonant, is_hangul
-from coref_automl.relation.labels import LABELS
+from coref_automl.relation.rows import LABELS
 
 GENRES = {"news", "encyclopaedia", "biography", "business", "sports", "history", "tale", "interview"}
 RUN = 30

@@ -17,14 +17,14 @@ def written(folder: Path) -> Path:
     pieces = np.array([[0, 0, 4, 0], [0, 4, 3, 1], [2, 0, 8, 2]])
     mentions = np.array([[0, 1, 2, 0], [0, 5, 6, 1], [2, 3, 5, 0]])
     manifest = {"pad_id": 0, "tokenizer": "t", "tokenizer_fingerprint": "abc"}
-    options = {"count": 3, "seq_len": 8, "dtype": np.uint16, "manifest": manifest}
-    write_dataset(folder, blocks=iter(tokens), pieces=pieces, mentions=mentions, **options)  # type: ignore[arg-type]
+    halves = [(iter(tokens[:2]), pieces[:2], [mentions[:2]]), (iter(tokens[2:]), pieces[2:], [mentions[2:]])]
+    write_dataset(folder, halves, seq_len=8, dtype=np.uint16, manifest=lambda _: manifest)
     return folder
 
 
 def test_rows_come_back_with_segments_and_mentions(tmp_path: Path) -> None:
     dataset = PackedDataset.open(written(tmp_path / "d"))
-    assert (len(dataset), dataset.seq_len, dataset.real_tokens) == (3, 8, 15)
+    assert (len(dataset), dataset.seq_len, dataset.pieces[:, 2].sum()) == (3, 8, 15)
     row = dataset.row(0)
     assert row.tokens.tolist() == list(range(8))
     assert row.segments.tolist() == [1, 1, 1, 1, 2, 2, 2, 0]

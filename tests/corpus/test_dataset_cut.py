@@ -39,7 +39,7 @@ def test_no_token_is_lost_and_every_span_keeps_its_tokens(lengths: list[list[int
     assert cut.seq_len == seq_len
     rows = [cut.row(index) for index in range(len(cut))]
     assert np.array_equal(np.concatenate([row.tokens[row.segments > 0] for row in rows]), whole.tokens[whole.tokens > 0])
-    assert cut.real_tokens == whole.real_tokens
+    assert cut.pieces[:, 2].sum() == whole.pieces[:, 2].sum()
     assert cut.manifest["blocks"] == len(cut)
     for row in rows:
         assert row.segments.any()

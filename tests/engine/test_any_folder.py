@@ -13,6 +13,7 @@ import pytest
 
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.reader import open_results
 from coref_automl.evaluation.answers import save_table, table_path
 from coref_automl.evaluation.evalset import bundled_eval_set
 from coref_automl.evaluation.results import BASES, find_evaluations
@@ -95,7 +96,7 @@ def test_a_relative_base_of_an_older_record_is_never_another_model_of_that_name(
     assert command(call) == 0
     assert "The base model model is left out of the tables: its weights have changed" in capsys.readouterr().err
     assert not find_evaluations([tmp_path / "A/runs/x" / BASES])
-    assert all(entry.trained for group in read_groups([str(tmp_path / "A/runs/x")]) for entry in group.entries)
+    assert all(entry.trained for group in read_groups(open_results([str(tmp_path / "A/runs/x")])) for entry in group.entries)
 
 
 def test_a_base_that_changed_in_place_is_named_and_its_scores_stay(

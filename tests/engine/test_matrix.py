@@ -26,6 +26,7 @@ from coref_automl.relation.evaluate import evaluate_relation
 from coref_automl.relation.grid import run_grid
 from coref_automl.relation.recipe import GridRecipe, RelationRecipe
 from coref_automl.relation.train import train_relation
+from coref_automl.say import VARIABLE
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.run import train
 from coref_automl.training.trainer import RunCallback
@@ -145,7 +146,7 @@ def do_low_rank_evaluate(home: Path) -> Any:
 def do_tune(home: Path, **changes: Any) -> Any:
     space = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}
     settings: dict[str, Any] = {"datasets": (str(home / "dataset"),), "eval_set": str(home / "evalset"), "space": space}
-    settings |= {"epochs": 1, "trials": 1, "finalists": 1, "seeds": 2, "device": "cpu", **changes}
+    settings |= {"settings": {"batch": 2}, "epochs": 1, "trials": 1, "finalists": 1, "seeds": 2, "device": "cpu", **changes}
     found = run_tuning(
         TuneRecipe((str(home / "model"),), str(home / "out"), **settings), launcher=InlineLauncher(), wait=lambda: None
     )
@@ -246,6 +247,30 @@ def test_nothing_changed_is_answered_from_what_was_done(
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "moved/out").rglob("*.safetensors")} == stamps
 
 
+SCORED_BY = {
+    "evaluate": ("evaluation.slot.SCORER",),
+    "re evaluate": ("relation.scoring.VERSION",),
+    "coref evaluate": ("coreference.evaluate.VERSION",),
+}
+"""What says which code scored."""
+
+
+@pytest.mark.parametrize("name", SCORED_BY)
+def test_another_version_of_the_scoring_code_scores_again(
+    finished: Callable[[str], tuple[Path, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def stamps() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in (tmp_path / "home/out").rglob("*.json*")}
+
+    shutil.copytree(finished(name)[0], tmp_path / "home")
+    COMMANDS[name].run(tmp_path / "home")
+    before = stamps()
+    for place in SCORED_BY[name]:
+        monkeypatch.setattr(f"coref_automl.{place}", 9 if "relation" in place else "another")
+    COMMANDS[name].run(tmp_path / "home")
+    assert stamps() != before
+
+
 @pytest.fixture(scope="module")
 def interrupted(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """A home in which a command was killed in the middle."""
@@ -314,6 +339,19 @@ def test_a_change_after_a_study_is_refused(
     CHANGES[change](tmp_path / "home")
     with pytest.raises(CorefError):
         LONG[name].run(tmp_path / "home")
+
+
+@pytest.mark.journey
+def test_a_finished_study_is_told_in_the_language_asked_for(
+    finished: Callable[[str], tuple[Path, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held, _ = finished("tune")
+    shutil.copytree(held, tmp_path / "home")
+    told = []
+    for language in ("en", "ko"):
+        monkeypatch.setenv(VARIABLE, language)
+        told.append(do_tune(tmp_path / "home"))
+    assert [any("가" <= sign <= "힣" for sign in sentence) for sentence in told] == [False, True]
 
 
 @pytest.mark.journey

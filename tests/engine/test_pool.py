@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from coref_automl.engine import pool
 from coref_automl.engine.pool import Call, Returned, run_calls
-from coref_automl.errors import MissingExtra, WorkError
+from coref_automl.errors import MissingExtra, WorkerDied, WorkError
 from coref_automl.machine import interruptible
 from tests.processes import alive, until
 
@@ -133,7 +134,9 @@ def test_a_worker_sees_its_own_device_only() -> None:
 @pytest.mark.journey
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # ray leaves its own sockets and pipes open
-def test_ray_keeps_order_answers_and_the_job_of_a_killed_worker(ray_cluster: None, tmp_path: Path) -> None:
+def test_ray_keeps_order_answers_and_the_job_of_a_killed_worker(
+    ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     killing = Call("killing", f"{HERE}:die_once", {"mark": str(tmp_path / "mark")})
     mixed = [killing, *jobs("double", 3), *jobs("fail", 1)]
     heard: list[Returned] = []
@@ -144,7 +147,11 @@ def test_ray_keeps_order_answers_and_the_job_of_a_killed_worker(ray_cluster: Non
     assert len(heard) == 5
     deadly = run_calls([Call("deadly", f"{HERE}:always_die", {})], engine="ray", retries=1)[0]
     assert deadly.value is None
-    assert deadly.error is not None
+    assert isinstance(deadly.error, WorkerDied)
+    with monkeypatch.context() as other:
+        other.setattr(pool, "version", lambda _: "9.9")  # as if this machine had another version than the cluster's
+        refused = run_calls(jobs("double", 1), engine="ray")[0]
+    assert "and this command is 9.9. Install the same version on every machine" in str(refused.error)
     assert [outcome.value for outcome in run_calls(jobs("double", 2), workers=2)] == [0, 2]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,12 +10,13 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from coref_automl import korean
 from coref_automl.evaluation.tasks.task import ReadDocument, read_document
 from coref_automl.korean import KINDS, Tags
 from coref_automl.records import Document
 
 Part = tuple[str, str]
-"""What kind of part (NNG, NNP, NP, or empty for anything else) and its characters."""
+"""What kind of part (NNG, NNP, NP, or empty for anything else) and its characters; `NNG:VERBAL` adds a flag of `korean`."""
 
 
 def letter_tokenizer() -> PreTrainedTokenizerFast:
@@ -35,9 +37,11 @@ def sketch(parts: Sequence[Part], *, name: str = "document") -> ReadDocument:
         start = len(text) + len(letters) - len(letters.lstrip())
         text += letters
         if kind:
-            rows.append((start, len(text), KINDS.index(kind)))
+            tag, _, flag = kind.partition(":")
+            rows.append((start, len(text), KINDS.index(tag) | (getattr(korean, flag) if flag else 0)))
     spans = np.array([row[:2] for row in rows], np.int32).reshape(-1, 2)
-    tags = Tags(spans, np.array([row[2] for row in rows], np.uint8), np.array([len(text)], np.int32))
+    ends = [place.end() for place in re.finditer(r"\.(?=\s|$)", text)] or [len(text)]
+    tags = Tags(spans, np.array([row[2] for row in rows], np.uint8), np.array(ends, np.int32))
     return read_document(Document(name, "sketches", text), tags, LETTERS)
 
 
@@ -53,7 +57,9 @@ parts = st.lists(
         st.tuples(st.sampled_from(["NNG", "NNP"]), st.sampled_from([f" {noun}" for noun in NOUNS])),
         st.tuples(st.sampled_from(["NNG", "NNP"]), st.sampled_from(NOUNS)),
         st.tuples(st.just("NP"), st.just(" 그")),
-        st.tuples(st.just(""), st.sampled_from(["을", "에서", ".\n", " 갔다", " 새", " (", " 기차", "서울"])),
+        st.tuples(
+            st.just(""), st.sampled_from(["을", "에서", " 그 길로 다시 걸어서 갔다.", ".\n", " 갔다", " 새", " (", "서울"])
+        ),
         st.tuples(st.just(""), st.integers(1, 420).map(lambda size: " " + "아" * size)),
     ),
     max_size=25,

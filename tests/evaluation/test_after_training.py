@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from coref_automl.evaluation.scorer import Scorer, collect
-from tests.evaluation.tiny import documents, items, loaded, noun_table
+from coref_automl.evaluation.scorer import Scorer
+from tests.evaluation.tiny import collect, documents, items, loaded, noun_table
 
 
 @pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="this torch has the old settings alone")

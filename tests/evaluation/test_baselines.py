@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coref_automl.evaluation.baselines import chance, copy_scores, places
+from coref_automl.evaluation.metrics import chance, copy_scores, places
 from tests.evaluation.tiny import documents, item, items
 
 TEXT = "나무 나무 나무 기차 강변 기차 나무 강변"

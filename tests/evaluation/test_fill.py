@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import coref_automl as ca
+from coref_automl.cli.app import run
 from coref_automl.errors import InputError
 from coref_automl.evaluation import fill as module
-from coref_automl.evaluation.fill import fill, find_gap
+from coref_automl.evaluation.fill import fill, fill_all, find_gap
 from coref_automl.models.vocabulary import entry_words
-from tests.evaluation.tiny import NOUNS, loaded, noun_table
+from tests.evaluation.tiny import NOUNS, loaded, noun_table, save_checkpoint
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +52,31 @@ def test_a_gap_can_be_written_in_several_ways(gap: str) -> None:
 def test_a_sentence_needs_exactly_one_gap(sentence: str) -> None:
     with pytest.raises(InputError, match="once"):
         find_gap(sentence)
+
+
+SENTENCES = ["시민은 [MASK]을 찾았다.", "[MASK]을 찾았다.", "한빛은 [MASK]을 찾았다."]
+
+
+def test_sentences_together_are_filled_as_each_alone() -> None:
+    ready = loaded(seed=2)
+    for one, alone in zip(fill_all(ready, SENTENCES), [fill(ready, sentence) for sentence in SENTENCES], strict=True):
+        assert one.words == alone.words
+        assert one.probabilities == pytest.approx(alone.probabilities, rel=1e-5)
+
+
+def test_a_file_of_sentences_is_filled_as_python_fills_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, data = str(save_checkpoint(tmp_path / "model", seed=2)), tmp_path / "in.csv"
+    data.write_text("body\n" + "\n".join([*SENTENCES, "틈이 없다."]) + "\n", "utf-8")
+    command = ["fill", "--model", model, "--data", str(data), "--out", str(tmp_path / "out"), "--top", "3", "--json"]
+    assert run([*command, "--column", "body"]) == 2
+    assert "row 4: The sentence has no gap" in capsys.readouterr().err
+    assert run(command) == 2
+    assert "The columns are 'body', and none is 'text'" in capsys.readouterr().err
+    assert run([*command, "--column", "body", "--skip-bad"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["rows"], told["skipped"]) == (3, 1)
+    listed = ca.fill(SENTENCES, model, top=3)
+    assert [line.split(",")[1] for line in Path(told["path"]).read_text("utf-8").splitlines()[1:]] == [
+        found[0].words[0] for found in listed
+    ]
+    assert listed[0][0].words == ca.fill(SENTENCES[0], model, top=3)[0].words

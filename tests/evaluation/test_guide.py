@@ -8,9 +8,9 @@ import pytest
 from transformers import FillMaskPipeline
 
 from coref_automl import tune
-from coref_automl.errors import EvalSetError, ModelError
+from coref_automl.errors import ModelError
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.run import evaluate_one
+from coref_automl.evaluation.slot import evaluate_one
 from tests.evaluation.tiny import freeze_tiny, loaded, save_checkpoint
 
 
@@ -32,23 +32,9 @@ def test_a_pipeline_a_path_and_a_loaded_model_give_the_number_of_evaluate(evalse
     assert tune.eval_real_coref_top1(ready, evalset, batch_size=2, seq_len=128) == expected["real1"].value
 
 
-def test_built_items_are_chosen_once_for_every_model(evalset: EvalSet) -> None:
-    some = tune.build_real_coref_eval_set(limit=4, eval_set=evalset)
-    assert len(some) == 4
-    assert [item.id for item in some] == [item.id for item in tune.build_real_coref_eval_set(4, eval_set=evalset.folder)]
-    assert len(tune.build_real_coref_eval_set(max_seq_len=3, eval_set=evalset)) == 0
-    assert tune.eval_real_coref_top5(loaded(), some) in (0, 0.25, 0.5, 0.75, 1)
-    assert len(tune.build_eval_from_lambada(eval_set=evalset)) == 11
-
-
 def test_a_set_without_lambada_was_not_run(tmp_path: Path) -> None:
     real = freeze_tiny(tmp_path / "real", tasks=("real",))
     assert tune.eval_lambada_topk(loaded(), real) is None
-
-
-def test_items_of_the_wrong_task_are_refused(evalset: EvalSet) -> None:
-    with pytest.raises(EvalSetError, match="real items are needed"):
-        tune.eval_real_coref_top1(loaded(), tune.build_eval_from_lambada(eval_set=evalset))
 
 
 def test_a_pipeline_cannot_read_further_than_its_model(evalset: EvalSet) -> None:
@@ -58,7 +44,3 @@ def test_a_pipeline_cannot_read_further_than_its_model(evalset: EvalSet) -> None
         tune.eval_real_coref_top1(pipeline, evalset, seq_len=128)
     with pytest.raises(ModelError, match="not a model"):
         tune.eval_real_coref_top1(3, evalset)
-
-
-def test_the_length_of_a_checkpoint_is_detected(tmp_path: Path) -> None:
-    assert tune.detect_seq_len_from_checkpoint(save_checkpoint(tmp_path / "checkpoint-1", seq_len=96)) == 96

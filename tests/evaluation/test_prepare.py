@@ -13,10 +13,9 @@ from coref_automl.corpus.holdout import held_out
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.errors import EvalSetError, FolderError, RecipeError, SourceError
-from coref_automl.evaluation import manifest
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.prepare import prepare_eval
-from coref_automl.evaluation.recipe import EvalRecipe
+from coref_automl.evaluation.recipe import EvalRecipe, lines
 from coref_automl.korean import Tagger
 from tests.evaluation.tasks.test_gold import FULL, TEXT, row_of
 from tests.evaluation.tiny import tokenizer_of
@@ -25,13 +24,14 @@ PLACES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", 
 
 
 def text_of(number: int) -> str:
+    """Three mentions each of five nouns; no neighbour of one stands beside the same noun in another text."""
     place, other = PLACES[number % 10], PLACES[(number + 3) % 10]
-    return (
-        f"{place} 시장은 오늘 도서관을 열었다. 도서관 앞에는 시민이 많이 모였다. 시민은 박수를 쳤다. "
-        f"{other} 공장에서 만든 의자가 들어왔다. 의자 위에는 책이 놓였고 {place} 사람은 책을 {number}쪽 읽었다. "
-        "기차가 지나가는 소리가 들렸다. 기차 안에서 학생이 손을 흔들었다. 강변의 나무는 푸르고 학생은 나무를 보았다. "
-        f"저녁에는 음악회가 열렸다. 음악회에는 {other} 합창단이 나왔다. 합창단은 노래를 {number + 2}번 불렀다."
-    )
+    told = [f"{place} 시장은 아침 일찍 집을 나섰다. {other} 사람은 책을 {number}쪽 읽었다."]
+    for at, noun in enumerate(("천문대", "합창단", "방앗간", "양조장", "강변")):
+        told.append(f"그해 {number + 3 * at}일쯤에 {noun}에서는 {number}{at}명쯤이 모여 놀았다.")
+        told.append(f"그러다 {number + 3 * at + 40}일쯤까지 {noun}에는 {at}{number}개쯤이 쌓여 있었다.")
+        told.append(f"이듬해 {number + 3 * at + 70}일쯤부터 {noun}에도 {number}{at}{at}대쯤은 다녔다.")
+    return " ".join(told)
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> str:
@@ -117,7 +117,7 @@ def test_a_set_that_was_not_finished_is_built_anew(model: str, source: str, tmp_
 
 def test_other_settings_do_not_overwrite_a_frozen_set(model: str, source: str, tmp_path: Path) -> None:
     prepare_eval(recipe(model, source, least=4), tmp_path / "set")
-    with pytest.raises(FolderError, match="frozen, but it was made with seed 0, and this command has 5"):
+    with pytest.raises(FolderError, match="frozen; it was made with seed 0, and this command has seed 5"):
         prepare_eval(recipe(model, source, least=4, seed=5), tmp_path / "set")
 
 
@@ -126,7 +126,9 @@ def test_other_bytes_under_the_same_name_are_other_inputs(model: str, tmp_path: 
     asked = recipe(model, write(tmp_path / "news.jsonl", rows), all_documents=True)
     prepare_eval(asked, tmp_path / "set")
     write(tmp_path / "news.jsonl", rows[:3])
-    with pytest.raises(FolderError, match=r"is frozen, but news\.jsonl has changed since it was made; choose another --out"):
+    with pytest.raises(
+        FolderError, match=r"is frozen; it was made with other bytes of the input news\.jsonl than this command has; choose"
+    ):
         prepare_eval(asked, tmp_path / "set")
 
 
@@ -138,7 +140,7 @@ def test_of_two_inputs_of_one_name_both_are_known_by_their_bytes(model: str, tmp
     asked = EvalRecipe(models=(model,), sources=sources, all_documents=True)
     prepare_eval(asked, tmp_path / "set")
     write(tmp_path / "first" / "news.jsonl", [{"id": "other", "text": text_of(5)}])
-    with pytest.raises(FolderError, match=r"news\.jsonl has changed"):
+    with pytest.raises(FolderError, match=r"bytes of the input news\.jsonl"):
         prepare_eval(asked, tmp_path / "set")
 
 
@@ -173,7 +175,7 @@ def test_all_four_tasks_live_in_one_set(model: str, source: str, tmp_path: Path)
     assert {item.cluster for item in built.items["lambada"]} == {"책"}
     ids = [item.id for items in built.items.values() for item in items]
     assert len(ids) == len(set(ids))
-    shown = "\n".join(manifest.lines(built.manifest))
+    shown = "\n".join(lines(built.manifest))
     assert "gold: 3 items of 1 documents" in shown
     assert "no blank 1" in shown
 

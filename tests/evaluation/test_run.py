@@ -10,19 +10,18 @@ from typing import Any
 
 import pytest
 
-from coref_automl import machine
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.scores import model_label
 from coref_automl.engine import pool
 from coref_automl.errors import EvaluationError, FolderError, InputError, ModelError
 from coref_automl.evaluation.results import BASES, find_evaluations
-from coref_automl.evaluation.run import EvaluateRecipe, evaluate, evaluate_job, evaluate_one
+from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from coref_automl.evaluation.targets import find_targets
-from coref_automl.progress import Progress
 from coref_automl.records import Evaluation, ItemScore, Provenance
-from tests.evaluation.tiny import freeze_tiny, loaded, save_checkpoint
+from tests.evaluation.tiny import freeze_tiny, save_checkpoint
 
 
 class Counted:
@@ -176,7 +175,7 @@ def test_the_base_beside_a_checkpoint_is_the_one_on_the_same_items(place: Path) 
     evaluate_command(evalset="elsewhere/tiny")
     for stored in find_evaluations(["runs/a/checkpoint-65"]):
         assert set(stored.evaluation.baselines["un-adapted"]) == set(stored.evaluation.estimates)
-    groups = read_groups(["runs/a/checkpoint-65"])
+    groups = read_groups(open_results(["runs/a/checkpoint-65"]))
     assert [len(group.entries) for group in groups] == [2, 2]
 
 
@@ -187,9 +186,9 @@ def test_an_interrupted_evaluation_goes_on_from_the_middle(
     whole = evaluate(["runs/a/checkpoint-65"], recipe)
     items = (place / "runs/a/evaluations/tiny-128/checkpoint-65/items.jsonl").read_bytes()
     shutil.rmtree(place / "runs/a/evaluations")
-    from coref_automl.evaluation import run as evaluation_run
+    from coref_automl.evaluation import slot
 
-    plain = evaluation_run.pending
+    plain = slot.unscored
     seen: list[int] = []
 
     class Stop(Exception):
@@ -209,7 +208,7 @@ def test_an_interrupted_evaluation_goes_on_from_the_middle(
         if appender._path.read_bytes().count(b"\n") > 5:
             raise Stop
 
-    monkeypatch.setattr(evaluation_run, "pending", stopping)
+    monkeypatch.setattr(slot, "unscored", stopping)
     monkeypatch.setattr(store.JsonlAppender, "append", third_batch_stops)
     with pytest.raises(EvaluationError):
         evaluate(["runs/a/checkpoint-65"], recipe)
@@ -346,7 +345,7 @@ def test_bases_of_one_folder_name_stand_beside_their_own_runs(place: Path, toget
         assert evaluation.baselines["un-adapted"] == stored[base].estimates
     archive("runs/b", "runs/c", out="kept")
     for paths in (["runs/b", "runs/c"], ["kept"]):
-        (group,) = read_groups(paths)
+        (group,) = read_groups(open_results(paths))
         names = {entry.evaluation.path: model_label(entry.evaluation.checkpoint) for entry in group.entries if not entry.trained}
         made = {entry.run: entry.evaluation.provenance for entry in group.entries if entry.evaluation.provenance}
         assert {run: model_label(one.base) for run, one in made.items()} == {"b": names["X/enc"], "c": names["Y/enc"]}
@@ -369,7 +368,7 @@ def test_another_model_of_the_name_is_not_taken_for_the_base(place: Path) -> Non
     evaluate(["Y/enc"], RECIPE)
     (found,) = evaluate(["runs/b"], replace(RECIPE, base=False))
     assert "un-adapted" not in found.baselines
-    (group,) = read_groups(["runs/b"])
+    (group,) = read_groups(open_results(["runs/b"]))
     assert [entry.evaluation.path for entry in group.entries] == ["runs/b/checkpoint-65"]
 
 
@@ -385,20 +384,8 @@ def test_scores_can_be_read_back(place: Path) -> None:
     assert all(isinstance(score, ItemScore) for score in scores)
 
 
-def test_one_model_in_memory_on_one_half(place: Path) -> None:
-    evalset = freeze_tiny(place / "evalsets/two")
-    ready = loaded()
-    evaluation, scores = evaluate_one(ready, evalset, words="none", tasks=("real",), half="select", dtype="float32")
-    assert scores
-    assert {evalset.halves[score.cluster] for score in scores} == {"select"}
-    assert evaluation.half == "select"
-    assert {score.task for score in scores} == {"real"}
-    assert evaluation.estimates["real1"].n == len(scores)
-
-
 def test_several_gpus_take_what_is_not_known(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Worker processes are the business of the pool; here its calls run in turn, as a worker would run them."""
-    from coref_automl.engine import pool
 
     evaluate(["runs/a/checkpoint-65"], RECIPE)
     given: list[str] = []
@@ -423,7 +410,6 @@ def test_several_gpus_take_what_is_not_known(place: Path, monkeypatch: pytest.Mo
 
 
 def test_a_worker_that_fails_is_listed(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from coref_automl.engine import pool
     from coref_automl.evaluation import run as evaluation_run
 
     def run_calls(jobs: Any, *, on_return: Any, **settings: Any) -> None:
@@ -451,36 +437,6 @@ def test_an_evaluation_of_another_version_is_refused(place: Path) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text("utf-8")), "schema": 0}), "utf-8")
     with pytest.raises(InputError, match="another version"):
         find_evaluations(["runs/a"])
-
-
-def test_the_left_to_right_check_is_kept_beside_the_evaluation(place: Path, counted: Counted) -> None:
-    recipe = EvaluateRecipe(eval_sets=RECIPE.eval_sets, device="cpu", dtype="float32", words="l2r")
-    first = evaluate(["runs/a/checkpoint-65"], recipe)
-    held = json.loads((place / "runs/a/evaluations/tiny-128/checkpoint-65/l2r.json").read_text("utf-8"))
-    assert [check["task"] for check in held["checks"]] == ["real", "lambada"]
-    assert held["checks"][0]["masks"]["value"] == first[0].estimates["real_word"].value
-    scored = len(counted.items)
-    evaluate(["runs/a/checkpoint-65"], recipe)
-    assert len(counted.items) == scored
-
-
-def test_on_several_gpus_known_scores_are_checked_left_to_right_too(
-    place: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def inline(calls: list[pool.Call], *, on_return: Any, **_: Any) -> None:
-        for call in calls:
-            given = call.arguments
-            on_return(pool.Returned(call, evaluate_job(given["target"], {**given["recipe"], "device": "cpu"})))
-
-    monkeypatch.setattr(machine, "devices_here", lambda: ["cpu", "cpu"])
-    monkeypatch.setattr(pool, "run_calls", inline)
-    recipe = replace(RECIPE, device="auto")
-    evaluate(["runs/a"], recipe)
-    scored = len(counted.items)
-    evaluate(["runs/a"], replace(recipe, words="l2r"), progress=Progress())
-    assert len(counted.items) > scored
-    assert len(list((place / "runs/a").rglob("l2r.json"))) == 2
-    assert capsys.readouterr().err.count("a/checkpoint-65, ") == 2  # one line per task
 
 
 @pytest.mark.parametrize("edit", [("config.json", "layer_norm_eps", 0.5), ("tokenizer_config.json", "mask_token", "[SEP]")])

@@ -10,16 +10,19 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from coref_automl.errors import EvaluationError, ModelError, RecipeError
 from coref_automl.evaluation import scorer as module
 from coref_automl.evaluation.answers import matches
-from coref_automl.evaluation.scorer import Scorer, collect, rank_of
+from coref_automl.evaluation.scorer import Scorer, rank_of
 from coref_automl.evaluation.windows import WindowMaker
+from coref_automl.models.build import SPECIAL, build_masked_lm
 from coref_automl.models.load import LoadedModel
 from coref_automl.models.vocabulary import entry_words, word_ids
 from coref_automl.records import ClozeItem, ItemScore
-from tests.evaluation.tiny import TEXTS, documents, item, items, loaded, noun_table, tokenizer_of
+from tests.evaluation.tiny import TEXTS, collect, documents, item, items, loaded, noun_table, tokenizer_of
 
 FAMILIES = ("bert-tiny", "roberta-tiny", "electra-tiny", "deberta-tiny", "tiny")
 KINDS = ("wordpiece", "pairs", "bytes", "unigram")
@@ -136,28 +139,6 @@ def test_a_group_counts_by_its_best_surface() -> None:
     assert score_all(ready, "wordpiece", [joined])[case.id].word_rank == 1
 
 
-def test_left_to_right_equals_masks_for_words_of_one_piece() -> None:
-    ready = loaded()
-    engine = Scorer(ready, noun_table(), seq_len=128)
-    case = item("3", "나무")
-    short = replace(case, candidates=tuple(group for group in case.candidates if len(word_ids(ready.tokenizer, group[0])) == 1))
-    masked = collect(engine.score([short], documents(), words={case.id}))
-    stepwise = collect(engine.score([short], documents(), words={case.id}, left_to_right=True))
-    assert masked == stepwise
-
-
-def test_left_to_right_shows_the_pieces_before() -> None:
-    ready = loaded("bert-tiny", seed=5)
-    engine = Scorer(ready, noun_table(), seq_len=128)
-    case = item("0", "한빛전자")
-    unit = engine.unit(case, TEXTS[0], words=True, left_to_right=True)
-    first, second = word_ids(ready.tokenizer, "한빛전자")
-    assert {row.middle for row in unit.rows} >= {(engine.mask_id, engine.mask_id), (first, engine.mask_id)}
-    asked = {(row.middle, ask.offset, ask.piece) for row in unit.rows for ask in row.asks}
-    assert ((first, engine.mask_id), 1, second) in asked
-    assert ((engine.mask_id, engine.mask_id), 1, second) not in asked
-
-
 def test_weights_that_are_not_numbers_are_an_error() -> None:
     ready = loaded(seed=9)
     with torch.no_grad():
@@ -237,3 +218,57 @@ def test_rank_counts_those_before_and_ties_against(rows: list[list[int]], data: 
         best = max((row[at] for at in ids), default=None)
         expected = 0 if best is None else 1 + sum(value >= best for at, value in enumerate(row) if at not in ids)
         assert rank == expected
+
+
+def quoting(kind: str) -> PreTrainedTokenizerFast:
+    """A tokenizer that does not split behind a quotation mark, with both forms of every noun."""
+    both = ("도서관", "강변", "시민")
+    letters = sorted({letter for word in (*both, '"은이을에 .') for letter in word if letter != " "})
+    if kind == "wordpiece":
+        entries = [*SPECIAL.values(), *both, *(f"##{word}" for word in both), *letters, *(f"##{letter}" for letter in letters)]
+        inner = Tokenizer(models.WordPiece({entry: at for at, entry in enumerate(entries)}, unk_token="[UNK]"))
+        inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    elif kind == "metaspace":
+        scores = [(entry, 0.0) for entry in SPECIAL.values()]
+        scores += [(entry, -1.0) for word in both for entry in (f"▁{word}", word)]
+        scores += [(entry, -9.0) for letter in letters for entry in (f"▁{letter}", letter)] + [("▁", -9.0)]
+        inner = Tokenizer(models.Unigram(scores, unk_id=list(SPECIAL.values()).index("[UNK]")))
+        inner.pre_tokenizer = pre_tokenizers.Metaspace()
+    else:
+        inner = Tokenizer(models.BPE(unk_token="[UNK]"))
+        inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        texts = [f'{word} {word} "{word}" ' for word in both] * 9
+        options: dict[str, Any] = {"show_progress": False, "special_tokens": list(SPECIAL.values())}
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        inner.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=400, initial_alphabet=alphabet, **options))
+    return PreTrainedTokenizerFast(tokenizer_object=inner, **SPECIAL)
+
+
+@pytest.mark.parametrize(
+    ("kind", "behind_quote", "behind_break"),
+    [("wordpiece", False, True), ("metaspace", False, False), ("bytes", False, False)],
+)
+def test_a_gap_is_asked_in_the_form_that_its_document_has_there(kind: str, behind_quote: bool, behind_break: bool) -> None:
+    text = '강변에 도서관이 "도서관은 시민을\n도서관에 강변은.'
+    tokenizer = quoting(kind)
+    starts, inner = entry_words(tokenizer), entry_words(tokenizer, initial=False)
+    nouns = np.array([word in ("도서관", "강변", "시민") for word in starts])
+    assert {"도서관", "강변", "시민"} <= set(starts) & set(inner)
+    built: Any = build_masked_lm("bert-tiny", tokenizer, seq_len=64, seed=0)
+    ready = LoadedModel(built.eval(), tokenizer, "bert", 64, ())
+    engine = Scorer(ready, nouns, seq_len=64)
+    for occurrence, initial in ((0, True), (1, behind_quote), (2, behind_break)):
+        case = item("q", "도서관", occurrence, text=text, candidates=(("도서관",), ("강변",), ("시민",)))
+        unit = engine.unit(case, text, words=True)
+        assert unit.window.initial == initial
+        assert unit.candidates is not None
+        own = (starts if initial else inner).index("도서관")
+        assert unit.candidates.words[0] == (own,)
+        assert engine.table("real", initial).of("도서관")[0].tolist() == [own]
+        (score,) = collect(engine.score([case], {"q": text}, words={case.id})).values()
+        row = torch.from_numpy(unit.window.filled([engine.mask_id])).long()[None]
+        with torch.inference_mode():
+            logits = ready.model(input_ids=row, attention_mask=torch.ones_like(row)).logits[0, unit.window.gap]
+        rivals = [(starts if initial else inner).index(word) for word in ("강변", "시민")]
+        assert score.strict_rank == 1 + sum(bool(logits[rival] >= logits[own]) for rival in rivals)
+        assert score.word_rank == score.strict_rank

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from coref_automl.evaluation.words import (
+from coref_automl.evaluation.windows import (
     Candidates,
-    left_to_right_rows,
     masked_rows,
     read_candidates,
     sample,
@@ -54,18 +53,6 @@ def test_a_word_with_an_unknown_piece_comes_last() -> None:
 
 def test_a_group_counts_by_its_best_surface() -> None:
     assert candidates(("한국", "서울"), ("부산",)).rank(np.array([-9.0, -1.0, -2.0])) == 1
-
-
-def test_left_to_right_asks_each_piece_once_after_those_before_it() -> None:
-    rows = left_to_right_rows(candidates(("서울",), ("부산",), ("한국",)), MASK)
-    asked = {(row.middle, ask.offset, ask.piece) for row in rows for ask in row.asks}
-    assert asked == {
-        ((MASK, MASK), 0, 20),
-        ((20, MASK), 1, 21),
-        ((MASK, MASK), 0, 30),
-        ((30, MASK), 1, 31),
-        ((MASK,), 0, 10),
-    }
 
 
 def test_the_sample_is_fixed_and_of_its_size() -> None:

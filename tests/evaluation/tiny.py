@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,7 @@ from coref_automl.evaluation.evalset import EvalSet, freeze
 from coref_automl.models.build import SPECIAL, build_masked_lm, train_tokenizer
 from coref_automl.models.load import LoadedModel, tokenizer_fingerprint
 from coref_automl.models.vocabulary import entry_words
-from coref_automl.records import ClozeItem, Document, Task
+from coref_automl.records import ClozeItem, Document, ItemScore, Task
 
 TEXTS = [
     "한빛전자는 새 공장을 세웠다. 한빛전자의 대표 김서연은 공장에서 말했다. 시민은 도서관을 찾았다.",
@@ -123,3 +123,8 @@ def save_checkpoint(folder: Path, shape: str = "bert-tiny", kind: str = "wordpie
     ready.model.save_pretrained(folder)
     ready.tokenizer.save_pretrained(folder)
     return folder
+
+
+def collect(batches: Iterable[list[ItemScore]]) -> dict[str, ItemScore]:
+    """All scores by item id."""
+    return {score.item: score for batch in batches for score in batch}

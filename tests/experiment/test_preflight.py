@@ -9,8 +9,8 @@ import pytest
 from coref_automl.errors import RecipeError
 from coref_automl.experiment.adapt import adapt
 from coref_automl.experiment.plan import open_plan
-from coref_automl.experiment.preflight import FEWEST_STEPS, fitted, preflight
-from coref_automl.progress import quiet
+from coref_automl.experiment.preflight import FEWEST_STEPS, Preflight, before_training, fitted, preflight
+from coref_automl.progress import Progress, quiet
 from tests.experiment.test_adapt import Make, model, recipe
 
 __all__ = ["model", "recipe"]  # the fixtures
@@ -37,3 +37,25 @@ def test_too_little_text_is_refused_before_training(recipe: Make) -> None:
     with pytest.raises(RecipeError, match=r"steps change next to nothing; 20 take about [\d,]+ tokens.*--yes to go on"):
         adapt(little)
     assert not (Path(little.out) / "runs").exists()
+
+
+def test_what_it_takes_is_said_before_training_and_a_long_one_is_asked_about(
+    recipe: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = recipe(train={"batch": 16, "epochs": 1}, relation=None)
+    plan, told = open_plan(asked, Path(asked.out), quiet()), list[Preflight]()
+
+    def refuse(one: Preflight) -> bool:
+        told.append(one)
+        return False
+
+    assert before_training(plan, Progress(), refuse, fit=False) is plan  # few steps that were asked for are trained, and said
+    said = capsys.readouterr().err
+    assert "Training and evaluation take about " in said
+    assert "hours on one H200" in said
+    assert "steps change next to nothing" in said
+    assert not told
+    fit = recipe(train={"learning_rate": 1e-3, "epochs": 900_000, "save_every": 900_000}, relation=None)
+    with pytest.raises(RecipeError, match=r"Nothing was trained; .*--yes to go on"):
+        before_training(open_plan(fit, Path(fit.out), quiet()), quiet(), refuse, fit=True)
+    assert told[0].long

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
@@ -17,8 +18,8 @@ from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.experiment.plan import open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe, with_methods
 from coref_automl.progress import quiet
+from coref_automl.records import Objective
 from coref_automl.training.folder import best_of
-from coref_automl.training.masking import Objective
 from tests.experiment.conftest import LENGTH, Bench
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +43,7 @@ Make = Callable[..., ExperimentRecipe]
         ({"relation": {"train": "rows.json", "shares": [0.0]}}, "shares are different numbers above 0"),
         ({"relation": {"train": "rows.json", "settings": {"max_rows": 5}}}, "max_rows is set by the study"),
         ({"coreference": {"data": "novels.jsonl", "documents": "test"}}, "documents"),
-        ({"seeds": 0}, "seeds must be at least 1"),
+        ({"seeds": 0}, "seeds should be 1 or more"),
     ],
 )
 def test_what_cannot_be_is_refused(bench: Bench, tmp_path: Path, changes: dict[str, Any], told: str) -> None:
@@ -101,6 +102,16 @@ def test_steps_are_planned_seed_by_seed_with_the_base_first(bench: Bench, recipe
     assert [(one.max_rows, one.first_seed) for one in of_base] == [(40, 0), (None, 0), (40, 1000), (None, 1000)]
     seeds = {(step.name.rpartition("-")[2], step.recipe.first_seed) for step in steps if step.kind in ("relation", "coreference")}  # type: ignore[union-attr]
     assert seeds == {("s0", 0), ("s1", 1000)}  # of base and methods alike, so that the k-th are paired and no luck is in all
+
+
+def test_what_starts_from_a_choice_lies_in_folders_that_every_system_can_name(bench: Bench, recipe: Make, tmp_path: Path) -> None:
+    stages = {"relation": {**bench.relation, "start": "chosen"}, "coreference": {**bench.coreference, "start": "chosen"}}
+    odd = tmp_path / "runs" / "a: 1?"
+    shutil.copytree(bench.home / "model", odd)
+    plan = open_plan(recipe(**stages), tmp_path / "out", quiet())
+    names = {step.kind: {step.name} for step in plan.after_choice(str(odd))}
+    assert names["coreference"] == {"runs-a--1-"}
+    assert names["relation"] == {"100pct-runs-a--1-"}
 
 
 def test_a_run_as_the_base_means_one_checkpoint_of_it_for_every_step(bench: Bench, recipe: Make, tmp_path: Path) -> None:

@@ -12,13 +12,12 @@ import pytest
 
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.claims import COREFERENCE, RELATION, Answer
-from coref_automl.comparison.coreference_runs import find_coreference
-from coref_automl.comparison.relation_runs import find_relation
+from coref_automl.comparison.reader import find_runs
 from coref_automl.errors import ComparisonError, FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import find_evaluations
-from coref_automl.experiment.budget import budget
 from coref_automl.experiment.plan import open_plan
+from coref_automl.experiment.preflight import budget
 from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.experiment.run import run_experiment
 from coref_automl.experiment.state import ExperimentResult
@@ -38,17 +37,17 @@ def names(launcher: InlineLauncher) -> list[str]:
 
 @pytest.mark.slow
 def test_a_study_trains_judges_reports_and_archives_and_redoes_nothing(bench: Bench, recipe: Make) -> None:
-    wanted = recipe(relation=bench.relation, coreference=bench.coreference)
+    wanted = recipe(relation={**bench.relation, "shares": [1.0]}, coreference=bench.coreference)
     launcher, out = InlineLauncher(), Path(wanted.out)
     result = run_experiment(wanted, launcher=launcher)
     assert result.failures == ()
-    assert result.steps == result.finished == {"train": 4, "evaluate": 5, "relation": 12, "coreference": 6}
+    assert result.steps == result.finished == {"train": 4, "evaluate": 5, "relation": 6, "coreference": 6}
     assert [str(arm) for arm in result.arms] == ["mlm 64: 2 of 2 seeds", "entity 64: 2 of 2 seeds"]
     assert len(find_evaluations([out / "evaluations"])) == 4 * 2 + 1
     starts = ("base-s0", "base-s1", "mlm-64-s0", "mlm-64-s1", "entity-64-s0", "entity-64-s1")
-    related = {run.name for run in find_relation([str(out / "relation")])}
-    assert related == {f"{share}pct-{start}" for share in (50, 100) for start in starts}
-    assert {run.name: run.seeds for run in find_coreference([str(out / "coreference")])} == {
+    related = {run.name for run in find_runs([str(out / "relation")]).checks["relation"]}
+    assert related == {f"100pct-{start}" for start in starts}
+    assert {run.name: run.seeds for run in find_runs([str(out / "coreference")]).checks["coreference"]} == {
         "base-s0": [0], "base-s1": [1000], "mlm-64-s0": [0], "mlm-64-s1": [1000], "entity-64-s0": [0], "entity-64-s1": [1000],
     }  # fmt: skip
     page = (out / "report" / "report.md").read_text("utf-8")
@@ -60,7 +59,7 @@ def test_a_study_trains_judges_reports_and_archives_and_redoes_nothing(bench: Be
     told = {(one.outcome, one.share, one.a, one.b): one.seeds for one in it.claims if not one.part}
     pairs = (("entity 64", "mlm 64"), ("mlm 64", "base"), ("entity 64", "base"))
     assert {key: told["real1_strict", None, *key] for key in pairs} == {key: (2, 1 if key[1] == "base" else 2) for key in pairs}
-    outside = ((RELATION, 0.5), (RELATION, 1.0), (COREFERENCE, None))
+    outside = ((RELATION, 1.0), (COREFERENCE, None))
     assert all(told[*outcome, *key] == (2, 2) for outcome in outside for key in pairs)
     assert read_json(out / "looks.json") == read_json(out / "archive" / "looks.json") == [4]
     again = InlineLauncher()
@@ -208,13 +207,13 @@ def test_further_seeds_and_methods_join_a_study_and_other_settings_are_refused(r
         run_experiment(recipe(seeds=2, methods={"mlm": {"whole_word": True}}), launcher=launcher)
 
 
-def test_what_is_left_is_estimated_from_finished_steps_of_its_size(bench: Bench, recipe: Make) -> None:
-    """A tenth of the rows says nothing about all of them, and one checkpoint nothing about two."""
+def test_what_is_left_is_estimated_by_the_speed_of_finished_steps_of_its_kind(bench: Bench, recipe: Make) -> None:
     run_experiment(recipe(seeds=1, methods={"mlm": {}}, relation=bench.relation), launcher=InlineLauncher())
     more = recipe(seeds=2, methods={"mlm": {}}, relation=bench.relation)
     seconds = {label: facts["seconds"] for label, facts in read_json(Path(more.out) / "costs.json").items()}
     told = {share.kind: (share.left, share.seconds) for share in budget(more).shares}
-    assert told["evaluate"] == (1, pytest.approx(seconds["evaluate mlm-64-s0"]))
+    of_models = seconds["evaluate base-64"] + seconds["evaluate mlm-64-s0"]  # one model, and two checkpoints
+    assert told["evaluate"] == (1, pytest.approx(2 / 3 * of_models))
     of_share = [seconds[f"relation {share}pct-{start}"] for share in (50, 100) for start in ("base-s0", "mlm-64-s0")]
     assert told["relation"] == (4, pytest.approx(sum(of_share)))
 
@@ -260,8 +259,8 @@ def test_screening_sees_one_half_and_the_dev_documents_alone(bench: Bench, recip
     out = Path(wanted.out)
     halves = {one.evaluation.half for one in find_evaluations([out / "evaluations"])}
     assert halves == {"select"}
-    found = find_coreference([str(out / "coreference")])
-    assert [len(run.documents.marks) for run in found] == [1] * 4
+    found = find_runs([str(out / "coreference")]).checks["coreference"]
+    assert [run.result.documents for run in found] == [1] * 4
     assert "tale-4" not in "".join(path.read_text("utf-8") for path in (out / "data").iterdir())
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coref_automl.config import to_mapping
-from coref_automl.experiment.demo import RECIPE
+from coref_automl.experiment.adapt import RECIPE
 from tests.browser import console, requests_of_files, show
 from tests.journeys import widgets
 from tests.journeys.shell import Screen, Shell
@@ -37,7 +37,6 @@ def use_page(browser: Any, report: Path) -> Any:
     widgets.use_answers(page)
     widgets.use_theme(page)
     widgets.use_charts(page)
-    widgets.use_explorer(page)
     assert console(page) == []
     assert all(url.startswith(("file:", "data:")) for url in requests_of_files(page))
     return page
@@ -56,7 +55,7 @@ def test_the_demo_shows_that_adapting_beats_the_base(shell: Shell, browser: Any)
     said = shell("coref-automl demo --lang en")
     assert CHAINS in said.out
     result = read_back(shell, said, "demo")
-    assert re.match(r"Use \w+-512-s0/checkpoint-\d+\.", result["answer"])
+    assert re.match(r"Use \w+-128-s0/checkpoint-\d+\.", result["answer"])
     assert "One seed per method: it says nothing about methods." in result["answer"]
     told = shell(result["next_steps"][0]).out
     assert "all documents" in told
@@ -64,8 +63,6 @@ def test_the_demo_shows_that_adapting_beats_the_base(shell: Shell, browser: Any)
     assert result["answer"].split(":")[0] in told  # the same checkpoint
     page = use_page(browser, shell.folder / result["report"])
     assert page.execute_script("return document.querySelector('.headline').textContent") in result["answer"]
-    items, shown = widgets.passages(page)
-    assert items == shown > 0
     assert shell("coref-automl demo --lang en").out.splitlines()[:-1] == said.out.splitlines()[:-1]  # but for the time it took
 
 

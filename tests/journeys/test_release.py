@@ -134,7 +134,7 @@ def test_a_type_checker_sees_the_types_that_ship(programs: Path, tmp_path: Path)
 
 
 def test_the_unpacked_wheel_works_where_nothing_can_be_installed(built: Path, tmp_path: Path) -> None:
-    """docs/own/offline.md: unpacked, and put on the path."""
+    """docs/cluster.md: unpacked, and put on the path."""
     (wheel,) = built.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "package")
     line = ["env", f"PYTHONPATH={tmp_path / 'package'}", sys.executable, "-m", "coref_automl.cli", "coref", "predict", TALE]

@@ -11,6 +11,7 @@ import pytest
 
 from coref_automl.comparison.choice import choose
 from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.reader import open_results
 from tests.journeys.foreign import write_foreign
 from tests.journeys.shell import Screen, Shell
 
@@ -134,7 +135,9 @@ def test_keep_best_keeps_the_best_after_an_evaluation_at_another_length(prepared
     shell("coref-automl evaluate runs/kept --eval-set sets/mini --seq-len 64 --words none --no-base")
     result = json.loads(shell(f"{line} --json").out)
     assert (shell.folder / result["best"] / "model.safetensors").is_file()
-    (group,) = [one for one in read_groups([str(run)]) if all(entry.evaluation.seq_len == 128 for entry in one.entries)]
+    (group,) = [
+        one for one in read_groups(open_results([str(run)])) if all(entry.evaluation.seq_len == 128 for entry in one.entries)
+    ]
     choice = choose(group, "real1_strict")
     assert len(choice.candidates) == 7
     assert (run / Path(choice.best.evaluation.path).name / "model.safetensors").is_file()

@@ -18,8 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coref_automl.models.attention import packed_masks
-from coref_automl.models.disentangled.layout import Distances, bounds_of
-from coref_automl.models.documents import Documents
+from coref_automl.models.disentangled.layout import Distances, Documents, bounds_of
 from coref_automl.models.fused_deberta import install
 from coref_automl.models.heads import encode
 from tests.models.conftest import batch, build
@@ -49,6 +48,7 @@ OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
         {"relative_attention": False, "position_biased_input": True, "pos_att_type": [], "max_position_embeddings": 64},
     ),
     "plain distances": ("deberta-no-buckets", {}),
+    "heads of 15": ("deberta", {"hidden_size": 15}),
     "heads of 24": ("deberta", {"hidden_size": 24}),
     "heads of 32": (OWN, {"hidden_size": 32}),
     "convolution": ("deberta-conv", {}),

@@ -13,6 +13,7 @@ import pytest
 
 from tests.pages.markdown import DOCS, ROOT
 
+pytestmark = pytest.mark.journey  # `make site` builds it too, with warnings as errors
 LOADS = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "video": "src", "audio": "src"}
 
 

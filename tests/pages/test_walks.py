@@ -1,7 +1,8 @@
 """The marked blocks of the pages are run as a reader would type them, on small files of the names that the page uses.
 
-A block is marked by `<!-- run with my-encoder articles.jsonl -->` in the line before it; `run in journeys` leaves it to
-`make journeys`. The blocks of a page are run in order in one folder. Commands of this tool run in this process, others in bash.
+A block is marked by `<!-- run with my-encoder articles.jsonl -->` in the line before it; `run in journeys` gives the
+long ones a folder of their own. The blocks of a page are run in order in one folder, by `make journeys`. Commands of this tool
+run in this process, others in bash.
 """
 
 from __future__ import annotations
@@ -94,10 +95,7 @@ def walked(walk: Walk, folder: Path) -> None:
             assert subprocess.run(["bash", "-c", line], cwd=folder, check=False).returncode == 0, line
 
 
-CASES = [
-    pytest.param(walk, id=f"{walk.page.relative_to(ROOT)}", marks=[pytest.mark.journey] if walk.journey else [])
-    for walk in walks()
-]
+CASES = [pytest.param(walk, id=f"{walk.page.relative_to(ROOT)}", marks=pytest.mark.journey) for walk in walks()]
 
 
 @pytest.mark.parametrize("walk", CASES)

@@ -16,8 +16,7 @@ import pytest
 
 from coref_automl.errors import MissingExtra, RelationDataError
 from coref_automl.relation.data import inspect_relations, read_relations, sample_rows, sentence_key, split_by_sentence, split_name
-from coref_automl.relation.labels import INDEX, LABELS, NO_RELATION, LabelMask, pair_index
-from coref_automl.relation.rows import TYPES, RelationRow
+from coref_automl.relation.rows import INDEX, LABELS, NO_RELATION, TYPES, LabelMask, RelationRow, pair_index
 
 from .conftest import make_raw_rows
 

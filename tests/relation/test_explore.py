@@ -10,7 +10,7 @@ from coref_automl.cli.app import run
 from coref_automl.relation.data import inspect_relations
 from coref_automl.relation.explore import entity_distance, explore
 from coref_automl.relation.rows import Entity, RelationRow
-from coref_automl.report.exploration_page import write_exploration
+from coref_automl.report.relation_page import write_exploration
 from coref_automl.say import speaking
 
 from .conftest import make_raw_rows, raw_row

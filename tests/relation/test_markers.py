@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coref_automl.errors import ModelError, RecipeError
-from coref_automl.relation.check import _Reader, check_rows
-from coref_automl.relation.labels import LABELS
+from coref_automl.relation.check import check_rows, misread
 from coref_automl.relation.markers import SCHEMES, MarkedRow, Marker, question, special_tokens
-from coref_automl.relation.rows import TYPES, BadRow, Entity, RelationRow, parse_row
+from coref_automl.relation.rows import LABELS, TYPES, BadRow, Entity, RelationRow, parse_row
 
 from .conftest import TOKENIZERS, raw_row
 
@@ -128,7 +127,7 @@ def test_a_long_sentence_keeps_both_marked_entities(fresh_tokenizer: Any, scheme
     marked = marker.mark(row)
     assert marked.cut
     assert len(marked.ids) == 48
-    assert _Reader(marker).fault(row, marked) is None
+    assert misread(row, marked, marker) is None
     text = marker.tokenizer.decode(marked.ids.tolist()).replace(" ", "")
     assert "이순신" in text
     assert "서울" in text
@@ -166,18 +165,17 @@ def test_the_check_notices_a_mark_in_the_wrong_place(fresh_tokenizer: Any) -> No
     marker = Marker(fresh_tokenizer(), "typed", 64)
     row = row_of(*BORN)
     good = marker.mark(row)
-    reader = _Reader(marker)
-    assert reader.fault(row, good) is None
+    assert misread(row, good, marker) is None
     moved = MarkedRow(good.ids, good.subject_at + 1, good.object_at)
-    assert "no start mark" in str(reader.fault(row, moved))
+    assert "no start mark" in str(misread(row, moved, marker))
     swapped = good.ids.copy()
     at = good.subject_at
     swapped[[at + 1, at + 2]] = swapped[[at + 2, at + 1]]
-    assert reader.fault(row, MarkedRow(swapped, at, good.object_at)) is not None
-    detached = good.ids.copy()
-    after = detached.tolist().index(marker.marks["E1", "PER"][1][0]) + 1
-    detached[after] = marker.tokenizer.convert_tokens_to_ids("은")
-    assert "is not a continuation" in str(reader.fault(row, MarkedRow(detached, at, good.object_at)))
+    assert "the row reads as" in str(misread(row, MarkedRow(swapped, at, good.object_at), marker))
+    late = good.ids.copy()
+    end = late.tolist().index(marker.marks["E1", "PER"][1][0])
+    late[[end, end + 1]] = late[[end + 1, end]]
+    assert "the row reads as" in str(misread(row, MarkedRow(late, at, good.object_at), marker))
 
 
 def test_an_edge_inside_a_syllable_written_in_parts_is_refused(fresh_tokenizer: Any) -> None:
@@ -191,11 +189,10 @@ def test_the_check_reads_through_unknown_tokens(fresh_tokenizer: Any) -> None:
     marker = Marker(fresh_tokenizer(), "typed", 64)
     row = row_of("", "이순신☃", "은 ", "서울", "에서 ☃ 태어났다.")
     good = marker.mark(row)
-    reader = _Reader(marker)
-    assert reader.unknown in good.ids.tolist()
-    assert reader.fault(row, good) is None
+    assert marker.tokenizer.unk_token_id in good.ids.tolist()
+    assert misread(row, good, marker) is None
     lost = [entry for entry in good.ids.tolist() if entry != marker.tokenizer.convert_tokens_to_ids("서울")]
-    assert reader.fault(row, MarkedRow(np.array(lost, np.int32), good.subject_at, good.object_at)) is not None
+    assert misread(row, MarkedRow(np.array(lost, np.int32), good.subject_at, good.object_at), marker) is not None
 
 
 WORDS = st.text(

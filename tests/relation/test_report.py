@@ -14,14 +14,10 @@ from hypothesis import strategies as st
 
 from coref_automl.cli.app import run
 from coref_automl.relation.data import RelationData, read_relations
-from coref_automl.relation.labels import INDEX, LABELS
 from coref_automl.relation.metrics import micro_f1
 from coref_automl.relation.outcomes import Answers, Outcomes, f1_values, find_answers
-from coref_automl.relation.reasons import Reasons, judge_reasons
-from coref_automl.relation.results import read_probabilities
-from coref_automl.relation.row_groups import RowPieces, long_sentences, same_types
-from coref_automl.relation.rows import Entity, RelationRow
-from coref_automl.relation.scoring import store_predictions
+from coref_automl.relation.reasons import Reasons, judge_reasons, sentence_groups, tokenizer_facts
+from coref_automl.relation.rows import INDEX, LABELS, Entity, RelationRow
 
 from .conftest import raw_row
 
@@ -37,14 +33,14 @@ labels = st.lists(st.integers(0, len(LABELS) - 1), min_size=3, max_size=30)
 
 @pytest.fixture(scope="module")
 def runs(encoder_folder: Path, relation_file: Path, dev_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Five variants; of typed markers the seeds are in two folders, the second stored compact."""
+    """Five variants; of typed markers the seeds are in two folders."""
     out = tmp_path_factory.mktemp("runs")
     same = ["--model", str(encoder_folder), "--train", str(relation_file), "--dev", str(dev_file), "--device", "cpu"]
     same += ["--epochs", "1", "--holdout", "0.2", "--max-length", "64", "--lr", "1e-3", "--no-keep-weights"]
     for number, (name, options) in enumerate(VARIANTS.items()):
         if name == "typed":
             assert run(["re", "train", *same, *options, "--seeds", "1", "--out", str(out / "typed-0")]) == 0
-            more = ["--seeds", "1", "--seed", "1", "--compact"]
+            more = ["--seeds", "1", "--seed", "1"]
             assert run(["re", "train", *same, *options, *more, "--out", str(out / "typed-1")]) == 0
         else:
             assert run(["re", "train", *same, *options, "--seeds", "2", "--out", str(out / f"run-{number}")]) == 0
@@ -60,7 +56,7 @@ def reported(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
 def test_runs_that_differ_in_seed_alone_are_one_variant(runs: Path, dev_file: Path) -> None:
     found = find_answers([runs], read_relations(str(dev_file)))
     assert [one.variant for one in found.answers] == list(VARIANTS)
-    assert {one.seeds for one in found.answers} == {2}
+    assert {len(one.by_seed) for one in found.answers} == {2}
     assert len(found.experiments) == 1
     typed = found.answers[2]
     assert typed.runs == ("typed-0", "typed-1")
@@ -71,18 +67,8 @@ def test_runs_that_differ_in_seed_alone_are_one_variant(runs: Path, dev_file: Pa
 def test_a_copy_of_a_run_adds_no_seed(runs: Path, dev_file: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "typed-1", tmp_path / "backup")
     found = find_answers([runs, runs.resolve(), tmp_path], read_relations(str(dev_file)))
-    assert {one.seeds for one in found.answers} == {2}
+    assert {len(one.by_seed) for one in found.answers} == {2}
     assert any("backup repeats seeds of another run" in said for said in found.left_out)
-
-
-def test_predictions_of_other_rows_leave_nothing_of_the_first_behind(dev_file: Path, tmp_path: Path) -> None:
-    data = read_relations(str(dev_file))
-    rng = np.random.default_rng(0)
-    first, second = (rng.dirichlet(np.ones(len(LABELS)), len(data.rows)).astype(np.float32) for _ in range(2))
-    for probabilities, compact in ((first, True), (second, False), (first, True)):
-        store_predictions(tmp_path, data, probabilities, compact=compact)
-        held = read_probabilities(tmp_path / "predictions", data.split)
-        assert held.argmax(1).tolist() == probabilities.argmax(1).tolist()
 
 
 def test_the_report_has_scores_tokenizers_and_all_five_reasons(
@@ -177,7 +163,8 @@ def made_rows(count: int) -> tuple[RelationRow, ...]:
 
 def outcomes_of(predicted: dict[str, np.ndarray], rows: tuple[RelationRow, ...]) -> Outcomes:
     answers = tuple(
-        Answers((name,), "bundled:ko-mini", "x", name, "off", 0.0, np.asarray(some, np.int64)) for name, some in predicted.items()
+        Answers((name,), "bundled:ko-mini", "x", name, "off", 0.0, dict(enumerate(np.asarray(some, np.int64))))
+        for name, some in predicted.items()
     )
     return Outcomes(RelationData("made", rows), answers, ())
 
@@ -243,9 +230,10 @@ def test_rows_of_a_group(fresh_tokenizer: Any) -> None:
         )
         for raw in made
     ]
-    assert same_types(rows).tolist() == [False, True, False]
-    assert long_sentences(rows).tolist() == [False, False, True]
-    read = RowPieces.of(rows, fresh_tokenizer())
-    assert read.pieces.shape == (3, 2)
-    assert (read.pieces >= 1).all()
-    assert read.columns.edges == pytest.approx(read.on_edges.mean())
+    groups = sentence_groups(rows)
+    assert groups["same types"].tolist() == [False, True, False]
+    assert groups["long"].tolist() == [False, False, True]
+    columns, groups = tokenizer_facts(rows, fresh_tokenizer())
+    assert columns.pieces >= 1
+    assert 0 <= columns.edges <= 1
+    assert {name: group.shape for name, group in groups.items()} == {"fragmented": (3,), "glued": (3,)}

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from coref_automl.relation.labels import LABELS
-from coref_automl.relation.rows import BadRow, Entity, parse_row
+from coref_automl.relation.rows import LABELS, BadRow, Entity, parse_row
 
 from .conftest import raw_row
 

@@ -1,23 +1,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
+from coref_automl.relation.fit import loss_settings
 from coref_automl.relation.markers import MarkedRow
-from coref_automl.relation.recipe import Loss
+from coref_automl.relation.recipe import Loss, RelationRecipe
 from coref_automl.relation.techniques import (
-    LOSSES,
     LossSettings,
-    class_balanced,
-    cross_entropy,
     effective_number_weights,
-    focal,
     hard_negatives,
+    label_loss,
     margins,
     masked,
     pushed,
@@ -27,29 +24,33 @@ from coref_automl.relation.tensors import RowTensors, scoring_order, training_or
 
 LOGITS = torch.tensor([[2.0, 0.0, -1.0], [0.5, 0.5, 0.0]])
 GOLD = torch.tensor([0, 2])
+PLAIN = LossSettings()
 
 
 def test_label_smoothing_moves_the_target_by_its_share() -> None:
     log_p = torch.log_softmax(LOGITS, -1)
     plain = -(log_p[0, 0] + log_p[1, 2]) / 2
-    assert float(cross_entropy(LOGITS, GOLD)) == pytest.approx(float(plain))
+    assert float(label_loss(LOGITS, GOLD, PLAIN)) == pytest.approx(float(plain))
     smooth = 0.9 * plain + 0.1 * (-log_p.mean())
-    assert float(cross_entropy(LOGITS, GOLD, LossSettings(smoothing=0.1))) == pytest.approx(float(smooth))
+    assert float(label_loss(LOGITS, GOLD, LossSettings(smoothing=0.1))) == pytest.approx(float(smooth))
 
 
-def test_every_loss_can_be_asked_for() -> None:
-    assert set(LOSSES) == set(get_args(Loss))
+@pytest.mark.parametrize("loss", get_args(Loss))
+def test_every_loss_of_a_recipe_has_its_settings(loss: Loss) -> None:
+    recipe = RelationRecipe("m", "t", "o", loss=loss, focal_gamma=3.0, label_smoothing=0.1)
+    found = loss_settings(recipe, np.array([0, 0, 1]), "cpu")
+    assert found.smoothing == 0.1
+    assert (found.gamma, found.weights is None) == (3.0 if loss == "focal" else 0.0, loss != "class-balanced")
 
 
 def test_focal_leaves_easy_rows_alone() -> None:
     right = torch.softmax(LOGITS, -1)[[0, 1], GOLD]
     worked = float((-((1 - right) ** 2) * right.log()).mean())
-    assert float(focal(LOGITS, GOLD, LossSettings(gamma=2.0))) == pytest.approx(worked)
-    assert float(focal(LOGITS, GOLD, LossSettings(gamma=0.0))) == pytest.approx(float(cross_entropy(LOGITS, GOLD)))
+    assert float(label_loss(LOGITS, GOLD, LossSettings(gamma=2.0))) == pytest.approx(worked)
     shares = []
-    for loss in (cross_entropy, focal):
+    for settings in (PLAIN, LossSettings(gamma=2.0)):
         logits = LOGITS.clone().requires_grad_()
-        loss(logits, GOLD).backward()
+        label_loss(logits, GOLD, settings).backward()
         assert logits.grad is not None
         easy, hard = logits.grad.norm(dim=1).tolist()
         shares.append(easy / hard)
@@ -64,20 +65,18 @@ def test_class_balance_weighs_a_label_by_its_effective_number() -> None:
     assert effective_number_weights(gold, 3, beta=0.0).tolist() == [1.0, 1.0, 1.0]
     log_p = torch.log_softmax(LOGITS, -1)
     worked = -(2 * log_p[0, 0] + 5 * log_p[1, 2]) / 2
-    found = class_balanced(LOGITS, GOLD, LossSettings(weights=torch.tensor([2.0, 1.0, 5.0])))
+    found = label_loss(LOGITS, GOLD, LossSettings(weights=torch.tensor([2.0, 1.0, 5.0])))
     assert float(found) == pytest.approx(float(worked))
 
 
-@pytest.mark.parametrize("loss", [cross_entropy, focal, class_balanced])
-def test_smoothing_gives_all_possible_labels_the_same_and_weights_are_of_rows(loss: Callable[..., torch.Tensor]) -> None:
-    settings = LossSettings(smoothing=0.1, gamma=0.0, weights=torch.tensor([2.0, 1.0, 5.0]))
+def test_smoothing_gives_all_possible_labels_the_same_and_weights_are_of_rows() -> None:
+    settings = LossSettings(smoothing=0.1, weights=torch.tensor([2.0, 1.0, 5.0]))
     log_p = torch.log_softmax(LOGITS, -1)
     each = -0.9 * log_p[[0, 1], GOLD] - 0.1 * log_p.mean(-1)
-    weights = settings.weights[GOLD] if loss is class_balanced and settings.weights is not None else torch.ones(2)
-    assert float(loss(LOGITS, GOLD, settings)) == pytest.approx(float((weights * each).mean()))
+    assert float(label_loss(LOGITS, GOLD, settings)) == pytest.approx(float((torch.tensor([2.0, 5.0]) * each).mean()))
     masked = torch.cat([LOGITS, torch.full((2, 1), -1e4)], 1)
-    wider = LossSettings(smoothing=0.1, gamma=0.0, weights=torch.tensor([2.0, 1.0, 5.0, 9.0]))
-    assert float(loss(masked, GOLD, wider)) == pytest.approx(float(loss(LOGITS, GOLD, settings)))
+    wider = LossSettings(smoothing=0.1, weights=torch.tensor([2.0, 1.0, 5.0, 9.0]))
+    assert float(label_loss(masked, GOLD, wider)) == pytest.approx(float(label_loss(LOGITS, GOLD, settings)))
 
 
 def test_a_push_goes_up_the_gradient_and_comes_back() -> None:
@@ -115,7 +114,7 @@ def test_a_forbidden_label_has_no_probability_and_no_gradient() -> None:
     bias = torch.tensor([[0.0, 0.0, -1e4], [0.0, 0.0, -1e4]])
     assert torch.softmax(masked(LOGITS, bias), -1)[:, 2].tolist() == [0.0, 0.0]
     logits = LOGITS.clone().requires_grad_()
-    cross_entropy(masked(logits, bias, torch.tensor([0, 0])), torch.tensor([0, 0])).backward()
+    label_loss(masked(logits, bias, torch.tensor([0, 0])), torch.tensor([0, 0]), PLAIN).backward()
     assert logits.grad is not None
     assert logits.grad[:, 2].tolist() == [0.0, 0.0]
     assert logits.grad[0, 1] != 0
@@ -123,8 +122,8 @@ def test_a_forbidden_label_has_no_probability_and_no_gradient() -> None:
 
 def test_a_gold_label_that_the_mask_forbids_still_has_a_finite_loss() -> None:
     bias = torch.tensor([[0.0, 0.0, -1e4], [0.0, 0.0, -1e4]])
-    assert math.isfinite(float(cross_entropy(masked(LOGITS, bias, GOLD), GOLD)))
-    assert float(cross_entropy(masked(LOGITS, bias, GOLD), GOLD)) < 10
+    assert math.isfinite(float(label_loss(masked(LOGITS, bias, GOLD), GOLD, PLAIN)))
+    assert float(label_loss(masked(LOGITS, bias, GOLD), GOLD, PLAIN)) < 10
 
 
 def test_the_hardest_negatives_are_those_where_a_relation_looks_best() -> None:

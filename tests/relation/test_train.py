@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 import torch
 
+from coref_automl.comparison.relation_results import RelationResult
 from coref_automl.errors import FolderError, ModelError, RecipeError, RelationDataError
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation import fit as fit_module
 from coref_automl.relation.evaluate import evaluate_relation
-from coref_automl.relation.labels import LABELS
 from coref_automl.relation.metrics import auprc
 from coref_automl.relation.model import RelationModel, build_model, load_model, save_model
 from coref_automl.relation.recipe import RelationRecipe
-from coref_automl.relation.results import RelationResult, read_predictions, read_probabilities, write_compact
+from coref_automl.relation.rows import LABELS
+from coref_automl.relation.scoring import ModelSettings, read_predictions
 from coref_automl.relation.train import train_relation
 from coref_automl.store import written_whole
 from coref_automl.training.optimizer import groups_of
@@ -47,10 +48,8 @@ def recipe(encoder_folder: Path, relation_file: Path, dev_file: Path, tmp_path: 
     )
 
 
-def settings_of(head: Any, **more: Any) -> Any:
-    """What training writes beside a model's weights."""
-    own = {"scheme": "typed", "head": head, "dropout": 0.0, "base": "encoder", "seed": 0, "max_length": 64}
-    return {**own, "labels": list(LABELS), **more}
+def settings_of(head: Any, encoder: Path, scheme: str = "typed", **more: Any) -> ModelSettings:
+    return ModelSettings(scheme, head, 0.0, 64, LABELS, str(encoder), 0, **more)
 
 
 def change(recipe: RelationRecipe, **parts: Any) -> RelationRecipe:
@@ -131,23 +130,6 @@ def test_a_run_that_was_never_summed_up_is_when_it_is_scored(trained: RelationRe
     again = evaluate_relation(run, str(dev_file), device="cpu")
     assert RelationResult.from_json(json.loads((run / "re_results.json").read_text("utf-8"))) == again
     assert (run / "rows.npz").is_file()
-
-
-def test_compact_predictions_keep_the_answer_and_the_order(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    logits = torch.from_numpy(rng.normal(0, 12, (500, 30)))
-    logits[0, :2] = 40.0  # a tie: the first label is the prediction
-    logits[1, 3] = 90.0  # so sure that every other probability is 0 in half precision
-    sure = torch.softmax(logits, -1).numpy().astype(np.float32)
-    write_compact(tmp_path / "some.npy", sure)
-    found = read_probabilities(tmp_path, "some")
-    assert found.dtype == np.float32
-    assert (found.argmax(1) == sure.argmax(1)).all()
-    near = np.log(np.maximum(sure, 1e-30))
-    assert (np.abs(np.log(found) - near) <= 1e-2 * np.abs(near) + 1e-6).all()
-    gold = rng.integers(0, 30, 500)
-    assert auprc(gold, found) == pytest.approx(auprc(gold, sure), abs=0.1)
-    assert (tmp_path / "some.npy").stat().st_size < 2 * sure.size + 200
 
 
 def test_the_table_of_labels_says_that_it_is_of_averaged_probabilities(trained: RelationResult) -> None:
@@ -236,15 +218,15 @@ def test_an_interrupted_seed_goes_on_from_its_last_epoch_and_ends_the_same(
 ) -> None:
     recipe = change(recipe, epochs=3, hard_negatives=0.5)
     whole = train_relation(change(recipe, out=str(tmp_path / "whole")))
-    true_epoch, epochs = fit_module._epoch, []
+    true_epoch, epochs = fit_module._Run.epoch, []
 
     def cut_short(*arguments: Any) -> None:
-        epochs.append(arguments[-1].epoch)
+        epochs.append(arguments[0].state.epoch)
         if len(epochs) == 3:
             raise _Stop
         true_epoch(*arguments)
 
-    monkeypatch.setattr(fit_module, "_epoch", cut_short)
+    monkeypatch.setattr(fit_module._Run, "epoch", cut_short)
     with pytest.raises(_Stop):
         train_relation(recipe)
     again = train_relation(recipe)
@@ -375,13 +357,13 @@ def test_skipped_rows_are_told_and_kept_with_the_numbers_they_have_in_their_file
 
 
 def test_training_leaves_cudnns_attention_out(recipe: RelationRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    true_epoch, seen = fit_module._epoch, []
+    true_epoch, seen = fit_module._Run.epoch, []
 
     def watched(*arguments: Any) -> None:
         seen.append(torch.backends.cuda.cudnn_sdp_enabled())
         true_epoch(*arguments)
 
-    monkeypatch.setattr(fit_module, "_epoch", watched)
+    monkeypatch.setattr(fit_module._Run, "epoch", watched)
     train_relation(change(recipe, epochs=1))
     assert seen == [False]
     assert torch.backends.cuda.cudnn_sdp_enabled()
@@ -441,19 +423,19 @@ def test_impossible_recipes_are_refused(recipe: RelationRecipe) -> None:
 
 @pytest.mark.parametrize("scheme", ["plain", "typed"])
 def test_new_marks_start_from_words_and_differ_by_role(encoder_folder: Path, scheme: str) -> None:
-    model, marker = build_model(str(encoder_folder), scheme, "both", dropout=0.0, max_length=64, seed=0)
+    model, marker = build_model(settings_of("both", encoder_folder, scheme=scheme))
     table = model.encoder.get_input_embeddings().weight.data
     kinds = ("E1", "PER"), ("E2", "PER")
     one, other = (table[marker.marks[kind][0][0]] for kind in kinds)
     assert len(table) >= len(marker.tokenizer)
     assert not torch.equal(one, other)
-    again, _ = build_model(str(encoder_folder), scheme, "both", dropout=0.0, max_length=64, seed=0)
+    again, _ = build_model(settings_of("both", encoder_folder, scheme=scheme))
     assert torch.equal(again.encoder.get_input_embeddings().weight.data, table)
 
 
 @pytest.mark.parametrize("head", ["cls", "starts", "both"])
 def test_a_head_reads_only_its_places_and_survives_saving(encoder_folder: Path, tmp_path: Path, head: Any) -> None:
-    model, marker = build_model(str(encoder_folder), "typed", head, dropout=0.0, max_length=64, seed=0)
+    model, marker = build_model(settings_of(head, encoder_folder))
     model.eval()
     ids = torch.tensor([[2, 10, 11, 12, 13, 3]])
     mask = torch.ones_like(ids)
@@ -462,20 +444,19 @@ def test_a_head_reads_only_its_places_and_survives_saving(encoder_folder: Path, 
         there = model(ids, mask, torch.tensor([[2, 4]]))
     assert here.shape == (1, 30)
     assert torch.equal(here, there) == (head == "cls")
-    save_model(tmp_path, model, marker, settings_of(head))
+    save_model(tmp_path, model, marker, settings_of(head, encoder_folder))
     loaded, again, _ = load_model(tmp_path)
     with torch.inference_mode():
         assert_same(loaded(ids, mask, torch.tensor([[1, 3]])), here)
     assert again.marks == marker.marks
     (tmp_path / "head.safetensors").write_bytes(b"")
-    with pytest.raises(ModelError, match=r"head\.safetensors is missing or damaged .* train that seed again"):
+    with pytest.raises(ModelError, match=r"head\.safetensors is damaged, or .* train that seed again"):
         load_model(tmp_path)
 
 
 def test_the_head_hears_of_the_distance_and_survives_saving(encoder_folder: Path, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"dropout": 0.0, "max_length": 64, "seed": 0}
-    plain, _ = build_model(str(encoder_folder), "typed", "cls", **options)
-    model, marker = build_model(str(encoder_folder), "typed", "cls", distance=True, **options)
+    plain, _ = build_model(settings_of("cls", encoder_folder))
+    model, marker = build_model(settings_of("cls", encoder_folder, distance=True))
     plain.eval()
     model.eval()
     ids = torch.arange(2, 22)[None]
@@ -487,7 +468,7 @@ def test_the_head_hears_of_the_distance_and_survives_saving(encoder_folder: Path
         found = [model(ids, mask, starts) for starts in (near, far, behind)]
         assert not torch.equal(found[0], found[1])
         assert not torch.equal(found[0], found[2])
-        save_model(tmp_path, model, marker, settings_of("cls", distance=True))
+        save_model(tmp_path, model, marker, settings_of("cls", encoder_folder, distance=True))
         loaded, _, _ = load_model(tmp_path)
         assert_same(loaded(ids, mask, far), found[1])
 
@@ -499,7 +480,7 @@ def test_a_distance_needs_marks_in_the_sentence(recipe: RelationRecipe) -> None:
 
 
 def test_the_encoders_dropout_is_set_on_its_own_layers_alone(encoder_folder: Path) -> None:
-    model, _ = build_model(str(encoder_folder), "typed", "both", dropout=0.0, max_length=64, seed=0, encoder_dropout=0.3)
+    model, _ = build_model(settings_of("both", encoder_folder), encoder_dropout=0.3)
     layers = [layer.p for layer in model.encoder.modules() if isinstance(layer, torch.nn.Dropout)]
     assert set(layers) == {0.3}
     assert model.encoder.config.attention_dropout == 0.3  # of weights that are no layer: the attention's
@@ -513,17 +494,14 @@ def test_an_encoder_without_a_pooler_takes_a_dropout(tmp_path: Path, encoder_fol
     tokenizer = load_tokenizer(str(encoder_folder))
     build_masked_lm("bert-tiny", tokenizer, seq_len=64).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    plain, changed = (
-        build_model(str(tmp_path), "typed", "both", dropout=0.0, max_length=64, seed=0, encoder_dropout=share)[0].eval()
-        for share in (None, 0.3)
-    )
+    plain, changed = (build_model(settings_of("both", tmp_path), encoder_dropout=share)[0].eval() for share in (None, 0.3))
     assert changed.encoder.encoder.layer[0].attention.self.dropout.p == 0.3
     for one, other in zip(plain.parameters(), changed.parameters(), strict=True):
         assert torch.equal(one, other)
 
 
 def test_layer_decay_goes_by_layer_index(encoder_folder: Path) -> None:
-    model, _ = build_model(str(encoder_folder), "punct", "both", dropout=0.0, max_length=64, seed=0)
+    model, _ = build_model(settings_of("both", encoder_folder, scheme="punct"))
     rates: dict[str, float] = {
         name: group.rate for group in groups_of(model, rate=1.0, weight_decay=0.0, layer_decay=0.5) for name in group.names
     }

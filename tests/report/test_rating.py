@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.comparison.reader import open_results
 from coref_automl.evaluation.metrics import halves
 from coref_automl.records import ItemScore
 from coref_automl.report.language import Say
@@ -38,7 +39,7 @@ def stability(root: Path, peak: dict[str, float], last: dict[str, float], *, doc
 
 
 def _study(root: Path, lang: str = "en") -> Subject:
-    return read_subject([str(root)], Say(lang))  # type: ignore[arg-type]
+    return read_subject(open_results([str(root)]), Say(lang))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

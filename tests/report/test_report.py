@@ -11,19 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.cli.app import run as command
+from coref_automl.comparison.reader import open_results
 from coref_automl.errors import ComparisonError, FolderError, RecipeError
 from coref_automl.report import charts
-from coref_automl.report.checkpoint_report import Report, checkpoint_page, report
+from coref_automl.report.checkpoint_report import WrittenReport, checkpoint_page, report
 from coref_automl.report.language import Say
 from coref_automl.report.page import Table
-from coref_automl.report.printout import recommend
 from coref_automl.report.subject import read_subject
-from coref_automl.store import mark_done, read_json, write_json
-from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
-from tests.evaluation.tiny import freeze_tiny
+from coref_automl.store import mark_done
+from tests.comparison.conftest import Maker, Model, write_relation_run
 
-SECTIONS = {"evidence", "next", "claims", "arms", "curves", "differences", "rating", "checkpoints", "data", "reading"}
+SECTIONS = {"evidence", "target", "arms", "curves", "differences", "rating", "checkpoints", "data", "reading"}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -35,7 +33,7 @@ def _light_runtime() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def made(study_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Report:
+def made(study_source: Path, tmp_path_factory: pytest.TempPathFactory) -> WrittenReport:
     """The Korean report of the study, made once."""
     return report(study_source, tmp_path_factory.mktemp("made"), target="real1=0.68,real5=83", lang="ko")
 
@@ -46,13 +44,13 @@ def page_data(page: Path) -> dict:
     return json.loads(found.group(1))
 
 
-def test_a_report_has_every_section_and_opens_with_the_answers(made: Report) -> None:
+def test_a_report_has_every_section_and_opens_with_the_answers(made: WrittenReport) -> None:
     text = Path(made.page).read_text("utf-8")
     assert made.answer is not None
     asked = {question.id for question in made.answer.questions}
-    assert set(re.findall(r'<section id="([\w-]+)"', text)) == SECTIONS | asked | {"explorer"}
+    assert set(re.findall(r'<section id="([\w-]+)"', text)) == SECTIONS | asked
     order = ("hero", "answer-table", "keep", "limits")
-    places = [*(text.index(f'class="{name}"') for name in order), text.index('id="evidence"'), text.index('id="next"')]
+    places = [*(text.index(f'class="{name}"') for name in order), text.index('id="evidence"'), text.index('id="target"')]
     assert places == sorted(places)
     assert places[-1] < text.index('id="part-questions"') < text.index('id="part-appendix"')
     assert made.answer.highest in Path(made.markdown).read_text("utf-8")
@@ -61,12 +59,12 @@ def test_a_report_has_every_section_and_opens_with_the_answers(made: Report) -> 
     assert text.count('id="chart-') == len(page_data(Path(made))["charts"]) >= 8
 
 
-def test_the_contents_have_five_entries_and_every_question_of_the_answer_table_has_its_section(made: Report) -> None:
+def test_the_contents_have_five_entries_and_every_question_of_the_answer_table_has_its_section(made: WrittenReport) -> None:
     text = Path(made.page).read_text("utf-8")
     contents = re.search(r"<nav.*?</nav>", text, re.DOTALL)
     assert contents
     parts = re.findall(r'href="#([\w-]+)"', contents.group())
-    assert parts == ["answer", "part-evidence", "part-next", "part-questions", "part-appendix"]
+    assert parts == ["answer", "part-evidence", "part-target", "part-questions", "part-appendix"]
     asked = re.findall(r'<th scope="row"><a href="#([\w-]+)"', text)
     assert made.answer is not None
     assert asked == [question.id for question in made.answer.questions]
@@ -75,7 +73,7 @@ def test_the_contents_have_five_entries_and_every_question_of_the_answer_table_h
 
 
 def test_every_table_of_results_says_which_documents_it_shows(study_source: Path) -> None:
-    subject = read_subject([str(study_source)], Say("en"))
+    subject = read_subject(open_results([str(study_source)]), Say("en"))
     bare = {section.id for section in checkpoint_page(subject).sections for block in section.blocks
             if isinstance(block, Table) and not block.shows}  # fmt: skip
     assert bare <= {"data", "relation", "coreference"}  # counts, and numbers with a split of their own
@@ -84,29 +82,14 @@ def test_every_table_of_results_says_which_documents_it_shows(study_source: Path
 def test_where_nothing_beats_the_base_the_headline_says_so_and_what_it_would_take(evaluated: Maker, tmp_path: Path) -> None:
     root = evaluated([Model("base", 0, 0.0), Model("run", 100, 0.02), Model("run", 200, 0.03)])
     for lang, headline, takes in (
-        ("en", "Keep the base: nothing here is shown to beat it", r"This study detects a gain of [\d.]+ points with 80% power"),
-        ("ko", "원래 모델 유지: 더 나은 것이 확인되지 않았습니다", r"이 실험으로 검출되는 향상: [\d.]+점"),
+        ("en", "Keep the base: nothing here is shown to beat it", r"a gain of [\d.]+ points is detected \(80% power"),
+        ("ko", "베이스 모델 유지: 더 나은 것이 확인되지 않았습니다", r"[\d.]+점 향상이면 검출됩니다"),
     ):
         text = Path(report(root, tmp_path / lang, lang=lang).page).read_text("utf-8")
         assert f'<h1 class="headline">{headline}</h1>' in text
         assert re.search(takes, text)
         assert re.findall(r'data-copy="([\w-]+)"', text) == ["keep-command"]
         assert "tune-smoke" not in text
-
-
-@pytest.mark.parametrize(
-    ("metric", "inputs"),
-    [
-        ("real1_strict", "--source kowiki( --per-source \\d+)?"),
-        ("lambada_top1_strict", "--lambada FILE"),
-        ("gold_word", "--gold FILE"),
-        ("score_strict", "--source kowiki( --per-source \\d+)? --lambada FILE"),
-    ],
-)
-def test_the_next_command_builds_items_of_the_metric(evaluated: Maker, tmp_path: Path, metric: str, inputs: str) -> None:
-    root = evaluated([Model("base", 0, 0.0), Model("run", 100, 0.02)], documents=16, tasks=("real", "lambada", "gold"))
-    text = Path(report(root, tmp_path / "out", lang="en", metric=metric).markdown).read_text("utf-8")
-    assert re.search(f"coref-automl prepare eval {inputs} --model", text)
 
 
 def test_a_floor_and_identical_answers_are_told_in_words(evaluated: Maker, tmp_path: Path) -> None:
@@ -117,18 +100,20 @@ def test_a_floor_and_identical_answers_are_told_in_words(evaluated: Maker, tmp_p
     assert "the same on every item" in text
 
 
-def test_what_to_keep_can_be_copied_with_its_next_command(made: Report) -> None:
+def test_what_to_keep_can_be_copied_with_its_next_command(made: WrittenReport) -> None:
     text = Path(made.page).read_text("utf-8")
     path = re.search(r'<code id="keep-path">(.*?)</code>', text)
     command_ = re.search(r'<code id="keep-command">(.*?)</code>', text)
     assert path
     assert command_
     assert Path(path[1]).name.startswith("checkpoint-")
-    assert command_[1].startswith(f"coref-automl re train --model {path[1]} ")
-    assert re.findall(r'data-copy="([\w-]+)"', text) == ["keep-path", "keep-command"]
+    assert made.answer is not None
+    assert made.answer.step is not None
+    assert command_[1] == made.answer.step.command
+    assert re.findall(r'data-copy="([\w-]+)"', text) == ["keep-path", *(["keep-command"] if made.answer.step.runs else [])]
 
 
-def test_a_korean_report_names_baselines_and_columns_in_korean(made: Report) -> None:
+def test_a_korean_report_names_baselines_and_columns_in_korean(made: WrittenReport) -> None:
     text = Path(made.markdown).read_text("utf-8")
     assert "| 최빈 명사 복사 |" in text
     assert "copy-most-frequent" not in text
@@ -146,7 +131,7 @@ def test_english_and_korean_say_the_same_numbers(study_folder: Path, tmp_path: P
     assert not re.search(r"[가-힣]", body)
 
 
-def test_the_same_inputs_give_the_same_bytes(made: Report, study_source: Path, tmp_path: Path) -> None:
+def test_the_same_inputs_give_the_same_bytes(made: WrittenReport, study_source: Path, tmp_path: Path) -> None:
     again = report(study_source, tmp_path, target="real1=0.68,real5=83", lang="ko")
     assert Path(made).read_bytes() == Path(again).read_bytes()
 
@@ -159,11 +144,9 @@ def test_nothing_from_the_data_becomes_markup(study_folder: Path, tmp_path: Path
     assert "<script>window.hacked" not in text
     assert "&lt;img src=x" in text
     assert "<img" not in re.sub(r"```.*?```", "", Path(made.markdown).read_text("utf-8"), flags=re.DOTALL)
-    explorer = page_data(Path(made))["explorer"]
-    assert any(name.startswith("<img") for name in explorer["models"])
 
 
-def test_the_page_allows_no_request_and_names_its_scripts(made: Report) -> None:
+def test_the_page_allows_no_request_and_names_its_scripts(made: WrittenReport) -> None:
     text = Path(made).read_text("utf-8")
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)
     assert policy
@@ -173,83 +156,7 @@ def test_the_page_allows_no_request_and_names_its_scripts(made: Report) -> None:
     assert not re.findall(r'(?:src|href)="(?!#|data:,)', text)
 
 
-def test_the_explorer_keeps_the_items_that_part_the_models(made: Report) -> None:
-    explorer = page_data(Path(made))["explorer"]
-    assert len(explorer["items"]) == 300
-    assert explorer["models"][explorer["b"]] == "base"
-    a, b = explorer["a"], explorer["b"]
-    parted = [item for item in explorer["items"] if item["hits"][a] != item["hits"][b]]
-    assert len(parted) > 100
-
-
-def reported(lang: str = "en", *paths: str) -> tuple[str, dict]:
-    """The report that the command writes of the working folder: its page, and what its explorer holds."""
-    assert command(["report", *(paths or ("runs/a", "base")), "--out", "out", "--lang", lang]) == 0
-    page = Path("out/report.html")
-    return page.read_text("utf-8"), page_data(page)["explorer"]
-
-
-def test_the_explorer_shows_the_passages_of_what_was_evaluated(scored: Path) -> None:
-    page, explorer = reported()
-    assert len(explorer["items"]) == 5
-    assert explorer["fault"] == ""
-    assert 'id="fault"' not in page
-    assert {piece[0] for item in explorer["items"] for piece in item["text"]} == {"text", "gap", "antecedent", "cut"}
-    for item in explorer["items"]:
-        assert [piece[1] for piece in item["text"] if piece[0] == "gap"] == [item["answer"]]
-        assert sum(len(piece[1]) for piece in item["text"]) < 700
-    assert "<script>window.hacked" not in page
-    assert f"--eval-set {scored / 'evalsets/mine'}" in page
-
-
-@pytest.mark.parametrize("lang", ["ko", "en"])
-def test_a_set_that_moved_is_told_of_and_found_again(scored: Path, lang: str) -> None:
-    Path("evalsets/mine").rename("evalsets/yours")
-    page, explorer = reported(lang)
-    assert not any("text" in item for item in explorer["items"])
-    assert str(scored / "evalsets/mine") in explorer["fault"]
-    assert "coref-automl evaluate" in explorer["fault"]
-    assert '<p id="fault">' in page
-    assert "--eval-set EVALSET" in page
-    before = sorted(Path().rglob("items.jsonl"))
-    assert command(["evaluate", "runs/a", "base", "--eval-set", "evalsets/yours", "--device", "cpu"]) == 0
-    page, explorer = reported(lang)
-    assert all(item["text"] for item in explorer["items"])
-    assert f"--eval-set {scored / 'evalsets/yours'}" in page
-    assert sorted(Path().rglob("items.jsonl")) == before  # no second copy under the new name
-
-
-def test_another_set_in_its_place_lends_no_passage(scored: Path) -> None:
-    shutil.rmtree("evalsets/mine")
-    freeze_tiny(Path("evalsets/mine"))
-    _, explorer = reported()
-    assert not any("text" in item for item in explorer["items"])
-    assert "no longer at" in explorer["fault"]
-
-
-def test_an_archive_says_that_it_holds_no_text(scored: Path) -> None:
-    assert command(["archive", "runs/a", "base", "--out", "kept"]) == 0
-    page, explorer = reported("en", "kept")
-    assert explorer["items"] == []
-    assert (
-        explorer["fault"]
-        == "An archive holds no text, so there are no items to explore; make the report from the evaluations themselves."
-    )
-    assert explorer["fault"] in page
-    assert 'id="filters"' not in page
-
-
-def test_plans_that_would_start_from_one_checkpoint_are_one_plan(scored: Path, study_source: Path, tmp_path: Path) -> None:
-    plans = re.compile(r"coref-automl train --model (\S+)")
-    page, _ = reported("en", "runs/a/checkpoint-2", "base")
-    assert plans.findall(page) == ["runs/a/checkpoint-2"]
-    assert "A: the highest checkpoint; the checkpoint named above; the highest at the longest length" in page
-    several = Path(report(study_source, tmp_path / "several", lang="en")).read_text("utf-8")
-    started = plans.findall(several)
-    assert len(set(started)) == len(started) == 2
-
-
-def test_results_csv_holds_every_checkpoint_and_metric(made: Report) -> None:
+def test_results_csv_holds_every_checkpoint_and_metric(made: WrittenReport) -> None:
     with Path(made.results).open(encoding="utf-8") as handle:
         rows = list(csv.DictReader(handle))
     assert len(rows) == 8
@@ -314,7 +221,7 @@ def test_a_path_without_evaluations_is_named(evaluated: Maker, tmp_path: Path) -
 
 
 def test_relation_runs_alone_are_no_report(tmp_path: Path) -> None:
-    write_json(tmp_path / "re" / "re_results.json", {"micro_f1": 60.0})
+    write_relation_run(tmp_path / "re")
     with pytest.raises(
         ComparisonError, match=r"re there are relation or coreference runs alone; name at least one evaluated checkpoint"
     ):
@@ -326,14 +233,13 @@ def test_relation_runs_alone_are_no_report(tmp_path: Path) -> None:
 
 
 def test_relation_results_are_shown_with_their_split(study_source: Path, tmp_path: Path) -> None:
-    results = {"micro_f1": 66.12, "auprc": 65.5, "accuracy": 70.0, "split": "official dev", "seeds": [{}, {}, {}], "model": "m"}
-    write_json(tmp_path / "re" / "re_results.json", results)
+    write_relation_run(tmp_path / "re", micro_f1=66.12, auprc=65.5, accuracy=70.0, split="official dev")
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "re_results.json").write_text("{", "utf-8")
     text = Path(report([study_source, tmp_path / "re", tmp_path / "broken"], tmp_path / "out", lang="en").markdown).read_text(
         "utf-8"
     )
-    assert "| re | m | 3 | 66.12 | 65.50 | 70.00 | official dev |" in text
+    assert "| re | m | 3 | 66.1 [56.1, 76.1] | 65.5 [55.5, 75.5] | 70.0 [60.0, 80.0] | official dev |" in text
     assert "No relation-extraction result" not in text
 
 
@@ -347,29 +253,15 @@ def test_without_the_drawing_library_tables_stay_and_the_page_says_how(
     assert text.count("<table>") >= 10
 
 
-def test_plan_commands_name_the_chosen_checkpoints(made: Report, study_source: Path) -> None:
-    text = Path(made.markdown).read_text("utf-8")
-    commands = [line for line in text.splitlines() if line.startswith("coref-automl train")]
-    assert len(commands) == 2
-    assert f"--model {study_source}/mlm_a/checkpoint-" in commands[0]
-    assert f"--model {recommend(study_source).highest_path} " in commands[1]
-    assert "--objective entity" in commands[1]
-
-
-def test_a_plan_names_the_dataset_of_its_own_length(tmp_path: Path) -> None:
-    """Also one of longer rows that can be cut; rows that cannot be are no help."""
-    models = [Model("base", 0, -1.0), Model("mlm", 100, 0.1, objective="mlm", seq_len=128), Model("long", 100, 0.2, seq_len=384)]
-    for number, model in enumerate([*models, Model("longest", 100, 0.9, seq_len=512)]):
-        result = write_evaluation(tmp_path / "runs", model, make_scores(model, documents=30, own=number)) / "result.json"
-        held = read_json(result)
-        if model.step:
-            held["provenance"]["dataset"] = f"data-{model.seq_len}"
-        write_json(result, held)
-    text = Path(report(tmp_path / "runs", tmp_path / "out", lang="en").markdown).read_text("utf-8")
-    assert re.findall(r"--dataset (.*) --objective .* --out (\S+)", text) == [
-        ("data-384 --seq-len 128", "runs/plan_a_entity_128"),
-        ("data-512 --seq-len 512", "runs/plan_b_entity_512"),
-    ]
+def test_a_command_with_a_placeholder_cannot_be_copied_and_none_is_printed_twice(evaluated: Maker, tmp_path: Path) -> None:
+    root = evaluated([Model("base", 0, -1.0), Model("run", 100, 0.5)])
+    text = Path(report(root, tmp_path / "out", lang="en").page).read_text("utf-8")
+    shown = re.search(r'<code id="keep-command">(.*?)</code>', text)
+    assert shown
+    assert "--dataset DATASET" in shown[1]
+    assert "--seed 1 " in shown[1]  # one seed: the next step is another
+    assert text.count(shown[1]) == 1
+    assert re.findall(r'data-copy="([\w-]+)"', text) == ["keep-path"]
 
 
 def test_bad_requests_are_one_sentence(study_source: Path, tmp_path: Path) -> None:
@@ -385,13 +277,13 @@ def test_bad_requests_are_one_sentence(study_source: Path, tmp_path: Path) -> No
         report()
 
 
-def test_the_record_prints_its_path_and_links_to_it(made: Report) -> None:
+def test_the_record_prints_its_path_and_links_to_it(made: WrittenReport) -> None:
     assert str(made) == made.page
     assert Path(made).name == "report.html"
     assert "file://" in made._repr_html_()
 
 
-def test_every_chart_is_vega_lite_that_compiles(made: Report) -> None:
+def test_every_chart_is_vega_lite_that_compiles(made: WrittenReport) -> None:
     vl_convert = pytest.importorskip("vl_convert")
     specs = page_data(Path(made))["charts"]
     assert len(specs) >= 8

@@ -1,4 +1,4 @@
-"""A section is one module and one line in the table: nothing is drawn that the table does not list, and nothing is forgotten."""
+"""A section is one function and one line in the table: nothing is drawn that the table does not list, and none is forgotten."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from types import ModuleType
 
 import pytest
 
+from coref_automl.comparison.reader import open_results
 from coref_automl.report import sections
 from coref_automl.report.language import Lang, Say
 from coref_automl.report.sections import SECTIONS, draw_sections
@@ -18,15 +19,15 @@ from tests.report.tables import silent_tables
 
 @pytest.fixture
 def study(study_source: Path) -> Subject:
-    return read_subject([str(study_source)], Say("en"))
+    return read_subject(open_results([str(study_source)]), Say("en"))
 
 
-def test_every_section_module_is_one_line_of_the_table() -> None:
+def test_every_section_module_is_in_the_table() -> None:
     names = {path.stem for path in Path(sections.__file__).parent.glob("*.py")} - {"__init__"}
     modules = {name: getattr(sections, name) for name in names}
     assert all(isinstance(module, ModuleType) for module in modules.values())
     assert {draw.__module__.rpartition(".")[2] for draw in SECTIONS} == names
-    assert len(SECTIONS) == len(names)
+    assert len(set(SECTIONS)) == len(SECTIONS)
 
 
 def test_every_question_of_the_answer_is_a_section_that_leads_with_its_claim(study: Subject) -> None:
@@ -35,13 +36,14 @@ def test_every_question_of_the_answer_is_a_section_that_leads_with_its_claim(stu
     for question in study.answer.questions:
         held = drawn[question.id].verdict
         assert held is not None
-        assert (held.badge, held.estimate) == (question.lead.verdict, question.lead.difference)
+        assert held.badge
+        assert held.estimate == question.lead.difference
 
 
 @pytest.mark.parametrize("lang", ["en", "ko"])
 def test_every_table_says_which_documents_it_shows(study_source: Path, lang: Lang) -> None:
     """With targets, and with a second set beside the first: every section that a folder of evaluations can have."""
-    made = read_subject([str(study_source)], Say(lang), target={"real1": 0.5, "real5": 0.6})
+    made = read_subject(open_results([str(study_source)]), Say(lang), target={"real1": 0.5, "real5": 0.6})
     drawn = draw_sections(replace(made, others=(replace(made.group, evalset="other"),)))
     assert len(drawn) > 10
     assert "other-sets" in {section.id for section in drawn}
@@ -50,12 +52,12 @@ def test_every_table_says_which_documents_it_shows(study_source: Path, lang: Lan
 
 def test_parts_follow_each_other_and_evidence_comes_first(study: Subject) -> None:
     parts = [section.part for section in draw_sections(study)]
-    assert list(dict.fromkeys(parts)) == ["evidence", "next", "questions", "appendix"]
-    assert parts == sorted(parts, key=["evidence", "next", "questions", "appendix"].index)
+    assert list(dict.fromkeys(parts)) == ["evidence", "questions", "appendix"]
+    assert parts == sorted(parts, key=["evidence", "questions", "appendix"].index)
 
 
 def test_a_single_checkpoint_raises_no_question_of_choice(evaluated: Maker) -> None:
     root = evaluated([Model("base", 0, -1.0), Model("entity_a", 100, 0.5)])
-    alone = read_subject([str(root)], Say("en"))
+    alone = read_subject(open_results([str(root)]), Say("en"))
     asked = {section.id for section in draw_sections(alone) if section.answer}
     assert asked <= {"base", "lambada", "sources"}

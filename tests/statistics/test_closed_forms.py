@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -26,6 +26,7 @@ def test_student_agrees_with_scipy(degrees: int) -> None:
     assert t_quantile(0.975, degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=1e-9)
 
 
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
 def test_mcnemar_agrees_with_the_binomial_test(pairs: list[tuple[bool, bool]]) -> None:
     a, b = map(np.array, zip(*pairs, strict=True))
@@ -40,6 +41,7 @@ def test_holm_by_hand_and_in_the_order_given() -> None:
     assert holm([]).tolist() == []
 
 
+@settings(max_examples=100)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_never_lowers_a_p_and_keeps_their_order(ps: list[float]) -> None:
     adjusted = holm(ps)

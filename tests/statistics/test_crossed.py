@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from coref_automl.statistics.crossed import TIGHTER, CrossedVerdict, composite_crossed, crossed, crossed_verdict, crossed_verdicts
+from coref_automl.statistics.crossed import TIGHTER, CrossedVerdict, composite_crossed, crossed, crossed_verdict
 
 Array = np.ndarray
 
@@ -204,14 +204,12 @@ def test_what_does_not_fit_together_is_refused_in_a_sentence() -> None:
         crossed_verdict(holed, values, clusters)
 
 
-def test_seeds_need_not_match_and_several_are_judged_as_each_alone() -> None:
+@pytest.mark.parametrize(("ours", "theirs"), [(2, 5), (3, 2), (4, 4)])
+def test_the_numbers_of_seeds_need_not_match(ours: int, theirs: int) -> None:
     rng, clusters = np.random.default_rng(9), np.repeat(np.arange(120), 3)
-    pairs = [(np.stack(runs(rng, clusters, k, 0.5)), np.stack(runs(rng, clusters, m, 0.4))) for k, m in ((2, 5), (3, 2), (4, 4))]
-    together = crossed_verdicts(pairs, clusters)
-    for (a, b), verdict in zip(pairs, together, strict=True):
-        assert verdict == crossed_verdict(a, b, clusters)
-        assert verdict.seeds == (len(a), len(b))
-        assert (verdict.detectable is None) == (min(verdict.seeds) < 3)
+    verdict = crossed_verdict(runs(rng, clusters, ours, 0.5), runs(rng, clusters, theirs, 0.4), clusters)
+    assert verdict.seeds == (ours, theirs)
+    assert (verdict.detectable is None) == (min(verdict.seeds) < 3)
 
 
 def test_the_tasks_of_a_composite_have_documents_of_their_own() -> None:
@@ -219,7 +217,7 @@ def test_the_tasks_of_a_composite_have_documents_of_their_own() -> None:
     clusters = [np.repeat(np.arange(200), 2), np.repeat(np.arange(20), 10)]
     a = [weight * np.stack(runs(rng, marks, 3, 0.5)) for weight, marks in zip((0.7, 0.3), clusters, strict=True)]
     b = [weight * np.stack(runs(rng, marks, 3, 0.4)) for weight, marks in zip((0.7, 0.3), clusters, strict=True)]
-    (verdict,) = composite_crossed([(a, b)], clusters)
+    verdict = composite_crossed(a, b, clusters)
     alone = [crossed_verdict(x, y, marks) for x, y, marks in zip(a, b, clusters, strict=True)]
     assert verdict.difference == pytest.approx(sum(one.difference for one in alone))
     assert verdict.by_documents == pytest.approx(math.hypot(*(one.by_documents for one in alone)))

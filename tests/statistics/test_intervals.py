@@ -10,16 +10,14 @@ from scipy import stats
 from coref_automl.records import Estimate
 from coref_automl.statistics import resampling
 from coref_automl.statistics.closed_forms import holm, mcnemar_exact, wilson
+from coref_automl.statistics.corrections import step_down_max_t
 from coref_automl.statistics.intervals import (
     bootstrap_mean,
     composite,
-    detectable_difference,
+    concentration,
+    detectable,
     difference_intervals,
-    paired_bootstrap,
-    pairwise_ps,
     permutation_draws,
-    sign_flip_p,
-    sign_flip_ps,
     simultaneous_bounds,
     standard_error,
 )
@@ -29,6 +27,15 @@ TITLES = np.array(
     [79, 63, 57, 42, 40, 31, 30, 29, 24, 22, 19, 16, 15, 14, 12, 11, 10, 8, 7, 6, *[5] * 5, *[4] * 4, *[3] * 4, 2, 2, 1, 1, 1]
 )
 """Items a title, as unequal as LAMBADA's: 38 titles that say as much as 16 of equal size."""
+
+
+def sign_flip_p(a: NDArray, b: NDArray, clusters: NDArray, *, seed: int, family: int = 1) -> float:
+    return float(step_down_max_t([Part(a - b, clusters)], seed=seed, family=family).alone[0])
+
+
+def detectable_difference(a: NDArray, b: NDArray, clusters: NDArray) -> float | None:
+    parts = [Part(a - b, clusters)]
+    return detectable(float(standard_error(parts)[0]), concentration=concentration(parts))
 
 
 def clustered(
@@ -73,9 +80,9 @@ def test_same_seed_same_numbers_and_names_of_documents_do_not_matter() -> None:
 def test_draws_do_not_depend_on_the_size_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     values, clusters = clustered(np.random.default_rng(6), 50, 0.5, columns=3)
     part = [Part(values, clusters), Part(values[::2], clusters[::2])]
-    before = composite(part, seed=2, draws=500), pairwise_ps(part, seed=2)
+    before = composite(part, seed=2, draws=500), step_down_max_t(part, seed=2).alone
     monkeypatch.setattr(resampling, "_CELLS", 50 * 7)
-    after = composite(part, seed=2, draws=500), pairwise_ps(part, seed=2)
+    after = composite(part, seed=2, draws=500), step_down_max_t(part, seed=2).alone
     assert before[0] == after[0]
     assert np.array_equal(before[1], after[1])
 
@@ -91,7 +98,7 @@ def test_one_document_says_next_to_nothing() -> None:
     one = bootstrap_mean([1, 0, 1, 1], ["a"] * 4, seed=0)
     assert one.value == 0.75
     assert one.high - one.low > 0.7
-    difference = paired_bootstrap([1, 1, 1], [0, 0, 0], ["a"] * 3, seed=0)
+    difference = difference_intervals([Part([1, 1, 1], ["a"] * 3)], seed=0)[0]
     assert (difference.low, difference.high) == (-1, 1)
 
 
@@ -104,7 +111,7 @@ def test_identical_scores_are_equal_and_have_no_detectable_difference() -> None:
     values, clusters = clustered(np.random.default_rng(1), 60, 0.5)
     same = values[:, 0]
     assert sign_flip_p(same, same, clusters, seed=0) == 1.0
-    assert paired_bootstrap(same, same, clusters, seed=0) == Estimate(0.0, 0.0, 0.0, len(same))
+    assert difference_intervals([Part(same - same, clusters)], seed=0) == [Estimate(0.0, 0.0, 0.0, len(same))]
     assert detectable_difference(same, same, clusters) is None
     assert mcnemar_exact(same, same) == 1.0
 
@@ -124,14 +131,6 @@ def test_sign_flip_draws_grow_with_the_family() -> None:
     a, b, clusters = np.ones(200), np.zeros(200), np.arange(200)
     assert sign_flip_p(a, b, clusters, seed=0) == 1 / 10_001
     assert sign_flip_p(a, b, clusters, seed=0, family=100) == 1 / 40_001
-
-
-def test_a_matrix_of_pairs_equals_its_single_tests() -> None:
-    values, clusters = clustered(np.random.default_rng(4), 70, 0.5, columns=3)
-    matrix = pairwise_ps([Part(values, clusters)], seed=9)
-    assert np.array_equal(matrix, matrix.T)
-    for i, j in ((0, 1), (1, 2)):
-        assert matrix[i, j] == sign_flip_p(values[:, i], values[:, j], clusters, seed=9)
 
 
 def test_composite_adds_the_means_of_its_parts_and_resamples_within_each() -> None:
@@ -256,7 +255,7 @@ def test_false_verdicts_over_a_family_of_ten_stay_under_five_percent() -> None:
     false = 0
     for run in range(runs):
         values, clusters = clustered(rng, 50, 0.4, columns=11)
-        ps = sign_flip_ps([Part(values[:, 1:] - values[:, :1], clusters)], seed=run, family=10)
+        ps = step_down_max_t([Part(values[:, 1:] - values[:, :1], clusters)], seed=run).alone
         false += holm(ps).min() < 0.05
     assert false / runs <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / runs)
 

@@ -7,9 +7,19 @@ import pytest
 from scipy import stats
 
 from coref_automl.records import Estimate
-from coref_automl.statistics.intervals import difference_intervals, standard_error
-from coref_automl.statistics.methods import composite_verdicts, method_verdict, seed_paired_verdict
+from coref_automl.statistics.intervals import concentration, difference_intervals, standard_error
+from coref_automl.statistics.methods import MethodVerdict, method_verdict
 from coref_automl.statistics.resampling import Part
+
+
+def verdicts(pairs: list[np.ndarray], clusters: np.ndarray) -> list[MethodVerdict]:
+    """One per matrix of differences: a row per pair of runs, a column per item."""
+    parts = [Part(np.stack([pair.mean(axis=0) for pair in pairs], axis=1), clusters)]
+    errors, held = standard_error(parts), concentration(parts)
+    return [
+        method_verdict(pair.mean(axis=1), documents, float(error), held)
+        for pair, documents, error in zip(pairs, difference_intervals(parts, seed=0), errors, strict=True)
+    ]
 
 
 def test_a_method_is_shown_only_if_seeds_and_documents_both_show_it() -> None:
@@ -19,8 +29,8 @@ def test_a_method_is_shown_only_if_seeds_and_documents_both_show_it() -> None:
     base = [(rng.random(n) < 0.4).astype(float) for _ in range(3)]
     steady = [(rng.random(n) < 0.6).astype(float) for _ in range(3)]
     moody = [(rng.random(n) < share).astype(float) for share in (0.35, 0.75, 0.42)]
-    assert seed_paired_verdict(steady, base, clusters, seed=0).shown
-    verdict = seed_paired_verdict(moody, base, clusters, seed=0)
+    assert verdicts([np.subtract(steady, base)], clusters)[0].shown
+    (verdict,) = verdicts([np.subtract(moody, base)], clusters)
     assert verdict.over_documents.low > 0
     assert verdict.over_seeds is not None
     assert verdict.over_seeds.low < 0
@@ -33,7 +43,7 @@ def test_a_method_is_shown_only_if_seeds_and_documents_both_show_it() -> None:
     assert verdict.interval.high == max(one.high for one in intervals)
     assert verdict.detectable is not None
     assert verdict.detectable > verdict.difference
-    single = seed_paired_verdict(steady[:1], base[:1], clusters, seed=0)
+    (single,) = verdicts([np.subtract(steady[:1], base[:1])], clusters)
     assert single.over_seeds is None
     assert not single.shown
     assert single.interval == single.over_documents
@@ -45,7 +55,7 @@ def test_the_p_of_three_intervals_is_under_a_twentieth_where_all_of_them_exclude
     for _ in range(200):
         shift = rng.normal(0.08, 0.08)
         pairs = [rng.normal(shift + rng.normal(0, 0.05), 0.6, len(clusters)) for _ in range(3)]
-        verdict = seed_paired_verdict(pairs, [np.zeros(len(clusters))] * 3, clusters, seed=0)
+        (verdict,) = verdicts([np.stack(pairs)], clusters)
         assert verdict.p_seeds is not None
         assert verdict.p >= verdict.p_seeds
         agree += (verdict.p < 0.05) == verdict.shown
@@ -53,32 +63,18 @@ def test_the_p_of_three_intervals_is_under_a_twentieth_where_all_of_them_exclude
             found = verdict.interval_at(level)
             agree += (verdict.p < 1 - level) == (found.low > 0 or found.high < 0)
     assert agree == 800
-    assert seed_paired_verdict([np.ones(len(clusters))], [np.zeros(len(clusters))], clusters, seed=0).p == 1
+    assert verdicts([np.ones((1, len(clusters)))], clusters)[0].p == 1
 
 
 def test_pairs_of_runs_that_differ_by_exactly_as_much_show_nothing() -> None:
     """One run given twice under two seeds has no spread: its interval over seeds would be a point, however lucky the run."""
     clusters = np.repeat(np.arange(200), 2)
     lucky = (np.random.default_rng(0).random(len(clusters)) < 0.9).astype(float)
-    verdict = seed_paired_verdict([lucky] * 3, [1 - lucky] * 3, clusters, seed=0)
+    (verdict,) = verdicts([np.stack([2 * lucky - 1] * 3)], clusters)
     assert verdict.over_documents.low > 0
     assert verdict.over_seeds is None
     assert verdict.p_seeds is None
     assert not verdict.shown
-
-
-def test_seeds_that_meet_by_chance_in_different_items_have_a_spread() -> None:
-    """Three runs of as many hits each, in other items: no copies, and an interval that is no point."""
-    clusters = np.repeat(np.arange(200), 2)
-    rng = np.random.default_rng(0)
-    runs = [rng.permutation(np.arange(len(clusters)) < 200).astype(float) for _ in range(3)]
-    base = [np.zeros(len(clusters))] * 3
-    verdict = seed_paired_verdict(runs, base, clusters, seed=0)
-    assert verdict.difference == 0.5
-    assert verdict.over_seeds is not None
-    assert verdict.over_seeds.high - verdict.over_seeds.low == pytest.approx(2 * 4.3027 * (0.25 / 400 / 3) ** 0.5, rel=0.1)
-    assert verdict.shown
-    assert verdict.interval.low > 0
 
 
 def test_what_could_be_shown_is_said_from_three_pairs_of_runs_on() -> None:
@@ -127,7 +123,7 @@ def test_equal_methods_are_rarely_told_apart_where_seeds_and_documents_vary_alik
         documents = np.repeat(rng.normal(0, 1, 150), 2)
         shift = rng.normal(0, (seeds / 150) ** 0.5, (seeds, 1))
         pairs.append(documents + shift + rng.normal(0, 0.5, (seeds, 300)))
-    assert np.mean([verdict.shown for verdict in composite_verdicts([[pair] for pair in pairs], [clusters], seed=0)]) < 0.065
+    assert np.mean([verdict.shown for verdict in verdicts(pairs, clusters)]) < 0.065
 
 
 def test_a_table_of_pairs_by_further_seeds_is_judged_over_both() -> None:
@@ -160,18 +156,6 @@ def test_equal_methods_are_rarely_told_apart_where_pairs_share_further_seeds(pai
     assert naive / sets > 0.1
 
 
-def test_several_methods_at_once_are_judged_as_each_alone() -> None:
-    rng = np.random.default_rng(3)
-    clusters = np.repeat(np.arange(60), 4)
-    pairs = [rng.integers(-1, 2, size=(k, len(clusters))).astype(float) for k in (1, 2, 3)]
-    together = composite_verdicts([[pair] for pair in pairs], [clusters], seed=5)
-    for pair, verdict in zip(pairs, together, strict=True):
-        alone = seed_paired_verdict(list(pair), [np.zeros(len(clusters))] * len(pair), clusters, seed=5)
-        assert alone.over_seeds == verdict.over_seeds
-        assert alone.over_documents.low == pytest.approx(verdict.over_documents.low)
-        assert alone.shown == verdict.shown
-
-
 def test_equal_methods_are_rarely_told_apart_on_few_documents_of_very_unequal_size() -> None:
     """Counting titles as if they were alike shows a difference in 6.5% of equal methods that five seeds agree on."""
     rng = np.random.default_rng(0)
@@ -181,25 +165,4 @@ def test_equal_methods_are_rarely_told_apart_on_few_documents_of_very_unequal_si
     for _ in range(1500):
         shared = rng.normal(size=38)[clusters] + rng.normal(size=len(clusters))
         pairs.append(shared + rng.normal(0, 0.3, size=(5, len(clusters))))
-    assert np.mean([verdict.shown for verdict in composite_verdicts([[pair] for pair in pairs], [clusters], seed=0)]) <= 0.055
-
-
-def test_the_tasks_of_a_composite_are_resampled_apart() -> None:
-    """Few titles of many passages beside many documents of few items, under the same names."""
-    rng = np.random.default_rng(3)
-    clusters = [np.repeat(np.arange(60), 2), np.repeat(np.arange(8), 15)]
-    pair = [
-        weight * ((rng.random((3, len(marks))) < 0.6).astype(float) - (rng.random((3, len(marks))) < 0.4))
-        for weight, marks in zip((0.7, 0.3), clusters, strict=True)
-    ]
-    (verdict,) = composite_verdicts([pair], clusters, seed=0)
-    parts = [Part(matrix.mean(axis=0), marks) for matrix, marks in zip(pair, clusters, strict=True)]
-    assert verdict.over_documents == difference_intervals(parts, seed=0)[0]
-    assert verdict.difference == pytest.approx(sum(matrix.mean() for matrix in pair))
-    alone = [float(standard_error([part])[0]) for part in parts]
-    assert float(standard_error(parts)[0]) == pytest.approx(float(np.hypot(*alone)))
-    items = sum(map(len, clusters))
-    pooled = np.concatenate([matrix * items / matrix.shape[1] for matrix in pair], axis=1)
-    (mixed,) = composite_verdicts([[pooled]], [np.concatenate(clusters)], seed=0)
-    assert mixed.difference == pytest.approx(verdict.difference)
-    assert mixed.over_documents != verdict.over_documents
+    assert np.mean([verdict.shown for verdict in verdicts(pairs, clusters)]) <= 0.055

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.statistics.closed_forms import holm
-from coref_automl.statistics.contrasts import interaction, reciprocal
 from coref_automl.statistics.corrections import step_down_max_t
 from coref_automl.statistics.crossed import crossed_verdict
+from coref_automl.statistics.outcomes import interaction, reciprocal
 from coref_automl.statistics.resampling import Part, gather
 
 SAMPLE = Path(__file__).resolve().parents[2] / "benchmarks" / "sample"
@@ -25,7 +26,7 @@ SAMPLE = Path(__file__).resolve().parents[2] / "benchmarks" / "sample"
 
 @pytest.fixture(scope="module")
 def sample() -> Group:
-    return read_groups([str(SAMPLE)])[0]
+    return read_groups(open_results([str(SAMPLE)]))[0]
 
 
 def runs(sample: Group, method: str) -> list[Entry]:

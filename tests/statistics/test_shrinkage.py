@@ -12,12 +12,14 @@ from coref_automl.statistics.resampling import Part
 from coref_automl.statistics.shrinkage import (
     accepted_loss,
     covariance,
+    last_step,
     method_means,
     posterior_means,
     times_as_many,
 )
 
 STEPS = np.arange(1, 7) * 1_000_000
+DOCUMENTS = np.arange(300)
 
 
 def one_run(values: np.ndarray, errors: np.ndarray) -> np.ndarray:
@@ -156,3 +158,32 @@ def test_the_average_of_shares_is_not_shrunk_though_low_ones_have_small_errors()
     assert values.min() <= found.min() <= found.max() <= values.max()
     gains = method_means(values, errors, methods=list("aabb"))
     assert values.min() <= gains["a"] < gains["b"] <= values.max()
+
+
+def curve(rng: np.random.Generator, points: int, seeds: int, rise: float) -> list[list[np.ndarray]]:
+    """Checkpoints of the same runs: what a run is good at stays, a tenth of the items flips from point to point."""
+    lasting = 0.3 * rng.normal(size=(seeds, 300)) + 0.02 * rng.normal(size=(seeds, 1))
+    return [[lasting + rise * point + 0.1 * rng.normal(size=(seeds, 300))] for point in range(points)]
+
+
+@pytest.mark.parametrize("points", [2, 4, 10])
+@pytest.mark.parametrize("seeds", [1, 2, 3, 8])
+def test_flat_curves_are_rarely_told_to_go_on(points: int, seeds: int) -> None:
+    rng, told = np.random.default_rng(points + seeds), 0
+    for _ in range(150):
+        found = last_step(curve(rng, points, seeds, 0.0), [DOCUMENTS])
+        assert found is not None
+        told += found.shown and found.difference > 0
+        assert seeds > 1 or not found.shown
+    assert told / 150 <= 0.05
+
+
+def test_a_curve_that_rises_to_its_end_is_told_to_go_on_and_a_flat_one_is_not() -> None:
+    rng = np.random.default_rng(4)
+    rising, flat = (last_step(curve(rng, 4, 3, rise), [DOCUMENTS]) for rise in (0.06, 0.0))
+    assert rising is not None
+    assert flat is not None
+    assert rising.shown
+    assert rising.difference > 0
+    assert not flat.shown
+    assert last_step(curve(rng, 1, 3, 0.0), [DOCUMENTS]) is None

@@ -24,7 +24,7 @@ from coref_automl.models.build import train_tokenizer
 MARKUP = "<script>window.hacked = 1</script>"
 RUN = "entity <img src=x onerror=hacked()> & '\"실행"
 """A run's name as bad as a file system allows."""
-TALES = ("도서관", "공장", "기차", "학교", "시장", "병원", "회사", "공원")
+TALES = ("도서관", "방앗간", "양조장", "식물원", "과수원", "대장간", "우체국", "수목원")
 
 
 def texts() -> list[dict[str, str]]:
@@ -35,8 +35,8 @@ def texts() -> list[dict[str, str]]:
         said = f"{MARKUP} " if number == 5 else ""
         lines = [
             f"{said}어느 마을에 {place}이 있었다. 사람들은 아침마다 {other}을 지나 일하러 갔다.",
-            f"그해 여름 {place}에 큰 비가 내렸고 마을 사람들은 {other} 앞에 모여 걱정을 나누었다.",
-            f"비가 그치자 아이들은 다시 {place}으로 달려갔고 노인들은 {other}에서 차를 마셨다.",
+            f"그해 여름에 {place}에 큰 비가 내렸고 마을 사람들은 {other} 앞에 모여 걱정을 나누었다.",
+            f"비가 그치자 아이들은 다시 {place}에 모였고 노인들은 {other}에서 차를 마셨다.",
             f"{number + 1}년이 지난 뒤에도 {place}은 그대로였고 {other}만 조금 낡았을 뿐이었다.",
         ]
         out.append({"id": str(number), "text": " ".join(lines)})
@@ -51,7 +51,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "rows.json").write_text(json.dumps(list(islice(bundled_rows("relations"), 40)), ensure_ascii=False), "utf-8")
     train_tokenizer([row["text"] for row in texts()], vocab_size=400).save_pretrained(str(root / "tokenizer"))
     lines = [
-        "prepare eval --source local:texts.jsonl --all-documents --task real --model tokenizer --out evalsets/mine",
+        "prepare eval --source local:texts.jsonl --all-documents --task real --per-document 3 --model tokenizer --out"
+        " evalsets/mine",
         "prepare entity --source local:texts.jsonl --holdout 0 --min-characters 50 --exact-only --model tokenizer --seq-len 64"
         " --workers 1 --out data",
     ]
@@ -103,10 +104,22 @@ class Visitor:
         finally:
             connection.close()
 
+    def post(self, path: str, body: str | None = None, *, headers: dict[str, str] | None = None, **form: str) -> Answer:
+        """As a form of the studio's own page sends it."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        own = {"Origin": self.address, "Content-Type": "application/x-www-form-urlencoded"} if headers is None else headers
+        try:
+            connection.request("POST", path, body if body is not None else urlencode(form), own)
+            answer = connection.getresponse()
+            return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read().decode("utf-8"))
+        finally:
+            connection.close()
+
     def ready(self, path: str, **query: str) -> Answer:
         """The page once what it waits for is there."""
         until = time.monotonic() + 120
-        while (answer := self.get(path, **query)).status == 202 and time.monotonic() < until:
+        while (answer := self.get(path, **query)).status == 202 or 'id="later"' in answer.body:
+            assert time.monotonic() < until
             time.sleep(0.1)
         return answer
 
@@ -131,7 +144,7 @@ def serving(*paths: Path, **options: Any) -> Iterator[Visitor]:
         finally:
             studio.stop()
             server.should_exit = True
-            thread.join(30)
+            thread.join(5)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import pytest
 from coref_automl.cli.app import run as command
 from coref_automl.studio import folders
 from coref_automl.studio.folders import Folders
-from tests.studio.conftest import RUN, serving
+from tests.studio.conftest import RUN, Visitor, serving
 from tests.studio.test_pages import key, text_of
 
 
@@ -21,9 +22,15 @@ def state_of(folder: Path) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(folder.rglob("*"))}
 
 
+def rows_of(visitor: Visitor) -> list[str]:
+    """The rows of the leaderboard with all seeds unfolded."""
+    return re.findall(r'<th scope="row">.*?</th>', visitor.ready("/", open="all").body, re.S)
+
+
 def test_an_empty_folder_says_what_it_is(tmp_path: Path) -> None:
     with serving(tmp_path, lang="en") as visitor:
-        assert "No run and no evaluation yet" in visitor.get("/").body
+        assert "No evaluation yet" in visitor.get("/").body
+        assert "No run and no evaluation yet" in visitor.get("/runs").body
         for path in ("/compare", "/items", "/export"):
             page = visitor.get(path)
             assert page.status == 404
@@ -36,7 +43,7 @@ def test_broken_runs_are_named_with_the_reason_and_the_rest_is_shown(copied: Pat
     (folder / "result.json").write_text("{", "utf-8")
     (copied / "runs/relation/re_results.json").write_text("[]", "utf-8")
     with serving(copied, lang="en") as visitor:
-        page = text_of(visitor.get("/").body)
+        page = text_of(visitor.get("/").body) + text_of(visitor.get("/runs").body)
         assert "is not JSON" in page
         assert "unreadable" in page
         assert RUN in page
@@ -97,12 +104,12 @@ def test_a_folder_inside_another_is_shown_once(made: Path) -> None:
 
 def test_an_archive_beside_its_runs_adds_no_model_and_no_relation_run(copied: Path, tmp_path: Path) -> None:
     with serving(copied) as visitor:
-        before = {mark: list(members.stored) for mark, members in visitor.studio._shelf.sets().items()}
-        listed = text_of(visitor.get("/").body).count(" mlm/checkpoint-")
+        before = {mark: list(members.stored) for mark, members in visitor.studio.workspace.shelf.sets().items()}
+        listed = rows_of(visitor)
     assert command(["archive", str(copied / "runs"), "--out", str(copied / "kept")]) == 0
     with serving(copied) as visitor:
-        assert {mark: list(members.stored) for mark, members in visitor.studio._shelf.sets().items()} == before
-        assert text_of(visitor.get("/").body).count(" mlm/checkpoint-") == listed
+        assert {mark: list(members.stored) for mark, members in visitor.studio.workspace.shelf.sets().items()} == before
+        assert rows_of(visitor) == listed
         assert visitor.ready("/compare").status == 200
     assert command(["report", str(copied), "--out", str(tmp_path / "page"), "--lang", "en"]) == 0
     page = (tmp_path / "page/report.md").read_text("utf-8").replace("\\", "")
@@ -113,7 +120,7 @@ def test_an_archive_beside_its_runs_adds_no_model_and_no_relation_run(copied: Pa
 def test_nothing_is_written_into_the_folders(copied: Path) -> None:
     before = state_of(copied)
     with serving(copied) as visitor:
-        for path in ("/", "/compare", "/items", "/play", "/export"):
+        for path in ("/", "/compare", "/items", "/runs", "/chains", "/play", "/export"):
             assert visitor.ready(path).status == 200
     assert state_of(copied) == before
 
@@ -180,7 +187,7 @@ def test_a_folder_that_cannot_be_looked_at_is_named_and_the_watch_goes_on(copied
         assert _sees(visitor.studio.folders, lambda found: f"{copied.name}/runs/new" in found.runs and not found.broken)
 
 
-def _sees(looking: Folders, what: Callable[[folders.Found], bool]) -> bool:
+def _sees(looking: Folders, what: Callable[[folders.FolderContents], bool]) -> bool:
     until = time.monotonic() + 30
     while not what(looking.now()) and time.monotonic() < until:
         time.sleep(0.02)

@@ -9,17 +9,21 @@ import threading
 import time
 from contextlib import chdir
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from coref_automl.cli.app import run as command
 from coref_automl.coreference.evaluate import BUNDLED
+from coref_automl.evaluation.readings import add_mark
 from coref_automl.records import Estimate
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.language import points
 from coref_automl.report.printout import recommend
 from coref_automl.studio import shelf
+from coref_automl.studio.items_page import _cropped
 from coref_automl.studio.play_page import CHAINS
+from tests.printed import printed_in, wrong_with
 from tests.studio.conftest import MARKUP, RUN, Visitor, last_of, serving
 
 
@@ -36,13 +40,31 @@ def count_of(page: str) -> int:
     return int(re.search(r'id="count"[^>]*>([\d,]+)', page).group(1).replace(",", ""))  # type: ignore[union-attr]
 
 
-def test_the_first_page_lists_every_kind_of_run(visit: Visitor) -> None:
-    page = text_of(visit.get("/", lang="en").body)
+def marks_of(visit: Visitor) -> list[str]:
+    """The sets that the first page lets choose, as addresses name them."""
+    found = re.search(r'<select name="set">(.*?)</select>', visit.get("/").body, re.S)
+    assert found is not None
+    return re.findall(r'value="([^"]+)"', found[1])
+
+
+def test_the_runs_page_lists_every_kind_of_run(visit: Visitor, made: Path) -> None:
+    page = text_of(visit.get("/runs", lang="en").body)
     assert RUN in page
     assert "finished" in page
-    assert "Evaluations on mine" in page
-    assert "Evaluations on other" in page
     assert "micro-F1" in page
+    assert f"{made.name}/runs/relation" in page
+    rows = json.loads(visit.ready("/runs", **{"table": "relation", "as": "json", "lang": "en"}).body)
+    assert [row["run"] for row in rows] == [f"{made.name}/runs/relation"]
+
+
+def test_every_command_on_a_page_runs_as_printed(visit: Visitor, made: Path, tmp_path: Path) -> None:
+    pages = [visit.ready("/run", key=f"{made.name}/runs/{name}").body for name in ("mlm", "relation")]
+    pages += [visit.ready(path).body for path in ("/", "/runs", "/compare", "/items", "/chains", "/play?kind=relation")]
+    with serving(tmp_path) as empty:
+        pages += [empty.ready(path).body for path in ("/", "/runs", "/items", "/chains", "/play?kind=relation")]
+    printed = {line for page in pages for line in printed_in(html.unescape(re.sub(r"<[^>]+>", "\n", page)))}
+    assert {line.split()[1] for line in printed} >= {"evaluate", "compare", "report", "re", "coref", "demo"}
+    assert {line: wrong for line in printed if (wrong := wrong_with(line))} == {}
 
 
 def test_compare_says_what_the_command_says(visit: Visitor, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,7 +76,7 @@ def test_compare_says_what_the_command_says(visit: Visitor, made: Path, capsys: 
     said = json.loads(capsys.readouterr().out)
     row = next(row for row in said["rows"] if row["comparison"])
     assert points(Estimate.from_json(row["comparison"]["difference"])) in text_of(page.body)
-    assert f"{said['documents']:,} held-back documents" in text_of(page.body)
+    assert f"{said['documents']:,} documents held back from choosing" in text_of(page.body)
 
 
 def test_the_counts_under_a_verdict_say_of_which_items_they_are(visit: Visitor, made: Path) -> None:
@@ -65,6 +87,17 @@ def test_the_counts_under_a_verdict_say_of_which_items_they_are(visit: Visitor, 
     assert int(found[1]) == sum(counts) == 72
     for link, count in zip(re.findall(r'href="([^"]+)"', found[2]), counts, strict=True):
         assert count_of(visit.ready(html.unescape(link)).body) == count
+
+
+def test_a_pair_of_checkpoints_has_the_values_of_both_on_the_documents_that_judge(visit: Visitor, made: Path) -> None:
+    rows = json.loads(
+        visit.ready(
+            "/compare", **{"a": key(made, RUN), "b": key(made, "mlm"), "table": "outcomes", "as": "json", "lang": "en"}
+        ).body
+    )
+    assert rows
+    for row in rows:
+        assert row["a %"] - row["b %"] == pytest.approx(row["difference (points)"], abs=0.11)
 
 
 def test_only_a_curve_with_a_base_explains_the_dashed_line(visit: Visitor, made: Path, copied: Path) -> None:
@@ -97,10 +130,30 @@ def test_different_sets_are_refused_with_the_reason(visit: Visitor, made: Path) 
 
 def test_another_set_shows_its_own_models(visit: Visitor, made: Path) -> None:
     """As the form sends it: the set has been changed, A and B still name evaluations of the one before."""
-    marks = dict.fromkeys(re.findall(r"/items\?set=([^&\"]+)", visit.get("/").body))
-    counts = {count_of(visit.ready("/items", set=mark, a=key(made, RUN), b=key(made, "mlm")).body) for mark in marks}
-    assert counts == {72, 24}
+    marks = marks_of(visit)
+    pages = [visit.ready("/items", set=mark, a=key(made, RUN), b=key(made, "mlm"), lang="en").body for mark in marks]
+    assert {count_of(page) for page in pages} == {72, 24}
+    other = next(page for page in pages if count_of(page) == 24)
+    same = re.findall(r'<option value="([^"]+)" selected>', other)[-2:]
+    assert same == [key(made, "mlm", evalset="other")] * 2  # of B the same weights; A is not there, and that is said
+    assert "was not evaluated on this set" in other
     assert all(visit.ready("/compare", set=mark, a=key(made, RUN), b=key(made, "mlm")).status == 200 for mark in marks)
+
+
+def test_links_to_other_pages_keep_the_set_and_the_pair(visit: Visitor, made: Path) -> None:
+    mark, a = marks_of(visit)[-1], key(made, "mlm", evalset="other")
+    page = visit.ready("/items", set=mark, a=a).body
+    links = {link.partition("?")[0]: html.unescape(link) for link in re.findall(r'<a href="(/[^"]*)"', page.split("</nav>")[0])}
+    assert f"set={mark}" in links["/"]
+    assert f"set={mark}&a={quote(a, safe='')}" in links["/compare"]
+
+
+def test_a_method_has_one_colour_on_every_set(visit: Visitor) -> None:
+    def colour(mark: str) -> str:
+        page = visit.ready("/", set=mark, lang="en").body
+        return re.search(r'fill="(#\w+)"/></svg><a[^>]*>mlm', page).group(1)  # type: ignore[union-attr]
+
+    assert len({colour(mark) for mark in marks_of(visit)}) == 1
 
 
 def test_new_evaluations_arrive_in_what_was_computed_while_they_were_read(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,9 +182,8 @@ def methods(visitor: Visitor) -> list[str]:
 
 
 def test_methods_of_one_seed_show_nothing(visit: Visitor) -> None:
-    found: list[str] = []
-    while len(found) < 4:  # two methods to choose as A, and as B; they come when they are computed
-        found = re.findall(r'value="(method:[^"]+)"', visit.ready("/compare").body)
+    visit.ready("/")
+    found = re.findall(r'value="(method:[^"]+)"', visit.ready("/compare").body)
     page = visit.ready("/compare", a=found[0], b=found[1], lang="en")
     assert "not judged (one seed)" in text_of(page.body)
     assert "Compare two methods" in visit.ready("/compare", a=found[0], lang="en").body
@@ -159,9 +211,9 @@ def test_every_item_can_be_filtered_and_each_filter_counts_as_the_files_do(visit
 
 def test_search_finds_texts_and_answers_and_pages_hold_twenty(visit: Visitor) -> None:
     page = visit.ready("/items", q="도서관")
-    assert page.body.count('<article class="item">') == count_of(page.body) == 18
-    assert visit.ready("/items").body.count('<article class="item">') == 20
-    assert visit.ready("/items", q="없는 낱말이다").body.count('<article class="item">') == 0
+    assert page.body.count('<article class="item"') == count_of(page.body) == 18
+    assert visit.ready("/items").body.count('<article class="item"') == 20
+    assert visit.ready("/items", q="없는 낱말이다").body.count('<article class="item"') == 0
     first = re.findall(r"id=([0-9a-f]+)", visit.ready("/items", page="2").body)
     assert first
     assert not set(first) & set(re.findall(r"id=([0-9a-f]+)", visit.ready("/items").body))
@@ -175,12 +227,31 @@ def test_an_item_has_an_address_with_its_document_and_every_model(visit: Visitor
     assert MARKUP not in item.body
     assert 'class="gap"' in item.body
     assert 'class="antecedent"' in item.body
-    assert item.body.count('<div class="answer ') == 4
+    assert len(re.findall('class="(?:answer|filled) ', item.body)) == 4
     assert item.body == visit.get(link).body
 
 
+def test_a_passage_is_cropped_around_its_gap_and_its_antecedent() -> None:
+    pieces = [["text", "가" * 500], ["antecedent", "도서관"], ["text", "나" * 900], ["gap", "도서관"], ["text", "다" * 10]]
+    found = _cropped(pieces)
+    assert [kind for kind, _ in found] == ["cut", "text", "antecedent", "text", "cut", "text", "gap", "text"]
+    assert [len(text) for kind, text in found if kind == "text"] == [70, 70, 150, 10]
+
+
+def test_marks_of_readers_stand_on_the_items_and_lead_back_to_the_command(copied: Path) -> None:
+    with serving(copied, lang="en") as visitor:
+        first = re.findall(r'name="id" value="([^"]+)"', visitor.ready("/items").body)[0]
+        folder = next(path for path in (copied / "evalsets").iterdir() if first in (path / "items-real.jsonl").read_text("utf-8"))
+        assert f"coref-automl evalset read {folder.resolve()} --reader NAME" in visitor.ready("/items").body
+        add_mark(folder, "kim", first, "ambiguous")
+        page = visitor.ready("/items").body
+        assert "kim: ambiguous" in visitor.ready(html.unescape(re.findall(r'class="open" href="([^"]+)"', page)[0])).body
+    assert page.count("kim: ambiguous") == 1
+    assert "real: 1 read by kim" in page
+
+
 def test_the_export_is_the_report_that_the_command_writes(visit: Visitor, made: Path, tmp_path: Path) -> None:
-    mark = re.search(r"/export\?set=([^&\"]+)", visit.get("/").body).group(1)  # type: ignore[union-attr]
+    mark = marks_of(visit)[0]
     page = visit.ready("/export", set=mark, lang="en")
     assert page.headers["content-disposition"] == 'attachment; filename="report.html"'
     assert page.body == Path(report(made.resolve(), tmp_path / "out", lang="en")).read_text("utf-8")
@@ -211,18 +282,30 @@ def test_the_export_holds_a_relation_run_that_has_come_since(copied: Path) -> No
 def test_after_its_process_was_killed_the_export_says_so_and_works_again(made: Path) -> None:
     with serving(made, lang="en") as visitor:
         assert visitor.get("/export").status == 202
-        worker = visitor.studio._export._worker
-        for process in list(worker._processes.values()):
+        pools, until = visitor.studio.workspace.shelf._pools, time.monotonic() + 60
+        while not (False in pools and pools[False]._processes) and time.monotonic() < until:
+            time.sleep(0.01)
+        for process in list(pools[False]._processes.values()):
             process.kill()
             process.join(30)
         said = visitor.ready("/export")
         assert said.status == 404
-        assert "The process that makes the report ended (out of memory?)" in text_of(said.body)
+        assert "The process that did this ended (out of memory, or no answer in 5 minutes)" in text_of(said.body)
         assert visitor.ready("/export").status == 200
 
 
+def test_a_model_that_does_not_answer_is_ended_and_the_next_text_is_answered(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = "/play/run?kind=fill&a=bundled:ko-mini&text=" + quote("서울은 [MASK]의 수도이다.")
+    with serving(made, lang="en") as visitor:
+        monkeypatch.setattr("coref_automl.studio.play_page.PATIENCE", 0.05)
+        assert "no answer in 5 minutes" in text_of(visitor.ready(asked).body)
+        monkeypatch.undo()
+        assert "no answer" not in (told := visitor.ready(asked).body)
+        assert "bundled:ko-mini" in told
+
+
 def test_pages_speak_the_language_of_their_address(visit: Visitor) -> None:
-    for path in ("/", "/compare", "/items", "/play"):
+    for path in ("/", "/compare", "/items", "/play", "/runs", "/chains"):
         korean, english = (visit.ready(path, lang=lang).body.split("<footer>")[0] for lang in ("ko", "en"))
         assert "실행" in text_of(korean)
         own = re.sub(r"<textarea.*?</textarea>", "", english.split('<div id="items">')[0])
@@ -246,14 +329,15 @@ def test_an_archive_shows_ranks_and_says_that_it_has_no_text(made: Path, tmp_pat
         assert visitor.ready("/compare").status == 200
 
 
-def test_compare_opens_on_the_answer_with_its_method_against_the_base() -> None:
+def test_the_leaderboard_opens_with_the_answer_and_compare_with_its_method_against_the_base() -> None:
     kept = Path(__file__).parents[2] / "results" / "all-rows"
     it = recommend(kept)
     lead, pair = it.questions[0].lead, it.of_pair("copy+link+light 2,048", "entity 2,048", it.metric)
     assert pair is not None
     with serving(kept) as visitor:
+        first = text_of(visitor.ready("/", lang="en").body)
         page = text_of(visitor.ready("/compare", lang="en").body)
         other = visitor.ready("/compare", a=f"method:{pair.a}", b=f"method:{pair.b}", lang="en").body
-    assert f"Use {it.method}." in page
+    assert f"Use {it.method}" in first
     assert f"A - B: Real@1 strict {points(lead.difference)}, {lead.verdict}." in page
     assert points(pair.difference) in text_of(other)  # one claim has one number everywhere

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from coref_automl.studio.safety import LONGEST, POLICY, Guard, is_loopback
+from coref_automl.studio.safety import BODY, LONGEST, POLICY, WRITES, Guard, is_loopback
 from tests.studio.conftest import MARKUP, RUN, Visitor
 
 SECRET = "root:"
@@ -31,7 +31,10 @@ ODD = (
     "\r\nSet-Cookie: a=b", "\ud7a3" * 50, "\U0001f600", "가" * 1_000, "\u202eevil", "' OR '1'='1", "a" * 5_000,
     "..", ".", "/", "//",
 )  # fmt: skip
-PLACES = ("/compare?a=", "/compare?metric=", "/items?q=", "/items?set=", "/item?id=")
+PLACES = (
+    "/compare?a=", "/compare?metric=", "/items?q=", "/items?set=", "/item?id=", "/run?key=", "/?q=", "/?cols=", "/?ref=",
+    "/?sort=", "/chains?file=", "/items?label=",
+)  # fmt: skip
 
 
 def asked() -> list[str]:
@@ -76,8 +79,8 @@ def test_hostile_addresses_are_text_or_refused(visit: Visitor, made: Path) -> No
 
 
 def test_hostile_names_of_runs_and_texts_of_items_are_text(visit: Visitor) -> None:
-    for path in ("/", "/compare", "/items", "/play"):
-        body = visit.ready(path).body
+    for path in ("/", "/compare", "/items", "/play", "/runs"):
+        body = visit.ready(path, open="all").body
         assert RUN not in body, path
         assert html.escape(RUN, quote=True).replace("&#x27;", "&#39;").replace("&quot;", "&#34;") in body, path
         assert MARKUP not in body, path
@@ -104,9 +107,22 @@ def test_the_studio_only_reads(visit: Visitor, method: str) -> None:
     assert visit.get("/", method=method).status in (400, 405)
 
 
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "own", "Sec-Fetch-Site": "cross-site"},
+     {"Origin": "own", "Sec-Fetch-Site": "none"}],
+)  # fmt: skip
+def test_what_no_page_of_its_own_sends_is_not_written(visit: Visitor, made: Path, headers: dict[str, str]) -> None:
+    own = {name: visit.address if value == "own" else value for name, value in headers.items()}
+    for path in WRITES:
+        assert visit.post(path, f"key={made.name}/runs/mlm&text=x", headers=own).status == 403
+    assert not list(made.rglob("*.notes.json"))
+
+
 def test_requests_are_bounded(visit: Visitor) -> None:
     assert visit.get(f"/items?q={'a' * LONGEST}").status in (400, 414, 431)
     assert visit.get("/", headers={"Content-Length": "5"}).status == 413
+    assert visit.post("/note", headers={"Origin": visit.address, "Content-Length": str(BODY + 1)}).status == 413
     assert visit.get("/", headers={"X-Long": "a" * 100_000}).status in (400, 431)
 
 

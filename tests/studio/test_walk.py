@@ -17,9 +17,13 @@ import pytest
 from coref_automl.progress import parse_events
 from tests.browser import console, opened, until
 from tests.studio.conftest import RUN, Visitor, serving
+from tests.studio.test_kept import annotated
 
 pytest.importorskip("vl_convert", reason="the report extra is not installed")
-READY = "return !document.getElementById('wait') && document.documentElement.dataset.drawn === 'yes'"
+READY = (
+    "return !document.getElementById('wait') && !document.getElementById('later')"
+    " && document.documentElement.dataset.drawn === 'yes'"
+)
 CHOOSE = (
     "const one = document.querySelector(arguments[0]); one.value = arguments[1];"
     "one.dispatchEvent(new Event('change', {bubbles: true}))"
@@ -64,6 +68,8 @@ def test_compare_draws_and_leads_to_the_items_it_counts(walk: Any, visit: Visito
     assert min(walk.execute_script(marks)) > 0
     assert text(walk, "#verdict")
     walk.execute_script(CHOOSE, "select[name=metric]", "real1")
+    assert "metric" not in walk.current_url  # a choice sends nothing halfway
+    walk.execute_script("document.querySelector('form.filters').requestSubmit()")
     until(walk, "return location.search.includes('metric=real1')")
     until(walk, READY)
     count = text(walk, "#counts a").split()[-1]
@@ -83,8 +89,6 @@ def test_items_are_filtered_searched_and_unfolded(walk: Any, visit: Visitor) -> 
     until(walk, READY)
     assert "도서관" in text(walk, "#items .item")
     address = walk.current_url
-    walk.execute_script("document.querySelector('#items details summary').click()")
-    until(walk, "return document.querySelectorAll('#items details[open] .answer').length === 4")
     walk.execute_script(CHOOSE, "select[name=which]", "both-wrong")
     until(walk, "return location.search.includes('which=both-wrong')")
     until(walk, READY)
@@ -144,7 +148,7 @@ def test_the_theme_stays_pages_fit_a_phone_and_the_keyboard_reaches_everything(w
     assert dark != before
     metrics = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     walk.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    for path in ("/", "/compare", "/items", "/play"):
+    for path in ("/", "/compare", "/items", "/runs", "/chains", "/play"):
         show(walk, f"{visit.address}{path}")
         assert walk.execute_script(paper) == dark
         assert walk.execute_script("return document.documentElement.scrollWidth") <= 390
@@ -159,6 +163,107 @@ def test_the_theme_stays_pages_fit_a_phone_and_the_keyboard_reaches_everything(w
     walk.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
     assert walk.execute_script("return getComputedStyle(document.querySelector('.filters')).display") == "none"
     walk.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def press(driver: Any, *keys: str) -> None:
+    for key in keys:
+        driver.switch_to.active_element.send_keys(key)
+
+
+@pytest.fixture
+def mine(browser: Any, copied: Path) -> Iterator[tuple[Any, Visitor]]:
+    """A studio over a copy that may be written to."""
+    annotated(copied)
+    with serving(copied, lang="en") as visitor:
+        browser.get(visitor.address)
+        yield browser, visitor
+        assert console(browser) == []
+        browser.get("about:blank")
+
+
+ITEM = "return location.pathname === '/item' && !!document.getElementById('tag') && new URL(location).searchParams.get('id')"
+
+
+def tagged(driver: Any, tag: str) -> None:
+    until(driver, f"return [...document.querySelectorAll('button.tag')].some(b => b.textContent.startsWith('{tag}'))")
+
+
+def test_a_walk_by_keyboard_alone_from_the_leaderboard_to_tagged_items(mine: tuple[Any, Visitor], copied: Path) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    driver, _ = mine
+    until(driver, READY)
+    press(driver, "?")
+    until(driver, "return document.getElementById('keys').open")
+    press(driver, Keys.ESCAPE)
+    press(driver, "g", "i")
+    until(driver, "return location.pathname === '/items'")
+    until(driver, READY)
+    press(driver, "3")
+    until(driver, "return location.search.includes('which=both-wrong')")
+    until(driver, READY)
+    items = driver.execute_script("return [...document.querySelectorAll('#items [name=id]')].map(box => box.value)")
+    press(driver, "j", "x", "j", "j", "x", "t", "odd", Keys.ENTER)  # the first and the third are chosen, and tagged
+    until(driver, "return location.search.includes('saved=1') && !!document.querySelector('a.tag')")
+    until(driver, READY)
+    press(driver, "j", Keys.ENTER)
+    until(driver, f"{ITEM} === '{items[0]}'")
+    tagged(driver, "odd")
+    press(driver, "j")
+    until(driver, f"{ITEM} === '{items[1]}'")
+    assert "which=both-wrong" in driver.current_url  # filters stay
+    press(driver, "t", "unfair", Keys.ENTER)
+    tagged(driver, "unfair")
+    press(driver, "j")
+    until(driver, f"{ITEM} === '{items[2]}'")
+    ActionChains(driver).send_keys("rjjr").perform()  # faster than pages come: none of the keys is lost
+    until(driver, f"{ITEM} === '{items[4]}'")
+    tagged(driver, "unfair")
+    held = json.loads(next(copied.glob("items-*.notes.json")).read_text("utf-8"))["tags"]
+    assert held == {
+        items[0]: ["odd"], items[1]: ["unfair"], items[2]: ["odd", "unfair"], items[4]: ["unfair"],
+    }  # fmt: skip
+    press(driver, "1")
+    until(driver, "return location.pathname === '/items' && location.search.includes('which=a-not-b')")
+
+
+def test_chains_are_corrected_by_key_and_by_click_saved_and_undone(mine: tuple[Any, Visitor], copied: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    driver, visitor = mine
+    driver.get(f"{visitor.address}/chains?file={copied.name}/chains.jsonl&by=kim&doc=one")
+    until(driver, "return document.querySelectorAll('#text mark').length === 3")
+    saved = "return document.getElementById('saved').textContent === 'saved'"
+    press(driver, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    assert driver.execute_script("return document.querySelector('.picked').firstChild.textContent") == "그"
+    press(driver, "s")
+    until(driver, "return document.querySelectorAll('#chains li').length === 2")
+    until(driver, saved)
+    press(driver, "u")
+    until(driver, "return document.querySelectorAll('#chains li').length === 1")
+    driver.execute_script("document.querySelectorAll('#text mark')[1].click()")
+    press(driver, "i")  # the next word, with its particle, which is then cut off
+    until(driver, "return document.querySelectorAll('#chains li').length === 2")
+    press(driver, "a")
+    until(driver, "return location.search.includes('doc=two')")
+    held = json.loads((copied / "chains.kim.jsonl").read_text("utf-8").splitlines()[0])
+    assert [len(chain) for chain in held["clusters"]] == [3, 1]
+    assert held["clusters"][1][0]["text"] == "손을"
+
+
+def test_two_windows_that_write_one_note_lose_nothing(mine: tuple[Any, Visitor], copied: Path) -> None:
+    driver, visitor = mine
+    address = f"{visitor.address}/run?key={copied.name}/runs/mlm"
+    show(driver, address)
+    assert visitor.post("/note", key=f"{copied.name}/runs/mlm", text="of another window", tags="", version="").status == 303
+    driver.execute_script("document.querySelector('textarea[name=text]').value = 'of this one'")
+    driver.execute_script("document.querySelector('#note').requestSubmit()")
+    until(driver, "return !!document.querySelector('[role=alert]')")
+    assert "of another window" in text(driver, "pre")
+    driver.execute_script("document.querySelector('.note-form').requestSubmit()")
+    until(driver, "return location.pathname === '/run' && document.querySelector('textarea').value === 'of this one'")
+    console(driver)  # the browser notes the status 409
 
 
 def hold_after_a_step(training: subprocess.Popen[bytes], events: Path) -> int:
@@ -179,7 +284,7 @@ def hold_after_a_step(training: subprocess.Popen[bytes], events: Path) -> int:
 def test_a_run_moves_while_its_page_is_open(browser: Any, copied: Path) -> None:
     """Trained by the command while the page is open: the page is loaded once, and follows it to the end."""
     with serving(copied) as visitor:
-        show(browser, visitor.address)
+        show(browser, f"{visitor.address}/runs")
         browser.execute_script("window.same = true")
         line = "train --model new:tiny --tokenizer tokenizer --dataset data --objective mlm --epochs 12 --batch 4 --checkpoints 3"
         run = [sys.executable, "-m", "coref_automl.cli", *line.split(), "--eval-set", "evalsets/mine", "--out", "runs/live"]

@@ -1,1 +1,1 @@
-"""`make torture`: bad inputs, kill -9, two commands at once and full disks, for a time given; failures can be repeated."""
+"""`make torture`: bad inputs, signals, bombs, hostile files, changed inputs, two at once, full disks; failures repeat."""

@@ -6,6 +6,7 @@ installed command.
 
 from __future__ import annotations
 
+import codecs
 import importlib
 import os
 import pkgutil
@@ -15,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -76,6 +78,7 @@ def warm() -> None:
     from coref_automl.cli.app import app
 
     torch.set_num_threads(1)
+    codecs.lookup("utf-8-sig")  # an ordinary user may not read where root's Python lies
     for module in pkgutil.walk_packages(coref_automl.__path__, "coref_automl."):
         if not module.name.endswith("__main__"):
             with suppress(ImportError):  # an optional package is missing
@@ -122,8 +125,10 @@ class Going:
         _kill_group(self.pid)
 
 
-def start(words: list[str], folder: Path, *, real: bool = False, limit: int | None = None) -> Going:
-    """Start a command in a folder. `limit` is the size in bytes beyond which it may write no file."""
+def start(
+    words: list[str], folder: Path, *, real: bool = False, limit: int | None = None, first: Callable[[], object] | None = None
+) -> Going:
+    """Start a command in a folder. `limit`: bytes beyond which it may write no file; `first` is done in the forked child."""
     log = folder.with_name(folder.name + f".log-{time.monotonic_ns()}")
     log.mkdir()
     for name in ("out", "err"):  # a slow machine may kill the command before it has opened them
@@ -142,11 +147,11 @@ def start(words: list[str], folder: Path, *, real: bool = False, limit: int | No
         return Going(tuple(words), process.pid, log, since)
     pid = os.fork()
     if pid == 0:
-        _child(words, folder, log, limit)
+        _child(words, folder, log, limit, first)
     return Going(tuple(words), pid, log, since)
 
 
-def _child(words: list[str], folder: Path, log: Path, limit: int | None) -> None:
+def _child(words: list[str], folder: Path, log: Path, limit: int | None, first: Callable[[], object] | None) -> None:
     status = 99
     try:
         os.setsid()
@@ -158,6 +163,8 @@ def _child(words: list[str], folder: Path, log: Path, limit: int | None) -> None
 
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        if first is not None:
+            first()
         from coref_automl.cli.app import run
 
         status = run(words)

@@ -11,13 +11,14 @@ import subprocess
 import time
 from pathlib import Path
 from random import Random
+from zlib import crc32
 
 from tests.torture.attempt import Ended, fault, start
 from tests.torture.inputs import finished
 from tests.torture.world import OUT
 
 LONG = {
-    "tokenizer": f"tokenizer --source local:texts.jsonl --vocab-size 1000 --alphabet 300 --out {OUT}",
+    "tokenizer": f"tokenizer learn --source local:texts.jsonl --vocab-size 1000 --alphabet 300 --out {OUT}",
     "prepare": f"prepare combined --source local:texts.jsonl --model tokenizer --seq-len 64 --holdout 0 --workers 2 --out {OUT}",
     "prepare eval": f"prepare eval --source local:texts.jsonl --model tokenizer --all-documents --out {OUT}",
     "train": f"train --recipe train.yaml --epochs 2 --save-every 0.5 --keep-states --out {OUT}",
@@ -28,6 +29,8 @@ LONG = {
     "coref train": f"coref train --recipe chains.yaml --epochs 2 --out {OUT}",
     "report": f"report runs --out {OUT}",
     "archive": f"archive runs --out {OUT}",
+    "study": f"study --recipe study.yaml --out {OUT}",
+    "coref evaluate": "coref evaluate coreference --data others.jsonl --device cpu",
     "adapt": f"adapt --recipe line.yaml --out {OUT}",
     "tune": f"tune --recipe tune.yaml --out {OUT}",
     "demo": f"demo --quick --out {OUT}",
@@ -37,6 +40,7 @@ SLOW = ("demo", "tune")
 PATIENT = 1_200.0
 _FINISHED = "holds a finished "
 """What a command says that does not take up a folder again once it is done."""
+_SAME = (".safetensors", ".npy", "items.jsonl", "documents.jsonl")
 _LEFT = (".part", ".lock", ".lock.json")
 
 
@@ -45,7 +49,7 @@ class Faults:
 
     def __init__(self, seed: int, world: Path, place: Path) -> None:
         self.seed, self.world, self.place = seed, world, place
-        self.usual: dict[str, tuple[float, set[str]]] = {}
+        self.usual: dict[str, tuple[float, dict[str, int]]] = {}
         self.most = 0.0
 
     def kills(self, number: int, commands: tuple[str, ...] = tuple(LONG)) -> tuple[str, int, str | None]:
@@ -110,7 +114,7 @@ class Faults:
         shutil.copytree(self.world, folder)
         return random, name, folder
 
-    def _undisturbed(self, name: str) -> tuple[float, set[str]]:
+    def _undisturbed(self, name: str) -> tuple[float, dict[str, int]]:
         if name not in self.usual:
             folder = self.place / "usual"
             shutil.copytree(self.world, folder)
@@ -121,7 +125,7 @@ class Faults:
             shutil.rmtree(folder)
         return self.usual[name]
 
-    def _again(self, name: str, folder: Path, files: set[str]) -> str | None:
+    def _again(self, name: str, folder: Path, files: dict[str, int]) -> str | None:
         """The same command once more: it finishes, keeps what was finished, and leaves what an undisturbed one leaves."""
         before = {path: stat for path, stat in finished(folder).items() if (path.parent / "DONE").exists()}
         end = self._seen(start(shlex.split(LONG[name]), folder).end(PATIENT))
@@ -135,8 +139,10 @@ class Faults:
         left = _left(folder)
         if stray := sorted(path for path in left if path.endswith(_LEFT)):
             return f"{stray[0]} was left behind"
-        if left != files:
-            return f"other files than an undisturbed run leaves: {sorted(left ^ files)[:4]}"
+        if other := sorted(left.keys() ^ files.keys()):
+            return f"other files than an undisturbed run leaves: {other[:4]}"
+        if other := sorted(path for path in files if left[path] != files[path]):
+            return f"other bytes than an undisturbed run leaves: {other[:4]}"
         return None
 
     def _seen(self, end: Ended) -> Ended:
@@ -144,11 +150,14 @@ class Faults:
         return end
 
 
-def _left(folder: Path) -> set[str]:
-    """What a command left; not a study's trials, of which a killed one is tried again under a name of its own."""
-    out = folder / OUT
-    found = (path for path in out.rglob("*") if path.is_file() and "trials" not in path.relative_to(out).parts)
-    return {str(path.relative_to(folder)) for path in found}
+def _left(folder: Path) -> dict[str, int]:
+    """What a command left, with a sum over the bytes of what depends on nothing but its inputs.
+
+    Not a study's trials, of which a killed one is tried again under a name of its own.
+    """
+    places = [folder / OUT, *folder.glob("coreference/seed-*/evaluated")]
+    found = (path for place in places for path in place.rglob("*") if path.is_file() and "trials" not in path.parts)
+    return {str(path.relative_to(folder)): crc32(path.read_bytes()) if path.name.endswith(_SAME) else 0 for path in found}
 
 
 def _mounted(folder: Path, kilobytes: int) -> bool:

@@ -83,7 +83,15 @@ def _is_number(entry: Any) -> bool:
 
 def command_of(words: list[str]) -> tuple[str, ...]:
     """prepare mlm --source ... -> (prepare, mlm)."""
-    groups = {"tokenizer": 2, "prepare": 2, "re": 2, "coref": 2, "bench": 2, "tune": 2 if words[1:2] == ["probe"] else 1}
+    groups = {
+        "tokenizer": 2,
+        "prepare": 2,
+        "evalset": 2,
+        "re": 2,
+        "coref": 2,
+        "bench": 2,
+        "tune": 2 if words[1:2] == ["probe"] else 1,
+    }
     return tuple(words[: groups.get(words[0], 1)])
 
 

@@ -19,7 +19,7 @@ OUT = "out"
 """The folder that every line of WRITES writes, beside the world's own."""
 
 _MADE_BY = (
-    "tokenizer --source local:texts.jsonl --vocab-size 1000 --alphabet 300 --no-nouns --out tokenizer",
+    "tokenizer learn --source local:texts.jsonl --vocab-size 1000 --alphabet 300 --no-nouns --out tokenizer",
     "prepare combined --source local:texts.jsonl --model tokenizer --seq-len 64 --exact-only --holdout 0 --workers 1 --out data",
     "prepare eval --source local:texts.jsonl --model tokenizer --task real --task lambada --lambada cloze.jsonl --all-documents "
     "--per-source 12 --out set",
@@ -60,7 +60,7 @@ _RECIPES = {
         "evaluate": {"sets": ["set"], "words": "none"},
     },
     "tune.yaml": {
-        "models": ["model"], "datasets": ["data"], "eval_set": "set", "max_tokens": 600, "settings": {"batch": 4},
+        "models": ["model"], "datasets": ["data"], "eval_set": "set", "max_tokens": 1200, "settings": {"batch": 2},
         "space": {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}, "trials": 2, "finalists": 1, "seeds": 2,
         "device": "cpu",
     },
@@ -111,15 +111,21 @@ LINES = {
     ),
     "train": Line(f"train --recipe train.yaml --out {OUT}", ("train.yaml", "model", "data")),
     "plan": Line(f"train --recipe train.yaml --out {OUT} --dry-run", ("train.yaml", "model", "data")),
+    "average": Line(f"average runs/a --last 2 --out {OUT}", ("runs/a",)),
     "watch": Line("watch runs/a --once", ("runs/a",)),
     "evaluate": Line(f"evaluate model --eval-set set --seq-len 64 --words none --device cpu --out {OUT}", ("model", "set")),
     "evaluate runs": Line("evaluate runs --eval-set set --seq-len 64 --device cpu --words none", ("runs", "set")),
     "compare": Line("compare runs/a runs/b", ("runs",)),
+    "evalset read": Line("evalset read set", ("set",)),
     "power": Line("power runs --eval-set set --difference 2", ("runs", "set")),
     "compare kept": Line("compare kept", ("kept",)),
     "report": Line(f"report runs --out {OUT}", ("runs",), seconds=8),
     "report table": Line(f"report --table table.csv --out {OUT}", ("table.csv",), seconds=8),
     "archive": Line(f"archive runs --out {OUT}", ("runs",)),
+    "publish": Line("publish runs/a --repo owner/name --dry-run", ("runs",), seconds=2),
+    "fill rows": Line(
+        f"fill --data cloze.jsonl --model model --no-nouns --skip-bad --out {OUT}", ("cloze.jsonl", "model"), seconds=2
+    ),
     "fill": Line("fill '시민은 [MASK]을 찾았다.' --model model", ("model",), seconds=8),
     "re explore": Line(f"re explore relations.json relations.csv --out {OUT}", ("relations.json", "relations.csv"), seconds=8),
     "re check": Line("re explore relations.jsonl --check --model model --scheme typed", ("relations.jsonl", "model")),
@@ -136,11 +142,15 @@ LINES = {
     "coref explore": Line("coref explore chains.jsonl --model model", ("chains.jsonl", "model")),
     "coref train": Line(f"coref train --recipe chains.yaml --out {OUT}", ("chains.yaml", "chains.jsonl", "model"), seconds=4),
     "coref evaluate": Line(
-        "coref evaluate coreference --data chains.jsonl --device cpu", ("coreference", "chains.jsonl"), seconds=2
+        "coref evaluate coreference --data others.jsonl --device cpu", ("coreference", "others.jsonl"), seconds=2
     ),
-    "coref compare": Line("coref compare coreference", ("coreference",), seconds=1),
     "coref annotate": Line(
         f"coref annotate plain --model coreference --device cpu --out {OUT}.jsonl", ("plain", "coreference"), seconds=2
+    ),
+    "coref predict rows": Line(
+        f"coref predict --data texts.jsonl --model coreference --device cpu --out {OUT}",
+        ("texts.jsonl", "coreference"),
+        seconds=4,
     ),
     "coref predict": Line(
         "coref predict '민수는 어머니를 찾았다. 그는 어머니를 안았다.' --model coreference --device cpu",
@@ -176,6 +186,7 @@ def build(folder: Path) -> Path:
     _lines(folder / "texts.jsonl", texts)
     _lines(folder / "cloze.jsonl", [_cloze(number, row["text"]) for number, row in enumerate(texts[:6])])
     _lines(folder / "chains.jsonl", [_chain(row["id"], row["text"]) for row in texts[:8]])
+    _lines(folder / "others.jsonl", [_chain(row["id"], row["text"]) for row in texts[8:14]])
     relations = make_raw_rows(40)
     _lines(folder / "relations.jsonl", relations)
     (folder / "plain").mkdir()

@@ -69,13 +69,10 @@ def make_dataset(tmp_path_factory: pytest.TempPathFactory, tokenizer_folder: Pat
         manifest["tokenizer_fingerprint"] = tokenizer_print or print_of_tokenizer
         write_dataset(
             folder,
-            blocks=blocks,
-            count=rows,
+            [(blocks, np.array(pieces, np.int32), np.array(mentions if chains else [], np.int32).reshape(-1, 4))],
             seq_len=length,
             dtype=np.uint16,
-            pieces=np.array(pieces, np.int32),
-            mentions=np.array(mentions if chains else [], np.int32).reshape(-1, 4),
-            manifest=manifest,
+            manifest=lambda _: manifest,
         )
         return folder
 
@@ -115,13 +112,10 @@ def chained_dataset(tmp_path_factory: pytest.TempPathFactory, tokenizer_folder: 
     made = tokenizer_fingerprint(load_tokenizer(str(tokenizer_folder)))
     write_dataset(
         folder,
-        blocks=blocks,
-        count=rows,
+        [(blocks, np.array(pieces, np.int32), np.array(mentions, np.int32))],
         seq_len=length,
         dtype=np.uint16,
-        pieces=np.array(pieces, np.int32),
-        mentions=np.array(mentions, np.int32),
-        manifest={"mode": "entity", "pad_id": 0, "tokenizer": "tiny", "tokenizer_fingerprint": made},
+        manifest=lambda _: {"mode": "entity", "pad_id": 0, "tokenizer": "tiny", "tokenizer_fingerprint": made},
     )
     return folder
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import runpy
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ import pytest
 from coref_automl.cli.app import run as command_line
 from coref_automl.config import to_yaml
 from coref_automl.errors import InputError
+from coref_automl.locks import locked
+from coref_automl.store import HOLDER
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.watch import spark, status_of
 
@@ -166,3 +170,15 @@ def test_the_guides_command_is_entity_training(monkeypatch: pytest.MonkeyPatch) 
     arguments = runpy.run_path(str(SCRIPT))["arguments"]
     given = ["--checkpoint", "runs/a/checkpoint-655", "--dataset", "d", "--epochs", "5", "--output-dir", "runs/b"]
     assert arguments(given) == ["train", "--objective", "entity", "--model", *given[1:]]
+
+
+def test_a_slow_step_is_not_silence_and_a_run_without_a_process_has_stopped(tmp_path: Path) -> None:
+    long_ago = time.time() - 600
+    row = {"event": "step", "time": long_ago, "stage": "train", "step": 1, "loss": 2.0}
+    (tmp_path / "events.ndjson").write_text(json.dumps(row) + "\n", "utf-8")
+    assert status_of(tmp_path).state == "stopped"  # nobody works on it
+    with locked(tmp_path):
+        status = status_of(tmp_path)
+        assert (status.state, status.quiet > 500) == ("training", True)
+        os.utime(tmp_path / HOLDER, (long_ago, long_ago))
+        assert status_of(tmp_path).state == "silent"

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coref_automl.records import Objective
 from coref_automl.training.masking import (
     IGNORED,
     OBJECTIVES,
     Masking,
-    Objective,
+    ObjectiveKind,
     _drawn,
     later_mentions,
     length_rates,
@@ -204,6 +205,13 @@ def test_later_mentions_do_not_depend_on_the_order_given() -> None:
 
 def test_every_objective_of_a_recipe_has_its_line() -> None:
     assert tuple(OBJECTIVES) == get_args(Objective)
+
+
+def test_an_objective_with_a_share_of_its_own_takes_that_share_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(OBJECTIVES, "mlm", ObjectiveKind("a new line", 0.2))
+    source = row(60, mentions=CHAINED)
+    _, labels = many(source, settings(ratio=0.9, min_prob=0.0, max_prob=0.0, background=0.0))
+    assert (labels != IGNORED).any(axis=1).mean() == pytest.approx(0.2, abs=0.06)
 
 
 def test_a_mention_that_is_drawn_because_none_was_has_a_rate_above_zero() -> None:

@@ -59,7 +59,7 @@ def rows(draw: st.DrawFn) -> tuple[Row, np.ndarray]:
 
 @given(made=rows())
 def test_who_is_asked_for_has_a_visible_mate_and_a_visible_stranger_in_its_document(made: tuple[Row, np.ndarray]) -> None:
-    from coref_automl.training.mentions import ASKED, SEEN, table_of
+    from coref_automl.training.loss import ASKED, SEEN, table_of
 
     row, labels = made
     table = table_of(row, labels)
@@ -78,7 +78,7 @@ def test_who_is_asked_for_has_a_visible_mate_and_a_visible_stranger_in_its_docum
 def test_the_losses_are_those_of_a_plain_loop_over_mentions(made: tuple[Row, np.ndarray], seed: int, objective: str) -> None:
     import torch
 
-    from coref_automl.training.mentions import ASKED, SEEN, MentionLosses, table_of
+    from coref_automl.training.loss import ASKED, SEEN, MentionLosses, table_of
 
     row, labels = made
     table = table_of(row, labels)
@@ -114,7 +114,7 @@ def test_the_losses_are_those_of_a_plain_loop_over_mentions(made: tuple[Row, np.
 
 
 def test_a_document_whose_every_mention_is_hidden_asks_for_none() -> None:
-    from coref_automl.training.mentions import SEEN, table_of
+    from coref_automl.training.loss import SEEN, table_of
 
     mentions = np.array([(1, 3, 0), (5, 6, 1), (7, 9, 0), (21, 22, 2), (24, 25, 3)], np.int32)
     labels = np.full(30, IGNORED)
@@ -271,7 +271,7 @@ def test_data_without_anything_to_find_are_refused(recipe: Recipe, make_dataset:
 
 
 def test_a_loss_that_is_not_a_number_is_named(chained: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    from coref_automl.training.mentions import MentionLosses
+    from coref_automl.training.loss import MentionLosses
 
     kept = MentionLosses.forward
     monkeypatch.setattr(MentionLosses, "forward", lambda self, *given: kept(self, *given) * float("nan"))
@@ -283,7 +283,7 @@ def test_the_step_compiles_whole(chained_dataset: Path) -> None:
     import torch
 
     from coref_automl.training.batches import Collator, MaskedRows
-    from coref_automl.training.mentions import MentionLosses
+    from coref_automl.training.loss import MentionLosses
 
     dataset = PackedDataset.open(chained_dataset)
     batch = Collator.of(dataset, masking())([MaskedRows(dataset, masking(), 1)[n] for n in range(3)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.config import read_recipe
+from coref_automl.cli.options import recipe_from
 from coref_automl.errors import RecipeError
 from coref_automl.training.recipe import TrainRecipe, check, recommended, settle
 
@@ -61,7 +61,7 @@ def test_values_that_cannot_be_meant_are_refused(change: dict[str, object], name
 
 @pytest.mark.parametrize("name", ["mlm-1536", "mlm-2048", "combined-1536", "combined-2048", "entity-a", "entity-b", "entity-c"])
 def test_the_published_runs_have_recipes(name: str) -> None:
-    recipe = read_recipe(RECIPES / f"{name}.yaml", TrainRecipe)
+    recipe = recipe_from(TrainRecipe, {}, "test", RECIPES / f"{name}.yaml")
     check(recipe)
     assert recipe.batch == 128
     assert recipe.objective == name.split("-")[0]

@@ -43,7 +43,10 @@ class World:
             "device": "cpu",
             "lang": "en",
         }
-        return TuneRecipe(**{**values, **changes})
+        values |= changes
+        if values["space"] is not None and "batch" not in values["space"]:
+            values["settings"] = {"batch": 4, **values["settings"]}  # as many steps as a trial has quarters, and more
+        return TuneRecipe(**values)
 
 
 def _texts(count: int, seed: int) -> list[str]:
@@ -56,6 +59,13 @@ def _texts(count: int, seed: int) -> list[str]:
         words = [noun if at in (1, 5, 9) else OTHERS[rng.integers(len(OTHERS))] for at in range(12)]
         out.append(" ".join(words))
     return out
+
+
+@pytest.fixture(autouse=True)
+def own_portfolio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own portfolio, in the folder of the test."""
+    monkeypatch.setenv("COREF_AUTOML_PORTFOLIO", str(tmp_path / "portfolio.yaml"))
+    return tmp_path / "portfolio.yaml"
 
 
 @pytest.fixture(scope="session")
@@ -89,13 +99,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         mentions += [(row, at + 1, at + 2, 0) for at in (1, 5, 9)]
     write_dataset(
         home / "blocks",
-        blocks=blocks,
-        count=len(texts),
+        [(blocks, np.array([(row, 0, 14, row) for row in range(len(texts))], np.int32), np.array(mentions, np.int32))],
         seq_len=LENGTH,
         dtype=np.uint16,
-        pieces=np.array([(row, 0, 14, row) for row in range(len(texts))], np.int32),
-        mentions=np.array(mentions, np.int32),
-        manifest={"mode": "combined", "pad_id": 0, "tokenizer": "tiny", "tokenizer_fingerprint": tokenizer_print},
+        manifest=lambda _: {"mode": "combined", "pad_id": 0, "tokenizer": "tiny", "tokenizer_fingerprint": tokenizer_print},
     )
 
     documents, items = [], []

@@ -8,14 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from coref_automl.engine.job import OUTCOME, Job, Outcome
 from coref_automl.progress import quiet
-from coref_automl.statistics.methods import MethodVerdict, seed_paired_verdict
+from coref_automl.records import Estimate, Half
 from coref_automl.store import write_json
-from coref_automl.tuning.halves import decode_hits
-from coref_automl.tuning.problem import Report, job_key
+from coref_automl.tuning.problem import Paired, Problem, Report, Start, job_key
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.search import Search
 from coref_automl.tuning.space import Space, read_space
@@ -32,24 +29,20 @@ def rate(job: Job) -> float:
     return float(job.recipe["learning_rate"])
 
 
-@dataclass
-class ScriptedProblem:
+@dataclass(eq=False, kw_only=True)
+class ScriptedProblem(Problem):
     out: Path
-    task: str = "mlm"
     metric: str = "real1_strict"
     label: str = "Real@1 strict"
-    confirm_name: str = "confirm"
-    fixed: dict[str, Any] = field(default_factory=dict)
     space: Space = field(default_factory=lambda: read_space({"learning_rate": {"low": 0.001, "high": 1.0}}, "mlm"))
-    clusters: tuple[Any, ...] = (np.array([f"d{number // 2}" for number in range(ITEMS)]),)
+    binding: dict[str, Any] = field(
+        default_factory=lambda: {"task": "mlm", "space": {"learning_rate": {"low": 0.001, "high": 1.0}}}
+    )
+    guards: dict[float, float] = field(default_factory=dict)
     dropped: list[str] = field(default_factory=list)
 
-    @property
-    def binding(self) -> dict[str, Any]:
-        return {"task": "mlm", "space": self.space.plain()}
-
-    def recommended(self) -> list[dict[str, Any]]:
-        return [{"learning_rate": 0.5}, {"learning_rate": 0.25}]
+    def starts(self) -> list[Start]:
+        return [Start("default", "mlm", {"learning_rate": 0.5}), Start("recommended", "entity", {"learning_rate": 0.25})]
 
     def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:
         key = job_key("mlm", {**params, "seed": seed}, {})
@@ -58,8 +51,7 @@ class ScriptedProblem:
 
     def reports(self, _job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
         for event in events:
-            hits = "a" * round(ITEMS * event["value"])
-            yield Report(event["step"], event["value"], (hits.ljust(ITEMS, "0"),))
+            yield Report(event["step"], event["value"], event["value"])
 
     def cost(self, _job: Job) -> dict[str, float]:
         return {"tokens": 100.0, "seconds": 1.0}
@@ -76,10 +68,16 @@ class ScriptedProblem:
     def confirmed(self, jobs: list[Job]) -> list[float]:
         return [self._final(job) for job in jobs]
 
-    def verdict(self, ours: list[Job], theirs: list[Job], seed: int) -> MethodVerdict:
-        sides = [[decode_hits(("a" * round(ITEMS * self._final(job)),)) for job in jobs] for jobs in (ours, theirs)]
-        padded = [[np.pad(values[0], (0, ITEMS - len(values[0]))) for values in side] for side in sides]
-        return seed_paired_verdict(padded[0], padded[1], self.clusters[0], seed=seed)
+    def paired(self, ours: list[Job], theirs: list[Job], _half: Half) -> Paired:
+        pairs = zip(self.confirmed(ours), self.confirmed(theirs), strict=True)
+        return Paired(tuple(a - b for a, b in pairs), 0.002, 1000, ITEMS)
+
+    def guarded(self, ours: list[Job], theirs: list[Job], _half: Half) -> dict[str, Estimate]:
+        if not self.guards:
+            return {}
+        ours_value, theirs_value = (self.guards.get(rate(jobs[0]), -0.05) for jobs in (ours, theirs))
+        value = ours_value - theirs_value
+        return {"real_far1_strict": Estimate(value, value - 0.01, value + 0.01, ITEMS)}
 
     def _final(self, job: Job) -> float:
         rows = (job.run / "events.ndjson").read_text("utf-8").splitlines()
@@ -137,7 +135,7 @@ class ScriptedLauncher:
 
 
 def steady(job: Job) -> list[float | str]:
-    """Eight reports that lie as high as the rate does: all trials but the recommended ones are different, none fails."""
+    """Reports that lie as high as the rate does: all trials but the recommended ones are different, none fails."""
     return [round(min(1.0, rate(job)), 3)] * REPORTS
 
 
@@ -148,7 +146,7 @@ def search(
     out.mkdir(parents=True, exist_ok=True)
     owner = changes.pop("owner", "here")
     recipe = TuneRecipe(**{"models": ("m",), "datasets": ("d",), "out": str(out), "trials": 6, "prune": False, **changes})
-    problem = ScriptedProblem(out)
+    problem = ScriptedProblem(out=out)
     launcher = ScriptedLauncher(script, slots)
-    study = open_study(recipe, out, problem.binding, starts=problem.recommended(), owner=owner)
+    study = open_study(recipe, out, problem.binding, starts=problem.starts())
     return Search(study, problem, recipe, launcher, quiet(), owner, wait or (lambda: None)), launcher

@@ -42,9 +42,17 @@ def written(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> Callable[..., 
         ({"space": {"learning_rate": {"low": 0.1, "high": float("inf")}}}, [], "learning_rate.high should be a number, not inf"),
         ({"space": {"learning_rate": {"low": 0.1, "high": 10**400}}}, [], "learning_rate.high should be a number"),
         ({"space": {"batch": [float("inf")]}}, [], "batch should be a whole number, not inf"),
-        ({"space": {"learning_rate": {"choices": 3}}}, [], "the choices of learning_rate should be a list, not 3"),
-        ({"space": {"ratio": {"low": 0.1, "high": 0.2, "when": ["objective"]}}}, [], "write it as {name: value}"),
-        ({"space": {"ratio": {"low": 0.1, "high": 0.2, "when": {"objective": [[]]}}}}, [], "name one value or a list of values"),
+        ({"space": {"learning_rate": {"choices": 3}}}, [], "learning_rate: choices should be a list, not 3"),
+        (
+            {"space": {"ratio": {"low": 0.1, "high": 0.2, "when": ["objective"]}}},
+            [],
+            "ratio: when should hold `key: value`",
+        ),
+        (
+            {"space": {"ratio": {"low": 0.1, "high": 0.2, "when": {"objective": [[]]}}}},
+            [],
+            "when.objective should be text, not [[]]",
+        ),
         ({"space": {"policy": ["clamp", "rescale"]}}, [], "space: policy changes nothing in modernbert"),
         ({}, ["--seed", "-1"], "seed should be 0 or more"),
         ({}, ["--storage", "nonsense"], "The storage nonsense cannot be used"),
@@ -58,8 +66,16 @@ def written(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> Callable[..., 
         ),
         ({"settings": {"metric": "lambada1"}}, [], "settings: metric is set by the study; give it as metric: beside"),
         ({"settings": {"keep_best": True}}, [], "settings: keep_best is set by the study; leave it out."),
-        ({}, ["--trials", "0"], "trials must be at least 1"),
-        ({}, ["--sampler", "grid"], "sampler cannot be 'grid'"),
+        ({}, ["--trials", "0"], "trials should be 1 or more, not 0"),
+        ({}, ["--score", "real1_strict=.5,lambada_top1_strict=.6"], "should be above 0 and sum to 1"),
+        ({}, ["--score", "real1_strict"], "has no number behind the metric"),
+        ({}, ["--score", "score=1"], "score is a composite itself; name its parts"),
+        ({}, ["--score", "real1_strict=1", "--metric", "real1"], "both say what to maximise"),
+        ({}, ["--guard", "real_far1_strict"], "should read METRIC>=POINTS"),
+        ({}, ["--guard", "real_far1_strict>=-0.5"], "has no real-far items"),
+        ({}, ["--portfolio-only", "--no-portfolio"], "leave nothing to try"),
+        ({"space": {"learning_rate": [1e-3]}}, [], "every dimension has one value"),
+        ({}, ["--epochs", "0.2"], "and the smallest rung is a quarter of it; add texts"),
         ({}, ["--eval-set", "nowhere"], "nowhere"),
     ],
 )
@@ -100,9 +116,9 @@ def test_the_guides_command_fills_in_nothing_that_a_recipe_names(
     written: Callable[..., list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, *recipe = written(trials=5)
-    assert main([*recipe, "--dry-run", "--json", "--sampler", "random"]) == 0
+    assert main([*recipe, "--dry-run", "--json", "--finalists", "2"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert (shown["models"], shown["trials"], shown["sampler"], shown["texts"]) == (["new:tiny"], 5, "random", None)
+    assert (shown["models"], shown["trials"], shown["finalists"], shown["texts"]) == (["new:tiny"], 5, 2, None)
     assert set(shown["space"]) == {"learning_rate", "objective", "batch"}
     with pytest.raises(SystemExit):
         main([*recipe, "--train-limit", "10"])
@@ -135,12 +151,12 @@ def test_options_override_the_recipe_and_json_is_the_result_alone(
 
     def told(recipe: TuneRecipe, **_: object) -> StudyResult:
         asked.append(recipe)
-        return StudyResult("study", "tpe", "real1_strict", {"complete": 3}, "It is noise.")
+        return StudyResult("study", "real1_strict", {"complete": 3}, ("It is noise.",))
 
     monkeypatch.setattr(engine, "run_study", told)
     assert run([*written(), "--model", "a", "--model", "b", "--seeds", "5", "--no-prune", "--json"]) == 0
     assert (asked[0].models, asked[0].seeds, asked[0].prune) == (("a", "b"), 5, False)
-    assert json.loads(capsys.readouterr().out)["sentence"] == "It is noise."
+    assert json.loads(capsys.readouterr().out)["told"] == ["It is noise."]
 
 
 def test_the_module_calls_the_same_engine(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -150,7 +166,7 @@ def test_the_module_calls_the_same_engine(monkeypatch: pytest.MonkeyPatch, capsy
 
     def told(recipe: TuneRecipe, **_: object) -> StudyResult:
         asked.append(recipe)
-        return StudyResult("study", "tpe", "real1_strict", {"complete": 3}, "It is noise.")
+        return StudyResult("study", "real1_strict", {"complete": 3}, ("It is noise.",))
 
     monkeypatch.setattr(engine, "run_study", told)
     assert tune.main(["--model", "bundled:ko-mini", "--trials", "5", "--train-limit", "50", "--out", "o", "--workers", "2"]) == 0

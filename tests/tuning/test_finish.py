@@ -1,4 +1,4 @@
-"""The end of a study: winners are chosen on select, and judged on confirm by runs that chose nothing, in one sentence."""
+"""The end of a study: fresh seeds choose, other fresh seeds judge until it is known, and what is known is said."""
 
 from __future__ import annotations
 
@@ -10,204 +10,189 @@ from coref_automl.engine.job import Job
 from coref_automl.errors import TuningError
 from coref_automl.progress import quiet
 from coref_automl.say import Say
-from coref_automl.tuning.finish import Final, finish, run_all
-from coref_automl.tuning.outputs import StudyResult
-from coref_automl.tuning.reasons import reason_words
-from coref_automl.tuning.recipe import REPORTS
+from coref_automl.tuning.choosing import Trainer
+from coref_automl.tuning.finish import Final, finish
+from coref_automl.tuning.recipe import REPORTS, TuneRecipe
+from coref_automl.tuning.words import lines_of, sentence_of
 from tests.tuning.inline import DeadLauncher
 from tests.tuning.scripted import Script, ScriptedLauncher, rate, search
 
 
-def end(out: Path, script: Script, **changes: object) -> Final:
-    return end_and_runs(out, script, **changes)[0]
-
-
-def end_and_runs(out: Path, script: Script, **changes: object) -> tuple[Final, list[Job]]:
+def end(out: Path, script: Script, *, guards: dict[float, float] | None = None, **changes: object) -> tuple[Final, list[Job]]:
     """The end of a study, and the runs that it started."""
-    made, _ = search(out, script, **changes)
+    made, _ = search(out, script, **{"ablate": False, **changes})
+    made.problem.guards = guards or {}  # type: ignore[attr-defined]
     made.run()
     launcher = ScriptedLauncher(script)
     final = finish(made.study, made.problem, made.recipe, launcher, quiet(), wait=lambda: None)
     return final, [run.job for run in launcher.started]
 
 
+def told(final: Final) -> str:
+    return sentence_of(final, "Real@1 strict", "confirm", Say("en"))
+
+
 def drawn(job: Job) -> bool:
     return rate(job) not in (0.5, 0.25)
 
 
-def luck_that_chose(job: Job) -> list[float | str]:
-    """Drawn settings are lucky with the seeds that choose, and no better than the recommended ones with new seeds."""
-    seed = job.recipe["seed"]
-    new = {3: 0.50, 4: 0.60, 5: 0.55} if drawn(job) else {3: 0.55, 4: 0.50, 5: 0.60}
-    return [new.get(seed, 0.9 if drawn(job) else 0.3)] * REPORTS
+def wobble(job: Job) -> float:
+    """The luck of a seed, different on both sides."""
+    return 0.001 * ((job.recipe["seed"] * (7 if drawn(job) else 3)) % 5)
 
 
-def test_runs_that_chose_do_not_judge(tmp_path: Path) -> None:
-    final, runs = end_and_runs(tmp_path, luck_that_chose)
-    assert final.choosing_seeds == (0, 1, 2)
-    assert not final.winner.recommended
-    assert final.winner.select == (0.9, 0.9, 0.9)
-    assert final.winner.judging_seeds == (3, 4, 5)
-    assert final.winner.confirm == (0.50, 0.60, 0.55)
-    assert final.verdict is not None
-    assert not final.verdict.shown
-    assert abs(final.verdict.difference) < 1e-9
-    assert "is not shown to differ from the recommended settings: " in final.sentence
-    assert "on confirm over 3 new seeds" in final.sentence
-    assert len(runs) == 4 * 3 + 2 * 3
-    judged = {rate(job) for job in runs if job.recipe["seed"] >= 3}
-    assert judged == {final.winner.params["learning_rate"], 0.5}
+def level(better: float, other: float = 0.5) -> Script:
+    """Drawn settings on one level, the recommended ones a little above train's default on another."""
+    return lambda job: [(better if drawn(job) else other + 0.005 * (rate(job) == 0.25)) + wobble(job)] * REPORTS
+
+
+def test_the_run_that_nominated_does_not_choose_and_runs_that_chose_do_not_judge(tmp_path: Path) -> None:
+    """Drawn settings are lucky with the seed of the search and with those that choose, and equal with new ones."""
+
+    def script(job: Job) -> list[float | str]:
+        lucky = drawn(job) and job.recipe["seed"] < 5
+        return [(0.9 if lucky else 0.51 if rate(job) == 0.25 else 0.5) + wobble(job)] * REPORTS
+
+    final, runs = end(tmp_path, script, finalists=2)
+    assert final.won.origin == "drawn"
+    assert final.won.seeds == (1, 2, 3, 4)
+    assert final.judging[0] == 5
+    assert final.comparison is not None
+    assert final.comparison.verdict.decision != "better"
+    assert 0 not in {job.recipe["seed"] for job in runs}
+    judged = {rate(job) for job in runs if job.recipe["seed"] >= 5}
+    assert judged == {final.won.params["learning_rate"], 0.5, 0.25}  # the winner, its opponent, and train's default
+
+
+def test_a_clear_gain_is_shown_at_an_early_look(tmp_path: Path) -> None:
+    final, runs = end(tmp_path, level(0.6))
+    assert final.comparison is not None
+    assert final.comparison.verdict.decision == "better"
+    assert len(final.comparison.seeds) == 4
+    assert max(job.recipe["seed"] for job in runs) == 8
+    assert told(final).startswith(f"The search (trial {final.winner}) is better than ")
+    assert "over train's plain default" in " ".join(lines_of(final, _recipe(tmp_path), "Real@1", "confirm", Say("en"))).lower()
+
+
+def test_a_gain_that_does_not_matter_ends_the_comparison(tmp_path: Path) -> None:
+    """Choosing seeds favour the drawn settings; new ones show that there is nothing."""
+
+    def script(job: Job) -> list[float | str]:
+        return [0.5 + (0.02 if drawn(job) and job.recipe["seed"] < 5 else 0.0) + wobble(job)] * REPORTS
+
+    final, _ = end(tmp_path, script)
+    assert final.comparison is not None
+    assert final.comparison.verdict.decision == "futile"
+    assert len(final.comparison.seeds) == 4
+    assert "gains no more than" in told(final)
+
+
+def test_pairs_are_added_until_they_are_spent(tmp_path: Path) -> None:
+    final, _ = end(tmp_path, level(0.506), worth=0.1)
+    assert final.comparison is not None
+    assert len(final.comparison.seeds) == 24 or final.comparison.verdict.decision == "better"
+
+
+def test_a_search_that_finds_nothing_says_how_much_there_may_be(tmp_path: Path) -> None:
+    final, _ = end(tmp_path, level(0.40))
+    assert final.won.origin != "drawn"
+    assert final.ceiling is not None
+    assert final.ceiling < 0.005
+    lines = lines_of(final, _recipe(tmp_path), "Real@1", "confirm", Say("en"))
+    assert any("No setting tried gains more than" in line for line in lines)
+
+
+def test_a_win_of_the_recommended_settings_is_judged_against_trains_default(tmp_path: Path) -> None:
+    def script(job: Job) -> list[float | str]:
+        return [{0.25: 0.6, 0.5: 0.5}.get(rate(job), 0.3) + wobble(job)] * REPORTS
+
+    final, _ = end(tmp_path, script)
+    assert (final.won.origin, final.reference, final.over_default) == ("recommended", 0, None)
+    assert final.comparison is not None
+    assert final.comparison.verdict.decision == "better"
+
+
+def test_nothing_before_the_default_means_nothing_to_compare(tmp_path: Path) -> None:
+    final, _ = end(tmp_path, lambda job: [{0.5: 0.6}.get(rate(job), 0.3) + wobble(job)] * REPORTS)
+    assert final.reference is None
+    assert final.comparison is None
+    assert told(final).endswith("keep it.")
+
+
+def test_a_guard_keeps_out_what_does_not_meet_it_and_one_that_nobody_meets_is_said(tmp_path: Path) -> None:
+    guards = {0.5: 0.4, 0.25: 0.4}
+    assert end(tmp_path, level(0.6), guards=guards)[0].won.origin == "drawn"  # no guard was asked for
+    made, _ = search(tmp_path / "guarded", level(0.6), guards=("real_far1_strict>=-0.5",), ablate=False)
+    made.problem.guards = guards  # type: ignore[attr-defined]
+    made.run()
+    held = finish(made.study, made.problem, made.recipe, ScriptedLauncher(level(0.6)), quiet(), wait=lambda: None)
+    assert held.won.origin != "drawn"
+    assert held.unmet == "real_far1_strict>=-0.5"
+    lines = lines_of(held, made.recipe, "Real@1", "confirm", Say("en"))
+    assert "No drawn setting met the guard real_far1_strict>=-0.5." in lines
 
 
 def test_a_new_run_that_fails_is_named_and_its_pair_is_left_out(tmp_path: Path) -> None:
     def script(job: Job) -> list[float | str]:
-        lost = drawn(job) and job.recipe["seed"] == 4
-        return ["fail: not a number: The loss is not a number."] if lost else luck_that_chose(job)
+        lost = drawn(job) and job.recipe["seed"] == 6
+        return ["fail: not a number: The loss is not a number."] if lost else level(0.6)(job)
 
-    final = end(tmp_path, script)
-    assert final.winner.judging_seeds == (3, 5)
-    assert final.opponent is not None
-    assert final.opponent.judging_seeds == (3, 4, 5)
-    assert final.verdict is not None
-    assert final.verdict.over_seeds is not None
-    assert final.verdict.over_seeds.n == 2
-    assert final.verdict.difference == pytest.approx(-0.05)
-    assert "on confirm over 2 new seeds" in final.sentence
-    (note,) = final.notes
-    number = final.winner.number
-    assert note.startswith(f"Trial {number} with seed 4 is left out of the verdict: The loss is not a number. (log: ")
-    assert reason_words(note, Say("ko")).startswith(f"판정에서 빠진 시도 {number}, 시드 4: ")
-    result = StudyResult("study", "tpe", "real1_strict", {"complete": 6}, final.sentence, final)
-    assert note in result.lines()
-
-
-def test_one_new_seed_that_is_left_cannot_tell(tmp_path: Path) -> None:
-    def script(job: Job) -> list[float | str]:
-        return ["fail: a: b"] if drawn(job) and job.recipe["seed"] > 3 else luck_that_chose(job)
-
-    final = end(tmp_path, script)
-    assert "on confirm over 1 new seed, " in final.sentence
-    assert final.sentence.endswith("the one new seed that is left cannot tell, run the same command again.")
-
-
-@pytest.mark.parametrize("lost", ["winner", "reference"])
-def test_without_a_new_seed_on_both_sides_there_is_no_verdict(tmp_path: Path, lost: str) -> None:
-    def script(job: Job) -> list[float | str]:
-        return ["fail: a: b"] if drawn(job) == (lost == "winner") and job.recipe["seed"] >= 3 else luck_that_chose(job)
-
-    final = end(tmp_path, script)
-    assert final.verdict is None
-    assert final.reference is not None
-    assert "there is no verdict: run the same command again" in final.sentence
-    told = {"winner": "(no new seed completed)", "reference": "(Real@1 strict 55.00% on confirm over 3 new seeds)"}
-    assert f"is the best on select {told[lost]}; " in final.sentence
-    assert len(final.notes) == 3
+    final, _ = end(tmp_path, script)
+    assert final.comparison is not None
+    assert 6 not in final.comparison.seeds
+    assert any(note.startswith("A run of the verdict is left out: The loss is not a number. (log: ") for note in final.notes)
     assert Final.from_json(final.to_json()) == final
 
 
-def test_a_winner_that_is_better_on_every_seed_is_shown(tmp_path: Path) -> None:
+def test_a_finalist_whose_fresh_seed_fails_is_out(tmp_path: Path) -> None:
     def script(job: Job) -> list[float | str]:
-        drawn = rate(job) not in (0.5, 0.25)
-        return [(0.9 if drawn else 0.3) + (0.02 if drawn else 0.05) * job.recipe["seed"]] * REPORTS
+        return ["fail: a: b"] if drawn(job) and job.recipe["seed"] else level(0.6)(job)
 
-    final = end(tmp_path, script)
-    assert final.verdict is not None
-    assert final.verdict.shown
-    assert final.sentence.startswith(f"Trial {final.winner.number} is better than the recommended settings: +4")
-
-
-def test_seeds_that_all_give_the_same_lead_show_nothing(tmp_path: Path) -> None:
-    final = end(tmp_path, lambda job: [0.9 if rate(job) not in (0.5, 0.25) else 0.3] * REPORTS)
-    assert final.verdict is not None
-    assert not final.verdict.shown
-    assert final.sentence.endswith("every seed gives the same, so their spread is unknown.")
+    final, _ = end(tmp_path, script)
+    assert all(one.origin != "drawn" for one in final.raced)
+    with pytest.raises(TuningError, match="No finalist could be trained with its fresh seeds"):
+        end(tmp_path / "none", lambda job: ["fail: a: b"] if job.recipe["seed"] else [0.5] * REPORTS)
 
 
-def test_a_lead_that_seeds_turn_round_is_called_noise(tmp_path: Path) -> None:
+def test_one_knob_back_tells_what_mattered(tmp_path: Path) -> None:
+    final, _ = end(tmp_path, level(0.6), ablate=True)
+    (knob,) = final.knobs
+    assert (knob.name, knob.back) == ("learning_rate", 0.25)
+    assert knob.loss == pytest.approx(0.1, abs=0.01)
+    lines = lines_of(final, _recipe(tmp_path), "Real@1", "confirm", Say("en"))
+    assert any(line.startswith("One setting back at a time, in points: learning_rate ") for line in lines)
+
+
+def test_the_share_of_the_tokens_is_where_the_winner_crosses_the_references_end(tmp_path: Path) -> None:
     def script(job: Job) -> list[float | str]:
-        drawn, seed = rate(job) not in (0.5, 0.25), job.recipe["seed"]
-        return [(0.60 if drawn else 0.56) + (0.1 if drawn == (seed % 2 == 0) else 0.0)] * REPORTS
+        return [0.3, 0.5, 0.6, 0.7 + wobble(job)] if drawn(job) else [0.2, 0.3, 0.4, 0.5 + wobble(job)]
 
-    final = end(tmp_path, script)
-    assert not final.winner.recommended
-    assert "is not shown to differ" in final.sentence
-
-
-def test_recommended_settings_that_win_are_kept(tmp_path: Path) -> None:
-    final, runs = end_and_runs(tmp_path, lambda job: [0.9 if rate(job) == 0.25 else 0.1] * REPORTS)
-    assert final.winner.number == final.reference == 1
-    assert final.verdict is None
-    assert final.winner.judging_seeds == (3, 4, 5)
-    assert [job.recipe["seed"] for job in runs if rate(job) == 0.25] == [0, 1, 2, 3, 4, 5]
-    assert all(job.recipe["seed"] < 3 for job in runs if rate(job) != 0.25)
-    assert final.sentence == (
-        "The recommended settings are the best found (Real@1 strict 90.00% on confirm over 3 new seeds): keep them."
-    )
-
-
-def test_the_reference_is_the_better_of_the_recommended_settings_and_is_always_trained_again(tmp_path: Path) -> None:
-    final = end(tmp_path, lambda job: [0.2 if rate(job) == 0.5 else 0.3 if rate(job) == 0.25 else 0.8] * REPORTS, finalists=2)
-    assert final.reference == 1
-    assert [one.recommended for one in final.finalists] == [False, False, True]
-    assert all(len(one.select) == 3 for one in final.finalists)
-    assert [one.judging_seeds for one in final.finalists] == [(3, 4, 5), (), (3, 4, 5)]
-
-
-def test_the_winner_is_the_best_over_all_seeds_not_over_the_first(tmp_path: Path) -> None:
-    lucky: dict[float, int] = {}
-
-    def script(job: Job) -> list[float | str]:
-        order = lucky.setdefault(rate(job), len(lucky))
-        first = job.recipe["seed"] == 0
-        return [0.9 if order == 3 and first else 0.4 if order == 3 else 0.7 if order == 4 else 0.3] * REPORTS
-
-    final = end(tmp_path, script)
-    assert final.winner.number == 4
+    final, _ = end(tmp_path, script)
+    assert final.share == pytest.approx(0.5, abs=0.01)
 
 
 def test_finalists_are_different_recipes(tmp_path: Path) -> None:
-    """A search over few choices draws the same recipe again; of the recommended settings, their own trial stands for them."""
-    made, _ = search(tmp_path, lambda job: [1 - rate(job)] * REPORTS, trials=7, finalists=2)
+    """A search over few choices draws the same recipe again; of a start, its own trial stands for it."""
+    made, _ = search(tmp_path, lambda job: [1 - rate(job)] * REPORTS, trials=7, finalists=2, ablate=False)
     for drawn_again in (0.125, 0.125, 0.25, 0.125, 0.75):
         made.study.enqueue_trial({"learning_rate": drawn_again})
     made.run()
-    kept = {made.problem.job({"learning_rate": of}, 0).key for of in (0.125, 0.25, 0.5)}
-    assert not kept & set(made.problem.dropped)
-    launcher = ScriptedLauncher(made.launcher.script)
-    final = finish(made.study, made.problem, made.recipe, launcher, quiet(), wait=lambda: None)
-    assert [(one.number, one.params["learning_rate"]) for one in final.finalists] == [(2, 0.125), (1, 0.25)]
-    assert final.reference == 1
-
-
-def test_one_seed_is_told_to_be_too_few(tmp_path: Path) -> None:
-    final = end(tmp_path, lambda job: [0.9 if rate(job) not in (0.5, 0.25) else 0.3] * REPORTS, seeds=1)
-    assert "one seed cannot tell, pass --seeds 3" in final.sentence
-
-
-def test_a_finalist_whose_further_seed_fails_is_left_out_and_named(tmp_path: Path) -> None:
-    best: list[float] = []
-
-    def script(job: Job) -> list[float | str]:
-        if rate(job) not in (0.5, 0.25) and not best:
-            best.append(rate(job))
-        if best and rate(job) == best[0]:
-            return ["fail: not a number: The loss is not a number."] if job.recipe["seed"] else [0.95] * REPORTS
-        return [0.5] * REPORTS
-
-    final = end(tmp_path, script)
-    assert 2 not in [one.number for one in final.finalists]
-    assert "Trial 2 is left out of the end: The loss is not a number. (log: " in final.notes[0]
+    final = finish(made.study, made.problem, made.recipe, ScriptedLauncher(made.launcher.script), quiet(), wait=lambda: None)  # type: ignore[attr-defined]
+    rates = [one.params["learning_rate"] for one in final.raced]
+    assert len(rates) == len(set(rates))
+    assert final.candidate(1) is not None
 
 
 def test_a_killed_finalist_is_tried_once_more(tmp_path: Path) -> None:
     deaths = iter(["die"])
     made, _ = search(tmp_path)
     jobs = [made.problem.job({"learning_rate": 0.5}, seed) for seed in range(2)]
-    launcher = ScriptedLauncher(lambda job: [0.1, next(deaths, 0.1)])
-    assert run_all(jobs, launcher, quiet(), wait=lambda: None) == {}
+    launcher = ScriptedLauncher(lambda _: [0.1, next(deaths, 0.1)])
+    train = Trainer(made.problem, launcher, quiet(), lambda: None, [])
+    assert train(jobs, "finalists") == set()
     assert len(launcher.started) == 3
-    always = ScriptedLauncher(lambda _: ["die"])
-    assert set(run_all(jobs, always, quiet(), wait=lambda: None)) == {job.key for job in jobs}
+    always = Trainer(made.problem, ScriptedLauncher(lambda _: ["die"]), quiet(), lambda: None, [])
+    assert always(jobs, "finalists") == {job.key for job in jobs}
 
 
 def test_a_process_that_dies_at_its_start_is_not_taken_for_done(tmp_path: Path) -> None:
@@ -215,8 +200,8 @@ def test_a_process_that_dies_at_its_start_is_not_taken_for_done(tmp_path: Path) 
     made, launcher = search(tmp_path, trials=2)
     made.run()
     jobs = [run.job for run in launcher.started]
-    failed = run_all(jobs, DeadLauncher(), quiet(), wait=lambda: None)
-    assert set(failed) == {job.key for job in jobs}
+    dead = Trainer(made.problem, DeadLauncher(), quiet(), lambda: None, [])
+    assert dead(jobs, "finalists") == {job.key for job in jobs}
 
 
 def test_no_completed_trial_says_so_and_why(tmp_path: Path) -> None:
@@ -224,6 +209,5 @@ def test_no_completed_trial_says_so_and_why(tmp_path: Path) -> None:
         end(tmp_path, lambda _: ["fail: a: b"], trials=2)
 
 
-def test_finalists_that_all_fail_say_so_and_why(tmp_path: Path) -> None:
-    with pytest.raises(TuningError, match=r"No finalist could be trained with its further seeds: Trial .* \(log: "):
-        end(tmp_path, lambda job: ["fail: a: b"] if job.recipe["seed"] else [0.5] * REPORTS)
+def _recipe(out: Path) -> TuneRecipe:
+    return search(out / "recipe")[0].recipe

@@ -40,7 +40,7 @@ def test_sizes_are_tried_upwards_and_the_batch_is_made_of_the_fastest(world: Wor
 def test_a_size_that_does_not_fit_ends_the_climb(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    plain = room._try
+    plain = room.timed_step
 
     def limited(work: object, rows: int, steps: int) -> room.Size:
         if rows > 2:
@@ -49,7 +49,7 @@ def test_a_size_that_does_not_fit_ends_the_climb(world: World, monkeypatch: pyte
 
     monkeypatch.setattr(room, "run_calls", here)
     monkeypatch.setattr(room, "_ENOUGH", 0.0)
-    monkeypatch.setattr(room, "_try", limited)
+    monkeypatch.setattr(room, "timed_step", limited)
     found = room.probe(recipe(world), largest=64, steps=1)
     assert (found.largest, found.stopped) == (2, "4 do not fit")
 
@@ -90,7 +90,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, *speeds: float) -> None:
     """Sizes that train at these tokens a second, one after the other."""
     left = iter(speeds)
     monkeypatch.setattr(room, "run_calls", here)
-    monkeypatch.setattr(room, "_try", lambda _work, rows, _steps: room.Size(rows, 1.0, next(left)))
+    monkeypatch.setattr(room, "timed_step", lambda _work, rows, _steps: room.Size(rows, 1.0, next(left)))
 
 
 def test_one_slower_size_does_not_end_the_climb_and_two_in_a_row_do(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from coref_automl.errors import ModelError, NotFinite, RecipeError
 from coref_automl.machine import CORES, usable_cores
 from coref_automl.progress import quiet
 from coref_automl.training.setup import spare_workers
-from coref_automl.tuning.finish import run_all
+from coref_automl.tuning.choosing import Trainer
 from coref_automl.tuning.masked import open_masked
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import recipe_text, run_study
@@ -55,7 +55,7 @@ def test_a_killed_study_leaves_no_process_behind_and_goes_on(recipe: Callable[..
 def test_a_killed_trial_is_noticed_and_tried_again(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
     wanted = recipe(epochs=20)
     problem = open_masked(wanted, tmp_path / "study", quiet())
-    job = problem.job(problem.recommended()[0], 0)
+    job = problem.job(problem.starts()[0].params, 0)
     launcher = LocalLauncher(1, ["cpu"])
     first = launcher.start(job, 0)
     until(lambda: bool(list(job.run.glob("checkpoint-*/training.json"))), "a first checkpoint")
@@ -63,7 +63,7 @@ def test_a_killed_trial_is_noticed_and_tried_again(recipe: Callable[..., TuneRec
     until(lambda: not first.alive, "the end of the trial")
     assert first.code == -signal.SIGKILL
     assert read_outcome(job) is None
-    assert run_all([job], launcher, quiet(), wait=lambda: time.sleep(0.05)) == {}
+    assert Trainer(problem, launcher, quiet(), lambda: time.sleep(0.05), [])([job], "finalists") == set()
     assert "Resuming from checkpoint-" in (job.run / "events.ndjson").read_text("utf-8")
     assert "train:" in job.log.read_text("utf-8")
 
@@ -94,7 +94,7 @@ def test_a_trial_names_the_gpu_it_was_given_as_it_sees_it(
     assert isinstance(launcher, LocalLauncher)
     assert {launcher.environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(2)} == {"1"}
     problem = open_masked(recipe(device="cuda:1"), tmp_path / "study", quiet())
-    assert problem.job(problem.recommended()[0], 0).recipe["device"] == "cuda:0"
+    assert problem.job(problem.starts()[0].params, 0).recipe["device"] == "cuda:0"
     with pytest.raises(ModelError, match="no such CUDA device, so --device cuda:2"):
         launcher_of("local", 2, "cuda:2")
 
@@ -123,7 +123,7 @@ def test_a_trial_forked_from_a_process_that_touched_a_gpu_starts_anew(
     import torch
 
     problem = open_masked(recipe(epochs=1), tmp_path / "study", quiet())
-    job = problem.job(problem.recommended()[0], 0)
+    job = problem.job(problem.starts()[0].params, 0)
     monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
     forked = get_context("fork").Process(target=run_in_process, args=(job.to_json(), {}))
     forked.start()
@@ -141,7 +141,7 @@ def test_a_trial_on_ray_that_is_killed_runs_again(recipe: Callable[..., TuneReci
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
         problem = open_masked(recipe(epochs=20), tmp_path / "study", quiet())
-        job = problem.job(problem.recommended()[0], 0)
+        job = problem.job(problem.starts()[0].params, 0)
         launcher = RayLauncher(1, "cpu")
         first = launcher.start(job, 0)
         until(lambda: bool(list(job.run.glob("checkpoint-*/training.json"))), "a first checkpoint")
@@ -150,7 +150,7 @@ def test_a_trial_on_ray_that_is_killed_runs_again(recipe: Callable[..., TuneReci
             os.kill(pid, signal.SIGKILL)
         until(lambda: not first.alive, "the end of the trial")
         assert first.code == -signal.SIGKILL
-        assert run_all([job], launcher, quiet(), wait=lambda: time.sleep(0.05)) == {}
+        assert Trainer(problem, launcher, quiet(), lambda: time.sleep(0.05), [])([job], "finalists") == set()
         assert "Resuming from checkpoint-" in job.log.read_text("utf-8")
     finally:
         ray.shutdown()
@@ -169,14 +169,15 @@ def test_relative_paths_mean_the_folder_of_the_command_wherever_the_cluster_was_
     try:
         monkeypatch.chdir(tmp_path)
         problem = open_masked(world.recipe(Path("study"), epochs=1), Path("study"), quiet())
-        job = problem.job(problem.recommended()[0], 0)
+        job = problem.job(problem.starts()[0].params, 0)
         launcher = RayLauncher(1, "cpu")
-        assert run_all([job], launcher, quiet(), wait=lambda: time.sleep(0.05)) == {}
+        assert Trainer(problem, launcher, quiet(), lambda: time.sleep(0.05), [])([job], "finalists") == set()
         assert problem.weights(job).parent.parent == tmp_path.joinpath(job.folder).relative_to(tmp_path)
         assert not list((tmp_path / "elsewhere").iterdir())
         monkeypatch.setattr(Path, "cwd", lambda: tmp_path / "gone")
-        failed = run_all([job], launcher, quiet(), wait=lambda: time.sleep(0.05))
-        assert "does not exist on" in failed[job.key]
+        train = Trainer(problem, launcher, quiet(), lambda: time.sleep(0.05), [])
+        assert train([job], "finalists") == {job.key}
+        assert "does not exist on" in train.notes[0]
     finally:
         ray.shutdown()
 
@@ -205,7 +206,7 @@ def test_failures_are_told_apart_by_kind(error: Exception, kind: str) -> None:
 
 def test_a_diverging_trial_fails_with_its_reason(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
     problem = open_masked(recipe(), tmp_path / "study", quiet())
-    good = problem.job(problem.recommended()[0], 0)
+    good = problem.job(problem.starts()[0].params, 0)
     bad = Job.from_json(json.loads(json.dumps({**good.to_json(), "recipe": {**good.recipe, "dataset": str(tmp_path / "gone")}})))
     launcher = InlineLauncher()
     assert launcher.start(bad, 0).code == 1

@@ -1,77 +1,38 @@
-"""The paired test between trials: what it sees, and what it leaves alone."""
+"""Promotion: the better half goes on, by reciprocal ranks within an objective and by the score across them."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from coref_automl.tuning.search import Rung, reason_to_cut
 
-import numpy as np
-import pytest
-
-from coref_automl.records import ItemScore
-from coref_automl.tuning.halves import decode_hits, encode_hits
-from coref_automl.tuning.problem import Report
-from coref_automl.tuning.pruning import ALPHA, best_at, paired_p, reason_to_cut
-
-CLUSTERS = (np.array([f"d{number // 2}" for number in range(80)]),)
+OF_ITS_OBJECTIVE = "not in the better half of its objective at 1/4 of the budget"
 
 
-def score(item: str, task: Any = "real", *, strict: int = 0, lenient: int = 0) -> ItemScore:
-    return ItemScore(item, task, "c", "s", "답", "NNG", 1, strict, lenient, (), 1)
+def test_the_better_half_of_an_objective_goes_on() -> None:
+    others = [Rung(0, "entity", 0.5, 0.6), Rung(1, "entity", 0.4, 0.5)]
+    assert reason_to_cut(Rung(2, "entity", 0.55, 0.7), others, 1) is None
+    assert reason_to_cut(Rung(2, "entity", 0.45, 0.4), others, 1) == OF_ITS_OBJECTIVE
 
 
-def test_hits_come_back_from_their_letters_in_the_order_of_the_items() -> None:
-    scores = [score("b", strict=1), score("a", strict=3), score("c", strict=0)]
-    assert encode_hits(scores, "real1_strict") == ("0a0",)
-    assert [values.tolist() for values in decode_hits(("0a0",))] == [[0.0, 1.0, 0.0]]
+def test_within_an_objective_reciprocal_ranks_decide_and_not_the_score() -> None:
+    others = [Rung(0, "entity", 0.50, 0.60), Rung(1, "entity", 0.49, 0.59)]
+    assert reason_to_cut(Rung(2, "entity", 0.45, 0.61), others, 1) is not None  # across all it is behind by the score
+    assert reason_to_cut(Rung(2, "entity", 0.51, 0.55), others, 1) == OF_ITS_OBJECTIVE
 
 
-def test_the_hits_of_a_composite_carry_its_weights() -> None:
-    scores = [score("a", lenient=1), score("b", lenient=4), score("c", "lambada", lenient=1), score("d", "lambada")]
-    assert encode_hits(scores, "score") == ("73", "30")
+def test_across_objectives_the_score_decides_and_the_best_of_an_objective_stays() -> None:
+    others = [Rung(0, "entity", 0.6, 0.6), Rung(1, "entity", 0.6, 0.6), Rung(2, "mlm", 0.5, 0.9), Rung(3, "mlm", 0.3, 0.2)]
+    assert reason_to_cut(Rung(4, "mlm", 0.55, 0.95), others, 1) is None  # the best of its objective
+    assert reason_to_cut(Rung(4, "mlm", 0.45, 0.95), others, 2) == "not in the better half of all trials at 2/4 of the budget"
+    assert reason_to_cut(Rung(4, "link", 0.1, 0.1), others, 1) is None  # the first of its objective
 
 
-def trial(number: int, value: float, hits: str, step: int = 2, **attributes: Any) -> Any:
-    return SimpleNamespace(
-        number=number,
-        intermediate_values={step: value},
-        user_attrs={f"hits-{step}": [hits], **attributes},
-        should_prune=lambda: False,
-    )
+def test_nothing_is_cut_between_the_rungs() -> None:
+    others = [Rung(0, "entity", 0.6, 0.6), Rung(1, "entity", 0.6, 0.6)]
+    assert reason_to_cut(Rung(2, "entity", 0.1, 0.1), others, 3) is None
+    assert reason_to_cut(Rung(2, "entity", 0.1, 0.1), others, 4) is None
 
 
-def line(share: float, shift: int = 0) -> str:
-    hits = np.roll(np.arange(80) < round(80 * share), shift)
-    return "".join("a" if hit else "0" for hit in hits)
-
-
-def test_the_best_at_the_same_point_is_the_opponent() -> None:
-    others = [trial(0, 0.9, line(0.9), step=3), trial(1, 0.5, line(0.5)), trial(2, 0.7, line(0.7)), trial(3, 0.8, line(0.8))]
-    best = best_at(2, others, without=3)
-    assert best is not None
-    assert best.number == 2
-    assert best_at(5, others, without=3) is None
-
-
-@pytest.mark.parametrize(("share", "cut"), [(0.2, True), (0.68, False), (0.9, False)])
-def test_a_trial_is_cut_only_when_the_test_shows_it_worse(share: float, cut: bool) -> None:
-    best = trial(0, 0.7, line(0.7))
-    mine = trial(1, share, line(share))
-    reason = reason_to_cut(mine, Report(2, share, (line(share),)), [best, mine], CLUSTERS, prune=True, seed=0)
-    assert (reason is not None) == cut
-    if reason:
-        assert "worse than trial 0 at 2/8 of the budget: 50.0 points" in reason
-
-
-def test_a_difference_within_few_documents_is_not_enough() -> None:
-    few = (np.array(["one"] * 40 + ["two"] * 40),)
-    p, behind = paired_p((line(0.2),), (line(0.9),), few, seed=0)
-    assert behind == pytest.approx(0.7)
-    assert p > ALPHA
-
-
-def test_nothing_is_cut_at_the_end_nor_where_pruning_is_off() -> None:
-    best, mine = trial(0, 0.9, line(0.9)), trial(1, 0.1, line(0.1))
-    assert reason_to_cut(mine, Report(2, 0.1, (line(0.1),)), [best, mine], CLUSTERS, prune=False, seed=0) is None
-    last = [trial(0, 0.9, line(0.9), step=8), trial(1, 0.1, line(0.1), step=8)]
-    assert reason_to_cut(last[1], Report(8, 0.1, (line(0.1),)), last, CLUSTERS, prune=True, seed=0) is None
+def test_without_reciprocal_ranks_the_score_decides() -> None:
+    others = [Rung(0, "", 0.6), Rung(1, "", 0.5)]
+    assert reason_to_cut(Rung(2, "", 0.7), others, 1) is None
+    assert reason_to_cut(Rung(2, "", 0.55), others, 1) is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coref_automl.config import read_recipe
+from coref_automl.cli.options import recipe_from
 from coref_automl.errors import RecipeError, RelationDataError
 from coref_automl.progress import quiet
 from coref_automl.relation.data import read_relations
@@ -58,12 +58,12 @@ def test_a_study_of_relation_extraction_ends_with_a_recipe_that_trains(encoder: 
     assert result.trials["complete"] + result.trials["pruned"] == 2
     assert result.final is not None
     assert "recommended settings" in result.sentence
-    best = read_recipe(tmp_path / "study" / "best-recipe.yaml", RelationRecipe)
+    best = recipe_from(RelationRecipe, {}, "test", tmp_path / "study" / "best-recipe.yaml")
     assert best.seeds == 3
-    assert best.learning_rate == result.final.winner.params["learning_rate"]
+    assert best.learning_rate == result.final.won.params["learning_rate"]
     assert (tmp_path / "study" / "best-model" / "relation.json").is_file()
     table = (tmp_path / "study" / "trials.csv").read_text("utf-8").splitlines()
-    assert table[0].startswith("study,trial,state,micro_f1,origin,learning_rate,scheme")
+    assert table[0].startswith("trial,state,micro_f1,origin,name,learning_rate,scheme")
 
 
 def test_bad_rows_can_be_skipped_in_a_study_as_in_a_run(encoder: str, tmp_path: Path) -> None:
@@ -72,17 +72,18 @@ def test_bad_rows_can_be_skipped_in_a_study_as_in_a_run(encoder: str, tmp_path: 
         held = [{**klue(row), "label": "per:nothing"} if number == wrong else klue(row) for number, row in enumerate(rows)]
         held[wrong + 4] = unmarkable(held[wrong + 4])
         (tmp_path / f"{name}.json").write_text(json.dumps(held, ensure_ascii=False), "utf-8")
-    files = {"train": str(tmp_path / "train.json"), "dev": str(tmp_path / "dev.json"), "epochs": 1}
+    files = {"train": str(tmp_path / "train.json"), "dev": str(tmp_path / "dev.json")}
+    small: dict[str, object] = {**files, "epochs": 1, "trials": 1, "seeds": 1}
     with pytest.raises(RelationDataError, match="in a recipe of re grid or tune"):
-        open_relation(study(encoder, tmp_path / "s", **files), tmp_path / "s", quiet())
+        open_relation(study(encoder, tmp_path / "s", **small), tmp_path / "s", quiet())
     settings = {"max_length": 64, "patience": 0, "skip_bad": True}
-    recipe = study(encoder, tmp_path / "s", settings=settings, **files)
+    recipe = study(encoder, tmp_path / "s", settings=settings, **small)
     result = run_study(recipe, launcher=InlineLauncher(), wait=lambda: None)
     assert result.final is not None
     problem = open_relation(recipe, tmp_path / "s", quiet())
-    jobs = [problem.job(result.final.winner.params, seed, confirm=True) for seed in (0, 1)]
+    jobs = [problem.job(result.final.won.params, seed, confirm=True) for seed in result.final.judging]
     assert len(problem.judged.rows) == 39
-    assert problem.verdict(jobs, jobs, 0).over_documents.n == 38  # one row could be read and not marked
+    assert problem.paired(jobs, jobs, "confirm").items == 38  # one row could be read and not marked
 
 
 def unmarkable(row: dict[str, Any]) -> dict[str, Any]:
@@ -115,7 +116,7 @@ def test_settings_that_relation_training_would_refuse_are_refused_at_once(encode
 
 def test_a_trial_is_known_by_its_best_epoch_however_often_it_is_looked_at(encoder: str, tmp_path: Path) -> None:
     problem = open_relation(study(encoder, tmp_path, epochs=4), tmp_path, quiet())
-    job = problem.job(problem.recommended()[0], 0)
+    job = problem.job(problem.starts()[0].params, 0)
     epochs = [
         {"event": "epoch", "epoch": number, "epochs": 4, "micro_f1": score} for number, score in enumerate((30, 50, 45, 40), 1)
     ]

@@ -13,7 +13,6 @@ from coref_automl.errors import TuningError
 from coref_automl.progress import quiet, read_events
 from coref_automl.tuning import search as searching
 from coref_automl.tuning import storage
-from coref_automl.tuning.pruning import RECOMMENDED
 from coref_automl.tuning.recipe import REPORTS
 from coref_automl.tuning.search import Search, completed
 from coref_automl.tuning.storage import counts, queue_again
@@ -34,7 +33,7 @@ def test_the_recommended_settings_are_the_first_trials_and_the_rest_is_drawn(tmp
     made.run()
     trials = made.study.get_trials()
     assert [trial.params["learning_rate"] for trial in trials[:2]] == [0.5, 0.25]
-    assert [trial.user_attrs.get("origin") for trial in trials[:3]] == [RECOMMENDED, RECOMMENDED, None]
+    assert [trial.user_attrs.get("origin") for trial in trials[:3]] == ["default", "recommended", None]
     assert states(made.study) == {"COMPLETE": 6}
     assert len(launcher.started) == 6
 
@@ -50,7 +49,7 @@ def test_a_trial_that_dies_at_its_start_is_not_taken_for_done(tmp_path: Path) ->
     """An earlier study trained the same recipe, and its outcome lies there."""
     made, _ = search(tmp_path, trials=2)
     made.run()
-    again, _ = search(tmp_path, trials=2, sampler="random")
+    again, _ = search(tmp_path, trials=2, study="again")
     again.launcher = DeadLauncher()
     again.run()
     assert states(again.study) == {"FAIL": 2}
@@ -58,26 +57,15 @@ def test_a_trial_that_dies_at_its_start_is_not_taken_for_done(tmp_path: Path) ->
 
 def test_a_trial_stops_within_one_report_of_what_cuts_it(tmp_path: Path) -> None:
     def script(job: Job) -> list[float | str]:
-        return [0.8] * REPORTS if rate(job) in (0.5, 0.25) else [0.8, 0.1, *[0.1] * 6]
+        return [0.8] * REPORTS if rate(job) in (0.5, 0.25) else [0.9, 0.1, 0.1, 0.1]
 
     made, launcher = search(tmp_path, script, prune=True, trials=4)
     made.run()
     assert states(made.study) == {"COMPLETE": 2, "PRUNED": 2}
     cut = made.study.get_trials()[2]
-    assert "worse than trial 0 at 2/8 of the budget: 70.0 points" in cut.user_attrs["reason"]
-    assert [run.reports for run in launcher.started] == [8, 8, 2, 2]
+    assert cut.user_attrs["reason"] == "not in the better half of its objective at 2/4 of the budget"
+    assert [run.reports for run in launcher.started] == [4, 4, 2, 2]
     assert all(run.stopped for run in launcher.started[2:])
-
-
-def test_halving_cuts_what_the_paired_test_cannot_tell_apart(tmp_path: Path) -> None:
-    def script(job: Job) -> list[float | str]:
-        return [0.70 if rate(job) in (0.5, 0.25) else 0.68] * REPORTS
-
-    made, _ = search(tmp_path, script, prune=True, trials=5)
-    made.run()
-    reasons = [trial.user_attrs.get("reason", "") for trial in made.study.get_trials()]
-    assert reasons[:2] == ["", ""]
-    assert all("successive halving" in reason for reason in reasons[2:])
 
 
 def test_recommended_settings_are_never_cut(tmp_path: Path) -> None:
@@ -124,7 +112,7 @@ def test_a_trial_that_reports_nothing_is_a_failure(tmp_path: Path) -> None:
 def test_a_killed_process_runs_again_once_and_counts_once(tmp_path: Path) -> None:
     deaths = iter(["die"])
     made, launcher = search(
-        tmp_path, lambda job: [0.2, next(deaths, 0.2), *[0.2] * 6] if rate(job) == 0.25 else steady(job), trials=4
+        tmp_path, lambda job: [0.2, next(deaths, 0.2), *[0.2] * 2] if rate(job) == 0.25 else steady(job), trials=4
     )
     made.run()
     trials = made.study.get_trials()
@@ -132,7 +120,7 @@ def test_a_killed_process_runs_again_once_and_counts_once(tmp_path: Path) -> Non
     assert len(launcher.started) == 5
     again = next(trial for trial in trials if trial.user_attrs.get("again") == 1)
     assert again.params == trials[1].params
-    assert again.user_attrs["origin"] == RECOMMENDED
+    assert again.user_attrs["origin"] == "recommended"
     assert trials[1].user_attrs["interrupted"]
 
 
@@ -143,7 +131,7 @@ def test_a_process_that_dies_twice_is_a_failure(tmp_path: Path) -> None:
     assert len(launcher.started) == 5
 
 
-@pytest.mark.parametrize("looks", [1, 9, 14, 20])
+@pytest.mark.parametrize("looks", [1, 5, 7, 11])
 def test_a_killed_study_goes_on_with_nothing_lost_and_nothing_counted_twice(
     tmp_path: Path, looks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +159,9 @@ def test_a_killed_study_goes_on_with_nothing_lost_and_nothing_counted_twice(
     kept = [trial.params["learning_rate"] for trial in trials if counts(trial)]
     assert len(set(kept)) == 6
     assert {0.5, 0.25} <= set(kept)
+    whole, _ = search(tmp_path / "undisturbed")
+    whole.run()
+    assert sorted(kept) == sorted(trial.params["learning_rate"] for trial in whole.study.get_trials())
     search(tmp_path)[0].run()
     assert states(made.study) == {"COMPLETE": 6}
 
@@ -209,7 +200,7 @@ def test_only_the_best_and_the_recommended_keep_their_weights(tmp_path: Path) ->
     keys = {trial.number: made.problem.job(trial.params, 0).key for trial in best}
     assert not dropped & {keys[trial.number] for trial in best[:2]}
     assert not dropped & {keys[0], keys[1]}
-    assert keys[best[-1].number] in dropped or best[-1].user_attrs.get("origin") == RECOMMENDED
+    assert keys[best[-1].number] in dropped or "origin" in best[-1].user_attrs
 
 
 def test_a_machine_that_works_takes_over_the_trial_of_one_that_fell_silent(
@@ -263,19 +254,11 @@ def test_a_process_that_ends_without_a_word_is_not_called_killed(tmp_path: Path)
 
 
 def test_interrupted_twins_do_not_stand_on_the_rungs_of_halving(tmp_path: Path) -> None:
-    made = search(tmp_path, prune=True)[0].study
-
-    def cut(value: float, *, interrupted: bool = False) -> bool:
-        trial = made.ask()
-        trial.report(value, 2)
-        pruned = bool(trial.should_prune())
-        if interrupted:
-            trial.set_user_attr("interrupted", True)
-        made.tell(trial, None if interrupted else value, state=searching._states()["FAIL" if interrupted else "COMPLETE"])
-        return pruned
-
-    assert not cut(0.5)
-    assert not cut(0.9, interrupted=True)
-    assert not cut(0.9, interrupted=True)
-    assert not cut(0.6)
-    assert cut(0.4)
+    """A trial that was killed and runs again has reported twice; only one of the two is compared with others."""
+    deaths = iter(["die"])
+    made, launcher = search(
+        tmp_path, lambda job: [0.9, next(deaths, 0.9), 0.9, 0.9] if rate(job) == 0.25 else [0.5] * 4, prune=True, trials=3
+    )
+    made.run()
+    assert states(made.study) == {"COMPLETE": 2, "PRUNED": 1}
+    assert [run.reports for run in launcher.started] == [4, 1, 4, 1]

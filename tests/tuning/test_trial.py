@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from coref_automl.engine import launch
 from coref_automl.engine.job import OUTCOME, Outcome, read_outcome, run_job
 from coref_automl.engine.launch import run_apart
-from coref_automl.errors import EvaluationError, FolderError
+from coref_automl.errors import EvaluationError, FolderError, ModelError
 from coref_automl.progress import quiet
 from coref_automl.store import write_json
+from coref_automl.training.folder import average_of, checkpoints_of
 from coref_automl.tuning.masked import open_masked
 from coref_automl.tuning.problem import Follower
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
@@ -35,19 +38,20 @@ def test_a_trial_whose_last_checkpoint_has_no_score_fails_and_says_so(
 
     monkeypatch.setattr(judge, "evaluate", evaluate)
     problem = open_masked(recipe(), tmp_path / "study", quiet())
-    job = problem.job(problem.recommended()[0], 0)
+    job = problem.job(problem.starts()[0].params, 0)
     outcome = run_job(job.to_json())
-    assert len(seen) == REPORTS
+    assert len(seen) == REPORTS + 1  # and the average of the last two
     assert not outcome.done
     assert outcome.kind == "EvaluationError"
     assert "The last checkpoint of" in outcome.reason
-    assert [report.step for report in problem.reports(job, Follower(job.run / "events.ndjson").rows())] == [*range(1, REPORTS)]
+    reports = problem.reports(job, Follower(job.run / "events.ndjson").rows())
+    assert [report.step for report in reports if not report.averaged] == [*range(1, REPORTS)]
 
 
 def test_a_process_that_never_came_to_its_work_gives_its_last_words_and_not_an_older_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = ScriptedProblem(tmp_path).job({"learning_rate": 0.5}, 0)
+    job = ScriptedProblem(out=tmp_path).job({"learning_rate": 0.5}, 0)
     write_json(Path(job.folder) / OUTCOME, Outcome(True).to_json())
     monkeypatch.setattr(launch, "MODULE", "coref_automl.no_such_module")
     assert run_apart(job.to_json()) == 1
@@ -59,6 +63,24 @@ def test_a_process_that_never_came_to_its_work_gives_its_last_words_and_not_an_o
 
 
 def test_a_folder_that_is_not_there_on_a_machine_is_said(tmp_path: Path) -> None:
-    job = ScriptedProblem(Path("study")).job({"learning_rate": 0.5}, 0)
+    job = ScriptedProblem(out=Path("study")).job({"learning_rate": 0.5}, 0)
     with pytest.raises(FolderError, match=r"does not exist on .*; start the command in a folder all machines see"):
         run_apart(job.to_json(), str(tmp_path / "gone"))
+
+
+def test_a_trial_offers_the_average_of_its_last_checkpoints(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
+    problem = open_masked(recipe(epochs=1), tmp_path / "study", quiet())
+    job = problem.job(problem.starts()[0].params, 0)
+    assert run_job(job.to_json()).done
+    *_, one, other = (load_file(path / "model.safetensors") for path in checkpoints_of(job.run))
+    (made,) = checkpoints_of(job.run / "average")
+    for name, value in load_file(made / "model.safetensors").items():
+        assert torch.allclose(value, (one[name] + other[name]) / 2, atol=1e-6)
+    reports = list(problem.reports(job, Follower(job.run / "events.ndjson").rows()))
+    assert [(report.step, report.averaged) for report in reports[-2:]] == [(REPORTS, False), (REPORTS, True)]
+    averaged, plain = (problem.job({**problem.starts()[0].params, "average": count}, 0) for count in (2, 0))
+    assert averaged.recipe["average"] == 2
+    assert plain.recipe["average"] is None
+    assert average_of(job.run, 2, tmp_path / "again").name == made.name
+    with pytest.raises(ModelError, match="an average takes two or more"):
+        average_of(job.run, 9, tmp_path / "more")

@@ -7,21 +7,21 @@ the string into chunks. Both compute logits at every position. Ours packs docume
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import cycle, islice
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data import DataLoader, RandomSampler
+from transformers import DataCollatorForLanguageModeling
 
-from coref_automl.bench.measurement import BenchResult, PeakMemory, synchronize
-from coref_automl.bench.recipes import TrainBench
+from coref_automl.bench.measurement import BenchResult, TrainBench, recipe_for_texts
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.corpus.prepare import prepare
-from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import open_source
 from coref_automl.errors import DatasetError
 from coref_automl.machine import pick_device
@@ -29,39 +29,38 @@ from coref_automl.models.attention import use_attention
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 from coref_automl.models.families import family
 from coref_automl.models.load import load_masked_lm, load_tokenizer
-from coref_automl.store import write_jsonl
 from coref_automl.training.batches import Collator, MaskedRows
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.masking import Masking
-from coref_automl.training.optimizer import adamw, groups_of
+from coref_automl.tuning.probe import Stopwatch, training_step
 
 _VOCABULARY = 16_000
 _RATE = 0.2
+_WARM_UP = 2
 Batch = dict[str, torch.Tensor]
 
 
 @dataclass(slots=True, eq=False)
-class TrainingWay:
-    """One way of training: where its batches come from, and what its steps have cost so far."""
+class TrainingVariant:
+    """One way to train: its batches, its step, and what the steps have cost so far."""
 
     name: str
-    batches: Iterator[tuple[Batch, int]]
+    batches: Iterator[Batch]
     step: Callable[[Batch], None]
+    clock: Stopwatch
     tokens: int = 0
-    seconds: float = 0.0
-    memory: str = ""
 
     @property
     def speed(self) -> float:
-        return self.tokens / self.seconds
+        return self.tokens / self.clock.seconds
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.speed:,.0f} real tokens/s{self.memory}"
+        return f"{self.name}: {self.speed:,.0f} real tokens/s ({self.clock})"
 
 
 def run(settings: TrainBench) -> BenchResult:
     """The three ways on the same documents."""
-    model, seq_len, device = settings.model, settings.seq_len, pick_device(settings.device)
+    model, seq_len = settings.model, settings.seq_len
     texts = [document.text for document in islice(open_source(settings.source), settings.documents)]
     if not texts:
         raise DatasetError(f"{settings.source} has no documents; pass another --source.")
@@ -75,143 +74,80 @@ def run(settings: TrainBench) -> BenchResult:
             made.resize_token_embeddings(_VOCABULARY, mean_resizing=False)
         return made
 
-    ways = race(
-        texts,
-        tokenizer,
-        fresh,
-        seq_len=seq_len,
-        batch=settings.batch,
-        steps=settings.steps,
-        device=device,
-        compiled=settings.compile,
-        attention=settings.attention,
-    )
-    first, padded, chunks = ways
-    lines = [str(way) for way in ways]
-    lines.append(
-        f"against padded rows {first.speed / padded.speed:.2f}x, against joined chunks {first.speed / chunks.speed:.2f}x"
-    )
+    variants = race(settings, texts, tokenizer, fresh)
     what = f"{model or settings.shape} at {seq_len} tokens, batch {settings.batch}, {settings.steps} steps each in turns"
-    lines.append(f"{what}, on {device}; {len(texts)} documents of {settings.source}")
-    return BenchResult(first.speed, padded.speed, "real tokens/s", tuple(lines))
+    where = f"{what}, on {pick_device(settings.device)}; {len(texts)} documents of {settings.source}"
+    lines = (*map(str, variants), against(variants), where)
+    return BenchResult(variants[0].speed, variants[1].speed, "real tokens/s", lines)
 
 
-def race(
-    texts: list[str],
-    tokenizer: Any,
-    fresh: Callable[[], Any],
-    *,
-    seq_len: int,
-    batch: int,
-    steps: int,
-    device: str,
-    compiled: bool = False,
-    attention: str = "auto",
-    seed: int = 0,
-) -> list[TrainingWay]:
-    """Ours, padded rows, joined chunks: a step each in turns, so that what else the machine does falls on all alike."""
+def against(variants: list[TrainingVariant]) -> str:
+    ours, padded, chunks = (variant.speed for variant in variants)
+    return f"against padded rows {ours / padded:.2f}x, against joined chunks {ours / chunks:.2f}x"
 
-    def placed(implementation: str | None) -> Any:
+
+def race(settings: TrainBench, texts: list[str], tokenizer: Any, fresh: Callable[[], Any]) -> list[TrainingVariant]:
+    """Ours, padded rows, joined chunks: one step each in turns, so that other load on the machine falls on all of them."""
+    device = pick_device(settings.device)
+    usual = DataCollatorForLanguageModeling(tokenizer, mlm_probability=_RATE, seed=0)
+
+    def variant(name: str, rows: Any, collate: Any, model: Any) -> TrainingVariant:
+        count = settings.batch * (settings.steps + _WARM_UP)
+        sampler = RandomSampler(rows, num_samples=count, generator=torch.Generator().manual_seed(0))
+        step = training_step(model, device)
+
+        def run_step(batch: Batch) -> None:
+            step(lambda: model(**{key: value.to(device) for key, value in batch.items()})["loss"])
+
+        batches = iter(DataLoader(rows, settings.batch, sampler=sampler, collate_fn=collate))
+        return TrainingVariant(name, batches, run_step, Stopwatch(device))
+
+    def placed(implementation: str | None = None) -> Any:
         made = fresh().to(device).train()
-        usual = "sdpa" if family(made.config.model_type).sdpa else "eager"
-        use_attention(made, implementation or usual)
+        use_attention(made, implementation or ("sdpa" if family(made.config.model_type).sdpa else "eager"))
         return made
 
     with tempfile.TemporaryDirectory() as folder:
-        ours = placed(attention)
-        dataset = pack_documents(texts, tokenizer, seq_len, Path(folder) / "ours")
-        prepare_model(ours, compiled=compiled)
-        packed = packed_batches(dataset, tokenizer, ours, batch, seed)
-        padded = padded_batches(texts, tokenizer, seq_len, batch, seed)
-        chunks = chunk_batches(texts, tokenizer, seq_len, batch, seed)
-        ways = [
-            TrainingWay("packed, head at masked positions", packed, _stepper(ours, device)),
-            TrainingWay("padded rows, full logits", padded, _stepper(placed(None), device)),
-            TrainingWay("joined chunks, full logits", chunks, _stepper(placed(None), device)),
+        ours = placed(settings.attention)
+        rows, collate = _packed(texts, tokenizer, settings.seq_len, Path(folder), ours.config.vocab_size)
+        prepare_model(ours, compiled=settings.compile)
+        padded, chunks = _padded(texts, tokenizer, settings.seq_len), _chunks(texts, tokenizer, settings.seq_len)
+        variants = [
+            variant("packed, head at masked positions", rows, collate, ours),
+            variant("padded rows, full logits", padded, usual, placed()),
+            variant("joined chunks, full logits", chunks, usual, placed()),
         ]
-        for way in ways:
-            way.step(next(way.batches)[0])  # what is made once (compiled code, optimizer states) is not counted
-            with PeakMemory(device) as memory:
-                way.step(next(way.batches)[0])
-            way.memory = str(memory)
-        for _ in range(steps):
-            for way in ways:
-                made, real = next(way.batches)
-                synchronize(device)
-                started = time.perf_counter()
-                way.step(made)
-                synchronize(device)
-                way.seconds += time.perf_counter() - started
-                way.tokens += real
-    return ways
+        for number in range(_WARM_UP + settings.steps):
+            for each in variants:
+                batch = dict(next(each.batches))
+                if number < _WARM_UP:  # what is made once (compiled code, optimizer states) is not counted
+                    each.step(batch)
+                    continue
+                each.clock.timed(partial(each.step, batch))
+                each.tokens += int((batch["segments" if "segments" in batch else "attention_mask"] > 0).sum())
+    return variants
 
 
-def _stepper(model: Any, device: str) -> Callable[[Batch], None]:
-    """A whole training step: forward, backward, clip, AdamW; bfloat16 autocast on CUDA."""
-    optimizer = adamw(groups_of(model, rate=1e-4, weight_decay=0.01), fused=device.startswith("cuda"))
-    kind = device.split(":")[0]
-
-    def step(batch: Batch) -> None:
-        placed = {name: value.to(device) for name, value in batch.items()}
-        with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
-            output = model(**placed)
-        output["loss"].backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return step
-
-
-def pack_documents(texts: list[str], tokenizer: Any, seq_len: int, folder: Path) -> PackedDataset:
-    """As `prepare mlm` packs them; nothing but exact copies is dropped."""
-    folder.mkdir()
-    write_jsonl(folder / "texts.jsonl", ({"id": str(number), "text": text} for number, text in enumerate(texts)))
+def _packed(texts: list[str], tokenizer: Any, seq_len: int, folder: Path, entries: int) -> tuple[MaskedRows, Collator]:
+    """Rows as `prepare mlm` packs them and `train` masks them."""
     tokenizer.save_pretrained(folder / "tokenizer")
-    every: dict[str, Any] = {"holdout": 0.0, "min_characters": 1, "min_hangul": 0.0, "near_duplicates": False}
-    source, model = f"local:{folder / 'texts.jsonl'}", str(folder / "tokenizer")
-    prepare(PrepareRecipe(mode="mlm", sources=(source,), model=model, seq_len=seq_len, **every), folder / "packed")
-    return PackedDataset.open(folder / "packed")
-
-
-def packed_batches(dataset: PackedDataset, tokenizer: Any, model: Any, batch: int, seed: int) -> Iterator[tuple[Batch, int]]:
-    special = np.zeros(model.config.vocab_size, bool)
+    prepare(recipe_for_texts(texts, str(folder / "tokenizer"), seq_len, folder, "mlm"), folder / "packed")
+    dataset = PackedDataset.open(folder / "packed")
+    special = np.zeros(entries, bool)
     special[list(tokenizer.all_special_ids)] = True
     masking = Masking("mlm", int(tokenizer.mask_token_id), special, special, min_prob=_RATE, max_prob=_RATE)
-    rows, collate = MaskedRows(dataset, masking, seed), Collator.of(dataset, masking)
-    for numbers in _groups(len(dataset), batch, seed):
-        made = collate([rows[number] for number in numbers])
-        yield made, int((made["segments"] > 0).sum())
+    return MaskedRows(dataset, masking, 0), Collator.of(dataset, masking)
 
 
-def padded_batches(texts: list[str], tokenizer: Any, seq_len: int, batch: int, seed: int) -> Iterator[tuple[Batch, int]]:
+def _padded(texts: list[str], tokenizer: Any, seq_len: int) -> list[dict[str, Any]]:
     read = tokenizer(texts, truncation=True, max_length=seq_len, padding="max_length", return_special_tokens_mask=True)
-    rows = [{key: read[key][row] for key in ("input_ids", "attention_mask", "special_tokens_mask")} for row in range(len(texts))]
-    yield from _collated(rows, tokenizer, batch, seed)
+    return [dict(zip(read.keys(), row, strict=True)) for row in zip(*read.values(), strict=True)]
 
 
-def chunk_batches(texts: list[str], tokenizer: Any, seq_len: int, batch: int, seed: int) -> Iterator[tuple[Batch, int]]:
+def _chunks(texts: list[str], tokenizer: Any, seq_len: int) -> list[dict[str, Any]]:
     read = tokenizer(texts, return_special_tokens_mask=True, verbose=False)
-    keys = ("input_ids", "attention_mask", "special_tokens_mask")
-    joined = {key: [value for row in read[key] for value in row] for key in keys}
-    whole = len(joined["input_ids"]) // seq_len
-    if not whole:
+    joined = {key: [value for row in rows for value in row] for key, rows in read.items()}
+    starts = range(0, len(joined["input_ids"]) - seq_len + 1, seq_len)
+    if not starts:
         raise DatasetError(f"The documents together are shorter than one row of {seq_len} tokens; pass more with --documents.")
-    rows = [{key: joined[key][at * seq_len : (at + 1) * seq_len] for key in keys} for at in range(whole)]
-    yield from _collated(rows, tokenizer, batch, seed)
-
-
-def _collated(rows: list[dict[str, Any]], tokenizer: Any, batch: int, seed: int) -> Iterator[tuple[Batch, int]]:
-    from transformers import DataCollatorForLanguageModeling
-
-    collate = DataCollatorForLanguageModeling(tokenizer, mlm_probability=_RATE, seed=seed)
-    for numbers in _groups(len(rows), batch, seed):
-        made = collate([rows[number] for number in numbers])
-        yield dict(made), int(made["attention_mask"].sum())
-
-
-def _groups(count: int, batch: int, seed: int) -> Iterator[list[int]]:
-    order = np.random.default_rng(seed).permutation(count).tolist()
-    endless = cycle(order)
-    while True:
-        yield list(islice(endless, batch))
+    return [{key: values[start : start + seq_len] for key, values in joined.items()} for start in starts]

@@ -7,16 +7,18 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Annotated, Any
 
 import typer
 import typer.main
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from coref_automl.cli.panels import laid_out
+from coref_automl.cli.options import with_panels
 from coref_automl.errors import CorefError
+from coref_automl.machine import without_panics
 from coref_automl.say import VARIABLE
 from coref_automl.store import is_text
 
@@ -25,42 +27,46 @@ try:
 except ImportError:  # older releases of Typer use Click's exceptions
     from click import ClickException as TyperException  # type: ignore[assignment]
 
-_IN_ORDER = (
-    "demo", "adapt", "sources", "tokenizer", "learn", "inspect", "prepare", "explore", "train", "watch", "evaluate", "predict",
-    "grid", "power", "compare", "report", "archive", "studio", "fill", "study", "tune", "re", "coref", "bench",
-)  # fmt: skip
-
-
-_MODULES: dict[str, tuple[str, ...]] = {
-    "demo": ("demo", "adapt"),
-    "prepare": ("sources", "prepare"),
-    "tokenizer": ("tokenizer",),
-    "train": ("train", "watch"),
-    "evaluate": ("evaluate", "fill"),
-    "power": ("power",),
-    "compare": ("compare", "report", "archive"),
-    "studio": ("studio",),
-    "study": ("study",),
-    "tune": ("tune",),
-    "relation": ("re",),
-    "coreference": ("coref",),
-    "bench": ("bench",),
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("experiment", "Run the full pipeline on bundled data."),
+    "adapt": ("experiment", "Run the full pipeline on your model and text."),
+    "study": ("experiment", "Compare training methods over seeds, from one base."),
+    "sources": ("prepare", "List named sources and their licences; check texts of your own."),
+    "tokenizer": ("prepare", "Learn a tokenizer, or inspect tokenizers side by side."),
+    "prepare": ("prepare", "Build training datasets and evaluation sets."),
+    "train": ("train", "Train a model on prepared data."),
+    "average": ("train", "Average the last checkpoints of a run."),
+    "watch": ("train", "Live view of a run."),
+    "tune": ("train", "Search for the best settings and confirm them with new seeds."),
+    "evaluate": ("evaluate", "Score checkpoints on frozen items."),
+    "fill": ("evaluate", "Compare what models predict for a [MASK]."),
+    "evalset": ("evaluate", "Read the items of an evaluation set."),
+    "compare": ("compare", "Compare evaluated checkpoints on the same items."),
+    "report": ("compare", "Write a report of evaluations: one HTML page, Markdown, tables."),
+    "archive": ("compare", "Keep the numbers of evaluations without any text."),
+    "power": ("compare", "Plan before training: which differences can be detected."),
+    "publish": ("compare", "Put a checkpoint on the hub, with a card that fills itself."),
+    "studio": ("compare", "Look at runs, verdicts and single items in a browser."),
+    "re": ("relation", "Relation extraction on KLUE-RE: explore, train, predict, report."),
+    "coref": ("coreference", "Coreference: explore, train, evaluate, predict."),
+    "bench": ("bench", "Measure throughput against the usual way, as a ratio."),
 }
-"""The modules beside this one and the commands that each has."""
+"""Commands in the order of the workflow: the module beside this one that has it, and its line in the list."""
 
 
-class Verbs(TyperGroup):
-    """Commands in the order of the workflow; one that is not named above comes last."""
+class CommandList(TyperGroup):
+    """The list of commands needs none of their modules: a command that is not loaded stands there with its line."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        names = super().list_commands(ctx)
-        return sorted(names, key=lambda name: _IN_ORDER.index(name) if name in _IN_ORDER else len(_IN_ORDER))
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        loaded = self.commands
+        self.commands = {name: loaded.get(name) or TyperCommand(name, help=line) for name, (_, line) in COMMANDS.items()}
 
 
-HELP = "Adapt a Korean encoder to entities, measure every checkpoint, and choose the checkpoint the evidence supports."
+HELP = "Continue the pretraining of a Korean encoder, measure every checkpoint, and choose the checkpoint the evidence supports."
 app = typer.Typer(
     name="coref-automl",
-    cls=Verbs,
+    cls=CommandList,
     help=HELP,
     epilog="Start with: coref-automl demo",
     no_args_is_help=True,
@@ -80,7 +86,7 @@ def _show_version(wanted: bool) -> None:
 
 
 Version = Annotated[bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version and exit.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the stack of an error; may stand anywhere.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the stack of an error; accepted anywhere.")]
 
 
 @app.callback(help=HELP)
@@ -93,15 +99,21 @@ _LONGEST = 1_600
 _INTERRUPTED = "Interrupted. The same command resumes."
 
 
-def load_commands(arguments: Sequence[str] = ()) -> typer.Typer:
-    """The application with every command on it, or with the one that a command line asks for: the others take time to import.
-
-    A new command is a module here and a line in `_MODULES`.
-    """
-    verb = next((argument for argument in arguments if not argument.startswith("-")), "")
-    for module in [module for module, verbs in _MODULES.items() if verb in verbs] or _MODULES:
+def load_commands(names: Iterable[str] = tuple(COMMANDS)) -> typer.Typer:
+    """The application with these commands loaded, and what else their modules have. A new command is a line in `COMMANDS`."""
+    for module in dict.fromkeys(COMMANDS[name][0] for name in names):
         importlib.import_module(f"coref_automl.cli.{module}")
-    return laid_out(app)
+    for command in app.registered_commands:
+        command.short_help = COMMANDS[str(command.name or getattr(command.callback, "__name__", ""))][1]
+    for group in app.registered_groups:
+        group.short_help = COMMANDS[str(group.name)][1]
+    return with_panels(app)
+
+
+@cache
+def _parser(*names: str) -> Any:
+    """Made once in a process: it takes longer than many a command."""
+    return typer.main.get_command(load_commands(names))
 
 
 def main() -> None:
@@ -113,11 +125,11 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit status. `--debug`, anywhere, shows the stack of an error."""
-    application = load_commands(arguments)
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
+    verb = next((argument for argument in arguments if not argument.startswith("-")), "")
     with _own_language():
-        return _run(application, arguments, debug)
+        return _run(_parser(verb) if verb in COMMANDS else _parser(), arguments, debug)
 
 
 @contextmanager
@@ -132,12 +144,13 @@ def _own_language() -> Iterator[None]:
             os.environ[VARIABLE] = before
 
 
-def _run(application: typer.Typer, arguments: list[str], debug: bool) -> int:
+def _run(parser: Any, arguments: list[str], debug: bool) -> int:
     for argument in arguments:
         if not is_text(argument):
             return _report(f"{os.fsencode(argument)!r} is not UTF-8; rename the file.", 2, debug)
     try:
-        result = application(arguments, standalone_mode=False)
+        with without_panics():
+            result = parser(arguments, standalone_mode=False)
     except CorefError as error:
         return _report(str(error), error.exit_status, debug)
     except TyperException as error:
@@ -179,27 +192,3 @@ def _report(message: str, status: int, debug: bool) -> int:
     shown = message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} ... {message[-_LONGEST // 2 :]}"
     print(f"coref-automl: {shown}", file=sys.stderr)
     return status
-
-
-_WIDTH = 100
-
-
-def reference() -> str:
-    """The command reference in Markdown: one section per command with its `--help`, the same on every machine."""
-    os.environ["COLUMNS"] = str(_WIDTH)
-    sections = ["# Commands", "Written from the commands by `make docs`; a test holds this page to them."]
-    for path, command in _walk("coref-automl", typer.main.get_command(load_commands())):
-        sections.append(f"## {path}\n\n```\n{_help(path, command)}\n```")
-    return "\n\n".join(sections) + "\n"
-
-
-def _walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
-    yield path, command
-    for name, child in sorted(getattr(command, "commands", {}).items()):
-        yield from _walk(f"{path} {name}", child)
-
-
-def _help(path: str, command: Any) -> str:
-    with command.make_context(path, [], resilient_parsing=True, terminal_width=_WIDTH, max_content_width=_WIDTH) as context:
-        lines = command.get_help(context).splitlines()
-    return "\n".join(line.rstrip() for line in lines).strip()

@@ -7,11 +7,11 @@ from typing import Any
 
 import typer
 
-from coref_automl.bench.recipes import EvaluateBench, PrepareBench, RelationBench, TrainBench
-from coref_automl.cli.app import app
-from coref_automl.cli.options import AsJson, options_from, print_json, recipe_from
+from coref_automl.bench.measurement import EvaluateBench, PrepareBench, RelationBench, TrainBench
+from coref_automl.cli.app import COMMANDS, app
+from coref_automl.cli.options import AsJson, options_from, print_result, recipe_from
 
-bench_app = typer.Typer(help="Measure throughput against the usual way, as a ratio.", no_args_is_help=True, rich_markup_mode=None)
+bench_app = typer.Typer(help=COMMANDS["bench"][1], no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(bench_app, name="bench")
 
 BENCHES: dict[str, tuple[str, type[Any], str, str]] = {
@@ -51,10 +51,7 @@ def _add_command(name: str) -> None:
     def command(*, as_json: AsJson = False, **given: Any) -> None:
         run = importlib.import_module(f"coref_automl.bench.{module}").run
         result = run(recipe_from(recipe, given, f"bench {name}"))
-        if as_json:
-            print_json({**result.to_json(), "ratio": result.ratio})
-        else:
-            print("\n".join([*result.lines, result.closing_line()]))
+        print_result(result, as_json, [*result.lines, result.closing_line()], ratio=result.ratio)
 
 
 for _name in BENCHES:

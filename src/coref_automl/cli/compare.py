@@ -1,16 +1,21 @@
-"""coref-automl compare, report, archive: which checkpoint is better, is it more than noise, a page that shows it, its numbers."""
+"""coref-automl compare, report, archive, power, publish, studio: what finished evaluations say, and where it is shown.
+
+In: paths of evaluations and runs. Out: a verdict, a page, the numbers without text, a plan, a model on the hub, a local web page.
+"""
 
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from coref_automl.cli.app import app
-from coref_automl.cli.options import AsJson, LangOption, Out, Seed, print_json
-from coref_automl.say import Say, language
+from coref_automl.cli.options import AsJson, Out, Seed, print_json, print_result
+from coref_automl.errors import InputError, RecipeError
+from coref_automl.say import Say, language, say
 
 Metric = Annotated[
     str | None, typer.Option("--metric", help="Metric of the verdicts. Default: strict Real@1, or word if tokenizers differ.")
@@ -37,7 +42,6 @@ def compare(
     common: Annotated[bool, typer.Option("--common", help="Compare on shared items if the sets differ.")] = False,
     eval_set: EvalSetName = None,
     seed: Seed = 0,
-    lang: LangOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare evaluated checkpoints on the same items: differences with intervals, adjusted p-values, verdicts.
@@ -48,19 +52,22 @@ def compare(
     from coref_automl.comparison.choice import checked_margin
     from coref_automl.comparison.differences import require_two
     from coref_automl.comparison.groups import choose_group, choose_metric
+    from coref_automl.comparison.reader import open_results
     from coref_automl.comparison.study import study_at
     from coref_automl.report.printout import printed_answer, printed_comparison
     from coref_automl.report.terminal import in_colour, width
 
     allowed = checked_margin(margin)
-    group, notes = choose_group(paths, common=common, evalset=eval_set)
+    results = open_results(paths)
+    group, notes = choose_group(results, common=common, evalset=eval_set)
     require_two(group)
     metric, more = choose_metric(group, metric)
-    say, told = Say(language(lang)), (*notes, *more)
-    table = printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=told, lang=say.lang)
+    tongue = language()
+    every_note = (*notes, *more)
+    table = printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=every_note, lang=tongue)
     trained = any(entry.trained for entry in group.entries)
-    study = study_at(paths, group, metric=metric, margin=allowed, seed=seed) if trained else None
-    answer = printed_answer(study, lang=say.lang) if study else None
+    study = study_at(results, group, metric=metric, margin=allowed, seed=seed) if trained else None
+    answer = printed_answer(study, lang=tongue) if study else None
     if as_json:
         print_json({**table.to_json(), "answer": answer.to_json() if answer else None})
         return
@@ -68,7 +75,7 @@ def compare(
     if answer is not None:
         print(f"\n{answer}")
     command = f"coref-automl report {shlex.join(paths)} --out report"
-    print("\n" + say(f"다음: {command}", f"Next: {command}"))
+    print("\n" + Say(tongue)(f"보고서: {command}", f"Report: {command}"))
 
 
 @app.command(epilog="Example: coref-automl report runs --out report --target real1=0.68,real5=0.83")
@@ -80,7 +87,6 @@ def report(
     ] = None,
     table: Annotated[Path | None, typer.Option("--table", help="CSV of external results, instead of PATHs.")] = None,
     target: Annotated[str | None, typer.Option("--target", help="Target values, e.g. real1=0.68,real5=0.83.")] = None,
-    lang: LangOption = None,
     metric: Metric = None,
     margin: Margin = 2.0,
     eval_set: EvalSetName = None,
@@ -91,10 +97,9 @@ def report(
     """Write report.html (one self-contained file), report.md and results.csv.
 
     Starts with the answer and what the data cannot show; then the questions that these runs can answer (the base, methods,
-    length, training, other tasks, relation extraction, coreference), curves, paired differences, ratings, suggested experiments
-    with their commands, and the items on which the models disagree.
+    length, training, other tasks, relation extraction, coreference), curves, paired differences, ratings, and suggested
+    experiments with their commands.
     """
-    from coref_automl.errors import RecipeError
     from coref_automl.report.checkpoint_report import report as write
 
     if bool(paths) == (table is not None):
@@ -104,18 +109,13 @@ def report(
         out=out,
         table=table,
         target=target,
-        lang=lang,
         metric=metric,
         margin=margin,
         eval_set=eval_set,
         seed=seed,
         title=title,
     )
-    if as_json:
-        print_json(made.to_json())
-        return
-    print(made.sentence)
-    print(made)
+    print_result(made, as_json, [made.sentence, str(made)])
 
 
 @app.command(epilog="Example: coref-automl archive runs --out results/experiment")
@@ -135,7 +135,117 @@ def archive(
     from coref_automl.comparison.archive import archive as keep
 
     made = keep(paths, out=out)
+    print_result(made, as_json, [str(made)])
+
+
+@app.command(epilog="Example: coref-automl power --difference 1 --eval-set sets/judge --seeds 3")
+def power(
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="[PATH...]", help="Finished runs or studies: their spreads and costs are used.")
+    ] = None,
+    difference: Annotated[
+        float | None, typer.Option("--difference", min=0.01, max=99.0, help="Wanted difference, in points.")
+    ] = None,
+    eval_set: Annotated[Path | None, typer.Option("--eval-set", help="Set at hand: what can it show?")] = None,
+    metric: Annotated[str | None, typer.Option("--metric", help="Metric. Default: strict Real@1.")] = None,
+    seeds: Annotated[
+        list[int] | None, typer.Option("--seeds", min=1, help="Seeds per method; repeatable. Default: 2 to 12.")
+    ] = None,
+    comparisons: Annotated[int, typer.Option("--comparisons", min=1, help="Comparisons corrected for together (Holm).")] = 1,
+    against_base: Annotated[
+        bool, typer.Option("--against-base", help="Plan for a method against its base, not for two methods.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Plan before training: the difference that is detected with 80% power, or the seeds and documents it takes.
+
+    With PATHs the variance over seeds and documents is that of those runs, and tokens and time are theirs; otherwise it is that
+    of the archived studies.
+    """
+    from coref_automl.comparison.power import power as plan
+
+    found = plan(
+        paths or (),
+        difference=difference / 100 if difference is not None else None,
+        eval_set=eval_set,
+        metric=metric,
+        seeds=seeds or (),
+        comparisons=comparisons,
+        against_base=against_base,
+    )
+    print_result(found, as_json)
+
+
+@app.command(epilog="Example: coref-automl publish runs/mlm --repo my-name/my-encoder --private --dry-run")
+def publish(
+    checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="An evaluated checkpoint, or a run: its chosen one.")],
+    repo: Annotated[str, typer.Option("--repo", help="Model repository on the hub: OWNER/NAME; made if missing.")],
+    private: Annotated[bool, typer.Option("--private", help="Make a new repository private.")] = False,
+    evaluations: Annotated[
+        str | None, typer.Option("--evaluations", help="Where its evaluations are. Default: its study or its run.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the card and the files; send nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put a checkpoint on the hub: weights, tokenizer, and a card with its measured table and the verdict against its base.
+
+    Needs a token that may write (hf auth login, or HF_TOKEN). The same command again sends only what changed.
+    """
+    from coref_automl.report.publish import publish as send
+
+    done = send(checkpoint, repo, private=private, dry_run=dry_run, evaluations=evaluations, lang=language())
     if as_json:
-        print_json(made.to_json())
+        print_json(done.to_json())
         return
-    print(made)
+    if dry_run:
+        print(done.card)
+    what = f"{', '.join(done.files)} ({done.megabytes:,.1f} MB)"
+    print(say(f"전송하지 않음: {what}", f"Not sent: {what}") if dry_run else f"{done.url}: {what}")
+
+
+@app.command(epilog="Example: coref-automl studio")
+def studio(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="PATH...", help="Folders of runs, evaluations, evaluation sets and models. Default: this one."),
+    ] = None,
+    port: Annotated[int, typer.Option("--port", min=0, max=65_535, help="Port to listen on; 0 takes any free one.")] = 8420,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on. Others than 127.0.0.1 open it to the network.")] = (
+        "127.0.0.1"
+    ),
+    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
+) -> None:
+    """See which method wins, open a run, compare, triage items, correct chains and try models, in a local web page.
+
+    It reads the given folders and nothing outside them; notes, tags and corrected chains are kept beside them. Ctrl-C ends it.
+    """
+    from coref_automl.studio.safety import is_loopback
+
+    try:
+        from coref_automl.studio.server import serve
+    except ModuleNotFoundError as error:
+        raise RecipeError(f"The studio needs {error.name}; run: pip install 'coref-automl[studio]'") from error
+    folders = paths or [Path()]
+    for path in folders:
+        if not path.is_dir():
+            raise InputError(f"{path} is not a folder; pass folders of runs, or none for this one.")
+
+    def ready(address: str) -> None:
+        print(address, flush=True)
+        shown = ", ".join(str(path.resolve()) for path in folders)
+        print(say(f"폴더: {shown}. 끝내려면 Ctrl-C.", f"Shows {shown}. Ctrl-C ends it."), file=sys.stderr)
+        if not is_loopback(host):
+            warning = (
+                "네트워크에서 이 기계에 닿는 누구나 이 폴더들을 읽고 메모를 남길 수 있습니다.",
+                "Anyone who can reach this machine on the network can read these folders here, and write notes.",
+            )
+            print(say(*warning), file=sys.stderr)
+        if browser:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    try:
+        serve(folders, host=host, port=port, lang=language(), on_ready=ready)
+    except KeyboardInterrupt:
+        return

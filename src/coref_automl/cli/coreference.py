@@ -1,4 +1,4 @@
-"""coref-automl coref: coreference; explore annotated data, train, evaluate, compare, predict the chains of a text."""
+"""coref-automl coref: coreference; explore annotated data, train, evaluate, predict the chains of a text."""
 
 from __future__ import annotations
 
@@ -8,15 +8,33 @@ from typing import Annotated, Any
 
 import typer
 
-from coref_automl.cli.app import Verbs, app
-from coref_automl.cli.options import AsJson, Device, RecipeFile, SkipBad, options_from, print_json, recipe_from
-from coref_automl.coreference.recipe import FILE, HELP, CoreferenceRecipe
-
-coreference_app = typer.Typer(
-    cls=Verbs, help="Coreference: explore, train, evaluate, compare, predict.", no_args_is_help=True, rich_markup_mode=None
+from coref_automl.cli.app import COMMANDS, app
+from coref_automl.cli.options import (
+    AsJson,
+    Column,
+    Device,
+    OptionalOut,
+    RecipeFile,
+    Rows,
+    SkipBad,
+    options_from,
+    print_json,
+    print_result,
+    recipe_from,
+    whole_file,
 )
+from coref_automl.coreference.recipe import FILE, CoreferenceRecipe
+from coref_automl.errors import InputError
+from coref_automl.guard import LINE, read_whole
+from coref_automl.progress import Progress
+from coref_automl.say import say
+from coref_automl.store import natural_order, write_jsonl, write_text
+
+coreference_app = typer.Typer(help=COMMANDS["coref"][1], no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(coreference_app, name="coref")
 
+BUNDLED_HEAD = "bundled:ko-mini-coref"
+Head = Annotated[str, typer.Option("--model", help="A run of coref train, one seed's model, or the bundled head.")]
 Base = Annotated[str | None, typer.Option("--base", help="Encoder of a low-rank head, if it has moved since training.")]
 
 ConventionOption = Annotated[
@@ -48,7 +66,6 @@ def explore(
     from coref_automl.coreference.conventions import converted, known
     from coref_automl.coreference.data import inspect_coref, write_documents
     from coref_automl.coreference.explore import explore as look
-    from coref_automl.errors import InputError
 
     if write is not None and len(files) != 1:
         raise InputError(f"--write takes one file, not {len(files)}; convert them one by one.")
@@ -70,30 +87,17 @@ def explore(
     epilog="Example: coref-automl coref train --model bundled:ko-mini --data koconovel_coref.jsonl.xz --split koconovel "
     "--skip-bad --out runs/coref"
 )
-@options_from(
-    CoreferenceRecipe,
-    HELP,
-    {
-        "learning_rate": ("--lr", "--learning-rate"),
-        "head_rate": ("--head-lr", "--head-rate"),
-        "first_seed": ("--seed", "--first-seed"),
-        "start": ("--from", "--start"),
-    },
-)
+@options_from(CoreferenceRecipe)
 def train(recipe: RecipeFile = None, *, as_json: AsJson = False, **given: Any) -> None:
     """Train coreference on annotated texts and score the test documents. The same command resumes an interrupted run.
 
     Reports MUC, B-cubed, CEAF-e, CoNLL and LEA with confidence intervals over documents.
     """
     from coref_automl.coreference.train import train_coreference
-    from coref_automl.progress import Progress
 
     settings = recipe_from(CoreferenceRecipe, given, "coref train", recipe)
     result = train_coreference(settings, progress=Progress(shown=not as_json))
-    if as_json:
-        print_json(result.to_json())
-    else:
-        print("\n".join(result.lines()))
+    print_result(result, as_json)
 
 
 @coreference_app.command(epilog="Example: coref-automl coref evaluate runs/coref --data my_novels.jsonl --groups")
@@ -118,7 +122,6 @@ def evaluate(
     """
     from coref_automl.coreference.conventions import known
     from coref_automl.coreference.evaluate import evaluate_coreference, group_lines
-    from coref_automl.progress import Progress
 
     progress = Progress(shown=not as_json)
     found = evaluate_coreference(
@@ -134,29 +137,7 @@ def evaluate(
         groups=groups,
         progress=progress,
     )
-    if as_json:
-        print_json(found.to_json())
-    else:
-        print("\n".join([*found.result.lines(), *(group_lines(found.groups) if groups else ())]))
-
-
-@coreference_app.command(epilog="Example: coref-automl coref compare runs/coref-base runs/coref-mlm-* runs/coref-entity-*")
-def compare(
-    paths: Annotated[list[str], typer.Argument(metavar="RUN...", help="Finished runs of coref train, or folders of them.")],
-    as_json: AsJson = False,
-) -> None:
-    """Compare encoders by their coreference runs: verdicts between training methods, runs crossed with documents.
-
-    Runs must share documents, folds and settings. Methods are known by how their encoders were trained, or else by the model's
-    name (mlm-0/checkpoint-225 is seed 0 of mlm). The verdict is about CoNLL with gold mentions.
-    """
-    from coref_automl.report.coreference_verdicts import compare_runs
-
-    found = compare_runs(paths)
-    if as_json:
-        print_json(found.to_json())
-    else:
-        print(found)
+    print_result(found, as_json, [*found.result.lines(), *(group_lines(found.groups) if groups else ())])
 
 
 @coreference_app.command(
@@ -165,42 +146,49 @@ def compare(
 def predict(
     text: Annotated[str | None, typer.Argument(metavar="TEXT", help="Text. Without it: --file, or standard input.")] = None,
     file: Annotated[Path | None, typer.Option("--file", help="A UTF-8 text file.")] = None,
-    model: Annotated[
-        str, typer.Option("--model", help="A run of coref train, one seed's model, or the bundled head.")
-    ] = "bundled:ko-mini-coref",
+    model: Head = BUNDLED_HEAD,
     base: Base = None,
     scheme: SchemeOption = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write an HTML page with coloured chains.")] = None,
     resolve: Annotated[
         bool, typer.Option("--resolve", help="Print the text with pronouns replaced by the names of their chains.")
     ] = False,
+    data: Rows = None,
+    column: Column = "text",
+    out: OptionalOut = None,
+    skip_bad: SkipBad = False,
     device: Device = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Find the coreference chains of a text: coloured on a terminal, else in brackets.
 
-    --json adds character offsets and the probability of every link.
+    --json adds character offsets and the probability of every link. --data FILE --out DIR answers a whole file.
     """
-    from coref_automl.coreference.predict import coreference
-    from coref_automl.errors import InputError
-    from coref_automl.progress import Progress
-    from coref_automl.report.chain_page import html_page, in_html
+    from coref_automl.coreference.predict import coreference, resolve_file
+    from coref_automl.models.light_imports import light_imports
     from coref_automl.report.terminal import in_colour
-    from coref_automl.store import write_text
 
     if text is not None and file is not None:
         raise InputError("Pass a text or --file, not both.")
     progress = Progress(shown=not as_json)
-    found = coreference(_given(text, file), model, base=base, scheme=scheme, device=device, progress=progress)
+    if whole_file(data, out, {"TEXT": text, "--file": file, "--html": html}):
+        options: dict[str, Any] = {"base": base, "scheme": scheme, "device": device, "column": column}
+        options |= {"resolve": resolve, "skip_bad": skip_bad}
+        print_result(resolve_file(str(data), Path(out or ""), model, progress=progress, **options), as_json)
+        return
+    with light_imports():
+        found = coreference(_given(text, file), model, base=base, scheme=scheme, device=device, progress=progress)
     if html is not None:
-        page = in_html(found.text, found.chains, note=found.told, confidence=found.confidence)
+        from coref_automl.report.coreference_page import html_page, in_html
+
+        page = in_html(found.text, found.chains, note=found.localized_note, confidence=found.confidence)
         write_text(html, html_page(page, "coreference"))
     if as_json:
         named = {"resolved": found.named} if resolve else {}
         print_json({**found.to_json(), "strings": found.strings, "confidence": found.confidence, **named})
         return
     if found.note:
-        print(found.told, file=sys.stderr, flush=True)
+        print(found.localized_note, file=sys.stderr, flush=True)
     print(found.named if resolve else "\n".join(found.lines(colour=in_colour())))
 
 
@@ -208,9 +196,7 @@ def predict(
 def annotate(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of UTF-8 .txt files, one document each.")],
     out: Annotated[Path, typer.Option("--out", help="JSON lines to write; must not exist yet.")],
-    model: Annotated[
-        str, typer.Option("--model", help="A run of coref train, one seed's model, or the bundled head.")
-    ] = "bundled:ko-mini-coref",
+    model: Head = BUNDLED_HEAD,
     base: Base = None,
     scheme: SchemeOption = None,
     device: Device = "auto",
@@ -220,10 +206,6 @@ def annotate(
     Each mention has the probability of its link: look at the low ones first.
     """
     from coref_automl.coreference.predict import annotated_rows
-    from coref_automl.errors import InputError
-    from coref_automl.progress import Progress
-    from coref_automl.say import say
-    from coref_automl.store import natural_order, write_jsonl
 
     paths = sorted(folder.glob("*.txt"), key=natural_order)
     if not paths:
@@ -231,22 +213,21 @@ def annotate(
     if out.exists():
         raise InputError(f"{out} exists, and corrections in it would be lost; pass another name.")
     texts = {path.stem: _given(None, path) for path in paths}
-    told, rows = annotated_rows(texts, model, base=base, scheme=scheme, device=device, progress=Progress())
-    print(told, file=sys.stderr, flush=True)
+    note, rows = annotated_rows(texts, model, base=base, scheme=scheme, device=device, progress=Progress())
+    print(note, file=sys.stderr, flush=True)
     write_jsonl(out, rows)
     count = sum(len(chain) for row in rows for chain in row["clusters"])
     print(say(f"{out}: 문서 {len(rows):,}개, 언급 {count:,}개", f"{out}: {len(rows):,} documents, {count:,} mentions"))
 
 
 def _given(text: str | None, file: Path | None) -> str:
-    from coref_automl.errors import InputError
 
     if text is not None:
         return text
     if file is None and sys.stdin.isatty():
         raise InputError("Which text? Pass it as an argument, with --file, or through standard input.")
     try:
-        raw = file.read_bytes() if file is not None else sys.stdin.buffer.read()
+        raw = read_whole(file, largest=LINE) if file else read_whole(Path("standard input"), sys.stdin.buffer, LINE)
         return raw.decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"Cannot read {file} ({error.strerror or error}); give the path of a text file.") from error

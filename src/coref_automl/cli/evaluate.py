@@ -1,21 +1,35 @@
-"""coref-automl evaluate and fill: score checkpoints on frozen items; look at what a model puts into a gap."""
+"""coref-automl evaluate, fill, evalset: score checkpoints on frozen items, look at what models put into a gap, read the items."""
 
 from __future__ import annotations
 
 import json
 import shlex
-import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coref_automl.cli.app import app
-from coref_automl.cli.options import AsJson, Device, LangOption, options_from, print_json, recipe_from
+from coref_automl.cli.app import COMMANDS, app
+from coref_automl.cli.options import (
+    AsJson,
+    Column,
+    Device,
+    OptionalOut,
+    Rows,
+    SkipBad,
+    options_from,
+    print_json,
+    print_result,
+    recipe_from,
+    whole_file,
+)
+from coref_automl.config import choose
+from coref_automl.errors import EvalSetError, InputError
 from coref_automl.evaluation.run import EvaluateRecipe
-from coref_automl.say import Say, language
+from coref_automl.progress import Progress
+from coref_automl.say import Lang, Say, language, say
 
 if TYPE_CHECKING:
-    from coref_automl.models.load import LoadedModel
     from coref_automl.records import Evaluation
 
 
@@ -31,7 +45,6 @@ def evaluate(
         typer.Option("--by", help="Add a table by source, tag, pieces, reach, distance, half or pronoun; repeatable."),
     ] = None,
     metric: Annotated[str | None, typer.Option("--metric", help="Metric of the --by tables.")] = None,
-    lang: LangOption = None,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -40,13 +53,11 @@ def evaluate(
     Finished evaluations are reused; the same command resumes an interrupted one. Results are stored in the run's folder, or in
     --out.
     """
-    from coref_automl.config import choose
     from coref_automl.evaluation.metrics import GROUPINGS, METRICS
-    from coref_automl.evaluation.results import summary_json
     from coref_automl.evaluation.run import evaluate as run
-    from coref_automl.progress import Progress
+    from coref_automl.evaluation.slot import summary_json
 
-    tongue = language(lang)
+    tongue = language()
     for grouping in by or ():
         choose(grouping, GROUPINGS, "grouping")
     if metric:
@@ -86,7 +97,7 @@ def _next_step(paths: list[str], shown: list[Evaluation], recipe: EvaluateRecipe
     return say(f"다음: {command}", f"Next: {command}")
 
 
-def _print_block(evaluation: Evaluation, recipe: EvaluateRecipe, lang: str) -> None:
+def _print_block(evaluation: Evaluation, recipe: EvaluateRecipe, lang: Lang) -> None:
     from coref_automl.evaluation.results import neighbours
     from coref_automl.report.terminal import best_of, format_result
 
@@ -95,7 +106,7 @@ def _print_block(evaluation: Evaluation, recipe: EvaluateRecipe, lang: str) -> N
 
 
 def _print_tables(
-    paths: list[str], shown: list[Evaluation], recipe: EvaluateRecipe, by: list[str], metric: str | None, lang: str
+    paths: list[str], shown: list[Evaluation], recipe: EvaluateRecipe, by: list[str], metric: str | None, lang: Lang
 ) -> None:
     from coref_automl.evaluation.results import find_evaluations
     from coref_automl.report.terminal import format_by_group, format_overview
@@ -117,59 +128,88 @@ def _print_tables(
 
 @app.command(epilog='Example: coref-automl fill "서울은 [MASK]의 수도이다." --model bundled:ko-mini --model runs/a/checkpoint-65')
 def fill(
-    sentence: Annotated[str | None, typer.Argument(help="Sentence with one [MASK]. Without it: interactive.")] = None,
+    sentence: Annotated[str | None, typer.Argument(help="Sentence with one [MASK].")] = None,
     model: Annotated[list[str] | None, typer.Option("--model", help="Hub id, folder, or bundled:ko-mini; repeatable.")] = None,
     nouns: Annotated[bool, typer.Option("--nouns/--no-nouns", help="Only nouns of two or more syllables, or all words.")] = True,
     top: Annotated[int, typer.Option("--top", min=1, max=100, help="Number of words.")] = 10,
+    data: Rows = None,
+    column: Column = "text",
+    out: OptionalOut = None,
+    skip_bad: SkipBad = False,
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Compare what models predict for a [MASK], side by side. A particle after [MASK] stays with the hidden word."""
-    from coref_automl.evaluation.fill import find_gap
-    from coref_automl.models.load import load_masked_lm
+    """Compare what models predict for a [MASK], side by side. A particle after [MASK] stays with the hidden word.
 
-    names = model or ["bundled:ko-mini"]
-    if sentence is not None:
-        find_gap(sentence)
-    loaded = {name: load_masked_lm(name, device=device) for name in names}
-    if sentence is not None:
-        _fill_once(loaded, sentence, nouns, top, as_json)
-        return
-    if sys.stdin.isatty():
-        told = Say(language())(
-            "[MASK]가 하나 있는 문장을 쓰세요. :nouns 명사만, :all 모든 낱말, 빈 줄이면 끝납니다.",
-            "Type a sentence with one [MASK]. :nouns for nouns, :all for all words, an empty line to end.",
-        )
-        print(told, file=sys.stderr)
-    _prompt(loaded, nouns, top, as_json)
-
-
-def _prompt(loaded: dict[str, LoadedModel], nouns: bool, top: int, as_json: bool) -> None:
-    """Read sentences until an empty line or the end of input; a sentence without a gap is explained, not fatal."""
-    from coref_automl.errors import InputError
-
-    while True:
-        try:
-            line = input("> " if sys.stdin.isatty() else "").strip()
-        except EOFError:
-            return
-        if not line:
-            return
-        if line in (":nouns", ":all"):
-            nouns = line == ":nouns"
-            continue
-        try:
-            _fill_once(loaded, line, nouns, top, as_json)
-        except InputError as error:
-            print(error, file=sys.stderr)
-
-
-def _fill_once(loaded: dict[str, LoadedModel], sentence: str, nouns: bool, top: int, as_json: bool) -> None:
+    --data FILE --out DIR answers every sentence of a file.
+    """
     from coref_automl.evaluation.fill import fill as run
+    from coref_automl.evaluation.fill import fill_file, find_gap
+    from coref_automl.models.light_imports import light_imports
+    from coref_automl.models.load import load_masked_lm
     from coref_automl.report.terminal import format_filled
 
-    found = [run(ready, sentence, name=name, nouns_only=nouns, top=top) for name, ready in loaded.items()]
+    if sentence is not None:
+        find_gap(sentence)
+    whole = whole_file(data, out, {"SENTENCE": sentence})
+    if sentence is None and not whole:
+        raise InputError("Which sentence? Pass one with a [MASK], or --data FILE --out DIR.")
+    with light_imports():
+        loaded = {name: load_masked_lm(name, device=device) for name in model or ["bundled:ko-mini"]}
+    if whole:
+        options: dict[str, Any] = {"column": column, "nouns_only": nouns, "top": top, "skip_bad": skip_bad}
+        made = fill_file(loaded, str(data), Path(out or ""), progress=Progress(shown=not as_json), **options)
+        print_result(made, as_json)
+        return
+    found = [run(ready, str(sentence), name=name, nouns_only=nouns, top=top) for name, ready in loaded.items()]
+    print_json([entry.to_json() for entry in found]) if as_json else print("\n".join(format_filled(found)))
+
+
+evalset_app = typer.Typer(help=COMMANDS["evalset"][1], no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(evalset_app, name="evalset")
+
+
+@evalset_app.callback()
+def _group() -> None:
+    """A group with one verb stays a group."""
+
+
+@evalset_app.command(epilog="Example: coref-automl evalset read evalsets/wiki --reader kim --sample 200")
+def read(
+    folder: Annotated[Path, typer.Argument(metavar="SET", help="Folder of an evaluation set.")],
+    reader: Annotated[str | None, typer.Option("--reader", help="Name of the reader. Default: only print what was read.")] = None,
+    task: Annotated[list[str] | None, typer.Option("--task", help="Task; repeatable. Default: all.")] = None,
+    sample: Annotated[int, typer.Option("--sample", min=1, help="Items read of each task, the same for every reader.")] = 200,
+    as_json: AsJson = False,
+) -> None:
+    """Mark items one by one: f fair, a ambiguous, l lexical, w wrong antecedent, t tagger error; s skips, q stops.
+
+    Marks are kept in SET/readings/READER.jsonl, and reading goes on where it stopped. At the end: the share of fair items of each
+    task with its 95% interval, and the agreement of the readers.
+    """
+    from coref_automl.evaluation import readings
+    from coref_automl.evaluation.evalset import EvalSet
+
+    evalset = EvalSet.open(folder)
+    items = evalset.select(task)
+    if not items:
+        raise EvalSetError(f"{folder} has no items of {', '.join(task or [])}; it has {', '.join(evalset.items)}.")
+    if reader is not None:
+        readings.path_of(folder, reader)
+        known = readings.marks_of(folder).get(reader, {})
+        waiting = readings.to_read(items, sample, known)
+        for number, item in enumerate(waiting, 1):
+            shown = readings.passage_of(item, evalset.documents[item.document])
+            print(f"\n[{number}/{len(waiting)}] {item.task}, {item.source}\n{shown}")
+            key = typer.prompt("f/a/l/w/t, s, q", default="s").strip().lower()[:1]
+            if key == "q":
+                break
+            if key in readings.KEYS:
+                readings.add_mark(folder, reader, item.id, readings.KEYS[key])
+    found = readings.summarise(items, readings.marks_of(folder))
     if as_json:
         print_json([entry.to_json() for entry in found])
     else:
-        print("\n".join(format_filled(found)), flush=True)
+        print("\n".join(map(str, found)) or f"{folder}: not read yet")
+        beside = say("모델의 답과 함께 보기", "Beside the models' answers")
+        print(f"{beside}: coref-automl studio RUNS {shlex.quote(str(folder))}")

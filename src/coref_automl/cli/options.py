@@ -1,4 +1,4 @@
-"""Options that commands share, options made from recipes, and how results reach standard output.
+"""Options: those that commands share, those made from recipes, their panels in a long help; how results reach standard output.
 
 A command that runs a recipe has one option per field of it: `@options_from(TrainRecipe)` over a function that takes them as
 `**given`. Only what was passed on the command line is in `given`; `recipe_from` puts it over the YAML file, and the recipe's own
@@ -11,17 +11,23 @@ import dataclasses
 import inspect
 import json
 import os
+import sys
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
-from functools import wraps
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache, wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
-from coref_automl.config import described, from_mapping, read_yaml
-from coref_automl.say import LANGUAGE, VARIABLE, language
+from coref_automl.config import Setting, described, from_mapping, overlaid, read_yaml
+from coref_automl.errors import InputError, RecipeError
+from coref_automl.say import LANGUAGE, VARIABLE, language, say
+
+if TYPE_CHECKING:
+    from coref_automl.experiment.preflight import Preflight
 
 T = TypeVar("T")
 
@@ -46,11 +52,42 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, 
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, or auto.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip bad rows; they are counted and listed.")]
+Rows = Annotated[
+    str | None, typer.Option("--data", help="Answer every row of a file (.jsonl, .csv, ...) into the folder of --out; resumable.")
+]
+Column = Annotated[str, typer.Option("--column", help="With --data: the column or key that holds the text.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Train without asking, even where the texts give too few steps.")]
 RecipeFile = Annotated[Path | None, typer.Option("--recipe", help="YAML recipe; options override its values.")]
 
 
 def print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_result(result: Any, as_json: bool, lines: Iterable[str] | None = None, **more: Any) -> None:
+    """A result as JSON, with `more` beside its own keys; or as lines, by default those that it has itself."""
+    if as_json:
+        print_json({**result.to_json(), **more})
+    else:
+        print("\n".join(result.lines() if lines is None else lines))
+
+
+def agreed_to(ahead: Preflight, *, yes: bool, ask: bool) -> bool:
+    """Whether to train all the same: --yes, or the answer of a person. Without a terminal, too few steps are not trained."""
+    if yes or not (ask and sys.stdin.isatty()):
+        return yes or not ahead.too_short
+    return typer.confirm(say("계속할까요?", "Go on?"), err=True)
+
+
+def whole_file(data: str | None, out: Path | None, alone: Mapping[str, Any]) -> bool:
+    """Whether --data FILE --out DIR was passed; what is for a single text does not go with it."""
+    given = [name for name, value in (("--data", data), ("--out", out)) if value is not None]
+    other = [name for name, value in alone.items() if value is not None]
+    if given and other:
+        raise InputError(f"{given[0]} is for a file of rows and {other[0]} for one text; pass one of them.")
+    if len(given) == 1:
+        raise InputError("A file of rows needs both --data FILE and --out DIR.")
+    return bool(given)
 
 
 def options_from(
@@ -60,14 +97,15 @@ def options_from(
     *,
     leave_out: Collection[str] = (),
 ) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """One option for each field of `recipe` that is described there, or has its help in `texts` (`prepare.seq_len`: of a field).
+    """One option for each field that `recipe` and its stages describe (`evaluate.sets`: of a stage); for some, if `texts` has
+    their help.
 
-    `flags` are names other than --field-name. The options come after the command's own arguments, before its keyword-only ones.
+    `flags` are names other than --field-name, over those of the fields. The options come after the command's own arguments and
+    before its keyword-only ones.
     """
-    kind: Any = recipe
-    own = {name: setting for name, setting in described(kind).items() if name not in leave_out}
+    own = {name: setting for name, setting in _described(recipe).items() if name not in leave_out}
     texts = texts or {name: setting.help for name, setting in own.items()}
-    flags = flags or {name: setting.flags for name, setting in own.items()}
+    flags = {name: setting.flags for name, setting in own.items()} | dict(flags or {})
 
     def decorate(command: Callable[..., T]) -> Callable[..., T]:
         given = inspect.signature(command, eval_str=True).parameters.values()
@@ -81,14 +119,22 @@ def options_from(
             given = {path: value for name, path in made.items() if (value := values.pop(name)) not in (None, [])}
             return command(**values, **_nested(given))
 
-        # Typer reads a command's options from its declared signature (PEP 362)
-        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*first, *options, *last)]
-        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        called.__annotations__ = {one.name: one.annotation for one in parameters}
+        _declare(called, [*first, *options, *last])
         called.without_default = {name for name, path in made.items() if _field(recipe, path)[1] is dataclasses.MISSING}  # type: ignore[attr-defined]
         return called
 
     return decorate
+
+
+def _described(recipe: Any) -> dict[str, Setting]:
+    """The fields that have help, and those of the stages among them."""
+    found: dict[str, Setting] = {}
+    for name, hint in typing.get_type_hints(recipe).items():
+        stage: Any = next((kind for kind in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(kind)), None)
+        inner = described(stage) if stage is not None else {}
+        own = {name: described(recipe)[name]} if name in described(recipe) else {}
+        found |= own | {f"{name}.{field}": setting for field, setting in inner.items()}
+    return {name: setting for name, setting in found.items() if setting.help}
 
 
 def with_language(command: Callable[..., T]) -> Callable[..., T]:
@@ -103,25 +149,22 @@ def with_language(command: Callable[..., T]) -> Callable[..., T]:
         values.pop("lang")
         return command(**values)
 
-    kind = inspect.Parameter.KEYWORD_ONLY
-    lang = inspect.Parameter("lang", kind, annotation=LangOption, default=None)
+    lang = inspect.Parameter("lang", inspect.Parameter.KEYWORD_ONLY, annotation=LangOption, default=None)
     parameters.insert(names.index("as_json") if "as_json" in names else len(names), lang)
-    parameters = [one.replace(kind=kind) for one in parameters]
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    _declare(called, parameters)
     return called
+
+
+def _declare(command: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> None:
+    """Typer reads a command's options from its declared signature (PEP 362)."""
+    named = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    command.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in named}
 
 
 def recipe_from(recipe: type[T], given: Mapping[str, Any], where: str, file: Path | None = None) -> T:
     """The recipe of a YAML file, of options, or of both; an option wins over the file."""
-    values = read_yaml(file) if file else {}
-    for name, value in given.items():
-        held = values.get(name) or {}
-        if not isinstance(value, dict):
-            values[name] = value
-        elif isinstance(held, Mapping):  # anything else is refused below, with the file's name
-            values[name] = {**held, **value}
-    return from_mapping(recipe, values, str(file) if file else where)
+    return from_mapping(recipe, overlaid(read_yaml(file) if file else {}, given), str(file) if file else where)
 
 
 def _option(name: str, path: str, recipe: type[Any], text: str, flags: tuple[str, ...] | None) -> inspect.Parameter:
@@ -133,10 +176,16 @@ def _option(name: str, path: str, recipe: type[Any], text: str, flags: tuple[str
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
 
 
+@cache
+def _hints(recipe: type[Any]) -> dict[str, Any]:
+    """The types of a recipe's fields, evaluated once: its options ask for each of them."""
+    return typing.get_type_hints(recipe)
+
+
 def _field(recipe: type[Any], path: str) -> tuple[Any, Any]:
     """What the command line reads for a field (bool, int, float, str, or a list of one of them), and the field's default."""
     name, _, inner = path.partition(".")
-    hint = typing.get_type_hints(recipe)[name]
+    hint = _hints(recipe)[name]  # type: ignore[arg-type]  # a class can be hashed
     kinds = [kind for kind in typing.get_args(hint) if kind is not types.NoneType]
     kind = kinds[0] if types.NoneType in typing.get_args(hint) and len(kinds) == 1 else hint
     default = next(field.default for field in dataclasses.fields(recipe) if field.name == name)
@@ -167,3 +216,82 @@ def _nested(given: Mapping[str, Any]) -> dict[str, Any]:
         else:
             found[outer] = value
     return found
+
+
+MANY = 15
+"""Options of a help that gets panels."""
+PANELS: dict[str, tuple[str, ...]] = {
+    "Basics": (
+        "model", "dataset", "out", "recipe", "objective", "source", "train", "dev", "data", "task", "seed", "seeds", "first-seed",
+        "tokenizer", "words-from", "scheme", "head", "lang", "json", "dry-run", "help",
+    ),
+    "Budget": (
+        "epochs", "max-tokens", "max-minutes", "trials", "limit", "max-rows", "learning-rate", "weight-decay",
+        "warmup", "schedule", "layer-decay", "clip", "batch", "batch-size", "patience", "threshold", "folds", "save-every",
+        "checkpoints", "average", "keep-states", "finalists", "portfolio", "portfolio-only", "tune", "until-shown",
+    ),
+    "Masking": (
+        "min-prob", "max-prob", "rates", "whole-word", "replacement", "entity-rate", "background", "ratio", "far-weight",
+        "copy-weight", "link-weight", "temperature", "cross-document", "label-mask", "mask-support",
+    ),
+    "Memory": (
+        "micro-batch", "seq-len", "max-length", "policy", "attention", "dtype", "precision", "device", "compile",
+        "gradient-checkpointing", "workers", "batch-tokens", "engine", "storage", "segment", "rank",
+    ),
+    "Evaluation": (
+        "eval-set", "eval-words", "eval-items", "words", "metric", "score", "guard", "worth", "margin", "stop-when-flat",
+        "keep-best", "holdout", "base", "new-head", "by", "choose-by", "per-source", "per-bucket", "per-document", "single-entry",
+    ),
+}  # fmt: skip
+"""Options by panel, whichever command has them; the rest stand under Other."""
+_PANEL = {name: panel for panel, names in PANELS.items() for name in names}
+
+
+class Panelled(TyperCommand):
+    """A command whose long help has panels, and that names all missing options at once."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        found = [(param, record) for param in self.get_params(ctx) if (record := param.get_help_record(ctx)) is not None]
+        options = [(param, record) for param, record in found if param.param_type_name == "option"]
+        if len(options) <= MANY:
+            super().format_options(ctx, formatter)
+            return
+        arguments = [record for param, record in found if param.param_type_name == "argument"]
+        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in (*PANELS, "Other")}
+        for param, record in options:
+            names = (name.removeprefix("--") for name in param.opts)
+            panels[next((_PANEL[name] for name in names if name in _PANEL), "Other")].append(record)
+        for title, records in {"Arguments": arguments, **panels}.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing and not {"--help", "-h"} & set(args):
+            self._refuse_missing(ctx, args)
+        return super().parse_args(ctx, args)
+
+    def _refuse_missing(self, ctx: Any, args: list[str]) -> None:
+        """All missing options at once; every other mistake is left to the parser."""
+        try:
+            given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        except Exception:  # the parser will say it again, as its own error
+            return
+        needed: set[str] = getattr(self.callback, "without_default", set()) if not given.get("recipe") else set()
+        params = [param for param in self.get_params(ctx) if param.required or param.name in needed]
+        lost = [param for param in params if given.get(param.name or "") in (None, (), [])]
+        if lost:
+            names = [param.opts[0] if param.param_type_name == "option" else "PATH" for param in lost]
+            raise RecipeError(f"Missing: {', '.join(names)}. See {ctx.command_path} --help.")
+
+
+def with_panels(app: typer.Typer) -> typer.Typer:
+    """Every command of an application, and of the applications on it: panelled, and with --lang."""
+    for command in app.registered_commands:
+        command.cls = Panelled
+        if command.callback is not None:
+            command.callback = with_language(command.callback)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            with_panels(group.typer_instance)
+    return app

@@ -1,4 +1,4 @@
-"""coref-automl sources and prepare: text sources, packed datasets, frozen evaluation sets."""
+"""coref-automl sources, tokenizer and prepare: text sources, vocabularies, packed datasets, frozen evaluation sets."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from coref_automl.cli.app import app
-from coref_automl.cli.options import AsJson, Out, options_from, print_json, recipe_from
+from coref_automl.cli.app import COMMANDS, app
+from coref_automl.cli.options import AsJson, OptionalOut, Out, options_from, print_json, print_result, recipe_from
 from coref_automl.corpus.encode import Mode
 from coref_automl.corpus.recipe import PrepareRecipe
-from coref_automl.errors import RecipeError
+from coref_automl.corpus.tokenizer import TokenizerRecipe
 from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.tasks import TASKS
+from coref_automl.progress import Progress
 from coref_automl.say import Say, language, say
+from coref_automl.tabular import align
 
 
 @app.command(epilog="Example: coref-automl sources --check local:news.jsonl.xz kowiki")
@@ -67,7 +69,6 @@ def _described(name: str, say: Say) -> dict[str, str]:
 def _listed(rows: list[dict[str, str]]) -> list[str]:
     """A line per source in a hundred columns: name, rows, licence, place; below it what else there is to know."""
     from coref_automl.corpus.sources import licence_in_words
-    from coref_automl.tabular import align
 
     cells = [tuple(say("이름/행/라이선스/허브 id", "name/rows/licence/hub id").split("/"))]
     for row in rows:
@@ -79,14 +80,14 @@ def _listed(rows: list[dict[str, str]]) -> list[str]:
     for line, row in zip(lines[1:], rows, strict=True):
         out.append(line.rstrip())
         split, field = say("분할", "split"), say("필드", "field")
-        told = [f"{split} {row['split']}" if row["split"] not in ("", "train") else "", row["note"]]
-        told.append(f"{field} {row['field']}" if row["field"] != "text" else "")
-        if any(told):
-            out.append("    " + "; ".join(part for part in told if part))
+        details = [f"{split} {row['split']}" if row["split"] not in ("", "train") else "", row["note"]]
+        details.append(f"{field} {row['field']}" if row["field"] != "text" else "")
+        if any(details):
+            out.append("    " + "; ".join(part for part in details if part))
     return out
 
 
-prepare_app = typer.Typer(help="Build training datasets and evaluation sets.", no_args_is_help=True, rich_markup_mode=None)
+prepare_app = typer.Typer(help=COMMANDS["prepare"][1], no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(prepare_app, name="prepare")
 
 DATASETS: dict[Mode, tuple[str, str]] = {
@@ -130,11 +131,7 @@ for _mode in DATASETS:
 def _prepare(mode: Mode, out: Path, as_json: bool, given: dict[str, Any]) -> None:
     from coref_automl.corpus.card import counts_table, summary
     from coref_automl.corpus.prepare import prepare
-    from coref_automl.progress import Progress
 
-    for name, flag in (("sources", "--source"), ("model", "--model")):
-        if name not in given:
-            raise RecipeError(f"prepare {mode} needs {flag}; see: coref-automl prepare {mode} --help")
     recipe = recipe_from(PrepareRecipe, {"mode": mode, **given}, f"prepare {mode}")
     manifest = prepare(recipe, out, progress=Progress(shown=not as_json))
     if as_json:
@@ -149,19 +146,104 @@ def _prepare(mode: Mode, out: Path, as_json: bool, given: dict[str, Any]) -> Non
 @options_from(EvalRecipe)
 def evaluation(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
     """Build a frozen evaluation set from held-out documents; with --out and --model alone, noun tables for an existing set."""
-    from coref_automl.evaluation.manifest import lines
     from coref_automl.evaluation.prepare import prepare_eval
-    from coref_automl.progress import Progress
+    from coref_automl.evaluation.readings import marks_of, summarise
+    from coref_automl.evaluation.recipe import lines
 
-    if "models" not in given:
-        raise RecipeError("prepare eval needs --model; see: coref-automl prepare eval --help")
     if "tasks" not in given:
         with_files = {*given, *(entry.partition("=")[0] for entry in given.get("files", ()))}
-        if tasks := [name for name, task in TASKS.items() if (name if task.rows else "sources") in with_files]:
+        named = [(name, task) for name, task in TASKS.items() if not task.on_request]
+        if tasks := [name for name, task in named if (name if task.rows else "sources") in with_files]:
             given["tasks"] = tasks
     built = prepare_eval(recipe_from(EvalRecipe, given, "prepare eval"), out, progress=Progress(shown=not as_json))
     if as_json:
         print_json(built.manifest)
         return
     count = f"{sum(map(len, built.items.values())):,}"
-    print("\n".join([*lines(built.manifest), f"{out}: " + say(f"문항 {count}개 고정", f"{count} items, frozen")]))
+    read = summarise(built.select(), marks_of(built.folder))
+    print(
+        "\n".join([*lines(built.manifest), *map(str, read), f"{out}: " + say(f"문항 {count}개 고정", f"{count} items, frozen")])
+    )
+
+
+@prepare_app.command(epilog="Example: coref-automl prepare status prepared_datasets/web")
+def status(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The --out of a prepare command, running or stopped.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show how far a preparation has come: shards done, running and failed, throughput, time left."""
+    from coref_automl.corpus.status import prepare_status
+    from coref_automl.progress import duration
+    from coref_automl.say import in_words
+
+    found = prepare_status(out)
+    if found.stage == "finished":
+        lines = [say("완료", "finished")]
+    else:
+        lines = [f"{in_words(found.stage)}: {found.done:,}/{found.total:,}"]
+        if found.speed:
+            unit = "MB/s" if found.stage == "read and clean" else say("백만 글자/초", "million characters/s")
+            lines[0] += f", {found.speed / 1e6:.2f} {unit}"
+        if found.seconds_left is not None:
+            wait = duration(found.seconds_left, language())
+            lines[0] += say(f", {wait} 남음", f", {wait} left")
+        if not found.alive:
+            lines.append(say("중단됨: 같은 명령을 다시 실행하면 이어서 진행합니다.", "Stopped: the same command resumes it."))
+        lines += [say(f"진행 중: {name}", f"running: {name}") for name in found.running]
+        lines += [say(f"실패: {reason}", f"failed: {reason}") for reason in found.failed]
+    print_result(found, as_json, lines)
+
+
+tokenizer_app = typer.Typer(help=COMMANDS["tokenizer"][1], no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(tokenizer_app, name="tokenizer")
+
+
+@tokenizer_app.command(
+    epilog="Example: coref-automl tokenizer learn --source local:wiki.jsonl --vocab-size 16000 --out tokenizers/wiki"
+)
+@options_from(TokenizerRecipe)
+def learn(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
+    """Learn a tokenizer from texts; the same texts give the same tokenizer."""
+    from coref_automl.corpus.tokenizer import build_tokenizer
+
+    card = build_tokenizer(recipe_from(TokenizerRecipe, given, "tokenizer"), out, progress=Progress())
+    size, documents, characters = (f"{count:,}" for count in (card.vocab_size, card.documents, card.characters))
+    summary = say(
+        f"문서 {documents}개({characters}자)에서 어휘 {size}개",
+        f"{size} entries from {documents} documents ({characters} characters)",
+    )
+    print_result(card, as_json, [f"{out}: {summary}"])
+
+
+@tokenizer_app.command(
+    epilog="Example: coref-automl tokenizer inspect bundled:ko-mini klue/bert-base --data klue-re-v1.1_train.json --out looked"
+)
+def inspect(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Hub ids, folders, or bundled:ko-mini.")],
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", help="Relation rows or annotated chains; repeatable."),
+    ] = None,
+    source: Annotated[
+        list[str] | None, typer.Option("--source", help="Plain text: named source or local:PATH; repeatable.")
+    ] = None,
+    eval_set: Annotated[list[Path] | None, typer.Option("--eval-set", help="Evaluation set; repeatable.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Texts read of each. Default: all of a file or set, 2,000 of a source.")
+    ] = None,
+    out: OptionalOut = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare tokenizers: tokens per word, pieces of entities, token edges, glued particles, unknown characters.
+
+    No weights are loaded. --out writes the tables as a page. Default data: bundled relation rows.
+    """
+    from coref_automl.report.tokenizer_inspection import inspect_tokenizers, write_inspection
+
+    tongue = language()
+    progress = Progress(shown=not as_json)
+    found = inspect_tokenizers(
+        models, data=data or (), sources=source or (), eval_sets=eval_set or (), limit=limit, progress=progress
+    )
+    page = write_inspection(found, out, lang=tongue) if out else None
+    print_result(found, as_json, [*found.lines(tongue), *([str(page)] if page else [])], page=str(page) if page else None)

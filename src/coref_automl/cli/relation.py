@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from coref_automl.cli.app import Verbs, app
+from coref_automl.cli.app import COMMANDS, app
 from coref_automl.cli.options import (
     AsJson,
     Device,
-    LangOption,
     OptionalOut,
     RecipeFile,
     SkipBad,
     options_from,
     print_json,
+    print_result,
     recipe_from,
+    whole_file,
 )
+from coref_automl.errors import InputError
+from coref_automl.progress import Progress
 from coref_automl.relation.recipe import FILE, GridRecipe, RelationRecipe
 from coref_automl.say import language, say
 
-if TYPE_CHECKING:
-    from coref_automl.relation.results import RelationResult
-
-relation_app = typer.Typer(
-    cls=Verbs,
-    help="Relation extraction on KLUE-RE: explore, train, evaluate, predict, grid, report.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+relation_app = typer.Typer(help=COMMANDS["re"][1], no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(relation_app, name="re")
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a relation run, or one seed's model.")]
@@ -50,22 +44,20 @@ def explore(
         list[str] | None, typer.Option("--scheme", help="Marker scheme to check; repeatable. Default: typed, typed-punct.")
     ] = None,
     max_length: Annotated[int, typer.Option("--max-length", help="Tokens per row in --check.")] = 256,
-    lang: LangOption = None,
     out: OptionalOut = None,
     as_json: AsJson = False,
 ) -> None:
     """Describe relation data: labels, type pairs, lengths, duplicates, conflicts, shift; --check checks all markers."""
-    from coref_automl.progress import Progress
     from coref_automl.relation.check import check_files
     from coref_automl.relation.data import inspect_relations
     from coref_automl.relation.explore import explore as look
-    from coref_automl.report.exploration_page import write_exploration
+    from coref_automl.report.relation_page import write_exploration
 
     splits = [inspect_relations(name) for name in files]
     found = look(splits)
     schemes = scheme or ["typed", "typed-punct"]
     checked = check_files(splits, model, schemes, max_length=max_length, progress=Progress(shown=not as_json)) if check else ()
-    page = write_exploration(found, out, lang=language(lang)) if out else None
+    page = write_exploration(found, out, lang=language()) if out else None
     if as_json:
         print_json({**found.to_json(), "checks": [result.to_json() for result in checked], "page": str(page) if page else None})
     else:
@@ -91,11 +83,10 @@ def train(recipe: RecipeFile = None, *, as_json: AsJson = False, **given: Any) -
 
     The epoch is chosen on held-out training sentences. Optional techniques are off by default.
     """
-    from coref_automl.progress import Progress
     from coref_automl.relation.train import train_relation
 
     settings = recipe_from(RelationRecipe, given, "re train", recipe)
-    show_result(train_relation(settings, progress=Progress(shown=not as_json)), as_json)
+    print_result(train_relation(settings, progress=Progress(shown=not as_json)), as_json)
 
 
 @relation_app.command(epilog="Example: coref-automl re evaluate runs/re --data klue-re-v1.1_dev.json --json")
@@ -108,11 +99,10 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Score all finished seeds of a run on labelled rows: micro-F1, AUPRC, accuracy, n, split; mean, spread, intervals."""
-    from coref_automl.progress import Progress
     from coref_automl.relation.evaluate import evaluate_relation
 
     result = evaluate_relation(run, data, skip_bad=skip_bad, device=device, progress=Progress(shown=not as_json))
-    show_result(result, as_json, labels=labels)
+    print_result(result, as_json, [*result.lines(), *(result.label_lines() if labels else ())])
 
 
 @relation_app.command(
@@ -140,47 +130,25 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Label new rows (--data FILE --out DIR writes submission.csv), or one sentence (--text, --subject, --object, types)."""
-    from coref_automl.errors import InputError
-    from coref_automl.progress import Progress
+    from coref_automl.models.light_imports import light_imports
     from coref_automl.relation.predict import predict_file, predict_text, render
 
-    ways = "pass --data FILE --out DIR, or --text with --subject and --object"
-    of_file = [name for name, value in (("--data", data), ("--out", out)) if value is not None]
     words = {"--text": text, "--subject": subject, "--object": object_}
     types = {"--subject-type": subject_type, "--object-type": object_type}
     places = {"--subject-start": subject_start, "--object-start": object_start}
-    of_text = [name for name, value in (words | types | places).items() if value is not None]
-    if of_file and of_text:
-        raise InputError(f"{of_file[0]} is for a file of rows and {of_text[0]} for one sentence; {ways}.")
-    if data is not None:
-        if out is None:
-            raise InputError("Where should submission.csv go? Pass --out DIR.")
+    if whole_file(data, out, words | types | places):
         progress = Progress(shown=not as_json)
-        made = predict_file(run, data, out, ensemble=ensemble, skip_bad=skip_bad, device=device, progress=progress)
-        if as_json:
-            print_json(made.to_json())
-            return
-        for problem in made.problems:
-            print(problem.in_words(), file=sys.stderr)
-        seeds = ", ".join(map(str, made.seeds))
-        print(f"{made.path}: " + say(f"행 {made.rows:,}개, 시드 {seeds}", f"{made.rows:,} rows, seeds {seeds}"))
+        made = predict_file(
+            run, str(data), Path(out or ""), ensemble=ensemble, skip_bad=skip_bad, device=device, progress=progress
+        )
+        print_result(made, as_json)
         return
     if text is None or subject is None or object_ is None:
-        raise InputError(f"Say what to label: {ways}.")
-    found = predict_text(
-        run,
-        text,
-        subject,
-        object_,
-        types=(subject_type, object_type),
-        starts=(subject_start, object_start),
-        ensemble=ensemble,
-        device=device,
-    )
-    if as_json:
-        print_json(found.to_json())
-    else:
-        print(render(found))
+        raise InputError("Say what to label: pass --data FILE --out DIR, or --text with --subject and --object.")
+    asked: dict[str, Any] = {"types": (subject_type, object_type), "starts": (subject_start, object_start)}
+    with light_imports():
+        found = predict_text(run, text, subject, object_, **asked, ensemble=ensemble, device=device)
+    print_result(found, as_json, [render(found)])
 
 
 @relation_app.command(epilog="Example: coref-automl re grid --recipe recipes/klue-re-grid.yaml --out runs/re_grid")
@@ -188,7 +156,6 @@ def predict(
 def grid(
     recipe: RecipeFile = None,
     *,
-    lang: LangOption = None,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -196,12 +163,11 @@ def grid(
 
     A failed cell does not stop the others. Writes results.csv, results.md and results.html.
     """
-    from coref_automl.progress import Progress
     from coref_automl.relation.grid import run_grid
-    from coref_automl.report.grid_page import write_grid_page
+    from coref_automl.report.relation_page import write_grid_page
 
     settings = recipe_from(GridRecipe, given, "re grid", recipe)
-    result = run_grid(settings, progress=Progress(shown=not as_json), draw=partial(write_grid_page, lang=language(lang)))
+    result = run_grid(settings, progress=Progress(shown=not as_json), draw=partial(write_grid_page, lang=language()))
     if as_json:
         print_json(result.to_json())
     else:
@@ -223,7 +189,6 @@ def report(
     ],
     data: Annotated[str, typer.Option("--data", help=f"The rows that the runs were scored on: {FILE}.")],
     skip_bad: SkipBad = False,
-    lang: LangOption = None,
     out: OptionalOut = None,
     as_json: AsJson = False,
 ) -> None:
@@ -232,20 +197,11 @@ def report(
     Tests the five reasons for entity markers on runs with --scheme none, plain and typed, a label mask and hard negatives, over
     two or more seeds. Runs that differ in their seed alone are put together.
     """
-    from coref_automl.relation.assessment import assess
     from coref_automl.relation.data import read_relations
+    from coref_automl.relation.reasons import assess
     from coref_automl.report.relation_page import assessment_lines, write_assessment
 
     found = assess(paths, read_relations(data, skip_bad=skip_bad))
-    page = write_assessment(found, out, lang=language(lang)) if out else None
-    if as_json:
-        print_json({**found.to_json(), "page": str(page) if page else None})
-    else:
-        print("\n".join([*assessment_lines(found, language(lang)), *([str(page)] if page else [])]))
-
-
-def show_result(result: RelationResult, as_json: bool, *, labels: bool = False) -> None:
-    if as_json:
-        print_json(result.to_json())
-    else:
-        print("\n".join([*result.lines(), *(result.label_lines() if labels else ())]))
+    page = write_assessment(found, out, lang=language()) if out else None
+    shown = [*assessment_lines(found, language()), *([str(page)] if page else [])]
+    print_result(found, as_json, shown, page=str(page) if page else None)

@@ -1,4 +1,4 @@
-"""coref-automl train and watch: train a model on prepared data, and follow the run."""
+"""coref-automl train, average, watch, tune: train a model on prepared data, follow the run, search for its settings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from coref_automl.cli.app import app
-from coref_automl.cli.options import AsJson, RecipeFile, options_from, print_json, recipe_from
+from coref_automl.cli.app import COMMANDS, app
+from coref_automl.cli.options import AsJson, Out, RecipeFile, options_from, print_json, print_result, recipe_from, speak
+from coref_automl.config import described, to_mapping, to_yaml
+from coref_automl.progress import Progress
+from coref_automl.store import check_folder, is_done
 from coref_automl.training.recipe import TrainRecipe
+from coref_automl.tuning.recipe import TuneRecipe
 
 
 @app.command(epilog="Several GPUs: accelerate launch -m coref_automl.cli train ...")
@@ -31,19 +35,13 @@ def train(
     if dry_run:
         _show_plan(settings, as_json)
         return
-    from coref_automl.progress import Progress
     from coref_automl.training.run import train as run_it
 
     result = run_it(settings, progress=Progress(shown=not as_json))
-    if as_json:
-        print_json(result.to_json())
-    else:
-        print("\n".join(result.lines()))
+    print_result(result, as_json)
 
 
 def _show_plan(settings: TrainRecipe, as_json: bool) -> None:
-    from coref_automl.config import to_mapping, to_yaml
-    from coref_automl.store import is_done
     from coref_automl.training.folder import check_run, describe_state, resumable
     from coref_automl.training.setup import prepare_run
 
@@ -63,6 +61,21 @@ def _show_plan(settings: TrainRecipe, as_json: bool) -> None:
         print(line)
 
 
+@app.command(epilog="Example: coref-automl average runs/entity_512 --last 3 --out runs/entity_512_average")
+def average(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    out: Out,
+    last: Annotated[int, typer.Option("--last", min=2, help="Number of last checkpoints to average.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Average the weights of a run's last checkpoints into a checkpoint of its own, which can be evaluated beside them."""
+    from coref_automl.training.folder import KIND, average_of
+
+    check_folder(out, KIND)
+    made = average_of(run, last, out)
+    print_json({"checkpoint": str(made)}) if as_json else print(made)
+
+
 @app.command()
 def watch(
     run: Annotated[Path, typer.Argument(help="A run's folder.")],
@@ -75,9 +88,63 @@ def watch(
     """
     from coref_automl.training.watch import follow, status_of
 
-    if as_json:
-        print_json(status_of(run).to_json())
-    elif once or not sys.stdout.isatty():
-        print("\n".join(status_of(run).lines()))
+    if as_json or once or not sys.stdout.isatty():
+        print_result(status_of(run), as_json)
     else:
         follow(run)
+
+
+tune_app = typer.Typer(help=COMMANDS["tune"][1], invoke_without_command=True, rich_markup_mode=None)
+app.add_typer(tune_app, name="tune")
+
+
+@tune_app.callback(epilog="Example: coref-automl tune --recipe recipes/tune-smoke.yaml --out smoke-study")
+@options_from(TuneRecipe)
+def tune(
+    context: typer.Context,
+    recipe: RecipeFile = None,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the recipe with its search space and exit.")] = False,
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Search for the best settings of training (or of relation extraction), then judge the best with new seeds.
+
+    What is known is tried first: train's default, the recommended settings, the portfolio. Fresh seeds choose among the best
+    trials, other fresh seeds judge the winner until its gain is shown or excluded. The same command resumes an interrupted study.
+    Writes best-recipe.yaml, best-model/, study.html and trials.csv.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from coref_automl.report.tuning_page import write_study_page
+    from coref_automl.tuning.run import read_tune_recipe, recipe_text, run_study, settled
+
+    wanted = read_tune_recipe(recipe, given)
+    speak(wanted.lang)
+    progress = Progress(shown=not as_json)
+    if dry_run:
+        shown = settled(wanted, progress)
+        print_json(to_mapping(shown)) if as_json else print(recipe_text(shown), end="")
+        return
+    result = run_study(wanted, progress=progress, draw=write_study_page)
+    print_result(result, as_json)
+
+
+_PROBED = ("model", "dataset", "tokenizer", "objective", "gradient_checkpointing", "device")
+
+
+@tune_app.command(epilog="Example: coref-automl tune probe --model bundled:ko-mini --dataset prepared_datasets/entity_512")
+@options_from(TrainRecipe, {name: described(TrainRecipe)[name].help for name in _PROBED})
+def probe(
+    *,
+    largest: Annotated[int, typer.Option("--largest", min=1, help="Largest micro-batch to try, in rows.")] = 256,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Timed steps per size.")] = 3,
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Find the largest micro-batch that trains, optimizer state included; step time, throughput, suggested accumulation."""
+    from coref_automl.tuning.probe import probe as measure
+
+    recipe = recipe_from(TrainRecipe, {**given, "out": ""}, "tune probe")
+    result = measure(recipe, largest=largest, steps=steps, progress=Progress(shown=not as_json))
+    print_result(result, as_json)

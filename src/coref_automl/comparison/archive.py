@@ -15,16 +15,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from coref_automl.comparison.copies import drop_copies
-from coref_automl.comparison.coreference_runs import (
-    CoreferenceRun,
-    archive_coreference,
-    find_coreference,
-    look_for_coreference,
-)
-from coref_automl.comparison.groups import add_bases, not_evaluated, nothing_under
-from coref_automl.comparison.relation_runs import RelationRun, archive_relation, find_relation, look_for_relation, place_of
-from coref_automl.comparison.superseded import drop_replaced_weights
+from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.reader import find_runs, nothing_under, open_results
+from coref_automl.comparison.runs import TaskRun, place_of
+from coref_automl.comparison.superseded import drop_copies, drop_replaced_weights
 from coref_automl.config import as_paths
 from coref_automl.errors import InputError
 from coref_automl.evaluation.columns import write_ranks
@@ -53,17 +47,15 @@ class Archive(Record):
 
     folder: str
     evaluations: int
-    relation_runs: int
+    runs: dict[str, int]
     megabytes: float
     not_evaluated: tuple[str, ...] = ()
-    coreference_runs: int = 0
 
     def __str__(self) -> str:
         kept = [say(f"평가 {self.evaluations:,}개", f"{self.evaluations:,} evaluations")]
-        if count := self.relation_runs:
-            kept.append(say(f"관계 추출 실행 {count:,}개", f"{count:,} relation runs"))
-        if count := self.coreference_runs:
-            kept.append(say(f"상호참조 실행 {count:,}개", f"{count:,} coreference runs"))
+        for name, check in CHECKS.items():
+            if count := self.runs.get(name):
+                kept.append(say(f"{check.name[0]} 실행 {count:,}개", f"{count:,} runs of {check.name[1]}"))
         size = say(f"{self.megabytes:.2f} MB, 글 없이 수치만 보관", f"{self.megabytes:.2f} MB, without any text")
         told = f"{self.folder}: {', '.join(kept)}, {size}"
         return f"{told}\n{nothing_under(self.not_evaluated)}" if self.not_evaluated else told
@@ -76,22 +68,24 @@ def archive(*paths: Any, out: str | Path) -> Archive:
     runs is refused: nothing is lost.
     """
     names, folder = as_paths(paths, "paths"), Path(out)
-    stored = drop_copies(add_bases(names, drop_replaced_weights(find_evaluations(names))[0]))[0]
+    results = open_results(names)
+    if results.damaged:
+        raise results.damaged[0]
+    stored = drop_copies(results.with_bases(drop_replaced_weights(results.everything)[0]))[0]
     if any(one.folder.resolve().is_relative_to(folder.resolve()) for one in stored):
         raise InputError(f"{folder} holds evaluations that would be archived into it; choose another --out.")
-    relation, unread = look_for_relation(names)
-    coreference, more = look_for_coreference(names)
-    if unread := [*unread, *more]:
-        raise InputError(unread[0])  # an archive is complete or not written
+    if results.runs.unread:
+        raise InputError(results.runs.unread[0])  # an archive is complete or not written
     with claimed(folder, KIND):
-        _refuse_loss(folder, stored, [*relation, *coreference])
+        _refuse_loss(folder, stored, results.runs.all)
         for inside in contents(folder):
             remove(inside) if inside.is_dir() else inside.unlink()
         archive_evaluations(stored, folder)
-        archive_relation(relation, folder)
-        archive_coreference(coreference, folder)
+        for question, runs in results.runs.checks.items():
+            CHECKS[question].files.archive(runs, folder)
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return Archive(str(folder), len(stored), len(relation), size / 1e6, tuple(not_evaluated(names)), len(coreference))
+    counts: dict[str, int] = {question: len(runs) for question, runs in results.runs.checks.items()}
+    return Archive(str(folder), len(stored), counts, size / 1e6, tuple(results.not_evaluated))
 
 
 def archive_evaluations(stored: Sequence[StoredEvaluation], out: Path) -> None:
@@ -128,18 +122,18 @@ def _place(evaluation: Evaluation, mark: str = "") -> Path:
     return Path(EVALUATIONS) / model_slug(evaluation.checkpoint) / inside
 
 
-def _refuse_loss(folder: Path, stored: Sequence[StoredEvaluation], runs: Sequence[RelationRun | CoreferenceRun]) -> None:
+def _refuse_loss(folder: Path, stored: Sequence[StoredEvaluation], runs: Sequence[TaskRun[Any, Any]]) -> None:
     """Refuse a folder with other runs, models, relation or coreference runs: an archive is emptied before it is written."""
-    again = {_run_or_model(one) for one in stored}
-    others = {_run_or_model(one) for one in find_evaluations([folder], skip_damaged=True)} - again
-    held = {run.name for run in find_relation([str(folder)])} | {run.name for run in find_coreference([str(folder)])}
-    others |= held - {run.name for run in runs}
+    again = {_archived_as(one) for one in stored}
+    others = {_archived_as(one) for one in find_evaluations([folder], skip_damaged=True)} - again
+    held = find_runs([str(folder)])
+    others |= {run.name for run in held.all} - {run.name for run in runs}
     if others:
         named = sorted(others, key=natural_order)
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
         raise InputError(f"{folder} also holds {', '.join(named[:_NAMED])}{more}; pass them too, or choose another --out.")
 
 
-def _run_or_model(one: StoredEvaluation) -> str:
+def _archived_as(one: StoredEvaluation) -> str:
     name = one.evaluation.checkpoint
     return PurePath(name.rpartition("/")[0]).name or name

@@ -8,14 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Protocol
 
-from coref_automl.comparison.references import bases_of
-from coref_automl.comparison.scores import Entry, Group, is_equal_training, model_label, runs_of
-from coref_automl.records import Provenance
+from coref_automl.comparison.scores import Entry, Group, bases_of, grouped, is_equal_training, model_label, runs_of
+from coref_automl.records import OBJECTIVES, Provenance
 
-OBJECTIVES = ("mlm", "combined", "entity", "copy", "link", "copy+link")
-"""In the order of tables."""
-_OF_A_STUDY = re.compile(r"([^-_/\s]+)-(\d+)-s(\d+)")
-"""How `study` names a run: method, length, seed."""
+_RUN = re.compile(r"([^-_/\s]+)-(\d+)-s(\d+)")
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)pct-")
+"""How `study` names runs of pretraining and of relation extraction: entity-512-s0, 10pct-entity-512-s0."""
 
 
 class Source(Protocol):
@@ -50,21 +48,26 @@ class Arm:
 
     @property
     def tokens(self) -> int:
-        return max(entries[-1].tokens for entries in self.runs.values())
+        return max(entry.tokens for entry in self.ends)
+
+    @property
+    def ends(self) -> list[Entry]:
+        """The last checkpoint of each run."""
+        return [entries[-1] for entries in self.runs.values()]
+
+    @property
+    def made(self) -> Provenance | None:
+        """How its first run was trained."""
+        return self.ends[0].evaluation.provenance
 
     @property
     def trained_at(self) -> int | None:
         """Sequence length in training; the scoring windows may differ."""
-        made = last(next(iter(self.runs.values()))).evaluation.provenance
-        return made.seq_len if made else None
+        return self.made.seq_len if self.made else None
 
-    def alike(self, other: Arm) -> bool:
-        """Do two arms differ in method alone (same base, training length and window length)?"""
+    def differs_in_method_from(self, other: Arm) -> bool:
+        """Do they differ in method alone (same base, training length and window length)?"""
         return (self.origin, self.trained_at, self.length) == (other.origin, other.trained_at, other.length)
-
-    def is_method(self, other: Arm) -> bool:
-        """Are both the same method, if perhaps with other runs of it?"""
-        return self.method == other.method and self.alike(other)
 
     def steps(self) -> list[dict[int, Entry]]:
         """Checkpoints in order, across seeds: those evaluated in every run.
@@ -75,7 +78,7 @@ class Arm:
         found = {seed: {_epoch(entry): entry for entry in entries} for seed, entries in self.runs.items()}
         shared = set.intersection(*(set(entries) for entries in found.values())) if found else set()
         steps = [{seed: entries[epoch] for seed, entries in found.items()} for epoch in sorted(shared)]
-        ends = {seed: last(entries) for seed, entries in self.runs.items()}
+        ends = dict(zip(self.runs, self.ends, strict=True))
         return [*steps, ends] if ends and all(_epoch(end) not in shared for end in ends.values()) else steps
 
     def with_curve(self) -> Arm:
@@ -83,28 +86,19 @@ class Arm:
         return replace(self, runs={seed: entries for seed, entries in self.runs.items() if len(entries) > 1})
 
 
-def arms(study: Source) -> list[Arm]:
-    return arms_of(study.group.entries, study.base)
-
-
 def methods_of(eligible: Sequence[Entry], base: Entry | None) -> list[Arm]:
     """The arms of all candidates. A run without a training record, or a model outside runs, is an arm of its own."""
     found = arms_of(eligible, base)
-    held = {entry for arm in found for run in arm.runs.values() for entry in run}
-    rest: dict[tuple[str, int], list[Entry]] = {}
-    for entry in eligible:
-        if entry not in held:
-            rest.setdefault((entry.run, entry.evaluation.seq_len), []).append(entry)
+    known = {entry for arm in found for run in arm.runs.values() for entry in run}
+    rest = grouped((entry for entry in eligible if entry not in known), lambda entry: (entry.run, entry.evaluation.seq_len))
     return [*found, *(Arm(run, "", "", length, {0: entries}, name=run) for (run, length), entries in rest.items())]
 
 
 def arms_of(evaluated: Sequence[Entry], base: Entry | None) -> list[Arm]:
     """The arms of evaluations, by base (that of the study first), length and objective; runs without a training record belong to
     none."""
-    found: list[tuple[Provenance, list[Entry]]] = []
-    for entries in runs_of(evaluated).values():
-        if (made := entries[-1].evaluation.provenance) is not None:
-            found.append((made, entries))
+    runs = runs_of(evaluated).values()
+    found = [(made, entries) for entries in runs if (made := entries[-1].evaluation.provenance) is not None]
     twice = _ambiguous([one for one in found if not method_name(one[0])])
     held: dict[tuple[str, int, int, str], Arm] = {}
     for made, entries in found:
@@ -121,26 +115,25 @@ def arms_of(evaluated: Sequence[Entry], base: Entry | None) -> list[Arm]:
             if made.seed not in arm.runs and _data(arm) in (None, made.data) and arm.objective == made.objective:
                 arm.runs[made.seed] = entries
                 break
-    rank = {objective: number for number, objective in enumerate(OBJECTIVES)}
-    ordered = sorted(held.items(), key=lambda one: (_order(base, one[1]), one[0][1], rank.get(one[1].objective, 9), one[0][3]))
-    several = base is not None or len({key[0] for key in held}) > 1  # one base that was not evaluated is no part of a name
+    ordered = sorted(held.items(), key=lambda one: (_order(base, one[1]), one[0][1], objective_rank(one[1].objective), one[0][3]))
+    several = base is not None or len({key[0] for key in held}) > 1  # a single base that was never scored is not named
     return [_named(arm, key[2], several and _order(base, arm) > 0) for key, arm in ordered]
+
+
+def objective_rank(objective: str) -> int:
+    """Its place in tables; names that are no objective come last."""
+    return OBJECTIVES.index(objective) if objective in OBJECTIVES else len(OBJECTIVES)
 
 
 def base_of(study: Source, arm: Arm) -> Entry | None:
     """The arm's base model, evaluated in windows of the arm's length."""
-    made = last(next(iter(arm.runs.values()))).evaluation.provenance
-    found = bases_of(study.group.entries, made) if made else []
+    found = bases_of(study.group.entries, arm.made) if arm.made else []
     return next((entry for entry in found if not entry.trained and entry.evaluation.seq_len == arm.length), None)
-
-
-def last(entries: Sequence[Entry]) -> Entry:
-    return entries[-1]
 
 
 def equally_trained(a: Arm, b: Arm) -> bool:
     """Did every run of either see an equal number of tokens?"""
-    seen = [last(entries).tokens for arm in (a, b) for entries in arm.runs.values()]
+    seen = [entry.tokens for entry in (*a.ends, *b.ends)]
     return is_equal_training(min(seen), max(seen))
 
 
@@ -151,28 +144,25 @@ def _epoch(entry: Entry) -> float:
 
 def _ambiguous(found: Sequence[tuple[Provenance, list[Entry]]]) -> set[str]:
     """Objectives whose runs need names to be told apart: same base and length, and the same seed or different data."""
-    seen: dict[tuple[object, ...], list[Provenance]] = {}
-    for made, entries in found:
-        seen.setdefault((made.objective, made.base_bytes or made.base, made.seq_len, entries[-1].evaluation.seq_len), []).append(
-            made
-        )
+    seen = grouped(
+        found, lambda one: (one[0].objective, one[0].base_bytes or one[0].base, one[0].seq_len, one[1][-1].evaluation.seq_len)
+    )
     return {
-        made[0].objective
-        for made in seen.values()
-        if len({one.seed for one in made}) < len(made) or len({one.data for one in made}) > 1
+        objective
+        for (objective, *_), runs in seen.items()
+        if len({made.seed for made, _ in runs}) < len(runs) or len({made.data for made, _ in runs}) > 1
     }
 
 
 def _data(arm: Arm) -> str | None:
     """The dataset of an arm's runs; None if it has no runs yet."""
-    made = next((entries[-1].evaluation.provenance for entries in arm.runs.values()), None)
-    return made.data if made else None
+    return arm.made.data if arm.runs and arm.made else None
 
 
 def method_name(made: Provenance) -> str:
     """The name that its owner gave a method: what `study` calls its runs by; empty for a run by itself."""
-    found = _OF_A_STUDY.fullmatch(PurePath(made.run).name)
-    return found[1] if found is not None and (int(found[2]), int(found[3])) == (made.seq_len, made.seed) else ""
+    method, *rest = read_run_name(PurePath(made.run).name) or ("", 0, 0)
+    return method if rest == [made.seq_len, made.seed] else ""
 
 
 def _stem(made: Provenance) -> str:
@@ -184,7 +174,7 @@ def _stem(made: Provenance) -> str:
 
 def _order(base: Entry | None, arm: Arm) -> int:
     """Arms of the study's own base first."""
-    made = last(next(iter(arm.runs.values()))).evaluation.provenance
+    made = arm.made
     return 0 if base is not None and made is not None and base.is_of(made.base, made.base_bytes) else 1
 
 
@@ -192,3 +182,33 @@ def _named(arm: Arm, trained: int, other_base: bool) -> Arm:
     name = f"{arm.method} {trained:,}" + (f" @{arm.length:,}" if trained != arm.length else "")
     name += f" ({arm.base.split('/')[0]})" if other_base else ""
     return replace(arm, runs=dict(sorted(arm.runs.items())), name=name)
+
+
+def arm_name(method: str, length: int) -> str:
+    return f"{method}-{length}"
+
+
+def run_name(arm: str, seed: int) -> str:
+    return f"{arm}-s{seed}"
+
+
+def seed_of(name: str) -> int:
+    """The seed of a run's name, or of a step's that ends as it does."""
+    return int(name.rpartition("-s")[2])
+
+
+def read_run_name(name: str) -> tuple[str, int, int] | None:
+    """Method, length and seed; None for a run that no study has named."""
+    found = _RUN.fullmatch(name)
+    return (found[1], int(found[2]), int(found[3])) if found else None
+
+
+def relation_name(share: float, start: str) -> str:
+    """A relation run on this share of the rows."""
+    return f"{100 * share:g}pct-{start}"
+
+
+def read_share(name: str) -> float | None:
+    """The share of rows that a relation run's name says."""
+    found = _SHARE.match(name)
+    return float(found[1]) / 100 if found else None

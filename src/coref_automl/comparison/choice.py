@@ -14,8 +14,7 @@ import numpy as np
 
 from coref_automl.comparison.arms import Arm, methods_of
 from coref_automl.comparison.claims import NextTime
-from coref_automl.comparison.references import bases_of
-from coref_automl.comparison.scores import Columns, Entry, Group
+from coref_automl.comparison.scores import Columns, Entry, Group, bases_of
 from coref_automl.errors import ComparisonError
 from coref_automl.records import Estimate
 from coref_automl.statistics.intervals import composite, simultaneous_bounds
@@ -105,8 +104,8 @@ def choose(group: Group, metric: str, *, seed: int = 0) -> Choice:
     }
     best = max(eligible, key=lambda entry: (found[entry].value.value, -entry.tokens))
     choice = Choice(found, arms, best, best, None, halved)
-    firm = [arm for arm in arms if arm.seeds > 1] or arms  # one run may be lucky as a whole
-    method = max(firm, key=lambda arm: max(np.mean([found[one].believed for one in step.values()]) for step in arm.steps()))
+    replicated = [arm for arm in arms if arm.seeds > 1] or arms  # one run may be lucky as a whole
+    method = max(replicated, key=lambda arm: max(np.mean([found[one].believed for one in step.values()]) for step in arm.steps()))
     chosen = choice.highest([one for step in method.steps() for one in step.values()])
     return replace(choice, chosen=chosen, base=_base_for(group, chosen))
 
@@ -160,7 +159,7 @@ def next_time_of(
     point = min(within, highest) if within is not None else None
     trained = [round(np.mean([entry.tokens for entry in step])) for step in steps]
     recorded = all(entry.recorded_tokens is not None for entry in entries)
-    before = range(point if point is not None else highest + 1)
+    before = () if rising else range(point if point is not None else min(highest + 1, len(steps) - 1))
     plans = [(factor, number) for number in before if (factor := times_as_many(bounds, number, loss)) is not None]
     factor, promising = min(plans, default=(None, None))
     run = next((run for run in mine.runs.values() if chosen in run), None)

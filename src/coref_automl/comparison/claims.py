@@ -6,6 +6,7 @@ for each question that a person asks a leading claim beside the others. docs/sta
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -30,6 +31,7 @@ Caveat = Literal[
 says nothing about methods; "equal tokens": compared where both had seen as many; "floor": no model scores high enough."""
 Action = Literal["use method", "use checkpoint", "keep base", "no base", "undecided"]
 Training = Literal["less", "as long", "longer"]
+Do = Literal["add seeds", "train longer", "make again", "carry over", "plan", "evaluate base"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class Claim(Record):
         """What is shown: better (1), worse (-1) or neither (0)."""
         return {"better": 1, "worse": -1}.get(self.verdict, 0)
 
-    def turned(self) -> Claim:
+    def reversed(self) -> Claim:
         """The same claim as `b` minus `a`."""
         codes = {"better": "worse", "worse": "better"}
         return replace(
@@ -147,14 +149,32 @@ class NextTime(Record):
 
 @dataclass(frozen=True, slots=True)
 class Power(Record):
-    """What the study could show of a gain over the base: detected with 80% power on `documents` with `seeds`. `largest` is the
-    largest gain seen; about `needed` documents would show one like it, None if none is to be shown by more of them."""
+    """The gain over the base that the study could show, whichever method has it: with 80% power on `documents` with `seeds`.
+
+    `largest` is the largest gain seen; `needed` documents with `needed_seeds` seeds show one like it (both grow alike, so that
+    every part of the variance shrinks by that factor), None where nothing is left to show. After one seed, `needed_seeds` alone:
+    what a method with the gain of the highest checkpoint takes on these documents, by the spreads of the archived studies.
+    """
 
     detectable: float | None
     documents: int
     seeds: int
     largest: float | None = None
     needed: int | None = None
+    needed_seeds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep(Record):
+    """The one next step, and the command that takes it; a word in capitals (DATASET) is the reader's to fill in."""
+
+    do: Do
+    command: str
+
+    @property
+    def runs(self) -> bool:
+        """Does the command run as it is printed?"""
+        return not re.search(r"(?<= )(DATASET|STUDY\.yaml)(?= |$)", self.command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +182,12 @@ class Answer(Record):
     """What to do and why.
 
     `use method` only if one is shown better than the base: the highest of those; `ties` are others that are shown better and not
-    told apart from it, `beats` those it is shown to beat. With one seed per method nothing is said about methods, and `use
-    checkpoint` is about the highest checkpoint that is shown better. `keep base`: nothing is; there is no checkpoint to keep and
-    no next time, but the `power`. `no base`: the base was not evaluated, or there is none. `undecided`: nothing could be judged.
-    `method` and `highest` name the method and checkpoint (`highest_path` its folder); where nothing is to be used, what came out
-    highest.
+    told apart from it, `beats` those it is shown to beat, either at equal tokens where training was unequal; `unproven` are not
+    told apart from it and not shown better than the base, `unjudged` have no verdict beside it. With one seed per method nothing
+    is said about methods, and `use checkpoint` is about the highest checkpoint that is shown better. `keep base`: nothing is;
+    there is no checkpoint to keep and no next time, but the `power`. `no base`: the base was not evaluated, or there is none.
+    `undecided`: nothing could be judged. `method` and `highest` name the method and checkpoint (`highest_path` its folder); where
+    nothing is to be used, what came out highest. `step` is what to do next.
     `looks` counts how often the study was judged as seeds were added; `unread` is what could not be read.
     """
 
@@ -189,6 +210,9 @@ class Answer(Record):
     looks: int = 1
     against: tuple[Caveat, ...] = ()
     unread: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = ()
+    step: NextStep | None = None
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -197,12 +221,21 @@ class Answer(Record):
     def question(self, name: QuestionId) -> Question | None:
         return next((one for one in self.questions if one.id == name), None)
 
+    def at_equal_tokens(self, *names: str) -> bool:
+        """Was the method to use compared with any of these where both had seen as many tokens, not at their ends?"""
+        return any(
+            {one.a, one.b} & {*names} and self.method in (one.a, one.b) for one in self.claims if one.part == "equal tokens"
+        )
+
+    def between(self, a: str, b: str | None) -> list[Claim]:
+        """What is claimed of two methods, or of one and the base, on all items of each outcome: `a` minus `b`."""
+        other = b or BASE
+        found = [one for one in self.claims if not one.part and one.question != "sources" and {one.a, one.b} == {a, other}]
+        return [one if one.a == a else one.reversed() for one in found]
+
     def of_pair(self, a: str, b: str | None, outcome: str) -> Claim | None:
-        """What is claimed of two methods, or of one and the base, on all items; None if nothing is."""
-        sides, other = {a, b or BASE}, b or BASE
-        held = [one for one in self.claims if not one.part and one.outcome == outcome and {one.a, one.b} == sides]
-        found = next((one for one in held if one.question != "sources"), None)
-        return found if found is None or (found.a, found.b) == (a, other) else found.turned()
+        """The same of one outcome; None if nothing is claimed."""
+        return next((one for one in self.between(a, b) if one.outcome == outcome), None)
 
 
 def _minus(held: Estimate) -> Estimate:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from coref_automl.comparison.claims import ALPHA
-from coref_automl.comparison.references import find_reference, references
-from coref_automl.comparison.scores import Columns, Entry, Group
+from coref_automl.comparison.scores import Columns, Entry, Group, find_reference, references
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Estimate, Half, Record
@@ -131,25 +130,18 @@ def _own_notes(table: ComparisonTable, group: Group) -> list[str]:
         listed = ", ".join(f"{number} {name}" for number, name in enumerate(table.references, 1))
         out.append(
             say(
-                f"각 체크포인트를 그 원래 모델과 비교했습니다 ({listed}). --reference NAME은 모두를 하나와 비교합니다.",
+                f"각 체크포인트를 그 베이스 모델과 비교했습니다 ({listed}). --reference NAME은 모두를 하나와 비교합니다.",
                 f"Each is compared with its own base model ({listed}); --reference NAME compares all with one.",
             )
         )
-    unjudged = [entry for entry, row in zip(group.entries, table.rows, strict=True) if row.name in table.unjudged]
-    if lost := dict.fromkeys(entry.run for entry in unjudged if not entry.scratch):
+    if lost := dict.fromkeys(
+        entry.run for entry, row in zip(group.entries, table.rows, strict=True) if row.name in table.unjudged
+    ):
         names = ", ".join(lost)
         out.append(
             say(
-                f"{names}: 원래 모델이 같은 창 길이로 평가되지 않았습니다. 평가하거나 --reference를 주세요.",
-                f"The base of {names} was not evaluated in windows of that length: evaluate it, or pass --reference.",
-            )
-        )
-    if new := dict.fromkeys(entry.run for entry in unjudged if entry.scratch):
-        names = ", ".join(new)
-        out.append(
-            say(
-                f"{names}: 처음부터 학습한 모델이라 원래 모델이 없습니다. --reference NAME은 모두를 하나와 비교합니다.",
-                f"{names} started from random weights and has no base; --reference NAME compares all with one.",
+                f"{names}: 같은 창 길이로 평가된 베이스 모델이 없습니다. 평가하거나 --reference NAME을 주세요.",
+                f"{names}: no base evaluated in windows of that length; evaluate it, or pass --reference NAME.",
             )
         )
     return out

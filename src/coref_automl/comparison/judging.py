@@ -14,18 +14,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.arms import Arm, Source, last
+from coref_automl.comparison.arms import Arm, Source
 from coref_automl.comparison.claims import ALPHA, BASE, Caveat, Claim, QuestionId, Verdict
 from coref_automl.comparison.scores import Columns, Entry, Group, Ints
-from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Correction, Estimate, Half
 from coref_automl.statistics.closed_forms import LEVEL, holm
-from coref_automl.statistics.contrasts import interaction, reciprocal
 from coref_automl.statistics.corrections import benjamini_hochberg
 from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
 from coref_automl.statistics.intervals import composite
-from coref_automl.statistics.methods import MethodVerdict
+from coref_automl.statistics.outcomes import interaction, reciprocal
 from coref_automl.statistics.resampling import Floats, Part
 from coref_automl.statistics.shrinkage import last_step
 
@@ -36,7 +34,6 @@ Runs = Sequence[Entry]
 """Evaluations of one method, one per seed."""
 Pair = tuple[Arm, Arm | Entry]
 Measure = Literal["hits", "ranks"]
-_REASONS: dict[str, tuple[Caveat, ...]] = {"one seed": ("one seed",), "copies": ("copies",), "one document": ("one document",)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +63,7 @@ def _unchosen(ends: Runs) -> bool:
 
 def ends(arm: Arm | Entry) -> list[Entry]:
     """The last checkpoint of each run; a single evaluation (the base) stands for itself."""
-    return [arm] if isinstance(arm, Entry) else [last(entries) for entries in arm.runs.values()]
+    return [arm] if isinstance(arm, Entry) else arm.ends
 
 
 def half_of_pairs(pairs: Iterable[Pair]) -> Half | None:
@@ -99,7 +96,7 @@ def judge_pairs(
         if values is None:
             out.append(None)
             continue
-        found = _crossed(values, len(ours), model=isinstance(b, Entry))
+        found = crossed(values, len(ours), model=isinstance(b, Entry))
         outcome = f"{metric}:mrr" if measure == "ranks" else metric
         out.append(_judged(study, question, (a, b), (ours, theirs), outcome, found, values, half, part))
     return out
@@ -120,18 +117,18 @@ def judge_change(
     return _judged(study, question, (arm, arm), steps, metric, found, values, half, part)
 
 
-def settled(found: Iterable[Judged | None], correction: Correction, margin: float) -> list[Claim]:
+def corrected_claims(found: Iterable[Judged | None], correction: Correction, margin: float) -> list[Claim]:
     """The claims of one family: p adjusted, the interval of the level that this amounts to, and the verdict."""
     every = [one for one in found if one is not None]
-    firm = [one for one in every if one.p is not None]
-    ps = [one.p for one in firm if one.p is not None]
+    ps = [one.p for one in every if one.p is not None]
     adjusted = iter(holm(ps) if correction == "holm" else benjamini_hochberg(ps) if correction == "bh" else ps)
+    family = len(ps)
     return [
-        one.claim if one.p is None else _settle(one, one.p, float(next(adjusted)), correction, len(ps), margin) for one in every
+        one.claim if one.p is None else _corrected(one, one.p, float(next(adjusted)), correction, family, margin) for one in every
     ]
 
 
-def _settle(one: Judged, p: float, adjusted: float, correction: Correction, family: int, margin: float) -> Claim:
+def _corrected(one: Judged, p: float, adjusted: float, correction: Correction, family: int, margin: float) -> Claim:
     level = 1 - ALPHA * (p / adjusted if adjusted > 0 else 1 / family)
     held, alone = one.interval_at(level), one.interval_at(LEVEL)
     verdict: Verdict = "not shown"
@@ -185,9 +182,13 @@ def _judged(
         detectable=found.detectable,
         part=part,
         tokens=(_tokens(ours), _tokens(theirs)),
-        against=(*_REASONS.get(found.reason, ()), *standing_against(study.group, found.documents)),
+        against=(*why_unjudged(found), *standing_against(study.group, found.documents)),
     )
     return Judged(claim, None if found.reason else found.p, found.interval_at)
+
+
+def why_unjudged(found: CrossedVerdict) -> tuple[Caveat, ...]:
+    return (found.reason,) if found.reason not in ("", "same") else ()  # type: ignore[return-value]
 
 
 def few_documents(documents: int) -> tuple[Caveat, ...]:
@@ -198,31 +199,11 @@ def standing_against(group: Group, documents: int) -> tuple[Caveat, ...]:
     return (*few_documents(documents), *(("other tokenizer",) if group.tokenizers > 1 else ()))
 
 
-def paired_claim(found: MethodVerdict, seeds: int, told: Claim) -> Judged:
-    """A verdict over runs that are paired by seed; `told` has what else is known of it."""
-    judged = seeds > 1 and found.p_seeds is not None
-    same = found.difference == 0 and found.interval.low == found.interval.high
-    lost: tuple[Caveat, ...] = () if judged or same else ("one seed" if seeds < 2 else "copies",)
-    claim = replace(
-        told,
-        difference=found.interval,
-        verdict="same" if same else "not judged",
-        detectable=found.detectable,
-        against=(*told.against, *lost),
-    )
-    return Judged(claim, found.p if judged else None, found.interval_at)
-
-
 def checkpoint_claim(
     group: Group, question: QuestionId, one: Comparison, entry: Entry, *, half: Half | None, documents: int
 ) -> Claim:
     """A checkpoint against its base, max-T over all that stand beside it."""
-    verdict: Verdict = "not shown"
-    if one.verdict == "same":
-        verdict = "same"
-    elif one.p_adjusted < ALPHA:
-        verdict = "better" if one.difference.value > 0 else "worse"
-    lost: tuple[Caveat, ...] = ("before correction",) if one.p < ALPHA <= one.p_adjusted and verdict == "not shown" else ()
+    lost: tuple[Caveat, ...] = ("before correction",) if one.verdict == "not shown" and one.p < ALPHA else ()
     return Claim(
         question,
         entry.name,
@@ -233,7 +214,7 @@ def checkpoint_claim(
         (1, 1),
         one.difference,
         "sign flips",
-        verdict,
+        one.verdict,
         p=one.p_adjusted,
         correction=one.correction if one.family > 1 else "none",
         family=one.family,
@@ -248,9 +229,10 @@ def _tokens(runs: Runs) -> int | None:
     return None if None in seen else max(one for one in seen if one is not None)
 
 
-def _crossed(values: list[tuple[Floats, NDArray[Any]]], count: int, *, model: bool) -> CrossedVerdict:
-    pair = ([rows[:count] for rows, _ in values], [rows[count:] for rows, _ in values])
-    return composite_crossed([pair], [clusters for _, clusters in values], against_model=model)[0]
+def crossed(values: list[tuple[Floats, NDArray[Any]]], count: int, *, model: bool) -> CrossedVerdict:
+    """The first `count` runs against the others; `model`: these are one model, without seeds."""
+    ours, theirs = [rows[:count] for rows, _ in values], [rows[count:] for rows, _ in values]
+    return composite_crossed(ours, theirs, [clusters for _, clusters in values], against_model=model)
 
 
 def _values(
@@ -263,11 +245,11 @@ def _values(
     measure: Measure = "hits",
 ) -> list[tuple[Floats, NDArray[Any]]] | None:
     """Values of all runs by part of the metric, one row per run on the items that all have, and the items' documents."""
-    if not all(was_run(study, entry, metric) for entry in runs):
+    if not all(study.group.was_run(metric, entry) for entry in runs):
         return None
     if METRICS[metric].parts:
         columns = study.group.columns(metric, half=half, entries=runs, among=among)
-        return _by_run(columns) if columns.items else None
+        return by_run(columns) if columns.items else None
     rows, part = study.group.rows(metric, half=half, entries=runs, among=among), METRICS[metric]
     if not rows.any():
         return None
@@ -287,7 +269,8 @@ _MEASURES: dict[Measure, Callable[[Ints, int], Floats]] = {
 """What a run's value on an item is: a hit, or one over the rank (their mean is MRR)."""
 
 
-def _by_run(columns: Columns) -> list[tuple[Floats, NDArray[Any]]]:
+def by_run(columns: Columns) -> list[tuple[Floats, NDArray[Any]]]:
+    """By part of a metric: one row per run, and the items' documents."""
     return [(np.asarray(part.values, np.float64).T, np.asarray(part.clusters)) for part in columns.parts]
 
 
@@ -295,7 +278,7 @@ def means(
     study: Source, sides: Sequence[Runs], metric: str, *, among: Among = None, half: Half | None = None
 ) -> list[Estimate | None]:
     """The mean over the evaluations of each side, with an interval over documents."""
-    usable = {n: list(side) for n, side in enumerate(sides) if side and all(was_run(study, entry, metric) for entry in side)}
+    usable = {n: list(side) for n, side in enumerate(sides) if side and all(study.group.was_run(metric, entry) for entry in side)}
     entries = list({id(entry): entry for side in usable.values() for entry in side}.values())
     out: list[Estimate | None] = [None] * len(sides)
     columns = study.group.columns(metric, half=half, entries=entries, among=among) if entries else None
@@ -310,13 +293,3 @@ def means(
     for number, estimate in zip(usable, composite(parts, seed=study.seed), strict=True):
         out[number] = estimate
     return out
-
-
-def was_run(study: Source, entry: Entry, metric: str) -> bool:
-    """Did this evaluation run every part of the metric?"""
-    for name, _ in METRICS[metric].parts or ((metric, 1.0),):
-        part = METRICS[name]
-        rows = study.group.items.facts["task"] == part.task
-        if not rows.any() or (entry.ranks[part.rule][rows] == NOT_RUN).all():
-            return False
-    return True

@@ -16,8 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.arms import Arm, arms_of, last
+from coref_automl.comparison.arms import arms_of
 from coref_automl.comparison.groups import choose_group, choose_metric
+from coref_automl.comparison.judging import by_run, crossed
+from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.config import choose
 from coref_automl.errors import ComparisonError, RecipeError
@@ -26,8 +28,8 @@ from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.progress import duration
 from coref_automl.records import Record
 from coref_automl.say import language, say
-from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
-from coref_automl.statistics.planning import SEEDS, USUAL, Components, Plan, can_show, components_of, plans_for
+from coref_automl.statistics.crossed import CrossedVerdict
+from coref_automl.statistics.planning import SEEDS, USUAL, Components, SamplePlan, can_show, components_of, plans_for
 from coref_automl.store import read_json
 from coref_automl.tabular import align
 
@@ -60,7 +62,7 @@ class Ability(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class Power(Record):
+class PowerTable(Record):
     """`measured` counts the verdicts from which the spreads come; 0 says that they are those of the archived studies."""
 
     metric: str
@@ -69,7 +71,7 @@ class Power(Record):
     comparisons: int
     against_base: bool
     able: tuple[Ability, ...]
-    plans: tuple[Plan, ...]
+    plans: tuple[SamplePlan, ...]
     cost: Cost | None = None
 
     def lines(self) -> list[str]:
@@ -87,18 +89,11 @@ class Power(Record):
         if self.comparisons > 1:
             told.append(say(f"비교 {self.comparisons}건 보정(Holm).", f"Corrected for {self.comparisons} comparisons (Holm)."))
         if self.able:
-            rows = [
-                (
-                    say("세트", "set"),
-                    say("문항", "items"),
-                    say("문서", "documents"),
-                    say("시드", "seeds"),
-                    say("검출 가능한 차이", "detectable difference"),
-                )
-            ]
-            rows += [
-                (one.name, f"{one.items:,}", f"{one.documents:,}", str(one.seeds), _points(one.difference)) for one in self.able
-            ]
+            head = (say("세트", "set"), say("문항", "items"), say("문서", "documents"), say("시드", "seeds"))
+            rows = [(*head, say("검출 가능한 차이", "detectable difference"))]
+            for one in self.able:
+                shown = f"{100 * one.difference:.1f}" if one.difference is not None else say("없음", "none")
+                rows.append((one.name, f"{one.items:,}", f"{one.documents:,}", str(one.seeds), shown))
             told += ["", *align(rows, right=True)]
         if self.plans:
             wanted = f"{100 * self.plans[0].difference:g}"
@@ -113,7 +108,7 @@ class Power(Record):
         head = (say("방법당 시드", "seeds per method"), say("문항", "items"), say("문서", "documents"))
         return (*head, say("토큰", "tokens"), say("시간", "time")) if self.cost else head
 
-    def _row(self, plan: Plan) -> tuple[str, ...]:
+    def _row(self, plan: SamplePlan) -> tuple[str, ...]:
         cells = (str(plan.seeds), f"{plan.items:,}", f"{plan.documents:,}")
         if self.cost is None:
             return cells
@@ -130,13 +125,13 @@ def power(
     seeds: Sequence[int] = (),
     comparisons: int = 1,
     against_base: bool = False,
-) -> Power:
+) -> PowerTable:
     """What the set and the study can show, and plans for a wanted difference (a share, not points)."""
     if not paths and eval_set is None and difference is None:
         raise RecipeError("power needs a wanted --difference, an --eval-set, or finished runs (PATH...).")
     group = None
     if paths:
-        group, _ = choose_group(list(paths))
+        group, _ = choose_group(open_results(paths))
         metric, _ = choose_metric(group, metric)
     metric = choose(metric or PRIMARY, METRICS, "metric").name
     verdicts = verdicts_of(group, metric, against_base=against_base) if group else []
@@ -146,7 +141,7 @@ def power(
             "These runs say nothing about seeds: at least two runs of two methods are needed (or of one and its base)."
         )
     held = found or USUAL
-    sets = [(group.evalset, _sizes(clusters_of(group, metric)))] if group else []
+    sets = [(group.evalset, sizes_by_document(group, metric))] if group else []
     if eval_set is not None:
         opened = EvalSet.open(eval_set)
         sets.append((opened.name, sizes_of(opened, metric)))
@@ -170,7 +165,7 @@ def power(
         else []
     )
     cost = cost_of(group, paths) if group else None
-    return Power(metric, held, len(verdicts), comparisons, against_base, able, tuple(plans), cost)
+    return PowerTable(metric, held, len(verdicts), comparisons, against_base, able, tuple(plans), cost)
 
 
 def sizes_of(held: EvalSet, metric: str) -> NDArray[np.int64]:
@@ -188,8 +183,8 @@ def _sizes(clusters: Sequence[str]) -> NDArray[np.int64]:
     return np.array(sorted(Counter(clusters).values()), np.int64)
 
 
-def clusters_of(group: Group, metric: str) -> list[str]:
-    return [str(one) for one in np.asarray(group.columns(metric).parts[0].clusters)]
+def sizes_by_document(group: Group, metric: str) -> NDArray[np.int64]:
+    return _sizes([str(one) for one in np.asarray(group.columns(metric).parts[0].clusters)])
 
 
 def verdicts_of(group: Group, metric: str, *, against_base: bool) -> list[CrossedVerdict]:
@@ -199,23 +194,17 @@ def verdicts_of(group: Group, metric: str, *, against_base: bool) -> list[Crosse
     if against_base:
         for arm in arms:
             bases = [one for one in group.entries if not one.trained and one.evaluation.seq_len == arm.length]
-            pairs += [(_ends(arm), bases[:1])] if bases else []
+            pairs += [(arm.ends, bases[:1])] if bases else []
     else:
-        pairs = [(_ends(a), _ends(b)) for a, b in combinations(arms, 2) if a.alike(b)]
-    out = []
-    for a, b in pairs:
-        columns = group.columns(metric, entries=[*a, *b])
-        if not columns.items:
-            continue
-        rows = [np.asarray(part.values, np.float64).T for part in columns.parts]
-        sides = [one[: len(a)] for one in rows], [one[len(a) :] for one in rows]
-        out += composite_crossed([sides], [part.clusters for part in columns.parts], against_model=against_base)
-    return [one for one in out if not one.reason]
+        pairs = [(a.ends, b.ends) for a, b in combinations(arms, 2) if a.differs_in_method_from(b)]
+    columns = [(len(a), group.columns(metric, entries=[*a, *b])) for a, b in pairs]
+    found = [crossed(by_run(both), count, model=against_base) for count, both in columns if both.items]
+    return [one for one in found if not one.reason]
 
 
 def cost_of(group: Group, paths: Sequence[str]) -> Cost | None:
     """From `costs.json` of studies under the paths, else from the clocks that lie beside the checkpoints."""
-    ends = [last(entries) for arm in arms_of(group.entries, None) for entries in arm.runs.values()]
+    ends = [entry for arm in arms_of(group.entries, None) for entry in arm.ends]
     scoring = [one.evaluation.seconds for one in ends if one.evaluation.seconds > 0]
     known = [row for path in paths if (Path(path) / COSTS).is_file() for row in _trained(read_json(Path(path) / COSTS))]
     if not known:
@@ -235,11 +224,3 @@ def _clock(checkpoint: Path) -> float:
     path = checkpoint / "clock.json"
     found = read_json(path) if path.is_file() else {}
     return float(found.get("seconds", 0.0)) if isinstance(found, dict) else 0.0
-
-
-def _ends(arm: Arm) -> list[Entry]:
-    return [last(entries) for entries in arm.runs.values()]
-
-
-def _points(difference: float | None) -> str:
-    return f"{100 * difference:.1f}" if difference is not None else say("없음", "none")

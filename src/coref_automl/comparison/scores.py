@@ -1,23 +1,28 @@
-"""Evaluations side by side. In: ranks as arrays over the items of a set. Out: hits for a metric, on a half or a subset."""
+"""Evaluations side by side. In: ranks as arrays over the items of a set. Out: hits for a metric; what each is compared with."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.config import nearest
+from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS, Metric
 from coref_automl.evaluation.results import CHECKPOINT, slug
 from coref_automl.models.build import NEW
-from coref_automl.records import Evaluation, Half
+from coref_automl.records import Evaluation, Half, Provenance
 from coref_automl.statistics.resampling import Part
 
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 Ints = NDArray[np.int32]
 EQUAL = 0.05
 """Training counts as equal if tokens differ by at most this share of the larger count."""
@@ -114,10 +119,6 @@ class Columns:
         values = [np.asarray(part.values) for part in self.parts]
         return [Part(v[:, numbers] - v[:, references], part.clusters) for v, part in zip(values, self.parts, strict=True)]
 
-    def only(self, numbers: Sequence[int]) -> Columns:
-        parts = [Part(np.take(np.asarray(part.values), numbers, axis=1), part.clusters) for part in self.parts]
-        return replace(self, parts=parts)
-
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -143,16 +144,13 @@ class Group:
     def tokenizers(self) -> int:
         return len({entry.evaluation.fingerprints.get("tokenizer", "") for entry in self.entries})
 
-    def has(self, metric: str) -> bool:
-        """Was every part of the metric run by every entry?"""
-        for part in _plain(metric):
-            rows = self._of(part)
-            if not rows.any() or any(entry.ranks[part.rule][rows].max() == NOT_RUN for entry in self.entries):
-                return False
-        return True
+    def was_run(self, metric: str, entry: Entry) -> bool:
+        """Did an evaluation run every part of the metric?"""
+        tasks = [(self._of(part), part.rule) for part in _plain(metric)]
+        return all(rows.any() and bool((entry.ranks[rule][rows] != NOT_RUN).any()) for rows, rule in tasks)
 
     def metrics(self) -> list[str]:
-        return [name for name in METRICS if self.has(name)]
+        return [name for name in METRICS if all(self.was_run(name, entry) for entry in self.entries)]
 
     def columns(
         self,
@@ -192,6 +190,14 @@ class Group:
         return np.asarray(self.items.facts["task"] == part.task)
 
 
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Items by a key, in the order in which keys first occur."""
+    out: dict[K, list[T]] = {}
+    for item in items:
+        out.setdefault(key(item), []).append(item)
+    return out
+
+
 def runs_of(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     """Trained checkpoints by run (and window length, if a run was scored at several), in training order."""
     lengths: dict[str, set[int]] = {}
@@ -219,3 +225,81 @@ def model_label(path: str) -> str:
 
 def _plain(metric: str) -> list[Metric]:
     return [METRICS[name] for name, _ in METRICS[metric].parts or ((metric, 1.0),)]
+
+
+def bases_of(entries: Sequence[Entry], made: Provenance) -> list[Entry]:
+    """The evaluations of a checkpoint's base model.
+
+    If the record has no bytes and two names differ in the owner alone (klue/bert, other/bert), the exact name decides.
+    A checkpoint with the same base bytes is not a base, even if its own bytes still equal them (its run has learned nothing).
+    """
+    found = [one for one in entries if one.is_of(made.base, made.base_bytes) and not _began_from(one, made.base_bytes)]
+    return [one for one in found if one.evaluation.checkpoint == slug(made.base)] or found
+
+
+def find_reference(entries: Sequence[Entry], reference: str | None) -> int:
+    """The entry of that name or path; default the base model in the most common window length, or the first entry."""
+    if reference is None:
+        base = next((entry for entry in entries if not entry.trained), None)
+        return _as_long_as_most(entries, base) if base is not None else 0
+    wanted = Path(reference)
+    for number, entry in enumerate(entries):
+        if reference in (entry.name, entry.evaluation.checkpoint, entry.evaluation.path) or _same(
+            wanted, Path(entry.evaluation.path)
+        ):
+            return number
+    raise ComparisonError(
+        f"No evaluation of the reference {reference!r} here. {nearest(reference, [entry.name for entry in entries])}"
+    )
+
+
+def _as_long_as_most(entries: Sequence[Entry], base: Entry) -> int:
+    """The base in the window length that most of its checkpoints have; the first of equals."""
+    begun: Counter[int] = Counter()
+    for entry in entries:
+        if (made := entry.evaluation.provenance) is not None and base in bases_of(entries, made):
+            begun[entry.evaluation.seq_len] += 1
+    same = [number for number, one in enumerate(entries) if not one.trained and one.same_model_as(base)]
+    return max(same, key=lambda number: begun[entries[number].evaluation.seq_len])
+
+
+def own_base(entries: Sequence[Entry], entry: Entry, base: Entry | None) -> Entry | None:
+    """A checkpoint's evaluated base: the study's base, or one with the same window length, or its only evaluation.
+
+    A checkpoint without a training record is assumed to have the study's base.
+    """
+    made = entry.evaluation.provenance
+    if made is None:
+        return base
+    found = [one for one in bases_of(entries, made) if one is not entry]
+    if base is not None and any(one is base for one in found):
+        return base
+    as_long = next((one for one in found if one.evaluation.seq_len == entry.evaluation.seq_len), None)
+    return as_long or (found[0] if len(found) == 1 else None)
+
+
+def references(entries: Sequence[Entry], first: Entry) -> list[Entry | None]:
+    """The default reference of each entry: its base, or None if that was not evaluated.
+
+    Any other model is compared with the reference that is the same model in other windows, else with `first`, unless it is a
+    reference itself. If no base was evaluated, `first` is the reference of all.
+    """
+    base = None if first.trained else first
+    out = [own_base(entries, one, base) if one.trained or one.evaluation.provenance else None for one in entries]
+    used = list({id(one): one for one in out if one is not None}.values())
+    if not used:
+        return [first] * len(entries)
+    other = first if first in used else used[0]
+    for number, entry in enumerate(entries):
+        if not entry.trained and entry.evaluation.provenance is None and entry not in used:
+            out[number] = next((one for one in used if one.same_model_as(entry)), other)
+    return out
+
+
+def _same(a: Path, b: Path) -> bool:
+    return a.exists() and b.exists() and a.resolve() == b.resolve()
+
+
+def _began_from(entry: Entry, weights: str) -> bool:
+    made = entry.evaluation.provenance
+    return bool(weights and made and made.base_bytes == weights)

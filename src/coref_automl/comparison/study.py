@@ -1,28 +1,33 @@
-"""A group judged by one metric. In: a group of evaluations. Out: a Study: its checkpoints against their base, and its answer."""
+"""A group judged by one metric. In: a group of evaluations. Out: a Study: its checkpoints against their base, its answer, and
+the claim about any two of its methods or checkpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from coref_automl.comparison.answer import answer_of
-from coref_automl.comparison.arms import Arm, arms_of
+from coref_automl.comparison.arms import Arm, arms_of, base_of
 from coref_automl.comparison.choice import Choice, choose
-from coref_automl.comparison.claims import Answer
-from coref_automl.comparison.copies import repeated
-from coref_automl.comparison.coreference_runs import CoreferenceRun, look_for_coreference
+from coref_automl.comparison.claims import BASE, Answer, Claim, QuestionId
 from coref_automl.comparison.differences import ComparisonTable, compare_group, compare_with
-from coref_automl.comparison.groups import choose_metric, left_out
-from coref_automl.comparison.references import own_base
-from coref_automl.comparison.relation_runs import RelationRun, look_for_relation
-from coref_automl.comparison.scores import Entry, Group, runs_of
+from coref_automl.comparison.groups import choose_metric
+from coref_automl.comparison.judging import Among, checkpoint_claim, corrected_claims, half_of_pairs, judge_pairs
+from coref_automl.comparison.reader import Results
+from coref_automl.comparison.runs import TaskRun
+from coref_automl.comparison.scores import Entry, Group, own_base, runs_of
 from coref_automl.decoder import read_stored
 from coref_automl.errors import ComparisonError
-from coref_automl.evaluation.evalset import find_set
-from coref_automl.records import Comparison
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.records import Comparison, Half
 
+Checks = Mapping[QuestionId, Sequence[TaskRun[Any, Any]]]
+"""Runs of outside checks."""
 LOOKS = "looks.json"
 """The numbers of seeds at which a study was judged, written beside its runs and in its archive."""
 
@@ -41,8 +46,7 @@ class Study:
     table: ComparisonTable | None
     rows: tuple[Entry, ...]
     choice: Choice
-    relation: Sequence[RelationRun] = ()
-    coreference: Sequence[CoreferenceRun] = ()
+    checks: Checks = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     dropped: int = 0
     unread: tuple[str, ...] = ()
@@ -76,21 +80,8 @@ class Study:
     def runs(self) -> dict[str, list[Entry]]:
         return runs_of(self.entries)
 
-    def sets(self) -> dict[str, tuple[Entry, Path | None]]:
-        """Evaluation sets by fingerprint: an entry evaluated on each, and its folder or None."""
-        out: dict[str, tuple[Entry, Path | None]] = {}
-        for entry in (self.chosen, *self.entries):
-            fingerprint = entry.evaluation.fingerprints.get("items", "")
-            if fingerprint not in out or out[fingerprint][1] is None:
-                out[fingerprint] = (entry, find_set(entry.evaluation.evalset_path, fingerprint))
-        return out
-
     def metrics(self, among: Sequence[str]) -> list[str]:
         return [name for name in among if any(name in entry.evaluation.estimates for entry in self.entries)]
-
-    def judged(self, reference: Entry, others: Sequence[Entry]) -> list[Comparison | None]:
-        """Compare others with a reference on the confirm half, max-T over them; None if that half is empty."""
-        return compare_with(self.group, self.metric, others, [reference] * len(others), seed=self.seed, half="confirm")
 
     def own_base(self, entry: Entry) -> Entry | None:
         """The evaluated base of a checkpoint, or None."""
@@ -110,8 +101,7 @@ def study_of(
     metric: str | None = None,
     margin: float,
     seed: int,
-    relation: Sequence[RelationRun] = (),
-    coreference: Sequence[CoreferenceRun] = (),
+    checks: Checks | None = None,
 ) -> Study:
     metric, more = choose_metric(group, metric)
     table, rows = None, group.entries
@@ -123,16 +113,13 @@ def study_of(
         except ComparisonError as error:
             notes.append(str(error))
     dropped = group.columns(metric).dropped
-    return Study(group, metric, seed, margin, table, rows, choice, relation, coreference, tuple(notes), dropped)
+    return Study(group, metric, seed, margin, table, rows, choice, checks or {}, tuple(notes), dropped)
 
 
-def study_at(paths: Sequence[str], group: Group, *, metric: str | None = None, margin: float, seed: int) -> Study:
-    """The study of a group, with the relation and coreference runs under the paths."""
-    relation, unread = look_for_relation(paths)
-    coreference, more = look_for_coreference(paths)
-    left = [*left_out(paths), *unread, *more, *repeated([*relation, *coreference])]
-    study = study_of(group, metric=metric, margin=margin, seed=seed, relation=relation, coreference=coreference)
-    return replace(study, unread=tuple(dict.fromkeys(left)), looks=looks_at(paths))
+def study_at(results: Results, group: Group, *, metric: str | None = None, margin: float, seed: int) -> Study:
+    """The study of a group, with the runs of outside checks beside it."""
+    study = study_of(group, metric=metric, margin=margin, seed=seed, checks=results.runs.checks)
+    return replace(study, unread=results.left_out, looks=looks_at(results.paths))
 
 
 def looks_at(paths: Sequence[str]) -> int:
@@ -152,3 +139,65 @@ def _against_own(group: Group, metric: str, base: Entry | None, seed: int) -> tu
     judged = replace(group, entries=tuple(entry for entry in group.entries if entry.trained or entry in bases))
     beside = [own.get(entry) for entry in judged.entries]
     return compare_group(judged, metric, reference=base, own=beside, common=True, seed=seed), judged.entries
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One of the two: its name and its evaluations; of a method the last of each seed's, and its arm."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    arm: Arm | None = None
+
+    @property
+    def claim_name(self) -> str:
+        """What claims call it."""
+        return self.name if self.arm is not None or self.entries[0].trained else BASE
+
+
+def between(study: Study, a: Side, b: Side) -> list[Claim]:
+    """What the answer claims of the two, on every outcome; nothing of an untrained model that is not the other's base."""
+    for one, other in ((a, b), (b, a)):
+        if one.claim_name == BASE:
+            base = base_of(study, other.arm) if other.arm is not None else study.own_base(other.entries[0])
+            if other.claim_name == BASE or base is not one.entries[0]:
+                return []
+    return study.answer.between(a.claim_name, b.claim_name)
+
+
+def claim_of(group: Group, study: Study | None, a: Side, b: Side, metric: str) -> Claim:
+    """The claim about two sides on a metric."""
+    if a.entries == b.entries:
+        raise ComparisonError("A and B are the same; choose another.")
+    held = next((one for one in between(study, a, b) if one.outcome == metric), None) if study is not None else None
+    if held is not None:
+        return held
+    if a.arm is None and b.arm is None:
+        return of_checkpoints(group, study, a.entries[0], b.entries[0], metric, group.judging)
+    if study is None or any(side.arm is None and side.entries[0].trained for side in (a, b)):
+        raise ComparisonError("Compare two methods, a method with a base, or two checkpoints.")
+    swapped = a.arm is None  # the base stands for itself, and on the right
+    found = of_methods(study, b if swapped else a, a if swapped else b, metric)
+    if found is None:
+        raise ComparisonError(f"{METRICS[metric].label} was not run by both, so they cannot be compared.")
+    return found.reversed() if swapped else found
+
+
+def of_methods(study: Study, a: Side, b: Side, metric: str, among: Among = None) -> Claim | None:
+    """A method against another or a base, on all items or `among` some, not corrected."""
+    if a.arm is None:
+        return None
+    pair = (a.arm, b.arm or b.entries[0])
+    found = judge_pairs(study, "method", [pair], metric, half=half_of_pairs([pair]), among=among)[0]
+    return corrected_claims([found], "none", study.margin)[0] if found is not None else None
+
+
+def of_checkpoints(group: Group, study: Study | None, a: Entry, b: Entry, metric: str, half: Half | None) -> Claim:
+    pair = replace(group, entries=(b, a))
+    found = compare_with(pair, metric, [a], [b], seed=study.seed if study else 0, half=half)[0]
+    if found is None:
+        raise ComparisonError("These two share no item to be compared on.")
+    held = group.columns(metric, half=half, entries=[a, b])
+    first, other = (float(sum(np.asarray(part.values)[:, side].mean() for part in held.parts)) for side in (0, 1))
+    claim = checkpoint_claim(pair, "method", found, a, half=half, documents=held.documents)
+    return replace(claim, b=b.name, values=(first, other))

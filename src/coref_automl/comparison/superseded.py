@@ -1,4 +1,8 @@
-"""Which of several evaluations of a model counts. In: stored evaluations. Out: those that count, and why the others do not."""
+"""Which of several evaluations or runs counts. In: what was found, some of it twice. Out: those that count, why others do not.
+
+Equal scores make no copy. Evaluations are the same if their bytes are and their models have the same name, objective, step and
+seed; runs are the same if every number of their results is, training time included.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+from coref_automl.comparison.runs import TaskRun
+from coref_automl.comparison.scores import Entry, grouped, model_label
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import CHECKPOINT, RESULT, StoredEvaluation
 from coref_automl.models.model_files import PARTS, model_prints
 from coref_automl.say import say
+from coref_automl.store import fingerprint, kind_of_folder
 
 
 def named_folders(paths: Iterable[str]) -> set[Path]:
@@ -21,27 +29,24 @@ def named_folders(paths: Iterable[str]) -> set[Path]:
 
 def drop_replaced_weights(stored: Sequence[StoredEvaluation]) -> tuple[list[StoredEvaluation], list[str]]:
     """Drop evaluations of models whose files have since been replaced; a sentence for each dropped one."""
-    held: dict[Path, list[StoredEvaluation]] = {}
-    for one in stored:
-        held.setdefault(_place(one), []).append(one)
-    now = {place: _prints_now(beside) for place, beside in held.items()}
-    kept, told = [], []
+    now = {place: _prints_now(beside) for place, beside in grouped(stored, _place).items()}
+    kept, reasons = [], []
     for one in stored:
         if not (what := _changed(one, now[_place(one)])):
             kept.append(one)
         else:
-            told.append(
+            reasons.append(
                 say(
                     f"{one.folder}: {one.evaluation.checkpoint}의 {PARTS[what][0]} 파일이 평가한 뒤에 바뀌었습니다.",
                     f"{one.folder} was scored with other {PARTS[what][1]} than {one.evaluation.checkpoint} has now",
                 )
             )
-    return kept, told
+    return kept, reasons
 
 
 def changed_since(stored: Sequence[StoredEvaluation]) -> list[str]:
     """A sentence for each model whose files have changed since it was scored. Only files that are younger are read."""
-    told = {}
+    reasons = {}
     for one in stored:
         folder = Path(one.evaluation.path)
         try:
@@ -52,30 +57,25 @@ def changed_since(stored: Sequence[StoredEvaluation]) -> list[str]:
         except (CorefError, OSError, ValueError):
             continue  # what cannot be read now was read when it was scored
         if what:
-            told[folder] = say(
+            reasons[folder] = say(
                 f"{one.evaluation.checkpoint}: 평가한 뒤에 {PARTS[what][0]} 파일이 바뀌었습니다. 다시 평가하세요.",
                 f"{one.evaluation.checkpoint} has other {PARTS[what][1]} now than when it was scored; evaluate it again.",
             )
-    return list(told.values())
+    return list(reasons.values())
 
 
 def keep_one_dtype(stored: Sequence[StoredEvaluation], named: set[Path]) -> tuple[list[StoredEvaluation], list[str]]:
     """Of a model scored in several dtypes, keep the most frequent dtype, else the newest; a sentence for each dropped one."""
     often = Counter(one.evaluation.dtype for one in stored)
-    held: dict[tuple[Path, int], list[StoredEvaluation]] = {}
+    by_model = grouped(stored, lambda one: (_place(one), one.evaluation.seq_len))
+    kept, reasons = [], []
     for one in stored:
-        held.setdefault((_place(one), one.evaluation.seq_len), []).append(one)
-    kept, told = [], []
-    for one in stored:
-        evaluation = one.evaluation
-        first = max(
-            held[_place(one), evaluation.seq_len],
-            key=lambda other: (often[other.evaluation.dtype], other.evaluation.evaluated_at),
-        )
+        evaluation, same = one.evaluation, by_model[_place(one), one.evaluation.seq_len]
+        first = max(same, key=lambda other: (often[other.evaluation.dtype], other.evaluation.evaluated_at))
         if one is first or one.folder.resolve() in named or evaluation.dtype == first.evaluation.dtype:
             kept.append(one)
         else:
-            told.append(
+            reasons.append(
                 say(
                     f"{one.folder}: {evaluation.dtype} 평가입니다. {evaluation.checkpoint}는 {first.evaluation.dtype} 평가를 "
                     "씁니다 (둘을 비교하려면 두 폴더를 직접 주세요)",
@@ -83,7 +83,7 @@ def keep_one_dtype(stored: Sequence[StoredEvaluation], named: set[Path]) -> tupl
                     "(pass both folders to compare the two)",
                 )
             )
-    return kept, told
+    return kept, reasons
 
 
 def _place(one: StoredEvaluation) -> Path:
@@ -107,3 +107,62 @@ def _prints_now(beside: Sequence[StoredEvaluation]) -> dict[str, str]:
             now = model_prints(newest.path)
             return now if not all(_changed(one, now) for one in beside) else last
     return last
+
+
+_WRITTEN_BY_ARCHIVE = ("run", "model", "pretraining")
+"""Keys of a run's results that its archive rewrites."""
+
+
+def model_of(one: StoredEvaluation | Entry) -> tuple[object, ...]:
+    """What a model is, wherever it lies: name, weights, objective, step and seed. Without recorded weights, its folder."""
+    made, weights = one.evaluation.provenance, one.evaluation.fingerprints.get("weights")
+    if not weights:
+        return (one.folder.resolve(),)
+    trained = (made.objective, made.step, made.seed) if made else ()
+    return model_label(one.evaluation.checkpoint), weights, trained
+
+
+def drop_copies(stored: Sequence[StoredEvaluation]) -> tuple[list[StoredEvaluation], list[str]]:
+    """Keep one of equal evaluations, preferably one with text; a sentence on the others."""
+    equal = grouped(stored, lambda one: (one.evaluation.identity, model_of(one))).values()
+    first = [(max(same, key=_is_whole), same) for same in equal]
+    kept = {id(one) for one, _ in first}
+    copies = [(one.folder, str(best.folder)) for best, same in first for one in same if id(one) not in kept]
+    return [one for one in stored if id(one) in kept], told_copies(copies)
+
+
+def _is_whole(one: StoredEvaluation) -> tuple[bool, int]:
+    return not one.archived, len(one.evaluation.estimates)
+
+
+def copies_of(found: Mapping[Path, TaskRun[Any, Any]]) -> dict[Path, tuple[Path, ...]]:
+    """The folders of relation or coreference runs, each run once, with its copies: a run rather than its archive."""
+
+    def numbers(folder: Path) -> str:
+        result = {name: value for name, value in found[folder].result.to_json().items() if name not in _WRITTEN_BY_ARCHIVE}
+        return fingerprint(result) if found[folder].weights else str(folder)
+
+    equal = grouped(sorted(found, key=lambda folder: not kind_of_folder(folder)), numbers)
+    copies = {first: tuple(others) for first, *others in equal.values()}
+    return {folder: copies[folder] for folder in found if folder in copies}
+
+
+def repeated(runs: Iterable[TaskRun[Any, Any]]) -> list[str]:
+    """One sentence on the copies of runs."""
+    return told_copies((copy, run.name) for run in runs for copy in run.copies)
+
+
+def told_copies(copies: Iterable[tuple[Path, str]]) -> list[str]:
+    """One sentence on all copies; each comes with what it repeats."""
+    listed = list(copies)
+    if not listed:
+        return []
+    copy, first = listed[0]
+    if len(listed) == 1:
+        return [say(f"{copy}: 같은 결과가 {first}에 있습니다", f"{copy} repeats {first}")]
+    return [
+        say(
+            f"두 번 나온 결과 {len(listed):,}개 (예: {copy}, 같은 결과가 {first}에 있습니다)",
+            f"{len(listed):,} results that were found twice, such as {copy}, which repeats {first}",
+        )
+    ]

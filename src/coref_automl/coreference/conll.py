@@ -6,97 +6,180 @@ line break after each sentence; parts of one document are chunks of it, with ent
 CorefUD: `Entity=(e1-person-1-...` in the MISC column; the text follows SpaceAfter=No. A mention in several parts (`e1[1/2]`) is
 read as its longest part; one of an empty node (a zero, such as a dropped subject) covers no character and is left out. Kinds come
 from the tag of the mention's head: PROPN name, NOUN noun, PRON pronoun.
+
+Brackets do not say which of an entity's open mentions they close: the one opened last is taken. At one token they close before
+others open.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from coref_automl.coreference.data import BadChunk, Chunk, CorefDocument, DataProblem, Mention
+from coref_automl.coreference.data import BadChunk, Chunk, CorefDocument, Mention
+from coref_automl.corpus.batch import RowProblem
 from coref_automl.errors import CoreferenceDataError
 from coref_automl.store import write_text
 
+Span = tuple[int, int]
 _BEGIN = re.compile(r"#begin document \(?(.*?)\)?;?(?:\s*part\s+(\d+))?\s*$")
 _PART_ID = re.compile(r"(?P<name>.*\S) part (?P<part>[0-9]+)")
-_BRACKET = re.compile(r"\((?P<open>[^()|]+)\)|\((?P<start>[^()|]+)|(?P<end>[^()|]+)\)")
-_EMPTY = ("-", "_", "*")
+_BRACKET = re.compile(r"\((?P<start>[^()|]+)(?P<whole>\))?|(?P<end>[^()|]+)\)")
+_PART = re.compile(r"^(?P<entity>.*?)\[(?P<part>\d+)/(?P<of>\d+)\]$")
+_INDEX = re.compile(r"[0-9]{1,9}([-.][0-9]{1,9})?")
 _WORD = 3
+_COLUMNS = 10
+_KINDS = {"PROPN": "name", "NOUN": "noun", "PRON": "pronoun"}
+_TAGS = {kind: tag for tag, kind in _KINDS.items()}
 
 
-def conll_chunks(text: str) -> Iterator[Chunk | DataProblem]:
+@dataclass(slots=True)
+class _Open:
+    """A mention whose bracket is open: its characters so far (none at an empty node), its head's number, its words' tags."""
+
+    start: int | None
+    end: int | None
+    head: int
+    tags: list[str]
+
+
+class _Reading:
+    """One document while it is read; `gap` stands before its next word."""
+
+    def __init__(self, name: str, row: int) -> None:
+        self.name, self.row = name, row
+        self.text = self.gap = ""
+        self._open: dict[str, list[_Open]] = {}
+        self._parts: dict[tuple[str, int], list[tuple[Span, str]]] = {}
+        self._kinds: dict[Span, str] = {}
+        self._clusters: dict[str, list[Span]] = {}
+
+    def append(self, form: str, gap: str = " ") -> int:
+        """Add a word to the text; where it begins."""
+        self.text, self.gap = self.text + self.gap + form, gap
+        return len(self.text) - len(form)
+
+    def end_sentence(self) -> None:
+        self.gap = "\n" if self.text else ""
+
+    def annotate(self, start: int | None, end: int | None, brackets: str, *, tag: str = "", fields: bool = False) -> None:
+        """Open and close the mentions of a token; with `fields` a bracket is `(entity-type-head-...`."""
+        for mention in (one for stack in self._open.values() for one in stack):
+            mention.tags.append(tag)
+            mention.end = end if end is not None else mention.end
+        for match in _BRACKET.finditer(brackets):
+            if match["start"] is not None:
+                name, *rest = match["start"].split("-") if fields else [match["start"]]
+                head = int(rest[1]) if len(rest) > 1 and rest[1].isdigit() else 1
+                mention = _Open(start, end, head, [tag])
+                if match["whole"]:
+                    self._close(name, mention)
+                else:
+                    self._open.setdefault(name, []).append(mention)
+            elif stack := self._open.get(match["end"]):
+                self._close(match["end"], stack.pop())
+            else:
+                raise BadChunk(f"a bracket closes {match['end']}, which is not open")
+
+    def _close(self, name: str, mention: _Open) -> None:
+        if mention.start is None or mention.end is None:
+            return
+        found = (mention.start, mention.end), _KINDS.get(mention.tags[min(mention.head, len(mention.tags)) - 1], "")
+        if part := _PART.match(name):
+            name, count = part["entity"], int(part["of"])
+            parts = self._parts.setdefault((name, count), [])
+            parts.append(found)
+            if int(part["part"]) < count:
+                return
+            found = max(parts, key=lambda one: (one[0][1] - one[0][0], -one[0][0]))
+            del self._parts[name, count]
+        span, kind = found
+        if span not in self._kinds:  # the first of two entities keeps a shared span
+            self._kinds[span] = kind
+            self._clusters.setdefault(name, []).append(span)
+
+    def chunk(self, prefix: str = "") -> Chunk | RowProblem:
+        if left := [name for name, stack in self._open.items() if stack]:
+            return RowProblem(self.row, self.name, f"the bracket of {left[0]} does not close")
+        clusters = tuple(
+            tuple(Mention(*span, prefix + entity, self._kinds[span]) for span in spans)
+            for entity, spans in self._clusters.items()
+        )
+        return Chunk(self.row, self.name, self.name, self.text, clusters)
+
+
+def conll_chunks(text: str) -> Iterator[Chunk | RowProblem]:
     """A chunk for each part; a part whose brackets do not close is a problem."""
-    name, part, first, lines = "", "", 0, list[str]()
-    inside = False
+    reading, first_column = None, ""
     for number, line in enumerate(text.split("\n"), 1):
         if match := _BEGIN.match(line):
-            name, part, first, lines, inside = match.group(1).strip(), match.group(2) or "", number, [], True
+            name, part = match.group(1).strip(), match.group(2)
+            reading, first_column = _Reading(f"{name} part {part}" if part else name, number), _without_blanks(name)
+        elif reading is None:
+            continue
         elif line.startswith("#end document"):
-            yield _part(name, part, first, lines)
-            inside = False
-        elif inside:
-            lines.append(line.rstrip("\r"))
-    if inside:
-        yield DataProblem(first, name, "no '#end document' follows; the file was cut off")
+            yield reading.chunk(f"{reading.name}#")
+            reading = None
+        elif not (columns := line.split()):
+            reading.end_sentence()
+        elif not line.startswith("#") or columns[0] == first_column:  # else a comment, not a token of a document called #1
+            try:
+                if len(columns) <= _WORD:
+                    raise BadChunk(f"{len(columns)} columns; the word should be the fourth and the brackets the last")
+                start = reading.append(columns[_WORD])
+                reading.annotate(start, len(reading.text), columns[-1])
+            except BadChunk as error:
+                yield RowProblem(number, reading.name, str(error))
+                reading = None
+    if reading is not None:
+        yield RowProblem(reading.row, reading.name, "no '#end document' follows; the file was cut off")
 
 
-def _part(name: str, part: str, first: int, lines: list[str]) -> Chunk | DataProblem:
-    own = f"{name} part {part}" if part else name
-    words: list[str] = []
-    at = 0
-    edges: list[tuple[int, int, str, int]] = []
-    for number, line in enumerate(lines, first + 1):
-        columns = line.split()
-        if not columns:
-            if words and words[-1] != "\n":
-                words.append("\n")
-                at += 1
+def corefud_chunks(text: str) -> Iterator[Chunk | RowProblem]:
+    reading: _Reading | None = _Reading("document", 1)
+    contracted, covered = 0, -1
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.rstrip("\r")
+        if line.startswith("# newdoc"):
+            if reading is not None and reading.text:
+                yield reading.chunk()
+            reading = _Reading(line.partition("=")[2].strip() or f"document {number}", number)
+        elif reading is None or line.startswith("#"):
             continue
-        if line.startswith("#") and columns[0] != _first_column(name):  # a comment, not a token of a document called #1
-            continue
-        if len(columns) <= _WORD:
-            return DataProblem(number, own, f"{len(columns)} columns; the word should be the fourth and the brackets the last")
-        if words and words[-1] != "\n":
-            words.append(" ")
-            at += 1
-        words.append(columns[_WORD])
-        edges.append((at, at + len(columns[_WORD]), columns[-1], number))
-        at += len(columns[_WORD])
-    try:
-        clusters = _clusters(edges, own)
-    except BadChunk as error:
-        return DataProblem(first, own, str(error))
-    return Chunk(first, own, own, "".join(words).rstrip("\n"), clusters)
+        elif not line:
+            reading.end_sentence()
+            covered = -1
+        else:
+            try:
+                contracted, covered = _token(reading, line.split("\t"), contracted, covered)
+            except BadChunk as error:
+                yield RowProblem(number, reading.name, str(error))
+                reading = None
+    if reading is not None and reading.text:
+        yield reading.chunk()
 
 
-def _clusters(edges: list[tuple[int, int, str, int]], own: str) -> tuple[tuple[Mention, ...], ...]:
-    open_at: dict[str, list[int]] = {}
-    found: dict[str, dict[tuple[int, int], Mention]] = {}
-    taken: set[tuple[int, int]] = set()
-
-    def close(entity: str, start: int, end: int) -> None:
-        if (start, end) not in taken or (start, end) in found.get(entity, {}):  # the first of two entities keeps a shared span
-            found.setdefault(entity, {})[start, end] = Mention(start, end, f"{own}#{entity}")
-            taken.add((start, end))
-
-    for start, end, column, number in edges:
-        if column in _EMPTY:
-            continue
-        for match in _BRACKET.finditer(column):
-            if match["open"] is not None:
-                close(match["open"], start, end)
-            elif match["start"] is not None:
-                open_at.setdefault(match["start"], []).append(start)
-            elif not open_at.get(match["end"]):
-                raise BadChunk(f"line {number} closes {match['end']}, which is not open")
-            else:
-                close(match["end"], open_at[match["end"]].pop(), end)
-    if left := [entity for entity, starts in open_at.items() if starts]:
-        raise BadChunk(f"the bracket of {left[0]} does not close")
-    return tuple(tuple(spans.values()) for spans in found.values())
+def _token(reading: _Reading, columns: list[str], contracted: int, covered: int) -> tuple[int, int]:
+    """Read one line. The characters of a contracted word occur once, for all its syntactic words: where they begin, and the
+    number of its last word, come in and go out."""
+    if len(columns) != _COLUMNS:
+        raise BadChunk(f"{len(columns)} columns instead of {_COLUMNS}")
+    index, form, tag, misc = columns[0], columns[1], columns[3], columns[9]
+    if not _INDEX.fullmatch(index):
+        raise BadChunk(f"the id {index!r} is not a number")
+    entries = dict(entry.partition("=")[::2] for entry in misc.split("|"))
+    gap = "" if "SpaceAfter" in entries else " "
+    if "-" in index:
+        return reading.append(form, gap), int(index.split("-")[1])
+    start: int | None = None
+    if "." not in index:
+        start = contracted if int(index) <= covered else reading.append(form, gap)
+    end = None if start is None else len(reading.text)
+    reading.annotate(start, end, entries.get("Entity", ""), tag=tag, fields=True)
+    return contracted, covered
 
 
 def write_conll(path: Path, documents: Iterable[CorefDocument]) -> None:
@@ -106,231 +189,80 @@ def write_conll(path: Path, documents: Iterable[CorefDocument]) -> None:
         _refuse_losses(path, document)
         found = _PART_ID.fullmatch(document.id)
         name, part = (found["name"], found["part"]) if found else (document.id, "")
-        numbers = {entity: number for number, entity in enumerate(dict.fromkeys(m.entity for m in document.mentions))}
+        numbers = {entity: str(number) for number, entity in enumerate(dict.fromkeys(m.entity for m in document.mentions))}
         lines.append(f"#begin document ({name});{part and f' part {part}'}")
         for sentence in sentences(document):
             for place, (start, end) in enumerate(sentence):
-                column = _column(document, start, end, numbers)
-                lines.append(f"{_first_column(name)}\t{int(part or 0)}\t{place}\t{document.text[start:end]}\t{column}")
+                column = "|".join(_brackets(document, start, end, numbers)) or "-"
+                lines.append(f"{_without_blanks(name)}\t{int(part or 0)}\t{place}\t{document.text[start:end]}\t{column}")
             lines.append("")
         lines.append("#end document")
     write_text(path, "\n".join(lines) + "\n")
-
-
-def _first_column(name: str) -> str:
-    """The name of a document, without blanks."""
-    return "_".join(name.split())
-
-
-def _refuse_losses(path: Path, document: CorefDocument, *, shared_token: bool = False) -> None:
-    """An error where the columns cannot hold an id or a mention.
-
-    Brackets do not say which of an entity's open mentions they close: the one opened last is taken. Where brackets close before
-    others open (`shared_token`), two mentions may cross in one token.
-    """
-    if not document.id or document.id != document.id.strip() or "\n" in document.id:
-        raise _refused(path, document, "its id is empty, has a line break, or begins or ends with a blank")
-    text, ends = document.text, {start: end for sentence in sentences(document) for start, end in sentence}
-    for place, first in enumerate(document.mentions):
-        form = text[first.start : first.end]
-        if form != form.strip():
-            raise _refused(path, document, f"it has the mention {form!r}, which begins or ends with a blank")
-        for second in document.mentions[place + 1 :]:
-            if second.start >= first.end:
-                break
-            crossing = first.start < second.start and first.end < second.end and first.entity == second.entity
-            if crossing and not (shared_token and ends.get(second.start) == first.end):
-                other = text[second.start : second.end]
-                raise _refused(path, document, f"one entity has the mentions {form!r} and {other!r}, which cross")
-
-
-def _refused(path: Path, document: CorefDocument, why: str) -> CoreferenceDataError:
-    return CoreferenceDataError(f"The document {document.id!r} cannot be written as {path.suffix}: {why}; write .jsonl instead.")
-
-
-def sentences(document: CorefDocument) -> Iterator[list[tuple[int, int]]]:
-    """The tokens of each line of a text: cut at blanks and at edges of mentions."""
-    edges = {edge for mention in document.mentions for edge in mention.span}
-    at = 0
-    for line in document.text.split("\n"):
-        tokens: list[tuple[int, int]] = []
-        for word in re.finditer(r"\S+", line):
-            cuts = [word.start() + at, *sorted(e for e in edges if word.start() + at < e < word.end() + at), word.end() + at]
-            tokens += list(pairwise(cuts))
-        if tokens:
-            yield tokens
-        at += len(line) + 1
-
-
-def _column(document: CorefDocument, start: int, end: int, numbers: dict[str, int]) -> str:
-    marks = []
-    for mention in document.mentions:  # outer mentions first, so that brackets nest
-        number = numbers[mention.entity]
-        if mention.start == start:
-            marks.append(f"({number})" if mention.end == end else f"({number}")
-    closing = [m for m in document.mentions if m.end == end and m.start < start]
-    marks += [f"{numbers[m.entity]})" for m in sorted(closing, key=lambda m: -m.start)]
-    return "|".join(marks) or "-"
-
-
-_KINDS = {"PROPN": "name", "NOUN": "noun", "PRON": "pronoun"}
-_TAGS = {kind: tag for tag, kind in _KINDS.items()}
-_ENTITY = re.compile(r"\((?P<start>[^()]+)(?P<whole>\))?|(?P<end>[^()]+)\)")
-_PART = re.compile(r"^(?P<entity>.*?)\[(?P<part>\d+)/(?P<of>\d+)\]$")
-_COLUMNS = 10
-
-
-@dataclass(slots=True)
-class _Open:
-    start: int | None
-    head: int
-    tags: list[str] = field(default_factory=list)
-    end: int | None = None
-
-
-@dataclass(slots=True)
-class _State:
-    """One document while it is read."""
-
-    name: str
-    row: int
-    text: str = ""
-    gap: str = ""
-    open: dict[str, list[_Open]] = field(default_factory=dict)
-    found: dict[str, list[tuple[int, int, str]]] = field(default_factory=dict)
-    parts: dict[tuple[str, int], list[tuple[int, int, str]]] = field(default_factory=dict)
-    covered: int = -1
-    contracted: int = 0
-
-
-_INDEX = re.compile(r"[0-9]{1,9}([-.][0-9]{1,9})?")
-
-
-def corefud_chunks(text: str) -> Iterator[Chunk | DataProblem]:
-    state, bad = _State("document", 1), False
-    for number, line in enumerate(text.split("\n"), 1):
-        line = line.rstrip("\r")
-        if line.startswith("# newdoc"):
-            if state.text and not bad:
-                yield _finished(state)
-            state, bad = _State(line.partition("=")[2].strip() or f"document {number}", number), False
-        elif bad or line.startswith("#"):
-            continue
-        elif not line:
-            state.gap = "\n" if state.text else ""
-            state.covered = -1
-        else:
-            try:
-                _token(state, line.split("\t"), number)
-            except BadChunk as error:
-                yield DataProblem(number, state.name, str(error))
-                bad = True
-    if state.text and not bad:
-        yield _finished(state)
-
-
-def _token(state: _State, columns: list[str], number: int) -> None:
-    if len(columns) != _COLUMNS:
-        raise BadChunk(f"{len(columns)} columns instead of {_COLUMNS}")
-    index, form, _, tag, misc = columns[0], columns[1], columns[2], columns[3], columns[9]
-    if not _INDEX.fullmatch(index):
-        raise BadChunk(f"the id {index!r} is not a number")
-    entries = dict(entry.partition("=")[::2] for entry in misc.split("|"))
-    joined = "SpaceAfter" in entries
-    start: int | None
-    if "-" in index:  # a contracted word: its characters occur once, for all its syntactic words
-        state.covered = int(index.split("-")[1])
-        state.contracted = _append(state, form, joined)
-        return
-    if "." in index:
-        start = end = None
-    elif int(index) <= state.covered:
-        end = len(state.text)
-        start = state.contracted
-    else:
-        start = _append(state, form, joined)
-        end = len(state.text)
-    for opened in (one for stack in state.open.values() for one in stack):
-        opened.tags.append(tag)
-        opened.end = end if end is not None else opened.end
-    for match in _ENTITY.finditer(entries.get("Entity", "")):
-        if match["start"] is not None:
-            name, *rest = match["start"].split("-")
-            head = int(rest[1]) if len(rest) > 1 and rest[1].isdigit() else 1
-            opened = _Open(start, head, [tag], end)
-            if match["whole"]:
-                _close(state, name, opened)
-            else:
-                state.open.setdefault(name, []).append(opened)
-        else:
-            name = match["end"]
-            if not state.open.get(name):
-                raise BadChunk(f"line {number} closes {name}, which is not open")
-            _close(state, name, state.open[name].pop())
-
-
-def _append(state: _State, form: str, joined: bool) -> int:
-    state.text += state.gap + form
-    state.gap = "" if joined else " "
-    return len(state.text) - len(form)
-
-
-def _close(state: _State, name: str, mention: _Open) -> None:
-    if mention.start is None or mention.end is None:
-        return
-    tag = mention.tags[min(mention.head, len(mention.tags)) - 1]
-    span = (mention.start, mention.end, _KINDS.get(tag, ""))
-    part = _PART.match(name)
-    if not part:
-        state.found.setdefault(name, []).append(span)
-        return
-    key = part["entity"], int(part["of"])
-    held = state.parts.setdefault(key, [])
-    held.append(span)
-    if int(part["part"]) == key[1]:
-        state.found.setdefault(key[0], []).append(max(held, key=lambda one: (one[1] - one[0], -one[0])))
-        state.parts[key] = []
-
-
-def _finished(state: _State) -> Chunk | DataProblem:
-    if left := [name for name, stack in state.open.items() if stack]:
-        return DataProblem(state.row, state.name, f"the bracket of {left[0]} does not close")
-    taken: set[tuple[int, int]] = set()
-    clusters = []
-    for entity, spans in state.found.items():
-        kept = []
-        for start, end, kind in spans:
-            if (start, end) not in taken:
-                taken.add((start, end))
-                kept.append(Mention(start, end, entity, kind))
-        if kept:
-            clusters.append(tuple(kept))
-    return Chunk(state.row, state.name, state.name, state.text, tuple(clusters))
 
 
 def write_corefud(path: Path, documents: Iterable[CorefDocument]) -> None:
     """Tokens end at blanks and at edges of mentions; SpaceAfter=No keeps the text. Trees are not ours to write: `_`."""
     lines = ["# global.Entity = eid-etype-head"]
     for document in documents:
-        _refuse_losses(path, document, shared_token=True)
-        numbers = {e: f"e{n}" for n, e in enumerate(dict.fromkeys(m.entity for m in document.mentions), 1)}
+        _refuse_losses(path, document)
+        names = {e: f"e{n}" for n, e in enumerate(dict.fromkeys(m.entity for m in document.mentions), 1)}
         lines.append(f"# newdoc id = {document.id}")
-        kinds = {(m.start, m.end): m.kind for m in document.mentions}
         for sentence in sentences(document):
             lines.append(f"# text = {document.text[sentence[0][0] : sentence[-1][1]]}")
             for place, (start, end) in enumerate(sentence, 1):
-                follows = document.text[end : end + 1]
-                misc = [f"Entity={marks}" for marks in [_marks(document, start, end, numbers)] if marks]
-                misc += ["SpaceAfter=No"] if follows not in ("", " ", "\n") else []
-                head = [kind for (s, e), kind in kinds.items() if s <= start < e and kind]
-                tag = _TAGS.get(head[-1], "X") if head else "X"
+                brackets = "".join(_brackets(document, start, end, names, "--1"))
+                misc = [f"Entity={brackets}"] if brackets else []
+                misc += ["SpaceAfter=No"] if document.text[end : end + 1] not in ("", " ", "\n") else []
+                kinds = [m.kind for m in document.mentions if m.start <= start < m.end and m.kind]
+                tag = _TAGS.get(kinds[-1], "X") if kinds else "X"
                 columns = [str(place), document.text[start:end], "_", tag, "_", "_", "0", "_", "_", "|".join(misc) or "_"]
                 lines.append("\t".join(columns))
             lines.append("")
     write_text(path, "\n".join(lines) + "\n")
 
 
-def _marks(document: CorefDocument, start: int, end: int, numbers: dict[str, str]) -> str:
-    closing = sorted((m for m in document.mentions if m.end == end and m.start < start), key=lambda m: -m.start)
-    opening = "".join(f"({numbers[m.entity]}--1{')' if m.end == end else ''}" for m in document.mentions if m.start == start)
-    return "".join(f"{numbers[m.entity]})" for m in closing) + opening
+def _brackets(document: CorefDocument, start: int, end: int, names: dict[str, str], fields: str = "") -> Iterator[str]:
+    """The brackets of a token: inner mentions close first, outer ones open first."""
+    closing = [m for m in document.mentions if m.end == end and m.start < start]
+    yield from (f"{names[m.entity]})" for m in sorted(closing, key=lambda m: -m.start))
+    yield from (f"({names[m.entity]}{fields}{')' if m.end == end else ''}" for m in document.mentions if m.start == start)
+
+
+def _without_blanks(name: str) -> str:
+    return "_".join(name.split())
+
+
+def _refuse_losses(path: Path, document: CorefDocument) -> None:
+    """An error where the columns cannot hold an id or a mention; mentions of one entity may cross in one token at most."""
+    text, ends = document.text, {start: end for sentence in sentences(document) for start, end in sentence}
+    why = ""
+    if not document.id or document.id != document.id.strip() or "\n" in document.id:
+        why = "its id is empty, has a line break, or begins or ends with a blank"
+    for place, first in enumerate(document.mentions):
+        form = text[first.start : first.end]
+        if form != form.strip():
+            why = why or f"it has the mention {form!r}, which begins or ends with a blank"
+        for second in document.mentions[place + 1 :]:
+            if second.start >= first.end:
+                break
+            crossing = first.start < second.start and first.end < second.end and first.entity == second.entity
+            if crossing and ends.get(second.start) != first.end:
+                why = why or f"one entity has the mentions {form!r} and {text[second.start : second.end]!r}, which cross"
+    if why:
+        raise CoreferenceDataError(
+            f"The document {document.id!r} cannot be written as {path.suffix}: {why}; write .jsonl instead."
+        )
+
+
+def sentences(document: CorefDocument) -> Iterator[list[Span]]:
+    """The tokens of each line of a text: cut at blanks and at edges of mentions."""
+    edges = {edge for mention in document.mentions for edge in mention.span}
+    at = 0
+    for line in document.text.split("\n"):
+        tokens: list[Span] = []
+        for word in re.finditer(r"\S+", line):
+            cuts = [word.start() + at, *sorted(e for e in edges if word.start() + at < e < word.end() + at), word.end() + at]
+            tokens += list(pairwise(cuts))
+        if tokens:
+            yield tokens
+        at += len(line) + 1

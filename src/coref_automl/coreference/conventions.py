@@ -29,8 +29,11 @@ _BRACKETS = "「」『』<>〈〉《》()[]{}"
 _SIGNS = _BRACKETS + "\"'“”‘’.,!?…·:;~-–—"
 _MIXED = 0.2
 _ENOUGH = 50
-_KOREAN = {"bare": "조사 제외", "words": "조사를 포함한 어절 단위", "heads": "마지막 단어(핵어)만, 조사 제외"}
-_ENGLISH = {"bare": "without particles", "words": "whole words with particles", "heads": "the last word, without particle"}
+_SAID = {
+    "bare": ("조사 제외", "without particles"),
+    "words": ("조사를 포함한 어절 단위", "whole words with particles"),
+    "heads": ("마지막 단어(핵어)만, 조사 제외", "the last word, without particle"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +52,15 @@ class Convention(Record):
         return min(self.followed, self.ending) > _MIXED * (self.followed + self.ending) and self.edges != "heads"
 
     def line(self) -> str:
-        told = say(
-            f"표지 규약: {self.edges} ({_KOREAN[self.edges]}), 단독 언급 {'있음' if self.singletons else '없음'}",
-            f"Convention: {self.edges} ({_ENGLISH[self.edges]}), singletons {'marked' if self.singletons else 'not marked'}",
+        korean, english = _SAID[self.edges]
+        convention = say(
+            f"표지 규약: {self.edges} ({korean}), 단독 언급 {'있음' if self.singletons else '없음'}",
+            f"Convention: {self.edges} ({english}), singletons {'marked' if self.singletons else 'not marked'}",
         )
         if not self.mixed:
-            return told
+            return convention
         behind, inside = f"{100 * self.followed:.0f}%", f"{100 * self.ending:.0f}%"
-        return told + say(
+        return convention + say(
             f". 규약이 섞여 있습니다: 언급의 {behind}는 뒤에 조사가 오고 {inside}는 조사로 끝납니다.",
             f". The file mixes conventions: a particle follows {behind} of the mentions, and {inside} end in one.",
         )
@@ -110,11 +114,17 @@ def moved_chains(text: str, chains: Sequence[Sequence[Span]], source: Convention
 
 def moved_document(document: CorefDocument, source: Convention, target: Convention) -> CorefDocument:
     """The document in the target convention; of mentions that become one the first stays."""
-    spans = moved_spans(document.text, [mention.span for mention in document.mentions], source, target)
     kept: dict[Span, Mention] = {}
-    for (start, end), mention in zip(spans, document.mentions, strict=True):
-        kept.setdefault((start, end), replace(mention, start=start, end=end))
+    for mention in moved_mentions(document, source, target).mentions:
+        kept.setdefault(mention.span, mention)
     return replace(document, mentions=in_order(kept.values()))
+
+
+def moved_mentions(document: CorefDocument, source: Convention, target: Convention) -> CorefDocument:
+    """The document with each mention where the target convention has it, in the same order; two may become one span."""
+    spans = moved_spans(document.text, [mention.span for mention in document.mentions], source, target)
+    moved = (replace(mention, start=a, end=b) for mention, (a, b) in zip(document.mentions, spans, strict=True))
+    return replace(document, mentions=tuple(moved))
 
 
 def known(name: str) -> Asked:
@@ -129,13 +139,13 @@ def converted(documents: Sequence[CorefDocument], asked: Asked, to: Asked) -> tu
     if source.edges == target.edges:
         return list(documents), []
     total, merged, back = losses(documents, source, target)
-    told = say(
+    lost = say(
         f"{source.edges} → {target.edges}: 언급 {total:,}개 중 {merged:,}개가 다른 언급과 겹쳐 빠지고, 되돌리면 {back:,}개"
         f"({100 * back / max(1, total):.1f}%)가 그대로 돌아옵니다.",
         f"{source.edges} to {target.edges}: of {total:,} mentions {merged:,} coincide with another and are dropped; converted "
         f"back, {back:,} ({100 * back / max(1, total):.1f}%) are as they were.",
     )
-    return [moved_document(document, source, target) for document in documents], [told]
+    return [moved_document(document, source, target) for document in documents], [lost]
 
 
 def losses(documents: Sequence[CorefDocument], source: Convention, target: Convention) -> tuple[int, int, int]:

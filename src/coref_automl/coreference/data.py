@@ -1,6 +1,6 @@
 """Coreference data. In: JSON lines, CoNLL-2012 or CorefUD's CoNLL-U. Out: documents, and every problem with its reason.
 
-A mention is a stretch of characters and the entity it names. Singletons are kept. Mentions may nest or cross; two mentions never
+A mention is a span of characters and the entity it names. Singletons are kept. Mentions may nest or cross; two mentions never
 share both edges. A mention in several parts is read as its longest part. Rows of one document (the chunks of a novel) are joined
 in file order, and an entity's name means the same entity in all of them. A row with a bad mention is a problem as a whole: its
 other offsets cannot be trusted, and text without its mentions would teach that there are none.
@@ -8,21 +8,20 @@ other offsets cannot be trusted, and text without its mentions would teach that 
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from coref_automl.corpus.batch import RowProblem, rows_of
 from coref_automl.corpus.formats import BROKEN, kind_of, opened, stem_of
 from coref_automl.errors import CoreferenceDataError
+from coref_automl.guard import read_whole
 from coref_automl.korean import composed
 from coref_automl.records import Record
-from coref_automl.say import of_row
-from coref_automl.store import NOT_JSON, json_fault, refuse_special, write_jsonl
+from coref_automl.store import refuse_special, write_jsonl
 
 ENDINGS = (".jsonl", ".conll", ".conllu")
 JOINT = "\n"
@@ -71,28 +70,12 @@ class CorefDocument(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class DataProblem(Record):
-    """What is wrong with a row; the row is not among the documents."""
-
-    row: int
-    id: str
-    reason: str
-
-    def __str__(self) -> str:
-        """For an error, which is in English."""
-        return f"row {self.row}{f' ({self.id})' if self.id else ''}: {self.reason}"
-
-    def in_words(self) -> str:
-        return of_row(self.row, self.id, self.reason)
-
-
-@dataclass(frozen=True, slots=True)
 class CorefData:
     """What a file holds. `notes` counts what was read otherwise than written, by reason."""
 
     name: str
     documents: tuple[CorefDocument, ...]
-    problems: tuple[DataProblem, ...] = ()
+    problems: tuple[RowProblem, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -102,14 +85,13 @@ class CorefData:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One row as its file gives it, before it is checked and joined. `given` is a mention's text where the file repeats it."""
+    """One row as its file gives it, before it is checked and joined."""
 
     row: int
     id: str
     document: str
     text: str
     clusters: tuple[tuple[Mention, ...], ...]
-    given: tuple[tuple[str | None, ...], ...] = ()
     genre: str = ""
     origin: str = ""
 
@@ -161,22 +143,21 @@ def inspect_coref(name: str | Path) -> CorefData:
         raise CoreferenceDataError(
             f"{name} is not a .jsonl, .conll or .conllu file (also .xz, .gz, .bz2, .zst); convert it to one of them."
         )
-    readers: dict[str, Callable[[str], Iterable[Chunk | DataProblem]]] = {
-        ".jsonl": _jsonl_chunks,
-        ".conll": conll_chunks,
-        ".conllu": corefud_chunks,
-    }
+    if kind == ".jsonl":
+        chunked = _jsonl_chunks(path)
+    else:
+        chunked = conll_chunks(_text(path)) if kind == ".conll" else corefud_chunks(_text(path))
     notes: Counter[str] = Counter()
     chunks: list[Chunk] = []
-    problems: list[DataProblem] = []
-    for found in readers[kind](_text(path)):
-        if isinstance(found, DataProblem):
+    problems: list[RowProblem] = []
+    for found in chunked:
+        if isinstance(found, RowProblem):
             problems.append(found)
             continue
         try:
             chunks.append(_checked(found, notes))
         except BadChunk as error:
-            problems.append(DataProblem(found.row, found.id, str(error)))
+            problems.append(RowProblem(found.row, found.id, str(error)))
     chunks = _without_copies(chunks, problems)
     problems.sort(key=lambda problem: problem.row)
     listed = tuple(f"{count:,} {reason}" for reason, count in sorted(notes.items()))
@@ -212,48 +193,47 @@ def _row(document: CorefDocument) -> dict[str, Any]:
     return {"doc_id": document.id, **said, "text": document.text, "clusters": clusters_of(document)}
 
 
-def _jsonl_chunks(text: str) -> Iterator[Chunk | DataProblem]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            raw = json.loads(line)
-        except json.JSONDecodeError as error:
-            yield DataProblem(number, "", f"not JSON ({error.msg} at column {error.colno})")
-            continue
-        except NOT_JSON as error:
-            yield DataProblem(number, "", f"not JSON ({json_fault(error)})")
+def _jsonl_chunks(path: Path) -> Iterator[Chunk | RowProblem]:
+    for number, raw in rows_of(str(path), "text", CoreferenceDataError):
+        if isinstance(raw, str):
+            yield RowProblem(number, "", raw)
             continue
         try:
             yield _chunk(raw, number)
         except BadChunk as error:
-            yield DataProblem(number, str(_given(raw, "doc_id", raw.get("id", ""))) if isinstance(raw, dict) else "", str(error))
+            yield RowProblem(number, str(_given(raw, "doc_id", _given(raw, "id", ""))), str(error))
 
 
-def _chunk(raw: Any, number: int) -> Chunk:
-    if not isinstance(raw, dict) or not isinstance(raw.get("text"), str) or not isinstance(raw.get("clusters"), list):
+def _chunk(raw: dict[str, Any], number: int) -> Chunk:
+    if not isinstance(raw.get("text"), str) or not isinstance(raw.get("clusters"), list):
         raise BadChunk("a row needs doc_id, text and clusters: [[{start, end, entity}]]")
     if (half := half_character(raw["text"])) is not None:
         raise BadChunk(f"character {half} of the text is half of a surrogate pair")
     name = str(_given(raw, "doc_id", _given(raw, "id", number)))
-    clusters, given = [], []
-    for place, cluster in enumerate(raw["clusters"]):
+    clusters: list[tuple[Mention, ...]] = []
+    strays: list[str] = []
+    for place, cluster in enumerate(raw["clusters"], 1):
         try:
             members = [(entry["start"], entry["end"], entry) for entry in cluster]
         except (TypeError, KeyError) as error:
-            raise BadChunk(f"cluster {place + 1} holds a mention without start and end") from error
+            raise BadChunk(f"cluster {place} holds a mention without start and end") from error
         if any(type(edge) is not int for start, end, _ in members for edge in (start, end)):
-            raise BadChunk(f"cluster {place + 1} has an offset that is not a whole number")
+            raise BadChunk(f"cluster {place} has an offset that is not a whole number")
+        for start, end, entry in members:
+            found, form = raw["text"][max(0, start) : end], _given(entry, "text", None)
+            if form is not None and form != found:
+                strays.append(f"at {start}:{end} the text is {found!r}, not {form!r}")
         clusters.append(
             tuple(
-                Mention(start, end, str(_given(entry, "entity", f"{name}#{place + 1}")), str(_given(entry, "kind", "")))
+                Mention(start, end, str(_given(entry, "entity", f"{name}#{place}")), str(_given(entry, "kind", "")))
                 for start, end, entry in members
             )
         )
-        given.append(tuple(entry.get("text") for _, _, entry in members))
+    if strays:
+        raise BadChunk(f"{len(strays)} of {sum(map(len, clusters))} mentions do not match the text ({strays[0]})")
     document = str(_given(raw, "document", _given(raw, "novel", name)))
     said = {key: str(_given(raw, key, "")) for key in ("genre", "origin")}
-    return Chunk(number, name, document, raw["text"], tuple(clusters), tuple(given), **said)
+    return Chunk(number, name, document, raw["text"], tuple(clusters), **said)
 
 
 def half_character(text: str) -> int | None:
@@ -267,97 +247,53 @@ def half_character(text: str) -> int | None:
 
 def _given(row: dict[str, Any], name: str, default: Any) -> Any:
     """What a row holds under a name; null is nothing."""
-    held = row.get(name)
-    return default if held is None else held
-
-
-_UNITS = {"UTF-8 bytes": ("utf-8", 1), "UTF-16 units": ("utf-16-le", 2)}
-
-
-def _in_characters(chunk: Chunk, notes: Counter[str]) -> Chunk:
-    """The chunk with offsets in characters, where the texts that it gives of its mentions show that they count something else."""
-    given = [form for forms in chunk.given for form in forms]
-    spans = [mention.span for cluster in chunk.clusters for mention in cluster]
-    if not given or None in given or [chunk.text[a:b] for a, b in spans] == given:
-        return chunk
-    for unit, (encoding, size) in _UNITS.items():
-        lengths = (len(character.encode(encoding)) // size for character in chunk.text)
-        places = {at: place for place, at in enumerate(accumulate(lengths, initial=0))}
-        moved = [(places.get(a, -1), places.get(b, -1)) for a, b in spans]
-        if [chunk.text[a:b] if min(a, b) >= 0 else None for a, b in moved] == given:
-            notes[f"documents with offsets in {unit}, read as characters"] += 1
-            to = iter(moved)
-            clusters = tuple(
-                tuple(replace(mention, start=a, end=b) for mention, (a, b) in zip(cluster, to, strict=False))
-                for cluster in chunk.clusters
-            )
-            return replace(chunk, clusters=clusters)
-    return chunk
+    value = row.get(name)
+    return default if value is None else value
 
 
 def _composed(chunk: Chunk, notes: Counter[str]) -> Chunk:
     """The chunk in whole syllables, where all its mentions begin and end with one."""
     text, places = composed(chunk.text)
-    if text == chunk.text:
-        return chunk
     new = {old: place for place, old in enumerate(places)}
-    if any(edge not in new for cluster in chunk.clusters for mention in cluster for edge in mention.span):
+    if text == chunk.text or any(edge not in new for cluster in chunk.clusters for m in cluster for edge in m.span):
         return chunk
     notes["documents in decomposed letters (NFD), read as syllables"] += 1
-    clusters = tuple(
-        tuple(replace(mention, start=new[mention.start], end=new[mention.end]) for mention in cluster)
-        for cluster in chunk.clusters
-    )
-    given = tuple(tuple(form and composed(form)[0] for form in forms) for forms in chunk.given)
-    return replace(chunk, text=text, clusters=clusters, given=given)
+    clusters = (tuple(replace(m, start=new[m.start], end=new[m.end]) for m in cluster) for cluster in chunk.clusters)
+    return replace(chunk, text=text, clusters=tuple(clusters))
 
 
 def _checked(chunk: Chunk, notes: Counter[str]) -> Chunk:
     """The chunk with each mention once, or the reason why it cannot be used."""
-    chunk = _composed(_in_characters(chunk, notes), notes)
-    text, owner, entities = chunk.text, dict[tuple[int, int], int](), dict[str, int]()
-    strays: list[str] = []
-    clusters = []
-    for place, cluster in enumerate(chunk.clusters):
-        given = chunk.given[place] if chunk.given else (None,) * len(cluster)
-        kept: dict[tuple[int, int], Mention] = {}
-        for mention, form in zip(cluster, given, strict=True):
-            if not 0 <= mention.start < mention.end <= len(text):
-                raise BadChunk(f"mention {mention.start}:{mention.end} lies outside the text of {len(text):,} characters")
-            found = text[mention.start : mention.end]
-            if form is not None and form != found:
-                strays.append(f"at {mention.start}:{mention.end} the text is {found!r}, not {form!r}")
+    chunk = _composed(chunk, notes)
+    owner, entities = dict[tuple[int, int], int](), dict[str, int]()
+    for place, cluster in enumerate(chunk.clusters, 1):
+        for mention in cluster:
+            if not 0 <= mention.start < mention.end <= len(chunk.text):
+                raise BadChunk(f"mention {mention.start}:{mention.end} lies outside the text of {len(chunk.text):,} characters")
+            form = chunk.text[mention.start : mention.end]
             if owner.setdefault(mention.span, place) != place:
-                raise BadChunk(
-                    f"the mention {found!r} at {mention.start} is in clusters {owner[mention.span] + 1} and {place + 1}"
-                )
+                raise BadChunk(f"the mention {form!r} at {mention.start} is in clusters {owner[mention.span]} and {place}")
             if entities.setdefault(mention.entity, place) != place:
-                raise BadChunk(
-                    f"the entity {mention.entity!r} has clusters {entities[mention.entity] + 1} and {place + 1}; join them"
-                )
-            if mention.span in kept:
-                notes["mentions repeated in their cluster, counted once"] += 1
-            kept[mention.span] = mention
-        if len({mention.entity for mention in kept.values()}) > 1:
-            raise BadChunk(f"cluster {place + 1} mixes the entities {', '.join(sorted({m.entity for m in kept.values()}))}")
-        clusters.append(tuple(kept.values()))
-    if strays:
-        count = sum(len(cluster) for cluster in chunk.clusters)
-        raise BadChunk(f"{len(strays)} of {count} mentions do not match the text ({strays[0]})")
-    return replace(chunk, clusters=tuple(clusters), given=())
+                raise BadChunk(f"the entity {mention.entity!r} has clusters {entities[mention.entity]} and {place}; join them")
+        if len(mixed := sorted({mention.entity for mention in cluster})) > 1:
+            raise BadChunk(f"cluster {place} mixes the entities {', '.join(mixed)}")
+    if repeated := _size(chunk) - len(owner):
+        notes["mentions repeated in their cluster, counted once"] += repeated
+    clusters = (tuple({mention.span: mention for mention in cluster}.values()) for cluster in chunk.clusters)
+    return replace(chunk, clusters=tuple(clusters))
 
 
-def _without_copies(chunks: Sequence[Chunk], problems: list[DataProblem]) -> list[Chunk]:
+def _without_copies(chunks: Sequence[Chunk], problems: list[RowProblem]) -> list[Chunk]:
     """One chunk for each id of a document; of two with one text the one with more mentions, the first of equals."""
     best: dict[tuple[str, str], Chunk] = {}
     for chunk in chunks:
         key = chunk.document, chunk.id
-        held = best.setdefault(key, chunk)
-        if held is chunk:
+        earlier = best.setdefault(key, chunk)
+        if earlier is chunk:
             continue
-        better = held.text == chunk.text and _size(chunk) > _size(held)
-        best[key], out = (chunk, held) if better else (held, chunk)
-        problems.append(DataProblem(out.row, out.id, f"duplicate id of row {best[key].row}"))
+        better = earlier.text == chunk.text and _size(chunk) > _size(earlier)
+        best[key], out = (chunk, earlier) if better else (earlier, chunk)
+        problems.append(RowProblem(out.row, out.id, f"duplicate id of row {best[key].row}"))
     return sorted(best.values(), key=lambda chunk: chunk.row)
 
 
@@ -387,14 +323,9 @@ def _text(path: Path) -> str:
     refuse_special(path)
     try:
         with opened(path) as stream:
-            return stream.read().decode("utf-8-sig")
-    except OSError as error:
-        if error.errno is None:  # what gzip and bz2 say of damaged bytes
-            raise CoreferenceDataError(f"{path} is damaged ({error}); copy it again.") from error
-        raise CoreferenceDataError(
-            f"Cannot read {path} ({error.strerror or error}); give the path of an annotated file."
-        ) from error
+            return read_whole(path, stream).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise CoreferenceDataError(f"{path} is not UTF-8 (at byte {error.start:,}); save it as UTF-8.") from error
-    except BROKEN as error:
-        raise CoreferenceDataError(f"{path} is damaged ({error}); copy it again.") from error
+    except BROKEN as error:  # cannot be opened, or its compressed bytes are damaged
+        reason = getattr(error, "strerror", None) or error
+        raise CoreferenceDataError(f"Cannot read {path} ({reason}); give the path of an annotated file.") from error

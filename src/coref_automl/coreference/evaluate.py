@@ -14,32 +14,33 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from coref_automl.coreference.baseline import tagged
-from coref_automl.coreference.conventions import Asked, Convention, convention_of, moved_chains, moved_spans
-from coref_automl.coreference.data import CorefDocument, read_coref
-from coref_automl.coreference.metrics import added, score_document
-from coref_automl.coreference.results import (
+import numpy as np
+
+from coref_automl.comparison.coreference_results import MODES, CoreferenceResult, CoreferenceSeed
+from coref_automl.coreference.answers import (
     AGAIN,
+    KIND,
     VERSION,
-    Answer,
-    Chains,
-    CoreferenceResult,
-    SeedResult,
-    answer,
+    DocumentAnswer,
+    answers_of,
+    finished_seeds,
     read_answers,
     summed,
+    tagged,
     write_answers,
 )
-from coref_automl.coreference.rewrite import is_pronoun
-from coref_automl.coreference.split import SIDES, Split, documents_fingerprint, sides_of
-from coref_automl.coreference.tokens import lay
-from coref_automl.coreference.train import KIND, finished_seeds, learned_from, text_mark
+from coref_automl.coreference.conventions import Asked, Convention, convention_of
+from coref_automl.coreference.data import CorefDocument, read_coref
+from coref_automl.coreference.metrics import added
+from coref_automl.coreference.show import is_pronoun
+from coref_automl.coreference.split import SIDES, documents_fingerprint, sides_of
+from coref_automl.coreference.train import learned_from, text_mark
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CoreferenceDataError, ModelError
 from coref_automl.machine import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.say import language, say, skipped
+from coref_automl.say import say, skipped
 from coref_automl.store import fingerprint, is_done, kind_of_folder
 from coref_automl.tabular import align
 
@@ -49,7 +50,7 @@ DISTANCES = (50, 200, 1_000)
 NOMINAL = "name or noun"
 EVALUATED = "evaluated"
 """Holds `<name>-<key>.jsonl`, answers beside a model; those of its run to its own test documents are in `answers`."""
-_LOOKED = 4
+_SHORTEST = 12
 """Documents that a scheme is chosen by, the shortest."""
 _KOREAN = {
     "kind": "종류",
@@ -66,7 +67,7 @@ _KOREAN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Group(Record):
+class MentionGroup(Record):
     """How many gold mentions, how many of them were found, and the mean share of their chains."""
 
     mentions: int
@@ -74,59 +75,43 @@ class Group(Record):
     recovered: float
 
 
-def by_group(
-    documents: Sequence[CorefDocument], chains: Sequence[Iterable[Iterable[Span]]], kinds: Sequence[Sequence[str]]
-) -> dict[str, Group]:
-    """Groups under `kind ...` and `last mentioned ...`."""
+def by_group(documents: Sequence[CorefDocument], chains: Sequence[Iterable[Iterable[Span]]]) -> dict[str, MentionGroup]:
+    """Groups under `kind: ...` and `last mentioned: ...`."""
     rows: dict[str, list[tuple[bool, float]]] = {}
-    for document, given, named in zip(documents, chains, kinds, strict=True):
+    for document, given in zip(documents, chains, strict=True):
         owner = {span: number for number, chain in enumerate(given) for span in chain}
         entities: dict[str, list[Span]] = {}
         for mention in document.mentions:
             entities.setdefault(mention.entity, []).append(mention.span)
         last: dict[str, int] = {}
-        for mention, kind in zip(document.mentions, named, strict=True):
+        tags = None if all(mention.kind for mention in document.mentions) else tagged(document.text)
+        for mention in document.mentions:
             own, place = entities[mention.entity], owner.get(mention.span)
             share = sum(owner.get(span) == place for span in own) / len(own) if place is not None else 0.0
+            kind = mention.kind or _kind(document.text[mention.start : mention.end], tags, mention.span)
             for group in (f"kind: {kind}", f"last mentioned: {_distance(last.get(mention.entity), mention.start)}"):
                 rows.setdefault(group, []).append((place is not None, share))
             last[mention.entity] = mention.end
-    return {
-        name: Group(len(group), sum(found for found, _ in group) / len(group), sum(share for _, share in group) / len(group))
-        for name, group in sorted(rows.items())
-    }
-
-
-def kinds_of(document: CorefDocument) -> tuple[str, ...]:
-    """What the data say; else a closed list of pronouns, and the tagger's word for the rest where it is installed."""
-    if all(mention.kind for mention in document.mentions):
-        return tuple(mention.kind for mention in document.mentions)
-    tags = tagged(document.text)
-    return tuple(
-        mention.kind or _kind(document.text[mention.start : mention.end], tags, mention.span) for mention in document.mentions
-    )
+    return {name: MentionGroup(len(group), *np.mean(group, axis=0).tolist()) for name, group in sorted(rows.items())}
 
 
 def _kind(form: str, tags: tuple[tuple[int, int, str], ...] | None, span: Span) -> str:
+    """Where the data say nothing: a closed list of pronouns, and the tagger's word for the rest where it is installed."""
     if is_pronoun(form):
         return "pronoun"
-    if tags is None:
-        return NOMINAL
-    inside = [tag for start, end, tag in tags if span[0] <= start and end <= span[1]]
+    inside = [tag for start, end, tag in tags or () if span[0] <= start and end <= span[1]]
     return {"NNP": "name", "NNG": "noun", "NP": "pronoun"}.get(inside[-1] if inside else "", NOMINAL)
 
 
 def _distance(before: int | None, start: int) -> str:
     if before is None:
         return "never"
-    for edge in DISTANCES:
-        if start - before < edge:
-            return f"under {edge:,} characters before"
-    return f"{DISTANCES[-1]:,} characters before or more"
+    edge = next((edge for edge in DISTANCES if start - before < edge), None)
+    return f"under {edge:,} characters before" if edge else f"{DISTANCES[-1]:,} characters before or more"
 
 
 BUNDLED = "bundled:ko-mini-coref"
-_UNTRAINED = SeedResult(0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "")
+_UNTRAINED = CoreferenceSeed(0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +119,7 @@ class Evaluated(Record):
     """The scores, and where they come from: groups of mentions under both modes, of the first seed."""
 
     result: CoreferenceResult
-    groups: dict[str, dict[str, Group]]
+    groups: dict[str, dict[str, MentionGroup]]
 
 
 def models_of(run: str | Path) -> list[Path]:
@@ -192,19 +177,17 @@ def evaluate_coreference(
     read = read_coref(data, skip_bad=skip_bad)
     name, documents = read.name, read.documents
     if split:
-        chosen: Split = sides_of(split, documents)
         if side not in SIDES:
             raise CoreferenceDataError(f"Unknown side {side!r} of a split; choose train, dev or test.")
-        name, documents = f"{name}-{side}", chosen.side(side, documents)
+        name, documents = f"{name}-{side}", sides_of(split, documents).side(side, documents)
     seen = {mark for model in models for mark in learned_from(model)}
     kept = tuple(document for document in documents if text_mark(document.text) not in seen)
-    notes = [skipped(len(read.problems), read.name)] if read.problems else []
     if not kept:
         raise CoreferenceDataError(
             f"No document of {name} is left to score: {run} learned from all of them; pass other documents."
         )
-    if len(kept) < len(documents):
-        left = len(documents) - len(kept)
+    notes = [skipped(len(read.problems), read.name)] if read.problems else []
+    if left := len(documents) - len(kept):
         notes.append(
             say(f"{run}의 학습에 쓰인 문서 {left}개를 제외했습니다.", f"{left} documents that {run} learned from were left out.")
         )
@@ -227,25 +210,22 @@ def evaluate_coreference(
         notes=tuple(notes),
         **summed(answers),
     )
-    return Evaluated(result, grouped(kept, answers[0]) if groups else {})
+    by_mode = {mode: by_group(kept, [getattr(one, mode) for one in answers[0]]) for mode in MODES} if groups else {}
+    return Evaluated(result, by_mode)
 
 
-def grouped(documents: tuple[CorefDocument, ...], answers: list[Answer]) -> dict[str, dict[str, Group]]:
-    kinds = [kinds_of(document) for document in documents]
-    return {mode: by_group(documents, [getattr(one, mode) for one in answers], kinds) for mode in ("gold", "found")}
-
-
-def group_lines(groups: dict[str, dict[str, Group]]) -> list[str]:
+def group_lines(groups: dict[str, dict[str, MentionGroup]]) -> list[str]:
     """One row per group: gold mentions, found, share of the chain recovered under both modes."""
-    head = ("정답 언급의 종류", "n", "찾음 %", "사슬 복원 % (정답 언급)", "사슬 복원 % (찾은 언급)")
-    rows: list[tuple[str, ...]] = [
-        head if language() == "ko" else ("gold mentions", "n", "found %", "chain recovered %, gold", "chain recovered %, found")
-    ]
-    for name, group in groups["gold"].items():
-        other = groups["found"][name]
-        shares = (other.found, group.recovered, other.recovered)
-        told = ": ".join(say(_KOREAN.get(part, part), part) for part in name.split(": ", 1))
-        rows.append((told, f"{group.mentions:,}", *(f"{100 * share:.1f}" for share in shares)))
+    recovered = (
+        say("사슬 복원 % (정답 언급)", "chain recovered %, gold"),
+        say("사슬 복원 % (찾은 언급)", "chain recovered %, found"),
+    )
+    rows: list[tuple[str, ...]] = [(say("정답 언급의 종류", "gold mentions"), "n", say("찾음 %", "found %"), *recovered)]
+    for name, gold in groups["gold"].items():
+        found = groups["found"][name]
+        group = ": ".join(say(_KOREAN.get(part, part), part) for part in name.split(": ", 1))
+        shares = (found.found, gold.recovered, found.recovered)
+        rows.append((group, f"{gold.mentions:,}", *(f"{100 * share:.1f}" for share in shares)))
     return align(rows, right=True)
 
 
@@ -269,47 +249,21 @@ class _Reader:
         named = [tuple(replace(document, scheme=one.name) for document in documents) for one in schemes]
         if asked is not None or len(schemes) == 1:
             return named[schemes.index(scheme_for(schemes, asked))]
-        looked = sorted(range(len(documents)), key=lambda place: len(documents[place].text))[:_LOOKED]
+        shortest = sorted(range(len(documents)), key=lambda place: len(documents[place].text))[:_SHORTEST]
 
         def agreement(own: tuple[CorefDocument, ...]) -> float:
-            few = [own[place] for place in looked]
-            pairs = zip(few, self.chains(few, quiet()), strict=True)
-            return added(score_document(document.chains, found) for document, (_, found) in pairs)["mention"].f1
+            answers = answers_of(self.model, [own[place] for place in shortest], self.own)
+            return added(one.sums["found"] for one in answers)["mention"].f1
 
         return max(named, key=agreement)
 
-    def chains(self, documents: Sequence[CorefDocument], progress: Progress) -> list[tuple[Chains, Chains]]:
-        """(with gold mentions, with found ones) of each document, in the file's convention."""
-        from coref_automl.coreference.fit import READ_TOKENS
-        from coref_automl.coreference.resolve import resolve_all
-
-        models = Convention(self.model.scheme(documents[0]).convention)
-        spans = [[mention.span for mention in document.mentions] for document in documents]
-        inner = [moved_spans(document.text, own, self.own, models) for document, own in zip(documents, spans, strict=True)]
-        given = [
-            replace(
-                document, mentions=tuple(replace(m, start=a, end=b) for m, (a, b) in zip(document.mentions, own, strict=True))
-            )
-            for document, own in zip(documents, inner, strict=True)
-        ]
-        found = resolve_all(
-            self.model, lay(self.model.tokenizer, given), tokens=READ_TOKENS[self.device.split(":")[0]], progress=progress
-        )
-        answers = []
-        for document, there, here, (gold, own) in zip(documents, inner, spans, found, strict=True):
-            back = dict(zip(there, here, strict=True))
-            chains = tuple(tuple(back[span] for span in chain) for chain in gold.as_spans())
-            answers.append((chains, moved_chains(document.text, own.as_spans(), models, self.own)))
-        return answers
-
-    def answers(self, name: str, documents: tuple[CorefDocument, ...], progress: Progress) -> list[Answer]:
+    def answers(self, name: str, documents: tuple[CorefDocument, ...], progress: Progress) -> list[DocumentAnswer]:
         kept = self.folder.parent / EVALUATED / f"{name}-{self._key(documents)}.jsonl"
         if kept.is_file():
-            held = read_answers(kept)
-            if [(one.document, one.key, one.version) for one in held] == [(d.id, d.chains, VERSION) for d in documents]:
-                return held
-        found = zip(documents, self.chains(documents, progress), strict=True)
-        answers = [answer(document, gold, own, self.own) for document, (gold, own) in found]
+            stored = read_answers(kept)
+            if [(one.document, one.key, one.version) for one in stored] == [(d.id, d.chains, VERSION) for d in documents]:
+                return stored
+        answers = answers_of(self.model, documents, self.own, progress=progress)
         if is_done(self.folder.parent):
             write_answers(kept, answers)
         return answers
@@ -322,6 +276,6 @@ class _Reader:
         return fingerprint(documents_fingerprint(documents), documents[0].scheme, self.own.edges, model)[:12]
 
 
-def _seed(folder: Path) -> SeedResult:
+def _seed(folder: Path) -> CoreferenceSeed:
     path = folder.parent / "result.json"
-    return read_stored(path, SeedResult, remedy=AGAIN) if path.is_file() else _UNTRAINED
+    return read_stored(path, CoreferenceSeed, remedy=AGAIN) if path.is_file() else _UNTRAINED

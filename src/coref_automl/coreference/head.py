@@ -1,6 +1,6 @@
-"""The head. In: the states of a document's tokens. Out: which stretches are mentions, where they end, which antecedent each has.
+"""The head. In: the states of a document's tokens. Out: which spans are mentions, where they end, which antecedent each has.
 
-A stretch is scored from its first and its last token; a pair by a biaffine form of both ends of both mentions, moved by what the
+A span is scored from its first and its last token; a pair by a biaffine form of both ends of both mentions, moved by what the
 characters say of the two: how far apart they are (in tokens, in mentions), whether their surfaces are equal or contain each
 other, and who speaks (narration and quotations, the same one or another). The later mention weighs these features: a pronoun need
 not care that two surfaces are equal. How surely either is a mention counts too.
@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from coref_automl.coreference.tokens import ALPHABET, LETTERS, REPEATS, TRIMS, WIDTH
+from coref_automl.coreference.tokens import ALPHABET, LETTERS, REPEATS, TRAILING, WIDTH
 
 Ints = NDArray[np.int64]
 DISTANCES = 14
@@ -35,14 +35,14 @@ _LONGEST = 1_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Surfaces:
-    """Mentions in order: their spans, tokens, quotation (0: narration), and form as a number; `alike[a, b]` relates two forms."""
+    """Mentions in order: spans, first tokens, quotation (0: narration), and form as a number; `relation[a, b]` of two forms."""
 
     starts: Ints
     ends: Ints
     places: Ints
     quotes: Ints
     forms: Ints
-    alike: NDArray[np.int8]
+    relation: NDArray[np.int8]
 
     def of(self, queries: slice, candidates: slice) -> Ints:
         """Features [4, queries, candidates]; a candidate precedes its query."""
@@ -52,7 +52,7 @@ class Surfaces:
         nested = (self.starts[None, candidates] < self.ends[queries, None]) & (
             self.starts[queries, None] < self.ends[None, candidates]
         )
-        surface = np.where(nested, SURFACES - 1, self.alike[self.forms[queries][:, None], self.forms[candidates][None, :]])
+        surface = np.where(nested, SURFACES - 1, self.relation[self.forms[queries][:, None], self.forms[candidates][None, :]])
         quoted, heard = self.quotes[queries][:, None], self.quotes[candidates][None, :]
         quote = np.where(quoted == heard, np.where(quoted > 0, 3, 0), np.where(quoted > 0, np.where(heard > 0, 4, 2), 1))
         return np.stack([_bucket(tokens), _bucket(apart), surface, quote]).astype(np.int64)
@@ -65,7 +65,7 @@ def surfaces(text: str, spans: Sequence[tuple[int, int]], places: Ints, quotes: 
     ends = np.array([end for _, end in spans], np.int64)
     numbers: dict[str, int] = {}
     forms = np.array([numbers.setdefault("".join(text[a:b].split()), len(numbers)) for a, b in spans], np.int64)
-    return Surfaces(starts, ends, places, quotes[starts] if len(spans) else starts, forms, _alike(list(numbers)))
+    return Surfaces(starts, ends, places, quotes[starts] if len(spans) else starts, forms, _form_relations(list(numbers)))
 
 
 def quotations(text: str) -> Ints:
@@ -86,7 +86,7 @@ def quotations(text: str) -> Ints:
     return found
 
 
-def _alike(forms: Sequence[str]) -> NDArray[np.int8]:
+def _form_relations(forms: Sequence[str]) -> NDArray[np.int8]:
     """1 equal, 2 one ends in the other, 3 one begins with it, 4 one contains it, 0 otherwise."""
     table = np.eye(len(forms), dtype=np.int8)
     number = {form: place for place, form in enumerate(forms)}
@@ -130,7 +130,7 @@ class CoreferenceHead(nn.Module):  # type: ignore[misc]
         self.span = nn.Linear(size, size, bias=False)
         self.width = nn.Parameter(torch.zeros(WIDTH))
         self.repeated = nn.Linear(size, REPEATS)
-        self.trim = nn.Linear(size, TRIMS)
+        self.trim = nn.Linear(size, TRAILING)  # so named in saved heads
         self.pair_first = _layer(read, size, dropout)
         self.pair_last = _layer(read, size, dropout)
         self.pair = nn.Linear(2 * size, 2 * size, bias=False)
@@ -139,7 +139,7 @@ class CoreferenceHead(nn.Module):  # type: ignore[misc]
         self.weigh = nn.Linear(2 * size, _WEIGHING)
         self.features = nn.ModuleList(nn.Embedding(count, _WEIGHING) for count in FEATURES.values())
         with torch.no_grad():
-            self.first_score.bias.fill_(-2.0)  # most stretches are not mentions
+            self.first_score.bias.fill_(-2.0)  # most spans are not mentions
             for table in (self.pair.weight, self.span.weight):
                 table.mul_(0.2)
             for table in self.features:
@@ -150,8 +150,8 @@ class CoreferenceHead(nn.Module):  # type: ignore[misc]
         beside = self.letters(letters).flatten(1), self.repeats(repeats[:, 0]), self.schemes(scheme)
         return torch.cat([self.drop(states.float()), *beside], dim=1)
 
-    def stretches(self, read: Any, repeats: Any) -> Any:
-        """Logits [T, WIDTH] of the stretch that begins at t and has w + 1 tokens; those beyond the text are far below 0."""
+    def span_scores(self, read: Any, repeats: Any) -> Any:
+        """Logits [T, WIDTH] of the span that begins at t and has w + 1 tokens; those beyond the text are far below 0."""
         first, last = self.first(read), self.last(read)
         ends = nn.functional.pad(torch.cat([last, self.last_score(last)], dim=1), (0, 0, 0, WIDTH - 1))
         begins = torch.cat([self.span(first), torch.ones_like(first[:, :1])], dim=1)
@@ -161,10 +161,10 @@ class CoreferenceHead(nn.Module):  # type: ignore[misc]
         beyond = places[:, None] + torch.arange(WIDTH, device=read.device) >= len(read)
         return scores.masked_fill(beyond, -1e4)
 
-    def trims(self, read: Any, sizes: Any) -> Any:
-        """Logits [N, TRIMS] of how much is cut off behind the last token; something of it always stays."""
+    def trailing(self, read: Any, sizes: Any) -> Any:
+        """Logits [N, TRAILING] of how much is cut off behind the last token; something of it always stays."""
         logits = self.trim(self.last(read))
-        return logits.masked_fill(torch.arange(TRIMS, device=read.device) >= sizes[:, None], -1e4)
+        return logits.masked_fill(torch.arange(TRAILING, device=read.device) >= sizes[:, None], -1e4)
 
     def mentions(self, first: Any, last: Any) -> Any:
         """The representation of each mention when it is linked, from its first and its last token as read: [N, 2 x size]."""

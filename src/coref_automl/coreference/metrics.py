@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.coreference_runs import CONLL
+from coref_automl.comparison.coreference_results import CONLL
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL, t_quantile
-from coref_automl.statistics.ratios import f1_of_sums
+from coref_automl.statistics.outcomes import f1_of_sums
 from coref_automl.statistics.resampling import Part, gather, resampled_means
 
 Floats = NDArray[np.float64]
@@ -26,50 +26,28 @@ Floats = NDArray[np.float64]
 
 def best_total(gains: Floats) -> float:
     """The sum over the best pairing of rows with columns (the Hungarian method, by shortest augmenting paths)."""
-    if not gains.size:
-        return 0.0
-    costs = gains.max() - (gains if gains.shape[0] <= gains.shape[1] else gains.T)
-    rows, columns = costs.shape
-    row_price, column_price = np.zeros(rows), np.zeros(columns)
-    row_of = np.full(columns, -1)
+    gains = gains if gains.shape[0] <= gains.shape[1] else gains.T
+    rows, columns = gains.shape
+    row_price, column_price = np.zeros(rows), np.zeros(columns + 1)
+    row_of = np.full(columns + 1, -1)  # the last column is a virtual one, which holds the row to be placed
     for row in range(rows):
-        reach = np.full(columns, np.inf)
-        before = np.full(columns, -1)
-        done = np.zeros(columns, bool)
-        current, column, length = row, -1, 0.0
-        while True:
-            found = length + costs[current] - row_price[current] - column_price
-            nearer = ~done & (found < reach)
-            reach[nearer], before[nearer] = found[nearer], column
-            column = int(np.where(done, np.inf, reach).argmin())
-            length, done[column] = float(reach[column]), True
-            if row_of[column] < 0:
-                break
-            current = int(row_of[column])
-        _move_prices(row_price, column_price, row_of, reach, done, row, length)
-        while True:  # turn the path around: each column on it takes the row before
-            earlier = int(before[column])
-            row_of[column] = row if earlier < 0 else row_of[earlier]
-            if earlier < 0:
-                break
-            column = earlier
-    matched = np.flatnonzero(row_of >= 0)
-    return float((gains.max() - costs[row_of[matched], matched]).sum())
-
-
-def _move_prices(
-    row_price: Floats,
-    column_price: Floats,
-    row_of: NDArray[np.int64],
-    reach: Floats,
-    done: NDArray[np.bool_],
-    row: int,
-    length: float,
-) -> None:
-    passed = np.flatnonzero(done & (row_of >= 0))
-    row_price[row] += length
-    row_price[row_of[passed]] += length - reach[passed]
-    column_price[np.flatnonzero(done)] += reach[done] - length
+        row_of[columns], column = row, columns
+        reach, before = np.full(columns, np.inf), np.full(columns, columns)
+        done = np.zeros(columns + 1, bool)
+        while row_of[column] >= 0:
+            done[column], current = True, row_of[column]
+            slack = -gains[current] - row_price[current] - column_price[:-1]
+            nearer = ~done[:-1] & (slack < reach)
+            reach[nearer], before[nearer] = slack[nearer], column
+            column = int(np.where(done[:-1], np.inf, reach).argmin())
+            step = reach[column]
+            row_price[row_of[done]] += step
+            column_price[done] -= step
+            reach -= step
+        while column != columns:  # turn the path around: each column on it takes the row before
+            row_of[column], column = row_of[before[column]], before[column]
+    matched = np.flatnonzero(row_of[:-1] >= 0)
+    return float(gains[row_of[matched], matched].sum())
 
 
 Chain = frozenset[Hashable]

@@ -1,4 +1,4 @@
-"""The model: an encoder and a coreference head. In: laid-out documents. Out: states of tokens; and folders that hold it.
+"""The model: an encoder and a coreference head. In: tokenized documents. Out: states of tokens; and folders that hold it.
 
 A folder holds the whole encoder, or, where it was trained at a low rank (LoRA), that change alone and the name of the encoder it
 is for. A low-rank change is two thin matrices beside each linear layer; added to its weights they leave an ordinary encoder.
@@ -16,11 +16,11 @@ import torch
 from torch import nn
 
 from coref_automl.config import choose
+from coref_automl.coreference.answers import AGAIN
 from coref_automl.coreference.conventions import Edges
 from coref_automl.coreference.data import GENERAL, CorefDocument
 from coref_automl.coreference.head import CoreferenceHead
-from coref_automl.coreference.results import AGAIN
-from coref_automl.coreference.tokens import Laid, Window, windows
+from coref_automl.coreference.tokens import TokenizedDocument, TokenWindow, windows
 from coref_automl.decoder import read_stored
 from coref_automl.errors import ModelError
 from coref_automl.models.attention import move
@@ -78,9 +78,9 @@ _ENCODER = "encoder."
 
 
 @dataclass(frozen=True, slots=True)
-class Scheme(Record):
+class AnnotationScheme(Record):
     """The rules that some training data were marked under: their name, whether they mark entities that are mentioned once, the
-    score from which a stretch counts as a mention, and the convention of mentions' edges."""
+    score from which a span counts as a mention, and the convention of mentions' edges."""
 
     name: str
     singletons: bool = True
@@ -99,14 +99,14 @@ class HeadSettings(Record):
     size: int
     dropout: float
     rank: int = 0
-    schemes: tuple[Scheme, ...] = (Scheme(GENERAL),)
+    schemes: tuple[AnnotationScheme, ...] = (AnnotationScheme(GENERAL),)
     seed: int = 0
     note: str = ""
     base_prints: dict[str, str] = field(default_factory=dict)
     version: int = VERSION
 
 
-def scheme_for(schemes: Sequence[Scheme], name: str | None) -> Scheme:
+def scheme_for(schemes: Sequence[AnnotationScheme], name: str | None) -> AnnotationScheme:
     """The scheme of that name, or the first."""
     return choose(name, {scheme.name: scheme for scheme in schemes}, "scheme") if name is not None else schemes[0]
 
@@ -134,22 +134,19 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
         names = [scheme.name for scheme in self.settings.schemes]
         return names.index(document.scheme) if document.scheme in names else 0
 
-    def scheme(self, document: CorefDocument) -> Scheme:
+    def scheme(self, document: CorefDocument) -> AnnotationScheme:
         return self.settings.schemes[self.scheme_number(document)]
 
     @property
     def device(self) -> Any:
         return self.head.width.device
 
-    def states(self, laid: Laid, parts: Sequence[Window]) -> list[Any]:
+    def states_of(self, parts: Sequence[tuple[TokenizedDocument, TokenWindow]]) -> list[Any]:
         """What the encoder makes of each window's kept tokens; in one pass, or a thread each when resolving."""
-        return self.states_of([(laid, part) for part in parts])
-
-    def states_of(self, parts: Sequence[tuple[Laid, Window]]) -> list[Any]:
-        openings = [self.openings[self.scheme_number(laid.document)] for laid, _ in parts]
+        openings = [self.openings[self.scheme_number(doc.document)] for doc, _ in parts]
         lines = [
-            [*opening, *laid.pieces.ids[part.low : part.high].tolist(), *self.closing]
-            for opening, (laid, part) in zip(openings, parts, strict=True)
+            [*opening, *doc.pieces.ids[part.low : part.high].tolist(), *self.closing]
+            for opening, (doc, part) in zip(openings, parts, strict=True)
         ]
         longest = max(map(len, lines))
         ids = np.full((len(parts), longest), self.tokenizer.pad_token_id or 0, np.int64)
@@ -169,16 +166,16 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
         columns = torch.from_numpy(np.concatenate([np.arange(places.start, places.stop) for places in kept])).to(self.device)
         return list(encode_at(self.encoder, tokens, real, rows, columns).split(sizes))
 
-    def batches(self, laid: Laid, tokens: int) -> Iterator[list[Window]]:
+    def batches(self, doc: TokenizedDocument, tokens: int) -> Iterator[list[TokenWindow]]:
         """A document's overlapping windows, as many at a time as a budget of tokens allows."""
-        every = windows(len(laid), self.room, self.room // 4)
+        every = windows(len(doc), self.room, self.room // 4)
         count = max(1, tokens // self.settings.window)
         for low in range(0, len(every), count):
             yield every[low : low + count]
 
 
 def build_model(
-    base: str, *, window: int, size: int, dropout: float, rank: int, seed: int, schemes: tuple[Scheme, ...]
+    base: str, *, window: int, size: int, dropout: float, rank: int, seed: int, schemes: tuple[AnnotationScheme, ...]
 ) -> CoreferenceModel:
     """A model to train. Where `rank` is 0 all of the encoder is trained, else a change of that rank."""
     encoder, tokenizer = load_encoder(base)
@@ -196,26 +193,26 @@ def build_model(
 
 def build_from(folder: Path, base: str, *, dropout: float, seed: int) -> CoreferenceModel:
     """What `save_model` wrote, ready to be trained further: a low-rank change stays apart from its encoder."""
-    settings, own = _stored(folder, base)
+    settings, change, head = _stored(folder, base)
     encoder, tokenizer = load_encoder(base if settings.rank else str(folder))
     if settings.rank:
         make_low_rank(encoder, settings.rank)
-        for name, value in _of_encoder(own).items():
+        for name, value in change.items():
             encoder.get_parameter(name).data.copy_(value)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = CoreferenceModel(encoder, tokenizer, replace(settings, dropout=dropout, seed=seed))
-    model.head.load_state_dict(_of_head(own))
+    model.head.load_state_dict(head)
     return model
 
 
-def save_model(folder: Path, model: CoreferenceModel, settings: HeadSettings) -> None:
+def save_model(folder: Path, model: CoreferenceModel) -> None:
     """Settings are written last: a folder without them is incomplete."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
     own = {f"head.{name}": value for name, value in model.head.state_dict().items()}
-    if settings.rank:
+    if model.settings.rank:
         own |= {_ENCODER + name: value for name, value in changes(model.encoder).items()}
         own = {name: value.to(torch.bfloat16) for name, value in own.items()}
     else:
@@ -224,7 +221,7 @@ def save_model(folder: Path, model: CoreferenceModel, settings: HeadSettings) ->
         model.tokenizer.save_pretrained(folder)
     save_file({name: value.detach().cpu().contiguous() for name, value in own.items()}, folder / HEAD)
     obey_umask(folder)
-    write_json(folder / SETTINGS, settings.to_json())
+    write_json(folder / SETTINGS, model.settings.to_json())
 
 
 def head_identity(folder: Path, settings: HeadSettings, base: str | None = None) -> str:
@@ -233,8 +230,8 @@ def head_identity(folder: Path, settings: HeadSettings, base: str | None = None)
 
 
 def _check_base(folder: Path, settings: HeadSettings, base: str) -> None:
-    held, now = settings.base_prints or {"weights": settings.weights}, model_prints(base)
-    if changed := [name for name, value in held.items() if now.get(name) != value]:
+    trained_on, now = settings.base_prints or {"weights": settings.weights}, model_prints(base)
+    if changed := [name for name, value in trained_on.items() if now.get(name) != value]:
         raise ModelError(
             f"{folder} is a head for {settings.base}, and {base} has different {changed[0]}; pass that encoder with "
             "--base, or train a head for this one."
@@ -243,11 +240,11 @@ def _check_base(folder: Path, settings: HeadSettings, base: str) -> None:
 
 def load_model(folder: Path, device: str = "cpu", *, base: str | None = None) -> CoreferenceModel:
     """What `save_model` wrote, ready to resolve. `base` is where the encoder of a low-rank change lies now."""
-    settings, own = _stored(folder, base)
+    settings, change, head = _stored(folder, base)
     encoder, tokenizer = load_encoder((base or settings.base) if settings.rank else str(folder))
     model = CoreferenceModel(encoder, tokenizer, settings)
-    add_changes(encoder, _of_encoder(own))
-    model.head.load_state_dict(_of_head(own))
+    add_changes(encoder, change)
+    model.head.load_state_dict(head)
     move(model, device).eval()
     return model
 
@@ -261,8 +258,8 @@ def read_settings(folder: Path) -> HeadSettings:
     return settings
 
 
-def _stored(folder: Path, base: str | None) -> tuple[HeadSettings, dict[str, Any]]:
-    """Settings and tensors of a folder; the encoder that a low-rank change needs is checked."""
+def _stored(folder: Path, base: str | None) -> tuple[HeadSettings, dict[str, Any], dict[str, Any]]:
+    """Settings of a folder, its low-rank change and its head; the encoder that the change needs is checked."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -270,17 +267,11 @@ def _stored(folder: Path, base: str | None) -> tuple[HeadSettings, dict[str, Any
     if settings.rank:
         _check_base(folder, settings, base or settings.base)
     try:
-        return settings, load_file(folder / HEAD)
+        own = load_file(folder / HEAD)
     except (OSError, SafetensorError) as error:
         raise ModelError(f"{folder / HEAD} is missing or damaged ({error}); train that seed again.") from error
-
-
-def _of_encoder(own: dict[str, Any]) -> dict[str, Any]:
-    return {key.removeprefix(_ENCODER): value for key, value in own.items() if key.startswith(_ENCODER)}
-
-
-def _of_head(own: dict[str, Any]) -> dict[str, Any]:
-    return {key.removeprefix("head."): value.float() for key, value in own.items() if key.startswith("head.")}
+    change = {key.removeprefix(_ENCODER): value for key, value in own.items() if key.startswith(_ENCODER)}
+    return settings, change, {key.removeprefix("head."): value.float() for key, value in own.items() if key.startswith("head.")}
 
 
 def _ends(tokenizer: Any, schemes: Sequence[str]) -> tuple[list[list[int]], list[int]]:

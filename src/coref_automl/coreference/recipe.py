@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from coref_automl.config import Setting, free_fields, typed
 from coref_automl.coreference.conventions import Asked
 from coref_automl.errors import RecipeError
 
 FILE = "a .jsonl, .conll or .conllu file (also .xz)"
-
-FREE = ("out", "seeds", "device")
-"""What may change between two calls on one folder: it decides where and how often, not what one seed computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,38 +26,51 @@ class CoreferenceRecipe:
     low-rank change and 5e-4 where it is trained further; the head has `head_rate`.
     """
 
-    data: str
-    out: str
-    model: str = ""
-    start: str = ""
-    more: tuple[str, ...] = ()
-    convention: Asked = "auto"
-    split: str | None = None
-    folds: int = 0
-    holdout: float = 0.1
-    seeds: int = 1
-    first_seed: int = 0
-    epochs: int = 8
-    rank: int = 0
-    learning_rate: float | None = None
-    head_rate: float = 1e-3
-    weight_decay: float = 0.01
-    warmup: float = 0.1
-    dropout: float = 0.3
-    size: int = 192
-    window: int = 512
-    segment: int = 2048
-    batch_tokens: int = 2048
-    skip_bad: bool = False
-    device: str = "auto"
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    note: str = ""
+    data: Annotated[str, Setting(f"Annotated texts: {FILE}, or SCHEME=FILE.")]
+    out: Annotated[str, Setting("Folder of the run; must be empty or from the same command.", free=True)]
+    model: Annotated[str, Setting("Hub id, folder, or bundled:ko-mini; with --from, where its encoder lies now.")] = ""
+    start: Annotated[
+        str, Setting("Train this head further: a run, one seed's model, or bundled:ko-mini-coref.", flags=("--from", "--start"))
+    ] = ""
+    more: Annotated[
+        tuple[str, ...], Setting("More annotated texts, of the same or another scheme: FILE or SCHEME=FILE; repeatable.")
+    ] = ()
+    convention: Annotated[Asked, Setting("How far mentions reach: bare, words (whole words with particles), heads, or auto.")] = (
+        "auto"
+    )
+    split: Annotated[
+        str | None, Setting("fixed (by hash of each document), koconovel, or a JSON file with train, dev and test.")
+    ] = None
+    folds: Annotated[int, Setting("Cross-fitting: test every document once, in this many folds; 0 uses the split.", 0, 1000)] = 0
+    holdout: Annotated[float, Setting("Without a split: fraction of documents held out to choose the epoch.", 0.001, 0.5)] = 0.1
+    seeds: Annotated[int, Setting("Number of seeds.", 1, free=True)] = 1
+    first_seed: Annotated[int, Setting("First seed.", 0, 2**31, flags=("--seed", "--first-seed"))] = 0
+    epochs: Annotated[int, Setting("Number of epochs.", 1)] = 8
+    rank: Annotated[
+        int,
+        Setting("Train a low-rank change (LoRA) of this rank instead of the whole encoder; 0 trains the whole encoder.", 0, 1024),
+    ] = 0
+    learning_rate: Annotated[
+        float | None,
+        Setting("Learning rate of the encoder. Default depends on its size.", 1e-8, 1.0, flags=("--lr", "--learning-rate")),
+    ] = None
+    head_rate: Annotated[float, Setting("Learning rate of the head.", 1e-8, 1.0, flags=("--head-lr", "--head-rate"))] = 1e-3
+    weight_decay: Annotated[float, Setting("Weight decay.", 0.0, 1.0)] = 0.01
+    warmup: Annotated[float, Setting("Fraction of steps with a rising learning rate.", 0.0, 1.0)] = 0.1
+    dropout: Annotated[float, Setting("Dropout of the head.", 0.0, 0.9)] = 0.3
+    size: Annotated[int, Setting("Width of the head.", 8, 4096)] = 192
+    window: Annotated[int, Setting("Tokens per encoder window.", 32, 8192)] = 512
+    segment: Annotated[int, Setting("Tokens a mention can look back over in training.", 64)] = 2048
+    batch_tokens: Annotated[int, Setting("Tokens per step.", 64)] = 2048
+    skip_bad: Annotated[bool, Setting("Skip bad rows; they are counted and listed.")] = False
+    device: Annotated[str, Setting("cpu, cuda, cuda:1, or auto.", free=True)] = "auto"
+    precision: Annotated[Literal["auto", "float32", "bfloat16"], Setting("auto (bfloat16 on CUDA), float32 or bfloat16.")] = (
+        "auto"
+    )
+    note: Annotated[str, Setting("One sentence about the model's training data; predict shows it.")] = ""
 
     def __post_init__(self) -> None:
-        for name, low, high in _RANGES:
-            value = getattr(self, name)
-            if value is not None and not low <= value <= high:
-                raise RecipeError(f"{name} must lie between {low:g} and {high:g}, not {value:g}.")
+        typed(self)
         if not self.model and not self.start:
             raise RecipeError("What should be trained? Pass an encoder with --model, or a head to train further with --from.")
         if self.folds == 1:
@@ -68,51 +79,4 @@ class CoreferenceRecipe:
             raise RecipeError("folds and split exclude each other: cross-fitting tests every document; give one of them.")
 
 
-_RANGES = (
-    ("folds", 0, 1000),
-    ("holdout", 0.001, 0.5),
-    ("seeds", 1, 1e6),
-    ("first_seed", 0, 2**31),
-    ("epochs", 1, 1e6),
-    ("rank", 0, 1024),
-    ("learning_rate", 1e-8, 1.0),
-    ("head_rate", 1e-8, 1.0),
-    ("weight_decay", 0.0, 1.0),
-    ("warmup", 0.0, 1.0),
-    ("dropout", 0.0, 0.9),
-    ("size", 8, 4096),
-    ("window", 32, 8192),
-    ("segment", 64, 1e6),
-    ("batch_tokens", 64, 1e7),
-)
-
-
-HELP = {
-    "model": "Hub id, folder, or bundled:ko-mini; with --from, where its encoder lies now.",
-    "start": "Train this head further: a run, one seed's model, or bundled:ko-mini-coref.",
-    "data": f"Annotated texts: {FILE}, or SCHEME=FILE.",
-    "more": "More annotated texts, of the same or another scheme: FILE or SCHEME=FILE; repeatable.",
-    "convention": "How far mentions reach: bare, words (whole words with particles), heads, or auto.",
-    "out": "Folder of the run; must be empty or from the same command.",
-    "split": "fixed (by hash of each document), koconovel, or a JSON file with train, dev and test.",
-    "folds": "Cross-fitting: test every document once, in this many folds; 0 uses the split.",
-    "holdout": "Without a split: fraction of documents held out to choose the epoch.",
-    "seeds": "Number of seeds.",
-    "first_seed": "First seed.",
-    "epochs": "Number of epochs.",
-    "rank": "Train a low-rank change (LoRA) of this rank instead of the whole encoder; 0 trains the whole encoder.",
-    "learning_rate": "Learning rate of the encoder. Default depends on its size.",
-    "head_rate": "Learning rate of the head.",
-    "weight_decay": "Weight decay.",
-    "warmup": "Fraction of steps with a rising learning rate.",
-    "dropout": "Dropout of the head.",
-    "size": "Width of the head.",
-    "window": "Tokens per encoder window.",
-    "segment": "Tokens a mention can look back over in training.",
-    "batch_tokens": "Tokens per step.",
-    "skip_bad": "Skip bad rows; they are counted and listed.",
-    "device": "cpu, cuda, cuda:1, or auto.",
-    "precision": "auto (bfloat16 on CUDA), float32 or bfloat16.",
-    "note": "One sentence about the model's training data; predict shows it.",
-}
-"""What each field means: the help of `coref-automl coref train`."""
+FREE = free_fields(CoreferenceRecipe)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from coref_automl.coreference.head import SURE, quotations, surfaces
 from coref_automl.coreference.model import CoreferenceModel
-from coref_automl.coreference.tokens import WIDTH, Laid
+from coref_automl.coreference.tokens import WIDTH, TokenizedDocument
 from coref_automl.models.precision import autocast
 from coref_automl.progress import Progress, quiet
 
@@ -29,17 +29,18 @@ _DISCOUNT = 0.25
 """A long chain has many chances: what its mentions offer together is divided by its length to this power."""
 _BLOCK = 128
 _FLOOR = -2.5
-"""Stretches below this score are not mentions under any threshold that training tries."""
+"""Spans below this score are not mentions under any threshold that training tries."""
+READ_TOKENS = {"cpu": 4_096, "cuda": 65_536}
+"""Tokens that the encoder reads at a time when nothing is learned, by device."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class FoundChains:
     """A document's mentions and chains. `probabilities[i]` are those of mention i's antecedents `i - len .. i - 1`, after that of
-    having none; `scores[i]` is how probably mention i is one."""
+    having none."""
 
     spans: tuple[Span, ...]
     chains: tuple[tuple[int, ...], ...]
-    scores: tuple[float, ...]
     probabilities: tuple[NDArray[np.float32], ...]
     singletons: bool = True
 
@@ -51,10 +52,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Read:
-    """What the head has read of a document: stretches that may be mentions with their scores, and the tokens it needs to link
+    """What the head has read of a document: spans that may be mentions with their scores, and the tokens it needs to link
     them; token t is row `row_of[t]` of `rows`."""
 
-    laid: Laid
+    doc: TokenizedDocument
     first: Ints
     last: Ints
     scores: NDArray[np.float32]
@@ -66,83 +67,65 @@ class Read:
 
 
 def read_document(
-    model: CoreferenceModel, laid: Laid, *, tokens: int, precision: str = "auto", progress: Progress | None = None
+    model: CoreferenceModel,
+    doc: TokenizedDocument,
+    *,
+    tokens: int | None = None,
+    precision: str = "auto",
+    progress: Progress | None = None,
 ) -> Read:
     """Run the encoder over a document, some windows at a time; of their states only those of possible mentions are kept."""
-    device = str(model.device)
-    model.eval()
-    kept = _Kept(model, laid)
-    with torch.inference_mode(), (progress or quiet()).stage("reading", len(laid), "tokens") as stage:
-        for part in model.batches(laid, tokens):
-            with autocast(device, precision):
-                states = torch.cat(model.states(laid, part))
-            kept.add(states)
+    device, head, model = model.device, model.head, model.eval()
+    wanted, row_of = np.unique(np.concatenate([doc.first, doc.last])), np.full(len(doc), -1, np.int64)
+    none = np.zeros(0, np.int64)
+    found, rows, waiting = [(none, none, np.zeros(0, np.float32))], list[Any](), None
+    begin = end = count = 0
+    with torch.inference_mode(), (progress or quiet()).stage("reading", len(doc), "tokens") as stage:
+        for part in model.batches(doc, tokens or READ_TOKENS[device.type]):
+            with autocast(str(device), precision):
+                states = torch.cat(model.states_of([(doc, window) for window in part]))
+            letters, repeats = (
+                torch.from_numpy(table[end : end + len(states)]).to(device) for table in (doc.letters, doc.repeats)
+            )
+            scheme = torch.full((len(states),), model.scheme_number(doc.document), device=device)
+            read = head.read(states, letters, repeats, scheme)
+            read, end = read if waiting is None else torch.cat([waiting, read]), end + len(states)
+            # a span that begins before the last token ends behind it: the last tokens wait for the next windows
+            done = len(read) if end == len(doc) else max(0, len(read) - WIDTH + 1)
+            scores = head.span_scores(read, torch.from_numpy(doc.repeats[begin:end]).to(device))[:done].float().cpu().numpy()
+            first, width = np.nonzero(scores > _FLOOR)
+            inside = doc.sentences[begin + first] == doc.sentences[begin + first + width]
+            first, width = first[inside], width[inside]
+            found.append((begin + first, begin + first + width, scores[first, width]))
+            given = wanted[(wanted >= begin) & (wanted < begin + done)]
+            new = np.unique(np.concatenate([begin + first, begin + first + width, given]))
+            new = new[row_of[new] < 0]
+            row_of[new] = count + np.arange(len(new))
+            rows.append(read[torch.from_numpy(new - begin).to(device)])
+            waiting, begin, count = read[done:], begin + done, count + len(new)
             stage.advance(len(states))
-        return kept.whole()
+    firsts, lasts, values = (np.concatenate(column) for column in zip(*found, strict=True))
+    return Read(doc, firsts, lasts, values, torch.cat(rows) if rows else torch.zeros((0, 0)), row_of)
 
 
-class _Kept:
-    """Gathers a `Read` while states come in. A stretch that begins before an edge ends behind it: the last tokens wait."""
-
-    def __init__(self, model: CoreferenceModel, laid: Laid) -> None:
-        self.model, self.laid = model, laid
-        self.waiting: Any = None
-        self.begin = self.end = 0
-        self.found: list[tuple[Ints, Ints, NDArray[np.float32]]] = []
-        self.rows: list[Any] = []
-        self.row_of = np.full(len(laid), -1, np.int64)
-        self.count = 0
-        self.given = np.unique(np.concatenate([laid.first, laid.last]))
-
-    def add(self, states: Any) -> None:
-        new, device, document = slice(self.end, self.end + len(states)), states.device, self.laid.document
-        letters, repeats = (torch.from_numpy(table[new]).to(device) for table in (self.laid.letters, self.laid.repeats))
-        scheme = torch.full((len(states),), self.model.scheme_number(document), device=device)
-        read = self.model.head.read(states, letters, repeats, scheme)
-        self.end += len(read)
-        read = read if self.waiting is None else torch.cat([self.waiting, read])
-        done = len(read) if self.end == len(self.laid) else max(0, len(read) - WIDTH + 1)
-        repeats = torch.from_numpy(self.laid.repeats[self.begin : self.end]).to(device)
-        scores = self.model.head.stretches(read, repeats)[:done].float().cpu().numpy()
-        first, width = np.nonzero(scores > _FLOOR)
-        sentences = self.laid.sentences[self.begin :]
-        within = sentences[first] == sentences[first + width]
-        first, width = first[within], width[within]
-        self.found.append((first + self.begin, first + self.begin + width, scores[first, width]))
-        given = self.given[(self.given >= self.begin) & (self.given < self.begin + done)]
-        wanted = np.unique(np.concatenate([first, first + width, given - self.begin]))
-        wanted = wanted[self.row_of[wanted + self.begin] < 0]
-        self.row_of[wanted + self.begin] = self.count + np.arange(len(wanted))
-        self.count += len(wanted)
-        self.rows.append(read[torch.from_numpy(wanted).to(read.device)])
-        self.waiting, self.begin = read[done:], self.begin + done
-
-    def whole(self) -> Read:
-        if not self.found:
-            none = np.zeros(0, np.int64)
-            return Read(self.laid, none, none, np.zeros(0, np.float32), torch.zeros((0, 0)), self.row_of)
-        first, last, scores = (np.concatenate(column) for column in zip(*self.found, strict=True))
-        return Read(self.laid, first, last, scores, torch.cat(self.rows), self.row_of)
-
-
-def with_gold(model: CoreferenceModel, read: Read) -> Found:
+def with_gold(model: CoreferenceModel, read: Read) -> FoundChains:
     """Chains of the mentions that the document gives."""
-    laid = read.laid
-    spans = tuple(mention.span for mention in laid.document.mentions)
-    return _linked(model, read, laid.first, laid.last, spans, np.full(len(spans), SURE, np.float32))
+    doc = read.doc
+    spans = tuple(mention.span for mention in doc.document.mentions)
+    return _linked(model, read, doc.first, doc.last, spans, np.full(len(spans), SURE, np.float32))
 
 
-def with_found(model: CoreferenceModel, read: Read, *, threshold: float | None = None) -> Found:
+def with_found(model: CoreferenceModel, read: Read, *, threshold: float | None = None) -> FoundChains:
     """Chains of the mentions that the model finds itself."""
-    scheme = model.scheme(read.laid.document)
+    scheme = model.scheme(read.doc.document)
     first, last, score = _mentions(read, scheme.threshold if threshold is None else threshold)
-    laid = read.laid
-    trim = last
+    doc = read.doc
+    trailing = last
     if len(last):
         with torch.inference_mode():
-            sizes = torch.from_numpy(laid.sizes[last]).to(model.device)
-            trim = model.head.trims(read.tokens(last), sizes).argmax(1).cpu().numpy()
-    spans = [laid.span(int(a), int(b), int(c)) for a, b, c in zip(first, last, trim, strict=True)]
+            sizes = torch.from_numpy(doc.sizes[last]).to(model.device)
+            trailing = model.head.trailing(read.tokens(last), sizes).argmax(1).cpu().numpy()
+    spans = [doc.span(int(a), int(b), int(c)) for a, b, c in zip(first, last, trailing, strict=True)]
     surest: dict[Span, int] = {}
     for index in np.argsort(-score, kind="stable").tolist():  # tokens that share a character give one span twice
         surest.setdefault(spans[index], index)
@@ -154,7 +137,7 @@ def with_found(model: CoreferenceModel, read: Read, *, threshold: float | None =
 
 
 def _mentions(read: Read, threshold: float) -> tuple[Ints, Ints, NDArray[np.float32]]:
-    """The stretches above the threshold; of two that cross or end on one token, the surer one.
+    """The spans above the threshold; of two that cross or end on one token, the surer one.
 
     A Korean phrase ends in its head: two that end alike have one head, and data mark one of them.
     """
@@ -181,8 +164,8 @@ def _linked(
     last: Ints,
     spans: tuple[Span, ...],
     scores: NDArray[np.float32],
-) -> Found:
-    text = read.laid.document.text
+) -> FoundChains:
+    text = read.doc.document.text
     own = surfaces(text, spans, first, quotations(text))
     chain_of = np.full(len(spans), -1, np.int64)
     chains: list[list[int]] = []
@@ -198,7 +181,7 @@ def _linked(
             for index in range(low, high):
                 kept.append(_probabilities(block[index - low, max(0, index - BACK - begin) : index - begin]))
                 _join(index, kept[-1], chain_of, chains)
-    return Found(spans, tuple(map(tuple, chains)), tuple((1 / (1 + np.exp(-scores))).tolist()), tuple(kept))
+    return FoundChains(spans, tuple(map(tuple, chains)), tuple(kept))
 
 
 def _probabilities(scores: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -223,11 +206,11 @@ def _join(index: int, probabilities: NDArray[np.float32], chain_of: Ints, chains
 
 
 def resolve_all(
-    model: CoreferenceModel, documents: Sequence[Laid], *, tokens: int, precision: str = "auto", progress: Progress | None = None
-) -> list[tuple[Found, Found]]:
+    model: CoreferenceModel, documents: Sequence[TokenizedDocument], *, precision: str = "auto", progress: Progress | None = None
+) -> list[tuple[FoundChains, FoundChains]]:
     """(with gold mentions, with the model's own) for each document."""
     found = []
-    for laid in (progress or quiet()).track(documents, "resolving", len(documents), "documents"):
-        read = read_document(model, laid, tokens=tokens, precision=precision)
+    for doc in (progress or quiet()).track(documents, "resolving", len(documents), "documents"):
+        read = read_document(model, doc, precision=precision)
         found.append((with_gold(model, read), with_found(model, read)))
     return found

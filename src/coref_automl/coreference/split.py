@@ -67,12 +67,12 @@ def _hashed_side(name: str) -> str:
     return "test" if share < _TEST else "dev" if share < _TEST + _DEV else "train"
 
 
-def check_split(split: Split, documents: Sequence[CorefDocument], *, whole: bool = True) -> None:
-    """Every name is a document; with `whole`, every document is named."""
-    names, held = {*split.train, *split.dev, *split.test}, {document.id for document in documents}
-    if missing := sorted(names - held):
+def check_split(split: Split, documents: Sequence[CorefDocument]) -> None:
+    """Every name is a document, and every document is named."""
+    names, known = {*split.train, *split.dev, *split.test}, {document.id for document in documents}
+    if missing := sorted(names - known):
         raise CoreferenceDataError(f"The split names {missing[0]!r}, which is not in the data; pass the split of these data.")
-    if whole and (left := sorted(held - names)):
+    if left := sorted(known - names):
         raise CoreferenceDataError(f"The split does not name {left[0]!r}; name every document in it.")
     if not split.train:
         raise CoreferenceDataError("The split leaves no document to train on; name some under train.")

@@ -8,7 +8,6 @@ It never crosses a sentence boundary.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.coreference.data import CorefDocument
+from coref_automl.errors import CoreferenceDataError
 from coref_automl.models.segmentation import place
 from coref_automl.models.vocabulary import Pieces, tokenize_all
-from coref_automl.records import Record
 
-TRIMS = 4
+TRAILING = 4
 """Characters that may be cut off behind a mention, 0 included."""
 WIDTH = 16
 """Tokens of the widest mention that is looked for."""
@@ -42,10 +41,10 @@ def within(sentences: Ints) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Laid:
+class TokenizedDocument:
     """A document as tokens. `letters[t]` are token t's last characters as rows of a table, 0 where it has fewer; `sizes` its
     count of characters, `sentences` the number of its sentence; `repeats[t, w]` is the class of how often the document has the
-    w + 1 tokens from t on. Mentions are `first`, `last` and `trim`, in the order of the document's own."""
+    w + 1 tokens from t on. Mentions are `first`, `last` and `trailing`, in the order of the document's own."""
 
     document: CorefDocument
     pieces: Pieces
@@ -55,7 +54,7 @@ class Laid:
     repeats: Ints
     first: Ints
     last: Ints
-    trim: Ints
+    trailing: Ints
     entity: Ints
 
     def __len__(self) -> int:
@@ -66,18 +65,18 @@ class Laid:
         """Which mentions the model can find exactly."""
         starts = np.array([mention.start for mention in self.document.mentions], np.int64)
         ends = np.array([mention.end for mention in self.document.mentions], np.int64)
-        whole = (self.pieces.starts[self.first] == starts) & (self.pieces.ends[self.last] - self.trim == ends)
+        whole = (self.pieces.starts[self.first] == starts) & (self.pieces.ends[self.last] - self.trailing == ends)
         near = (self.last - self.first < WIDTH) & (self.sentences[self.first] == self.sentences[self.last])
-        return np.asarray(whole & (self.trim < TRIMS) & near)
+        return np.asarray(whole & (self.trailing < TRAILING) & near)
 
-    def span(self, first: int, last: int, trim: int) -> tuple[int, int]:
-        return int(self.pieces.starts[first]), int(self.pieces.ends[last]) - trim
+    def span(self, first: int, last: int, trailing: int) -> tuple[int, int]:
+        return int(self.pieces.starts[first]), int(self.pieces.ends[last]) - trailing
 
 
-def lay(tokenizer: Any, documents: Sequence[CorefDocument]) -> list[Laid]:
+def tokenized(tokenizer: Any, documents: Sequence[CorefDocument]) -> list[TokenizedDocument]:
     """Documents as tokens; line breaks and other blanks are not tokens of their own."""
     read = tokenize_all(tokenizer, [document.text for document in documents])
-    return [_laid(document, _solid(pieces)) for document, pieces in zip(documents, read, strict=True)]
+    return [_tokenized(document, _solid(pieces)) for document, pieces in zip(documents, read, strict=True)]
 
 
 def _solid(pieces: Pieces) -> Pieces:
@@ -86,20 +85,24 @@ def _solid(pieces: Pieces) -> Pieces:
     return pieces if keep.all() else Pieces(pieces.ids[keep], pieces.starts[keep], pieces.ends[keep])
 
 
-def _laid(document: CorefDocument, pieces: Pieces) -> Laid:
+def _tokenized(document: CorefDocument, pieces: Pieces) -> TokenizedDocument:
+    if document.mentions and not len(pieces):
+        raise CoreferenceDataError(
+            f"The tokenizer makes no token of the text of {document.id!r} ({document.text[:20]!r}); take it out of the data."
+        )
     codes = np.frombuffer(document.text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.int64)
     sizes = (pieces.ends - pieces.starts).astype(np.int64)
     letters = np.zeros((len(pieces), LETTERS), np.int64)
     for back in range(LETTERS):
-        held = sizes > back
-        letters[held, back] = 1 + codes[pieces.ends[held] - 1 - back] % (ALPHABET - 1)
+        long = sizes > back
+        letters[long, back] = 1 + codes[pieces.ends[long] - 1 - back] % (ALPHABET - 1)
     ends_at = np.array([found.end() for found in _SENTENCE_END.finditer(document.text)], np.int64)
     sentences = np.searchsorted(ends_at, pieces.starts, "right").astype(np.int64)
     placed = place(pieces, [mention.span for mention in document.mentions])
     numbers: dict[str, int] = {}
     entity = np.array([numbers.setdefault(mention.entity, len(numbers)) for mention in document.mentions], np.int64)
     repeats = _repeats(np.asarray(pieces.ids, np.int64))
-    return Laid(document, pieces, letters, sizes, sentences, repeats, placed.first, placed.last, placed.over, entity)
+    return TokenizedDocument(document, pieces, letters, sizes, sentences, repeats, placed.first, placed.last, placed.over, entity)
 
 
 def _repeats(ids: Ints) -> Ints:
@@ -117,7 +120,7 @@ def _repeats(ids: Ints) -> Ints:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class TokenWindow:
     """Tokens `low:high` are read together; of them the states of `keep_low:keep_high` are kept."""
 
     low: int
@@ -126,18 +129,18 @@ class Window:
     keep_high: int
 
 
-def windows(length: int, size: int, overlap: int) -> list[Window]:
+def windows(length: int, size: int, overlap: int) -> list[TokenWindow]:
     """Windows over a document. Each token's state comes from the window in which it is farthest from an edge."""
     if length <= size:
-        return [Window(0, length, 0, length)] if length else []
+        return [TokenWindow(0, length, 0, length)] if length else []
     step = size - overlap
     lows = [*range(0, length - size, step), length - size]
     cuts = [0, *((before + size + low) // 2 for before, low in pairwise(lows)), length]
-    return [Window(low, low + size, a, b) for low, (a, b) in zip(lows, pairwise(cuts), strict=True)]
+    return [TokenWindow(low, low + size, a, b) for low, (a, b) in zip(lows, pairwise(cuts), strict=True)]
 
 
 def segments(length: int, size: int, rng: np.random.Generator) -> Iterator[tuple[int, int]]:
-    """A document cut into stretches of at most `size` tokens, at other places in every epoch."""
+    """A document cut into parts of at most `size` tokens, at other places in every epoch."""
     if length <= size:
         yield 0, length
         return
@@ -147,45 +150,3 @@ def segments(length: int, size: int, rng: np.random.Generator) -> Iterator[tuple
         high = min(length, low + (first if low == 0 else size))
         yield low, high
         low = high
-
-
-@dataclass(frozen=True, slots=True)
-class Edges(Record):
-    """How a tokenizer's tokens meet the mentions of some documents."""
-
-    mentions: int
-    tokens: int
-    on_edges: int
-    reachable: int
-    lost: dict[str, int]
-
-    @property
-    def share(self) -> float:
-        return self.on_edges / max(1, self.mentions)
-
-    @property
-    def reach(self) -> float:
-        return self.reachable / max(1, self.mentions)
-
-
-def edges(laid: Sequence[Laid]) -> Edges:
-    lost: Counter[str] = Counter()
-    on_edges = reachable = 0
-    for one in laid:
-        within = one.reachable
-        reachable += int(within.sum())
-        on_edges += int((within & (one.trim == 0)).sum())
-        for index in np.flatnonzero(~within):
-            lost[_reason(one, int(index))] += 1
-    return Edges(sum(len(one.first) for one in laid), sum(map(len, laid)), on_edges, reachable, dict(lost.most_common()))
-
-
-def _reason(one: Laid, index: int) -> str:
-    mention = one.document.mentions[index]
-    if one.pieces.starts[one.first[index]] != mention.start:
-        return "begins inside a token"
-    if one.trim[index] >= TRIMS:
-        return f"ends {TRIMS} or more characters before its token does"
-    if one.sentences[one.first[index]] != one.sentences[one.last[index]]:
-        return "runs over the end of a sentence"
-    return f"wider than {WIDTH} tokens"

@@ -14,48 +14,41 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
-from coref_automl.comparison.coreference_runs import SPLIT
-from coref_automl.config import expect, to_mapping, to_yaml
-from coref_automl.coreference.conventions import Convention, convention_of, moved_document
-from coref_automl.coreference.data import GENERAL, CorefData, CorefDocument, read_schemes
-from coref_automl.coreference.metrics import added, conll, difference, score_document
-from coref_automl.coreference.recipe import FREE, CoreferenceRecipe
-from coref_automl.coreference.results import (
+from coref_automl.comparison.coreference_results import CoreferenceResult, CoreferenceSeed
+from coref_automl.config import expect, to_mapping
+from coref_automl.coreference.answers import (
     AGAIN,
-    MODES,
-    RESULTS,
-    Answer,
-    CoreferenceResult,
-    SeedResult,
-    answer,
-    read_answers,
-    summed,
+    KIND,
+    START,
+    DocumentAnswer,
+    answers_of,
+    summarise,
     write_answers,
 )
+from coref_automl.coreference.conventions import Convention, convention_of, moved_document
+from coref_automl.coreference.data import GENERAL, CorefData, CorefDocument, read_schemes
+from coref_automl.coreference.metrics import added, conll, score_document
+from coref_automl.coreference.recipe import FREE, CoreferenceRecipe
 from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, sides_of
-from coref_automl.coreference.tokens import lay
+from coref_automl.coreference.tokens import tokenized
 from coref_automl.decoder import read_stored
-from coref_automl.engine.binding import Binding, check_binding
-from coref_automl.errors import FolderError
+from coref_automl.engine.binding import Binding, begin_run
 from coref_automl.evaluation.results import target_of
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.models.attention import move
 from coref_automl.models.model_files import folder_print, model_prints
 from coref_automl.progress import Progress, quiet
-from coref_automl.records import Estimate
 from coref_automl.say import say, skipped
-from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, write_json, write_text
+from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, write_json
 
-KIND = "coreference run"
 LEARNED = "learned_from.json"
 """Marks of the texts a model learned from or was chosen by; beside its weights, so that it keeps them when it moves."""
 _FILES = (*FREE, "model", "start", "data", "more", "split")
 """What a run is bound to by its content, not by its name."""
-_START = "start.jsonl"
-"""Answers of the head that is trained further, to compare with."""
+SPLIT = "split.json"
 _FOLDS = 4
 """Cross-fitting of a head that is trained further, where nobody says."""
 _THRESHOLDS = tuple(step / 4 for step in range(-8, 9))
@@ -93,107 +86,27 @@ def train_coreference(
     `on_epoch(seed, epoch, score)` hears of every epoch; what it raises stops the run, which can be resumed.
     """
     work = _begin(expect(recipe, CoreferenceRecipe, "train_coreference"))
+    recipe, data = work.recipe, work.data
     with claimed(work.run, KIND):
         _bind(work)
-        return _train(work, (progress or quiet()).into(work.run / "events.ndjson"), on_epoch)
-
-
-def _train(work: _Work, progress: Progress, on_epoch: OnEpoch | None) -> CoreferenceResult:
-    recipe = work.recipe
-    for line in (*(problem.in_words() for problem in work.data.problems), *work.data.notes):
-        progress.event("note", text=line)
-    if work.data.problems:
-        where = progress.say("사유는 events.ndjson에 있습니다.", "events.ndjson lists them with reasons.")
-        progress.note(f"{skipped(len(work.data.problems), work.data.name)} {where}")
-    if recipe.start and recipe.folds and not (work.run / _START).is_file():
-        write_answers(work.run / _START, _start_answers(work))
-    for seed in range(recipe.first_seed, recipe.first_seed + recipe.seeds):
-        for number, split in enumerate(work.splits):
-            folder = _folder(work, seed, number)
-            if not is_done(folder):
-                _bind(work)  # the model may have changed while the one before was trained
-                _train_one(work, split, folder, seed, progress, on_epoch)
-    result = summarise(work.run, work.tested)
-    write_json(work.run / RESULTS, result.to_json())
-    mark_done(work.run)
+        progress = (progress or quiet()).into(work.run / "events.ndjson")
+        for line in (*(problem.in_words() for problem in data.problems), *data.notes):
+            progress.event("note", text=line)
+        if data.problems:
+            where = progress.say("사유는 events.ndjson에 있습니다.", "events.ndjson lists them with reasons.")
+            progress.note(f"{skipped(len(data.problems), data.name)} {where}")
+        if recipe.start and recipe.folds and not (work.run / START).is_file():
+            write_answers(work.run / START, _start_answers(work))
+        for seed in range(recipe.first_seed, recipe.first_seed + recipe.seeds):
+            for number, split in enumerate(work.splits, 1):
+                folder = work.run / f"seed-{seed}"
+                folder = folder / f"fold-{number}" if number <= recipe.folds else folder
+                if not is_done(folder):
+                    _bind(work)  # the model may have changed while the one before was trained
+                    _train_one(work, split, folder, seed, progress, on_epoch)
+        result = summarise(work.run, work.tested)
+        mark_done(work.run)
     return result
-
-
-class RunManifest(TypedDict):
-    """manifest.json of a run: what it was begun with, and what its scores are about."""
-
-    model: str
-    scored: str
-    scored_documents: str
-    notes: list[str]
-    binding: Binding
-
-
-def summarise(run: Path, tested: Sequence[CorefDocument]) -> CoreferenceResult:
-    """What the finished seeds of a run score on its own test documents, read from their answers."""
-    manifest = read_stored(run / MANIFEST, RunManifest)
-    asked = sorted((document.id, document.chains) for document in tested)
-    seeds, answers = [], []
-    for folder in finished_seeds(run):
-        parts = sorted(folder.glob("fold-*"), key=lambda path: int(path.name.partition("-")[2])) or [folder]
-        own = [read_stored(part / "result.json", SeedResult, remedy=AGAIN) for part in parts]
-        seeds.append(_joined(own))
-        answers.append([one for part in parts for one in read_answers(part / "answers" / f"{manifest['scored']}.jsonl")])
-        if sorted((one.document, one.key) for one in answers[-1]) != asked:
-            raise FolderError(
-                f"{folder} has answers to other documents than its run is tested on; "
-                f"remove {folder} and run the same command again."
-            )
-    whole = summed(answers)
-    return CoreferenceResult(
-        run=str(run),
-        model=manifest["model"],
-        split=manifest["scored"],
-        documents=len(answers[0]),
-        mentions=sum(each.mentions for each in answers[0]),
-        seeds=tuple(seeds),
-        fingerprints={
-            "weights": manifest["binding"]["fingerprints"].get("weights", ""),
-            "documents": manifest["scored_documents"],
-        },
-        notes=tuple(manifest["notes"]),
-        gain=_gain(run, answers),
-        **whole,
-    )
-
-
-def _gain(run: Path, seeds: Sequence[Sequence[Answer]]) -> dict[str, Estimate]:
-    """How far a head that was trained further lies above the one it began from, on documents that both were not shown."""
-    if not (run / _START).is_file():
-        return {}
-    before = {one.document: one for one in read_answers(run / _START)}
-    own = [[one for one in answers if one.document in before] for answers in seeds]
-    if not own[0]:
-        return {}
-    return {
-        mode: difference(
-            [[one.sums[mode] for one in answers] for answers in own], [before[one.document].sums[mode] for one in own[0]]
-        )["conll"]
-        for mode in MODES
-    }
-
-
-def finished_seeds(run: Path) -> list[Path]:
-    found = sorted(run.glob("seed-*"), key=lambda path: int(path.name.partition("-")[2]))
-    return [seed for seed in found if is_done(seed) or ((parts := list(seed.glob("fold-*"))) and all(map(is_done, parts)))]
-
-
-def _joined(parts: Sequence[SeedResult]) -> SeedResult:
-    """The folds of one seed as one: times add up, the rest is their mean or largest."""
-    if len(parts) == 1:
-        return parts[0]
-    seconds = sum(part.seconds for part in parts)
-    return replace(
-        parts[0],
-        seconds=round(seconds, 2),
-        tokens_per_second=round(sum(part.tokens_per_second * part.seconds for part in parts) / max(seconds, 1e-9), 1),
-        peak_gigabytes=max(part.peak_gigabytes for part in parts),
-    )
 
 
 def _begin(recipe: CoreferenceRecipe) -> _Work:
@@ -233,8 +146,7 @@ def _as_start(recipe: CoreferenceRecipe, data: CorefData, schemes: Sequence[Any]
 
     documents: list[CorefDocument] = []
     for name, own in _by_scheme(data.documents).items():
-        source = convention_of(own, recipe.convention)
-        target = Convention(scheme_for(schemes, name).convention)
+        source, target = convention_of(own, recipe.convention), Convention(scheme_for(schemes, name).convention)
         documents += [moved_document(document, source, target) for document in own]
     return replace(data, documents=tuple(documents))
 
@@ -246,33 +158,28 @@ def _by_scheme(documents: Sequence[CorefDocument]) -> dict[str, list[CorefDocume
     return found
 
 
-def _folder(work: _Work, seed: int, number: int) -> Path:
-    own = work.run / f"seed-{seed}"
-    return own / f"fold-{number + 1}" if number < work.recipe.folds else own
-
-
 def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Progress, on_epoch: OnEpoch | None) -> None:
-    from coref_automl.coreference.fit import READ_TOKENS, fit
+    from coref_automl.coreference.fit import fit
     from coref_automl.coreference.model import save_model
     from coref_automl.coreference.resolve import read_document
-    from coref_automl.training.finetuning import RESUME
+    from coref_automl.training.finetuning import finish_seed
 
     recipe, device = work.recipe, pick_device(work.recipe.device)
-    model = _built(recipe, split.side("train", work.data.documents), seed)
-    move(model, device)
+    model = move(_built(recipe, split.side("train", work.data.documents), seed), device)
     folder.mkdir(parents=True, exist_ok=True)
-    train, dev, test = (lay(model.tokenizer, split.side(side, work.data.documents)) for side in ("train", "dev", "test"))
+    train, dev, test = (tokenized(model.tokenizer, split.side(side, work.data.documents)) for side in ("train", "dev", "test"))
     state = fit(model, train, dev, recipe, seed, folder, progress, on_epoch)
-    tokens = READ_TOKENS[device.split(":")[0]]
-    read = [read_document(model, laid, tokens=tokens, precision=recipe.precision) for laid in dev]
+    read = [read_document(model, doc, precision=recipe.precision) for doc in dev]
     chosen = tuple(replace(scheme, threshold=_best_threshold(model, scheme, read)) for scheme in model.settings.schemes)
-    settings = replace(model.settings, schemes=chosen, note=recipe.note)
-    model.settings = settings
-    write_answers(folder / "answers" / f"{work.scored}.jsonl", _answered(model, test or dev, recipe, device))
-    marks = [text_mark(document.text) for document in _learned(split, work.data.documents)]
+    model.settings = replace(model.settings, schemes=chosen, note=recipe.note)
+    write_answers(
+        folder / "answers" / f"{work.scored}.jsonl",
+        answers_of(model, [doc.document for doc in test or dev], precision=recipe.precision),
+    )
+    marks = {text_mark(doc.document.text) for doc in (*train, *dev)}
     write_json(folder / "model" / LEARNED, sorted({*marks, *(learned_from(Path(recipe.start)) if recipe.start else ())}))
-    save_model(folder / "model", model, settings)
-    done = SeedResult(
+    save_model(folder / "model", model)
+    done = CoreferenceSeed(
         seed=seed,
         best_epoch=state.best_epoch or state.epoch,
         epochs=state.epoch,
@@ -284,35 +191,22 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
         peak_gigabytes=state.peak,
         device=device,
     )
-    write_json(folder / "result.json", done.to_json())
-    mark_done(folder)
-    (folder / RESUME).unlink(missing_ok=True)
+    finish_seed(folder, done)
 
 
-def _answered(model: Any, documents: Sequence[Any], recipe: CoreferenceRecipe, device: str) -> list[Answer]:
-    from coref_automl.coreference.fit import READ_TOKENS
-    from coref_automl.coreference.resolve import resolve_all
-
-    found = resolve_all(model, documents, tokens=READ_TOKENS[device.split(":")[0]], precision=recipe.precision)
-    return [
-        answer(laid.document, gold.as_spans(), own.as_spans(), Convention(model.scheme(laid.document).convention))
-        for laid, (gold, own) in zip(documents, found, strict=True)
-    ]
-
-
-def _start_answers(work: _Work) -> list[Answer]:
+def _start_answers(work: _Work) -> list[DocumentAnswer]:
     """What the head that is trained further says of the documents that it has not learned from."""
     from coref_automl.coreference.model import load_model
 
     folder, device = Path(work.recipe.start), pick_device(work.recipe.device)
     seen, model = set(learned_from(folder)), load_model(folder, device, base=work.recipe.model)
     unseen = [document for document in work.tested if text_mark(document.text) not in seen]
-    return _answered(model, lay(model.tokenizer, unseen), work.recipe, device)
+    return answers_of(model, unseen, precision=work.recipe.precision)
 
 
 def _built(recipe: CoreferenceRecipe, documents: Sequence[CorefDocument], seed: int) -> Any:
     """A new head for the schemes of its training documents, or one that is trained further and knows them."""
-    from coref_automl.coreference.model import Scheme, build_from, build_model
+    from coref_automl.coreference.model import AnnotationScheme, build_from, build_model
 
     found = {name: convention_of(own, recipe.convention) for name, own in _by_scheme(documents).items()}
     if recipe.start:
@@ -322,19 +216,19 @@ def _built(recipe: CoreferenceRecipe, documents: Sequence[CorefDocument], seed: 
         ]
         model.settings = replace(model.settings, schemes=tuple(known))
         return model
-    schemes = tuple(Scheme(name, own.singletons, convention=own.edges) for name, own in found.items())
-    made = {name: getattr(recipe, name) for name in ("window", "size", "dropout", "rank")}
-    return build_model(recipe.model, **made, seed=seed, schemes=schemes)
+    schemes = tuple(AnnotationScheme(name, own.singletons, convention=own.edges) for name, own in found.items())
+    shape = {name: getattr(recipe, name) for name in ("window", "size", "dropout", "rank")}
+    return build_model(recipe.model, **shape, seed=seed, schemes=schemes)
 
 
 def _best_threshold(model: Any, scheme: Any, reads: Sequence[Any]) -> float:
-    """The score from which a stretch counts as a mention, by CoNLL of the documents that choose; the nearest to 0 of equals."""
+    """The score from which a span counts as a mention, by CoNLL of the documents that choose; the nearest to 0 of equals."""
     from coref_automl.coreference.resolve import with_found
 
-    own = [read for read in reads if read.laid.document.scheme == scheme.name]
+    own = [read for read in reads if read.doc.document.scheme == scheme.name]
 
     def value(at: float) -> float:
-        answers = [(read.laid.document.chains, with_found(model, read, threshold=at).as_spans()) for read in own]
+        answers = [(read.doc.document.chains, with_found(model, read, threshold=at).as_spans()) for read in own]
         return conll(added(score_document(key, found) for key, found in answers))
 
     return max(_THRESHOLDS, key=lambda at: (round(value(at), 6), -abs(at))) if own else float(scheme.threshold)
@@ -352,30 +246,22 @@ def _bind(work: _Work) -> None:
     }
     if recipe.start:
         prints["start"] = folder_print(Path(recipe.start))
-    path = work.run / MANIFEST
-    binding = Binding(settings=settings, fingerprints=prints)
-    if path.is_file():
-        check_binding(work.run, read_stored(path, RunManifest)["binding"], binding)
-        return
-    write_text(work.run / "recipe.yaml", to_yaml(recipe))
-    write_json(work.run / SPLIT, work.splits[0].to_json() if not recipe.folds else [s.to_json() for s in work.splits])
-    write_json(
-        path,
-        {
+    if not (work.run / MANIFEST).is_file():
+        write_json(work.run / SPLIT, work.splits[0].to_json() if not recipe.folds else [s.to_json() for s in work.splits])
+    begin_run(
+        work.run,
+        recipe,
+        Binding(settings=settings, fingerprints=prints),
+        lambda: {
             "kind": KIND,
             "model": recipe.model,
             "data": work.data.name,
             "scored": work.scored,
             "scored_documents": documents_fingerprint(work.tested),
-            "notes": list(_notes(work)),
-            "pretraining": made.to_json() if (made := target_of(recipe.model).provenance()) else None,
-            "binding": binding,
+            "notes": _notes(work),
+            "pretraining": origin.to_json() if (origin := target_of(recipe.model).provenance()) else None,
         },
     )
-
-
-def _learned(split: Split, documents: Sequence[CorefDocument]) -> tuple[CorefDocument, ...]:
-    return (*split.side("train", documents), *split.side("dev", documents))
 
 
 def learned_from(model: Path) -> list[str]:
@@ -389,14 +275,13 @@ def text_mark(text: str) -> str:
     return fingerprint(" ".join(text.split()))[:12]
 
 
-def _notes(work: _Work) -> tuple[str, ...]:
-    notes = []
-    if work.data.problems:
-        notes.append(skipped(len(work.data.problems), work.data.name))
+def _notes(work: _Work) -> list[str]:
+    notes = [skipped(len(work.data.problems), work.data.name)] if work.data.problems else []
     if not work.recipe.folds and not work.splits[0].test:
-        told = say(
-            "에폭을 고를 때 쓴 문서로 잰 값입니다. 독립적인 측정에는 test 문서가 있는 분할을 주세요.",
-            "The documents scored here also chose the epoch; an independent score needs a split with test documents.",
+        notes.append(
+            say(
+                "에폭을 고를 때 쓴 문서로 잰 값입니다. 독립적인 측정에는 test 문서가 있는 분할을 주세요.",
+                "The documents scored here also chose the epoch; an independent score needs a split with test documents.",
+            )
         )
-        notes.append(told)
-    return tuple(notes)
+    return notes

@@ -13,7 +13,7 @@ from coref_automl.corpus import choice as choices
 from coref_automl.corpus import encode
 from coref_automl.corpus.choice import DocumentChoice
 from coref_automl.corpus.recipe import PrepareRecipe
-from coref_automl.corpus.shards import Index
+from coref_automl.corpus.shards import UNREAD, Index
 from coref_automl.corpus.sources import SOURCES, licence_in_words, licence_of, licence_of_bundled
 from coref_automl.errors import WorkError
 from coref_automl.progress import Progress
@@ -61,7 +61,7 @@ def card(manifest: dict[str, Any]) -> str:
     settings = manifest["settings"]
     length, unknown = f"{manifest['seq_len']:,}", f"{manifest['unknown_share']:.3%}"
     tokenizer, mark = f"`{manifest['tokenizer']}` ({manifest['tokenizer_fingerprint']})", f"`{manifest['fingerprint']}`"
-    inputs = [(entry["label"], f"{entry['rows']:,}", entry["fingerprint"]) for entry in manifest["inputs"]]
+    inputs = [(entry["label"], f"{entry['rows']:,}", entry["bytes"]) for entry in manifest["inputs"]]
     parts = [
         say(f"# 데이터셋 `{manifest['mode']}`, {length}토큰", f"# Dataset `{manifest['mode']}` at {length} tokens"),
         f"{summary(manifest)}. "
@@ -160,13 +160,14 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def refuse_empty(index: Index, choice: DocumentChoice, recipe: PrepareRecipe, progress: Progress) -> None:
     """Name the sources that contribute nothing before the long work begins; without `allow_empty` they end it."""
-    refuse_sources(counted(index, choice, np.zeros((len(index), 4), np.int64), frozenset()), recipe, progress)
+    refuse_sources(counted(index, choice, np.zeros((len(index), 4), np.int32), frozenset()), recipe, progress)
 
 
 def refuse_sources(sources: list[dict[str, Any]], recipe: PrepareRecipe, progress: Progress) -> None:
-    empty = [source for source in sources if not source["kept"]]
-    if not empty:
+    empty = [source for source in sources if not source["kept"] and set(source["dropped"]) != {UNREAD}]
+    if not empty and any(source["kept"] for source in sources):
         return
+    empty = empty or sources
     why = (max(s["dropped"], key=s["dropped"].__getitem__, default="no rows") for s in empty)
     named = ", ".join(f"{source['name']} ({reason})" for source, reason in zip(empty, why, strict=True))
     if not recipe.allow_empty or len(empty) == len(sources):
@@ -177,7 +178,7 @@ def refuse_sources(sources: list[dict[str, Any]], recipe: PrepareRecipe, progres
     progress.note(progress.say(f"문서가 없는 데이터 소스: {named}", f"No documents from: {named}"))
 
 
-def counted(index: Index, choice: DocumentChoice, facts: NDArray[np.int64], hub: frozenset[str]) -> list[dict[str, Any]]:
+def counted(index: Index, choice: DocumentChoice, facts: NDArray[np.int32], hub: frozenset[str]) -> list[dict[str, Any]]:
     """One line per source: documents in, kept, dropped by reason, characters and tokens."""
     lines = []
     for number, name in enumerate(index.sources):

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.korean import KINDS, PRONOUN, Tags, is_hangul
+from coref_automl.korean import CLAUSE, KIND, KINDS, PRONOUN, Tags, is_hangul
 
 NounTag = Literal["NNG", "NNP"]
 _NAME = KINDS.index("NNP")
@@ -21,12 +21,13 @@ _NAME = KINDS.index("NNP")
 
 @dataclass(frozen=True, slots=True)
 class NounMention:
-    """`text[start:end] == form`. The tag of a compound is NNP if any part of it is."""
+    """`text[start:end] == form`. The tag of a compound is NNP if any part of it is. `around` flags what stands beside it."""
 
     start: int
     end: int
     form: str
     tag: NounTag
+    around: int = 0
 
     @property
     def span(self) -> tuple[int, int]:
@@ -36,11 +37,11 @@ class NounMention:
 def mentions(text: str, tags: Tags, *, only_names: bool = False) -> list[NounMention]:
     """The mentions of a text in order. They never overlap."""
     found = []
-    for start, end, is_name in _joined(tags):
+    for start, end, is_name, around in _joined(tags):
         form = text[start:end]
         if end - start < 2 or not is_hangul(form) or (only_names and not is_name):
             continue
-        found.append(NounMention(start, end, form, "NNP" if is_name else "NNG"))
+        found.append(NounMention(start, end, form, "NNP" if is_name else "NNG", around))
     return found
 
 
@@ -62,18 +63,18 @@ def pronouns(tags: Tags) -> NDArray[np.int32]:
     return spans
 
 
-def _joined(tags: Tags) -> Iterator[tuple[int, int, bool]]:
-    """Maximal runs of nouns whose ends meet."""
+def _joined(tags: Tags) -> Iterator[tuple[int, int, bool, int]]:
+    """Maximal runs of nouns whose ends meet, with the flags of what surrounds them."""
     nouns = tags.kinds != PRONOUN
-    run: tuple[int, int, bool] | None = None
-    for (start, end), kind in zip(tags.spans[nouns].tolist(), tags.kinds[nouns].tolist(), strict=True):
-        is_name = kind == _NAME
+    run: tuple[int, int, bool, int] | None = None
+    for (start, end), held in zip(tags.spans[nouns].tolist(), tags.surroundings[nouns].tolist(), strict=True):
+        is_name, around = held & KIND == _NAME, held & ~KIND
         if run is not None and start == run[1]:
-            run = (run[0], end, run[2] or is_name)
+            run = (run[0], end, run[2] or is_name, run[3] & CLAUSE | around)
         elif run is None or start > run[1]:
             if run is not None:
                 yield run
-            run = (start, end, is_name)
+            run = (start, end, is_name, around)
     if run is not None:
         yield run
 

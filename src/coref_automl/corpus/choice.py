@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.corpus.clean import normalise
-from coref_automl.corpus.dedup import PERMUTATIONS, first_of_each, near_duplicates, signature, text_key
+from coref_automl.corpus.dedup import PERMUTATIONS, RunAll, first_of_each, near_duplicates, signature, text_key, write_signatures
 from coref_automl.corpus.holdout import own_id, rank
-from coref_automl.corpus.shards import Index, gather_signatures
+from coref_automl.corpus.shards import Index
 from coref_automl.records import Document
 
 KEPT = 0
@@ -41,8 +41,13 @@ class DocumentChoice:
         return kept
 
 
-def choose_documents(index: Index, evaluation: list[Document], *, near: bool, similarity: float, work: Path) -> DocumentChoice:
-    """Evaluation documents go by id, text and near text; then held-out ones and their copies; then copies of earlier ones."""
+def choose_documents(
+    index: Index, evaluation: list[Document], folder: Path, run: RunAll, *, similarity: float | None, at_once: int
+) -> DocumentChoice:
+    """Evaluation documents go by id, text and near text; then held-out ones and their copies; then copies of earlier ones.
+
+    Without a `similarity` near-duplicates stay. They are sought in `folder`, by calls that `run` makes.
+    """
     reason = np.zeros(len(index), np.int8)
     reason[_by_id(index, evaluation)] = _IN_SET
     reason[(reason == KEPT) & index.held_out] = _HELD
@@ -55,16 +60,21 @@ def choose_documents(index: Index, evaluation: list[Document], *, near: bool, si
     first = first_of_each(index.key[order])
     repeats = np.flatnonzero((first != np.arange(len(order))) & (np.arange(len(order)) >= len(held)))
     reason[order[repeats]] = np.where(first[repeats] < len(held), _SAME_HELD, _SAME)
-    if not near:
+    if similarity is None:
         return DocumentChoice(reason)
 
-    rows = np.concatenate([held, np.flatnonzero(reason == KEPT)])
-    front = np.array([signature(document.text) for document in evaluation], np.uint32).reshape(-1, PERMUTATIONS)
-    signatures = gather_signatures(index, rows, front, work / "signatures.npy")
-    protected = len(front) + len(held)
-    for entry, original in near_duplicates(signatures, similarity=similarity, protected=protected).items():
-        code = _NEAR_EVAL if original < len(front) else _NEAR_HELD if original < protected else _NEAR
-        reason[rows[entry - len(front)]] = code
+    front, rows = len(evaluation), np.concatenate([held, np.flatnonzero(reason == KEPT)])
+    entries = np.full(front + len(index), -1, np.int64)
+    entries[:front] = np.arange(front)
+    entries[front + rows] = np.arange(front, front + len(rows))
+    own = folder / "evaluation"
+    write_signatures(own, np.array([signature(d.text) for d in evaluation], np.uint32).reshape(-1, PERMUTATIONS))
+    stems, counts = [own, *(shard.stem for shard in index.shards)], [front, *(shard.documents for shard in index.shards)]
+    protected = front + len(held)
+    found = near_duplicates(stems, counts, entries, folder, run, similarity=similarity, at_once=at_once, protected=protected)
+    for entry, original in found:
+        code = _NEAR_EVAL if original < front else _NEAR_HELD if original < protected else _NEAR
+        reason[rows[entry - front]] = code
     return DocumentChoice(reason)
 
 

@@ -3,31 +3,32 @@
 tokens.npy    [blocks, seq_len]  token ids in the smallest unsigned type that holds the vocabulary
 blocks.npy    [pieces, 4] int32  (block, start, length, document number), sorted by block and start
 mentions.npy  [mentions, 4]      (block, start, end, chain) in token offsets of the block, sorted by block and start
-manifest.json                    settings, counts, fingerprints and checksums; card.md says the same to a person
+manifest.json                    settings, counts and fingerprints; card.md says the same to a person
 
-`prepare` writes a checksum per shard of each array into the manifest and training compares them before its first step, so that an
-array that was edited, or damaged on its way here, is not learned from.
+Training compares the fingerprint of the arrays before its first step, so that one that was edited, or damaged on its way here, is
+not learned from. Tables are read some rows at a time: a dataset may be many times larger than memory.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.arrays import read_array
 from coref_automl.corpus.manifest import AGAIN, DatasetManifest
 from coref_automl.decoder import decode_stored
 from coref_automl.errors import DatasetError, InputError
+from coref_automl.guard import read_array
 from coref_automl.progress import Progress
 from coref_automl.store import (
     MANIFEST,
+    chunks_of,
     claim_folder,
     fingerprint_files,
     is_done,
@@ -39,73 +40,11 @@ from coref_automl.store import (
     written_whole,
 )
 
-SHARD = 64 << 20
-"""Bytes of a shard."""
-
-LEAST = 1 << 20
-"""A manifest that claims smaller ones is damaged."""
-
-_CHUNK = 1 << 20
-_THREADS = 4
-
-Checksums = dict[str, Any]
-"""`shard_bytes`, and under each file's name the checksums of its shards."""
-
-
-def checksums(
-    paths: Iterable[Path], *, shard_bytes: int | None = None, on_bytes: Callable[[int], None] | None = None
-) -> Checksums:
-    """The checksums of some files of one folder."""
-    shard_bytes = shard_bytes or SHARD
-    found: Checksums = {"shard_bytes": shard_bytes}
-    with ThreadPoolExecutor(_THREADS) as pool:
-        for path in paths:
-            starts = range(0, path.stat().st_size, shard_bytes)
-            found[path.name] = []
-            for checksum, count in pool.map(lambda start, path=path: _hashed(path, start, shard_bytes), starts):
-                found[path.name].append(checksum)
-                if on_bytes is not None:
-                    on_bytes(count)
-    return found
-
-
-def verify(folder: Path, written: Any, *, on_bytes: Callable[[int], None] | None = None) -> None:
-    """Compare a folder's files with the checksums that were written when they were made."""
-    shard_bytes = written.get("shard_bytes") if isinstance(written, dict) else None
-    if not isinstance(shard_bytes, int) or shard_bytes < LEAST:
-        raise DatasetError(f"The manifest of {folder} has damaged checksums; prepare the dataset again in another folder.")
-    now = checksums((folder / name for name in written if (folder / name).is_file()), shard_bytes=shard_bytes, on_bytes=on_bytes)
-    for name, before in written.items():
-        if before != (after := now.get(name)):
-            raise DatasetError(
-                f"{folder / name} has changed since it was prepared{_where(before, after)}; it was edited or damaged: restore it "
-                "from a copy, or prepare the dataset again in another folder."
-            )
-
-
-def _where(before: Any, after: Any) -> str:
-    """Which shard it is, where there are several."""
-    if not isinstance(before, list) or not isinstance(after, list) or len(before) != len(after) or len(before) < 2:
-        return ""
-    at = next(number for number, (old, new) in enumerate(zip(before, after, strict=True)) if old != new)
-    return f" (shard {at + 1} of {len(before)})"
-
-
-def _hashed(path: Path, start: int, size: int) -> tuple[str, int]:
-    digest, left = hashlib.blake2b(digest_size=12), size
-    with path.open("rb") as handle:
-        handle.seek(start)
-        while left and (chunk := handle.read(min(_CHUNK, left))):
-            digest.update(chunk)
-            left -= len(chunk)
-    return digest.hexdigest(), size - left
-
-
 KIND = "dataset"
 TOKENS, PIECES, MENTIONS, CARD = "tokens.npy", "blocks.npy", "mentions.npy", "card.md"
 
-_PORTION = 1 << 20
-"""Mentions that are looked at at a time."""
+_PORTION = 1 << 18
+"""Rows of a table that are looked at at a time."""
 
 Ints = NDArray[Any]
 
@@ -140,9 +79,6 @@ class PackedDataset:
         self.pieces = pieces
         self.mentions = mentions
         self._places = places
-        edges = np.arange(len(self) + 1)
-        self._pieces_at = np.searchsorted(pieces[:, 0], edges)
-        self._mentions_at = np.searchsorted(mentions[:, 0], edges)
 
     @classmethod
     def open(cls, folder: Path) -> PackedDataset:
@@ -155,27 +91,32 @@ class PackedDataset:
             raise DatasetError(f"The dataset {folder} is unfinished; run the same `coref-automl prepare` command again.")
         try:
             held = read_json(folder / MANIFEST)
-        except InputError as error:
-            raise DatasetError(f"The dataset {folder} is damaged ({error}); prepare it again in another folder.") from error
-        _check_kind(folder, held)
-        manifest = decode_stored(DatasetManifest, held, str(folder / MANIFEST), error=DatasetError, remedy=AGAIN)
-        try:
+            _check_kind(folder, held)
+            manifest = decode_stored(DatasetManifest, held, str(folder / MANIFEST), error=DatasetError, remedy=AGAIN)
             tokens, pieces, mentions = (read_array(folder / name, mapped=True) for name in (TOKENS, PIECES, MENTIONS))
+        except DatasetError:
+            raise
         except InputError as error:
-            raise DatasetError(f"The dataset {folder} is damaged ({error}); prepare it again in another folder.") from error
-        if fault := _wrong_shape(manifest, tokens, pieces, mentions) or _outside(PIECES, _ends(pieces), tokens.shape):
-            raise DatasetError(f"The dataset {folder} is damaged ({fault}); prepare it again in another folder.")
+            raise DatasetError(f"The dataset {folder} is damaged ({error}); {AGAIN}.") from error
+        if fault := _wrong_shape(manifest, tokens, pieces, mentions):
+            raise DatasetError(f"The dataset {folder} is damaged ({fault}); {AGAIN}.")
         return cls(folder, manifest, tokens, pieces, mentions)
 
     def verify(self, progress: Progress) -> None:
-        """Are the arrays what was prepared? Earlier versions wrote no checksums: of theirs, spans alone are looked at."""
-        if (written := self.manifest.get("checksums")) is not None:
-            total = sum((self.folder / name).stat().st_size for name in (TOKENS, PIECES, MENTIONS))
-            with progress.stage("verify dataset", total, "bytes") as stage:
-                verify(self.folder, written, on_bytes=stage.advance)
-        for low in range(0, len(self.mentions), _PORTION):
-            if fault := _outside(MENTIONS, self.mentions[low : low + _PORTION], (len(self), self.seq_len)):
-                raise DatasetError(f"The dataset {self.folder} is damaged ({fault}); prepare it again in another folder.")
+        """Are the arrays what was prepared?"""
+        arrays = [self.folder / name for name in (TOKENS, PIECES, MENTIONS)]
+        with progress.stage("verify dataset", sum(path.stat().st_size for path in arrays), "bytes") as stage:
+
+            def read(path: Path) -> Iterator[bytes]:
+                for chunk in chunks_of(path):
+                    stage.advance(len(chunk))
+                    yield chunk
+
+            if fingerprint_files(arrays, read=read) != self.fingerprint:
+                raise DatasetError(
+                    f"The arrays of {self.folder} have changed since they were prepared: edited, or damaged; restore them from a "
+                    "copy, or prepare the dataset again in another folder."
+                )
 
     def cut_to(self, seq_len: int) -> PackedDataset:
         """The same blocks as shorter rows, for a first phase at a shorter length. Nothing is copied but the tables of spans.
@@ -210,17 +151,19 @@ class PackedDataset:
         """Names the bytes of the three arrays."""
         return self.manifest["fingerprint"]
 
-    @property
-    def real_tokens(self) -> int:
-        """Tokens that are not padding."""
-        return int(self.pieces[:, 2].sum(dtype=np.int64))
-
     def __len__(self) -> int:
         return len(self.tokens if self._places is None else self._places)
 
     def pieces_of(self, index: int) -> Ints:
         """The (block, start, length, document) rows of one block."""
-        return np.asarray(self.pieces[self._pieces_at[index] : self._pieces_at[index + 1]])
+        return _rows_of(self.pieces, index)
+
+    def lengths(self) -> NDArray[np.int64]:
+        """The real tokens of every row."""
+        found = np.zeros(len(self), np.int64)
+        for part in portions(self.pieces):
+            np.add.at(found, part[:, 0], part[:, 2])
+        return found
 
     def row(self, index: int) -> PackedRow:
         if not 0 <= index < len(self):
@@ -228,7 +171,7 @@ class PackedDataset:
         segments = np.zeros(self.seq_len, np.int32)
         for number, (_, start, length, _) in enumerate(self.pieces_of(index), 1):
             segments[start : start + length] = number
-        mentions = np.asarray(self.mentions[self._mentions_at[index] : self._mentions_at[index + 1], 1:])
+        mentions = _rows_of(self.mentions, index)[:, 1:]
         place = index if self._places is None else self._places[index]
         return PackedRow(np.asarray(self.tokens[place]), segments, mentions)
 
@@ -260,16 +203,17 @@ def _wrong_shape(manifest: DatasetManifest, tokens: Ints, pieces: Ints, mentions
     return None
 
 
-def _ends(pieces: Ints) -> Ints:
-    """Pieces with their end in place of their length, as mentions have it."""
-    return np.column_stack([pieces[:, :2], pieces[:, 1].astype(np.int64) + pieces[:, 2], pieces[:, 3]])
+def portions(table: Ints) -> Iterator[Ints]:
+    """A table some rows at a time: one that is larger than memory stays on disk."""
+    for low in range(0, len(table), _PORTION):
+        yield np.asarray(table[low : low + _PORTION])
 
 
-def _outside(name: str, spans: Ints, shape: tuple[int, ...]) -> str | None:
-    """Spans (block, start, end, ...) are in the order of their blocks, and each within its own."""
-    block, start, end, _ = spans.T
-    lost = (block < 0) | (block >= shape[0]) | (start < 0) | (end <= start) | (end > shape[1])
-    return f"{name} has a span outside its block" if lost.any() or (np.diff(block) < 0).any() else None
+def _rows_of(table: Ints, block: int) -> Ints:
+    """The rows of one block in a table that is sorted by block; nothing but what the search touches is read."""
+    whole = np.asarray(table)
+    low = bisect_left(whole[:, 0], block)
+    return whole[low : bisect_right(whole[:, 0], block, low)]
 
 
 def _cut_pieces(dataset: PackedDataset, seq_len: int) -> Ints:
@@ -299,36 +243,40 @@ def smallest_type(vocabulary: int) -> type[np.unsignedinteger[Any]]:
     return np.uint16 if vocabulary <= 1 << 16 else np.uint32
 
 
+Window = tuple[Iterable[Ints], Ints, Iterable[Ints]]
+"""Blocks that follow one another, and their pieces and mentions."""
+
+
 def write_dataset(
     folder: Path,
+    windows: Iterable[Window],
     *,
-    blocks: Iterable[Ints],
-    count: int,
     seq_len: int,
     dtype: Any,
-    pieces: Ints,
-    mentions: Iterable[Ints],
-    manifest: dict[str, Any],
-    mention_count: int | None = None,
+    manifest: Callable[[int], dict[str, Any]],
     card: Callable[[dict[str, Any]], str] | None = None,
 ) -> dict[str, Any]:
-    """Write the arrays, the manifest with their fingerprint, its card, and last DONE. Blocks and mentions are streamed.
+    """Write the arrays, the manifest with their fingerprint, its card, and last DONE. Memory holds one window at a time.
 
-    `manifest` needs `pad_id`, `tokenizer` and `tokenizer_fingerprint` beside what the caller wants remembered.
+    `manifest` is asked when the blocks are counted; it needs `pad_id`, `tokenizer` and `tokenizer_fingerprint` beside what the
+    caller wants remembered.
     """
     claim_folder(folder, KIND)
-    rows = len(mentions) if mention_count is None else mention_count  # type: ignore[arg-type]
-    _stream(folder / TOKENS, blocks, (count, seq_len), np.dtype(dtype))
-    _stream(folder / PIECES, [pieces], (len(pieces), 4), np.dtype(np.int32))
-    _stream(folder / MENTIONS, mentions, (rows, 4), np.dtype(np.int32))
     arrays = [folder / name for name in (TOKENS, PIECES, MENTIONS)]
+    shapes = ((seq_len, np.dtype(dtype)), (4, np.dtype(np.int32)), (4, np.dtype(np.int32)))
+    with ExitStack() as files:
+        grown = [files.enter_context(_growing(path, *shape)) for path, shape in zip(arrays, shapes, strict=True)]
+        for blocks, pieces, mentions in windows:
+            for array, parts in zip(grown, (blocks, (pieces,), mentions), strict=True):
+                for part in parts:
+                    array.append(part)
+    count = grown[0].rows
     whole = {
         "kind": KIND,
-        **manifest,
+        **manifest(count),
         "seq_len": seq_len,
         "blocks": count,
         "fingerprint": fingerprint_files(arrays),
-        "checksums": checksums(arrays),
     }
     write_json(folder / MANIFEST, whole)
     if card is not None:
@@ -337,12 +285,30 @@ def write_dataset(
     return whole
 
 
-def _stream(path: Path, parts: Iterable[Ints], shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
-    """An .npy file from its parts; memory holds one part at a time."""
+@dataclass(slots=True)
+class _Growing:
+    """An .npy file whose rows are counted as they come; its header has room for any count and is written again at the end."""
+
+    handle: IO[bytes]
+    columns: int
+    dtype: np.dtype[Any]
+    rows: int = 0
+
+    def head(self) -> None:
+        self.handle.seek(0)
+        header = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.rows, self.columns)}
+        np.lib.format.write_array_header_1_0(self.handle, header)
+
+    def append(self, part: Ints) -> None:
+        rows = np.ascontiguousarray(part, self.dtype).reshape(-1, self.columns)
+        self.handle.write(rows.tobytes())
+        self.rows += len(rows)
+
+
+@contextmanager
+def _growing(path: Path, columns: int, dtype: np.dtype[Any]) -> Iterator[_Growing]:
     with written_whole(path, "wb") as handle:
-        np.lib.format.write_array_header_1_0(handle, {"descr": dtype.str, "fortran_order": False, "shape": shape})
-        written = 0
-        for part in parts:
-            written += handle.write(np.ascontiguousarray(part, dtype).tobytes())
-        if written != shape[0] * shape[1] * dtype.itemsize:
-            raise ValueError(f"{path.name} should hold {shape} entries and holds {written // dtype.itemsize}")
+        array = _Growing(handle, columns, dtype)
+        array.head()
+        yield array
+        array.head()

@@ -1,6 +1,7 @@
 """The second pass of preparation. In: a shard of cleaned documents. Out: token ids cut at sentence ends, mentions of noun chains.
 
-A shard becomes `NAME.tokens` (raw ids), `NAME.npz` (pieces, documents), `NAME.mentions.npy` and, last, `NAME.json`.
+A shard becomes `NAME.tokens` (raw ids), `NAME.npz` (pieces, documents), `NAME.mentions.npy`, `NAME.jsonl` (which documents train)
+and, last, `NAME.json`.
 """
 
 from __future__ import annotations
@@ -19,19 +20,20 @@ from coref_automl.config import from_mapping
 from coref_automl.corpus.chains import NounMention, chains, mentions
 from coref_automl.corpus.dataset import smallest_type
 from coref_automl.corpus.overlap import WORDS, found_in, grams
+from coref_automl.corpus.shards import started
 from coref_automl.decoder import read_stored_rows
 from coref_automl.errors import ModelError
 from coref_automl.korean import Tagger, Tags
 from coref_automl.models.vocabulary import Pieces, split_at, tokenize
 from coref_automl.records import Document
-from coref_automl.store import write_json, written_whole
+from coref_automl.store import write_json, write_jsonl, written_whole
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 Mode = Literal["mlm", "entity", "combined"]
 _SENTENCE_END = re.compile(r"""(?<=[가-힣\])」』”’"'])[.!?…]+["'”’」』)\]]*(?=\s)|\n""")
-REASONS = ("", "no noun chain", "no tokens", "reads as a special token")
+REASONS = ("", "no noun chain", "no tokens", "reads as a special token", "could not be encoded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +78,11 @@ def special_of(tokenizer: PreTrainedTokenizerFast, model: str) -> Special:
     return Special(**found, unk=-1 if unk is None else unk, ids=tuple(sorted(others)))
 
 
-def encode_shard(texts: Path, keep: frozenset[int], stem: Path, settings: EncodeSettings) -> int:
+def encode_shard(texts: Path, keep: NDArray[np.bool_], stem: Path, settings: EncodeSettings) -> int:
     """Encode the documents of a shard that are kept; returns the characters of the shard. A finished shard is passed over."""
-    marker = stem.with_suffix(".json")
-    rows = [(place, one) for place, one in enumerate(read_stored_rows(texts, Document)) if place in keep]
+    rows = [(place, one) for place, one in enumerate(read_stored_rows(texts, Document)) if keep[place]]
     size = sum(len(document.text) for _, document in rows)
-    if marker.is_file():
+    if stem.with_suffix(".json").is_file():
         return size
     tokenizer = tokenizer_of(settings.model)
     special = special_of(tokenizer, settings.model)
@@ -89,6 +90,7 @@ def encode_shard(texts: Path, keep: frozenset[int], stem: Path, settings: Encode
     pieces: list[tuple[int, int, int]] = []
     marks: list[NDArray[np.int32]] = []
     facts: list[tuple[int, int, int, int, int]] = []
+    trained: list[dict[str, str]] = []
     hits = _Hits(known)
     with written_whole(stem.with_suffix(".tokens"), "wb") as handle:
         for (place, document), tags in zip(rows, _tags(rows, settings), strict=True):
@@ -103,24 +105,44 @@ def encode_shard(texts: Path, keep: frozenset[int], stem: Path, settings: Encode
                     marks.append(np.column_stack([np.full(len(found), len(pieces), np.int32), found]))
                 pieces.append((place, len(whole), int(found[:, 2].max()) + 1 if len(found) else 0))
             if not reason:
+                trained.append({"source": document.source, "id": document.id, "title": document.title})
                 hits.look_into(document, place)
+    _write(stem, pieces, marks, facts, trained, hits)
+    return size
+
+
+def set_shard_aside(keep: list[int], stem: Path) -> None:
+    """Give up a shard that no worker survives: none of its documents trains."""
+    with written_whole(stem.with_suffix(".tokens"), "wb"):
+        _write(stem, [], [], [(place, 0, 0, 0, len(REASONS) - 1) for place in keep], [], _Hits(None))
+
+
+def _write(
+    stem: Path,
+    pieces: list[tuple[int, int, int]],
+    marks: list[NDArray[np.int32]],
+    facts: list[tuple[int, int, int, int, int]],
+    trained: list[dict[str, str]],
+    hits: _Hits,
+) -> None:
     with written_whole(stem.with_suffix(".npz"), "wb") as handle:
         np.savez(
             handle,
             pieces=np.array(pieces, np.int32).reshape(-1, 3),
             documents=np.array(facts, np.int64).reshape(-1, 5),
             runs=np.concatenate(hits.runs) if hits.runs else np.empty(0, np.uint64),
-            run_places=np.repeat(hits.places, [len(runs) for runs in hits.runs]).astype(np.int64),
         )
     with written_whole(stem.with_suffix(".mentions.npy"), "wb") as handle:
         np.save(handle, np.concatenate(marks) if marks else np.empty((0, 4), np.int32))
-    write_json(marker, {"documents": len(rows), "overlap": hits.examples})
-    return size
+    write_jsonl(stem.with_suffix(".jsonl"), trained)
+    write_json(stem.with_suffix(".json"), {"documents": len(facts), "overlap": hits.examples})
 
 
-def encode_job(*, texts: str, keep: list[int], stem: str, settings: dict[str, Any]) -> int:
-    """`encode_shard` for a worker process; `keep` lists the places of documents in the shard."""
-    return encode_shard(Path(texts), frozenset(keep), Path(stem), from_mapping(EncodeSettings, settings, "settings of encoding"))
+def encode_job(*, texts: str, kept: str, first: int, stem: str, settings: dict[str, Any]) -> int:
+    """`encode_shard` for a worker process; `kept` is a file with a flag for every document, this shard's from `first` on."""
+    started(Path(stem))
+    keep = np.asarray(np.load(kept, mmap_mode="r"))[first:]
+    return encode_shard(Path(texts), keep, Path(stem), from_mapping(EncodeSettings, settings, "settings of encoding"))
 
 
 def _tags(rows: list[tuple[int, Document]], settings: EncodeSettings) -> Any:
@@ -195,7 +217,6 @@ class _Hits:
 
     known: NDArray[np.uint64] | None
     runs: list[NDArray[np.uint64]] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
     examples: list[tuple[int, int, str, str, str]] = field(default_factory=list)
 
     def look_into(self, document: Document, place: int) -> None:
@@ -206,7 +227,6 @@ class _Hits:
             return
         runs = grams(document.text)[at]
         self.runs.append(np.unique(runs))
-        self.places.append(place)
         words = " ".join(document.text.split()[int(at[0]) : int(at[0]) + WORDS])
         self.examples.append((place, int(runs[0]), document.source, document.id, words))
 

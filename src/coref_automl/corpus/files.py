@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
-from coref_automl.corpus.formats import BROKEN, KNOWN, READERS, TEXT, kind_of, stem_of
+from coref_automl.corpus.formats import BROKEN, KNOWN, READERS, TEXT, Row, kind_of, lines_between, stem_of
 from coref_automl.errors import SourceError
 from coref_automl.records import Document
 from coref_automl.store import at_home, is_text, natural_order
@@ -54,30 +55,41 @@ def name_of(place: str) -> str:
     return stem_of(path) if path.is_file() else path.resolve().parent.name
 
 
-def read_file(path: Path, *, name: str, field: str | None = None, broken_ok: bool = False) -> Iterator[Document | Flaw]:
-    """Every row of a file, in order: a document, or the flaw that keeps it from being one.
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """A range of a file's bytes that begins and ends with a line, and the number of lines before it."""
+
+    start: int
+    end: int
+    lines: int
+
+
+def read_file(
+    path: Path, *, name: str, field: str | None = None, broken_ok: bool = False, span: ByteRange | None = None, shown: str = ""
+) -> Iterator[Document | Flaw]:
+    """Every row of a file, or of one span of it, in order: a document, or the flaw that keeps it from being one.
 
     A field that none of the first thousand rows has is a wrong field, not a thousand wrong rows. A file that breaks off is an
     error, or with `broken_ok` one more flaw. A flawed row without a source belongs to the source of the document before it, at
-    the head of a file to that of the first one.
+    the head of a file or span to that of the first one. Errors call the file `shown`.
     """
-    reader = READERS.get(kind_of(path))
-    if reader is None:
-        raise SourceError(f"{path} has an unknown file type; known types: {KNOWN}.")
+    shown = shown or str(path)
     field, line = field or TEXT, 0
+    rows = _rows(path, shown, span)
     source: str | None = None
     lacking: SourceError | None = None
     found = False
     waiting: list[Flaw] = []
     try:
-        for line, row in reader(path):
+        for line, row in rows:
             where = f"{path.name}, line {line}"
             if isinstance(row, str):
                 entry: Document | Flaw = Flaw(source or name, where, row)
             else:
                 entry = _document(row, where, f"{stem_of(path)}-{line}", name, source, field)
                 found = found or field in row
-                lacking = lacking or _wrong_field(path, field, row)
+                lacking = lacking or _wrong_field(shown, field, row)
+                found = found or (span is not None and span.lines > 0)  # the head of the file has been asked
             if isinstance(entry, Document):
                 source = entry.source
             elif source is None and len(waiting) < _WAITING:
@@ -90,24 +102,33 @@ def read_file(path: Path, *, name: str, field: str | None = None, broken_ok: boo
             yield entry
     except BROKEN as error:
         if not broken_ok:
-            reason = f"{path} breaks off after line {line} ({error})"
+            reason = f"{shown} breaks off after line {line} ({error})"
             raise SourceError(
                 f"{reason}; download it again (prepare mlm, entity and combined keep the readable part under --allow-missing)."
             ) from error
         waiting.append(Flaw(source or name, f"{path.name}, after line {line}", "the file breaks off"))
     if lacking and not found:
         raise lacking
-    if not line and not waiting:
+    if not line and not waiting and span is None:
         waiting.append(Flaw(name if path.stem == name else stem_of(path), path.name, "an empty file"))
     yield from waiting
 
 
-def _wrong_field(path: Path, field: str, row: dict[str, Any]) -> SourceError:
-    return SourceError(f"{path} has no field {field!r}; its rows hold {', '.join(map(str, row)) or 'nothing'}. Pass --field.")
+def _rows(path: Path, shown: str, span: ByteRange | None) -> Iterator[Row]:
+    if is_zipfile(path):
+        raise SourceError(f"{shown} is a zip archive or an office document; unpack it, or save it as text, and pass that.")
+    reader = READERS.get(kind_of(path))
+    if reader is None:
+        raise SourceError(f"{shown} has an unknown file type; known types: {KNOWN}.")
+    return lines_between(path, span.start, span.end, span.lines) if span else reader(path)
+
+
+def _wrong_field(shown: str, field: str, row: dict[str, Any]) -> SourceError:
+    return SourceError(f"{shown} has no field {field!r}; its rows hold {', '.join(map(str, row)) or 'nothing'}. Pass --field.")
 
 
 def _document(row: dict[str, Any], where: str, fallback: str, name: str, before: str | None, field: str) -> Document | Flaw:
-    stated = _clean(row["source"]) if isinstance(row.get("source"), str) and row["source"] else None
+    stated = writable(row["source"]) if isinstance(row.get("source"), str) and row["source"] else None
     text = row.get(field)
     if not isinstance(text, str):
         return Flaw(
@@ -116,13 +137,13 @@ def _document(row: dict[str, Any], where: str, fallback: str, name: str, before:
     identity = row.get("id")
     title = row.get("title")
     return Document(
-        id=_clean(str(identity)) if isinstance(identity, str | int) and str(identity) else fallback,
+        id=writable(str(identity)) if isinstance(identity, str | int) and str(identity) else fallback,
         source=stated or name,
         text=text,
-        title=_clean(title) if isinstance(title, str) else "",
+        title=writable(title) if isinstance(title, str) else "",
     )
 
 
-def _clean(name: str) -> str:
+def writable(name: str) -> str:
     """Half a surrogate pair can be written in JSON, but not to a file."""
     return name.encode("utf-8", "replace").decode("utf-8")

@@ -9,18 +9,17 @@ import bz2
 import csv
 import gzip
 import io
-import json
 import lzma
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
 
 from coref_automl.errors import MissingExtra
-
-LONGEST = 16 << 20
-"""Bytes of the longest line that is read as one row; a longer one is a broken export, and is counted."""
+from coref_automl.guard import LINE as LONGEST
+from coref_automl.guard import parse_json, read_whole
 
 TEXT = "text"
 NOT_UTF8 = "not UTF-8"
@@ -43,13 +42,20 @@ def stem_of(path: Path, kinds: Iterable[str] | None = None) -> str:
 
 
 def _jsonl(path: Path) -> Iterator[Row]:
+    return lines_between(path)
+
+
+def lines_between(path: Path, start: int = 0, end: int | None = None, number: int = 0) -> Iterator[Row]:
+    """The rows of a range of bytes that begins and ends with a line; `number` lines come before it."""
     with opened(path) as stream:
-        number = 0
-        while line := stream.readline(LONGEST + 1):
+        if start:
+            stream.seek(start)
+        while (end is None or start < end) and (line := stream.readline(LONGEST + 1)):
             number += 1
+            start += len(line)
             if len(line) > LONGEST:
                 while not line.endswith(b"\n") and (line := stream.readline(LONGEST)):
-                    pass
+                    start += len(line)
                 yield number, f"a line over {LONGEST >> 20} MB"
             elif line.strip():
                 yield number, _json_row(line)
@@ -57,7 +63,7 @@ def _jsonl(path: Path) -> Iterator[Row]:
 
 def _json_row(line: bytes) -> dict[str, Any] | str:
     try:
-        row = json.loads(line.decode("utf-8-sig"))
+        row = parse_json(line.removeprefix(BOM_UTF8))
     except UnicodeDecodeError:
         return NOT_UTF8
     except (ValueError, RecursionError):
@@ -72,7 +78,7 @@ def _object(row: Any) -> dict[str, Any] | str:
 def _json(path: Path) -> Iterator[Row]:
     """A list of rows, alone or as the `data` of an object; rows are counted, not lines."""
     with opened(path) as stream:
-        data = json.loads(stream.read().decode("utf-8-sig"))
+        data = parse_json(read_whole(path, stream).removeprefix(BOM_UTF8))
     if isinstance(data, dict) and isinstance(data.get("data"), list):
         data = data["data"]
     if not isinstance(data, list):
@@ -84,11 +90,12 @@ def _csv(path: Path) -> Iterator[Row]:
     csv.field_size_limit(LONGEST)
     with opened(path) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-        tabs = kind_of(path) == ".tsv"
-        rows = csv.DictReader(text, delimiter="\t" if tabs else ",")
+        tabs, taken = kind_of(path) == ".tsv", [0]
+        rows = csv.DictReader(_bounded(text, taken), delimiter="\t" if tabs else ",")
         if any(_undecoded(name) for name in rows.fieldnames or ()):
             yield 1, NOT_UTF8
         while True:
+            taken[0] = 0
             try:
                 row = next(rows)
             except StopIteration:
@@ -104,6 +111,15 @@ def _csv(path: Path) -> Iterator[Row]:
                 yield rows.line_num, "a quotation mark that opens a field and does not end it"
             else:
                 yield rows.line_num, {str(key): value for key, value in row.items()}
+
+
+def _bounded(text: io.TextIOWrapper, taken: list[int]) -> Iterator[str]:
+    """The lines of a text; `taken[0]` counts characters since it was last set to 0, so that no row grows without end."""
+    while line := text.readline(LONGEST + 1):
+        taken[0] += len(line)
+        if taken[0] > LONGEST:
+            raise OSError(f"a row over {LONGEST >> 20} MB")
+        yield line
 
 
 def _undecoded(text: str) -> bool:
@@ -126,16 +142,20 @@ def _txt(path: Path) -> Iterator[Row]:
 def _parquet(path: Path) -> Iterator[Row]:
     try:
         import pyarrow.parquet as parquet
-        from pyarrow import ArrowInvalid
+        from pyarrow import ArrowInvalid, types
     except ImportError as error:
         raise MissingExtra("pyarrow", "hub", f"Reading {path.name}") from error
     number = 0
     try:
-        with parquet.ParquetFile(path) as table:
+        columns = parquet.read_schema(path)
+        texts = [column.name for column in columns if types.is_string(column.type)]
+        with parquet.ParquetFile(
+            path, read_dictionary=texts
+        ) as table:  # one long text, written once for a thousand rows, stays one
             for batch in table.iter_batches(batch_size=256):
-                for row in batch.to_pylist():
+                for place in range(len(batch)):
                     number += 1
-                    yield number, row
+                    yield number, batch.slice(place, 1).to_pylist()[0]
     except ArrowInvalid as error:
         raise OSError(" ".join(str(error).split())) from error
 
@@ -170,6 +190,9 @@ READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
     ".parquet": _parquet,
 }
 """Every kind of file that can be read; all but parquet also as .xz, .gz, .bz2 and .zst."""
+
+LINES = frozenset({".jsonl", ".ndjson"})
+"""Kinds of files that can be read from the middle, unless packed."""
 
 LISTS: dict[str, Callable[[Path], Iterator[Row]]] = {".json": _json}
 """Kinds that are read only where a file is named: a folder of texts may hold JSON files that are not rows."""

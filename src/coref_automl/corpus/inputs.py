@@ -1,24 +1,27 @@
 """What a dataset is made from, known by content. In: a recipe. Out: its readable parts, a fingerprint of each, and what changed.
 
-A local file is known by its bytes, a hub dataset by the revision that was current when the work began (later calls read that
-one, and a finished dataset needs no network), a bundled text by the version of this package.
+A file is known by its bytes, wherever it lies; a hub dataset by the revision that was current when the work began (later calls
+read that one, and a finished dataset needs no network); a bundled text by the version of this package.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from coref_automl.corpus.files import ByteRange
+from coref_automl.corpus.formats import LINES
 from coref_automl.corpus.manifest import EvalSetFacts, InputFacts, MadeFrom
 from coref_automl.corpus.overlap import evaluation_fingerprint
 from coref_automl.corpus.recipe import PrepareRecipe
+from coref_automl.corpus.remote import remote_chunks, size_of
 from coref_automl.corpus.sources import BUNDLED, SOURCES, Input, check_source, hub_revision, inputs_of
 from coref_automl.errors import SourceError
 from coref_automl.progress import Progress
-from coref_automl.store import fingerprint_files
+from coref_automl.store import chunks_of, fingerprint_files
 
 
 def readable_parts(recipe: PrepareRecipe, progress: Progress, *, hub: bool = True) -> tuple[list[Input], list[str]]:
@@ -54,19 +57,61 @@ def pinned(parts: Sequence[Input], begun: MadeFrom) -> list[Input]:
     ]
 
 
-def made_from(recipe: PrepareRecipe, parts: Sequence[Input], progress: Progress) -> MadeFrom:
-    """Fingerprints of everything that decides a dataset's bytes beside its settings."""
-    total = sum(part.path.stat().st_size for part in parts if part.path)
-    with progress.stage("fingerprint inputs", total, "bytes") as stage:
-        inputs: list[InputFacts] = [{"label": part.label, "bytes": content_of(part, on_bytes=stage.advance)} for part in parts]
-    return {"inputs": inputs, **tokenizer_and_sets(recipe)}
+def surveyed(recipe: PrepareRecipe, parts: Sequence[Input], progress: Progress) -> tuple[MadeFrom, list[Input]]:
+    """Fingerprints of everything that decides a dataset's bytes beside its settings, and the parts, large files cut into spans.
 
-
-def tokenizer_and_sets(recipe: PrepareRecipe) -> MadeFrom:
-    """Fingerprints of what every share of a dataset, and their merging, must have in common."""
+    One pass over the bytes of a file gives both: where lines begin, and how many come before, is known when they have gone by.
+    """
     from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 
-    return {"tokenizer_fingerprint": tokenizer_fingerprint(load_tokenizer(recipe.model)), "eval_sets": sets_of(recipe)}
+    inputs: list[InputFacts] = []
+    split: list[Input] = []
+    with progress.stage("fingerprint inputs", sum(map(bytes_of, parts)), "bytes") as stage:
+        for part in parts:
+            spans = _Spans(recipe.portion * _PORTIONS, stage.advance)
+            inputs.append({"label": part.label, "bytes": content_of(part, spans.passing)})
+            whole = recipe.limit or not part.is_file or Path(part.label).suffix.lower() not in LINES
+            split += [part] if whole else [dataclasses.replace(part, span=span) for span in spans.found()]
+    tokenizer = tokenizer_fingerprint(load_tokenizer(recipe.model))
+    return {"inputs": inputs, "tokenizer_fingerprint": tokenizer, "eval_sets": sets_of(recipe)}, split
+
+
+_PORTIONS = 16
+"""Bytes of a span for every character of a portion: a file is cut where a few shards end."""
+
+
+class _Spans:
+    """Finds the lines at which a file can be cut while its bytes pass by."""
+
+    def __init__(self, size: int, on_bytes: Callable[[int], None]) -> None:
+        self._size, self._on_bytes = size, on_bytes
+        self._at, self._lines, self._target = 0, 0, size
+        self._cuts = [(0, 0)]
+
+    def passing(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            end = self._at + len(chunk)
+            while self._target < end and (line := chunk.find(b"\n", max(0, self._target - self._at))) >= 0:
+                cut = self._at + line + 1
+                self._cuts.append((cut, self._lines + chunk.count(b"\n", 0, line + 1)))
+                self._target = cut + self._size
+            self._lines += chunk.count(b"\n")
+            self._at = end
+            self._on_bytes(len(chunk))
+            yield chunk
+
+    def found(self) -> list[ByteRange | None]:
+        """The spans, or None for a file that is one."""
+        cuts = [cut for cut in self._cuts if cut[0] < self._at]
+        ends = [start for start, _ in cuts[1:]] + [self._at]
+        return [ByteRange(start, end, lines) for (start, lines), end in zip(cuts, ends, strict=True)] if len(cuts) > 1 else [None]
+
+
+def bytes_of(part: Input) -> int:
+    """The size of a file or a span; 0 for what is not a file."""
+    if part.span:
+        return part.span.end - part.span.start
+    return size_of(part.url) if part.url else part.path.stat().st_size if part.path else 0
 
 
 def sets_of(recipe: PrepareRecipe) -> list[EvalSetFacts]:
@@ -80,10 +125,11 @@ def sets_of(recipe: PrepareRecipe) -> list[EvalSetFacts]:
     ]
 
 
-def content_of(part: Input, *, on_bytes: Callable[[int], None] | None = None) -> str:
-    """The name of a part's content: the same content, the same name."""
-    if part.path is not None:
-        return fingerprint_files([part.path], on_bytes=on_bytes)
+def content_of(part: Input, passing: Callable[[Iterable[bytes]], Iterable[bytes]] = iter) -> str:
+    """The name of a part's content: the same content, the same name. Its bytes go through `passing`."""
+    if part.is_file:
+        name = part.path or Path(part.label)
+        return fingerprint_files([name], read=lambda path: passing(remote_chunks(part.url) if part.url else chunks_of(path)))
     return f"coref-automl {version('coref-automl')}" if part.name in BUNDLED else part.revision or ""
 
 

@@ -14,12 +14,11 @@ ANEW = "remove the folder, and prepare it again"
 
 
 class InputFacts(TypedDict, total=False):
-    """One file or hub source: its label, the fingerprint of its bytes, its rows, and a fingerprint of what was read."""
+    """One file or hub source: its label, the fingerprint of its bytes, and its rows."""
 
     label: str
     bytes: str
     rows: int
-    fingerprint: str
 
 
 class EvalSetFacts(TypedDict, total=False):
@@ -48,7 +47,6 @@ class DatasetManifest(_Arrays, MadeFrom, total=False):
     kind: str
     tokenizer: str
     pad_id: int
-    checksums: dict[str, Any]
 
 
 SourceCounts = TypedDict(
@@ -73,10 +71,11 @@ class WithSettings(MadeFrom, total=False):
     settings: dict[str, Any]
 
 
-class BegunDataset(MadeFrom, total=False):
-    """What an unfinished dataset was begun from."""
+class BegunDataset(WithSettings, total=False):
+    """What an unfinished dataset was begun from; `portion` decides where files are cut."""
 
     allow_missing: bool
+    portion: int
 
 
 class ShardFacts(TypedDict):
@@ -94,10 +93,8 @@ class ShardFacts(TypedDict):
 class ReadFacts(TypedDict):
     """What reading found in one part of a source; written when its last shard is."""
 
-    label: str
     rows: int
     shards: int
-    fingerprint: str
 
 
 class EncodedFacts(TypedDict):

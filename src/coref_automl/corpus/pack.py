@@ -1,11 +1,12 @@
 """The last pass of preparation. In: encoded shards, the choice of documents. Out: blocks of `seq_len` tokens, manifest and card.
 
-Best fit, longest first: a piece goes to the block that it fills most. Blocks are then numbered by their first piece and pieces
-keep their order within a block, so that blocks follow the corpus.
+Best fit, longest first, within a window of the corpus: a piece goes to the block that it fills most. Blocks are then numbered by
+their first piece and pieces keep their order within a block, so that blocks follow the corpus.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,18 +19,18 @@ from numpy.typing import NDArray
 
 from coref_automl.corpus.card import card, counted, refuse_sources
 from coref_automl.corpus.choice import DocumentChoice
-from coref_automl.corpus.dataset import Ints, smallest_type, write_dataset
+from coref_automl.corpus.dataset import Ints, Window, smallest_type, write_dataset
 from coref_automl.corpus.encode import special_of, tokenizer_of
 from coref_automl.corpus.manifest import ANEW, EncodedFacts, MadeFrom
 from coref_automl.corpus.overlap import report
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.shards import Index
-from coref_automl.decoder import read_stored, read_stored_rows
+from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError
 from coref_automl.korean import kiwi_version
-from coref_automl.progress import Progress
+from coref_automl.progress import Progress, Stage
 from coref_automl.records import Document
-from coref_automl.store import write_jsonl
+from coref_automl.store import chunks_of, written_whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,15 +102,17 @@ def filled_blocks(
 
 _OPEN = 128
 """Files that are held open at a time."""
+_WINDOW = 1 << 26
+"""Tokens that are packed together: a block takes its pieces from texts near each other, and memory stays bounded."""
 
 _VERSIONS = ("coref-automl", "numpy", "tokenizers", "transformers")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Encoded:
-    """All pieces of kept documents in corpus order. Tokens and mentions stay in the shards' files."""
+class _Pieces:
+    """Pieces in corpus order. Tokens and mentions stay in the shards' files."""
 
-    shard: NDArray[np.int32]
+    shard: NDArray[np.int64]
     offset: NDArray[np.int64]
     length: NDArray[np.int64]
     document: NDArray[np.int64]
@@ -130,114 +133,109 @@ def assemble(
     hub: list[str],
     made: MadeFrom,
 ) -> dict[str, Any]:
+    """`made` names the inputs, with their rows."""
     tokenizer = tokenizer_of(recipe.model)
     special = special_of(tokenizer, recipe.model)
     dtype = smallest_type(len(tokenizer))
     stems = [_stem(shard.stem) for shard in index.shards]
-    encoded, facts = _gather(index, choice, stems)
+    facts = _facts(index, stems)
     sources = counted(index, choice, facts, frozenset(hub))
     refuse_sources(sources, recipe, progress)
-    packing = pack(encoded.length, recipe.seq_len)
-    order = packing.order
-    pieces = np.column_stack([packing.block, packing.start, encoded.length, encoded.document])[order]
-    real = int(encoded.length.sum())
-    kept_rows = np.flatnonzero(choice.kept & (facts[:, 3] == 0))
-    write_jsonl(out / "documents.jsonl", _documents(index, kept_rows))
-    manifest = {
-        "mode": recipe.mode,
-        "tokenizer": recipe.model,
-        "tokenizer_fingerprint": made.get("tokenizer_fingerprint", ""),
-        "vocabulary": len(tokenizer),
-        "pad_id": special.pad,
-        "cls_id": special.cls,
-        "sep_id": special.sep,
-        "mask_id": special.mask,
-        "documents": len(kept_rows),
-        "pieces": len(encoded.length),
-        "tokens": real,
-        "padding_share": 1 - real / (packing.blocks * recipe.seq_len),
-        "unknown_share": int(facts[kept_rows, 2].sum()) / max(1, real),
-        "mentions": int(encoded.marks.sum()),
-        "chains": int(encoded.chains.sum()),
-        "sources": sources,
-        "inputs": [
-            {**part, "rows": entry["rows"], "fingerprint": entry["fingerprint"]}
-            for part, entry in zip(made.get("inputs", ()), index.inputs, strict=True)
-        ],
-        "missing": missing,
-        "eval_sets": made.get("eval_sets", []),
-        "overlap": _overlap(index, choice, stems, evaluation),
-        "examples": index.examples,
-        "settings": recipe.settings(),
-        "versions": _versions(recipe),
-    }
-    with progress.stage("pack", packing.blocks, "blocks") as stage:
+    trained = choice.kept & (facts[:, 3] == 0)
+    with written_whole(out / "documents.jsonl", "wb") as handle:
+        for stem in stems:
+            handle.writelines(chunks_of(stem.with_suffix(".jsonl")))
+    counts = Counter[str]()
 
-        @lru_cache(maxsize=_OPEN)
-        def tokens(shard: int) -> Ints:
-            return np.memmap(stems[shard].with_suffix(".tokens"), dtype, "r")
+    @lru_cache(maxsize=_OPEN)
+    def tokens(shard: int) -> Ints:
+        return np.memmap(stems[shard].with_suffix(".tokens"), dtype, "r")
 
-        def piece(number: int) -> Ints:
-            low = int(encoded.offset[number])
-            return tokens(int(encoded.shard[number]))[low : low + int(encoded.length[number])]
+    def packed(stage: Stage) -> Iterator[Window]:
+        for pieces in _windows(stems):
+            packing = pack(pieces.length, recipe.seq_len)
 
-        def shown() -> Iterator[Ints]:
-            for block in filled_blocks(packing, encoded.length, piece, seq_len=recipe.seq_len, pad_id=special.pad, dtype=dtype):
-                yield block
-                stage.advance()
+            def read(piece: int, pieces: _Pieces = pieces) -> Ints:
+                low = int(pieces.offset[piece])
+                return tokens(int(pieces.shard[piece]))[low : low + int(pieces.length[piece])]
 
-        return write_dataset(
-            out,
-            blocks=shown(),
-            count=packing.blocks,
-            seq_len=recipe.seq_len,
-            dtype=dtype,
-            pieces=pieces,
-            mentions=_placed_mentions(encoded, packing.block, packing.start, order, stems),
-            mention_count=int(encoded.marks.sum()),
-            manifest=manifest,
-            card=card,
-        )
+            table = np.column_stack([packing.block + counts["blocks"], packing.start, pieces.length, pieces.document])
+            yield (
+                filled_blocks(packing, pieces.length, read, seq_len=recipe.seq_len, pad_id=special.pad, dtype=dtype),
+                table[packing.order],
+                _placed_mentions(pieces, packing, stems, counts["blocks"]),
+            )
+            sums = {"tokens": pieces.length.sum(), "mentions": pieces.marks.sum(), "chains": pieces.chains.sum()}
+            counts.update({"blocks": packing.blocks, "pieces": len(pieces.length), **{k: int(v) for k, v in sums.items()}})
+            stage.advance(packing.blocks)
+
+    def manifest(blocks: int) -> dict[str, Any]:
+        return {
+            "mode": recipe.mode,
+            "tokenizer": recipe.model,
+            "tokenizer_fingerprint": made.get("tokenizer_fingerprint", ""),
+            "vocabulary": len(tokenizer),
+            "pad_id": special.pad,
+            "cls_id": special.cls,
+            "sep_id": special.sep,
+            "mask_id": special.mask,
+            "documents": int(trained.sum()),
+            "pieces": counts["pieces"],
+            "tokens": counts["tokens"],
+            "padding_share": 1 - counts["tokens"] / (blocks * recipe.seq_len),
+            "unknown_share": int(facts[trained, 2].sum()) / max(1, counts["tokens"]),
+            "mentions": counts["mentions"],
+            "chains": counts["chains"],
+            "sources": sources,
+            "inputs": made.get("inputs", []),
+            "missing": missing,
+            "eval_sets": made.get("eval_sets", []),
+            "overlap": _overlap(index, stems, evaluation),
+            "examples": index.examples,
+            "settings": recipe.settings(),
+            "versions": _versions(recipe),
+        }
+
+    with progress.stage("pack", None, "blocks") as stage:
+        return write_dataset(out, packed(stage), seq_len=recipe.seq_len, dtype=dtype, manifest=manifest, card=card)
 
 
 def _stem(read: Path) -> Path:
     return read.parent.parent / "encode" / read.name
 
 
-def _gather(index: Index, choice: DocumentChoice, stems: list[Path]) -> tuple[_Encoded, NDArray[np.int64]]:
-    """The pieces of kept documents, and for every document (characters, tokens, unknown, reason)."""
-    parts: dict[str, list[NDArray[Any]]] = {
-        name: [] for name in ("shard", "offset", "length", "row", "chains", "marks_at", "marks")
-    }
-    facts = np.zeros((len(index), 4), np.int64)
+def _facts(index: Index, stems: list[Path]) -> NDArray[np.int32]:
+    """For every document (characters, tokens, unknown, reason); zeros for one that was not encoded."""
+    facts = np.zeros((len(index), 4), np.int32)
     for number, stem in enumerate(stems):
-        row_of = index.rows_of(number)
         with np.load(stem.with_suffix(".npz")) as arrays:
-            pieces, documents = arrays["pieces"].astype(np.int64), arrays["documents"]
-        marks = np.load(stem.with_suffix(".mentions.npy"), mmap_mode="r")
-        facts[row_of[documents[:, 0]]] = documents[:, 1:]
-        count = np.bincount(marks[:, 0], minlength=len(pieces)) if len(pieces) else np.empty(0, np.int64)
-        kept = choice.kept[row_of[pieces[:, 0]]]
-        columns = {
-            "shard": np.full(len(pieces), number, np.int64),
-            "offset": np.cumsum(pieces[:, 1]) - pieces[:, 1],
-            "length": pieces[:, 1],
-            "row": row_of[pieces[:, 0]],
-            "chains": pieces[:, 2],
-            "marks_at": np.cumsum(count) - count,
-            "marks": count,
-        }
-        for name, column in columns.items():
-            parts[name].append(column[kept])
-    joined: dict[str, Any] = {name: np.concatenate(arrays) if arrays else np.empty(0, np.int64) for name, arrays in parts.items()}
-    document = np.unique(joined.pop("row"), return_inverse=True)[1].astype(np.int64)
-    return _Encoded(**{**joined, "shard": joined["shard"].astype(np.int32)}, document=document), facts
+            documents = arrays["documents"]
+        facts[index.edges[number] + documents[:, 0]] = documents[:, 1:]
+    return facts
 
 
-def _placed_mentions(
-    encoded: _Encoded, block: NDArray[np.int64], start: NDArray[np.int64], order: NDArray[np.int64], stems: list[Path]
-) -> Iterator[Ints]:
-    """Mentions in the order of the blocks, in offsets of the block, chains numbered from 0 within it."""
+def _windows(stems: list[Path]) -> Iterator[_Pieces]:
+    """The pieces of all shards, _WINDOW tokens at a time, wherever shards end."""
+    rest = np.empty((0, 7), np.int64)
+    documents = 0
+    for number, stem in enumerate(stems):
+        with np.load(stem.with_suffix(".npz")) as arrays:
+            place, length, chains = arrays["pieces"].astype(np.int64).T
+        marks = np.bincount(np.load(stem.with_suffix(".mentions.npy"), mmap_mode="r")[:, 0], minlength=len(length))
+        own, document = np.unique(place, return_inverse=True)
+        shard, offset, marks_at = np.full(len(length), number), np.cumsum(length) - length, np.cumsum(marks) - marks
+        rest = np.concatenate([rest, np.column_stack([shard, offset, length, document + documents, chains, marks_at, marks])])
+        documents += len(own)
+        while (filled := np.cumsum(rest[:, 2])).size and filled[-1] >= _WINDOW:
+            cut = int(np.searchsorted(filled, _WINDOW)) + 1
+            yield _Pieces(*rest[:cut].T)
+            rest = rest[cut:]
+    if len(rest):
+        yield _Pieces(*rest.T)
+
+
+def _placed_mentions(pieces: _Pieces, packing: Packing, stems: list[Path], first: int) -> Iterator[Ints]:
+    """Mentions in the order of the blocks, numbered from `first`, in offsets of the block, chains numbered from 0 within it."""
 
     @lru_cache(maxsize=_OPEN)
     def marks(shard: int) -> Ints:
@@ -245,47 +243,29 @@ def _placed_mentions(
         return found
 
     current, chains = -1, 0
-    for piece in order.tolist():
-        if block[piece] != current:
-            current, chains = int(block[piece]), 0
-        if count := int(encoded.marks[piece]):
-            low = int(encoded.marks_at[piece])
-            found = np.array(marks(int(encoded.shard[piece]))[low : low + count])
-            found[:, 0] = current
-            found[:, 1:3] += np.int32(start[piece])
+    for piece in packing.order.tolist():
+        if packing.block[piece] != current:
+            current, chains = int(packing.block[piece]), 0
+        if count := int(pieces.marks[piece]):
+            low = int(pieces.marks_at[piece])
+            found = np.array(marks(int(pieces.shard[piece]))[low : low + count])
+            found[:, 0] = current + first
+            found[:, 1:3] += np.int32(packing.start[piece])
             found[:, 3] += np.int32(chains)
-            chains += int(encoded.chains[piece])
+            chains += int(pieces.chains[piece])
             yield found
 
 
-def _documents(index: Index, rows: NDArray[np.int64]) -> Iterator[dict[str, str]]:
-    """Who the numbers in blocks.npy are, so that anyone can check what was trained on."""
-    opened: dict[int, list[dict[str, str]]] = {}
-    for row in rows.tolist():
-        shard = int(index.shard[row])
-        if shard not in opened:
-            if len(opened) > 16:
-                opened.clear()
-            opened[shard] = [
-                {"source": one.source, "id": one.id, "title": one.title}
-                for one in read_stored_rows(index.shards[shard].texts, Document, error=DatasetError, remedy=ANEW)
-            ]
-        yield opened[shard][int(index.place[row])]
-
-
-def _overlap(index: Index, choice: DocumentChoice, stems: list[Path], evaluation: list[Document]) -> dict[str, Any] | None:
+def _overlap(index: Index, stems: list[Path], evaluation: list[Document]) -> dict[str, Any] | None:
     if not evaluation:
         return None
     found: list[NDArray[np.uint64]] = []
     seen: list[tuple[int, int, str, str, str]] = []
     for number, stem in enumerate(stems):
-        row_of = index.rows_of(number)
         with np.load(stem.with_suffix(".npz")) as arrays:
-            found.append(arrays["runs"][choice.kept[row_of[arrays["run_places"]]]])
+            found.append(np.unique(arrays["runs"]))
         facts = read_stored(stem.with_suffix(".json"), EncodedFacts, error=DatasetError, remedy=ANEW)
-        for place, *entry in facts["overlap"]:
-            if choice.kept[row_of[place]]:
-                seen.append((int(row_of[place]), *entry))
+        seen += [(int(index.edges[number]) + place, *entry) for place, *entry in facts["overlap"]]
     examples = [(run, source, identity, words) for _, run, source, identity, words in sorted(seen)]
     return report(evaluation, np.unique(np.concatenate(found)), examples).to_json()
 

@@ -1,32 +1,34 @@
 """Preparation of a training dataset. In: a recipe. Out: a packed dataset, the same bytes for the same inputs and settings.
 
+survey  fingerprint every file, cut large ones into spans of lines        one pass over their bytes
 read    every part of every source into shards of cleaned documents       parallel, resumes after the last finished shard
-choose  hold out, exclude evaluation documents, drop duplicates           seconds, in memory
-tag     one Kiwi with its own threads fills the cache                     not for mlm
+choose  hold out, exclude evaluation documents, drop duplicates           near-duplicates of a large corpus parallel, by band
+tag     one Kiwi with its own threads fills the cache                     not for mlm, not on a cluster
 encode  shards into token pieces with mentions                            parallel, resumes after the last finished shard
 pack    pieces into blocks, manifest, card
 
-With `--engine ray` shards are read, tagged and encoded by tasks of a cluster; the number of workers decides no byte.
+With `--engine ray` parts are read, pairs sought, shards tagged and encoded by tasks of a cluster; the number of workers decides
+no byte. What kills its worker again and again is named at the end; `--allow-missing` sets it aside.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable, Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coref_automl.config import as_path, expect
 from coref_automl.corpus.card import refuse_empty
 from coref_automl.corpus.choice import DocumentChoice, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
-from coref_automl.corpus.encode import EncodeSettings, special_of, tokenizer_of
-from coref_automl.corpus.inputs import difference, made_from, pinned, readable_parts, sets_of
+from coref_automl.corpus.encode import EncodeSettings, set_shard_aside, special_of, tokenizer_of
+from coref_automl.corpus.inputs import bytes_of, difference, pinned, readable_parts, sets_of, surveyed
 from coref_automl.corpus.manifest import (
     AGAIN,
     ANEW,
@@ -38,16 +40,16 @@ from coref_automl.corpus.manifest import (
 from coref_automl.corpus.overlap import evaluation_documents, write_grams
 from coref_automl.corpus.pack import assemble
 from coref_automl.corpus.recipe import PrepareRecipe
-from coref_automl.corpus.shards import READ, Index, ReadSettings, build_index, finished_shards
+from coref_automl.corpus.shards import READ, Index, ReadSettings, build_index, finished_shards, set_part_aside
 from coref_automl.corpus.sources import BUNDLED, Input
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import SAME, check_binding
-from coref_automl.engine.pool import Call, Engine, Returned, run_calls
-from coref_automl.errors import CorefError, DatasetError, FolderError, WorkError
+from coref_automl.engine.pool import Call, Returned, run_calls
+from coref_automl.errors import CorefError, DatasetError, FolderError, WorkerDied, WorkError
 from coref_automl.korean import Tagger, default_cache, release_kiwi, require_kiwi
 from coref_automl.locks import claimed
 from coref_automl.machine import usable_cores
-from coref_automl.progress import Progress, Stage, quiet
+from coref_automl.progress import Progress, quiet
 from coref_automl.records import Document
 from coref_automl.store import (
     MANIFEST,
@@ -56,12 +58,16 @@ from coref_automl.store import (
     read_jsonl,
     remove,
     write_json,
+    write_text,
+    written_whole,
 )
 
 __all__ = ["PrepareRecipe", "prepare"]
 
-WORK, ENCODE, SETTINGS, INPUTS = "work", "encode", "settings.json", "inputs.json"
+WORK, ENCODE, DEDUP, INPUTS, PARTS = "work", "encode", "dedup", "inputs.json", "parts.json"
 _SMALL = 4 << 20
+_RETRIES = 3
+"""Times that a part or shard is tried again when its worker dies: a lost node is not the shard's fault."""
 
 
 def prepare(recipe: PrepareRecipe, out: str | Path, *, progress: Progress | None = None) -> dict[str, Any]:
@@ -88,14 +94,13 @@ def prepare(recipe: PrepareRecipe, out: str | Path, *, progress: Progress | None
 def _prepare(
     recipe: PrepareRecipe, parts: list[Input], missing: list[str], evaluation: list[Document], out: Path, progress: Progress
 ) -> dict[str, Any]:
-    parts = pinned(parts, _begun(out))
-    made = made_from(recipe, parts, progress)
-    _begin(recipe, made, out, progress)
+    made, parts = surveyed(recipe, pinned(parts, _begun(out)), progress)
+    _begin(recipe, made, parts, out, progress)
     work, workers = out / WORK, recipe.workers or _fitting_workers(parts)
 
     _read(parts, recipe, work, workers, progress)
     index = build_index(work, parts=len(parts), holdout=recipe.holdout)
-    choice = choose_documents(index, evaluation, near=recipe.near_duplicates, similarity=recipe.similarity, work=work)
+    choice = _choose(index, evaluation, recipe, work, workers, progress)
     try:
         refuse_empty(index, choice, recipe, progress)
     except WorkError:
@@ -104,8 +109,12 @@ def _prepare(
         raise
     if evaluation:
         write_grams(evaluation, work / "grams.npy")
-    _encode(index, choice, recipe, work, workers, progress)
-    hub = sorted({part.name for part in parts if part.path is None})
+    _encode(index, choice, recipe, work, workers, [part.place for part in parts], progress)
+    hub = sorted({part.name for part in parts if not part.is_file})
+    opens = np.flatnonzero([part.span is None or part.span.start == 0 for part in parts])
+    rows = np.add.reduceat([one["rows"] for one in index.inputs], opens).tolist()
+    made["inputs"] = [{**entry, "rows": count} for entry, count in zip(made.get("inputs", ()), rows, strict=True)]
+    missing = missing + [path.read_text("utf-8") for path in sorted(work.glob("*/*.failed"))]
     manifest = assemble(index, choice, recipe, evaluation, out, progress=progress, missing=missing, hub=hub, made=made)
     remove(work)
     return manifest
@@ -113,16 +122,13 @@ def _prepare(
 
 def _same_settings(recipe: PrepareRecipe, out: Path) -> None:
     """A folder that another recipe began, or finished, is refused; evaluation sets are known by their bytes."""
-    held = out / (MANIFEST if is_done(out) else f"{WORK}/{SETTINGS}")
+    held = out / (MANIFEST if is_done(out) else f"{WORK}/{INPUTS}")
     if not held.is_file() or kind_of_folder(out) != KIND:
         return
-    if held.name == MANIFEST:
-        made = read_stored(held, WithSettings, error=DatasetError, remedy=AGAIN)
-        before, sets = made.get("settings", {}), made.get("eval_sets")
-    else:
-        before, sets = read_stored(held, dict[str, Any], error=DatasetError, remedy=AGAIN), _begun(out).get("eval_sets")
+    made = read_stored(held, WithSettings, error=DatasetError, remedy=AGAIN)
     now = recipe.settings()
-    if sets == sets_of(recipe):
+    before = made.get("settings", now)  # what 0.2.0 left unfinished has none, and is begun anew
+    if made.get("eval_sets") == sets_of(recipe):
         before = {**before, "eval_sets": now["eval_sets"]}
     check_binding(out, before, now, f"{SAME}, or remove it")
 
@@ -132,7 +138,7 @@ def _as_it_stands(recipe: PrepareRecipe, out: Path, progress: Progress) -> dict[
     manifest = read_prepared(out)
     held = cast(MadeFrom, manifest)
     parts, _ = readable_parts(recipe, progress, hub=False)
-    if changed := difference(held, made_from(recipe, parts, progress)):
+    if changed := difference(held, surveyed(recipe, parts, progress)[0]):
         raise FolderError(
             f"{out} is finished, but {changed} since it was made; choose another --out, or remove {out} to make it again."
         )
@@ -145,20 +151,27 @@ def _begun(out: Path) -> BegunDataset:
     return read_stored(held, BegunDataset, error=DatasetError, remedy=ANEW) if held.is_file() else {}
 
 
-def _begin(recipe: PrepareRecipe, made: MadeFrom, out: Path, progress: Progress) -> None:
-    """Resume what an earlier call left only if it saw the same inputs."""
+def _begin(recipe: PrepareRecipe, made: MadeFrom, parts: list[Input], out: Path, progress: Progress) -> None:
+    """Resume what an earlier call left only if it saw the same inputs. What was read whole serves --allow-missing too."""
     work = out / WORK
-    inputs: BegunDataset = {**made, "allow_missing": recipe.allow_missing}
-    if _begun(out) not in ({}, inputs):
+    settings = recipe.settings()
+    inputs: BegunDataset = {**made, "settings": settings, "allow_missing": recipe.allow_missing, "portion": recipe.portion}
+    begun = _begun(out)
+    if begun and {**begun, "settings": settings} not in (inputs, {**inputs, "allow_missing": False}):
         progress.note(
             progress.say(
-                "시작한 뒤 입력이 바뀌어 처음부터 다시 만듭니다.",
-                "The inputs have changed since this dataset was started, so it is started again.",
+                "시작한 뒤 입력이나 --portion이 바뀌어 처음부터 다시 만듭니다.",
+                "The inputs or --portion have changed since this dataset was started, so it is started again.",
             )
         )
         remove(work)
-    write_json(work / SETTINGS, recipe.settings())
+    write_json(work / PARTS, [{"place": part.place, "bytes": bytes_of(part)} for part in parts])
     write_json(work / INPUTS, inputs)
+    for folder in (READ, DEDUP, ENCODE):
+        (work / folder).mkdir(exist_ok=True)
+        for mark in [*(work / folder).glob("*.started"), *(work / folder).glob("*.failed")]:  # of an earlier command
+            if not mark.with_suffix(".json").is_file():
+                mark.unlink()
 
 
 def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
@@ -175,12 +188,41 @@ def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, p
         for number in range(len(parts)):
             stage.skip(sum(shard["characters"] for shard in finished_shards(folder, number)))
         common = {"folder": str(folder), "settings": _plain(settings)}
-        jobs = [{"part": _plain(part), "number": number, **common} for number, part in enumerate(parts)]
-        _each("coref_automl.corpus.shards:read_job", jobs, workers, recipe.engine, stage)
+        left = [number for number in range(len(parts)) if not (folder / f"{number:04d}.json").is_file()]
+        jobs = [{"part": _plain(parts[number]), "number": number, **common} for number in left]
+        named = [(parts[number].place, folder / f"{number:04d}") for number in left]
+        aside = lambda job: set_part_aside(parts[left[job]], left[job], folder, settings)  # noqa: E731
+        _each("coref_automl.corpus.shards:read_job", named, jobs, workers, recipe, stage.advance, aside)
 
 
-def _encode(index: Index, choice: DocumentChoice, recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
-    keeps = kept_by_shard(index, choice)
+def _choose(
+    index: Index, evaluation: list[Document], recipe: PrepareRecipe, work: Path, workers: int, progress: Progress
+) -> DocumentChoice:
+    at_once = max(1, recipe.portion // 4)
+    small = len(index) <= at_once  # a process would take longer to start than to seek
+
+    def run(target: str, jobs: list[dict[str, Any]]) -> None:
+        named = [(name := f"band-{job['band']:02d}-{job['residue']:05d}", work / DEDUP / name) for job in jobs]
+        near = dataclasses.replace(recipe, engine="local" if small else recipe.engine)
+        with (quiet() if small else progress).stage("find near-duplicates", len(jobs)) as stage:
+            _each(target, named, jobs, 1 if small else workers, near, lambda _: stage.advance(), None)
+
+    similarity = recipe.similarity if recipe.near_duplicates else None
+    return choose_documents(index, evaluation, work / DEDUP, run, similarity=similarity, at_once=at_once)
+
+
+def _encode(
+    index: Index,
+    choice: DocumentChoice,
+    recipe: PrepareRecipe,
+    work: Path,
+    workers: int,
+    places: list[str],
+    progress: Progress,
+) -> None:
+    kept = choice.kept
+    with written_whole(work / "kept.npy", "wb") as handle:
+        np.save(handle, kept)
     stems = [work / ENCODE / shard.stem.name for shard in index.shards]
     left = [number for number, stem in enumerate(stems) if not stem.with_suffix(".json").is_file()]
     total = sum(index.shards[number].characters for number in left)
@@ -189,7 +231,7 @@ def _encode(index: Index, choice: DocumentChoice, recipe: PrepareRecipe, work: P
         with progress.stage("tag", total, "characters") as stage:
             tagger = Tagger(cache, workers)
             for number in left:
-                rows = compress(read_jsonl(index.shards[number].texts), keeps[number].tolist())
+                rows = compress(read_jsonl(index.shards[number].texts), kept[index.rows_of(number)].tolist())
                 for amount in tagger.remember(row["text"] for row in rows):
                     stage.advance(amount)
         release_kiwi()  # its model is 300 MB, and the next stage has processes of its own
@@ -203,38 +245,60 @@ def _encode(index: Index, choice: DocumentChoice, recipe: PrepareRecipe, work: P
         grams=work / "grams.npy" if recipe.eval_sets else None,
     )
     with progress.stage("encode", total, "characters") as stage:
+        common = {"kept": str(work / "kept.npy"), "settings": _plain(settings)}
         jobs = [
-            {"texts": str(index.shards[number].texts), "keep": np.flatnonzero(keeps[number]).tolist(), "stem": str(stems[number])}
+            {"texts": str(index.shards[number].texts), "first": int(index.edges[number]), "stem": str(stems[number]), **common}
             for number in left
         ]
-        common = {"settings": _plain(settings)}
-        _each("coref_automl.corpus.encode:encode_job", [{**job, **common} for job in jobs], workers, recipe.engine, stage)
-
-
-def kept_by_shard(index: Index, choice: DocumentChoice) -> list[NDArray[np.bool_]]:
-    """For every shard: which of its documents are kept."""
-    kept = choice.kept
-    return [kept[index.rows_of(number)] for number in range(len(index.shards))]
+        named = [(f"shard {stems[number].name} ({places[index.shards[number].input]})", stems[number]) for number in left]
+        aside = lambda job: set_shard_aside(np.flatnonzero(kept[index.rows_of(left[job])]).tolist(), stems[left[job]])  # noqa: E731
+        _each("coref_automl.corpus.encode:encode_job", named, jobs, workers, recipe, stage.advance, aside)
 
 
 def _fitting_workers(parts: list[Input]) -> int:
     """A process costs seconds to start: small inputs are done in this one."""
-    known = sum(part.path.stat().st_size for part in parts if part.path is not None)
-    small = known < _SMALL and all(part.path is not None or part.name in BUNDLED for part in parts)
+    small = sum(map(bytes_of, parts)) < _SMALL and all(part.is_file or part.name in BUNDLED for part in parts)
     return 1 if small else usable_cores()
 
 
-def _each(target: str, jobs: list[dict[str, Any]], workers: int, engine: Engine, stage: Stage) -> None:
-    """Run every job, here or in processes; each writes its own files, so the number of workers decides no byte."""
+def _each(
+    target: str,
+    named: Sequence[tuple[str, Path]],
+    jobs: list[dict[str, Any]],
+    workers: int,
+    recipe: PrepareRecipe,
+    advance: Callable[[Any], None],
+    aside: Callable[[int], None] | None,
+) -> None:
+    """Run every job, here or in processes; each writes its own files, so the number of workers decides no byte.
+
+    `named` holds the name of each for people, and the stem of its files. One that no worker survives stops no other; at the end
+    it goes to `aside` under --allow-missing, or is the error.
+    """
+    deadly: dict[int, str] = {}
+    calls = [Call(name, target, job) for (name, _), job in zip(named, jobs, strict=True)]
 
     def heard(outcome: Returned) -> None:
-        if outcome.error is not None:
+        if isinstance(outcome.error, WorkerDied):
+            job = calls.index(outcome.call)
+            deadly[job] = f"{outcome.call.name}: {outcome.error}"
+            write_text(named[job][1].with_suffix(".failed"), deadly[job])
+        elif outcome.error is not None:
             raise _as_ours(outcome.error) from outcome.error
-        stage.advance(outcome.value)
+        else:
+            advance(outcome.value)
 
-    named = [Call(f"{target} {number}", target, job) for number, job in enumerate(jobs)]
-    devices = ("cpu",) if engine == "ray" else None
-    run_calls(named, workers=min(workers, len(named)), devices=devices, engine=engine, on_return=heard)
+    devices = ("cpu",) if recipe.engine == "ray" else None
+    run_calls(calls, workers=workers, devices=devices, engine=recipe.engine, retries=_RETRIES, light=True, on_return=heard)
+    if deadly and not (recipe.allow_missing and aside):
+        listed = "; ".join(deadly[job] for job in sorted(deadly))
+        raise WorkError(
+            f"{listed}. Everything else is done and stays: give the workers more memory and run the same command again, or leave "
+            "it out with --allow-missing."
+        )
+    for job in sorted(deadly):
+        if aside:
+            aside(job)
 
 
 def _as_ours(error: Exception) -> CorefError:

@@ -15,16 +15,25 @@ from coref_automl.errors import RecipeError
 from coref_automl.models.families import LONGEST
 
 
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Texts that `study`, `adapt` and `tune` prepare where no dataset is named. `limit` is documents per file."""
+
+    sources: tuple[str, ...]
+    limit: int | None = None
+    near_duplicates: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareRecipe:
-    """`limit` is rows per file. `chain_cap` bounds the mentions of one form in a piece. `portion` is the characters that are
-    worked on before a resting place.
+    """`limit` is rows per file. `chain_cap` bounds the mentions of one form in a piece. `portion` is the characters of a shard,
+    and decides with them how much of a file, and how many signatures, one task takes.
     """
 
     mode: Mode
     sources: Annotated[
         tuple[str, ...],
-        Setting("Named source (see: coref-automl sources), local:PATH or a quoted glob; repeatable.", flags=("--source",)),
+        Setting("Named source (see: coref-automl sources), local:PATH, a URL or a quoted glob; repeatable.", flags=("--source",)),
     ]
     model: Annotated[str, Setting("Model whose tokenizer is used: hub id, folder or bundled: name.")]
     seq_len: Annotated[int, Setting("Tokens per block.", 16, LONGEST)] = 1536
@@ -49,9 +58,9 @@ class PrepareRecipe:
     limit: Annotated[int | None, Setting("Read at most this many rows of each file or hub source.", 1)] = None
     workers: Annotated[int, Setting("Number of processes; 0 means one per core.", 0, free=True)] = 0
     engine: Annotated[Engine, Setting("local, or ray: shards on a cluster that sees this folder.", free=True)] = "local"
-    allow_missing: Annotated[bool, Setting("Skip unreadable sources.", free=True)] = False
+    allow_missing: Annotated[bool, Setting("Skip unreadable sources, and shards that kill every worker.", free=True)] = False
     allow_empty: Annotated[bool, Setting("Continue when a source contributes nothing.", free=True)] = False
-    portion: Annotated[int, Setting("Characters per shard, after which an interrupted run can resume.", 1, free=True)] = 4_000_000
+    portion: Annotated[int, Setting("Characters per shard: fewer need less memory per worker.", 1, free=True)] = 4_000_000
 
     def __post_init__(self) -> None:
         typed(self)

@@ -1,12 +1,14 @@
 """The first pass of preparation. In: one part of a source. Out: shards of cleaned documents, and an index over them.
 
-A shard is `NAME.jsonl` (documents), `NAME.npz` (numbers per document) and `NAME.json` (counts), written in that order: where
-the last exists, the shard is finished, and a run that was killed resumes after it.
+A shard is `NAME.jsonl` (documents), `NAME.signatures.npy` and `NAME.bands.npy` (for near-duplicates), `NAME.npz` (numbers per
+document) and `NAME.json` (counts), written in that order: where the last exists, the shard is finished, and a run that was killed
+resumes after it. `NAME.started` has a line for every worker that began with it, `NAME.failed` says why it was given up.
 """
 
 from __future__ import annotations
 
-import hashlib
+import os
+import platform
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -18,18 +20,20 @@ from numpy.typing import NDArray
 
 from coref_automl.config import from_mapping
 from coref_automl.corpus.clean import Filters, normalise, reason_to_drop
-from coref_automl.corpus.dedup import PERMUTATIONS, Signatures, signature, text_key
+from coref_automl.corpus.dedup import PERMUTATIONS, signature, text_key, write_signatures
 from coref_automl.corpus.files import Flaw
 from coref_automl.corpus.holdout import HoldOut, rank
 from coref_automl.corpus.manifest import ANEW, ReadFacts, ShardFacts, read_shard
 from coref_automl.corpus.sources import Input, read_input
 from coref_automl.decoder import read_stored
-from coref_automl.errors import DatasetError
+from coref_automl.errors import DatasetError, FolderError
 from coref_automl.records import Document
 from coref_automl.store import write_json, write_jsonl, written_whole
 
 SHARD_CHARACTERS = 4_000_000
 SHARD_ROWS = 50_000
+UNREAD = "could not be read"
+"""Why the rest of a part that was set aside is not there; it is counted once, under the part's own name."""
 _EXAMPLES = 3
 
 
@@ -78,13 +82,11 @@ def read_part(part: Input, number: int, folder: Path, settings: ReadSettings) ->
         return
     finished = finished_shards(folder, number)
     done = finished[-1]["rows_so_far"] if finished else 0
-    digest = hashlib.blake2b(digest_size=12)
     shard, count, row = _Shard(), len(finished), 0
     for row, entry in enumerate(read_input(part, field=settings.field, broken_ok=settings.broken_ok), 1):
         if settings.limit is not None and row > settings.limit:
             row -= 1
             break
-        digest.update(_bytes(entry))
         if row <= done:
             continue
         before = shard.characters
@@ -94,23 +96,39 @@ def read_part(part: Input, number: int, folder: Path, settings: ReadSettings) ->
         if shard.characters >= settings.shard_characters or shard.rows >= SHARD_ROWS:
             _write(shard, folder / f"{number:04d}-{count:05d}", row, settings.near)
             shard, count = _Shard(), count + 1
-    if not row:
+    if not row and part.span is None:
         shard.drop(part.label, "no rows", 0, part.label)
         shard.rows = 1
     if shard.rows:
         _write(shard, folder / f"{number:04d}-{count:05d}", row, settings.near)
         count += 1
-    write_json(
-        folder / f"{number:04d}.json", {"label": part.label, "rows": row, "shards": count, "fingerprint": digest.hexdigest()}
-    )
+    write_json(folder / f"{number:04d}.json", {"rows": row, "shards": count})
 
 
 def read_job(*, part: dict[str, Any], number: int, folder: str, settings: dict[str, Any]) -> int:
     """`read_part` for a worker process; returns the characters that were read."""
+    started(Path(folder) / f"{number:04d}")
     parts = read_part(
         from_mapping(Input, part, "part"), number, Path(folder), from_mapping(ReadSettings, settings, "settings of reading")
     )
     return sum(characters for _, characters in parts)
+
+
+def started(stem: Path) -> None:
+    """Leave a line that says which worker began with this."""
+    if not stem.parent.is_dir():
+        raise FolderError(f"{stem.parent} does not exist on {platform.node()}; choose an --out that all machines see.")
+    with stem.with_suffix(".started").open("a") as handle:
+        handle.write(f"{platform.node()} {os.getpid()}\n")
+
+
+def set_part_aside(part: Input, number: int, folder: Path, settings: ReadSettings) -> None:
+    """Give up the rest of a part that no worker survives: what was read of it stays, what follows is one counted drop."""
+    finished, shard = finished_shards(folder, number), _Shard(rows=1)
+    rows = finished[-1]["rows_so_far"] if finished else 0
+    shard.drop(part.label, UNREAD, rows, part.place)
+    _write(shard, folder / f"{number:04d}-{len(finished):05d}", rows, settings.near)
+    write_json(folder / f"{number:04d}.json", {"rows": rows, "shards": len(finished) + 1})
 
 
 def finished_shards(folder: Path, number: int) -> list[ShardFacts]:
@@ -141,8 +159,7 @@ def _take(shard: _Shard, entry: Document | Flaw, row: int, settings: ReadSetting
 def _write(shard: _Shard, stem: Path, rows_so_far: int, near: bool) -> None:
     write_jsonl(stem.with_suffix(".jsonl"), (asdict(document) for document in shard.documents))
     if near:
-        with written_whole(stem.with_suffix(".signatures.npy"), "wb") as handle:
-            np.save(handle, np.array(shard.signatures, np.uint32).reshape(-1, PERMUTATIONS))
+        write_signatures(stem, np.array(shard.signatures, np.uint32).reshape(-1, PERMUTATIONS))
     with written_whole(stem.with_suffix(".npz"), "wb") as handle:
         np.savez(
             handle,
@@ -153,11 +170,6 @@ def _write(shard: _Shard, stem: Path, rows_so_far: int, near: bool) -> None:
     facts = {"rows_so_far": rows_so_far, "rows": shard.rows, "documents": len(shard.documents), "characters": shard.characters}
     lists = {"sources": shard.sources, "dropped": shard.counts, "examples": shard.examples}
     write_json(stem.with_suffix(".json"), {**facts, **lists})
-
-
-def _bytes(entry: Document | Flaw) -> bytes:
-    words = (entry.id, entry.text) if isinstance(entry, Document) else (entry.where, entry.reason)
-    return "\0".join(words).encode("utf-8", "surrogatepass") + b"\1"
 
 
 READ = "read"
@@ -183,8 +195,6 @@ class Index:
 
     shards: tuple[Shard, ...]
     sources: tuple[str, ...]
-    shard: NDArray[np.int32]
-    place: NDArray[np.int32]
     rank: NDArray[np.int64]
     source: NDArray[np.int32]
     key: NDArray[np.uint64]
@@ -239,9 +249,7 @@ def build_index(folder: Path, *, parts: int, holdout: float) -> Index:
     return Index(
         shards=tuple(shards),
         sources=tuple(names),
-        shard=np.repeat(np.arange(len(shards), dtype=np.int32), counts),
-        place=(np.arange(len(every)) - np.repeat(edges[:-1], counts)).astype(np.int32),
-        rank=every[:, 1],
+        rank=every[:, 1].copy(),
         source=every[:, 2].astype(np.int32),
         key=np.concatenate(keys).astype(np.uint64),
         limits=np.array([decisions[at].limit() if at in decisions else -1 for at in range(len(names))], np.int64),
@@ -266,20 +274,3 @@ def _existing(path: Path) -> Path:
     if not path.is_file():
         raise DatasetError(f"{path} is missing; {ANEW}.")
     return path
-
-
-def gather_signatures(index: Index, rows: NDArray[np.int64], front: Signatures, path: Path) -> Signatures:
-    """The signatures of chosen documents after those of `front`, in one memory-mapped file: a large corpus stays on disk."""
-    total = len(front) + len(rows)
-    with written_whole(path, "wb") as handle:
-        header = {"descr": np.dtype(np.uint32).str, "fortran_order": False, "shape": (total, PERMUTATIONS)}
-        np.lib.format.write_array_header_1_0(handle, header)
-        handle.write(front.astype(np.uint32).tobytes())
-        opened: dict[int, Signatures] = {}
-        for row in rows.tolist():
-            shard = int(index.shard[row])
-            if shard not in opened:
-                opened = {shard: np.load(index.shards[shard].stem.with_suffix(".signatures.npy"), mmap_mode="r")}
-            handle.write(opened[shard][index.place[row]].tobytes())
-    found: Signatures = np.load(path, mmap_mode="r")
-    return found

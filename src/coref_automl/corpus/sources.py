@@ -6,16 +6,17 @@ import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from coref_automl.config import nearest
-from coref_automl.corpus.files import Flaw, files_of, name_of, read_file
-from coref_automl.corpus.formats import opened
+from coref_automl.corpus.files import ByteRange, Flaw, files_of, name_of, read_file, writable
+from coref_automl.corpus.formats import LINES, opened, stem_of
+from coref_automl.corpus.remote import is_url, local_copy, size_of, urls_of
 from coref_automl.errors import CorefError, MissingExtra, SourceError
 from coref_automl.records import Document, Record
 from coref_automl.say import in_words
@@ -93,6 +94,9 @@ BUNDLED = {
     "bundled:synthetic-short": "generated, MIT",
 }
 
+_HEAD = 4 << 20
+"""Bytes that are fetched of a file behind a URL to see whether it can be read."""
+
 _ATTEMPTS = 3
 """Of a read that breaks off: each waits up to half a minute, and the library would take twenty before it says so."""
 
@@ -101,32 +105,61 @@ OnFlaw = Callable[[Flaw], None]
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One readable part of a source: a file, a hub dataset or a bundled text. `label` is the same on every machine.
+    """One readable part of a source: a file or a span of it, a hub dataset or a bundled text.
 
-    `revision` pins a hub dataset, so that an interrupted run resumes with the same rows.
+    `label` is the same on every machine. `revision` pins a hub dataset, so that an interrupted run resumes with the same rows.
     """
 
     name: str
     label: str
     path: Path | None = None
+    url: str = ""
+    span: ByteRange | None = None
     revision: str | None = None
+
+    @property
+    def is_file(self) -> bool:
+        return self.path is not None or bool(self.url)
+
+    @property
+    def place(self) -> str:
+        """Where a person finds it."""
+        whole = self.url or (f"local:{self.path}" if self.path else self.name)
+        return f"{whole}, bytes {self.span.start:,} to {self.span.end:,}" if self.span else whole
 
 
 def inputs_of(name: str) -> list[Input]:
     """The parts of a source, in order; a glob or a folder has one part per file. An unknown name is an error."""
     if name.startswith("local:"):
         return [Input(name, path.name, path) for path in files_of(name.removeprefix("local:"))]
+    if is_url(name):
+        return [Input(name, PurePosixPath(url).name, url=url) for url in urls_of(name)]
     if name in SOURCES or name in BUNDLED:
         return [Input(name, name)]
     hint = nearest(name, [*SOURCES, *BUNDLED])
-    raise SourceError(f"Unknown source {name!r}. {hint} A file or folder is written local:PATH.")
+    raise SourceError(
+        f"Unknown source {name!r}. {hint} A file or folder is written local:PATH, or as a URL (s3://, gs://, hf://)."
+    )
 
 
 def read_input(part: Input, *, field: str | None = None, broken_ok: bool = False) -> Iterator[Document | Flaw]:
     if part.path is not None:
         name = name_of(part.name.removeprefix("local:"))
-        return read_file(part.path, name=name, field=field, broken_ok=broken_ok)
+        return read_file(part.path, name=name, field=field, broken_ok=broken_ok, span=part.span)
+    if part.url:
+        return _behind_url(part, field, broken_ok)
     return _bundled(part.name) if part.name in BUNDLED else _hub(part.name, field, part.revision)
+
+
+def _behind_url(part: Input, field: str | None, broken_ok: bool) -> Iterator[Document | Flaw]:
+    """From a copy on this machine, so that every format can be read and an error of the network is not one of the file."""
+    above = PurePosixPath(part.name.partition("://")[2])
+    name = (
+        stem_of(Path(part.label)) if above.name == part.label else (above.parent if set("*?[") & set(above.name) else above).name
+    )
+    with local_copy(part.url, part.span) as path:
+        span = part.span and ByteRange(0, part.span.end - part.span.start, part.span.lines)
+        yield from read_file(path, name=name, field=field, broken_ok=broken_ok, span=span, shown=part.url)
 
 
 def open_source(name: str, *, field: str | None = None, on_flaw: OnFlaw | None = None) -> Iterator[Document]:
@@ -180,14 +213,19 @@ def check_source(name: str, *, field: str | None = None) -> list[SourceCheck]:
 
 
 def _check(part: Input, field: str | None) -> SourceCheck:
-    label = f"local:{part.path}" if part.path else part.name
+    label = part.place
     shown = field or (" + ".join(SOURCES[part.name].fields) if part.name in SOURCES else "text")
     try:
+        if part.url:  # no more than its head is fetched for a look; other formats have none
+            size = size_of(part.url)
+            if size and Path(part.label).suffix.lower() not in LINES:
+                return SourceCheck(label, True, shown, f"{size:,} bytes")
+            part = replace(part, span=ByteRange(0, min(size, _HEAD), 0))
         for entry in islice(read_input(part, field=field), 1):
             if isinstance(entry, Flaw) and entry.reason != "an empty file":
                 return SourceCheck(label, True, shown, f"{entry.where}: {entry.reason} (the first row; it will be counted)")
             if isinstance(entry, Document):
-                return SourceCheck(label, True, shown, " ".join(entry.text.split())[:60])
+                return SourceCheck(label, True, shown, writable(" ".join(entry.text[:1_000].split())[:60]))
     except CorefError as error:
         return SourceCheck(label, False, shown, str(error))
     return SourceCheck(label, True, shown, "no rows: contributes nothing")

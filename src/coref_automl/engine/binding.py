@@ -7,11 +7,14 @@ stored flat (training, studies) or in groups (relation extraction, coreference, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
+from coref_automl.config import to_yaml
+from coref_automl.decoder import read_stored
 from coref_automl.errors import InputsChanged
+from coref_automl.store import MANIFEST, write_json, write_text
 
 BYTES = "bytes of the "
 SAME = "pass the same settings to resume, or choose another --out"
@@ -35,6 +38,20 @@ class Binding(TypedDict):
 
     settings: dict[str, Any]
     fingerprints: dict[str, str]
+
+
+class _Begun(TypedDict):
+    binding: Binding | None
+
+
+def begin_run(run: Path, recipe: Any, binding: Binding, manifest: Callable[[], Mapping[str, Any]]) -> None:
+    """Write a run's recipe and manifest, or refuse a folder that was begun with something else."""
+    path = run / MANIFEST
+    if path.is_file():
+        check_binding(run, read_stored(path, _Begun)["binding"] or {}, binding)
+        return
+    write_text(run / "recipe.yaml", to_yaml(recipe))
+    write_json(path, {**manifest(), "binding": binding})
 
 
 def check_binding(place: Path | str, held: Mapping[str, Any], now: Mapping[str, Any], same: str = SAME) -> None:

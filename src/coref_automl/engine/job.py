@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,10 +53,15 @@ class Outcome(Record):
     facts: dict[str, Any] = field(default_factory=dict)
 
 
-def run_job(job: dict[str, Any], *, raising: bool = False) -> Outcome:
-    """Do the work; every failure becomes an outcome, and with `raising` goes on as the exception that it is.
+Work = Callable[[Job], dict[str, Any] | None]
 
-    Two processes that want the same folder take turns.
+
+def run_job(
+    job: dict[str, Any], *, call: Work | None = None, raising: Callable[[BaseException], bool] = lambda _: False
+) -> Outcome:
+    """Do the work; a failure becomes an outcome, with its traceback in the log, or goes on as the exception that it is.
+
+    `call` does the work in place of the named task. Two processes that want the same folder take turns.
     """
     work = Job.from_json(job)
     folder = Path(work.folder)
@@ -64,11 +70,12 @@ def run_job(job: dict[str, Any], *, raising: bool = False) -> Outcome:
     with locked(folder, on_wait=print):
         (folder / OUTCOME).unlink(missing_ok=True)
         try:
-            outcome = Outcome(True, facts=_function(work.task)(work) or {})
+            outcome = Outcome(True, facts=(call or _function(work.task))(work) or {})
         except BaseException as error:
-            if raising:
+            if raising(error):
                 raise
-            traceback.print_exc()
+            with work.log.open("a") as log:
+                traceback.print_exc(file=log)
             outcome = failure(error)
         write_json(folder / OUTCOME, outcome.to_json())
     return outcome

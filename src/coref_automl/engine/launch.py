@@ -11,22 +11,21 @@ import os
 import platform
 import subprocess
 import sys
-import threading
 from collections.abc import Sequence
 from contextlib import chdir, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context
 from pathlib import Path
 from typing import Any, Protocol
 
-from coref_automl.engine.job import OUTCOME, Job, Outcome, death, failure, run_job
+from coref_automl.engine.job import OUTCOME, Job, Outcome, Work, death, failure, run_job
 from coref_automl.engine.pool import Engine, ray_remote
 from coref_automl.errors import FolderError
-from coref_automl.machine import CORES, devices_here, end_with_parent, environment_of, pick_device, usable_cores
+from coref_automl.machine import CORES, devices_here, end_with_parent, environment_of, pick_device, started_quietly, usable_cores
 from coref_automl.store import read_json, write_json
 
 MODULE = "coref_automl.engine.launch"
-PRELOAD = ["torch", "transformers", "coref_automl.training.run", "coref_automl.relation.train"]
+PRELOAD = "coref_automl.engine.preload"
 
 
 class Running(Protocol):
@@ -65,13 +64,18 @@ class Ended:
 
 @dataclass(slots=True)
 class HereLauncher:
-    """Jobs in this process: nothing is loaded twice. With `raising`, a failure is the exception that it is."""
+    """Jobs in this process: nothing is loaded twice. A failure of the kind `raising` goes on as the exception that it is; `call`
+    does the work with what this process holds already."""
 
-    raising: bool = False
+    raising: type[Exception] = Exception
+    call: Work | None = None
     slots: int = 1
 
     def start(self, job: Job, _slot: int) -> Running:
-        return Ended(int(not run_job(job.to_json(), raising=self.raising).done))
+        def goes_on(error: BaseException) -> bool:
+            return isinstance(error, self.raising) or not isinstance(error, Exception)
+
+        return Ended(int(not run_job(job.to_json(), call=self.call, raising=goes_on).done))
 
 
 class LocalLauncher:
@@ -83,7 +87,7 @@ class LocalLauncher:
         # the server looks for GPUs while it imports; asked through NVML they stay untouched, and only then may it fork
         os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
         self._context: Any = get_context("forkserver")
-        self._context.set_forkserver_preload(PRELOAD)
+        self._context.set_forkserver_preload([PRELOAD])
 
     def environment(self, slot: int) -> dict[str, str]:
         return {**environment_of(self._devices[slot % len(self._devices)]), CORES: self._cores}
@@ -91,6 +95,8 @@ class LocalLauncher:
     def start(self, job: Job, slot: int) -> Running:
         arguments = (job.to_json(), self.environment(slot))
         process = self._context.Process(target=run_in_process, args=arguments, name=f"job-{job.key}")
+        with started_quietly():  # the server and what it forks; what follows waits for its imports, and hears Ctrl-C
+            forkserver.ensure_running()
         process.start()
         return _Process(process)
 
@@ -204,12 +210,7 @@ class _RayTask:
 def main(arguments: list[str]) -> int:
     """python -m coref_automl.engine.launch JOB [--with-parent]; with the flag, the end of standard input ends the job."""
     if "--with-parent" in arguments:
-
-        def watch() -> None:
-            sys.stdin.buffer.read()
-            os._exit(70)
-
-        threading.Thread(target=watch, daemon=True).start()
+        end_with_parent(sys.stdin.fileno())
     return 0 if run_job(read_json(Path(arguments[0]))).done else 1
 
 

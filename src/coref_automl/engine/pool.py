@@ -14,20 +14,31 @@ import logging
 import os
 import pickle
 import platform
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import chdir, suppress
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from multiprocessing import connection, get_context
 from pathlib import Path
 from typing import Any, Literal
 
-from coref_automl.errors import FolderError, MissingExtra, WorkError
-from coref_automl.machine import end_with_parent, environment_of
+from coref_automl.errors import FolderError, MissingExtra, WorkerDied, WorkError
+from coref_automl.machine import end_with_parent, environment_of, started_quietly, without_panics
 
 Engine = Literal["local", "ray"]
 _SPAWN = get_context("spawn")
 Answer = tuple[Any, Exception | None]
+_PACKAGE = "coref-automl"
+_SHIP = (
+    "Install the same version on every machine, or let Ray ship it: "
+    """ray job submit --runtime-env-json '{"pip": ["coref-automl[scale]"]}' -- coref-automl ..."""
+)
+_WITHOUT_TORCH = "COREF_AUTOML_WITHOUT_TORCH"
+_LIGHT = {_WITHOUT_TORCH: "1", "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1"}
+_AHEAD = 64
+"""Calls that wait in the cluster beyond those that run: no node is idle, and no queue grows with the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +65,21 @@ def run_calls(
     devices: Sequence[str] | None = None,
     engine: Engine = "local",
     retries: int = 1,
+    light: bool = False,
     on_return: Callable[[Returned], None] | None = None,
 ) -> list[Returned]:
     """Make every call and wait for all. `on_return` hears of each as it ends; the list keeps the order of the calls.
 
     One worker without a device of its own runs in this process. With `devices`, worker i sees only device i modulo their number.
     On Ray the cluster decides how many run at a time; a call asks for a GPU where there is one, unless `devices` names the CPU.
+    `light` calls need no torch: their workers take 350 MB less, and start without it.
     """
     tell = on_return or (lambda _: None)
     if engine == "ray":
-        return _on_ray(calls, retries, tell, cpu=devices is not None and set(devices) <= {"cpu"})
+        return _on_ray(calls, retries, tell, cpu=devices is not None and set(devices) <= {"cpu"}, light=light)
     if workers <= 1 and not devices:
         return _in_this_process(calls, tell)
-    return _Pool(min(max(workers, 1), len(calls)), devices, retries, tell).run(calls)
+    return _Pool(min(max(workers, 1), len(calls)), devices, retries, tell, _LIGHT if light else {}).run(calls)
 
 
 def _in_this_process(calls: Sequence[Call], tell: Callable[[Returned], None]) -> list[Returned]:
@@ -81,7 +94,8 @@ def _in_this_process(calls: Sequence[Call], tell: Callable[[Returned], None]) ->
 def _call(target: str, arguments: dict[str, Any]) -> Answer:
     module, _, name = target.partition(":")
     try:
-        return getattr(importlib.import_module(module), name)(**arguments), None
+        with without_panics():
+            return getattr(importlib.import_module(module), name)(**arguments), None
     except Exception as error:
         return None, error
 
@@ -114,6 +128,7 @@ class _Pool:
     devices: Sequence[str] | None
     retries: int
     tell: Callable[[Returned], None]
+    environment: dict[str, str] = field(default_factory=dict)
     workers: list[_Worker] = field(default_factory=list)
 
     def run(self, calls: Sequence[Call]) -> list[Returned]:
@@ -146,8 +161,10 @@ class _Pool:
     def _start(self, slot: int) -> _Worker:
         ours, theirs = _SPAWN.Pipe()
         device = self.devices[slot % len(self.devices)] if self.devices else None
-        process = _SPAWN.Process(target=_serve, args=(theirs, environment_of(device) if device else {}), daemon=False)
-        process.start()
+        environment = {**self.environment, **(environment_of(device) if device else {})}
+        process = _SPAWN.Process(target=_serve, args=(theirs, environment), daemon=False)
+        with started_quietly():
+            process.start()
         theirs.close()
         return _Worker(process, ours, slot)
 
@@ -181,23 +198,30 @@ class _Pool:
                 worker.process.kill()
 
 
-def _died(attempts: int) -> WorkError:
-    return WorkError(f"the worker process died {attempts} time{'s' if attempts > 1 else ''}")
+def _died(attempts: int) -> WorkerDied:
+    return WorkerDied(f"the worker process died {attempts} time{'s' if attempts > 1 else ''}")
 
 
 def _serve(pipe: Any, environment: dict[str, str]) -> None:
     """A worker's life: take a call, answer, until the pipe closes."""
     end_with_parent()
     os.environ.update(environment)
+    _leave_torch_out()
     try:
         while True:
             target, arguments = pipe.recv()
             pipe.send(_portable(_call(target, arguments)))
-    except (EOFError, KeyboardInterrupt, BrokenPipeError):
+    except (EOFError, BrokenPipeError):
         return
 
 
-def ray_remote(function: Callable[..., Any], *, retries: int, cpu: bool) -> Any:
+def _leave_torch_out() -> None:
+    """In a worker for light calls: transformers imports torch where it finds it, and tokenizers do without."""
+    if _WITHOUT_TORCH in os.environ:
+        sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
+
+
+def ray_remote(function: Callable[..., Any], *, retries: int, cpu: bool, light: bool = False) -> Any:
     """The function as a Ray task of one CPU, and of one GPU where the cluster has any. Joins the cluster, or starts one here."""
     try:
         import ray
@@ -206,29 +230,40 @@ def ray_remote(function: Callable[..., Any], *, retries: int, cpu: bool) -> Any:
     if not ray.is_initialized():
         ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level=logging.ERROR)
     gpus = 1 if not cpu and ray.cluster_resources().get("GPU") else 0
-    return ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(function)
+    options: dict[str, Any] = {"runtime_env": {"env_vars": _LIGHT}} if light else {}  # in worker processes of their own
+    return ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries, **options)(function)
 
 
-def _call_in(folder: str, target: str, arguments: dict[str, Any]) -> Answer:
+def _call_in(folder: str, ours: str, target: str, arguments: dict[str, Any]) -> Answer:
+    _leave_torch_out()
+    if ours != (theirs := version(_PACKAGE)):
+        return None, WorkError(f"{platform.node()} has {_PACKAGE} {theirs}, and this command is {ours}. {_SHIP}")
     if not Path(folder).is_dir():
         return None, FolderError(f"{folder} does not exist on {platform.node()}; start the command in a folder all machines see.")
     with chdir(folder):
         return _portable(_call(target, arguments))
 
 
-def _on_ray(calls: Sequence[Call], retries: int, tell: Callable[[Returned], None], *, cpu: bool) -> list[Returned]:
-    remote = ray_remote(_call_in, retries=retries, cpu=cpu)
+def _on_ray(calls: Sequence[Call], retries: int, tell: Callable[[Returned], None], *, cpu: bool, light: bool) -> list[Returned]:
+    remote = ray_remote(_call_in, retries=retries, cpu=cpu, light=light)
     import ray
 
-    pending = {remote.remote(str(Path.cwd()), call.target, call.arguments): index for index, call in enumerate(calls)}
+    waiting, pending = deque(enumerate(calls)), dict[Any, int]()
     found: dict[int, Returned] = {}
-    while pending:
+    while waiting or pending:
+        while waiting and len(pending) < max(_AHEAD, 2 * int(ray.cluster_resources().get("CPU", 1))):
+            index, call = waiting.popleft()
+            pending[remote.remote(str(Path.cwd()), version(_PACKAGE), call.target, call.arguments)] = index
         done, _ = ray.wait(list(pending), num_returns=1)
         index = pending.pop(done[0])
         try:
             value, error = ray.get(done[0])
-        except ray.exceptions.RayError as failure:
-            value, error = None, WorkError(f"{type(failure).__name__}: {str(failure).splitlines()[0]}")
+        except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError, ray.exceptions.NodeDiedError):
+            value, error = None, _died(retries + 1)
+        except (ray.exceptions.RayError, ImportError) as failure:
+            lacks = f"No module named '{_PACKAGE.replace('-', '_')}" in str(failure)
+            text = f"A machine of the cluster has no {_PACKAGE}, and this command is {version(_PACKAGE)}. {_SHIP}"
+            value, error = None, WorkError(text if lacks else f"{type(failure).__name__}: {str(failure).splitlines()[0]}")
         found[index] = Returned(calls[index], value, error)
         tell(found[index])
     return [found[index] for index in range(len(calls))]

@@ -17,15 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl import store
-from coref_automl.arrays import read_array
 from coref_automl.errors import EvalSetError, InputError, StorageError
-from coref_automl.korean import default_cache
+from coref_automl.guard import read_array
+from coref_automl.korean import Tagger, default_cache
 from coref_automl.models.vocabulary import entry_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-    from coref_automl.korean import Tagger
 
 LEAST_CONTAINED = 2
 _BETWEEN = "\n"
@@ -41,6 +39,16 @@ def answers(tokenizer: PreTrainedTokenizerFast, tagger: Tagger) -> frozenset[str
     """The words that a single entry can answer."""
     words = entry_words(tokenizer)
     return frozenset(words[entry] or "" for entry in np.flatnonzero(build_table(tokenizer, tagger)).tolist())
+
+
+def answerable(
+    tokenizer: PreTrainedTokenizerFast, nouns: NDArray[np.bool_], *, initial: bool
+) -> tuple[list[str | None], NDArray[np.bool_]]:
+    """What every entry says in a gap that starts a word, or runs on from a sign; and whether it is a noun of the table there."""
+    words = entry_words(tokenizer, initial=initial)
+    starts = entry_words(tokenizer)
+    known = {starts[entry] for entry in np.flatnonzero(nouns).tolist()} - {None}
+    return words, np.array([word in known for word in words], np.bool_)
 
 
 def table_path(folder: Path, fingerprint: str) -> Path:
@@ -85,8 +93,6 @@ def _read_or_build(
             f"{folder} has no noun table for this tokenizer ({fingerprint}) and Kiwi is not installed to build one; where it is, "
             f"run: coref-automl prepare eval --model MODEL --out {folder}"
         ) from error
-    from coref_automl.korean import Tagger
-
     table = build_table(tokenizer, tagger or Tagger())
     with suppress(StorageError):  # a read-only set can still be used; the next call builds the table again
         save_table(folder, fingerprint, table)

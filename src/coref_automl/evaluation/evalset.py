@@ -29,10 +29,6 @@ KIND = "evalset"
 DOCUMENTS = "documents.jsonl"
 
 
-class _Kind(TypedDict, total=False):
-    kind: str
-
-
 class TaskCounts(TypedDict):
     """The items of one task, counted."""
 
@@ -51,7 +47,7 @@ class _Named(TypedDict):
 
 
 class SetManifest(_Named, total=False):
-    """What manifest.json holds of a set; `evaluation/manifest` writes all but the fingerprint."""
+    """What manifest.json holds of a set; `evaluation/recipe` writes all but the fingerprint."""
 
     settings: dict[str, Any]
     reference: dict[str, str]
@@ -199,14 +195,13 @@ def _fingerprint(folder: Path, files: Mapping[Task, str]) -> str:
 
 
 def _manifest(folder: Path) -> SetManifest:
+    if (kind := store.kind_of_folder(folder)) not in ("", KIND):
+        what = store.with_article(kind)
+        raise EvalSetError(f"{folder} is not an evaluation set, it holds {what}; build one with: coref-automl prepare eval")
     if not (folder / store.MANIFEST).is_file() or not (folder / DOCUMENTS).is_file():
         raise EvalSetError(f"{folder} holds no finished evaluation set; build one with coref-automl prepare eval --out {folder}.")
-    path, remedy = folder / store.MANIFEST, f"build it again with coref-automl prepare eval --out {folder}"
-    kind = read_stored(path, _Kind, error=EvalSetError, remedy=remedy).get("kind", "")
-    if kind != KIND:
-        what = store.with_article(kind) if kind else "something else"
-        raise EvalSetError(f"{folder} is not an evaluation set, it holds {what}; build one with: coref-automl prepare eval")
-    manifest = read_stored(path, SetManifest, error=EvalSetError, remedy=remedy)
+    remedy = f"build it again with coref-automl prepare eval --out {folder}"
+    manifest = read_stored(folder / store.MANIFEST, SetManifest, error=EvalSetError, remedy=remedy)
     if manifest["schema"] != SCHEMA:
         raise EvalSetError(f"{folder} was made by another version; {remedy}.")
     for task in manifest.get("tasks", {}):

@@ -1,14 +1,16 @@
-"""The numbers, each defined once. In: item scores. Out: hits by item, and estimates with intervals.
+"""The numbers, each defined once. In: item scores. Out: hits by item, estimates with intervals, and baselines without a model.
 
 Lenient metrics have the short names (`real1`, `real5`, `lambada_top1`, `score`), so that older tables can be compared with ours;
-strict and word metrics are reported beside them.
+strict and word metrics are reported beside them. A baseline copies a word of the document into the gap: of the item's own
+candidates the most frequent one outside the gap, or the nearest. They are ranked as a model's words are, so that every metric
+applies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +20,12 @@ from coref_automl.errors import RecipeError
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
 from coref_automl.evaluation.tasks.task import ClozeTask
-from coref_automl.records import Estimate, Half, ItemScore, Task, halves_of
+from coref_automl.records import ClozeItem, Estimate, Half, ItemScore, Task, halves_of
 from coref_automl.statistics.intervals import DRAWS, bootstrap_mean, composite
 from coref_automl.statistics.resampling import Part
+
+if TYPE_CHECKING:
+    from coref_automl.evaluation.evalset import EvalSet
 
 Rule = Literal["strict", "lenient", "word"]
 
@@ -73,9 +78,6 @@ METRICS: dict[str, Metric] = {
     metric.name: metric for metric in (*_SHARES, *(own for task in _OTHERS for own in _metrics_of(task)), *_COMPOSITES)
 }
 PRIMARY = "real1_strict"
-DESCRIPTIVE: frozenset[Task] = frozenset({"gold"})
-"""Tasks that no verdict about a method rests on: the masks of `word` tell how long gold's answer is, and training changes what
-that is worth (docs/statistics.md). Coreference proper is the check in its place."""
 
 GROUPINGS: dict[str, Callable[[Sequence[ItemScore]], list[str]]] = {
     "source": lambda scores: [score.source for score in scores],
@@ -85,8 +87,14 @@ GROUPINGS: dict[str, Callable[[Sequence[ItemScore]], list[str]]] = {
     "distance": lambda scores: [bucket(score.distance) for score in scores],
     "half": lambda scores: list(halves(scores)),
     "pronoun": lambda scores: ["pronoun between" if score.pronoun_between else "none between" for score in scores],
+    "before": lambda scores: [_said(score.before, "mentioned before", "mentioned behind only") for score in scores],
+    "copyable": lambda scores: [_said(score.copyable, "beside the same word elsewhere", "not copyable") for score in scores],
 }
 """The label of every item. All of a set's items are needed: how many clusters it has decides on their halves."""
+
+
+def _said(fact: bool | None, yes: str, no: str) -> str:
+    return "unknown" if fact is None else yes if fact else no
 
 
 def halves(scores: Sequence[ItemScore]) -> list[Half]:
@@ -181,3 +189,83 @@ def single_entry_share(scores: Sequence[ItemScore]) -> float:
     """The share of answers that are one vocabulary entry: the ceiling of strict. Of the Real items, or of all without them."""
     counted = [score for score in scores if score.task == "real"] or list(scores)
     return sum(score.strict_rank > 0 for score in counted) / len(counted) if counted else 0.0
+
+
+_TOP = 5
+Baselines = dict[str, dict[str, Estimate]]
+
+
+def places(text: str, word: str, item: ClozeItem) -> list[int]:
+    """Where a word occurs in the text outside the gap."""
+    found, at = [], text.find(word)
+    while at >= 0:
+        if at + len(word) <= item.start or at >= item.end:
+            found.append(at)
+        at = text.find(word, at + 1)
+    return found
+
+
+BASELINES: dict[str, Callable[[int, int], tuple[int, int]]] = {
+    "copy-most-frequent": lambda count, nearness: (count, nearness),
+    "copy-nearest": lambda _, nearness: (nearness, 0),
+}
+"""The key of a candidate by how often it occurs outside the gap, and by minus the characters between the gap and its nearest
+occurrence. The higher key comes first."""
+
+
+def copy_scores(items: Iterable[ClozeItem], texts: Mapping[str, str]) -> dict[str, list[ItemScore]]:
+    """Each item with its candidates in the order of each baseline; ties go against the answer."""
+    out: dict[str, list[ItemScore]] = {name: [] for name in BASELINES}
+    for item in items:
+        if item.candidates:
+            seen = [_occurrences(texts[item.document], group, item) for group in item.candidates]
+            for name, key in BASELINES.items():
+                out[name].append(_score(item, [key(*entry) for entry in seen]))
+    return out
+
+
+def _occurrences(text: str, group: Sequence[str], item: ClozeItem) -> tuple[int, int]:
+    """How often a candidate occurs outside the gap, and minus the characters to the nearest occurrence."""
+    found = [(at, len(word)) for word in group for at in places(text, word, item)]
+    gaps = [item.start - (at + size) if at < item.start else at - item.end for at, size in found]
+    return len(found), -min(gaps, default=1 << 30)
+
+
+def chance(items: Sequence[ClozeItem], *, seed: int = 0) -> Estimate | None:
+    """The expected accuracy of a random choice among the candidates."""
+    counted = [item for item in items if len(item.candidates) > 1]
+    if not counted:
+        return None
+    shares = np.array([1 / len(item.candidates) for item in counted])
+    return bootstrap_mean(shares, np.array([item.cluster for item in counted]), seed=seed)
+
+
+def _score(item: ClozeItem, keys: Sequence[tuple[int, int]]) -> ItemScore:
+    order = sorted(range(len(keys)), key=lambda at: (keys[at], at), reverse=True)
+    rank = 1 + sum(other >= keys[0] for other in keys[1:])
+    return ItemScore(
+        item=item.id, task=item.task, cluster=item.cluster, source=item.source, answer=item.answer, tag=item.tag,
+        distance=item.distance, strict_rank=rank, lenient_rank=rank, top=tuple(item.candidates[at][0] for at in order[:_TOP]),
+        pieces=0, word_rank=rank if len(item.candidates) > 1 else None, pronoun_between=item.pronoun_between,
+    )  # fmt: skip
+
+
+_COPIES: dict[str, dict[str, list[ItemScore]]] = {}
+
+
+def summarise_with_baselines(
+    scores: Sequence[ItemScore], evalset: EvalSet, *, seed: int = 0
+) -> tuple[dict[str, Estimate], Baselines]:
+    """The estimates of a model and of the baselines, on the same items and from the same draws."""
+    key = evalset.fingerprint
+    if key not in _COPIES:  # once per set in a process
+        _COPIES.clear()
+        _COPIES[key] = copy_scores(evalset.select(), evalset.documents)
+    estimates, *copied = summarise_all([scores, *_COPIES[key].values()], seed=seed)
+    blind = {
+        metric.name: share
+        for metric in METRICS.values()
+        if metric.name in estimates and metric.rule == "word" and metric.task
+        if (share := chance(evalset.select([metric.task]), seed=seed))
+    }
+    return estimates, {**dict(zip(_COPIES[key], copied, strict=True)), **({"chance": blind} if blind else {})}

@@ -6,7 +6,7 @@ Texts of `--source` are held-out documents, chosen by id with the rule that keep
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -17,22 +17,24 @@ from coref_automl.corpus.clean import Filters, is_empty, normalise, reason_to_dr
 from coref_automl.corpus.holdout import limits, qualified_id, rank
 from coref_automl.corpus.sources import inputs_of, read_input
 from coref_automl.errors import EvalSetError, FolderError
-from coref_automl.evaluation import answers, manifest
+from coref_automl.evaluation import answers
 from coref_automl.evaluation.evalset import KIND, EvalSet, freeze
-from coref_automl.evaluation.recipe import EvalRecipe
+from coref_automl.evaluation.ngrams import MOST_DOCUMENTS, Neighbours
+from coref_automl.evaluation.recipe import EvalRecipe, difference, facts, label, numbered, reasons, settings
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.task import (
     Choices,
     ClozeTask,
-    Entry,
     Found,
     PlainText,
     ReadDocument,
     Rows,
+    TaskInput,
     read_document,
     read_rows,
     spread,
 )
+from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import ClozeItem, Document, Task
@@ -40,9 +42,7 @@ from coref_automl.records import ClozeItem, Document, Task
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-    from coref_automl.korean import Tagger
-
-E = TypeVar("E", bound=Entry)
+E = TypeVar("E", bound=TaskInput)
 
 
 def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | None = None) -> EvalSet:
@@ -50,7 +50,6 @@ def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | No
 
     Without sources and files, `out` is a finished set and only gets the noun tables of the models.
     """
-    from coref_automl.korean import Tagger, default_cache
     from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 
     recipe, out = config.expect(recipe, EvalRecipe, "prepare_eval"), config.as_path(out, "out")
@@ -58,14 +57,16 @@ def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | No
     tokenizers = [load_tokenizer(model) for model in recipe.models]
     tagger = Tagger(default_cache())
     if recipe.asks_for_items:
-        settings = manifest.settings(recipe, tokenizer_fingerprint(tokenizers[0]))
+        chosen = settings(recipe, tokenizer_fingerprint(tokenizers[0]))
         with claimed(out, KIND):
             if not store.is_done(out):
                 built = _Builder(recipe, tokenizers[0], tagger, progress)
                 built.build()
-                freeze(out, built.used(), built.items, manifest.facts(recipe, settings, built.items, built.drops, built.sources))
-        if changed := manifest.difference({**manifest.ADDED, **EvalSet.open(out).manifest.get("settings", {})}, settings):
-            raise FolderError(f"{out} is frozen, but {changed}; choose another --out, or remove {out} to make it again.")
+                freeze(out, built.used(), built.items, facts(recipe, chosen, built.items, built.drops, built.sources))
+        if changed := difference(EvalSet.open(out).manifest.get("settings", {}), chosen):
+            raise FolderError(
+                f"{out} is frozen; it was made with {changed}; choose another --out, or remove it and build it again."
+            )
     evalset = EvalSet.open(out)
     for tokenizer in progress.track(tokenizers, "Noun tables", len(tokenizers), "tokenizers"):
         answers.table_for(tokenizer, evalset.folder, {}, tagger)
@@ -103,7 +104,7 @@ class _Builder:
         for task in tasks:
             self._limit(task)
             if not self.items.get(task.name):
-                why = manifest.reasons(self._unread() + self.drops.get(task.name, Counter()))
+                why = reasons(self._unread() | self.drops.get(task.name, Counter()))
                 raise EvalSetError(
                     f"No {task.name} item came out of these inputs (dropped: {why}); give longer texts, or more of them."
                 )
@@ -120,9 +121,12 @@ class _Builder:
             drops.update({reason: count for reason, count in counts.items() if reason not in _COUNTS})
         return drops
 
-    def _choices(self, *, single_entry: bool) -> Choices:
+    def _choices(self, *, single_entry: bool = False, others: Mapping[str, Sequence[Document]] | None = None) -> Choices:
         allowed = answers.answers(self.reference, self.tagger) if single_entry else None
-        return Choices(self.recipe.seed, self.recipe.per_document, allowed)
+        neighbours = {
+            source: Neighbours.count((held.id, held.text) for held in texts) for source, texts in (others or {}).items()
+        }
+        return Choices(self.recipe.seed, self.recipe.per_document, allowed, neighbours)
 
     def _read_texts(self, tasks: Sequence[ClozeTask]) -> None:
         """Documents of `--source`: read and tagged once for all tasks."""
@@ -135,23 +139,23 @@ class _Builder:
                 "kept": texts.kept[source],
                 **texts.drops.get(source, {}),
             }
-        choices = self._choices(single_entry=self.recipe.single_entry)
+        choices = self._choices(single_entry=self.recipe.single_entry, others=texts.others)
         for entry, read in self._read(map(PlainText, texts.documents), "Finding items in texts"):
             for task in tasks:
                 self._take(task.name, task.find(read, entry, choices))
 
     def _read_files(self, task: ClozeTask, rows: Rows) -> None:
         """Annotated files of one task."""
-        choices = self._choices(single_entry=False)
+        choices = self._choices()
         for name in self.recipe.inputs(task.name):
-            label = manifest.numbered(manifest.label(name), self.labels)
-            self.labels.add(label)
-            entries, drops = read_rows(rows.open(name), rows.read, label)
+            source = numbered(label(name), self.labels)
+            self.labels.add(source)
+            entries, drops = read_rows(rows.open(name), rows.read, source)
             self._count(task.name, drops)
-            counts = Counter(self.sources.get(label, {}))  # of a --source of that name
+            counts = Counter(self.sources.get(source, {}))  # of a --source of that name
             counts.update({"rows": len(entries) + drops.total(), "kept": len(entries), **drops})
-            self.sources[label] = dict(counts)
-            for entry, read in self._read(entries, f"Finding {task.name} items in {label}"):
+            self.sources[source] = dict(counts)
+            for entry, read in self._read(entries, f"Finding {task.name} items in {source}"):
                 self._take(task.name, task.find(read, entry, choices))
 
     def _read(self, entries: Iterable[E], what: str) -> Iterator[tuple[E, ReadDocument]]:
@@ -173,6 +177,7 @@ class _Builder:
     def _take(self, task: Task, found: Found) -> None:
         """An item's id names its text and span: of two with one id the first is used, and the second is counted."""
         fresh = [item for item in found.items if item.id not in self.known]
+        self.documents.update({passage.id: passage for passage in found.passages})
         self.known.update(item.id for item in fresh)
         self.items.setdefault(task, []).extend(fresh)
         self._count(task, found.drops)
@@ -196,10 +201,11 @@ class _Builder:
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class SourceTexts:
     """Documents of the sources. `seen`, `held_out` and `kept` count rows by source, `drops` by source and reason.
 
-    Documents that belong to training data are not drops.
+    Documents that belong to training data are not drops; `others` are some of them, from which neighbours are counted. Where
+    every document is used, they are the documents themselves.
     """
 
     documents: list[Document] = field(default_factory=list)
@@ -207,22 +213,24 @@ class Texts:
     held_out: Counter[str] = field(default_factory=Counter)
     kept: Counter[str] = field(default_factory=Counter)
     drops: dict[str, Counter[str]] = field(default_factory=dict)
+    others: dict[str, list[Document]] = field(default_factory=dict)
 
 
-def read_texts(recipe: EvalRecipe, progress: Progress) -> Texts:
+def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
     """Two passes: every id of a source decides which of them are held out. A document says which source it belongs to."""
     allowed: dict[str, int] | None = None
     if not recipe.all_documents:
         ids = ((document.source, document.id) for document in _documents(recipe, None))
         seen = progress.track(ids, "Choosing held-out documents", unit="documents")
         allowed = limits(seen, share=recipe.holdout, least=recipe.least)
-    texts = Texts()
+    texts = SourceTexts()
     known_ids: set[tuple[str, str]] = set()
     taken: set[str] = set()
     known_texts: set[str] = set()
     for document in progress.track(_documents(recipe, texts), "Reading held-out documents", unit="documents"):
         texts.seen[document.source] += 1
         if allowed is not None and rank(document.id) > allowed[document.source]:
+            _keep_some(texts.others, document)
             continue
         texts.held_out[document.source] += allowed is not None
         text = normalise(document.text)
@@ -240,10 +248,18 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> Texts:
         named = qualified_id(document) if document.id in taken else document.id
         taken.add(named)
         texts.documents.append(Document(named, document.source, text, document.title))
+        if allowed is None:
+            _keep_some(texts.others, texts.documents[-1])
     return texts
 
 
-def _documents(recipe: EvalRecipe, texts: Texts | None) -> Iterator[Document]:
+def _keep_some(others: dict[str, list[Document]], document: Document) -> None:
+    kept = others.setdefault(document.source, [])
+    if len(kept) < MOST_DOCUMENTS:
+        kept.append(document)
+
+
+def _documents(recipe: EvalRecipe, texts: SourceTexts | None) -> Iterator[Document]:
     for part in (part for name in recipe.sources for part in inputs_of(name)):
         for entry in islice(read_input(part, field=recipe.field), recipe.limit):
             if isinstance(entry, Document):

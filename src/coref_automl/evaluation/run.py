@@ -9,10 +9,8 @@ score several checkpoints at a time, each in a process of its own.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
@@ -22,25 +20,21 @@ from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES
 from coref_automl.engine.pool import Engine, Returned
 from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError
-from coref_automl.evaluation.answers import table_fingerprint
-from coref_automl.evaluation.baselines import Selection, summarise_with_baselines
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
-from coref_automl.evaluation.metrics import single_entry_share
-from coref_automl.evaluation.results import BASES, SCORER, Slot, Target, base_evaluation
-from coref_automl.evaluation.targets import base_targets, find_targets
-from coref_automl.evaluation.words import WordMode, wanted_ids
+from coref_automl.evaluation.results import BASES, Target, base_evaluation
+from coref_automl.evaluation.slot import Slot, evaluate_one
+from coref_automl.evaluation.targets import base_targets, find_targets, words_to_compare
+from coref_automl.evaluation.windows import WordMode
 from coref_automl.locks import locked
 from coref_automl.models.families import too_long
-from coref_automl.models.model_files import PARTS, detect_seq_len, is_here, model_prints, weights_fingerprint
+from coref_automl.models.model_files import PARTS, detect_seq_len, is_here, model_prints
 from coref_automl.progress import Progress, quiet
-from coref_automl.records import ClozeItem, Evaluation, Half, ItemScore, Provenance, Task
-from coref_automl.store import MANIFEST, JsonlAppender, claim_folder, explained, write_json
+from coref_automl.records import Evaluation, ItemScore, Provenance
+from coref_automl.store import MANIFEST, JsonlAppender, claim_folder, explained
 
 if TYPE_CHECKING:
-    from coref_automl.evaluation.left_to_right import LeftToRight
     from coref_automl.models.load import LoadedModel
 
-CHECKS = "l2r.json"
 JOB = f"{__name__}:evaluate_job"
 """What a worker is given to run."""
 
@@ -61,10 +55,7 @@ class EvaluateRecipe:
     dtype: Annotated[str, Setting("float32, bfloat16, float16, or auto (bfloat16 on a GPU).")] = "auto"
     words: Annotated[
         WordMode,
-        Setting(
-            "Word ranks for all items (about 3 times the cost of none), gold only, a sample of 200 per task, or none; "
-            "l2r adds a left-to-right check."
-        ),
+        Setting("Word ranks for all items (about 3 times the cost of none), gold only, a sample of 200 per task, or none."),
     ] = "all"
     budget: Annotated[int | None, Setting("Tokens per batch; halved when memory runs out.", 1, flags=("--batch-tokens",))] = None
     base: Annotated[bool, Setting("Also score the model that training started from, if available.")] = True
@@ -101,6 +92,7 @@ def evaluate(
     targets = find_targets(as_paths(paths, "paths"), recipe.out, unread)
     for why in unread:
         progress.note(progress.say(f"제외: {why}", f"Left out: {why}"))
+    recipe = replace(recipe, words=words_to_compare(targets, recipe.words, progress))
     if recipe.out:
         claim_folder(recipe.out, "evaluations")
     if recipe.engine == "local":
@@ -160,9 +152,6 @@ def _evaluate_all(
             tally.lose(target.name, error)
     if left:
         _spread(left, recipe, devices, tally)
-    if recipe.words == "l2r" and recipe.engine == "local":
-        for target in (one for one in left if one.name not in tally.failures):
-            _evaluate_target(target, sets, recipe, tally.progress, only_known=True)  # tells what workers have checked
 
 
 def _raise(failures: dict[str, Exception], count: int) -> None:
@@ -190,20 +179,17 @@ def _evaluate_target(
     done = []
     for number, evalset in enumerate(sets):
         slot = Slot(target, evalset, seq_len, dtype, prints, recipe.out)
-        if only_known and not _is_known(slot, recipe.words):
+        if only_known and slot.find(recipe.words) is None:
             return None
         with locked(target.folder(evalset.name, seq_len), on_wait=progress.note):  # wait if another process scores it
             slot.sweep()
             if (known := slot.find(recipe.words)) is not None:
                 evaluation = slot.stamp(known.evaluation)
-                folder = slot.write(evaluation, known, summary=number == 0)
+                slot.write(evaluation, known, summary=number == 0)
             else:
                 scored, scores = _score(slot, load(), recipe, progress)
                 evaluation = slot.stamp(scored)
-                folder = slot.write(evaluation, scores, summary=number == 0)
-            if recipe.words == "l2r":
-                for check in _check_left_to_right(slot, folder, load, recipe):
-                    progress.note(f"{target.name}, {check}")
+                slot.write(evaluation, scores, summary=number == 0)
             done.append(evaluation)
     return done
 
@@ -234,35 +220,6 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
     if model_prints(slot.target.model) != slot.prints():
         raise EvaluationError(f"{slot.target.model} has changed while it was scored; run the same command again.")
     return replace(evaluation, fingerprints={**evaluation.fingerprints, **slot.prints()}), scores
-
-
-def _check_left_to_right(
-    slot: Slot, folder: Path, load: Callable[[], LoadedModel], recipe: EvaluateRecipe
-) -> tuple[LeftToRight, ...]:
-    """`word` checked on a sample, stored beside the evaluation as l2r.json."""
-    from coref_automl.evaluation.left_to_right import LeftToRightChecks, check_left_to_right
-
-    if (held := _checked_before(slot, folder)) is not None:
-        return held
-    checks = check_left_to_right(
-        load(), slot.evalset, seq_len=slot.seq_len, dtype=slot.dtype, budget=recipe.budget, seed=recipe.seed
-    )
-    write_json(folder / CHECKS, LeftToRightChecks(slot.key, tuple(checks)).to_json())
-    return tuple(checks)
-
-
-def _checked_before(slot: Slot, folder: Path) -> tuple[LeftToRight, ...] | None:
-    from coref_automl.evaluation.left_to_right import LeftToRightChecks
-
-    path = folder / CHECKS
-    held = read_stored(path, LeftToRightChecks, remedy="remove it, and check again") if path.is_file() else None
-    return held.checks if held is not None and held.key == slot.key else None
-
-
-def _is_known(slot: Slot, words: WordMode) -> bool:
-    """Is nothing left for a model to do?"""
-    known = slot.find(words)
-    return known is not None and (words != "l2r" or _checked_before(slot, slot.folder(known)) is not None)
 
 
 def _evaluate_bases(
@@ -298,9 +255,8 @@ def _evaluate_bases(
         for error in tally.failures.values():
             absent[name] = _first_line(error)
     for name, why in absent.items():
-        progress.note(
-            progress.say(f"원래 모델 {name}을 표에서 뺐습니다: {why}", f"The base model {name} is left out of the tables: {why}")
-        )
+        ko, en = f"베이스 모델 {name}을 표에서 뺐습니다: {why}", f"The base model {name} is left out of the tables: {why}"
+        progress.note(progress.say(ko, en))
 
 
 class _Begun(TypedDict, total=False):
@@ -341,9 +297,7 @@ def _spread(targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence
     """One worker process per GPU, or one cluster task per checkpoint. A killed one is resumed in another."""
     from coref_automl.engine.pool import Call, run_calls
 
-    settings = {key: str(value) if isinstance(value, Path) else value for key, value in to_mapping(recipe).items()}
-    settings["eval_sets"] = [str(folder) for folder in recipe.eval_sets]
-    jobs = [Call(target.name, JOB, {"target": _plain(target), "recipe": settings}) for target in targets]
+    jobs = [Call(target.name, JOB, {"target": to_mapping(target), "recipe": to_mapping(recipe)}) for target in targets]
     with tally.progress.stage("scoring", len(jobs), "checkpoints") as stage:
 
         def heard(outcome: Returned) -> None:
@@ -360,91 +314,7 @@ def evaluate_job(target: dict[str, Any], recipe: dict[str, Any]) -> list[dict[st
     """What a worker runs: one model, on the only device it sees."""
     settings = from_mapping(EvaluateRecipe, recipe, "evaluate")
     sets = [EvalSet.open(folder) for folder in settings.eval_sets or (bundled_eval_set(),)]
-    chosen = Target(**{**target, "base": Path(target["base"])})
-    return [evaluation.to_json() for evaluation in _evaluate_target(chosen, sets, settings, quiet()) or ()]
-
-
-def _plain(target: Target) -> dict[str, Any]:
-    return {**asdict(target), "base": str(target.base)}
-
-
-def evaluate_one(
-    model: str | LoadedModel,
-    evalset: EvalSet,
-    *,
-    seq_len: int | None = None,
-    device: str = "auto",
-    dtype: str = "auto",
-    words: WordMode = "all",
-    tasks: Sequence[Task] | None = None,
-    half: Half | None = None,
-    budget: int | None = None,
-    known: Mapping[str, ItemScore] | None = None,
-    on_scores: Callable[[list[ItemScore]], None] | None = None,
-    name: str = "",
-    new_head: bool = False,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> tuple[Evaluation, list[ItemScore]]:
-    """Score one model on one set, in memory. `known` are scores of an earlier call; `on_scores` receives new ones in batches.
-
-    A loaded model is scored on its device and left in evaluation mode.
-    """
-    from coref_automl.evaluation.scorer import Scorer, pick
-    from coref_automl.models.load import load_masked_lm, tokenizer_fingerprint
-
-    started = time.monotonic()
-    progress = progress or quiet()
-    weights, path = "", name
-    if isinstance(model, str):
-        device, dtype = pick(device, dtype)
-        weights, path = weights_fingerprint(model), model
-        loaded = load_masked_lm(model, seq_len=seq_len, device=device, new_head=new_head)
-    else:
-        loaded = model
-        dtype = pick(next(loaded.model.parameters()).device.type, dtype)[1]
-    seq_len = seq_len or loaded.seq_len
-    items = evalset.select(tasks, half)
-    ids = wanted_ids(items, words)
-    nouns = evalset.noun_table(loaded.tokenizer)
-    scores = dict(known or {})
-    todo = pending(items, scores, ids)
-    scorer = Scorer(loaded, nouns, seq_len=seq_len, dtype=dtype, budget=budget)
-    with progress.stage(f"scoring {name or path}", len(items), "items") as stage:
-        stage.skip(len(items) - len(todo))
-        for batch in scorer.score(todo, evalset.documents, words=ids):
-            scores |= {score.item: score for score in batch}
-            if on_scores:
-                on_scores(batch)
-            stage.advance(len(batch))
-    ordered = [scores[item.id] for item in items]
-    part = Selection(evalset, tuple(tasks) if tasks is not None else None, half, evalset.fingerprint)
-    estimates, baselines = summarise_with_baselines(ordered, part, seed=seed)
-    evaluation = Evaluation(
-        checkpoint=name or path,
-        path=path,
-        evalset=evalset.name,
-        seq_len=seq_len,
-        dtype=dtype,
-        scorer=SCORER,
-        evaluated_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - started, 3),
-        fingerprints={
-            "weights": weights,
-            "items": evalset.fingerprint,
-            "tokenizer": tokenizer_fingerprint(loaded.tokenizer),
-            "nouns": table_fingerprint(nouns),
-        },
-        estimates=estimates,
-        baselines=baselines,
-        single_entry_share=single_entry_share(ordered),
-        out_of_reach=sum(score.out_of_reach for score in ordered),
-        evalset_path=str(evalset.folder.resolve()),
-        half=half or evalset.half,
-    )
-    return evaluation, ordered
-
-
-def pending(items: Sequence[ClozeItem], scores: Mapping[str, ItemScore], words: frozenset[str]) -> list[ClozeItem]:
-    """Items without a score, or without the word rank that is now wanted."""
-    return [item for item in items if item.id not in scores or (item.id in words and scores[item.id].word_rank is None)]
+    return [
+        evaluation.to_json()
+        for evaluation in _evaluate_target(from_mapping(Target, target, "target"), sets, settings, quiet()) or ()
+    ]

@@ -20,12 +20,12 @@ from torch import Tensor
 
 from coref_automl.config import choose
 from coref_automl.errors import EvaluationError, ModelError
-from coref_automl.evaluation.answers import MatchTable
+from coref_automl.evaluation.answers import MatchTable, answerable
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.evaluation.windows import Ids, Window, maker_for
-from coref_automl.evaluation.words import Ask, Candidates, Row, left_to_right_rows, masked_rows, read_candidates
+from coref_automl.evaluation.windows import Ask, Candidates, Ids, Row, Window, maker_for, masked_rows, read_candidates
 from coref_automl.machine import is_out_of_memory, pick_device
 from coref_automl.models.heads import encode_at, predict
+from coref_automl.models.memory import release
 from coref_automl.models.precision import products, rounded
 from coref_automl.models.vocabulary import entry_words, word_ids
 from coref_automl.records import ClozeItem, ItemScore, Task
@@ -92,20 +92,23 @@ class Scorer:
             raise ModelError(
                 f"The noun table has {len(nouns)} entries and the tokenizer {len(words)}; they belong to different tokenizers."
             )
-        self._words = [*words, *[None] * (width - len(words))]
-        any_word = np.array([bool(word) for word in self._words])
-        allowed = np.zeros(width, np.bool_)
-        allowed[: len(nouns)] = nouns
-        self._noun_table = MatchTable(self._words, allowed & any_word)
-        self._word_table = MatchTable(self._words, any_word)
-        self._pieces = lru_cache(maxsize=None)(lambda word: tuple(word_ids(loaded.tokenizer, word)))
+        self._width, self._nouns = width, nouns
+        self._tables: dict[tuple[bool, bool], MatchTable] = {}
+        self._pieces = lru_cache(maxsize=None)(lambda word, initial: tuple(word_ids(loaded.tokenizer, word, initial=initial)))
 
     @property
     def mask_id(self) -> int:
         return self._maker.mask_id
 
-    def table(self, task: Task) -> MatchTable:
-        return self._word_table if TASKS[task].any_word else self._noun_table
+    def table(self, task: Task, initial: bool = True) -> MatchTable:
+        """The entries that may answer a task, in the form of a gap that starts a word or runs on from a sign."""
+        key = TASKS[task].any_word, initial
+        if key not in self._tables:
+            words, nouns = answerable(self._tokenizer, self._nouns, initial=initial)
+            allowed = np.zeros(self._width, np.bool_)
+            allowed[: len(words)] = [bool(word) for word in words] if key[0] else nouns
+            self._tables[key] = MatchTable([*words, *[None] * (self._width - len(words))], allowed)
+        return self._tables[key]
 
     def score(
         self,
@@ -113,26 +116,26 @@ class Scorer:
         texts: Mapping[str, str],
         *,
         words: Container[str] = (),
-        left_to_right: bool = False,
     ) -> Iterator[list[ItemScore]]:
         """Score the items, the longest windows first. `words` holds the ids of items whose word rank is wanted."""
         self._maker.prepare((item, texts[item.document]) for item in items)
-        by_task: dict[Task, list[Unit]] = {}
+        by_form: dict[tuple[Task, bool], list[Unit]] = {}
         for item in items:
-            unit = self.unit(item, texts[item.document], item.id in words, left_to_right)
-            by_task.setdefault(item.task, []).append(unit)
-        for task, units in by_task.items():
-            table = self.table(task)
+            unit = self.unit(item, texts[item.document], item.id in words)
+            by_form.setdefault((item.task, unit.window.initial), []).append(unit)
+        for (task, initial), units in by_form.items():
+            table = self.table(task, initial)
             run = partial(self._run, table=table, allowed=torch.from_numpy(table.allowed).to(self._device))
             for _, scores in in_batches(units, lambda unit: unit.size, self._budget, run):
                 yield scores
 
-    def unit(self, item: ClozeItem, text: str, words: bool, left_to_right: bool = False) -> Unit:
-        candidates = read_candidates(item, self._pieces, self._tokenizer.unk_token_id) if words else None
-        make = left_to_right_rows if left_to_right else masked_rows
-        rows = make(candidates, self.mask_id) if candidates else []
+    def unit(self, item: ClozeItem, text: str, words: bool) -> Unit:
+        window = self._maker.window(item, text)
+        pieces = partial(self._pieces, initial=window.initial)
+        candidates = read_candidates(item, pieces, self._tokenizer.unk_token_id) if words else None
+        rows = masked_rows(candidates, self.mask_id) if candidates else []
         single = [row for row in rows if row.middle == (self.mask_id,)] or [Row((self.mask_id,))]
-        return Unit(item, self._maker.window(item, text), (*single, *(row for row in rows if row not in single)), candidates)
+        return Unit(item, window, (*single, *(row for row in rows if row not in single)), candidates)
 
     def _run(self, units: list[Unit], table: MatchTable, allowed: Tensor) -> list[ItemScore]:
         with torch.inference_mode(), products(tf32=False):
@@ -202,7 +205,7 @@ class Scorer:
         lenient = rank_of(logits, [pair[1] for pair in matches])
         top = logits.topk(min(TOP, int(allowed.sum())), dim=1).indices.cpu().numpy()
         return [
-            (int(s), int(n), tuple(self._words[entry] or "" for entry in row))
+            (int(s), int(n), tuple(table.words[entry] or "" for entry in row))
             for s, n, row in zip(strict, lenient, top, strict=True)
         ]
 
@@ -210,9 +213,11 @@ class Scorer:
         item, window = unit.item, unit.window
         return ItemScore(
             item=item.id, task=item.task, cluster=item.cluster, source=item.source, answer=item.answer, tag=item.tag,
-            distance=item.distance, strict_rank=strict, lenient_rank=lenient, top=top, pieces=len(self._pieces(item.answer)),
+            distance=item.distance, strict_rank=strict, lenient_rank=lenient, top=top,
+            pieces=len(self._pieces(item.answer, initial=window.initial)),
             own_distance=window.own_distance, out_of_reach=window.out_of_reach,
             word_rank=unit.candidates.rank(sums) if unit.candidates else None, pronoun_between=item.pronoun_between,
+            before=item.before, copyable=item.copyable,
         )  # fmt: skip
 
 
@@ -246,11 +251,6 @@ def rank_of(logits: Tensor, matches: Sequence[NDArray[np.int64]]) -> NDArray[np.
     return ranks
 
 
-def collect(batches: Iterable[list[ItemScore]]) -> dict[str, ItemScore]:
-    """All scores by item id."""
-    return {score.item: score for batch in batches for score in batch}
-
-
 def default_budget(device: str) -> int:
     return CPU_BUDGET if device.startswith("cpu") else GPU_BUDGET
 
@@ -276,7 +276,7 @@ def in_batches(
                 raise EvaluationError(message) from error
             queue.extendleft(reversed(batch))
             budget = max(1, sum(size(unit)[0] for unit in batch) * size(batch[0])[1] // 2)
-            _release()
+            release()
             continue
         yield batch, result
 
@@ -288,10 +288,3 @@ def _take(queue: deque[T], size: Callable[[T], tuple[int, int]], budget: int) ->
         rows += size(queue[0])[0]
         batch.append(queue.popleft())
     return batch
-
-
-def _release() -> None:
-    import torch
-
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

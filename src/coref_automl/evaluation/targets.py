@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from coref_automl.errors import ModelError
+from coref_automl.errors import CorefError, ModelError
 from coref_automl.evaluation.results import (
     BASES,
     CHECKPOINT,
@@ -17,7 +17,10 @@ from coref_automl.evaluation.results import (
     marked,
     target_of,
 )
-from coref_automl.models.model_files import model_place
+from coref_automl.evaluation.windows import WordMode
+from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
+from coref_automl.models.model_files import is_here, model_place, model_prints
+from coref_automl.progress import Progress
 from coref_automl.store import natural_order
 
 _DEEPEST = 3
@@ -93,3 +96,26 @@ def _unique(targets: list[Target]) -> list[Target]:
         out.append(target)
     names = [target.name for target in out]
     return [replace(entry, name=Path(entry.model).as_posix()) if names.count(entry.name) > 1 else entry for entry in out]
+
+
+def words_to_compare(targets: Sequence[Target], words: WordMode, progress: Progress) -> WordMode:
+    """`words` as asked, or a sample of them where tokenizers differ: word ranks are all that such models can be compared by."""
+    if words not in ("none", "gold"):
+        return words
+    by_bytes: dict[str, str] = {}
+    for target in targets:
+        try:
+            made = target.provenance()
+            for model in (target.model, *([made.base] if made and is_here(made.base) else [])):
+                by_bytes.setdefault(model_prints(model, weights=False)["tokenizer_files"], model)
+        except CorefError:
+            continue  # the target's own evaluation will report it
+    if len(by_bytes) < 2 or len({tokenizer_fingerprint(load_tokenizer(model)) for model in by_bytes.values()}) < 2:
+        return words
+    progress.note(
+        progress.say(
+            "토크나이저가 서로 달라, 비교에 쓸 단어 순위를 표본으로 함께 채점합니다(--words sample).",
+            "Tokenizers differ, so word ranks are scored on a sample, by which such models are compared (--words sample).",
+        )
+    )
+    return "sample"

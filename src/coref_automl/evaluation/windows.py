@@ -1,22 +1,28 @@
-"""What a model reads of an item. In: an item, its document as pieces, a length. Out: the token ids around the gap.
+"""What a model reads of an item and is asked there. In: an item, its document as pieces, a length. Out: ids around the gap; rows.
 
 The gap is one or more mask tokens in place of the hidden word. What follows the word inside its eojeol (a particle) remains the
 continuation piece it was. The context does not depend on the number of masks: room for `MOST_MASKS` is always reserved.
+
+Whole words are asked whatever the vocabulary: a candidate of k pieces is scored with k masks in the gap, by the mean
+log-probability of its pieces; one of more than `MOST_MASKS` pieces by its first `MOST_MASKS`, so that none is left out. A word
+with an unknown piece comes last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.errors import ModelError, RecipeError
 from coref_automl.models.load import tokenizer_fingerprint
-from coref_automl.models.vocabulary import Pieces, split_at, tokenize, tokenize_all
+from coref_automl.models.vocabulary import Pieces, read_entries, split_at, tokenize, tokenize_all
 from coref_automl.records import ClozeItem
 
 if TYPE_CHECKING:
@@ -39,12 +45,17 @@ Ids = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """The ids before and after the gap, special tokens included; `own_distance` counts this tokenizer's pieces."""
+    """The ids before and after the gap, special tokens included; `own_distance` counts this tokenizer's pieces.
+
+    `initial`: in the document's own tokenization the hidden word starts with a piece that starts words; behind a sign or a line
+    break it may run on instead, and entries of that form fill the gap.
+    """
 
     before: Ids
     after: Ids
     own_distance: int
     out_of_reach: bool
+    initial: bool
 
     @property
     def gap(self) -> int:
@@ -110,6 +121,7 @@ class WindowMaker:
             np.concatenate([pieces.ids[gap[1] : high], self._closing]).astype(np.int32),
             distance_between(gap, antecedent),
             not in_reach,
+            read_entries(self._tokenizer).begins_word(int(pieces.ids[gap[0]]), text, item.start),
         )
 
     def _place(self, item: ClozeItem, text: str) -> tuple[Pieces, tuple[int, int], tuple[int, int] | None]:
@@ -150,25 +162,18 @@ def _stretch(item: ClozeItem, text: str, margin: int) -> tuple[int, int]:
     return (0, len(text)) if high < 0 or 2 * (high - low) > len(text) else (low, high)
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """Equal for the same vocabulary, frame and length, whichever checkpoint the tokenizer was loaded from."""
-
-    fingerprint: str
-    frame: tuple[tuple[int, ...], ...]
-    seq_len: int
-    tokenizer: Any = field(compare=False)
+_MAKERS: dict[tuple[object, ...], WindowMaker] = {}
 
 
 def maker_for(tokenizer: PreTrainedTokenizerFast, seq_len: int) -> WindowMaker:
     """A window maker that the checkpoints of one tokenizer share: cutting windows is most of the work outside the model."""
-    frame = (*(tuple(edge.tolist()) for edge in special_edges(tokenizer)), (tokenizer.mask_token_id,))
-    return _maker(_Request(tokenizer_fingerprint(tokenizer), frame, seq_len, tokenizer))
-
-
-@lru_cache(maxsize=2)
-def _maker(request: _Request) -> WindowMaker:
-    return WindowMaker(request.tokenizer, request.seq_len)
+    frame = (tuple(edge.tolist()) for edge in special_edges(tokenizer))
+    key = tokenizer_fingerprint(tokenizer), *frame, tokenizer.mask_token_id, seq_len
+    if key not in _MAKERS:
+        for oldest in list(_MAKERS)[:-1]:  # the last one stays beside the new one
+            del _MAKERS[oldest]
+        _MAKERS[key] = WindowMaker(tokenizer, seq_len)
+    return _MAKERS[key]
 
 
 def bounds(count: int, gap: tuple[int, int], antecedent: tuple[int, int] | None, room: int) -> tuple[int, int, bool]:
@@ -204,3 +209,81 @@ def special_edges(tokenizer: PreTrainedTokenizerFast) -> tuple[Ids, Ids]:
         if whole[at : at + len(bare)] == bare:
             return np.array(whole[:at], np.int32), np.array(whole[at + len(bare) :], np.int32)
     raise ModelError("The tokenizer changes a text when it adds its special tokens, so windows cannot be cut with it.")
+
+
+WordMode = Literal["all", "gold", "sample", "none"]
+SAMPLE = 200
+"""Items per task that `sample` scores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The log-probability of `piece` at the `offset`-th place of the gap belongs to candidate `slot`."""
+
+    offset: int
+    piece: int
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row to run: the ids in the gap, and what is asked there."""
+
+    middle: tuple[int, ...]
+    asks: tuple[Ask, ...] = ()
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Places of the gap at which the head runs."""
+        return tuple(sorted({ask.offset for ask in self.asks}))
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The candidates of one item as pieces: `words[slot]`, and the group of each slot. Group 0 is right."""
+
+    words: tuple[tuple[int, ...], ...]
+    groups: tuple[int, ...]
+
+    def rank(self, sums: NDArray[np.float64]) -> int:
+        """The rank of the right group from the summed log-probabilities of each slot; ties go against it."""
+        best = np.full(max(self.groups) + 1, -math.inf)
+        for slot, (pieces, group) in enumerate(zip(self.words, self.groups, strict=True)):
+            if pieces:
+                best[group] = max(best[group], sums[slot] / len(pieces))
+        return 1 + int((best[1:] >= best[0]).sum())
+
+
+def read_candidates(item: ClozeItem, pieces_of: Callable[[str], Sequence[int]], unknown: int | None) -> Candidates:
+    words, groups = [], []
+    for group, surfaces in enumerate(item.candidates):
+        for surface in surfaces:
+            pieces = tuple(pieces_of(surface)[:MOST_MASKS])
+            words.append(() if unknown in pieces else pieces)
+            groups.append(group)
+    return Candidates(tuple(words), tuple(groups))
+
+
+def masked_rows(candidates: Candidates, mask: int) -> list[Row]:
+    """One row for each number of pieces among the candidates: that many masks, all words of that size asked at once."""
+    asks: dict[int, list[Ask]] = {}
+    for slot, pieces in enumerate(candidates.words):
+        asks.setdefault(len(pieces), []).extend(Ask(offset, piece, slot) for offset, piece in enumerate(pieces))
+    return [Row((mask,) * size, tuple(asked)) for size, asked in sorted(asks.items()) if size]
+
+
+def sample(items: Iterable[ClozeItem], size: int = SAMPLE) -> frozenset[str]:
+    """Ids of a fixed sample: the same for every model, spread over the set by hash."""
+    ids = sorted((item.id for item in items), key=lambda name: hashlib.sha256(name.encode()).digest())
+    return frozenset(ids[:size])
+
+
+def wanted_ids(items: Sequence[ClozeItem], mode: WordMode) -> frozenset[str]:
+    """Ids of the items whose word rank is wanted; a sample is drawn from each task separately."""
+    if mode == "none":
+        return frozenset()
+    with_choice = [item for item in items if len(item.candidates) > 1 and (mode != "gold" or item.task == "gold")]
+    if mode != "sample":
+        return frozenset(item.id for item in with_choice)
+    tasks = {item.task for item in with_choice}
+    return frozenset().union(*(sample(item for item in with_choice if item.task == task) for task in tasks))

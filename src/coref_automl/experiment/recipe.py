@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from coref_automl.config import choose
+from coref_automl.config import Setting, choose, typed
+from coref_automl.corpus.recipe import Texts
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
+from coref_automl.evaluation.windows import WordMode
 from coref_automl.models.build import NEW
 from coref_automl.models.families import too_long
 from coref_automl.records import Half, Task
 from coref_automl.say import LANGUAGE
 
 Kind = Literal["train", "evaluate", "relation", "coreference"]
-KINDS: tuple[Kind, ...] = ("train", "evaluate", "relation", "coreference")
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""Kinds of steps, in order."""
+KOREAN = {"train": "학습", "evaluate": "평가", "relation": "관계 추출", "coreference": "상호참조"}
 Documents = Literal["all", "dev", "not-dev"]
 Start = Literal["every", "chosen"]
-BUNDLED, CHOSEN = "bundled", "chosen"
+BUNDLED = "bundled"
+CHOSEN: Start = "chosen"
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """Texts to prepare where no dataset is named; the held-out share becomes the evaluation set where none is named."""
+class HeldOutTexts(Texts):
+    """Texts of which a held-out share becomes the evaluation set where none is named."""
 
-    sources: tuple[str, ...]
-    limit: int | None = None
     holdout: float = 0.02
-    near_duplicates: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +42,13 @@ class EvaluateStage:
     `metric` is that of the report's verdicts, on the first set; `margin` is in points.
     """
 
-    sets: tuple[str, ...] = ()
-    half: Half | None = None
+    sets: Annotated[
+        tuple[str, ...],
+        Setting("Evaluation set; repeatable. Default: built from held-out documents, or the bundled set.", flags=("--eval-set",)),
+    ] = ()
+    half: Annotated[Half | None, Setting("Use one half of each set: select to screen methods, confirm to judge them.")] = None
     tasks: tuple[Task, ...] = ("real", "lambada")
-    words: Literal["all", "gold", "sample", "none"] = "all"
+    words: WordMode = "all"
     metric: str | None = None
     margin: float = 2.0
     per_source: int = 1_600
@@ -67,18 +72,20 @@ class RelationStage:
     those of fine-tuning from one checkpoint. `settings` are the same for all, in the words of `re train`.
     """
 
-    train: str = BUNDLED
-    dev: str | None = None
+    train: Annotated[str, Setting("Relation rows to fine-tune on.", flags=("--re-train",))] = BUNDLED
+    dev: Annotated[str | None, Setting("Relation rows to score; never used for selection.", flags=("--re-dev",))] = None
     rows: int = 1_000
     start: Start = "every"
-    shares: tuple[float, ...] = (0.1, 1.0)
-    seeds: int = 3
+    shares: Annotated[
+        tuple[float, ...], Setting("Fraction of the relation rows to train on; repeatable.", flags=("--re-share",))
+    ] = (0.1, 1.0)
+    seeds: Annotated[int, Setting("", 1)] = 3
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        typed(self)
         if not self.shares or any(not 0 < share <= 1 for share in self.shares) or len(set(self.shares)) < len(self.shares):
             raise RecipeError(f"relation: shares are different numbers above 0 and up to 1, not {list(self.shares)}.")
-        _at_least_one("relation: seeds", self.seeds)
         if self.dev is not None and self.train == BUNDLED:
             raise RecipeError("relation: dev (--re-dev) needs rows to train on; name them with --re-train, or leave it out.")
         _refuse("relation: settings", self.settings, _OF_RELATION)
@@ -94,16 +101,18 @@ class CoreferenceStage:
     `coref train`.
     """
 
-    data: str
-    documents: Documents = "all"
+    data: Annotated[str, Setting("Annotated texts.", flags=("--coref",))]
+    documents: Annotated[
+        Documents, Setting("Documents that judge: all, not-dev, or dev to screen methods.", flags=("--coref-documents",))
+    ] = "all"
     start: Start = "every"
     split: str = "koconovel"
     folds: int = 5
-    seeds: int = 1
+    seeds: Annotated[int, Setting("", 1)] = 1
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _at_least_one("coreference: seeds", self.seeds)
+        typed(self)
         _refuse("coreference: settings", self.settings, _OF_COREFERENCE)
 
 
@@ -117,26 +126,30 @@ class ExperimentRecipe:
     finished.
     """
 
-    model: str
+    model: Annotated[str, Setting("Base model: hub id, folder, or bundled:ko-mini.")]
     methods: dict[str, dict[str, Any]]
-    out: str
-    lengths: tuple[int, ...] = (2048,)
-    seeds: int = 3
-    first_seed: int = 0
-    datasets: tuple[str, ...] = ()
-    texts: Texts | None = None
+    out: Annotated[str, Setting("Folder of the study; must be empty or from the same command.")]
+    lengths: Annotated[tuple[int, ...], Setting("Tokens per row; repeatable.", flags=("--length",))] = (2048,)
+    seeds: Annotated[int, Setting("Seeds per method and length.", 1)] = 3
+    first_seed: Annotated[int, Setting("First seed.", 0, 2**31 - 1)] = 0
+    datasets: Annotated[
+        tuple[str, ...],
+        Setting("Prepared dataset; one per length, or one whose blocks the lengths divide.", flags=("--dataset",)),
+    ] = ()
+    texts: HeldOutTexts | None = None
     train: dict[str, Any] = field(default_factory=dict)
     evaluate: EvaluateStage = field(default_factory=EvaluateStage)
     relation: RelationStage | None = None
     coreference: CoreferenceStage | None = None
-    keep_weights: bool = True
-    jobs: int = 1
-    engine: Engine = "local"
-    device: str = "auto"
-    lang: Literal["ko", "en"] | None = None
-    title: str = ""
+    keep_weights: Annotated[bool, Setting("Keep the weights of runs whose evaluation is complete.")] = True
+    jobs: Annotated[int, Setting("Steps at a time; they share the GPUs.", 1)] = 1
+    engine: Annotated[Engine, Setting("local or ray.")] = "local"
+    device: Annotated[str, Setting("auto, cpu or cuda.")] = "auto"
+    lang: Annotated[Literal["ko", "en"] | None, Setting(LANGUAGE)] = None
+    title: Annotated[str, Setting("Title of the report.")] = ""
 
     def __post_init__(self) -> None:
+        typed(self)
         if self.model.startswith(NEW):
             raise RecipeError(f"An experiment starts from a trained base, and {self.model} has random weights; train it first.")
         if not self.methods:
@@ -145,10 +158,6 @@ class ExperimentRecipe:
             raise RecipeError(f"lengths are one or more different numbers of tokens, each at least 1, not {list(self.lengths)}.")
         if why := next(filter(None, map(too_long, self.lengths)), None):
             raise RecipeError(f"lengths: seq_len {why}.")
-        _at_least_one("seeds", self.seeds)
-        _at_least_one("jobs", self.jobs)
-        if not 0 <= self.first_seed < 2**31:
-            raise RecipeError(f"first_seed should be 0 or more and below 2**31, not {self.first_seed}.")
         if not self.datasets and self.texts is None:
             raise RecipeError("A study needs data; name datasets (coref-automl prepare makes them), or texts to prepare.")
         for name, settings in self.methods.items():
@@ -191,42 +200,3 @@ def _refuse(where: str, settings: Mapping[str, Any], decided: Mapping[str, str])
     for name in settings:
         if name in decided:
             raise RecipeError(f"{where}: {name} is set by the study; {decided[name]}.")
-
-
-def _at_least_one(name: str, value: int) -> None:
-    if value < 1:
-        raise RecipeError(f"{name} must be at least 1, not {value}.")
-
-
-HELP = {
-    "model": "Base model: hub id, folder, or bundled:ko-mini.",
-    "out": "Folder of the study; must be empty or from the same command.",
-    "datasets": "Prepared dataset; one per length, or one whose blocks the lengths divide.",
-    "lengths": "Tokens per row; repeatable.",
-    "evaluate.sets": "Evaluation set; repeatable. Default: built from held-out documents, or the bundled set.",
-    "evaluate.half": "Use one half of each set: select to screen methods, confirm to judge them.",
-    "relation.train": "Relation rows to fine-tune on.",
-    "relation.dev": "Relation rows to score; never used for selection.",
-    "relation.shares": "Fraction of the relation rows to train on; repeatable.",
-    "coreference.data": "Annotated texts.",
-    "coreference.documents": "Documents that judge: all, not-dev, or dev to screen methods.",
-    "seeds": "Seeds per method and length.",
-    "first_seed": "First seed.",
-    "keep_weights": "Keep the weights of runs whose evaluation is complete.",
-    "jobs": "Steps at a time; they share the GPUs.",
-    "engine": "local or ray.",
-    "device": "auto, cpu or cuda.",
-    "lang": LANGUAGE,
-    "title": "Title of the report.",
-}
-"""What each field means: the help of `coref-automl study`; the other fields can only be given in a recipe."""
-FLAGS = {
-    "datasets": ("--dataset",),
-    "lengths": ("--length",),
-    "evaluate.sets": ("--eval-set",),
-    "relation.train": ("--re-train",),
-    "relation.dev": ("--re-dev",),
-    "relation.shares": ("--re-share",),
-    "coreference.data": ("--coref",),
-    "coreference.documents": ("--coref-documents",),
-}

@@ -12,21 +12,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coref_automl.config import from_mapping
+from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.decoder import read_stored
-from coref_automl.engine.job import NAN
+from coref_automl.engine.binding import BYTES, check_binding
+from coref_automl.engine.job import NAN, Job
 from coref_automl.engine.launch import Launcher, launcher_of
 from coref_automl.engine.run import End, run_steps, wait_a_little
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.experiment.plan import COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan
-from coref_automl.experiment.recipe import KINDS, ExperimentRecipe
-from coref_automl.experiment.state import ExperimentResult, Failure, State
+from coref_automl.evaluation.run import EvaluateRecipe
+from coref_automl.experiment.plan import COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan, start_bytes
+from coref_automl.experiment.recipe import KINDS, ExperimentRecipe, Kind
+from coref_automl.experiment.state import ExperimentResult, ExperimentState, Failure
 from coref_automl.locks import claimed
-from coref_automl.progress import Progress, duration, quiet
+from coref_automl.models.memory import release
+from coref_automl.progress import Progress, duration, peak_gigabytes, quiet
+from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.say import Say, in_korean, language, speaking
-from coref_automl.store import claim_folder, remove, write_json, write_text
+from coref_automl.store import DONE, claim_folder, contents, is_done, remove, write_json, write_text
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
-from coref_automl.tuning.reasons import reason_words
+from coref_automl.training.recipe import TrainRecipe
 
 if TYPE_CHECKING:
     from coref_automl.report.printout import PrintedAnswer
@@ -56,10 +62,15 @@ def run_experiment(
         if stage in only and getattr(recipe, stage) is None:
             raise RecipeError(f"The recipe has no {stage} stage to run; add one, or leave out --only {stage}.")
     with speaking(recipe.lang), claimed(out, KIND):
-        progress = progress.into(out / "events.ndjson")
-        plan = before(open_plan(recipe, out, progress))
-        state = State.of(plan)
-        give_back(plan, state, plan.steps)
+        progress = progress.into(events := out / "events.ndjson")
+        try:
+            plan = before(open_plan(recipe, out, progress))
+        except BaseException:
+            if contents(out) == [events]:  # nothing was made: nothing is left
+                events.unlink()
+            raise
+        state = ExperimentState.of(plan)
+        remove_weights(plan, state, plan.steps)
         claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
         runner = Runner(plan, state, progress, launcher, ends, wait)
         ran = runner.run(only or KINDS)
@@ -88,7 +99,7 @@ class Runner:
     """Runs steps; one that fails is tried once more, when its neighbours on the GPU are others."""
 
     plan: Plan
-    state: State
+    state: ExperimentState
     progress: Progress
     launcher: Launcher | None
     ends: float | None
@@ -134,9 +145,9 @@ class Runner:
             self.state.done.add(step.label)
             took = duration(end.seconds, say.lang)
             self.progress.note(say(f"{name}: 완료, {took}", f"{step.label}: done in {took}"))
-            give_back(self.plan, self.state, [step])
+            remove_weights(self.plan, self.state, [step])
             return True
-        reason = end.reason if end.outcome else reason_words(end.reason, say)
+        reason = end.reason if end.outcome else say(in_korean(end.reason), end.reason)
         if end.kind != NAN and end.attempt == 1:
             self.progress.note(say(f"{name}: {reason}. 다시 시도합니다.", f"{step.label}: {reason}; it is tried again"))
             return False
@@ -146,7 +157,7 @@ class Runner:
         return True
 
 
-def give_back(plan: Plan, state: State, steps: Iterable[Step]) -> None:
+def remove_weights(plan: Plan, state: ExperimentState, steps: Iterable[Step]) -> None:
     """Remove the weights of runs when all that needs them is done, unless they are to be kept."""
     for step in steps if not plan.recipe.keep_weights else ():
         if step.kind == "coreference" and step.label in state.done:
@@ -157,7 +168,7 @@ def give_back(plan: Plan, state: State, steps: Iterable[Step]) -> None:
                 remove_checkpoint(checkpoint)
 
 
-def _finish(plan: Plan, state: State, result: ExperimentResult, progress: Progress) -> ExperimentResult:
+def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progress: Progress) -> ExperimentResult:
     """Verdicts, report and archive of what is finished."""
     from coref_automl.comparison.archive import archive
     from coref_automl.comparison.study import LOOKS
@@ -195,3 +206,64 @@ def _looked(path: Path, seeds: int) -> list[int]:
     looks = before if before[-1:] == [seeds] else [*before, seeds]
     write_json(path, looks)
     return looks
+
+
+def run_step(job: Job) -> dict[str, Any]:
+    """Do a step in the present process; what it cost is kept with its outcome."""
+    began = time.monotonic()
+    _check_start(job)
+    facts = _WORK[job.recipe["kind"]](job.recipe["settings"], job.recipe["start"], Progress())
+    release()
+    seconds = round(time.monotonic() - began, 2)
+    return {"seconds": seconds, "peak_gigabytes": peak_gigabytes(), "seeds": job.recipe["seeds"], **facts}
+
+
+def _check_start(job: Job) -> None:
+    """The base that the study was planned with may have changed since."""
+    binding, settings = job.recipe["binding"], job.recipe["settings"]
+    if f"{BYTES}weights" in binding:
+        now = start_bytes(settings["model"] if job.recipe["kind"] == "train" else job.recipe["start"])
+        check_binding(job.folder, {name: binding[name] for name in now if name in binding}, now)
+
+
+def _train(settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
+    from coref_automl.training.run import train
+
+    if is_done(Path(start)) and not checkpoints_of(Path(start)):
+        (Path(start) / DONE).unlink()  # its weights were removed, and are needed again
+    result = train(from_mapping(TrainRecipe, settings, "step"), progress=progress)
+    return {"tokens": result.tokens, "steps": result.steps, "loss": result.loss}
+
+
+def _evaluate(settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
+    from coref_automl.evaluation.run import evaluate
+
+    return {"evaluations": len(evaluate([start], from_mapping(EvaluateRecipe, settings, "step"), progress=progress))}
+
+
+def _relation(settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
+    from coref_automl.relation.train import train_relation
+
+    result = train_relation(from_mapping(RelationRecipe, settings | {"model": _last(start)}, "step"), progress=progress)
+    return {name: getattr(result, name) for name in ("split", "n", "micro_f1", "auprc", "accuracy", "scheme", "run")}
+
+
+def _coreference(settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
+    from coref_automl.coreference.train import train_coreference
+
+    result = train_coreference(from_mapping(CoreferenceRecipe, settings | {"model": _last(start)}, "step"), progress=progress)
+    return {"conll": result.estimates["gold"]["conll"].value}
+
+
+def _last(start: str) -> str:
+    """The last checkpoint of a run; the base as it is."""
+    checkpoints = checkpoints_of(Path(start))
+    return str(checkpoints[-1]) if checkpoints else start
+
+
+_WORK: dict[Kind, Callable[[dict[str, Any], str, Progress], dict[str, Any]]] = {
+    "train": _train,
+    "evaluate": _evaluate,
+    "relation": _relation,
+    "coreference": _coreference,
+}

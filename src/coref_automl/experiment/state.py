@@ -6,14 +6,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from coref_automl.engine.job import NAN
-from coref_automl.experiment.plan import RUNS, Arm, Plan, Step
-from coref_automl.experiment.recipe import KINDS
+from coref_automl.experiment.plan import RUNS, MethodAtLength, Plan, Step
+from coref_automl.experiment.recipe import KINDS, KOREAN
 from coref_automl.records import Record
 from coref_automl.say import say
 from coref_automl.training.folder import checkpoints_of
-
-STEPS = {"train": "학습", "evaluate": "평가", "relation": "관계 추출", "coreference": "상호참조"}
-"""The kinds of steps in Korean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +33,9 @@ class ArmSeeds(Record):
     missing: dict[str, str]
 
     def __str__(self) -> str:
-        told = f"{self.name}: " + say(f"시드 {self.finished}/{self.asked}", f"{self.finished} of {self.asked} seeds")
+        text = f"{self.name}: " + say(f"시드 {self.finished}/{self.asked}", f"{self.finished} of {self.asked} seeds")
         why = "; ".join(say(f"시드 {seed}: {reason}", f"seed {seed}: {reason}") for seed, reason in self.missing.items())
-        return f"{told} ({why})" if why else told
+        return f"{text} ({why})" if why else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class ExperimentResult(Record):
 
     def lines(self) -> list[str]:
         counts = ", ".join(
-            say(f"{STEPS[kind]} {self.finished[kind]}/{count}", f"{kind} {self.finished[kind]} of {count}")
+            say(f"{KOREAN[kind]} {self.finished[kind]}/{count}", f"{kind} {self.finished[kind]} of {count}")
             for kind, count in self.steps.items()
         )
         failed = [say(f"실패: {failure}", f"Failed: {failure}") for failure in self.failures]
@@ -79,7 +76,7 @@ class ExperimentResult(Record):
 
 
 @dataclass(slots=True)
-class State:
+class ExperimentState:
     """Which steps are finished, and which failed."""
 
     plan: Plan
@@ -88,7 +85,7 @@ class State:
     failures: dict[str, Failure] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, plan: Plan) -> State:
+    def of(cls, plan: Plan) -> ExperimentState:
         state = cls(plan)
         state.add(plan.steps)
         return state
@@ -140,7 +137,7 @@ class State:
     def resumes(self, kinds: Collection[str]) -> bool:
         """Would a further call for these kinds run anything? It tries failures anew, but for a loss that became NaN."""
         final = {label: failure for label, failure in self.failures.items() if failure.kind == NAN}
-        return bool(State(self.plan, self.steps, set(self.done), final).needed(kinds))
+        return bool(ExperimentState(self.plan, self.steps, set(self.done), final).needed(kinds))
 
     def result(self, kinds: Collection[str]) -> ExperimentResult:
         counted = {kind: [step for step in self.steps if step.kind == kind] for kind in KINDS}
@@ -153,7 +150,7 @@ class State:
             resumes=self.resumes(kinds),
         )
 
-    def _seeds(self, arm: Arm) -> ArmSeeds:
+    def _seeds(self, arm: MethodAtLength) -> ArmSeeds:
         missing = {}
         for seed in self.plan.seeds:
             steps = self.of_run(self.plan.run_name(arm, seed))

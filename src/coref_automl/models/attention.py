@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from coref_automl.errors import ModelError
-from coref_automl.models.documents import Documents
+from coref_automl.models.disentangled.layout import Documents
 from coref_automl.models.families import family
 from coref_automl.say import say
 

@@ -235,25 +235,33 @@ def marked_words() -> Any:
     return Sequence([_pre_tokenizer(), Metaspace(replacement=START, prepend_scheme="always", split=False)])
 
 
-def word_normalizer() -> Any:
-    """NFC, blanks around Hanja, no control characters."""
+def word_normalizer(*, hanja_apart: bool = True) -> Any:
+    """NFC, no control characters, and blanks around Hanja."""
     from tokenizers.normalizers import NFC, BertNormalizer, Sequence
 
-    return Sequence([NFC(), BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=False)])
+    cleaned = BertNormalizer(clean_text=True, handle_chinese_chars=hanja_apart, strip_accents=False, lowercase=False)
+    return Sequence([NFC(), cleaned])
 
 
 def _assemble(entries: list[str]) -> PreTrainedTokenizerFast:
-    from tokenizers import Tokenizer, decoders, processors
+    from tokenizers import Tokenizer, decoders
     from tokenizers.models import WordPiece
-    from transformers import PreTrainedTokenizerFast
 
     vocabulary = {entry: index for index, entry in enumerate(entries)}
     tokenizer = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=60))
     tokenizer.normalizer = word_normalizer()
     tokenizer.pre_tokenizer = _pre_tokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
-    cls, sep = ("[CLS]", vocabulary["[CLS]"]), ("[SEP]", vocabulary["[SEP]"])
-    tokenizer.post_processor = processors.BertProcessing(sep, cls)
+    return framed(tokenizer)
+
+
+def framed(tokenizer: Any) -> PreTrainedTokenizerFast:
+    """The tokenizer as the library takes it, with [CLS] before a text and [SEP] behind it."""
+    from tokenizers.processors import BertProcessing
+    from transformers import PreTrainedTokenizerFast
+
+    first, last = ((SPECIAL[name], tokenizer.token_to_id(SPECIAL[name])) for name in ("cls_token", "sep_token"))
+    tokenizer.post_processor = BertProcessing(last, first)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
 
 

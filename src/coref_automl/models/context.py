@@ -76,7 +76,7 @@ def position_faults(model: Any) -> list[str]:
             notes.append(
                 say(
                     f"마지막 행을 반복해 늘린 표라 위치 행 {copies:,}개가 같고, {start:,}번째 토큰부터 위치를 구별하지 못합니다. "
-                    "원래 모델을 다시 늘리거나 전체 길이로 학습하세요.",
+                    "베이스 모델을 다시 늘리거나 전체 길이로 학습하세요.",
                     f"The last {copies:,} position rows are copies of one row (the table was lengthened by repeating its "
                     f"last row), so tokens from {start:,} on share one position: lengthen the base again or train it all.",
                 )

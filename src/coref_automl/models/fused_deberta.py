@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from transformers.models.deberta_v2.modeling_deberta_v2 import DebertaV2Encoder, DebertaV2Layer
 
 from coref_automl.errors import ModelError
-from coref_automl.models.disentangled.layout import Bounds, Distances, bounds_of, geometry
-from coref_automl.models.documents import Documents
+from coref_automl.models.disentangled.layout import Distances, DocumentBounds, Documents, bounds_of, geometry
 
 LARGEST_HEAD = 128
 LEAST_CARD = (8, 0)
@@ -40,7 +39,7 @@ class FusedLayer(DebertaV2Layer):  # type: ignore[misc]
         rel_embeddings: Tensor | None = None,
         output_attentions: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        if not isinstance(attention_mask, Bounds):
+        if not isinstance(attention_mask, DocumentBounds):
             return super().forward(  # type: ignore[no-any-return]
                 hidden_states, attention_mask, query_states, relative_pos, rel_embeddings, output_attentions
             )
@@ -119,7 +118,9 @@ def _product(dense: Any, states: Tensor, weights: Weights | None) -> Tensor:
     return found
 
 
-def attention_of(module: Any, states: Tensor, bounds: Bounds, table: Tensor | None, joint: Weights | None = None) -> Tensor:
+def attention_of(
+    module: Any, states: Tensor, bounds: DocumentBounds, table: Tensor | None, joint: Weights | None = None
+) -> Tensor:
     """Contexts (B, L, W) of one layer's attention, its projections included."""
     from coref_automl.models.disentangled.operation import attend
 

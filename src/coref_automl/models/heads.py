@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coref_automl.models import fused_deberta, quick_deberta, quick_modernbert
-from coref_automl.models.documents import Documents
+from coref_automl.models import quick_deberta, quick_modernbert
+from coref_automl.models.disentangled.layout import Documents
 from coref_automl.models.families import first_row
 
 
@@ -35,8 +35,11 @@ def encode_at(model: Any, input_ids: Tensor, attention_mask: Tensor, rows: Tenso
     """Hidden states (N, H) at the places (rows[i], columns[i]) alone; some families need not run all layers for the others."""
     if model.config.model_type == "modernbert" and quick_modernbert.suits(model.base_model, attention_mask):
         return quick_modernbert.encode_at(model.base_model, input_ids, attention_mask, rows, columns)
-    if model.config.model_type == "deberta-v2" and fused_deberta.scores_places(model, attention_mask):
-        return _encode_deberta(model.base_model, input_ids, attention_mask, None, (rows, columns))
+    if model.config.model_type == "deberta-v2":
+        from coref_automl.models.fused_deberta import scores_places
+
+        if scores_places(model, attention_mask):
+            return _encode_deberta(model.base_model, input_ids, attention_mask, None, (rows, columns))
     return encode(model, input_ids, attention_mask)[rows, columns]
 
 
@@ -56,32 +59,25 @@ def _encode_deberta(
     hidden states of every layer alive. With `places` the last layer runs there alone."""
     encoder = base.encoder
     real = _real_tokens(attention_mask)
-    hidden: Tensor = base.embeddings(input_ids=input_ids, position_ids=position_ids, mask=real)
-    if places is None and quick_deberta.suits(base, attention_mask):
-        return _score_deberta(encoder, hidden, attention_mask, real)
-    pairs = encoder.get_attention_mask(attention_mask)
-    distances = encoder.get_rel_pos(hidden)
+    first: Tensor = base.embeddings(input_ids=input_ids, position_ids=position_ids, mask=real)
     table = encoder.get_rel_embedding()
-    first = hidden
+    quick = places is None and quick_deberta.suits(base, attention_mask)
+    run = (quick_deberta.layer_runner if quick else _library_runner)(encoder, first, attention_mask, table)
+    hidden = first
     for number, layer in enumerate(encoder.layer if places is None else encoder.layer[:-1]):
-        hidden = layer(hidden, pairs, relative_pos=distances, rel_embeddings=table)[0]
+        hidden = run(layer, hidden)
         if number == 0 and encoder.conv is not None:
             hidden = encoder.conv(first, hidden, real)
-    return hidden if places is None else fused_deberta.run_layer_at(encoder.layer[-1], hidden, real.bool(), *places, table)
+    if places is None:
+        return hidden
+    from coref_automl.models.fused_deberta import run_layer_at
+
+    return run_layer_at(encoder.layer[-1], hidden, real.bool(), *places, table)
 
 
-def _score_deberta(encoder: Any, hidden: Tensor, attention_mask: Tensor, real: Tensor) -> Tensor:
-    """The same layers around an attention made for a CPU; padding comes out otherwise, and nobody reads it."""
-    allowed = attention_mask[:, 0].bool() if attention_mask.dim() == 4 else attention_mask[:, None, :].bool()
-    rows, table = quick_deberta.rows_by_distance(encoder, hidden.shape[1]), encoder.get_rel_embedding()
-    first = hidden
-    for number, layer in enumerate(encoder.layer):
-        context = quick_deberta.attend(layer.attention.self, hidden, allowed, rows, table)
-        attended = layer.attention.output(context, hidden)
-        hidden = layer.output(layer.intermediate(attended), attended)
-        if number == 0 and encoder.conv is not None:
-            hidden = encoder.conv(first, hidden, real)
-    return hidden
+def _library_runner(encoder: Any, states: Tensor, attention_mask: Any, table: Tensor | None) -> Callable[[Any, Tensor], Any]:
+    pairs, distances = encoder.get_attention_mask(attention_mask), encoder.get_rel_pos(states)
+    return lambda layer, hidden: layer(hidden, pairs, relative_pos=distances, rel_embeddings=table)[0]
 
 
 def _real_tokens(attention_mask: Any) -> Tensor:

@@ -14,11 +14,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coref_automl.errors import ModelError, WorkError
-from coref_automl.machine import is_out_of_memory, pick_device
-from coref_automl.models.checks import check_ids, check_layers, check_size, check_tokenizer, is_discriminator, judge, or_new
+from coref_automl.machine import is_out_of_memory, pick_device, without_panics
+from coref_automl.models.checks import (
+    check_ids,
+    check_layers,
+    check_rules,
+    check_size,
+    check_tokenizer,
+    is_discriminator,
+    judge,
+    or_new,
+)
 from coref_automl.models.families import family, length_of, too_long
 from coref_automl.models.model_files import (
     BUNDLED,
+    TOKENIZER_FILES,
     config_of,
     detect_seq_len,
     folder_of,
@@ -67,9 +77,10 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
     folder = folder_of(model, weights=False)
     if not has_tokenizer(folder):
         raise ModelError(f"{folder} has no tokenizer (tokenizer.json or a vocabulary); copy it there from the base model.")
+    check_rules(model, folder, TOKENIZER_FILES)
     check_ids(model, vocabulary_ids(folder))
     try:
-        with quiet_library():
+        with quiet_library(), without_panics():
             tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
             tokenizer("한국어")  # a wrong value in its config shows in use alone
     except Exception as error:  # the library raises many kinds for a damaged or foreign tokenizer

@@ -7,10 +7,13 @@ import gc
 import sys
 from contextlib import suppress
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import IO, Any
 
 import torch
 
+from coref_automl.errors import FolderError
+from coref_automl.guard import check_packed
 from coref_automl.store import written_whole
 
 
@@ -35,6 +38,20 @@ def write_state(path: Path, state: dict[str, Any]) -> None:
         torch.save(state, writer)
         if writer.error is not None:
             raise writer.error
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """What `write_state` wrote. Nothing but numbers is read of it: a pickle that asks for more is refused."""
+    check_packed(path)
+    try:
+        held: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, ValueError, EOFError, UnpicklingError) as error:
+        raise FolderError(foreign_state(path)) from error
+    return held
+
+
+def foreign_state(path: Path) -> str:
+    return f"{path} is damaged, or holds more than a training state; remove {path.parent} and run the same command again."
 
 
 class _Writer:

@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from coref_automl.errors import InputError, ModelError
+from coref_automl.guard import LINE, TooLarge, check_packed
 from coref_automl.models.families import length_of, off_by_two
 from coref_automl.store import at_home, fingerprint, fingerprint_files, natural_order, read_json, refuse_special
 
@@ -89,6 +90,12 @@ def folder_of(model: str, *, weights: bool = True) -> Path:
         raise ModelError(f"{folder} cannot be read ({error.strerror}); make it readable, or pass another checkpoint.") from error
     if not (folder / "config.json").is_file() and not (not weights and has_tokenizer(folder)):
         inside = sorted((path.name for path in folder.glob("checkpoint-*") if path.is_dir()), key=natural_order)
+        if (folder / "adapter_config.json").is_file():
+            raise ModelError(
+                f"{folder} is a LoRA adapter; merge it into its base (merge_and_unload, save_pretrained) and pass that folder."
+            )
+        if (folder / "modules.json").is_file():
+            raise ModelError(f"{folder} is a sentence-transformers model; pass {folder / '0_Transformer'}, its encoder.")
         hint = (
             f"pass one of its checkpoints, such as {folder / inside[-1]}"
             if inside
@@ -112,6 +119,8 @@ def vocabulary_ids(folder: Path) -> dict[str, int]:
     for name in _VOCABULARIES:
         try:
             written = read_json(folder / name)
+        except TooLarge:
+            raise
         except InputError:
             continue  # missing, or damaged: that is for the library to say
         written = written if isinstance(written, dict) else {}
@@ -202,6 +211,17 @@ def weights_fingerprint(model: str) -> str:
     return model_prints(model)["weights"]
 
 
+def published_files(folder: Path) -> list[Path]:
+    """What makes a folder a model that others can load: config, weights with their index, tokenizer."""
+    config_of(folder)
+    weight_shapes(folder)
+    if not has_tokenizer(folder):
+        raise ModelError(f"{folder} has no tokenizer (tokenizer.json or a vocabulary); copy it there from the base model.")
+    indices = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+    small = ("config.json", *TOKENIZER_FILES, "merges.txt", *_TOKENIZER_SETTINGS, *indices)
+    return [*(folder / name for name in small if (folder / name).is_file()), *weight_files(folder)]
+
+
 def model_prints(model: str, *, weights: bool = True) -> dict[str, str]:
     """The identity of a model: fingerprints of its weights, its tokenizer's files, and the settings of both, wherever it lies.
 
@@ -277,6 +297,9 @@ def _safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """The library checks the header, and that the file is exactly as long as the header says."""
     from safetensors import SafetensorError, safe_open
 
+    with path.open("rb") as handle:
+        if LINE < (header := int.from_bytes(handle.read(8), "little")) < path.stat().st_size:
+            raise TooLarge(f"{path} has a header of {header:,} bytes; it is damaged, copy the checkpoint again.")
     try:
         with safe_open(path, framework="np") as weights:
             return {name: tuple(weights.get_slice(name).get_shape()) for name in weights.keys()}  # noqa: SIM118 - not a mapping
@@ -287,6 +310,7 @@ def _safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 def _pickled_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     import torch
 
+    check_packed(path)
     try:
         state = torch.load(path, map_location="meta", weights_only=True)
         return {name: tuple(value.shape) for name, value in state.items()}

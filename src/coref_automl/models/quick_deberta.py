@@ -9,10 +9,13 @@ cache.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from coref_automl.models.disentangled.layout import Distances
 
 
 def suits(base: Any, attention_mask: Any) -> bool:
@@ -21,17 +24,24 @@ def suits(base: Any, attention_mask: Any) -> bool:
     return on_cpu and not torch.is_grad_enabled() and not base.training
 
 
-def rows_by_distance(encoder: Any, length: int) -> Tensor | None:
+def layer_runner(encoder: Any, states: Tensor, attention_mask: Tensor, table: Tensor | None) -> Callable[[Any, Tensor], Any]:
+    """What runs a layer of the encoder around this attention; padding comes out otherwise, and nobody reads it."""
+    allowed = attention_mask[:, 0].bool() if attention_mask.dim() == 4 else attention_mask[:, None, :].bool()
+    rows = _rows_by_distance(encoder, states.shape[1])
+
+    def run(layer: Any, hidden: Tensor) -> Any:
+        attended = layer.attention.output(attend(layer.attention.self, hidden, allowed, rows, table), hidden)
+        return layer.output(layer.intermediate(attended), attended)
+
+    return run
+
+
+def _rows_by_distance(encoder: Any, length: int) -> Tensor | None:
     """Row of the relative table for the distances -(L-1) ... L-1."""
     if not encoder.relative_attention:
         return None
-    distances, span = torch.arange(1 - length, length), encoder.max_relative_positions
-    if encoder.position_buckets > 0:
-        from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
-
-        span = encoder.position_buckets
-        distances = make_log_bucket_position(distances, span, encoder.max_relative_positions)
-    return torch.clamp(distances.long() + span, 0, 2 * span - 1)
+    buckets, longest = encoder.position_buckets, encoder.max_relative_positions
+    return Distances(buckets, longest).rows(length - 1, torch.device("cpu")).long()
 
 
 def attend(module: Any, hidden: Tensor, allowed: Tensor, rows: Any, table: Tensor | None) -> Tensor:

@@ -1,8 +1,9 @@
-"""How tokens meet the spans of a text. In: pieces of a text and character spans. Out: where each span lies in them, as columns.
+"""What tokenizers make of words and entities. In: tokenizers and annotated texts. Out: where spans lie in tokens; facts of each.
 
 A span is on token edges if a token begins where it begins and one ends where it ends; whole if one token is exactly the span;
 glued if the token with its last character also holds Hangul that is written on to it, as a particle is. Characters that a
-vocabulary lacks are found one by one: WordPiece gives up the whole word for one of them, and does not say which.
+vocabulary lacks are found one by one: WordPiece gives up the whole word for one of them, and does not say which. No weights are
+loaded.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.korean import is_hangul
-from coref_automl.models.vocabulary import Pieces, read_entries
+from coref_automl.models.load import tokenizer_fingerprint
+from coref_automl.models.vocabulary import Entries, Pieces, entry_words, read_entries, tokenize_all
+from coref_automl.records import Record
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -26,21 +29,18 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 TOO_LONG = "a word too long for the tokenizer"
 """The cause of an unknown token all of whose characters are known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """`text[start:end]`, and what it is: an entity's type, a mention's kind, a task."""
-
-    start: int
-    end: int
-    kind: str = ""
+WINDOWS = (512, 2048)
+"""Tokens of the windows whose characters are counted."""
+_CAUSES = 30
+_AT_ONCE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedText:
+    """A text and the (start, end) of its entities."""
+
     text: str
-    spans: tuple[Span, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,3 +135,141 @@ def unknown_characters(tokenizer: PreTrainedTokenizerFast, text: str, pieces: Pi
         composed = unicodedata.normalize("NFC", text[start:end])
         found.update(entries.lacking(composed, initial=opens) or [TOO_LONG])
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class EntityFacts(Record):
+    """All entities of some texts. `pieces` is a mean; the others are shares of the entities, `unknown` a count.
+
+    `one_entry` are those whose word, by itself, is one vocabulary entry: the ceiling of strict.
+    """
+
+    entities: int
+    pieces: float
+    one_piece: float
+    on_edges: float
+    glued: float
+    broken: float
+    one_entry: float
+    unknown: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerFacts(Record):
+    """One tokenizer on some texts. `held` are the characters that windows of WINDOWS tokens hold, special tokens aside.
+
+    `causes` are the characters behind unknown tokens, most frequent first; `entities` is None where nothing is annotated.
+    """
+
+    model: str
+    kind: str
+    entries: int
+    fingerprint: str
+    words: int
+    characters: int
+    tokens: int
+    tokens_per_word: float
+    tokens_per_1000: float
+    held: dict[str, int]
+    unknown_tokens: int
+    unknown_texts: int
+    causes: dict[str, int]
+    entities: EntityFacts | None
+
+
+@dataclass(frozen=True, slots=True)
+class Example(Record):
+    """A word with an entity as each tokenizer cuts it: `서울|은`; `뷁×3` is a character in three tokens, `[뷁]` unknown."""
+
+    word: str
+    cuts: dict[str, str]
+
+
+def vocabulary_kind(entries: Entries) -> str:
+    """WordPiece, BPE, byte-level BPE or Unigram, and what it does with a character it lacks."""
+    name = type(entries.model).__name__
+    if entries.byte_level:
+        return f"byte-level {name}"
+    return f"{name} with bytes" if {"<0x00>", "<0xFF>"} <= entries.vocabulary.keys() else name
+
+
+def facts_of(model: str, tokenizer: PreTrainedTokenizerFast, texts: Sequence[AnnotatedText]) -> TokenizerFacts:
+    """All facts about one tokenizer."""
+    entries, words = read_entries(tokenizer), {word for word in entry_words(tokenizer) if word}
+    parts: list[SpanFacts] = []
+    causes: Counter[str] = Counter()
+    tokens = unknown_tokens = unknown_texts = 0
+    for low in range(0, len(texts), _AT_ONCE):
+        some = texts[low : low + _AT_ONCE]
+        for text, pieces in zip(some, tokenize_all(tokenizer, [one.text for one in some]), strict=True):
+            tokens += len(pieces)
+            if lost := int((pieces.ids == entries.unknown).sum()) if entries.unknown is not None else 0:
+                unknown_tokens += lost
+                unknown_texts += 1
+                causes += unknown_characters(tokenizer, text.text, pieces)
+            parts.append(span_facts(text.text, pieces, text.spans, entries.unknown))
+    held = SpanFacts.joined(parts)
+    alone = [one.text[start:end].strip() in words for one in texts for start, end in one.spans]
+    characters, count = sum(len(text.text) for text in texts), sum(len(text.text.split()) for text in texts)
+    room = int(tokenizer.num_special_tokens_to_add())
+    return TokenizerFacts(
+        model=model,
+        kind=vocabulary_kind(entries),
+        entries=len(tokenizer),
+        fingerprint=tokenizer_fingerprint(tokenizer),
+        words=count,
+        characters=characters,
+        tokens=tokens,
+        tokens_per_word=tokens / max(1, count),
+        tokens_per_1000=1000 * tokens / max(1, characters),
+        held={str(window): round((window - room) * characters / max(1, tokens)) for window in WINDOWS},
+        unknown_tokens=unknown_tokens,
+        unknown_texts=unknown_texts,
+        causes=dict(causes.most_common(_CAUSES)),
+        entities=EntityFacts(
+            entities=len(held),
+            pieces=float(held.pieces.mean()),
+            one_piece=float(held.whole.mean()),
+            on_edges=float(held.on_edges.mean()),
+            glued=float(held.glued.mean()),
+            broken=float(held.broken.mean()),
+            one_entry=sum(alone) / len(alone),
+            unknown=int(held.unknown.sum()),
+        )
+        if len(held)
+        else None,
+    )
+
+
+def examples(
+    tokenizers: dict[str, PreTrainedTokenizerFast], texts: Sequence[AnnotatedText], *, count: int = 12
+) -> tuple[Example, ...]:
+    """Words with entities on which the tokenizers differ most (one alone: those that it cuts smallest), each once."""
+    words = list(dict.fromkeys(_around(one.text, *span) for one in texts[:_AT_ONCE] for span in one.spans))
+    read = {name: zip(words, tokenize_all(tokenizer, words), strict=True) for name, tokenizer in tokenizers.items()}
+    cuts = {name: [_cut(*one, tokenizers[name].unk_token_id) for one in some] for name, some in read.items()}
+    sizes = np.array([[len(cut) for cut in some] for some in cuts.values()]).reshape(len(cuts), len(words))
+    worth = np.ptp(sizes, axis=0) if len(cuts) > 1 else sizes[0]
+    chosen = np.argsort(-worth, kind="stable")[:count].tolist()
+    return tuple(Example(words[at], {name: "|".join(some[at]) for name, some in cuts.items()}) for at in chosen)
+
+
+def _around(text: str, start: int, end: int) -> str:
+    """A span with what is written on to it, up to the next blanks."""
+    before, after = text[:start].split(), text[end:].split()
+    joined = bool(before) and not text[start - 1].isspace()
+    follows = bool(after) and not text[end].isspace()
+    return (before[-1] if joined else "") + text[start:end].strip() + (after[0] if follows else "")
+
+
+def _cut(word: str, pieces: Pieces, unknown: int | None) -> list[str]:
+    """The tokens of a word; those that share a character are one part with their number."""
+    parts: list[tuple[int, int, int, bool]] = []
+    for number, start, end in zip(pieces.ids.tolist(), pieces.starts.tolist(), pieces.ends.tolist(), strict=True):
+        if parts and start < parts[-1][1]:
+            first, last, count, lost = parts[-1]
+            parts[-1] = first, max(last, end), count + 1, lost or number == unknown
+        elif start < end:
+            parts.append((start, end, 1, number == unknown))
+    forms = ((word[start:end], count, lost) for start, end, count, lost in parts)
+    return [f"[{form}]" if lost else f"{form}×{count}" if count > 1 else form for form, count, lost in forms]

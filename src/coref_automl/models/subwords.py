@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from coref_automl.korean import Tagger
 from coref_automl.machine import interruptible
-from coref_automl.models.build import SPECIAL, START, cut_words, learn_entries, marked_words, word_normalizer
+from coref_automl.models.build import SPECIAL, START, cut_words, framed, learn_entries, marked_words, word_normalizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -47,7 +47,6 @@ def train_subwords(
     which spell what the alphabet lacks; byte-level pairs have them anyway.
     """
     from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
 
     by_bytes = kind == "byte-bpe"
     spare = 0 if by_bytes or not byte_fallback else len(_BYTES)
@@ -58,13 +57,13 @@ def train_subwords(
         tokenizer = _trained(lines, kind, vocab_size - spare, tagger, min(alphabet, vocab_size // 4))
     tokenizer = Tokenizer.from_str(json.dumps(_settled(json.loads(tokenizer.to_str()), with_bytes=spare > 0)))
     tokenizer.decoder = _decoder(by_bytes=by_bytes)
-    _frame(tokenizer)
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
+    return framed(tokenizer)
 
 
 def _trained(lines: list[str], kind: Kind, size: int, tagger: Tagger | None, alphabet: int) -> Any:
     """The library's trainer, on words that are cut behind their nouns where there is a tagger."""
     from tokenizers import Tokenizer, pre_tokenizers
+    from tokenizers.normalizers import NFC
 
     by_bytes = kind == "byte-bpe"
     if tagger is not None:
@@ -72,7 +71,7 @@ def _trained(lines: list[str], kind: Kind, size: int, tagger: Tagger | None, alp
     if not by_bytes:
         lines = _without_rare(lines, alphabet)
     tokenizer = Tokenizer(_model(kind))
-    tokenizer.normalizer = _normalizer(by_bytes=by_bytes)
+    tokenizer.normalizer = NFC() if by_bytes else word_normalizer(hanja_apart=False)
     cut = pre_tokenizers.Split(_CUT, "removed")
     inside = pre_tokenizers.ByteLevel(add_prefix_space=False) if by_bytes else _words()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([cut, inside] if by_bytes else [inside, cut])
@@ -142,14 +141,6 @@ def _trainer(kind: Kind, size: int) -> Any:
     return BpeTrainer(min_frequency=2, max_token_length=_LONGEST_ENTRY, **common)
 
 
-def _normalizer(*, by_bytes: bool) -> Any:
-    from tokenizers.normalizers import NFC, BertNormalizer, Sequence
-
-    if by_bytes:
-        return NFC()
-    return Sequence([NFC(), BertNormalizer(clean_text=True, handle_chinese_chars=False, strip_accents=False, lowercase=False)])
-
-
 def _words() -> Any:
     """What blanks separate, and punctuation apart: an entry that holds a name and its bracket hides where the name begins."""
     from tokenizers.pre_tokenizers import Metaspace, Punctuation, Sequence
@@ -177,11 +168,3 @@ def _settled(rules: dict[str, Any], *, with_bytes: bool) -> dict[str, Any]:
         model["vocab"] |= {entry: len(model["vocab"]) + place for place, entry in enumerate(new)}
     model["byte_fallback"] = with_bytes
     return rules
-
-
-def _frame(tokenizer: Any) -> None:
-    """[CLS] before a text and [SEP] behind it."""
-    from tokenizers.processors import BertProcessing
-
-    first, last = SPECIAL["cls_token"], SPECIAL["sep_token"]
-    tokenizer.post_processor = BertProcessing((last, tokenizer.token_to_id(last)), (first, tokenizer.token_to_id(first)))

@@ -49,6 +49,7 @@ class Entries:
     unknown: int | None
     special: frozenset[int]
     words: list[str | None] = field(init=False)
+    inner_words: list[str | None] = field(init=False)
     starts: NDArray[np.bool_] = field(init=False)
     longest: int = field(init=False)
     lone_mark: int = field(init=False)
@@ -60,17 +61,18 @@ class Entries:
         self.lone_mark = self.vocabulary.get(self.start_mark, -1) if self.start_mark else -1
         self.reserved = sorted(self.special - {self.unknown})
         self.words = [None] * (1 + max(self.vocabulary.values(), default=-1))
+        self.inner_words = list(self.words)
         self.starts = np.zeros(len(self.words), np.bool_)
         for entry, number in self.vocabulary.items():
             self.starts[number] = number in self.special or self._opens(entry)
-            if self.starts[number] and number not in self.special:
-                self.words[number] = self._word(entry)
+            if number not in self.special:
+                held, mark = (self.words, self.start_mark) if self.starts[number] else (self.inner_words, self.inner_mark)
+                held[number] = self._word(entry.removeprefix(mark))
 
     def _opens(self, entry: str) -> bool:
         return entry.startswith(self.start_mark) if self.start_mark else not entry.startswith(self.inner_mark)
 
-    def _word(self, entry: str) -> str | None:
-        word = entry[len(self.start_mark) :]
+    def _word(self, word: str) -> str | None:
         if self.byte_level:
             try:
                 word = bytes(_BYTE_OF[letter] for letter in word).decode("utf-8")
@@ -231,9 +233,11 @@ class Pieces:
         return low, max(low, int(np.searchsorted(self.starts, end, "left")))
 
 
-def entry_words(tokenizer: PreTrainedTokenizerFast) -> list[str | None]:
-    """For every id: the word it stands for at the start of a word; None for continuations, specials and parts of characters."""
-    return list(read_entries(tokenizer).words)
+def entry_words(tokenizer: PreTrainedTokenizerFast, *, initial: bool = True) -> list[str | None]:
+    """For every id: the word it stands for at the start of a word, or (`initial=False`) directly behind a sign or other letters;
+    None for entries of the other form, specials and parts of characters."""
+    entries = read_entries(tokenizer)
+    return list(entries.words if initial else entries.inner_words)
 
 
 def word_starts(tokenizer: PreTrainedTokenizerFast) -> NDArray[np.bool_]:
@@ -241,8 +245,10 @@ def word_starts(tokenizer: PreTrainedTokenizerFast) -> NDArray[np.bool_]:
     return read_entries(tokenizer).starts.copy()
 
 
-def word_ids(tokenizer: PreTrainedTokenizerFast, word: str) -> list[int]:
-    """The pieces of a word that follows a blank."""
+def word_ids(tokenizer: PreTrainedTokenizerFast, word: str, *, initial: bool = True) -> list[int]:
+    """The pieces of a word that follows a blank, or that runs on from what stands before it."""
+    if not initial:
+        return [number for number, _, _ in read_entries(tokenizer).read_part(word, initial=False)]
     lead = " " if read_entries(tokenizer).start_mark else ""
     return [int(entry) for entry in tokenize(tokenizer, lead + word).ids]
 

@@ -13,39 +13,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coref_automl.corpus.formats import BROKEN, LISTS, NOT_UTF8, READERS, kind_of, stem_of
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.corpus.batch import KINDS, RowProblem, rows_of
+from coref_automl.corpus.formats import NOT_UTF8, Row, kind_of, stem_of
 from coref_automl.corpus.sources import bundled_rows
 from coref_automl.errors import MissingExtra, RelationDataError
-from coref_automl.models.vocabulary import Pieces, tokenize_all
-from coref_automl.progress import Progress
-from coref_automl.records import Record
-from coref_automl.relation.labels import LABELS
+from coref_automl.models.vocabulary import tokenize_all
+from coref_automl.progress import Progress, quiet
 from coref_automl.relation.markers import MarkedRow, Marker
-from coref_automl.relation.rows import LONGER, BadRow, RelationRow, parse_row
-from coref_automl.say import of_row
-from coref_automl.store import NOT_JSON, fingerprint, json_fault, refuse_special
+from coref_automl.relation.rows import LABELS, LONGER, BadRow, RelationRow, parse_row
+from coref_automl.store import fingerprint
 
 BUNDLED = ("bundled:relations", "bundled:relations-dev")
 """Invented rows; the first thirty of each hold every label once."""
 
 _LISTED = 5
-_SHOWN = 30
-
-
-@dataclass(frozen=True, slots=True)
-class RowProblem(Record):
-    """A row that cannot be used. Rows count from 1, as an editor counts the entries of the file."""
-
-    row: int
-    guid: str
-    reason: str
-
-    def __str__(self) -> str:
-        """For an error, which is in English."""
-        return f"row {self.row}" + (f" ({self.guid})" if self.guid else "") + f": {self.reason}"
-
-    def in_words(self) -> str:
-        return of_row(self.row, self.guid, self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,37 +66,37 @@ def bad_rows(name: str, problems: Sequence[RowProblem]) -> RelationDataError:
 
 def inspect_relations(name: str, *, labelled: bool = True) -> RelationData:
     """Every good row and every problem, whatever their number."""
-    rows: list[RelationRow] = []
+    rows: dict[str, RelationRow] = {}
     problems: list[RowProblem] = []
-    seen: dict[str, int] = {}
-    for number, raw in enumerate(_raw_rows(name), 1):
-        guid = str(raw.get("guid", raw.get("id", ""))) if isinstance(raw, dict) else ""
-        if isinstance(raw, str):
-            problems.append(RowProblem(number, guid, raw))
-            continue
+    for number, raw in raw_rows(name):
         try:
+            if isinstance(raw, str):
+                raise BadRow(raw)
             row = parse_row(raw, number=number, labels=LABELS, labelled=labelled)
+            if row.guid in rows:
+                raise BadRow(f"duplicate id of row {rows[row.guid].number}; predictions would be ambiguous")
+            rows[row.guid] = row
         except BadRow as error:
+            guid = str(raw.get("guid", raw.get("id", ""))) if isinstance(raw, dict) else ""
             problems.append(RowProblem(number, guid, str(error)))
-            continue
-        if row.guid in seen:
-            problems.append(RowProblem(number, guid, f"duplicate id of row {seen[row.guid]}; predictions would be ambiguous"))
-            continue
-        seen[row.guid] = number
-        rows.append(row)
-    return RelationData(split_name(name), tuple(rows), tuple(problems))
+    return RelationData(split_name(name), tuple(rows.values()), tuple(problems))
 
 
 def split_name(name: str) -> str:
     """klue-re-v1.1_dev_a.json.xz -> klue-re-v1.1_dev_a: the name reported with a number."""
     if name.startswith(("hub:", "bundled:")):
         return name.replace("hub:", "").replace("bundled:", "bundled-").replace("/", "-").replace(":", "-")
-    return stem_of(Path(name), _READERS)
+    return stem_of(Path(name), KINDS)
 
 
 def sentence_key(sentence: str) -> str:
     """Two sentences with one key are the same sentence: composed alike, blanks aside."""
     return " ".join(unicodedata.normalize("NFC", sentence).split())
+
+
+def sentence_numbers(rows: Sequence[RelationRow]) -> NDArray[np.int64]:
+    """A number for each row; rows of one sentence share it."""
+    return np.asarray(np.unique([sentence_key(row.sentence) for row in rows], return_inverse=True)[1], np.int64)
 
 
 def sentence_mark(sentence: str) -> str:
@@ -122,15 +106,15 @@ def sentence_mark(sentence: str) -> str:
 
 def split_by_sentence(rows: Sequence[RelationRow], share: float) -> tuple[tuple[RelationRow, ...], tuple[RelationRow, ...]]:
     """(kept, held out): no sentence is on both sides, and a sentence's side depends on its text alone."""
-    held = [_uniform(sentence_key(row.sentence)) < share for row in rows]
-    kept = tuple(row for row, out in zip(rows, held, strict=True) if not out)
-    aside = tuple(row for row, out in zip(rows, held, strict=True) if out)
-    if not kept or not aside:
+    drawn = [_uniform(sentence_key(row.sentence)) < share for row in rows]
+    kept = tuple(row for row, out in zip(rows, drawn, strict=True) if not out)
+    held_out = tuple(row for row, out in zip(rows, drawn, strict=True) if out)
+    if not kept or not held_out:
         raise RelationDataError(
             f"{len(rows):,} rows are too few to hold {100 * share:.0f}% of their sentences out for early stopping; "
             "give more rows or a larger --holdout."
         )
-    return kept, aside
+    return kept, held_out
 
 
 def sample_rows(rows: Sequence[RelationRow], count: int | None) -> tuple[RelationRow, ...]:
@@ -145,36 +129,16 @@ def _uniform(text: str) -> float:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") / 2**64
 
 
-def _raw_rows(name: str) -> Iterable[Any]:
-    """Rows as they are in the source; a string is the reason why a line is not a row."""
+def raw_rows(name: str) -> Iterable[Row]:
+    """Rows as they are in the source, with their numbers; a string is the reason why a line is not a row."""
     if name.startswith("bundled:"):
-        return _bundled(name)
+        return enumerate(_bundled(name), 1)
     if name.startswith("hub:"):
-        return _hub(name)
-    path = Path(name)
-    kind = kind_of(path).lower()
-    if kind not in _READERS:
-        known = f"{', '.join(_READERS)} (also .xz, .gz, .bz2, .zst)"
+        return enumerate(_hub(name), 1)
+    if kind_of(Path(name)) not in KINDS:
+        known = f"{', '.join(KINDS)} (also .xz, .gz, .bz2, .zst)"
         raise RelationDataError(f"{name} is not one of {known}, hub:klue/re:SPLIT, bundled:relations.")
-    refuse_special(path)
-    try:
-        rows = [row for _, row in _READERS[kind](path)]
-    except OSError as error:
-        raise RelationDataError(f"Cannot read {name} ({error.strerror or error}); give the path of a KLUE-RE file.") from error
-    except UnicodeDecodeError as error:
-        raise RelationDataError(f"{name} is not UTF-8 (at byte {error.start:,}); save it as UTF-8.") from error
-    except (*BROKEN, *NOT_JSON) as error:
-        raise RelationDataError(f"{name} is damaged or not {kind[1:]}: {json_fault(error)}.") from error
-    first = next((row for row in rows if isinstance(row, dict)), None)
-    if kind in (".csv", ".tsv", ".parquet") and first and "sentence" not in first:
-        found = ", ".join(repr(column[:_SHOWN]) for column in first)
-        raise RelationDataError(
-            f"{name}: The columns are {found}, and none is 'sentence'; rename the column that holds the sentences."
-        )
-    return rows
-
-
-_READERS = {kind: reader for kind, reader in {**LISTS, **READERS}.items() if kind != ".txt"}
+    return rows_of(name, "sentence", RelationDataError)
 
 
 def _bundled(name: str) -> Iterable[dict[str, Any]]:
@@ -183,28 +147,17 @@ def _bundled(name: str) -> Iterable[dict[str, Any]]:
     return bundled_rows(name.removeprefix("bundled:"))
 
 
-def hub_parts(name: str) -> tuple[str, str | None, str]:
-    """Repository, configuration and split of `hub:OWNER/NAME:SPLIT`, `hub:OWNER/NAME/CONFIG:SPLIT` or `hub:klue/re:SPLIT`."""
-    place, _, split = name.removeprefix("hub:").partition(":")
-    if place in _SHORT:
-        return (*_SHORT[place], split or "train")
-    owner, _, rest = place.partition("/")
-    repository, _, config = rest.partition("/")
-    return f"{owner}/{repository}" if repository else owner, config or None, split or "train"
-
-
-_SHORT = {"klue/re": ("klue/klue", "re")}
-"""Names that say a configuration where a repository is expected, because everyone calls the data so."""
-
-
 def _hub(name: str) -> Iterable[Any]:
+    """The rows of `hub:OWNER/NAME:SPLIT`, `hub:OWNER/NAME/CONFIG:SPLIT` or `hub:klue/re:SPLIT`, which all call it."""
     try:
         import datasets
     except ImportError as error:
         raise MissingExtra("datasets", "hub", "Reading a hub dataset") from error
-    repository, config, split = hub_parts(name)
+    place, _, split = name.removeprefix("hub:").partition(":")
+    parts = ("klue/klue/re" if place == "klue/re" else place).split("/", 2)
     try:
-        return datasets.load_dataset(repository, config, split=split)  # type: ignore[no-any-return]
+        config = parts[2] if len(parts) > 2 else None
+        return datasets.load_dataset("/".join(parts[:2]), config, split=split or "train")  # type: ignore[no-any-return]
     except Exception as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RelationDataError(
@@ -220,8 +173,7 @@ class RowCache:
 
     def __init__(self) -> None:
         self._read: dict[tuple[Any, ...], RelationData] = {}
-        self._pieces: dict[tuple[str, str], Pieces] = {}
-        self._marked: dict[tuple[Any, ...], MarkedRow] = {}
+        self._marked: dict[tuple[Any, ...], MarkedRow | RowProblem] = {}
 
     def read(self, name: str, *, skip_bad: bool, max_rows: int | None = None) -> RelationData:
         key = (name, skip_bad, max_rows)
@@ -229,41 +181,30 @@ class RowCache:
             self._read[key] = read_relations(name, skip_bad=skip_bad, max_rows=max_rows)
         return self._read[key]
 
+    def usable(self, name: str, marker: Marker, *, skip_bad: bool, max_rows: int | None = None) -> RelationData:
+        """The rows of a file that can be marked; the others are an error now, before any work, or are skipped and counted."""
+        data = self.read(name, skip_bad=skip_bad, max_rows=max_rows)
+        rows, _, problems = self.mark(data.rows, marker, progress=quiet(), skip_bad=skip_bad, name=name)
+        return RelationData(data.split, rows, (*data.problems, *problems))
+
     def mark(
         self, rows: Sequence[RelationRow], marker: Marker, *, progress: Progress, skip_bad: bool = False, name: str = "The rows"
     ) -> tuple[tuple[RelationRow, ...], list[MarkedRow], list[RowProblem]]:
         """(rows, the same marked, what could not be); the last is an error unless `skip_bad`."""
-        self._tokenize(rows, marker)
-        kept: list[RelationRow] = []
-        marked: list[MarkedRow] = []
-        problems: list[RowProblem] = []
-        for row in progress.track(rows, "marking", len(rows), "rows"):
-            try:
-                marked.append(self._mark(row, marker))
-                kept.append(row)
-            except BadRow as error:
-                problems.append(RowProblem(row.number, row.guid, str(error)))
+        with progress.stage("marking", len(rows), "rows") as stage:
+            for low in range(0, len(rows), _AT_ONCE):  # one by one, tokenising would take longer than marking
+                part = rows[low : low + _AT_ONCE]
+                missing = [row for row in part if (marker.name, row) not in self._marked]
+                read = tokenize_all(marker.tokenizer, [row.sentence for row in missing])
+                for row, pieces in zip(missing, read, strict=True):
+                    try:
+                        self._marked[marker.name, row] = marker.mark(row, pieces)
+                    except BadRow as error:
+                        self._marked[marker.name, row] = RowProblem(row.number, row.guid, str(error))
+                stage.advance(len(part))
+        found = [(row, self._marked[marker.name, row]) for row in rows]
+        problems = [one for _, one in found if isinstance(one, RowProblem)]
         if problems and not skip_bad:
             raise bad_rows(name, problems)
-        return tuple(kept), marked, problems
-
-    def _tokenize(self, rows: Sequence[RelationRow], marker: Marker) -> None:
-        """All sentences that are not held yet, many at a time: one by one, reading them would take longer than marking them."""
-        held = ((marker.vocabulary, row.sentence) for row in rows if _key(row, marker) not in self._marked)
-        missing = list(dict.fromkeys(key for key in held if key not in self._pieces))
-        for low in range(0, len(missing), _AT_ONCE):
-            part = missing[low : low + _AT_ONCE]
-            read = tokenize_all(marker.tokenizer, [sentence for _, sentence in part])
-            self._pieces.update(zip(part, read, strict=True))
-
-    def _mark(self, row: RelationRow, marker: Marker) -> MarkedRow:
-        key = _key(row, marker)
-        if key not in self._marked:
-            self._marked[key] = marker.mark(row, self._pieces[marker.vocabulary, row.sentence])
-        return self._marked[key]
-
-
-def _key(row: RelationRow, marker: Marker) -> tuple[Any, ...]:
-    """All that decides what a marked row is."""
-    a, b = row.subject, row.object
-    return (marker.name, row.sentence, a.start, a.end, a.type, b.start, b.end, b.type)
+        kept = [(row, one) for row, one in found if isinstance(one, MarkedRow)]
+        return tuple(row for row, _ in kept), [one for _, one in kept], problems

@@ -5,46 +5,64 @@ One seed's model by itself (the best-model of a study) is scored too; nothing is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
+from coref_automl.comparison.relation_results import RELATION_FILES, RelationResult, RelationSeed, RowFacts, Scores
 from coref_automl.decoder import read_stored
+from coref_automl.engine.binding import Binding
 from coref_automl.errors import ModelError
 from coref_automl.locks import locked
 from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import Progress, quiet
-from coref_automl.relation.data import RelationData, RowCache, sentence_key, sentence_mark
-from coref_automl.relation.labels import LABELS, NO_RELATION, LabelMask, gold_indices
+from coref_automl.relation.data import RelationData, RowCache, sentence_key, sentence_mark, sentence_numbers
 from coref_automl.relation.markers import Marker
-from coref_automl.relation.metrics import Scored, Scores, estimates, label_table, score
-from coref_automl.relation.results import RESULTS, ROWS, RelationResult, SeedResult, read_probabilities
+from coref_automl.relation.metrics import Ints, Scored, estimates, label_table, score
+from coref_automl.relation.rows import LABELS, NO_RELATION, LabelMask, MaskKind, gold_indices
 from coref_automl.relation.scoring import (
+    AGAIN,
     has_predictions,
     is_model,
+    model_of,
     predict_seed,
+    read_probabilities,
     rows_fingerprint,
-    run_settings,
     seed_probabilities,
     settings_of,
 )
-from coref_automl.relation.stored import AGAIN, RunManifest, read_manifest
 from coref_automl.say import say, skipped
-from coref_automl.store import (
-    fingerprint,
-    kind_of_folder,
-    natural_order,
-    write_json,
-    write_jsonl,
-    written_whole,
-)
+from coref_automl.store import MANIFEST, fingerprint, kind_of_folder, natural_order, write_jsonl
 
 KIND = "relation run"
+METRICS = ("micro_f1", "auprc", "accuracy")
 _LISTED = 20
+
+
+class RelationManifest(TypedDict):
+    """manifest.json of a run. Of one seed's model alone, `train_rows`, `validation_rows` and `binding` are not known."""
+
+    model: str
+    scheme: str
+    head: str
+    train: str
+    train_rows: int | None
+    validation_rows: int | None
+    notes: list[str]
+    binding: Binding | None
+    label_mask: MaskKind
+    mask_bias: tuple[tuple[float, ...], ...] | None
+    train_sentences: list[str]
+
+
+def read_manifest(run: Path) -> RelationManifest:
+    return read_stored(run / MANIFEST, RelationManifest)
 
 
 def seeds_of(run: Path) -> list[Path]:
@@ -59,7 +77,7 @@ def finished_seeds(run: Path) -> list[Path]:
             f"{run} is not a relation run, nor one seed's model (relation.json and head.safetensors); "
             f"make a run with: coref-automl re train --out {run}"
         )
-    found = sorted((mark.parent for mark in run.glob("seed-*/DONE")), key=lambda path: natural_order(path.name))
+    found = sorted((seed for seed in run.glob("seed-*") if (seed / "DONE").exists()), key=lambda path: natural_order(path.name))
     if not found:
         raise ModelError(f"{run} has no finished seed yet; run the same `coref-automl re train` again to resume.")
     return found
@@ -81,14 +99,11 @@ def evaluate_relation(
 
 
 def _evaluate(run: Path, data: str, skip_bad: bool, device: str, progress: Progress, cache: RowCache) -> RelationResult:
-    read = cache.read(data, skip_bad=skip_bad)
-    seeds = seeds_of(run)
+    read, seeds = cache.read(data, skip_bad=skip_bad), seeds_of(run)
     if skip_bad:
-        path = run_settings(seeds[0])
         settings = settings_of(seeds[0])
-        marker = Marker(load_tokenizer(str(path.parent)), settings["scheme"], settings["max_length"])
-        rows, _, problems = cache.mark(read.rows, marker, progress=quiet(), skip_bad=True)
-        read = RelationData(read.split, rows, (*read.problems, *problems))
+        marker = Marker(load_tokenizer(str(model_of(seeds[0]))), settings.scheme, settings.max_length)
+        read = cache.usable(data, marker, skip_bad=True)
         list_problems(None if is_model(run) else run, read, progress)
     if is_model(run):
         return _of_model(run, read, seed_probabilities(run, read, device=device, progress=progress, cache=cache))
@@ -96,7 +111,7 @@ def _evaluate(run: Path, data: str, skip_bad: bool, device: str, progress: Progr
         if not has_predictions(seed, read):
             predict_seed(seed, read, device=device, progress=progress, cache=cache)
     result = summarise(run, read)
-    if not (run / RESULTS).is_file():  # a run of an ablation: trained seed by seed, never summed up
+    if not (run / RELATION_FILES.results).is_file():  # a run of an ablation: trained seed by seed, never summed up
         keep_result(run, read, result)
     return result
 
@@ -116,49 +131,43 @@ def list_problems(run: Path | None, data: RelationData, progress: Progress) -> N
 
 
 def keep_result(run: Path, data: RelationData, result: RelationResult) -> None:
-    """The summary, and beside it what micro-F1 needs of every row, so that runs can be compared without the rows themselves.
-
-    rows.npz: is there a relation, was one given, was it the right one (one column per seed), and a number for the row's sentence.
-    """
+    """The summary, and beside it what micro-F1 needs of every row, so that runs can be compared without the rows themselves."""
     gold = gold_indices(data.rows)
-    seeds = [run / f"seed-{one.seed}" / "predictions" for one in result.seeds]
-    predicted = np.stack([read_probabilities(folder, data.split).argmax(1) for folder in seeds], axis=1)
+    seeds = [run / f"seed-{one.seed}" for one in result.seeds]
+    predicted = np.stack([read_probabilities(seed, data.split).argmax(1) for seed in seeds], axis=1)
     relation = gold != NO_RELATION
     right = (predicted == gold[:, None]) & relation[:, None]
-    sentences = np.unique([sentence_key(row.sentence) for row in data.rows], return_inverse=True)[1].astype(np.int32)
-    with written_whole(run / ROWS, "wb") as handle:
-        np.savez_compressed(handle, gold=relation, right=right, given=predicted != NO_RELATION, sentences=sentences)
-    write_json(run / RESULTS, result.to_json())
+    facts = RowFacts(relation, right, predicted != NO_RELATION, sentence_numbers(data.rows).astype(np.int32))
+    RELATION_FILES.write(run, result, facts)
 
 
 def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> RelationResult:
     """The mean over the seeds that have predictions for these rows. `chosen_here`: the same rows also chose the epoch."""
-    manifest = read_manifest(run)
     seeds = [folder for folder in finished_seeds(run) if has_predictions(folder, data)]
-    stacked = np.stack([read_probabilities(seed / "predictions", data.split) for seed in seeds])
-    held = [read_stored(seed / "result.json", SeedResult, remedy=AGAIN) for seed in seeds]
-    return _sum_up(run, data, manifest, held, stacked, chosen_here=chosen_here)
+    probabilities = np.stack([read_probabilities(seed, data.split) for seed in seeds])
+    trained = [read_stored(seed / "result.json", RelationSeed, remedy=AGAIN) for seed in seeds]
+    return _sum_up(run, data, read_manifest(run), trained, probabilities, chosen_here=chosen_here)
 
 
 def _of_model(folder: Path, data: RelationData, probabilities: Any) -> RelationResult:
     """The scores of one seed's model by itself, with what it knows in place of a run's manifest."""
     settings = settings_of(folder)
     alone = say(
-        f"{folder}: 시드 {settings['seed']} 하나의 모델입니다. 학습 데이터의 기록이 없어 학습 문장과 겹치는 행을 세지 못합니다.",
-        f"{folder} is the model of seed {settings['seed']} alone, without a record of its training data: rows that share a "
+        f"{folder}: 시드 {settings.seed} 하나의 모델입니다. 학습 데이터의 기록이 없어 학습 문장과 겹치는 행을 세지 못합니다.",
+        f"{folder} is the model of seed {settings.seed} alone, without a record of its training data: rows that share a "
         "sentence with it are not counted.",
     )
-    manifest: RunManifest = {
-        "model": settings["base"],
-        "scheme": settings["scheme"],
-        "head": settings["head"],
+    manifest: RelationManifest = {
+        "model": settings.base,
+        "scheme": settings.scheme,
+        "head": settings.head,
         "train": "",
         "train_rows": None,
         "validation_rows": None,
         "notes": [alone],
         "binding": None,
-        "label_mask": settings.get("label_mask", "off"),
-        "mask_bias": settings.get("mask_bias"),
+        "label_mask": settings.label_mask,
+        "mask_bias": settings.mask_bias,
         "train_sentences": [],
     }
     return _sum_up(folder, data, manifest, (), np.stack([probabilities]))
@@ -167,25 +176,18 @@ def _of_model(folder: Path, data: RelationData, probabilities: Any) -> RelationR
 def _sum_up(
     run: Path,
     data: RelationData,
-    manifest: RunManifest,
-    held: Sequence[SeedResult],
-    stacked: Any,
+    manifest: RelationManifest,
+    trained: Sequence[RelationSeed],
+    probabilities: NDArray[np.float32],
     *,
     chosen_here: bool = False,
 ) -> RelationResult:
-    """The mean over stacked probabilities, a seed each; `held` is what the seeds know of their training, if anything."""
+    """The mean over seeds, [seeds, rows, labels]; `trained` is what they know of their training, empty for a lone model."""
     gold = gold_indices(data.rows)
-    scores = [score(gold, probabilities) for probabilities in stacked]
-    sentences = np.array([sentence_key(row.sentence) for row in data.rows])
-    mean = {name: float(np.mean([getattr(one, name) for one in scores])) for name in ("micro_f1", "auprc", "accuracy")}
-    spread = {name: float(np.std([getattr(one, name) for one in scores], ddof=1)) for name in mean} if len(scores) > 1 else None
-    mark_notes = (*manifest["notes"], *_notes(data, manifest, overlap=not chosen_here))
-    if chosen_here:
-        told = say(
-            "에폭을 고를 때 쓴 학습 데이터의 일부로 잰 값이므로 독립적인 측정이 아닙니다.",
-            "These rows are the slice of train that also chose the epoch: not an independent measurement.",
-        )
-        mark_notes += (told,)
+    scores = [score(gold, one) for one in probabilities]
+    mean = _over_seeds(np.mean, scores)
+    train = set(manifest["train_sentences"])
+    fresh = np.array([sentence_mark(row.sentence) not in train for row in data.rows])
     return RelationResult(
         run=str(run),
         split=data.split,
@@ -193,22 +195,33 @@ def _sum_up(
         micro_f1=mean["micro_f1"],
         auprc=mean["auprc"],
         accuracy=mean["accuracy"],
-        spread=spread,
-        estimates=estimates(Scored(gold, stacked, sentences)),
-        seeds=tuple(replace(one, scores=own) for one, own in zip(held, scores, strict=bool(held))),
+        spread=_over_seeds(partial(np.std, ddof=1), scores) if len(scores) > 1 else None,
+        estimates=estimates(Scored(gold, probabilities, np.array([sentence_key(row.sentence) for row in data.rows]))),
+        seeds=tuple(replace(one, scores=own) for one, own in zip(trained, scores, strict=bool(trained))),
         scheme=manifest["scheme"],
         head=manifest["head"],
         model=manifest["model"],
         train_rows=manifest["train_rows"],
         validation_rows=manifest["validation_rows"],
-        without_overlap=_without(data, stacked, gold, set(manifest["train_sentences"])),
-        labels=label_table(gold, stacked.mean(0)),
-        notes=mark_notes,
+        without_overlap=_without_overlap(gold, probabilities, fresh),
+        labels=label_table(gold, probabilities.mean(0)),
+        notes=(*manifest["notes"], *_notes(data, manifest, int((~fresh).sum()), chosen_here)),
         fingerprints=_fingerprints(data, manifest),
     )
 
 
-def _fingerprints(data: RelationData, manifest: RunManifest) -> dict[str, str]:
+def _over_seeds(of: Callable[[list[float]], Any], scores: Sequence[Scores]) -> dict[str, float]:
+    return {name: float(of([getattr(one, name) for one in scores])) for name in METRICS}
+
+
+def _without_overlap(gold: Ints, probabilities: NDArray[np.float32], fresh: NDArray[np.bool_]) -> Scores | None:
+    """The mean over seeds on rows whose sentence is not in train; None where all or none are such."""
+    if fresh.all() or not fresh.any():
+        return None
+    return Scores(**_over_seeds(np.mean, [score(gold[fresh], one[fresh]) for one in probabilities]), n=int(fresh.sum()))
+
+
+def _fingerprints(data: RelationData, manifest: RelationManifest) -> dict[str, str]:
     """Which rows, and which settings: only runs that share both can be compared for their start alone. Seeds may differ."""
     rows, binding = {"data": rows_fingerprint(data.rows)}, manifest["binding"]
     if not binding:
@@ -218,43 +231,37 @@ def _fingerprints(data: RelationData, manifest: RunManifest) -> dict[str, str]:
     return {**begun, **rows, "settings": fingerprint(settings)}
 
 
-def _notes(data: RelationData, manifest: RunManifest, *, overlap: bool) -> tuple[str, ...]:
-    """What a reader of numbers on these rows should know."""
-    notes = []
-    if data.problems:
-        notes.append(skipped(len(data.problems), data.split))
-    if manifest["mask_bias"]:
-        mask = LabelMask(manifest["label_mask"], np.array(manifest["mask_bias"], np.float32))
+def _notes(data: RelationData, manifest: RelationManifest, shared: int, chosen_here: bool) -> list[str]:
+    """What a reader of numbers on these rows should know; `shared` rows have a sentence of the training data."""
+    rows, split = len(data.rows), data.split
+    notes = [skipped(len(data.problems), split)] if data.problems else []
+    if mask := LabelMask.stored(manifest["label_mask"], manifest["mask_bias"], MANIFEST):
         forbidden = int(mask.forbids(data.rows).sum())
         notes.append(
             say(
-                f"레이블 마스크가 정답 레이블을 금지하는 행: 평가한 {len(data.rows):,}개 가운데 {forbidden:,}개.",
-                f"The label mask forbids the gold label of {forbidden:,} of the {len(data.rows):,} rows scored.",
+                f"레이블 마스크가 정답 레이블을 금지하는 행: 평가한 {rows:,}개 가운데 {forbidden:,}개.",
+                f"The label mask forbids the gold label of {forbidden:,} of the {rows:,} rows scored.",
             )
         )
     if (present := len({row.label for row in data.rows})) < len(LABELS):
         notes.append(
             say(
-                f"AUPRC는 레이블 {len(LABELS)}개 가운데 {data.split}에 있는 {present}개의 평균입니다.",
-                f"AUPRC averages the {present} of {len(LABELS)} labels that occur in {data.split}.",
+                f"AUPRC는 레이블 {len(LABELS)}개 가운데 {split}에 있는 {present}개의 평균입니다.",
+                f"AUPRC averages the {present} of {len(LABELS)} labels that occur in {split}.",
             )
         )
-    train = set(manifest["train_sentences"])
-    if overlap and (shared := sum(sentence_mark(row.sentence) in train for row in data.rows)):
+    if chosen_here:
         notes.append(
             say(
-                f"{data.split}의 행 {len(data.rows):,}개 가운데 {shared:,}개는 문장이 {manifest['train']}에도 있습니다.",
-                f"{shared:,} of the {len(data.rows):,} rows of {data.split} have a sentence that occurs in {manifest['train']}.",
+                "에폭을 고를 때 쓴 학습 데이터의 일부로 잰 값이므로 독립적인 측정이 아닙니다.",
+                "These rows are the slice of train that also chose the epoch: not an independent measurement.",
             )
         )
-    return tuple(notes)
-
-
-def _without(data: RelationData, stacked: Any, gold: Any, train: set[str]) -> Scores | None:
-    """The mean over seeds on rows whose sentence is not in train; None when there is no overlap."""
-    fresh = np.array([sentence_mark(row.sentence) not in train for row in data.rows])
-    if fresh.all() or not fresh.any():
-        return None
-    each = [score(gold[fresh], probabilities[fresh]) for probabilities in stacked]
-    names = ("micro_f1", "auprc", "accuracy")
-    return Scores(**{name: float(np.mean([getattr(one, name) for one in each])) for name in names}, n=int(fresh.sum()))
+    elif shared:
+        notes.append(
+            say(
+                f"{split}의 행 {rows:,}개 가운데 {shared:,}개는 문장이 {manifest['train']}에도 있습니다.",
+                f"{shared:,} of the {rows:,} rows of {split} have a sentence that occurs in {manifest['train']}.",
+            )
+        )
+    return notes

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
+from coref_automl.corpus.batch import RowProblem
 from coref_automl.records import Record
-from coref_automl.relation.data import RelationData, RowProblem, sentence_key
-from coref_automl.relation.labels import LABELS
-from coref_automl.relation.rows import TYPES, RelationRow
+from coref_automl.relation.data import RelationData, sentence_key
+from coref_automl.relation.rows import LABELS, TYPES, RelationRow
 from coref_automl.say import say
 from coref_automl.tabular import align
 
@@ -106,7 +106,7 @@ def _facts(data: RelationData) -> SplitFacts:
     labels, pairs = Counter(row.label for row in rows), Counter(f"{row.subject.type}-{row.object.type}" for row in rows)
     lengths = [len(row.sentence) for row in rows]
     distances = [entity_distance(row) for row in rows]
-    groups = _groups(rows)
+    groups = _repeated(rows)
     return SplitFacts(
         split=data.split,
         rows=len(rows),
@@ -121,7 +121,7 @@ def _facts(data: RelationData) -> SplitFacts:
         blank_edges=tuple(row.guid for row in rows if any(word != word.strip() for word in (row.subject.word, row.object.word))),
         not_composed=tuple(row.guid for row in rows if not unicodedata.is_normalized("NFC", row.sentence)),
         duplicates=sum(len(group) - 1 for group in groups),
-        conflicts=tuple(_conflicts(groups)),
+        conflicts=tuple(_conflict(group) for group in groups if len({row.label for row in group}) > 1),
         problems=data.problems,
     )
 
@@ -131,7 +131,7 @@ def entity_distance(row: RelationRow) -> int:
     return max(-1, max(row.subject.start, row.object.start) - min(row.subject.end, row.object.end))
 
 
-def _groups(rows: Sequence[RelationRow]) -> list[list[RelationRow]]:
+def _repeated(rows: Sequence[RelationRow]) -> list[list[RelationRow]]:
     """Rows that ask the same question: one sentence, the same subject and object."""
     found: dict[tuple[str | int, ...], list[RelationRow]] = {}
     for row in rows:
@@ -140,12 +140,9 @@ def _groups(rows: Sequence[RelationRow]) -> list[list[RelationRow]]:
     return [group for group in found.values() if len(group) > 1]
 
 
-def _conflicts(groups: Iterable[list[RelationRow]]) -> Iterable[Conflict]:
-    for group in groups:
-        labels = tuple(row.label or "" for row in group)
-        if len(set(labels)) > 1:
-            first = group[0]
-            yield Conflict(tuple(row.guid for row in group), labels, first.sentence, first.subject.word, first.object.word)
+def _conflict(group: list[RelationRow]) -> Conflict:
+    first, labels = group[0], tuple(row.label or "" for row in group)
+    return Conflict(tuple(row.guid for row in group), labels, first.sentence, first.subject.word, first.object.word)
 
 
 def _quantiles(values: Sequence[int]) -> tuple[float, ...]:
@@ -158,42 +155,38 @@ def _shift(a: dict[str, int], b: dict[str, int]) -> float:
 
 
 def _lines(facts: SplitFacts) -> list[str]:
-    def five(values: tuple[float, ...]) -> str:
-        return ", ".join(f"{value:.0f}" for value in (values[2], values[4], values[5], values[6])) if values else "-"
+    def four(values: tuple[float, ...]) -> str:
+        return ", ".join(f"{value:.0f}" for value in (values[2], *values[4:])) if values else "-"
 
+    def most(counts: dict[str, int], limit: int) -> list[tuple[str, int]]:
+        return [entry for entry in sorted(counts.items(), key=lambda entry: -entry[1]) if entry[1]][:limit]
+
+    labels = [f"{label} {100 * count / max(1, facts.rows):.1f}%" for label, count in most(facts.labels, _TOP)]
+    more = ["..."] if sum(map(bool, facts.labels.values())) > _TOP else []
+    lengths, distances, first = four(facts.lengths), four(facts.distances), f"{100 * facts.subject_first:.1f}%"
+    edges, conflicts = len(facts.blank_edges), len(facts.conflicts)
+    rows = {
+        say("레이블", "labels"): " ".join([", ".join(labels), *more]),
+        say("유형 쌍", "type pairs"): ", ".join(f"{pair} {count:,}" for pair, count in most(facts.pairs, 6)),
+        say("글자 수", "characters"): say(
+            f"중앙값, 90%, 99%, 최대: {lengths}; 두 개체 사이: {distances}",
+            f"median, 90%, 99%, longest: {lengths}; between the entities: {distances}",
+        ),
+        say("개체", "entities"): say(
+            f"주체가 먼저 {first}, 중첩 {facts.nested:,}개, 경계에 공백 {edges:,}개",
+            f"subject first in {first}, nested {facts.nested:,}, blanks at an edge {edges:,}",
+        ),
+        say("반복", "repeats"): say(
+            f"같은 물음의 행 {facts.duplicates:,}개, 그중 레이블이 서로 다른 물음 {conflicts:,}개",
+            f"repeated questions {facts.duplicates:,}, of which with conflicting labels {conflicts:,}",
+        ),
+        say("문자", "text"): say(
+            f"NFC가 아닌 문장 {len(facts.not_composed):,}개", f"sentences not in NFC {len(facts.not_composed):,}"
+        ),
+    }
     bad = len(facts.problems)
-    labels = sorted(((label, count) for label, count in facts.labels.items() if count), key=lambda entry: -entry[1])
-    top, more = labels[:_TOP], " ..." if len(labels) > _TOP else ""
-    pairs = sorted(facts.pairs.items(), key=lambda entry: -entry[1])[:6]
-    first, conflicts = f"{100 * facts.subject_first:.1f}%", len(facts.conflicts)
-    edges, composed = len(facts.blank_edges), len(facts.not_composed)
-    rows = [
-        (say("레이블", "labels"), ", ".join(f"{label} {100 * count / max(1, facts.rows):.1f}%" for label, count in top) + more),
-        (say("유형 쌍", "type pairs"), ", ".join(f"{pair} {count:,}" for pair, count in pairs)),
-        (
-            say("글자 수", "characters"),
-            say("중앙값, 90%, 99%, 최대: ", "median, 90%, 99%, longest: ")
-            + say(f"{five(facts.lengths)}; 두 개체 사이: ", f"{five(facts.lengths)}; between the entities: ")
-            + five(facts.distances),
-        ),
-        (
-            say("개체", "entities"),
-            say(
-                f"주체가 먼저 {first}, 중첩 {facts.nested:,}개, 경계에 공백 {edges:,}개",
-                f"subject first in {first}, nested {facts.nested:,}, blanks at an edge {edges:,}",
-            ),
-        ),
-        (
-            say("반복", "repeats"),
-            say(
-                f"같은 물음의 행 {facts.duplicates:,}개, 그중 레이블이 서로 다른 물음 {conflicts:,}개",
-                f"repeated questions {facts.duplicates:,}, of which with conflicting labels {conflicts:,}",
-            ),
-        ),
-        (say("문자", "text"), say(f"NFC가 아닌 문장 {composed:,}개", f"sentences not in NFC {composed:,}")),
-    ]
     head = say(
         f"{facts.split}: 행 {facts.rows:,}개, 문장 {facts.sentences:,}개, 잘못된 행 {bad:,}개",
         f"{facts.split}: {facts.rows:,} rows, {facts.sentences:,} sentences, {bad:,} bad rows",
     )
-    return [head, *(f"  {line}" for line in align(rows))]
+    return [head, *(f"  {line}" for line in align(list(rows.items())))]

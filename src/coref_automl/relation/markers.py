@@ -29,7 +29,7 @@ Lead = Literal["none", "entities", "question"]
 
 
 @dataclass(frozen=True, slots=True)
-class Scheme:
+class MarkerScheme:
     """How entities are marked, whether in the sentence, and what precedes it: nothing, the two entities, or a question."""
 
     marks: Marks
@@ -43,18 +43,18 @@ class Scheme:
 
 
 SCHEMES = {
-    "none": Scheme("none"),
-    "plain": Scheme("plain"),
-    "typed": Scheme("typed"),
-    "punct": Scheme("punct"),
-    "typed-punct": Scheme("typed-punct"),
-    "none-prompt": Scheme("none", inline=False, lead="entities"),
-    "plain-prompt": Scheme("plain", inline=False, lead="entities"),
-    "typed-prompt": Scheme("typed", inline=False, lead="entities"),
-    "punct-prompt": Scheme("punct", inline=False, lead="entities"),
-    "typed-punct-prompt": Scheme("typed-punct", inline=False, lead="entities"),
-    "typed-question": Scheme("typed", lead="question"),
-    "typed-punct-question": Scheme("typed-punct", lead="question"),
+    "none": MarkerScheme("none"),
+    "plain": MarkerScheme("plain"),
+    "typed": MarkerScheme("typed"),
+    "punct": MarkerScheme("punct"),
+    "typed-punct": MarkerScheme("typed-punct"),
+    "none-prompt": MarkerScheme("none", inline=False, lead="entities"),
+    "plain-prompt": MarkerScheme("plain", inline=False, lead="entities"),
+    "typed-prompt": MarkerScheme("typed", inline=False, lead="entities"),
+    "punct-prompt": MarkerScheme("punct", inline=False, lead="entities"),
+    "typed-punct-prompt": MarkerScheme("typed-punct", inline=False, lead="entities"),
+    "typed-question": MarkerScheme("typed", lead="question"),
+    "typed-punct-question": MarkerScheme("typed-punct", lead="question"),
 }
 
 TYPE_WORDS = {"PER": "사람", "ORG": "단체", "LOC": "장소", "DAT": "날짜", "POH": "기타", "NOH": "수량"}
@@ -98,8 +98,8 @@ class Marker:
         if added := special_tokens(scheme):
             tokenizer.add_tokens(list(added), special_tokens=True)
         self.marks = _mark_ids(tokenizer, self.scheme.marks)
-        self._first = _one_of(tokenizer, "cls_token_id", "bos_token_id")
-        self._last = _one_of(tokenizer, "sep_token_id", "eos_token_id")
+        self.first = _one_of(tokenizer, "cls_token_id", "bos_token_id")
+        self.last = _one_of(tokenizer, "sep_token_id", "eos_token_id")
 
     def mark(self, row: RelationRow, pieces: Pieces | None = None) -> MarkedRow:
         """Tokens of a row; `BadRow` with the reason when both entities cannot be marked. `pieces` are those of the sentence."""
@@ -118,7 +118,7 @@ class Marker:
         kept, covered, cut = _window(pieces.ids, covered, room)
         body, at = _insert(kept, covered, (subject, object_)) if inline else (kept, lead_at)
         shift = 1 + len(lead) if inline else 1
-        ids = np.concatenate([[self._first], lead, body, [self._last]]).astype(np.int32)
+        ids = np.concatenate([[self.first], lead, body, [self.last]]).astype(np.int32)
         if not self.scheme.has_starts:
             return MarkedRow(ids, -1, -1, cut)
         return MarkedRow(ids, at[0] + shift, at[1] + shift, cut)
@@ -128,14 +128,14 @@ class Marker:
         if self.scheme.lead == "none":
             return [], (-1, -1)
         if self.scheme.lead == "question":
-            return [*tokenize(self.tokenizer, question(row)).ids.tolist(), self._last], (-1, -1)
+            return [*tokenize(self.tokenizer, question(row)).ids.tolist(), self.last], (-1, -1)
         ids: list[int] = []
         at: list[int] = []
         for role, entity in (("E1", row.subject), ("E2", row.object)):
             opening, closing = self.marks[role, entity.type]
             at.append(len(ids))
             ids += [*opening, *word_ids(self.tokenizer, entity.word.strip()), *closing]
-        return [*ids, self._last], (at[0], at[1])
+        return [*ids, self.last], (at[0], at[1])
 
 
 def question(row: RelationRow) -> str:
@@ -146,24 +146,21 @@ def question(row: RelationRow) -> str:
 
 def _mark_ids(tokenizer: PreTrainedTokenizerFast, marks: Marks) -> dict[tuple[str, str], tuple[list[int], list[int]]]:
     """(role, type) -> the tokens before and after the entity."""
-    if marks == "none":
-        return {(role, kind): ([], []) for role in ROLE_WORDS for kind in TYPES}
-    if marks in ("plain", "typed"):
-        name = "[{role}]" if marks == "plain" else "[{role}-{kind}]"
-        return {
-            (role, kind): (
-                [int(tokenizer.convert_tokens_to_ids(name.format(role=role, kind=kind)))],
-                [int(tokenizer.convert_tokens_to_ids(f"[/{role}]"))],
-            )
-            for role in ROLE_WORDS
-            for kind in TYPES
-        }
-    signs = _signs(tokenizer)
-    found = {}
-    for role, outer, inner in (("E1", signs[0], signs[2]), ("E2", signs[1], signs[3])):
+    names = {"plain": "[{role}]", "typed": "[{role}-{kind}]"}
+    signs = _signs(tokenizer) if marks in ("punct", "typed-punct") else []
+    found: dict[tuple[str, str], tuple[list[int], list[int]]] = {}
+    for number, role in enumerate(ROLE_WORDS):
         for kind, word in TYPE_WORDS.items():
-            typed = [*inner, *_known(tokenizer, word), *inner] if marks == "typed-punct" else []
-            found[role, kind] = ([*outer, *typed], list(outer))
+            if marks == "none":
+                found[role, kind] = [], []
+            elif marks in names:
+                tokens = names[marks].format(role=role, kind=kind), f"[/{role}]"
+                opening, closing = ([int(tokenizer.convert_tokens_to_ids(token))] for token in tokens)
+                found[role, kind] = opening, closing
+            else:
+                outer, inner = signs[number], signs[number + 2]
+                typed = [*inner, *_known(tokenizer, word), *inner] if marks == "typed-punct" else []
+                found[role, kind] = [*outer, *typed], outer
     return found
 
 

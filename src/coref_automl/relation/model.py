@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,14 +13,13 @@ from coref_automl.models.attention import move, packed_masks
 from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.models.vocabulary import word_ids
-from coref_automl.relation.labels import LABELS
 from coref_automl.relation.markers import ROLE_WORDS, TYPE_WORDS, Marker, special_tokens
-from coref_automl.relation.rows import TYPES
-from coref_automl.relation.stored import ModelSettings, read_settings
+from coref_automl.relation.recipe import HeadKind
+from coref_automl.relation.rows import LABELS
+from coref_automl.relation.scoring import HEAD, SETTINGS, ModelSettings, settings_of
 from coref_automl.store import obey_umask, write_json
 from coref_automl.training.loss import with_dropout
 
-HeadKind = Literal["cls", "starts", "both"]
 _PARTS = {"cls": slice(0, 1), "starts": slice(1, 3), "both": slice(0, 3)}
 _NOISE = 0.1
 _DISTANCE = "distance.weight"
@@ -74,29 +73,19 @@ def _masks(encoder: Any, mask: Any) -> Any:
     return mask if encoder.config.model_type == "deberta-v2" else packed_masks(encoder, mask)
 
 
-def build_model(
-    model: str,
-    scheme: str,
-    head: HeadKind,
-    *,
-    dropout: float,
-    max_length: int,
-    seed: int,
-    distance: bool = False,
-    encoder_dropout: float | None = None,
-) -> tuple[RelationModel, Marker]:
+def build_model(settings: ModelSettings, *, encoder_dropout: float | None = None) -> tuple[RelationModel, Marker]:
     """A model to train, with its marker. New marks start as the mean of words that say what they mean, with a little noise.
 
     `encoder_dropout` is the encoder's everywhere, attention included; None leaves what its makers chose.
     """
-    encoder, tokenizer = load_encoder(model)
-    marker = Marker(tokenizer, scheme, max_length)
+    encoder, tokenizer = load_encoder(settings.base)
+    marker = Marker(tokenizer, settings.scheme, settings.max_length)
     if encoder_dropout is not None:
         encoder = with_dropout(encoder, encoder_dropout)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        _add_marks(encoder, tokenizer, scheme)
-        return RelationModel(encoder, head, dropout, distance=distance), marker
+        torch.manual_seed(settings.seed)
+        _add_marks(encoder, tokenizer, settings.scheme)
+        return RelationModel(encoder, settings.head, settings.dropout, distance=settings.distance), marker
 
 
 def _add_marks(encoder: Any, tokenizer: Any, scheme: str) -> None:
@@ -124,9 +113,9 @@ def save_model(folder: Path, model: RelationModel, marker: Marker, settings: Mod
         model.encoder.save_pretrained(folder)
     marker.tokenizer.save_pretrained(folder)
     own = model.head.state_dict() | ({_DISTANCE: model.distance.weight} if model.distance is not None else {})
-    save_file({name: value.detach().cpu().contiguous() for name, value in own.items()}, folder / "head.safetensors")
+    save_file({name: value.detach().cpu().contiguous() for name, value in own.items()}, folder / HEAD)
     obey_umask(folder)
-    write_json(folder / "relation.json", settings)
+    write_json(folder / SETTINGS, settings.to_json())
 
 
 def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker, ModelSettings]:
@@ -134,28 +123,16 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    if not (folder / "relation.json").is_file():
-        raise ModelError(f"{folder} is not a trained relation model; pass the RUN folder of `coref-automl re train`.")
-    settings = read_settings(folder / "relation.json")
-    if settings["labels"] != list(LABELS):
+    settings = settings_of(folder)
+    if settings.labels != LABELS:
         raise ModelError(f"{folder} was trained for other labels; train it again with this version.")
-    _check_mask(folder, settings)
     encoder, tokenizer = load_encoder(str(folder))
-    model = RelationModel(encoder, settings["head"], settings["dropout"], distance=settings.get("distance", False))
+    model = RelationModel(encoder, settings.head, settings.dropout, distance=settings.distance)
     try:
-        own = load_file(folder / "head.safetensors")
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"{folder / 'head.safetensors'} is missing or damaged ({error}); train that seed again.") from error
-    if model.distance is not None:
-        model.distance.weight.data.copy_(own.pop(_DISTANCE))
-    model.head.load_state_dict(own)
-    return move(model, device).eval(), Marker(tokenizer, settings["scheme"], settings["max_length"]), settings
-
-
-def _check_mask(folder: Path, settings: ModelSettings) -> None:
-    """A label mask is off, or a number for each pair of types and each label."""
-    if settings.get("label_mask", "off") == "off":
-        return
-    rows = settings.get("mask_bias", [])
-    if len(rows) != len(TYPES) ** 2 or any(len(row) != len(LABELS) for row in rows):
-        raise ModelError(f"{folder / 'relation.json'} has a damaged label mask; train that seed again.")
+        own = load_file(folder / HEAD)
+        if model.distance is not None:
+            model.distance.weight.data.copy_(own.pop(_DISTANCE))
+        model.head.load_state_dict(own)
+    except (OSError, SafetensorError, KeyError, RuntimeError) as error:
+        raise ModelError(f"{folder / HEAD} is damaged, or {SETTINGS} was edited ({error}); train that seed again.") from error
+    return move(model, device).eval(), Marker(tokenizer, settings.scheme, settings.max_length), settings

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 from coref_automl.config import Setting, choose, free_fields, typed
 from coref_automl.errors import RecipeError
-from coref_automl.relation.labels import MaskKind
 from coref_automl.relation.markers import SCHEMES
+from coref_automl.relation.rows import MaskKind
 
+HeadKind = Literal["cls", "starts", "both"]
 Head = Literal["auto", "cls", "starts", "both"]
 Loss = Literal["cross-entropy", "focal", "class-balanced"]
 ChooseBy = Literal["micro_f1", "auprc", "loss"]
@@ -24,8 +25,7 @@ class RelationRecipe:
 
     `learning_rate` None: 3e-4 below a hidden size of 512, else 5e-5. `head` auto: [CLS] for a scheme without start marks, else
     [CLS] and both start marks. `threshold` is in points of 100 (in the loss's own unit when `choose_by` is loss); `patience`
-    counts epochs, 0 never stops. `compact` keeps the probabilities of the scored file alone, as one small array.
-    Techniques are off unless our own ablation shows a gain.
+    counts epochs, 0 never stops. Techniques are off unless our own ablation shows a gain.
     """
 
     model: Annotated[str, Setting("Hub id, folder, or bundled:ko-mini.")]
@@ -77,7 +77,6 @@ class RelationRecipe:
     epoch_checkpoints: Annotated[
         bool, Setting("Save after each epoch, so that an interrupted seed resumes there.", free=True)
     ] = True
-    compact: Annotated[bool, Setting("Store only the probabilities of the scored file, in a small array.", free=True)] = False
 
     def __post_init__(self) -> None:
         typed(self)
@@ -88,7 +87,7 @@ class RelationRecipe:
             raise RecipeError(f"The scheme {self.scheme!r} has no marks in the sentence to measure a distance between.")
 
     @property
-    def head_kind(self) -> Literal["cls", "starts", "both"]:
+    def head_kind(self) -> HeadKind:
         if self.head != "auto":
             return self.head
         return "both" if SCHEMES[self.scheme].has_starts else "cls"

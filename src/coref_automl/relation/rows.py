@@ -1,18 +1,18 @@
-"""One relation row. In: a raw row in any of the shapes KLUE-RE travels in. Out: a checked row, or the reason why it is not one.
-
-Policy for spans: `end_idx` is inclusive in files and exclusive in `Entity`. One entity inside the other is allowed (the outer
-one's markers go outside); the same span twice, and spans that cross, are bad rows. Nothing is repaired by guessing.
-"""
+"""KLUE-RE's rows, labels and types. In: raw rows. Out: checked rows, labels in KLUE's order, what pairs of types say of them."""
 
 from __future__ import annotations
 
 import ast
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.errors import ModelError
 from coref_automl.records import Record
 
 TYPES = ("PER", "ORG", "LOC", "DAT", "POH", "NOH")
@@ -90,6 +90,21 @@ def why_not_together(subject: Entity, object_: Entity) -> str | None:
     return None
 
 
+def with_marks(text: str, marks: Iterable[tuple[int, int, str, str]], escape: Callable[[str], str] = str) -> str:
+    """The text with marks around spans (start, end, opening, closing), what lies between marks through `escape`.
+
+    At one place, closing marks come before opening ones, and nested spans nest their marks.
+    """
+    edges = []
+    for start, end, opening, closing in marks:
+        edges += [(start, 1, -end, opening), (end, 0, -start, closing)]
+    parts, done = [], 0
+    for place, _, _, mark in sorted(edges):
+        parts += [escape(text[done:place]), mark]
+        done = place
+    return "".join([*parts, escape(text[done:])])
+
+
 def _entity(raw: Mapping[str, Any], role: str, sentence: str) -> Entity:
     cell = _cell(raw, role)
     missing = [key for key in _KEYS if cell.get(key) in (None, "")]
@@ -162,3 +177,81 @@ def _label(value: Any, labels: tuple[str, ...]) -> str:
         raise BadRow(f"the label {value!r} is not one of KLUE's 30, which as numbers go from 0 to {len(labels) - 1}")
     near = difflib.get_close_matches(value.strip().lower(), labels, n=1, cutoff=0.0)
     raise BadRow(f"the label {value!r} is not one of KLUE's 30 (the nearest is {near[0]!r})")
+
+
+_ORGANISATION = (
+    "dissolved founded place_of_headquarters alternate_names member_of members political/religious_affiliation product "
+    "founded_by top_members/employees number_of_employees/members"
+)
+_PERSON = (
+    "date_of_birth date_of_death place_of_birth place_of_death place_of_residence origin employee_of schools_attended "
+    "alternate_names parents children siblings spouse other_family colleagues product religion title"
+)
+LABELS = ("no_relation", *(f"org:{name}" for name in _ORGANISATION.split()), *(f"per:{name}" for name in _PERSON.split()))
+"""The order of KLUE's relation_list.json and of the hub's `klue`/`re`. Course material uses another: never compare indices."""
+
+NO_RELATION = 0
+INDEX = {label: index for index, label in enumerate(LABELS)}
+
+MaskKind = Literal["off", "hard", "soft"]
+_FORBIDDEN = -1e4
+"""Minus infinity in practice: exp(-1e4) is 0 in every float type, and a gradient through it is 0 and not NaN."""
+
+
+@dataclass(frozen=True, slots=True)
+class LabelMask:
+    """What to add to the logits of a row, by its pair of types. Learned from train; nothing of dev enters it."""
+
+    kind: MaskKind
+    bias: NDArray[np.float32]
+
+    @classmethod
+    def learn(cls, rows: Sequence[RelationRow], kind: MaskKind, *, support: int = 1, smoothing: float = 1.0) -> LabelMask:
+        """`hard` forbids a label seen fewer than `support` times with the pair; `soft` adds log P(label | pair), smoothed.
+
+        no_relation is never forbidden, and a pair never seen in train forbids nothing.
+        """
+        counts = np.zeros((len(TYPES) ** 2, len(LABELS)))
+        for row in rows:
+            if row.label is not None:
+                counts[pair_index(row), INDEX[row.label]] += 1
+        bias = np.zeros(counts.shape, np.float32)
+        if kind == "hard":
+            forbidden = counts < support
+            forbidden[:, NO_RELATION] = False
+            forbidden[counts.sum(1) == 0] = False
+            bias[forbidden] = _FORBIDDEN
+        elif kind == "soft":
+            share = (counts + smoothing) / (counts + smoothing).sum(1, keepdims=True)
+            bias = np.log(share).astype(np.float32)
+        return cls(kind, bias)
+
+    @classmethod
+    def stored(cls, kind: MaskKind, bias: Sequence[Sequence[float]] | None, file: str) -> LabelMask | None:
+        """The mask that a file of a run or a model keeps; None where it is off."""
+        if kind == "off":
+            return None
+        if bias is None or len(bias) != len(TYPES) ** 2 or any(len(row) != len(LABELS) for row in bias):
+            raise ModelError(f"{file} has a damaged label mask; train that seed again.")
+        return cls(kind, np.array(bias, np.float32))
+
+    def as_rows(self) -> tuple[tuple[float, ...], ...]:
+        return tuple(map(tuple, self.bias.tolist()))
+
+    def for_rows(self, rows: Sequence[RelationRow]) -> NDArray[np.float32]:
+        """What to add to the logits of each row."""
+        return np.asarray(self.bias[[pair_index(row) for row in rows]])
+
+    def forbids(self, rows: Sequence[RelationRow]) -> NDArray[np.bool_]:
+        """For each row: does the mask rule out its gold label? Such a row cannot be answered right."""
+        gold = np.array([INDEX[row.label] if row.label else NO_RELATION for row in rows], np.int64)
+        return np.asarray(self.for_rows(rows)[np.arange(len(rows)), gold] <= _FORBIDDEN)
+
+
+def pair_index(row: RelationRow) -> int:
+    return TYPES.index(row.subject.type) * len(TYPES) + TYPES.index(row.object.type)
+
+
+def gold_indices(rows: Sequence[RelationRow]) -> NDArray[np.int64]:
+    """The labels of rows as indices; rows without a label are a caller's mistake."""
+    return np.array([INDEX[row.label] for row in rows if row.label is not None], np.int64)

@@ -6,32 +6,80 @@ Predictions are kept with a fingerprint of the rows they were made for, and are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from coref_automl.errors import ModelError
+from coref_automl.comparison.relation_results import Scores
+from coref_automl.decoder import read_stored
+from coref_automl.errors import InputError, ModelError
 from coref_automl.machine import pick_device
 from coref_automl.models.model_files import folder_print
 from coref_automl.progress import Progress
-from coref_automl.relation.data import RelationData, RowCache
-from coref_automl.relation.labels import LabelMask, gold_indices
-from coref_automl.relation.metrics import Scores, score
-from coref_automl.relation.results import write_compact, write_predictions
-from coref_automl.relation.rows import RelationRow
-from coref_automl.relation.stored import ModelSettings, read_scores, read_settings
-from coref_automl.store import fingerprint, write_json
+from coref_automl.records import Record
+from coref_automl.relation.data import RelationData, RowCache, sentence_mark
+from coref_automl.relation.metrics import score
+from coref_automl.relation.recipe import HeadKind
+from coref_automl.relation.rows import INDEX, LABELS, LabelMask, MaskKind, RelationRow, gold_indices
+from coref_automl.store import fingerprint, read_jsonl, write_json, write_jsonl
 
 VERSION = 1
 """Of everything that decides a prediction beside the model and the rows; predictions of another version are made again."""
-MODEL = ("relation.json", "head.safetensors")
+SETTINGS, HEAD = "relation.json", "head.safetensors"
 """What tells a seed's model from any other folder of weights."""
+AGAIN = "the file was edited: train that seed again"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings(Record):
+    """relation.json beside a seed's weights."""
+
+    scheme: str
+    head: HeadKind
+    dropout: float
+    max_length: int
+    labels: tuple[str, ...]
+    base: str
+    seed: int
+    distance: bool = False
+    precision: str = "auto"
+    label_mask: MaskKind = "off"
+    mask_bias: tuple[tuple[float, ...], ...] | None = None
+
+    @property
+    def mask(self) -> LabelMask | None:
+        return LabelMask.stored(self.label_mask, self.mask_bias, SETTINGS)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredScores(Scores):
+    """The exact scores beside a seed's predictions, and whose they are: the rows, and the model if it was kept."""
+
+    rows: str = ""
+    model: str = ""
+    version: int = 1
 
 
 def is_model(folder: Path) -> bool:
     """Whether a folder is one seed's model by itself, as a run's seed-N/model and the best-model of a study are."""
-    return all((folder / name).is_file() for name in MODEL)
+    return all((folder / name).is_file() for name in (SETTINGS, HEAD))
+
+
+def model_of(seed: Path) -> Path:
+    """The folder of a seed's kept weights, which may also come alone."""
+    if is_model(seed):
+        return seed
+    if not (seed / "model" / SETTINGS).is_file():
+        raise ModelError(f"{seed} kept no weights, so it cannot score new rows; train again with --keep-weights.")
+    return seed / "model"
+
+
+def settings_of(seed: Path) -> ModelSettings:
+    """What a seed's model was trained with."""
+    return read_stored(model_of(seed) / SETTINGS, ModelSettings, remedy=AGAIN)
 
 
 def rows_fingerprint(rows: Sequence[RelationRow]) -> str:
@@ -44,44 +92,17 @@ def rows_fingerprint(rows: Sequence[RelationRow]) -> str:
     return fingerprint("\n".join(lines).encode("utf-8", "surrogatepass"))
 
 
-def settings_of(seed: Path) -> ModelSettings:
-    """What a seed's model was trained with."""
-    return read_settings(run_settings(seed))
-
-
 def has_predictions(seed: Path, data: RelationData) -> bool:
     """Are these rows labelled, by the model that the seed has now? Without kept weights nothing can have changed."""
     path = seed / "predictions" / f"{data.split}.json"
     if not path.is_file():
         return False
-    held, now = read_scores(path)[0], folder_print(seed / "model")
-    same = held["rows"] == rows_fingerprint(data.rows) and held.get("version", 1) == VERSION
-    return same and now in ("", held.get("model"))
+    stored, now = read_scores(path), folder_print(seed / "model")
+    return stored.rows == rows_fingerprint(data.rows) and stored.version == VERSION and now in ("", stored.model)
 
 
-def store_predictions(seed: Path, data: RelationData, probabilities: Any, *, compact: bool = False) -> Scores:
-    """Predictions first, then the file that says whose they are: a kill in between leaves nothing that looks whole."""
-    folder = seed / "predictions"
-    for kind in ("json", "jsonl", "npy"):  # of other rows, perhaps, and in the other form
-        (folder / f"{data.split}.{kind}").unlink(missing_ok=True)
-    if compact:
-        write_compact(folder / f"{data.split}.npy", probabilities)
-    else:
-        write_predictions(folder / f"{data.split}.jsonl", data.rows, probabilities)
-    scores = score(gold_indices(data.rows), probabilities)
-    whose = {"rows": rows_fingerprint(data.rows), "model": folder_print(seed / "model"), "version": VERSION}
-    write_json(folder / f"{data.split}.json", {**whose, **scores.to_json()})
-    return scores
-
-
-def run_settings(seed: Path) -> Path:
-    """The settings file of a seed that kept its weights; its model is beside it, and may also come alone."""
-    if is_model(seed):
-        return seed / MODEL[0]
-    path = seed / "model" / "relation.json"
-    if not path.is_file():
-        raise ModelError(f"{seed} kept no weights, so it cannot score new rows; train again with --keep-weights.")
-    return path
+def read_scores(path: Path) -> StoredScores:
+    return read_stored(path, StoredScores, remedy=AGAIN)
 
 
 def predict_seed(seed: Path, data: RelationData, *, device: str, progress: Progress, cache: RowCache) -> None:
@@ -92,35 +113,51 @@ def predict_seed(seed: Path, data: RelationData, *, device: str, progress: Progr
 def seed_probabilities(seed: Path, data: RelationData, *, device: str, progress: Progress, cache: RowCache) -> Any:
     """What a seed's kept weights say of rows."""
     from coref_automl.relation.model import load_model
+    from coref_automl.relation.tensors import LabelledRows, probabilities
 
-    model, marker, settings = load_model(run_settings(seed).parent, pick_device(device))
+    model, marker, settings = load_model(model_of(seed), pick_device(device))
     rows, marked, _ = cache.mark(data.rows, marker, progress=progress, name=data.split)
-    return run_model(model, marker, rows, marked, settings, pick_device(device), progress)
+    side = LabelledRows.of(rows, marked, marker, settings.mask, pick_device(device))
+    return probabilities(model, side, settings.precision, progress=progress)
 
 
-def run_model(
-    model: Any,
-    marker: Any,
-    rows: Sequence[RelationRow],
-    marked: Any,
-    settings: ModelSettings,
-    device: str,
-    progress: Progress | None = None,
-) -> Any:
-    """Probabilities of marked rows under a trained model, its label mask included."""
-    from coref_automl.relation.tensors import LabelledRows, RowTensors, probabilities
+def store_predictions(seed: Path, data: RelationData, probabilities: NDArray[np.float32]) -> Scores:
+    """Predictions first, then the file that says whose they are: a kill in between leaves nothing that looks whole.
 
-    bias = None
-    if settings.get("label_mask", "off") != "off":
-        bias = mask_rows(LabelMask(settings["label_mask"], np.array(settings["mask_bias"], np.float32)), rows, device)
-    tensors = RowTensors(marked, marker.tokenizer.pad_token_id or 0, device)
-    side = LabelledRows(tensors, np.zeros(len(rows), np.int64), bias)
-    return probabilities(model, side, settings.get("precision", "auto"), progress=progress)
+    One line per row: id, a mark of its sentence, gold, prediction, and the probabilities in label order, to all their digits. The
+    mark tells which rows share a sentence, so that predictions can be compared without the file they were made for.
+    """
+    folder = seed / "predictions"
+    (folder / f"{data.split}.json").unlink(missing_ok=True)  # of other rows, perhaps
+    predicted = probabilities.argmax(1)
+    lines = (
+        {
+            "guid": row.guid,
+            "sentence": sentence_mark(row.sentence),
+            "gold": row.label,
+            "pred": LABELS[best],
+            "probs": [float(f"{p:.9g}") for p in line],
+        }
+        for row, best, line in zip(data.rows, predicted.tolist(), probabilities.tolist(), strict=True)
+    )
+    write_jsonl(folder / f"{data.split}.jsonl", lines)
+    scores = score(gold_indices(data.rows), probabilities)
+    whose = {"rows": rows_fingerprint(data.rows), "model": folder_print(seed / "model"), "version": VERSION}
+    write_json(folder / f"{data.split}.json", {**whose, **scores.to_json()})
+    return scores
 
 
-def mask_rows(mask: LabelMask, rows: Sequence[RelationRow], device: str) -> Any:
-    import torch
+def read_predictions(path: Path) -> tuple[list[str], NDArray[np.int64], NDArray[np.float32]]:
+    """(ids, gold as indices with -1 for none, probabilities), in the order of the file."""
+    lines: list[dict[str, Any]] = list(read_jsonl(path))
+    try:
+        gold = np.array([INDEX[line["gold"]] if line["gold"] else -1 for line in lines], np.int64)
+        probabilities = np.array([line["probs"] for line in lines], np.float32).reshape(-1, len(LABELS))
+    except (KeyError, ValueError, TypeError) as error:
+        raise InputError(f"{path} has no relation predictions ({error}); it was written by something else.") from error
+    return [line["guid"] for line in lines], gold, probabilities
 
-    from coref_automl.relation.labels import pair_index
 
-    return torch.from_numpy(mask.bias[[pair_index(row) for row in rows]]).to(device)
+def read_probabilities(seed: Path, split: str) -> NDArray[np.float32]:
+    """What a seed's stored predictions say of a split."""
+    return read_predictions(seed / "predictions" / f"{split}.jsonl")[2]

@@ -6,7 +6,7 @@ surely for a relation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,58 +16,37 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from coref_automl.relation.labels import NO_RELATION
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LossSettings:
-    """`smoothing` gives that share of the target to all possible labels alike; `gamma` is for focal, `weights`, one for each
-    label, for class-balanced."""
-
-    smoothing: float = 0.0
-    gamma: float = 2.0
-    weights: Any | None = None
-
-
-PLAIN = LossSettings()
+from coref_automl.relation.rows import NO_RELATION
 
 IMPOSSIBLE = -1e3
 """A logit, or a mask's bias, from which down a label cannot be answered."""
 
 
-def cross_entropy(logits: Any, gold: Any, settings: LossSettings = PLAIN) -> Any:
-    """The mean over rows."""
-    return _each(logits, gold, settings.smoothing).mean()
+@dataclass(frozen=True, slots=True, eq=False)
+class LossSettings:
+    """`smoothing` gives that share of the target to all possible labels alike. `gamma` is that of the focal loss, 0 without it;
+    `weights`, one for each label, those of the class-balanced loss."""
+
+    smoothing: float = 0.0
+    gamma: float = 0.0
+    weights: Any | None = None
 
 
-def focal(logits: Any, gold: Any, settings: LossSettings = PLAIN) -> Any:
-    """A row counts (1 - p)^gamma of its cross-entropy, p the probability of its gold label: what is easy is left alone."""
-    each = _each(logits, gold, settings.smoothing)
-    right = functional.log_softmax(logits, -1).gather(1, gold[:, None])[:, 0].exp()
-    return ((1 - right) ** settings.gamma * each).mean()
+def label_loss(logits: Any, gold: Any, settings: LossSettings) -> Any:
+    """The mean cross-entropy over rows. Labels that a mask has made impossible get nothing of what is smoothed.
 
-
-def class_balanced(logits: Any, gold: Any, settings: LossSettings = PLAIN) -> Any:
-    """The mean over rows, each weighted by its label: rare labels count more."""
-    each = _each(logits, gold, settings.smoothing)
+    Focal: a row counts (1 - p)^gamma of it, p the probability of its gold label. Class-balanced: rare labels count more.
+    """
+    log_p = functional.log_softmax(logits, -1)
+    right = log_p.gather(1, gold[:, None])[:, 0]
+    each = -right
+    if settings.smoothing:
+        possible = logits.detach() > IMPOSSIBLE
+        spread = torch.where(possible, log_p, 0.0).sum(-1) / possible.sum(-1)
+        each = (1 - settings.smoothing) * each - settings.smoothing * spread
+    if settings.gamma:
+        each = (1 - right.exp()) ** settings.gamma * each
     return (each if settings.weights is None else settings.weights[gold] * each).mean()
-
-
-def _each(logits: Any, gold: Any, smoothing: float) -> Any:
-    """The cross-entropy of each row. Labels that a mask has made impossible get nothing of what is smoothed."""
-    right = functional.cross_entropy(logits, gold, reduction="none")
-    if not smoothing:
-        return right
-    possible = logits.detach() > IMPOSSIBLE
-    share = torch.where(possible, functional.log_softmax(logits, -1), 0.0).sum(-1) / possible.sum(-1)
-    return (1 - smoothing) * right - smoothing * share
-
-
-LOSSES: dict[str, Callable[[Any, Any, LossSettings], Any]] = {
-    "cross-entropy": cross_entropy,
-    "focal": focal,
-    "class-balanced": class_balanced,
-}
 
 
 def effective_number_weights(gold: NDArray[np.int64], labels: int, beta: float) -> NDArray[np.float32]:

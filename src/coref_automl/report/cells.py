@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coref_automl.comparison.claims import Answer, Claim
-from coref_automl.comparison.differences import lost_to_family
-from coref_automl.records import Comparison, Estimate, Half
+from coref_automl.comparison.differences import ComparisonRow, lost_to_family
+from coref_automl.records import Comparison, Finding, Half
 from coref_automl.report.language import Say, is_same, p_text, points
 from coref_automl.report.page import Cell, Shows, Table, row
 from coref_automl.report.wording import TONES, change, corrected, documents, outcome, part, side, verdict, why_not
@@ -41,9 +41,9 @@ def claim_cell(claim: Claim | None, say: Say) -> Cell:
         return Cell("–", "quiet")
     if is_same(claim.difference):
         return Cell(change(claim, say), "quiet")
-    told = why_not(claim, say) if claim.verdict == "not judged" else ""
-    told = told or (say("확인", "shown") if claim.shown else "")
-    return Cell(f"{points(claim.difference)} {told}".rstrip(), TONES.get(claim.verdict, "quiet"), estimate=claim.difference)
+    text = why_not(claim, say) if claim.verdict == "not judged" else ""
+    text = text or (say("확인", "shown") if claim.shown else "")
+    return Cell(f"{points(claim.difference)} {text}".rstrip(), TONES.get(claim.verdict, "quiet"), estimate=claim.difference)
 
 
 def claims_table(claims: Sequence[Claim], say: Say, *, beside: tuple[str, Sequence[Claim]] | None = None) -> Table:
@@ -58,9 +58,7 @@ def claims_table(claims: Sequence[Claim], say: Say, *, beside: tuple[str, Sequen
             side(one.b, say),
             *([outcome(one, say)] if several else []),
             *([part(one, say)] if apart else []),
-            f"{one.seeds[0]} / {one.seeds[1]}",
-            *(f"{100 * value:.1f}" for value in one.values or ()),
-            *([] if one.values else ["–", "–"]),
+            *_sides(one),
             Cell(change(one, say), estimate=None if is_same(one.difference) else one.difference),
             p_text(one.p),
             Cell(verdict(one, say), TONES.get(one.verdict, "quiet")),
@@ -75,6 +73,12 @@ def claims_table(claims: Sequence[Claim], say: Say, *, beside: tuple[str, Sequen
     )  # fmt: skip
     first = len(head) - 6 - bool(more)
     return Table(head, lines, frozenset(range(first, first + 5)), _caption(claims, say), _shows(claims))
+
+
+def _sides(claim: Claim) -> tuple[str, ...]:
+    """The numbers of runs, and the values of both sides."""
+    values = [f"{100 * value:.1f}" for value in claim.values] if claim.values else ["–", "–"]
+    return (f"{claim.seeds[0]} / {claim.seeds[1]}", *values)
 
 
 def pivot_table(claims: Sequence[Claim], say: Say) -> Table:
@@ -95,9 +99,7 @@ def verdicts_table(answer: Answer, say: Say) -> Table:
             f"{outcome(one, say)}, {part(one, say)}" if one.part else outcome(one, say),
             one.a,
             side(one.b, say),
-            f"{one.seeds[0]} / {one.seeds[1]}",
-            *(f"{100 * value:.1f}" for value in one.values or ()),
-            *([] if one.values else ["–", "–"]),
+            *_sides(one),
             change(one, say),
             points(one.alone or one.difference),
             p_text(one.p),
@@ -115,10 +117,10 @@ def verdicts_table(answer: Answer, say: Say) -> Table:
 
 
 def _caption(claims: Sequence[Claim], say: Say) -> str:
-    told = dict.fromkeys(outcome(one, say) for one in claims)
-    told |= dict.fromkeys(documents(one, say) for one in claims) if len({one.count for one in claims}) < _MOST else {}
-    told |= dict.fromkeys(filter(None, (corrected(one, say) for one in claims)))
-    return " · ".join(told)
+    text = dict.fromkeys(outcome(one, say) for one in claims)
+    text |= dict.fromkeys(documents(one, say) for one in claims) if len({one.count for one in claims}) < _MOST else {}
+    text |= dict.fromkeys(filter(None, (corrected(one, say) for one in claims)))
+    return " · ".join(text)
 
 
 def _shows(claims: Sequence[Claim]) -> Shows:
@@ -126,12 +128,16 @@ def _shows(claims: Sequence[Claim]) -> Shows:
     return "all" if which <= {"all", "rows", "texts"} else "confirm" if which == {"confirm"} else "both"
 
 
-def difference_cell(estimate: Estimate) -> Cell:
-    return Cell(points(estimate), estimate=estimate)
+def plotted(found: Finding) -> Finding:
+    """A verdict as charts colour it."""
+    return "not shown" if found == "same" else found
 
 
-def shows(half: Half | None) -> Shows:
-    return half or "all"
+def unjudged(row: ComparisonRow, say: Say) -> str:
+    """Why a checkpoint has no reference."""
+    if row.scratch:
+        return say("베이스 모델 없음: 새 모델", "no base: a new model")
+    return say("베이스 모델이 평가되지 않음", "its base was not evaluated")
 
 
 def which_documents(half: Half | None, say: Say) -> str:

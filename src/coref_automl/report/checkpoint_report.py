@@ -11,22 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison.choice import POINTS, checked_margin
-from coref_automl.comparison.claims import Answer
-from coref_automl.comparison.csv_table import read_table
+from coref_automl.comparison.claims import Answer, NextStep
+from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.reader import open_results
 from coref_automl.config import as_path, as_paths, typed_options
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.locks import claimed
 from coref_automl.records import Record
-from coref_automl.report import explorer, limits
-from coref_automl.report.csv_page import csv_page
+from coref_automl.report.answer_wording import answer_lines, headline, keep_lines, power, reasons, step_reason, warnings
+from coref_automl.report.csv_page import csv_page, read_table
 from coref_automl.report.language import Say
-from coref_automl.report.page import Keep, Page, Part, Section
+from coref_automl.report.page import KeepPanel, Page, Part, Section
 from coref_automl.report.rendering import render_html, render_markdown
 from coref_automl.report.sections import draw_sections
-from coref_automl.report.sections.next_steps import next_command
 from coref_automl.report.subject import Subject, parse_target, read_subject
-from coref_automl.report.wording import answer_lines, headline, keep_lines, reasons
+from coref_automl.report.wording import short_title
 from coref_automl.say import speaking
 from coref_automl.statistics.intervals import DRAWS
 from coref_automl.store import write_text
@@ -35,7 +35,7 @@ KIND = "report"
 
 
 @dataclass(frozen=True, slots=True)
-class Report(Record):
+class WrittenReport(Record):
     """The report's files, its answer (None for a table from elsewhere) and that in words. Usable as the path of its page."""
 
     page: str
@@ -70,7 +70,7 @@ def report(
     eval_set: str | None = None,
     seed: int = 0,
     title: str = "",
-) -> Report:
+) -> WrittenReport:
     """Write report.html, report.md and results.csv about evaluated checkpoints, as `coref-automl report` does.
 
     Args:
@@ -106,9 +106,9 @@ def report(
             sentence = page.sentence
         else:
             chosen: dict[str, Any] = {"metric": metric, "margin": allowed, "evalset": eval_set, "seed": seed, "target": goal}
-            study = read_subject(as_paths(paths, "paths"), say, **chosen)
+            study = read_subject(open_results(as_paths(paths, "paths")), say, **chosen)
             page, results, answer = checkpoint_page(study), results_csv(study), study.answer
-            sentence = "\n".join(answer_lines(study.answer, say))
+            sentence = "\n".join([*answer_lines(study.answer, say), *study.notes])
         page = replace(page, title=title or page.title)
         write_text(folder / "report.md", render_markdown(page))
         if results:
@@ -116,7 +116,7 @@ def report(
         elif table is not None:
             write_text(folder / "results.csv", Path(table).read_text("utf-8"))
         write_text(folder / "report.html", render_html(page))
-    return Report(str(folder / "report.html"), str(folder / "report.md"), str(folder / "results.csv"), sentence, answer)
+    return WrittenReport(str(folder / "report.html"), str(folder / "report.md"), str(folder / "results.csv"), sentence, answer)
 
 
 def checkpoint_page(study: Subject) -> Page:
@@ -131,24 +131,36 @@ def checkpoint_page(study: Subject) -> Page:
         lead=say("결론", "Answer"),
         headline=headline(it, say),
         sentence=" ".join(reasons(it, say)),
-        tiles=(),
-        cannot_tell=limits.cannot_tell(study),
+        cannot_tell=_cannot_tell(study),
         sections=tuple(sections),
         colophon=_colophon(study),
-        explorer=explorer.explorer(study),
         notes=study.notes,
         keep=_keep(study),
+        below=_below(study),
         parts=_parts(sections, say),
     )
 
 
-def _keep(study: Subject) -> Keep:
-    it, say = study.answer, study.say
+def _keep(study: Subject) -> KeepPanel:
+    """What to keep if it is on this disk, what makes it again if it is not, and the one next step."""
+    it, say, step = study.answer, study.say, study.answer.step
+    made = NextStep("make again", it.keep.again) if it.keep is not None and it.keep.again else None
+    further = step if step is not None and step.do != "make again" else None
     if it.keep is not None:
-        return Keep(it.keep.path, False, it.keep.there, tuple(keep_lines(it, say, named=False)), next_command(study))
-    path = it.base_path if it.action == "keep base" else ""
-    highest = say(f"학습한 것 중 가장 높은 것: {it.highest}.", f"Highest of what was trained: {it.highest}.")
-    return Keep(path, True, False, (highest,), next_command(study))
+        path, lines = it.keep.path if it.keep.there else "", tuple(keep_lines(it, say, named=False))
+    else:
+        path = it.base_path if it.action == "keep base" else ""
+        lines = (say(f"학습한 것 중 가장 높은 것: {it.highest}.", f"Highest of what was trained: {it.highest}."),)
+    return KeepPanel(path, it.keep is None, lines, made, further, step_reason(it, say))
+
+
+def _below(study: Subject) -> str:
+    """Under the answers: what was not tested, and what counts as the same."""
+    say = study.say
+    lost = ", ".join(short_title(name, say) for name in CHECKS if not study.checks.get(name))
+    margin = f"{100 * study.margin:g}"
+    told = say(f"'같음'은 {margin}점 이내를 뜻합니다 (--margin).", f"Same means within {margin} points (--margin).")
+    return say(f"미평가: {lost}. {told}", f"Not tested: {lost}. {told}") if lost else told
 
 
 def _counts(study: Subject) -> list[str]:
@@ -167,11 +179,36 @@ def _counts(study: Subject) -> list[str]:
 def _parts(sections: Sequence[Section], say: Say) -> tuple[tuple[Part, str], ...]:
     titles: dict[Part, str] = {
         "evidence": say("근거", "Evidence"),
-        "next": say("다음", "Next"),
+        "target": say("목표", "Targets"),
         "questions": say("질문별", "Questions"),
         "appendix": say("부록", "Appendix"),
     }
     return tuple((part, title) for part, title in titles.items() if any(one.part == part for one in sections))
+
+
+def _cannot_tell(study: Subject) -> tuple[str, ...]:
+    """Limits of the data: the form of Real items, then whatever is missing here."""
+    say = study.say
+    out = [
+        say(
+            "Real 문항은 entity 목표가 학습하는 형식과 같습니다. 이 점수만으로 일반적인 언어 능력이 향상되었다고 볼 수 없습니다. "
+            "외부 확인은 관계 추출과 상호참조 해결입니다.",
+            "Real items have the very form that the entity objective trains. Their score alone does not show a better language "
+            "model; relation extraction and coreference resolution are the outside checks.",
+        )
+    ]
+    held = study.answer.power
+    if held is not None and held.detectable is not None and study.answer.action != "keep base":
+        out += power(study.answer, say)
+    out += warnings(study.answer, say)
+    if far := max((entry.evaluation.out_of_reach for entry in study.entries), default=0):
+        out.append(
+            say(
+                f"문항 {far:,}개까지는 앞선 언급이 창 밖에 있습니다. 집계에 포함했습니다.",
+                f"For up to {far:,} items the other mention lies outside the window; they still count.",
+            )
+        )
+    return tuple(out)
 
 
 def _colophon(study: Subject) -> tuple[str, ...]:
@@ -184,7 +221,6 @@ def _colophon(study: Subject) -> tuple[str, ...]:
             f"Items {group.fingerprint}, scorer {group.scorer}, {made}, seed {study.seed}, {DRAWS:,} bootstrap draws of "
             f"documents, margin {100 * study.margin:g} points.",
         ),
-        say("같은 입력과 시드에서 같은 보고서가 나옵니다.", "The same inputs and seed give the same report."),
     )
 
 
@@ -198,29 +234,19 @@ def results_csv(study: Subject) -> str:
     judged = ["reference", "difference", "difference_low", "difference_high", "p", "p_adjusted", "correction", "finding"]
     writer.writerow(["name", "path", "run", "step", "epoch", "tokens", "seq_len", "evalset", *numbers, *judged])
     for entry in study.entries:
-        made = entry.evaluation.provenance
-        first = [
-            entry.name,
-            entry.evaluation.path,
-            entry.run,
-            entry.step,
-            made.epoch if made else "",
-            made.tokens if made else "",
-        ]
-        found = [entry.evaluation.estimates.get(name) for name in metrics]
-        values = [v for e in found for v in ((f"{e.value:.6f}", f"{e.low:.6f}", f"{e.high:.6f}", e.n) if e else ("", "", "", ""))]
-        answer = answers.get(entry)
+        made, held = entry.evaluation.provenance, entry.evaluation
+        trained = [made.epoch, made.tokens] if made else ["", ""]
+        found = [held.estimates.get(name) for name in metrics]
+        values = [v for e in found for v in ((*_exact(e.value, e.low, e.high), e.n) if e else ("",) * 4)]
         last: list[Any] = [""] * len(judged)
-        if answer is not None:
+        if (answer := answers.get(entry)) is not None:
             change = answer.difference
-            moved = [
-                f"{change.value:.6f}",
-                f"{change.low:.6f}",
-                f"{change.high:.6f}",
-                f"{answer.p:.6f}",
-                f"{answer.p_adjusted:.6f}",
-                answer.correction,
-            ]
-            last = [answer.reference, *moved, answer.verdict]
-        writer.writerow([*first, entry.evaluation.seq_len, entry.evaluation.evalset, *values, *last])
+            moved = _exact(change.value, change.low, change.high, answer.p, answer.p_adjusted)
+            last = [answer.reference, *moved, answer.correction, answer.verdict]
+        first = [entry.name, held.path, entry.run, entry.step, *trained, held.seq_len, held.evalset]
+        writer.writerow([*first, *values, *last])
     return text.getvalue()
+
+
+def _exact(*values: float) -> list[str]:
+    return [f"{value:.6f}" for value in values]

@@ -1,20 +1,152 @@
-"""The page of a published table. In: rows of a CSV. Out: a Page with intervals, recomputed composites, findings."""
+"""A published table without item data. In: a CSV of checkpoints. Out: a Page: intervals, tests, composites recomputed.
+
+Columns: family, seq_len, checkpoint, epoch, real1, real5, lambada_top1, real_samples, lambada_samples; stated_score if any.
+Without items nothing can be paired: intervals follow from n, and tests are unpaired.
+"""
 
 from __future__ import annotations
 
+import csv
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from pathlib import Path
 
-from coref_automl.comparison.csv_table import TableRow, Unpaired, between, curves, twins, within, wrong_composites
+from coref_automl.comparison.claims import ALPHA
+from coref_automl.errors import InputError
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.guard import LINE, check_size
+from coref_automl.records import Estimate
 from coref_automl.report import charts
 from coref_automl.report.language import Say
-from coref_automl.report.page import Cell, Charts, Page, Points, Section, Table, Text, Tile, estimate_cells, in_percent, row
+from coref_automl.report.page import Cell, Charts, Page, Points, Section, Table, Text, estimate_cells, in_percent, row
+from coref_automl.statistics.closed_forms import holm, unpaired, wilson
 
-_PARTS = ("real1", "real5", "lambada_top1")
+_SAMPLES = {"real1": "real_samples", "real5": "real_samples", "lambada_top1": "lambada_samples"}
+_NUMBERS = ("seq_len", "epoch", *_SAMPLES, "real_samples", "lambada_samples")
+_ROUNDING = 0.00015
+"""Stated composites and their parts have four digits."""
+_QUESTIONS = {
+    "first to last": ("첫 에폭에서 마지막까지", "first to last epoch"),
+    "peak over last": ("과적합 (최고 - 마지막)", "over-fitting (peak - last)"),
+    "peak over first": ("최고점 (최고 - 처음)", "peak (peak - first)"),
+    "length against length": ("길이와 길이", "length against length"),
+    "family against family": ("계열과 계열", "family against family"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    family: str
+    seq_len: int
+    checkpoint: str
+    epoch: float
+    estimates: Mapping[str, Estimate]
+    stated_score: float | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.family} {self.seq_len:,} {self.checkpoint}"
+
+    @property
+    def real1(self) -> float:
+        return self.estimates["real1"].value
+
+    @property
+    def score(self) -> float:
+        """The composite, recomputed from its definition."""
+        return sum(weight * self.estimates[name].value for name, weight in METRICS["score"].parts)
+
+    @property
+    def wrong(self) -> bool:
+        return self.stated_score is not None and abs(self.stated_score - self.score) > _ROUNDING
+
+
+@dataclass(frozen=True, slots=True)
+class Unpaired:
+    """An unpaired comparison of two rows on Real@1, adjusted (Holm) within its question."""
+
+    what: str
+    a: TableRow
+    b: TableRow
+    difference: Estimate
+    p: float
+    p_adjusted: float
+
+    @property
+    def shown(self) -> bool:
+        return self.p_adjusted < ALPHA
+
+
+def read_table(path: Path) -> list[TableRow]:
+    if not path.is_file():
+        raise InputError(f"There is no table at {path}; pass --table the path of a CSV.")
+    check_size(path, LINE)
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as handle:
+            lines = list(csv.DictReader(handle))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"Cannot read the table {path} ({error}).") from error
+    if not lines:
+        raise InputError(f"{path} holds no row below its heading.")
+    missing = [name for name in ("family", "checkpoint", *_NUMBERS) if name not in lines[0]]
+    if missing:
+        raise InputError(f"{path} lacks the column {missing[0]!r}; it needs family, checkpoint, {', '.join(_NUMBERS)}.")
+    return [_table_row(line, f"{path}, line {number}") for number, line in enumerate(lines, 2)]
+
+
+def _table_row(line: Mapping[str, str | None], where: str) -> TableRow:
+    given = {name: line.get(name) or "" for name in _NUMBERS} | (
+        {"stated_score": held} if (held := line.get("stated_score")) else {}
+    )
+    try:
+        numbers = {name: float(text) for name, text in given.items()}
+    except ValueError as error:
+        raise InputError(f"{where} holds something that is not a number ({error}).") from error
+    for name, number in numbers.items():
+        if not math.isfinite(number):
+            raise InputError(f"{where}: {name} is {number:g}; it must be a finite number.")
+    estimates = {}
+    for name, samples in _SAMPLES.items():
+        value, n = numbers[name], round(numbers[samples])
+        if not 0 <= value <= 1 or n < 1:
+            raise InputError(f"{where}: {name} {value:g} with n {n} cannot be; values are shares between 0 and 1.")
+        estimates[name] = wilson(value * n, n)
+    labels = line["family"] or "", round(numbers["seq_len"]), line["checkpoint"] or ""
+    return TableRow(*labels, numbers["epoch"], estimates, numbers.get("stated_score"))
+
+
+def curves(rows: Sequence[TableRow]) -> dict[tuple[str, int], list[TableRow]]:
+    """Rows by family and length, in order of epochs."""
+    out: dict[tuple[str, int], list[TableRow]] = {}
+    for one in sorted(rows, key=lambda one: one.epoch):
+        out.setdefault((one.family, one.seq_len), []).append(one)
+    return out
+
+
+def unpaired_tests(rows: Sequence[TableRow]) -> list[Unpaired]:
+    """Along every curve, and between the peaks of one family at two lengths or of two families at one length."""
+    found = list(curves(rows).values())
+    peaks = [max(curve, key=lambda one: one.real1) for curve in found]
+    pairs = list(combinations(sorted(peaks, key=lambda one: one.seq_len), 2))
+    asked: dict[str, list[tuple[TableRow, TableRow]]] = {
+        "first to last": [(curve[-1], curve[0]) for curve in found],
+        "peak over last": [(peak, curve[-1]) for peak, curve in zip(peaks, found, strict=True)],
+        "peak over first": [(peak, curve[0]) for peak, curve in zip(peaks, found, strict=True)],
+        "length against length": [(a, b) for a, b in pairs if a.family == b.family],
+        "family against family": [(a, b) if a.real1 > b.real1 else (b, a) for a, b in pairs if a.seq_len == b.seq_len],
+    }
+    out = []
+    for what, some in asked.items():
+        raw = [(a, b, *unpaired(a.estimates["real1"], b.estimates["real1"])) for a, b in some if a is not b]
+        adjusted = holm([p for *_, p in raw])
+        out += [Unpaired(what, a, b, moved, p, float(q)) for (a, b, moved, p), q in zip(raw, adjusted, strict=True)]
+    return out
 
 
 def csv_page(rows: Sequence[TableRow], say: Say, *, source: str, target: Mapping[str, float]) -> Page:
-    best, wrong = max(rows, key=lambda one: one.estimates["real1"].value), wrong_composites(rows)
+    best = max(rows, key=lambda one: one.real1)
     return Page(
         lang=say.lang,
         title=say("표 다시 읽기", "A table, read again"),
@@ -26,10 +158,6 @@ def csv_page(rows: Sequence[TableRow], say: Say, *, source: str, target: Mapping
             f"있는 것입니다.",
             f"The highest row is {best.name}; without item data no paired verdict is possible. Below is what n alone "
             "allows to say.",
-        ),
-        tiles=(
-            Tile(say("틀린 합성 점수", "wrong composites"), str(len(wrong)), tone="bad" if wrong else "good"),
-            Tile("Real@1", f"{100 * best.estimates['real1'].value:.1f}%", best.name),
         ),
         cannot_tell=(
             say(
@@ -45,7 +173,7 @@ def csv_page(rows: Sequence[TableRow], say: Say, *, source: str, target: Mapping
         sections=(
             Section("findings", say("드러난 것", "Findings"), (Points(tuple(findings(rows, say))),)),
             _curves(rows, say, target),
-            _tests([*within(rows), *between(rows)], say),
+            _tests(unpaired_tests(rows), say),
             _rows(rows, say),
         ),
         colophon=(
@@ -60,7 +188,7 @@ def csv_page(rows: Sequence[TableRow], say: Say, *, source: str, target: Mapping
 def findings(rows: Sequence[TableRow], say: Say) -> list[str]:
     """Wrong composites, unlike items, identical rows."""
     out = []
-    if wrong := wrong_composites(rows):
+    if wrong := [one for one in rows if one.wrong]:
         families = ", ".join(dict.fromkeys(f"{one.family} {one.seq_len:,}" for one in wrong))
         worst = max(wrong, key=lambda one: abs((one.stated_score or 0) - one.score))
         stated, computed = f"{worst.stated_score:.4f}", f"{worst.score:.4f}"
@@ -80,69 +208,65 @@ def findings(rows: Sequence[TableRow], say: Say) -> list[str]:
             f"Lengths are not comparable: their items differ ({listed}).",
         )
         out.append(say(*told))
-    for one, two in twins(rows):
-        same = (
+    same = [(one, two) for curve in curves(rows).values() for one, two in pairwise(curve) if one.estimates == two.estimates]
+    for one, two in same:
+        told = (
             f"{one.name}과 {two.checkpoint}의 수치가 모두 같습니다.",
             f"{one.name} and {two.checkpoint} have identical numbers.",
         )
-        out.append(say(*same))
+        out.append(say(*told))
     return out
 
 
 def _curves(rows: Sequence[TableRow], say: Say, target: Mapping[str, float]) -> Section:
     out = []
-    for metric in _PARTS:
+    for metric in _SAMPLES:
         lines = [
             {"run": f"{family} {length:,}", "x": one.epoch, "name": one.checkpoint, **in_percent(one.estimates[metric])}
             for (family, length), curve in curves(rows).items()
             for one in curve
         ]
         goal = 100 * target[metric] if metric in target else None
-        spec = charts.learning_curve(lines, say, axis=say("에폭", "epoch"), target=goal, color="#8a94a6")
+        spec = charts.learning_curve(lines, say, axis=say("에폭", "epoch"), target=goal)
         out.append((METRICS[metric].label, spec))
     note = say("띠는 n에서 얻은 95% 구간입니다.", "Bands are 95% intervals from n.")
     return Section("curves", say("학습 곡선", "Learning curves"), (Charts(tuple(out)), Text(note, "quiet")))
 
 
 def _tests(tests: Sequence[Unpaired], say: Say) -> Section:
-    names = {
-        "first to last": say("첫 에폭에서 마지막까지", "first to last epoch"),
-        "peak over last": say("과적합 (최고 - 마지막)", "over-fitting (peak - last)"),
-        "peak over first": say("최고점 (최고 - 처음)", "peak (peak - first)"),
-        "length against length": say("길이와 길이", "length against length"),
-        "family against family": say("계열과 계열", "family against family"),
-    }
     head = (
         say("질문", "question"), say("무엇을", "rows"), say("Real@1 차이 (점)", "Real@1, points"), "p", "p (Holm)",
         say("판정", "verdict"),
     )  # fmt: skip
     shown = {True: Cell(say("확인", "shown"), "good"), False: Cell(say("미확인", "not shown"), "quiet")}
     cells = estimate_cells([test.difference for test in tests], difference=True)
-    lines = tuple(
+    lines = [
         row(
-            names[test.what], f"{test.a.name} - {test.b.name}", cell, f"{test.p:.3f}", f"{test.p_adjusted:.3f}", shown[test.shown]
+            say(*_QUESTIONS[one.what]),
+            f"{one.a.name} - {one.b.name}",
+            cell,
+            f"{one.p:.3f}",
+            f"{one.p_adjusted:.3f}",
+            shown[one.shown],
         )
-        for test, cell in zip(tests, cells, strict=True)
-    )
-    return Section("tests", say("차이", "Differences"), (Table(head, lines, frozenset({2, 3, 4})),))
+        for one, cell in zip(tests, cells, strict=True)
+    ]
+    return Section("tests", say("차이", "Differences"), (Table(head, tuple(lines), frozenset({2, 3, 4})),))
 
 
 def _rows(rows: Sequence[TableRow], say: Say) -> Section:
     """Every row with its intervals, and the composite as it is stated and as its definition makes it."""
-    wrong = set(map(id, wrong_composites(rows)))
-    columns = [estimate_cells([one.estimates[name] for one in rows]) for name in _PARTS]
+    columns = [estimate_cells([one.estimates[name] for one in rows]) for name in _SAMPLES]
     lines = []
-    for number, one in enumerate(rows):
+    for one, *shown in zip(rows, *columns, strict=True):
         stated = (
-            Cell("–", "quiet") if one.stated_score is None else Cell(f"{one.stated_score:.4f}", "bad" if id(one) in wrong else "")
+            Cell(f"{one.stated_score:.4f}", "bad" if one.wrong else "") if one.stated_score is not None else Cell("–", "quiet")
         )
-        shown = [column[number] for column in columns]
         sizes, computed = (f"{one.epoch:g}", f"{one.estimates['real1'].n:,}"), f"{one.score:.4f}"
-        lines.append(row(one.name, *sizes, *shown, stated, computed, say("틀림", "wrong") if id(one) in wrong else ""))
+        lines.append(row(one.name, *sizes, *shown, stated, computed, say("틀림", "wrong") if one.wrong else ""))
     head = (
-        say("행", "row"), say("에폭", "epoch"), "n", *(METRICS[name].label for name in _PARTS),
-        say("적힌 합성 점수", "stated composite"),
-        say("계산한 값", "computed"), "",
+        say("행", "row"), say("에폭", "epoch"), "n", *(METRICS[name].label for name in _SAMPLES),
+        say("적힌 합성 점수", "stated composite"), say("계산한 값", "computed"), "",
     )  # fmt: skip
     parts = " + ".join(f"{weight:g} x {METRICS[name].label}" for name, weight in METRICS["score"].parts)
     title = say("모든 행과 합성 점수", "All rows and the composite")

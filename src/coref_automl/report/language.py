@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from coref_automl.records import Estimate
 from coref_automl.say import LANGUAGES as LANGUAGES
 from coref_automl.say import Lang as Lang
@@ -51,6 +54,7 @@ def rounded(count: int) -> int:
     return -(-count // size) * size
 
 
-def before_correction(say: Say) -> str:
-    """The mark of a verdict that is significant by itself and not within its family."""
-    return say("보정 전에만", "before correction only")
+def notes(name: str, say: Say, **values: str) -> tuple[str, ...]:
+    """Sentences of notes.json, which has each in Korean and in English, with values in their places."""
+    held = json.loads((Path(__file__).parent / "templates" / "notes.json").read_text("utf-8"))
+    return tuple(say(ko, en).format(**values) for ko, en in held[name])

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from coref_automl.comparison.claims import NextStep
 from coref_automl.records import Estimate
 from coref_automl.report.language import Lang, is_same, points
+from coref_automl.tabular import align
 
-Tone = Literal["", "good", "bad", "quiet", "strong"]
+Tone = Literal["", "good", "bad", "quiet", "strong", "even", "blank"]
 _CLOSE = 0.1
 """Labels of an axis nearer than this share of it would overlap."""
 
@@ -58,6 +60,13 @@ class Table:
         bars = iter(bars_of(held))
         return tuple(tuple(replace(cell, bar=bar) if (bar := next(bars)) else cell for cell in line) for line in self.rows)
 
+    def lines(self) -> list[str]:
+        """The table for a terminal, under its caption."""
+        return [
+            *([self.caption] if self.caption else []),
+            *align([self.head, *([cell.text for cell in line] for line in self.rows)]),
+        ]
+
 
 @dataclass(frozen=True, slots=True)
 class Text:
@@ -89,15 +98,12 @@ class Commands:
 
 
 Block = Table | Text | Points | Charts | Commands
-Part = Literal["evidence", "next", "questions", "appendix"]
+Part = Literal["evidence", "target", "questions", "appendix"]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """The answer to a question in one sentence, its verdict as a code of `claims`, and the difference behind it.
-
-    `tone` is that of the difference alone: good or bad if it is shown.
-    """
+class VerdictLine:
+    """The answer to a question in a few words and in one sentence, and the difference behind it. `tone` is its verdict's."""
 
     badge: str
     sentence: str
@@ -118,29 +124,20 @@ class Section:
     blocks: tuple[Block, ...]
     short: str = ""
     answer: str = ""
-    verdict: Verdict | None = None
+    verdict: VerdictLine | None = None
     part: Part = "appendix"
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
-    """What to keep: its path, whether that is the base's, whether its weights are there, lines on it, what to run next."""
+class KeepPanel:
+    """What to keep: its path if it is here, is that the base's, lines on it, what makes it again, the next step and why."""
 
     path: str
     base: bool
-    there: bool
     status: tuple[str, ...]
-    command: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A figure at the top of the page."""
-
-    label: str
-    value: str
-    detail: str = ""
-    tone: Tone = ""
+    again: NextStep | None
+    step: NextStep | None
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,19 +148,18 @@ class Page:
     lead: str
     headline: str
     sentence: str
-    tiles: tuple[Tile, ...]
     cannot_tell: tuple[str, ...]
     sections: tuple[Section, ...]
     colophon: tuple[str, ...]
-    explorer: dict[str, Any] | None = None
     notes: tuple[str, ...] = field(default=())
-    keep: Keep | None = None
+    keep: KeepPanel | None = None
+    below: str = ""
     parts: tuple[tuple[Part, str], ...] = ()
 
     def of_part(self, part: Part) -> list[Section]:
         return [section for section in self.sections if section.part == part]
 
-    def answers(self) -> list[tuple[Section, Verdict, Bar | None]]:
+    def answers(self) -> list[tuple[Section, VerdictLine, Bar | None]]:
         """The rows of the answer table; their bars share one scale."""
         found = [(section, section.verdict) for section in self.sections if section.verdict is not None]
         bars = bars_of([verdict.estimate for _, verdict in found], ends=self._ends())
@@ -194,7 +190,7 @@ def question(
     answer: str,
     blocks: Sequence[Block],
     short: str,
-    verdict: Verdict | None = None,
+    verdict: VerdictLine | None = None,
 ) -> Section:
     """A section that asks a question: its answer comes first, and in one sentence on the first screen."""
     return Section(name, title, (Text(answer, "strong"), *blocks), short, answer, verdict, "questions")

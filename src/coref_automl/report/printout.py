@@ -12,16 +12,17 @@ from coref_automl.comparison.choice import POINTS, checked_margin
 from coref_automl.comparison.claims import Answer
 from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, compare_group, require_two
 from coref_automl.comparison.groups import choose_group, choose_metric
+from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.study import Study, study_at
 from coref_automl.config import as_paths, typed_options
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.records import Finding
 from coref_automl.report import charts
-from coref_automl.report.cells import comparison_verdict, which_documents
+from coref_automl.report.answer_wording import answer_lines, headline
+from coref_automl.report.cells import comparison_verdict, plotted, unjudged, which_documents
 from coref_automl.report.language import Lang, Say, is_same, p_text
 from coref_automl.report.page import in_percent
-from coref_automl.report.wording import answer_lines, headline, outcome
+from coref_automl.report.wording import outcome
 from coref_automl.say import speaking
 from coref_automl.tabular import Tabular
 
@@ -53,10 +54,10 @@ class PrintedComparison(Tabular, ComparisonTable):
 
     def plot(self) -> charts.Drawing:
         """Every difference with its interval, green or red if it is shown."""
-        judged = [(row, row.comparison) for row in self.rows if row.comparison is not None]
         rows = [
-            {"task": row.name, "name": row.name, **in_percent(one.difference), "finding": _plotted(one.verdict)}
-            for row, one in judged
+            {"task": row.name, "name": row.name, **in_percent(one.difference), "finding": plotted(one.verdict)}
+            for row in self.rows
+            if (one := row.comparison) is not None
         ]
         return charts.Drawing(charts.forest(rows, self.say))
 
@@ -120,10 +121,9 @@ class PrintedComparison(Tabular, ComparisonTable):
         return [part.plain.rstrip() for line in (*lines, *self.notes) for part in Text(line).wrap(console, width)]
 
     def _repr_html_(self) -> str:
-        head = "".join(f"<th>{title}</th>" for title in self.titles())
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>" for cells in self.cells())
+        table = html_table([dict(zip(self.titles(), cells, strict=True)) for cells in self.cells()], most=len(self.rows))
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        return f"<p>{html.escape(self.heading())}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
+        return f"<p>{html.escape(self.heading())}</p>{table}{notes}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def compare(
         'base'
     """
     with speaking(lang) as say:
-        group, notes = choose_group(as_paths(paths, "paths"), common=common, evalset=eval_set)
+        group, notes = choose_group(open_results(as_paths(paths, "paths")), common=common, evalset=eval_set)
         require_two(group)
         metric, more = choose_metric(group, metric)
         told = (*notes, *more)
@@ -222,8 +222,9 @@ def recommend(
     allowed = checked_margin(margin)
     names = as_paths(paths, "paths")
     with speaking(lang) as say:
-        group, notes = choose_group(names, evalset=eval_set)
-        study = study_at(names, group, metric=metric, margin=allowed, seed=seed)
+        results = open_results(names)
+        group, notes = choose_group(results, evalset=eval_set)
+        study = study_at(results, group, metric=metric, margin=allowed, seed=seed)
         return printed_answer(study, notes=(*notes, *study.notes), lang=say.lang)
 
 
@@ -246,28 +247,19 @@ def _taken_as_reference(group: Group, table: ComparisonTable, say: Say) -> list[
         return []
     return [
         say(
-            f"원래 모델이 평가되지 않아 {taken.name}을 기준으로 삼았습니다. 다른 기준은 --reference NAME으로 고릅니다.",
+            f"베이스 모델이 평가되지 않아 {taken.name}을 기준으로 삼았습니다. 다른 기준은 --reference NAME으로 고릅니다.",
             f"No base model was evaluated here, so {taken.name} is the reference; --reference NAME takes another.",
         )
     ]
 
 
-def _plotted(found: Finding) -> Finding:
-    return "not shown" if found == "same" else found
-
-
 def _row(row: ComparisonRow) -> dict[str, Any]:
     answer, value = row.comparison, row.value
-    change = answer.difference if answer else None
-    return {
-        "checkpoint": row.name, "value": 100 * value.value, "low": 100 * value.low, "high": 100 * value.high,
-        "reference": answer.reference if answer else None,
-        "difference": 100 * change.value if change else None,
-        "difference_low": 100 * change.low if change else None,
-        "difference_high": 100 * change.high if change else None,
-        "p": answer.p_adjusted if answer else None,
-        "finding": answer.verdict if answer else None,
-    }  # fmt: skip
+    told = dict.fromkeys(("reference", "difference", "difference_low", "difference_high", "p", "finding"))
+    if answer is not None:
+        change = [100 * number for number in (answer.difference.value, answer.difference.low, answer.difference.high)]
+        told = dict(zip(told, (answer.reference, *change, answer.p_adjusted, answer.verdict), strict=True))
+    return {"checkpoint": row.name, "value": 100 * value.value, "low": 100 * value.low, "high": 100 * value.high, **told}
 
 
 def _values(record: Any) -> dict[str, Any]:
@@ -282,12 +274,7 @@ def _cells(row: ComparisonRow, numbers: Mapping[str, str], say: Say) -> tuple[st
         first = (*first, numbers[answer.reference] if answer else "")
     if answer is None:
         own = say("기준", "reference") + f" {numbers.get(row.name)}" if several else say("기준", "the reference")
-        lost = (
-            say("원래 모델 없음: 새 모델", "no base: a new model")
-            if row.scratch
-            else say("원래 모델이 평가되지 않음", "its base was not evaluated")
-        )
-        return (*first, "", "", own if row.name in numbers else lost)
+        return (*first, "", "", own if row.name in numbers else unjudged(row, say))
     change = answer.difference
     moved = "–" if is_same(change) else f"{100 * change.value:+.2f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
     return (*first, moved, p_text(answer.p_adjusted), comparison_verdict(answer, say))

@@ -1,19 +1,25 @@
-"""The report of relation runs. In: an Assessment. Out: relation.html, relation.md and relation.json, and lines for a terminal:
-scores beside tokenizers, and the five reasons for markers."""
+"""Pages of relation extraction. In: an Assessment of runs, a GridResult, explored data. Out: HTML, Markdown and JSON.
+
+Of runs: scores beside tokenizers, and the five reasons for markers; of a grid: the chosen cell first.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from coref_automl.relation.assessment import Assessment
-from coref_automl.relation.reasons import Finding, Reasons
-from coref_automl.relation.row_groups import MANY_PIECES, TokenizerColumns
-from coref_automl.report.language import Lang, Say, before_correction, interval, p_text, percent, points
-from coref_automl.report.page import Cell, Page, Section, Table, Text, Tile, Tone, row
-from coref_automl.report.rendering import write_page
-from coref_automl.tabular import align
+from coref_automl.relation.explore import QUANTILES, RelationExploration, SplitFacts
+from coref_automl.relation.grid import COLUMNS, GridCell, GridResult
+from coref_automl.relation.reasons import MANY_PIECES, Assessment, Finding, Reasons, TokenizerColumns
+from coref_automl.relation.rows import LABELS
+from coref_automl.report.language import Lang, Say, interval, p_text, percent, points
+from coref_automl.report.page import Cell, Page, Section, Table, Text, Tone, row
+from coref_automl.report.rendering import render_html, render_markdown, write_page
+from coref_automl.store import write_text
 
 _TONES: dict[int, Tone] = {1: "good", -1: "bad", 0: "quiet"}
+_SHOWN_CONFLICTS = 30
 
 
 def write_assessment(found: Assessment, out: Path, *, lang: Lang = "ko") -> Path:
@@ -39,7 +45,6 @@ def assessment_page(found: Assessment, say: Say) -> Page:
         if count > 1
         else f"{best.variant}: micro-F1 {percent(best.micro_f1)}",
         sentence=next((one.answer for one in sections if one.answer), ""),
-        tiles=tuple(Tile(one.variant, f"{100 * one.micro_f1.value:.1f}", interval(one.micro_f1)) for one in found.variants[:8]),
         cannot_tell=(
             say(
                 f"이 표로 변형을 고르면 {found.split}은 더 이상 시험이 아닙니다 (가장 높은 것: {best.variant}).",
@@ -58,8 +63,7 @@ def _lines(section: Section) -> list[str]:
     shown = ["", section.title, "=" * 40]
     for block in section.blocks:
         if isinstance(block, Table):
-            cells = [block.head, *(tuple(cell.text for cell in line) for line in block.rows)]
-            shown += ["", *([block.caption] if block.caption else []), *align(cells)]
+            shown += ["", *block.lines()]
         elif isinstance(block, Text):
             shown += ["", block.text]
     return shown
@@ -159,7 +163,149 @@ def _verdict(one: Finding, say: Say) -> str:
     if one.here.reason == "one seed":
         return say("시드 하나, 판정 없음", "one seed, no verdict")
     if one.here.shown:
-        return before_correction(say)
+        return say("보정 전에만", "before correction only")
     could = one.here.detectable
     limit = say(f" (검출 가능한 차이 {100 * could:.1f}점)", f" (detectable {100 * could:.1f})") if could else ""
     return say("유의한 차이 미확인", "no difference shown") + limit
+
+
+def write_grid_page(result: GridResult, *, lang: Lang = "ko") -> None:
+    """results.md and results.html in the grid's folder."""
+    page = _grid_page(result, Say(lang))
+    write_text(Path(result.out) / "results.md", render_markdown(page))
+    write_text(Path(result.out) / "results.html", render_html(page))
+
+
+def _grid_page(result: GridResult, say: Say) -> Page:
+    ranked, best = result.ranked, result.best
+    columns = (*COLUMNS, "scheme", "spread", "val_micro_f1")
+    lines = []
+    for cell in ranked:
+        values = cell.values()
+        cells = [Cell(_number(values.get(name, ""))) for name in columns]
+        if best is not None and cell.name == best.name:
+            cells[0] = Cell(cells[0].text, "strong")
+        lines.append(row(*cells, Cell(cell.error, "bad") if cell.error else Cell("")))
+    split = best.result.split if best and best.result else "-"
+    return Page(
+        lang=say.lang,
+        title=say("관계 추출 격자 실험", "Relation extraction, the grid"),
+        subtitle=say(f"{len(ranked)}칸, 분할 {split}", f"{len(ranked)} cells, split {split}"),
+        lead=say("학습 자료에서 떼어 둔 문장으로 고른 칸", "The cell that held-out training sentences choose"),
+        headline=best.name if best else "-",
+        sentence=_chosen(best, say),
+        cannot_tell=(
+            say(
+                "칸 사이의 작은 차이는 시드의 차이일 수 있습니다. spread와 비교하세요.",
+                "Small differences between cells may be differences between seeds: read them beside the spread.",
+            ),
+        ),
+        sections=(
+            Section(
+                "cells",
+                say("모든 칸", "All cells"),
+                (Table((*columns, say("오류", "error")), tuple(lines), frozenset({*range(1, 9), 10, 11})),),
+            ),
+        ),
+        colophon=("coref-automl re grid",),
+    )
+
+
+def _chosen(best: GridCell | None, say: Say) -> str:
+    """Names the cell, because Markdown shows the sentence without the headline."""
+    if best is None:
+        return say("끝난 칸이 없습니다.", "No cell is finished.")
+    return say(
+        f"{best.name}: 떼어 둔 문장의 micro-F1 {best.validation:.2f}. 점수를 매긴 분할은 아무것도 고르지 않았습니다.",
+        f"{best.name}: micro-F1 {best.validation:.2f} on the held-out sentences. The scored split chose nothing.",
+    )
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def write_exploration(found: RelationExploration, out: Path, *, lang: Lang = "ko") -> Path:
+    """explore.html, explore.md and explore.json in a folder; returns the page's path."""
+    return write_page(exploration_page(found, Say(lang)), found, out, "explore", "relation exploration")
+
+
+def exploration_page(found: RelationExploration, say: Say) -> Page:
+    splits, first = found.splits, found.splits[0]
+    rows = sum(facts.rows for facts in splits)
+    pairs = sorted({pair for facts in splits for pair in facts.pairs}, key=lambda pair: -first.pairs.get(pair, 0))
+    labels = sorted(LABELS, key=lambda one: -first.labels[one])
+    sections = [
+        _shares("labels", say("레이블", "Labels"), splits, labels, [facts.labels for facts in splits]),
+        _shares("pairs", say("개체 유형 쌍", "Type pairs"), splits, pairs, [facts.pairs for facts in splits]),
+        _sizes(splits, say),
+        _repeats(found, say),
+    ]
+    if any(facts.problems for facts in splits):
+        head = (say("분할", "split"), say("행", "row"), "id", say("이유", "reason"))
+        bad = tuple(row(facts.split, str(one.row), one.guid, one.reason) for facts in splits for one in facts.problems)
+        sections.append(Section("problems", say("쓸 수 없는 행", "Bad rows"), (Table(head, bad),)))
+    return Page(
+        lang=say.lang,
+        title=say("관계 추출 데이터 살펴보기", "Relation data, explored"),
+        subtitle=", ".join(facts.split for facts in splits),
+        lead=say("한눈에", "At a glance"),
+        headline=say(f"{rows:,}행", f"{rows:,} rows"),
+        sentence="; ".join(f"no_relation {100 * one.labels[LABELS[0]] / max(1, one.rows):.1f}% ({one.split})" for one in splits),
+        cannot_tell=(
+            say(
+                "레이블이 옳은지는 알 수 없습니다. 같은 질문에 다른 답이 달린 행만 찾습니다.",
+                "Whether labels are right; only equal questions with different answers are found.",
+            ),
+        ),
+        sections=tuple(sections),
+        colophon=("coref-automl re explore",),
+    )
+
+
+def _shares(name: str, title: str, splits: Sequence[SplitFacts], order: list[str], counts: list[Mapping[str, int]]) -> Section:
+    """How often each label or type pair occurs, split beside split."""
+    found = dict(zip((facts.split for facts in splits), counts, strict=True))
+    share = {(facts.split, one): 100 * found[facts.split].get(one, 0) / max(1, facts.rows) for facts in splits for one in order}
+    head = (title, *(cell for facts in splits for cell in (facts.split, "%")))
+    lines = tuple(
+        row(
+            one, *(cell for facts in splits for cell in (f"{found[facts.split].get(one, 0):,}", f"{share[facts.split, one]:.1f}"))
+        )
+        for one in order
+    )
+    return Section(name, title, (Table(head, lines, frozenset(range(1, len(head)))),))
+
+
+def _sizes(splits: Sequence[SplitFacts], say: Say) -> Section:
+    head = ("", *(f"{100 * q:.0f}%" for q in QUANTILES))
+    lines = [
+        row(f"{facts.split}: {what}", *(f"{value:.0f}" for value in values))
+        for facts in splits
+        for what, values in (
+            (say("문장 길이", "sentence"), facts.lengths),
+            (say("개체 사이", "between entities"), facts.distances),
+        )
+    ]
+    text = say(
+        "글자 수의 분위수입니다. 거리가 음수이면 한 개체가 다른 개체 안에 있습니다.",
+        "Quantiles in characters; a negative distance means that one entity lies inside the other.",
+    )
+    blocks = (Text(text), Table(head, tuple(lines), frozenset(range(1, 8))))
+    return Section("sizes", say("길이와 거리", "Lengths and distances"), blocks)
+
+
+def _repeats(found: RelationExploration, say: Say) -> Section:
+    """The same facts that a terminal shows, and the conflicting rows."""
+    conflicts = [(facts.split, conflict) for facts in found.splits for conflict in facts.conflicts]
+    lines = tuple(
+        row(split, ", ".join(conflict.guids), conflict.subject, conflict.object, " / ".join(conflict.labels), conflict.sentence)
+        for split, conflict in conflicts[:_SHOWN_CONFLICTS]
+    )
+    head = (
+        say("분할", "split"), "id", say("주체", "subject"), say("대상", "object"),
+        say("레이블", "labels"), say("문장", "sentence"),
+    )  # fmt: skip
+    caption = say(f"엇갈린 레이블 (처음 {_SHOWN_CONFLICTS}개)", f"Different labels (the first {_SHOWN_CONFLICTS})")
+    told = tuple(Text(line) for line in found.lines())
+    return Section("repeats", say("겹침과 엇갈림", "Repeats and conflicts"), (*told, Table(head, lines, caption=caption)))

@@ -8,15 +8,13 @@ import json
 import re
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from coref_automl.comparison.claims import Verdict as Code
 from coref_automl.locks import claimed
 from coref_automl.records import Record
 from coref_automl.report import charts
 from coref_automl.report.language import Say, is_same, points
 from coref_automl.report.page import Charts, Page, Table
-from coref_automl.report.wording import word
 from coref_automl.store import write_json, write_text
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none';"
@@ -24,62 +22,12 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def words(say: Say) -> dict[str, Any]:
-    """The texts of the page itself."""
-    return {
-        "contents": say("차례", "contents"),
-        "theme": say("밝게 / 어둡게", "light / dark"),
-        "cannot_tell": say("이 데이터가 말해 주지 못하는 것", "What these data cannot tell"),
-        "no_charts": say("그림을 그리려면 설치하세요:", "To have charts here, run:"),
-        "explorer": say("문항 살펴보기", "Item explorer"),
-        "explorer_intro": say(
-            "모델들이 가장 갈린 문항입니다. 빈칸은 파란색, 앞선 언급은 밑줄, 그 아래는 각 모델의 답 다섯 개입니다.",
-            "The items on which the models part most. The gap is blue, the other mention underlined; below are each model's "
-            "top five.",
-        ),
-        "ranges": say("표에 신뢰구간 숫자 보이기", "show intervals as numbers"),
-        "badges": {code: word(code, say) for code in get_args(Code)},
-        "shows": {
-            "": "",
-            "all": say("모든 문서", "all documents"),
-            "select": say("고르는 데 쓴 문서(선택용 절반)", "documents that chose (select half)"),
-            "confirm": say("고르는 데 쓰지 않은 문서(확인용 절반)", "held-back documents (confirm half)"),
-            "both": say("선택용 · 확인용 절반", "select and confirm halves"),
-        },
-        "question": say("질문", "question"),
-        "verdict": say("판정", "verdict"),
-        "answer_title": say("답", "answer"),
-        "difference": say("차이 (점)", "difference (points)"),
-        "unit": say("점", "points"),
-        "same": say("모든 문항에서 같음", "the same on every item"),
-        "keep": say("선택:", "Keep:"),
-        "base": say("원래 모델", "the base model"),
-        "next": say("다음:", "Next:"),
-        "copy_path": say("경로 복사", "copy path"),
-        "copy_command": say("명령 복사", "copy command"),
-        "copied": say("복사됨", "copied"),
-        "show": say("보기", "show"),
-        "task": say("과제", "task"),
-        "search": say("찾기", "search"),
-        "more": say("더 보기", "more"),
-        "all_tasks": say("모두", "all"),
-        "which": {
-            "a-not-b": say("A 맞고 B 틀림", "A right, B wrong"),
-            "b-not-a": say("B 맞고 A 틀림", "B right, A wrong"),
-            "both-wrong": say("둘 다 틀림", "both wrong"),
-            "both-right": say("둘 다 맞음", "both right"),
-            "all": say("모두", "all"),
-        },
-        "rank": say("순위", "rank"),
-        "no_rank": say("어휘에 없음", "not in the vocabulary"),
-        "word_rank": say("후보 중", "among candidates"),
-        "distance": say("거리", "distance"),
-        "answer": say("답", "answer"),
-        "others": say("다른 모델의 답", "other models' answers"),
-        "count": say(
-            "{found}개 (가장 갈린 {kept}개 중; 전체 {total}개는 items.jsonl에 있습니다)",
-            "{found} items (of the {kept} most telling; all {total} are in items.jsonl)",
-        ),
-    }
+    """The texts of the page itself; words.json has each in Korean and in English."""
+
+    def told(text: Any) -> Any:
+        return {name: told(one) for name, one in text.items()} if isinstance(text, dict) else say(*text)
+
+    return dict(told(json.loads(_read("words.json"))))
 
 
 def write_page(page: Page, record: Record, out: Path, name: str, kind: str) -> Path:
@@ -112,7 +60,7 @@ def render_html(page: Page) -> str:
     scripts = [script for script in (library, _read("page.js")) if script]
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts)
     ui = words(Say(page.lang))
-    data = {"ui": ui, "charts": specs if library else [], "explorer": page.explorer}
+    data = {"ui": ui, "charts": specs if library else []}
     return str(
         environment()
         .get_template("report.html.j2")

@@ -1,20 +1,19 @@
-"""What a report is about. In: paths of evaluated checkpoints. Out: a Subject, which every section reads."""
+"""What a report is about. In: the results behind paths. Out: a Subject, which every section reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from coref_automl.comparison.choice import MARGIN
-from coref_automl.comparison.groups import not_evaluated, read_groups
+from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.reader import Results
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.study import Study, study_at
-from coref_automl.comparison.superseded import changed_since
 from coref_automl.config import choose, nearest
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.evaluation.results import look_through
 from coref_automl.report.language import Say
 from coref_automl.store import is_done
 
@@ -27,27 +26,9 @@ class Subject(Study):
     target: Mapping[str, float] = field(default_factory=dict)
     others: tuple[Group, ...] = ()
 
-    def explain_missing_bases(self, missing: Mapping[str, Entry], ko: str, en: str) -> str:
-        """Why some runs have no base to compare with: it was not evaluated, or they started as new models.
-
-        `ko` and `en` say what follows from that.
-        """
-        out, say = "", self.say
-        if names := ", ".join(run for run, entry in missing.items() if not entry.scratch):
-            out += say(
-                f" {names}의 원래 모델은 이 문항으로 같은 길이의 창에서 평가되지 않아 {ko}",
-                f" The base of {names} was not evaluated on these items in windows as long, so {en}",
-            )
-        if names := ", ".join(run for run, entry in missing.items() if entry.scratch):
-            out += say(
-                f" {names}: 새 모델로 시작해 원래 모델이 없으므로 {ko}",
-                f" There is no base of {names}, begun as new models, so {en}",
-            )
-        return out
-
 
 def read_subject(
-    paths: Sequence[str],
+    results: Results,
     say: Say,
     *,
     metric: str | None = None,
@@ -57,20 +38,23 @@ def read_subject(
     target: Mapping[str, float] | None = None,
     groups: Sequence[Group] | None = None,
 ) -> Subject:
-    """What a report on the paths is about; groups of other evaluation sets are listed only.
+    """What a report on the results is about; groups of other evaluation sets are listed only.
 
     A caller that has read the groups passes them, the one to report on first.
     """
-    groups = read_groups(paths) if groups is None else groups
+    groups = read_groups(results) if groups is None else groups
     chosen = groups[0]
     if evalset is not None:
         found = [group for group in groups if evalset in (group.evalset, group.fingerprint)]
         if not found:
             raise ComparisonError(f"No evaluation on the set {evalset!r} here. {nearest(evalset, {g.evalset for g in groups})}")
         chosen = found[0]
-    study = study_at(paths, chosen, metric=metric, margin=margin, seed=seed)
-    changed = changed_since(look_through(paths)[0])
-    notes = [*_not_evaluated(paths, say), *_left_out(study.unread, say), *changed, *_still_training(chosen, say)]
+    study = study_at(results, chosen, metric=metric, margin=margin, seed=seed)
+    notes = [
+        *_not_evaluated(results.not_evaluated, say),
+        *results.notes,
+        *_still_training(chosen, say),
+    ]
     values = {part.name: getattr(study, part.name) for part in fields(study)}
     told = (*notes, *study.notes, *_dropped(study, say))
     others = tuple(group for group in groups if group is not chosen)
@@ -88,14 +72,8 @@ def _dropped(study: Study, say: Say) -> list[str]:
     ]
 
 
-def _left_out(found: Iterable[str], say: Say) -> list[str]:
-    """Evaluations and runs that cannot be read or are not shown."""
-    return [say(f"제외: {wrong}", f"Left out: {wrong}") for wrong in found]
-
-
-def _not_evaluated(paths: Sequence[str], say: Say) -> list[str]:
+def _not_evaluated(missing: Sequence[str], say: Say) -> list[str]:
     """Given paths that hold nothing to report."""
-    missing = not_evaluated(paths)
     if not missing:
         return []
     names, command = ", ".join(missing), f"coref-automl evaluate {' '.join(missing)}"
@@ -115,11 +93,6 @@ def _still_training(group: Group, say: Say) -> list[str]:
         return []
     names = ", ".join(going)
     return [say(f"아직 학습 중: {names}. 지금까지의 체크포인트로 썼습니다.", f"Still training: {names}. Reported as it stands.")]
-
-
-def label(entry: Entry) -> str:
-    """A checkpoint's name without its run."""
-    return entry.evaluation.checkpoint.rsplit("/", 1)[-1]
 
 
 def epoch_text(entry: Entry) -> str:

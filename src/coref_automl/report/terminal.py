@@ -17,64 +17,8 @@ from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.progress import duration
 from coref_automl.records import Estimate, Evaluation
+from coref_automl.say import Lang, Say
 from coref_automl.tabular import align, cells_of
-
-WORDS: dict[str, dict[str, str]] = {
-    "ko": {
-        "title": "체크포인트 평가 결과",
-        "checkpoint": "체크포인트",
-        "length": "시퀀스 길이",
-        "set": "평가 세트",
-        "items": "Real 문항 수",
-        "lambada": "LAMBADA 문항 수",
-        "metric": "지표",
-        "lenient": "관대",
-        "strict": "엄격",
-        "word": "단어",
-        "score": "종합 점수",
-        "not run": "실행 안 함",
-        "ceiling": "정답이 한 어휘 항목인 비율 (엄격 지표의 상한)",
-        "reach": "선행사가 창 밖인 문항",
-        "time": "평가 시간",
-        "baselines": "기준선 (Real@1 엄격 / Real@1 / Real 단어)",
-        "best": "지금까지 가장 좋은 체크포인트와 비교",
-        "no best": "비교할 다른 평가가 디스크에 없습니다 (토크나이저와 문항이 같은 것만 비교합니다).",
-        "before": "최고",
-        "now": "이번",
-        "change": "변화",
-        "points": "%p",
-        "seconds": "초",
-        "test": "차이가 우연인지 보려면",
-        "unlike length": "창 길이가 다릅니다",
-    },
-    "en": {
-        "title": "Evaluation of a checkpoint",
-        "checkpoint": "Checkpoint",
-        "length": "Sequence length",
-        "set": "Evaluation set",
-        "items": "Real items",
-        "lambada": "LAMBADA items",
-        "metric": "Metric",
-        "lenient": "lenient",
-        "strict": "strict",
-        "word": "word",
-        "score": "Composite score",
-        "not run": "not run",
-        "ceiling": "Answers that are one vocabulary entry (the ceiling of strict)",
-        "reach": "Items whose antecedent is outside the window",
-        "time": "Time",
-        "baselines": "Baselines (Real@1 strict / Real@1 / Real word)",
-        "best": "Compared with the best checkpoint so far",
-        "no best": "No other evaluation on disk to compare with (only the same items under the same tokenizer are compared).",
-        "before": "best",
-        "now": "this",
-        "change": "change",
-        "points": " points",
-        "seconds": "s",
-        "test": "To see whether the difference is chance",
-        "unlike length": "window lengths differ",
-    },
-}
 
 _ROWS = (
     ("Real@1", "real1", "real1_strict", "real_word"),
@@ -91,47 +35,56 @@ _OTHERS = tuple(
 """Tasks with the usual three metrics."""
 _ALWAYS = {"Real@1", "Real@5", "LAMBADA@1"}
 _COLUMNS = (
-    "real1_strict",
-    "real1",
-    "real5",
-    "real_word",
-    "real_far1_strict",
-    "real_far_word",
-    "lambada_top1",
-    "lambada_word",
-    "gold_word",
-    *(name for _, _, *names in _OTHERS for name in names),
-    "score",
-)
+    "real1_strict", "real1", "real5", "real_word", "real_far1_strict", "real_far_word", "lambada_top1", "lambada_word",
+    "gold_word", *(name for _, _, *names in _OTHERS for name in names), "score",
+)  # fmt: skip
 _DEFAULT_METRIC = {"distance": "real_far1_strict"}
 _NARROWEST = 40
 
 
-def format_result(evaluation: Evaluation, best: Evaluation | None, lang: str = "ko") -> list[str]:
+def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = "ko") -> list[str]:
     """What the evaluation guide prints, with intervals: checkpoint, length, items, metrics, time, and the best so far."""
-    say = WORDS[lang]
-    found = evaluation.estimates
+    say, found = Say(lang), evaluation.estimates
+    titles = (say("지표", "Metric"), say("부분 일치", "lenient"), say("완전 일치", "strict"), say("단어", "word"))
+    baselines = [(f"  {baseline_name(name, lang)}", *_baseline(rows, say)) for name, rows in evaluation.baselines.items()]
+    seconds = say(f"{evaluation.seconds:.1f}초", duration(evaluation.seconds))
     lines = [
-        f"== {say['title']} ==",
-        f"{say['checkpoint']}: {evaluation.checkpoint}",
-        f"{say['length']}: {evaluation.seq_len}",
-        f"{say['set']}: {evaluation.evalset}",
-        f"{say['items']}: {found['real1'].n if 'real1' in found else 0:,}",
-        f"{say['lambada']}: {found['lambada_top1'].n if 'lambada_top1' in found else 0:,}",
+        say("== 체크포인트 평가 결과 ==", "== Evaluation of a checkpoint =="),
+        f"{say('체크포인트', 'Checkpoint')}: {evaluation.checkpoint}",
+        f"{say('시퀀스 길이', 'Sequence length')}: {evaluation.seq_len}",
+        f"{say('평가 세트', 'Evaluation set')}: {evaluation.evalset}",
+        f"{say('Real 문항 수', 'Real items')}: {found['real1'].n if 'real1' in found else 0:,}",
+        f"{say('LAMBADA 문항 수', 'LAMBADA items')}: {found['lambada_top1'].n if 'lambada_top1' in found else 0:,}",
         "",
-        *align([(say["metric"], say["lenient"], say["strict"], say["word"]), *_metric_rows(evaluation, say["not run"])]),
-        f"{say['score']}: {_score(evaluation, say['not run'])}",
-        f"{say['ceiling']}: {100 * evaluation.single_entry_share:.1f}%",
-        f"{say['reach']}: {evaluation.out_of_reach:,}",
-        f"{say['time']}: {duration(evaluation.seconds) if lang == 'en' else f'{evaluation.seconds:.1f}초'}",
+        *align([titles, *_metric_rows(evaluation, say)]),
+        f"{_composite(say)}: {_score(evaluation, say)}",
+        f"{_ceiling(say)}{say(' (완전 일치의 상한)', ' (the ceiling of strict)')}: {100 * evaluation.single_entry_share:.1f}%",
+        f"{say('선행사가 창 밖인 문항', 'Items whose antecedent is outside the window')}: {evaluation.out_of_reach:,}",
+        f"{say('평가 시간', 'Time')}: {seconds}",
         "",
-        say["baselines"],
-        *align(
-            [(f"  {baseline_name(name, lang)}", *_baseline(rows, say["not run"])) for name, rows in evaluation.baselines.items()]
-        ),
+        say("기준선 (Real@1 완전 일치 / Real@1 / Real 단어)", "Baselines (Real@1 strict / Real@1 / Real word)"),
+        *align(baselines),
         "",
     ]
-    return [*lines, *(_compared(evaluation, best, say) if best else [say["no best"]])]
+    if best is not None:
+        return [*lines, *_compared(evaluation, best, say)]
+    alone = say(
+        "비교할 다른 평가가 디스크에 없습니다 (토크나이저와 문항이 같은 것만 비교합니다).",
+        "No other evaluation on disk to compare with (only the same items under the same tokenizer are compared).",
+    )
+    return [*lines, alone]
+
+
+def _composite(say: Say) -> str:
+    return say("종합 점수", "Composite score")
+
+
+def _ceiling(say: Say) -> str:
+    return say("정답이 한 어휘 항목인 비율", "Answers that are one vocabulary entry")
+
+
+def _not_run(say: Say) -> str:
+    return say("실행 안 함", "not run")
 
 
 def baseline_name(baseline: str, lang: str) -> str:
@@ -140,48 +93,52 @@ def baseline_name(baseline: str, lang: str) -> str:
         "copy-most-frequent": "최빈 명사 복사",
         "copy-nearest": "최근접 명사 복사",
         "chance": "무작위",
-        "un-adapted": "원래 모델",
+        "un-adapted": "베이스 모델",
     }
     return korean.get(baseline, baseline) if lang == "ko" else baseline.replace("un-adapted", "base model")
 
 
-def _metric_rows(evaluation: Evaluation, absent: str) -> list[tuple[str, ...]]:
+def _metric_rows(evaluation: Evaluation, say: Say) -> list[tuple[str, ...]]:
     rows = []
     for label, *names in (*_ROWS, *_OTHERS):
         held = [evaluation.estimates.get(name) if name else None for name in names]
         if any(held) or label in _ALWAYS:
-            cells = [str(value) if value else "-" if name is None else absent for name, value in zip(names, held, strict=True)]
+            cells = [
+                str(value) if value else "-" if name is None else _not_run(say) for name, value in zip(names, held, strict=True)
+            ]
             rows.append((str(label), *cells))
     return rows
 
 
-def _score(evaluation: Evaluation, absent: str) -> str:
+def _score(evaluation: Evaluation, say: Say) -> str:
     value = evaluation.estimates.get("score")
-    return f"{value.value:.4f} [{value.low:.4f}, {value.high:.4f}]" if value else absent
+    return f"{value.value:.4f} [{value.low:.4f}, {value.high:.4f}]" if value else _not_run(say)
 
 
-def _baseline(rows: dict[str, Estimate], absent: str) -> tuple[str, ...]:
-    return tuple(f"{100 * rows[name].value:.2f}%" if name in rows else absent for name in ("real1_strict", "real1", "real_word"))
+def _baseline(rows: dict[str, Estimate], say: Say) -> tuple[str, ...]:
+    names = ("real1_strict", "real1", "real_word")
+    return tuple(f"{100 * rows[name].value:.2f}%" if name in rows else _not_run(say) for name in names)
 
 
-def _compared(evaluation: Evaluation, best: Evaluation, say: dict[str, str]) -> list[str]:
-    rows = [("", say["before"], say["now"], say["change"])]
+def _compared(evaluation: Evaluation, best: Evaluation, say: Say) -> list[str]:
+    rows = [("", say("최고", "best"), say("이번", "this"), say("변화", "change"))]
     for name in ("real1", "real5"):
         before, now = best.estimates.get(name), evaluation.estimates.get(name)
         if before and now:
-            change = f"{100 * (now.value - before.value):+.2f}{say['points']}"
+            change = f"{100 * (now.value - before.value):+.2f}{say('%p', ' points')}"
             rows.append((METRICS[name].label, f"{100 * before.value:.2f}%", f"{100 * now.value:.2f}%", change))
     before, now = best.estimates.get("score"), evaluation.estimates.get("score")
     if before and now:
-        rows.append((say["score"], f"{before.value:.4f}", f"{now.value:.4f}", f"{now.value - before.value:+.4f}"))
+        rows.append((_composite(say), f"{before.value:.4f}", f"{now.value:.4f}", f"{now.value - before.value:+.4f}"))
     else:
-        rows.append((say["score"], say["not run"], say["not run"], "-"))
-    unlike = f" ({say['unlike length']}: {best.seq_len})" if best.seq_len != evaluation.seq_len else ""
-    return [
-        f"{say['best']}: {best.checkpoint}{unlike}",
-        *align(rows),
-        f"{say['test']}: {shlex.join(['coref-automl', 'compare', best.path, evaluation.path, '--reference', best.path])}",
-    ]
+        rows.append((_composite(say), _not_run(say), _not_run(say), "-"))
+    lead = say("지금까지 가장 좋은 체크포인트와 비교", "Compared with the best checkpoint so far")
+    unlike = (
+        f" ({say('창 길이가 다릅니다', 'window lengths differ')}: {best.seq_len})" if best.seq_len != evaluation.seq_len else ""
+    )
+    test = say("차이가 우연인지 보려면", "To see whether the difference is chance")
+    command = shlex.join(["coref-automl", "compare", best.path, evaluation.path, "--reference", best.path])
+    return [f"{lead}: {best.checkpoint}{unlike}", *align(rows), f"{test}: {command}"]
 
 
 def best_of(stored: Sequence[StoredEvaluation], evaluation: Evaluation) -> Evaluation | None:
@@ -204,12 +161,12 @@ def best_of(stored: Sequence[StoredEvaluation], evaluation: Evaluation) -> Evalu
     return None
 
 
-def format_overview(evaluations: Sequence[Evaluation], lang: str = "ko") -> list[str]:
+def format_overview(evaluations: Sequence[Evaluation], lang: Lang = "ko") -> list[str]:
     """One line per checkpoint and baseline; columns that no checkpoint has are left out."""
     shown = [name for name in _COLUMNS if any(name in evaluation.estimates for evaluation in evaluations)]
-    say = WORDS[lang]
-    head = (say["checkpoint"], *(METRICS[name].label for name in shown), say["ceiling"].split(" (")[0])
-    rows = [_row(e.checkpoint, e.estimates, shown, say["not run"], f"{100 * e.single_entry_share:.1f}%") for e in evaluations]
+    say = Say(lang)
+    head = (say("체크포인트", "Checkpoint"), *(METRICS[name].label for name in shown), _ceiling(say))
+    rows = [_row(e.checkpoint, e.estimates, shown, _not_run(say), f"{100 * e.single_entry_share:.1f}%") for e in evaluations]
     seen: dict[tuple[str, str], dict[str, Estimate]] = {}
     for evaluation in evaluations:
         for name, estimates in evaluation.baselines.items():
@@ -218,13 +175,13 @@ def format_overview(evaluations: Sequence[Evaluation], lang: str = "ko") -> list
     return in_blocks([head, *rows], width())
 
 
-def format_by_group(stored: Sequence[StoredEvaluation], by: str, metric: str | None = None, lang: str = "ko") -> list[str]:
+def format_by_group(stored: Sequence[StoredEvaluation], by: str, metric: str | None = None, lang: Lang = "ko") -> list[str]:
     """One metric by source, tag, pieces, reach or distance: one row per group, one column per checkpoint."""
     metric = metric or _DEFAULT_METRIC.get(by, PRIMARY)
     split = [(entry.evaluation.checkpoint, breakdown(entry.scores(), metric, by)) for entry in stored]
     groups = list(dict.fromkeys(group for _, parts in split for group in parts))
     if not groups:
-        return [f"{METRICS[metric].label}: {WORDS[lang]['not run']}"]
+        return [f"{METRICS[metric].label}: {_not_run(Say(lang))}"]
     head = (f"{METRICS[metric].label} / {by}", "n", *(name for name, _ in split))
     rows = []
     for group in groups:

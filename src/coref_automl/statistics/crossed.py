@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike
 
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, inverted_p, t_quantile, wilson
-from coref_automl.statistics.levels import Verdict
 from coref_automl.statistics.resampling import Floats, Part, gather
 
 Reason = Literal["", "one seed", "copies", "one document", "same"]
@@ -62,7 +61,7 @@ class Spread(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class CrossedVerdict(Verdict):
+class CrossedVerdict(Record):
     """Is one way of training better than another? Shown if the 95% interval excludes 0, which is the same as p under 0.05.
 
     `by_documents` is the standard error from documents, `by_seeds` what seeds add to it. Where nothing can be shown whatever the
@@ -81,10 +80,6 @@ class CrossedVerdict(Verdict):
     spread: Spread
     detectable: float | None = None
     reason: Reason = ""
-
-    @property
-    def says_nothing(self) -> bool:
-        return bool(self.reason)
 
     def interval_at(self, level: float) -> Estimate:
         half = _shut(self.reason, self.spread, level) if self.reason else self.spread.half_width(level)
@@ -163,21 +158,7 @@ def crossed_verdict(
 
     `against_model`: b is one model that stands for itself (the base), not a run of a method.
     """
-    return crossed_verdicts([(np.asarray(a, np.float64), np.asarray(b, np.float64))], clusters, against_model=against_model)[0]
-
-
-def crossed_verdicts(
-    pairs: Sequence[tuple[Floats, Floats]], clusters: ArrayLike, *, against_model: bool = False
-) -> list[CrossedVerdict]:
-    """Several at once on the same items: a pair of matrices each, one row per run, one column per item."""
-    return composite_crossed([([a], [b]) for a, b in pairs], [clusters], against_model=against_model)
-
-
-def composite_crossed(
-    pairs: Sequence[tuple[Sequence[Floats], Sequence[Floats]]], clusters: Sequence[ArrayLike], *, against_model: bool = False
-) -> list[CrossedVerdict]:
-    """The same for sums of means over several sets of items (a composite's tasks, weights in the values): a matrix per set."""
-    return [_verdict(a, b, clusters, against_model) for a, b in pairs]
+    return composite_crossed([np.asarray(a, np.float64)], [np.asarray(b, np.float64)], [clusters], against_model=against_model)
 
 
 def crossed(a: Floats, b: Floats, sizes: Floats) -> Crossed:
@@ -189,7 +170,7 @@ def crossed_parts(a: Sequence[Floats], b: Sequence[Floats], sizes: Sequence[Floa
     """The means of the parts are added, their documents are different ones."""
     ours, theirs = _Side.of(a, sizes), _Side.of(b, sizes)
     documents = [((x.mean(axis=-2) - y.mean(axis=-2)) ** 2).sum(axis=-1) for x, y in zip(ours.moves, theirs.moves, strict=True)]
-    alike = [max(1.0, float(size.sum()) ** 2 / float((size**2).sum()) - 1) for size in sizes]
+    effective = [max(1.0, float(size.sum()) ** 2 / float((size**2).sum()) - 1) for size in sizes]
     several = [side for side in (ours, theirs) if side.runs > 1]
     nothing = np.zeros_like(documents[0])
     seeds = [side.spread() for side in several]
@@ -199,7 +180,7 @@ def crossed_parts(a: Sequence[Floats], b: Sequence[Floats], sizes: Sequence[Floa
         sum(seeds, nothing),
         sum((side.flips() for side in several), nothing),
         _satterthwaite(seeds, [side.runs - 1 for side in several], nothing),
-        float(_satterthwaite(documents, alike, nothing).min()),
+        float(_satterthwaite(documents, effective, nothing).min()),
         min((side.runs for side in several), default=1),
         max((side.runs for side in several), default=1),
         min(len(size) for size in sizes),
@@ -255,34 +236,30 @@ def _quantiles(degrees: Floats | float, level: float) -> Floats:
     return np.asarray(np.array([_quantile(int(each), level) for each in whole])[place].reshape(np.shape(degrees)))
 
 
-def _verdict(a: Sequence[Floats], b: Sequence[Floats], clusters: Sequence[ArrayLike], against_model: bool) -> CrossedVerdict:
+def composite_crossed(
+    a: Sequence[Floats], b: Sequence[Floats], clusters: Sequence[ArrayLike], *, against_model: bool = False
+) -> CrossedVerdict:
+    """The same for sums of means over several sets of items (a composite's tasks, weights in the values).
+
+    Either side has one matrix per set: one row per run, one column per item.
+    """
     seeds = _runs(a, b, clusters)
     if against_model and seeds[1] != 1:
         raise ValueError(f"A model stands for itself: one row of values, not {seeds[1]}.")
-    held = [gather(Part(np.concatenate([x, y]).T, marks)) for x, y, marks in zip(a, b, clusters, strict=True)]
-    found = crossed_parts(
-        [part.sums[:, : seeds[0]].T for part in held], [part.sums[:, seeds[0] :].T for part in held], [p.sizes for p in held]
-    )
-    items, documents = sum(part.items for part in held), min(part.documents for part in held)
+    gathered = [gather(Part(np.concatenate([x, y]).T, marks)) for x, y, marks in zip(a, b, clusters, strict=True)]
+    ours, theirs = ([part.sums.T[side] for part in gathered] for side in (slice(seeds[0]), slice(seeds[0], None)))
+    found = crossed_parts(ours, theirs, [part.sizes for part in gathered])
+    items, documents = sum(part.items for part in gathered), min(part.documents for part in gathered)
     difference, spread = float(found.difference), found.spread()
     reason = _reason(a, b, seeds, documents, against_model)
     half = _shut(reason, spread, LEVEL) if reason else spread.half_width()
     by_documents, by_seeds = math.sqrt(spread.documents), 0.0 if reason else math.sqrt(spread.beyond)
     error = math.hypot(by_documents, by_seeds) or half
     could = half + t_quantile(POWER, _degrees(half / error)) * error if spread.fewest > 2 and not reason else None
-    return CrossedVerdict(
-        difference,
-        Estimate(difference, difference - half, difference + half, items),
-        1.0 if reason else inverted_p(difference, spread.half_width),
-        not reason and abs(difference) > half,
-        by_documents,
-        by_seeds,
-        seeds,
-        documents,
-        spread,
-        could,
-        reason,
-    )
+    interval = Estimate(difference, difference - half, difference + half, items)
+    p = 1.0 if reason else inverted_p(difference, spread.half_width)
+    shown = not reason and abs(difference) > half
+    return CrossedVerdict(difference, interval, p, shown, by_documents, by_seeds, seeds, documents, spread, could, reason)
 
 
 def _shut(reason: Reason, spread: Spread, level: float) -> float:

@@ -11,20 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from coref_automl.records import Estimate
-from coref_automl.statistics.closed_forms import (
-    LEVEL,
-    NORMAL,
-    POWER,
-    t_quantile,
-    wilson,
-)
-from coref_automl.statistics.resampling import Floats, Gathered, Part, flipped_sums, gather, resampled_means
+from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, t_quantile, wilson
+from coref_automl.statistics.resampling import Floats, Gathered, Part, gather, resampled_means
 
 DRAWS = 10_000
-_CELLS = 1 << 21
 
 
 def bootstrap_mean(values: ArrayLike, clusters: ArrayLike, *, seed: int, draws: int = DRAWS) -> Estimate:
@@ -48,13 +41,8 @@ def composite(parts: Sequence[Part], *, seed: int, draws: int = DRAWS) -> list[E
     return out
 
 
-def paired_bootstrap(a: ArrayLike, b: ArrayLike, clusters: ArrayLike, *, seed: int, draws: int = DRAWS) -> Estimate:
-    """The difference a - b on the same items with its 95% interval, documents resampled."""
-    return difference_intervals([Part(_minus(a, b), clusters)], seed=seed, draws=draws)[0]
-
-
 def difference_intervals(parts: Sequence[Part], *, seed: int, draws: int = DRAWS) -> list[Estimate]:
-    """`paired_bootstrap` for columns that are differences already."""
+    """Columns of differences on the same items, each with its 95% interval, documents resampled."""
     gathered = [gather(part) for part in parts]
     if min(part.documents for part in gathered) > 1:
         return _intervals(gathered, seed=seed, draws=draws)
@@ -84,39 +72,6 @@ def from_draws(value: float, draws: Floats, clusters: ArrayLike) -> Drawn:
     return Drawn(Estimate(value, float(low), float(high), items), wider * float(draws.std(ddof=1)), held)
 
 
-def sign_flip_p(a: ArrayLike, b: ArrayLike, clusters: ArrayLike, *, seed: int, family: int = 1) -> float:
-    """Two-sided p of "no difference": how often one random sign per document gives a difference as large as the one seen."""
-    return float(sign_flip_ps([Part(_minus(a, b), clusters)], seed=seed, family=family)[0])
-
-
-def sign_flip_ps(parts: Sequence[Part], *, seed: int, family: int = 1) -> Floats:
-    """`sign_flip_p` of every column of differences. `family` is the number of comparisons that Holm adjusts together."""
-    gathered = [gather(part) for part in parts]
-    seen = np.abs(_means(gathered)) - 1e-12
-    hits = np.zeros(len(seen))
-    draws = permutation_draws(family)
-    for block in flipped_sums(gathered, seed=seed, draws=draws):
-        hits += (np.abs(block) >= seen).sum(axis=0)
-    return np.asarray((1 + hits) / (1 + draws))
-
-
-def pairwise_ps(parts: Sequence[Part], *, seed: int) -> Floats:
-    """Sign-flip p for every pair of columns (not differences), as a symmetric matrix with 1 on its diagonal."""
-    gathered = [gather(part) for part in parts]
-    means = _means(gathered)
-    first, second = np.triu_indices(len(means), 1)
-    seen = np.abs(means[first] - means[second]) - 1e-12
-    hits = np.zeros(len(first))
-    draws = permutation_draws(len(first))
-    for block in flipped_sums(gathered, seed=seed, draws=draws):
-        for start in range(0, len(block), rows := max(1, _CELLS // max(1, len(first)))):
-            some = block[start : start + rows]
-            hits += (np.abs(some[:, first] - some[:, second]) >= seen).sum(axis=0)
-    out = np.ones((len(means), len(means)))
-    out[first, second] = out[second, first] = (1 + hits) / (1 + draws)
-    return out
-
-
 def permutation_draws(family: int) -> int:
     """Enough that the smallest p of a family can survive Holm."""
     return max(DRAWS, 400 * family)
@@ -125,12 +80,6 @@ def permutation_draws(family: int) -> int:
 def standard_error(parts: Sequence[Part]) -> Floats:
     """The clustered standard error of every column's mean: each document is left out once (the jackknife)."""
     return np.asarray(np.sqrt(sum((gather(part).left_out() ** 2).sum(axis=0) for part in parts)))
-
-
-def detectable_difference(a: ArrayLike, b: ArrayLike, clusters: ArrayLike, alpha: float = 0.05) -> float | None:
-    """The true difference that is detected with 80% power on this set; None where a and b never differ."""
-    parts = [Part(_minus(a, b), clusters)]
-    return detectable(float(standard_error(parts)[0]), alpha, concentration(parts))
 
 
 def detectable(error: float, alpha: float = 0.05, concentration: float = 0.0) -> float | None:
@@ -148,7 +97,7 @@ def detectable(error: float, alpha: float = 0.05, concentration: float = 0.0) ->
 
 def concentration(parts: Sequence[Part]) -> float:
     """How much of a set lies in single documents: the sum of their squared shares of the items; 1/n for n documents alike."""
-    return max(1 / gather(part).alike for part in parts)
+    return max(1 / gather(part).effective_documents for part in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +144,7 @@ def simultaneous_bounds(parts: Sequence[Part], *, seed: int, draws: int = DRAWS,
         block = recentred[start : start + rows]
         for best, scale in enumerate(scales):
             largest[best, start : start + rows] = ((block - block[:, best : best + 1]) * scale).max(axis=1)
-    widen = _student(squared, [part.alike - 1 for part in gathered], level) / NORMAL.inv_cdf(level)
+    widen = _student(squared, [part.effective_documents - 1 for part in gathered], level) / NORMAL.inv_cdf(level)
     reach = np.maximum(0.0, np.quantile(largest, level, axis=1))[:, None] * widen * errors
     return Bounds(means[:, None] - means[None, :], reach, documents, errors)
 
@@ -237,7 +186,3 @@ def _of_pairs(moves: Floats) -> Floats:
 
 def _means(gathered: Sequence[Gathered]) -> Floats:
     return np.asarray(sum(part.means() for part in gathered))
-
-
-def _minus(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
-    return np.asarray(np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64))

@@ -1,4 +1,4 @@
-"""Verdicts about methods. In: differences of runs paired by seed, item by item. Out: MethodVerdicts. Pure.
+"""Verdicts about methods. In: differences of runs paired by seed, their interval over documents. Out: a MethodVerdict. Pure.
 
 Another seed or other documents might make a difference vanish: it is shown only if neither can explain it, nor both together.
 """
@@ -6,17 +6,12 @@ Another seed or other documents might make a difference vanish: it is shown only
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import ArrayLike
-
-from coref_automl.records import Estimate
+from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, POWER, t_cdf, t_quantile
-from coref_automl.statistics.intervals import concentration, detectable, difference_intervals, standard_error
-from coref_automl.statistics.levels import Verdict
-from coref_automl.statistics.resampling import Floats, Part
+from coref_automl.statistics.intervals import detectable
+from coref_automl.statistics.resampling import Floats
 
 _NO_SPREAD = 1e-12
 _MANY = 200
@@ -24,7 +19,7 @@ _MANY = 200
 
 
 @dataclass(frozen=True, slots=True)
-class MethodVerdict(Verdict):
+class MethodVerdict(Record):
     """Is one way of training better than another? `over_seeds` is the t interval over runs, `over_documents` the bootstrap,
     `over_both` the one that adds both variances; the difference is shown if none of them holds 0.
 
@@ -55,14 +50,10 @@ class MethodVerdict(Verdict):
         return max(self.p_seeds, self.p_both, by_documents)
 
     @property
-    def says_nothing(self) -> bool:
-        return not self.errors
-
-    @property
     def interval(self) -> Estimate:
         """All in one, from the lowest end to the highest: the difference is shown if and only if it excludes 0."""
-        held = [interval for interval in (self.over_seeds, self.over_documents, self.over_both) if interval is not None]
-        return Estimate(self.difference, min(i.low for i in held), max(i.high for i in held), self.over_documents.n)
+        each = [interval for interval in (self.over_seeds, self.over_documents, self.over_both) if interval is not None]
+        return Estimate(self.difference, min(i.low for i in each), max(i.high for i in each), self.over_documents.n)
 
     def interval_at(self, level: float) -> Estimate:
         """The same at another level; the ends of the bootstrap move as Student's quantile does."""
@@ -73,74 +64,31 @@ class MethodVerdict(Verdict):
         return Estimate(self.difference, min(low, self.difference - half), max(high, self.difference + half), ends.n)
 
 
-def seed_paired_verdict(a: Sequence[ArrayLike], b: Sequence[ArrayLike], clusters: ArrayLike, *, seed: int) -> MethodVerdict:
-    """Runs of two methods paired by seed: `a[k]` and `b[k]` are the items' values of the k-th pair, on the same items."""
-    differences = np.stack([np.asarray(one, float) - np.asarray(other, float) for one, other in zip(a, b, strict=True)])
-    return composite_verdicts([[differences]], [clusters], seed=seed)[0]
-
-
-def composite_verdicts(pairs: Sequence[Sequence[Floats]], clusters: Sequence[ArrayLike], *, seed: int) -> list[MethodVerdict]:
-    """Several at once, as sums of means over sets of items (a composite's tasks, weights in the values): a matrix per set.
-
-    Each set is resampled by documents of its own: those of one say nothing about another's, not even where names are the same.
-    """
-    parts = [
-        Part(np.stack([pair[number].mean(axis=0) for pair in pairs], axis=1), marks) for number, marks in enumerate(clusters)
-    ]
-    errors, held = standard_error(parts), concentration(parts)
-    return [
-        method_verdict(_per_seed(pair), documents, float(error), held, by_items=_spread_by_items(pair))
-        for pair, documents, error in zip(pairs, difference_intervals(parts, seed=seed), errors, strict=True)
-    ]
-
-
-def _per_seed(pair: Sequence[Floats]) -> Floats:
-    return np.asarray(np.sum([matrix.mean(axis=1) for matrix in pair], axis=0))
-
-
-def _spread_by_items(pair: Sequence[Floats]) -> float:
-    """How far sums of means would spread over seeds if items changed from seed to seed independently of each other."""
-    if len(pair[0]) < 2:
-        return 0.0
-    return math.sqrt(sum(float(matrix.var(axis=0, ddof=1).sum()) / matrix.shape[1] ** 2 for matrix in pair))
-
-
-def method_verdict(
-    per_seed: Floats, over_documents: Estimate, error: float, held: float = 0.0, *, by_items: float = 0.0
-) -> MethodVerdict:
+def method_verdict(per_seed: Floats, over_documents: Estimate, error: float, concentration: float = 0.0) -> MethodVerdict:
     """Another seed or other documents might make the difference vanish; it is shown only if neither can explain it, nor both.
 
     `per_seed` are the differences of the pairs of runs; or a table, if every pair was measured under the same further seeds (of
     fine-tuning): one row per pair, one column per further seed. `error` is the standard error of their mean over documents,
-    `held` their `concentration`. `by_items` stands in for the spread where different items happen to give every pair the same
-    difference: whole numbers of hits do meet.
+    `concentration` how much of the set lies in single documents.
     """
     k, mean = len(per_seed), float(per_seed.mean())
-    spreads = _spreads(per_seed, by_items)
+    spreads = _spreads(per_seed)
     if not spreads:
         return MethodVerdict(mean, None, over_documents, None, False)
-    both, degrees = _both(*spreads[-1], error, held)
+    both, degrees = _both(*spreads[-1], error, concentration)
     seeds = max((_student(mean, *spread, k) for spread in spreads), key=lambda one: one.high)
     together = _student(mean, both, degrees, over_documents.n)
     shown = all(interval.low > 0 or interval.high < 0 for interval in (seeds, over_documents, together))
     each = [*spreads, (both, degrees)]
-    could = max(*(_showable(*spread) for spread in each), detectable(error, concentration=held) or 0.0)
+    could = max(*(_showable(*spread) for spread in each), detectable(error, concentration=concentration) or 0.0)
     *of_seeds, p_both = (2 * (1 - t_cdf(abs(mean) / spread, degrees)) if spread > 0 else 0.0 for spread, degrees in each)
+    detected, degrees = could if k > 2 else None, max(1, min(int(1 / concentration - 1), _MANY)) if concentration else _MANY
     return MethodVerdict(
-        mean,
-        seeds,
-        over_documents,
-        max(of_seeds),
-        shown,
-        could if k > 2 else None,
-        together,
-        p_both,
-        tuple(each),
-        max(1, min(int(1 / held - 1), _MANY)) if held else _MANY,
-    )
+        mean, seeds, over_documents, max(of_seeds), shown, detected, together, p_both, tuple(each), degrees
+    )  # fmt: skip
 
 
-def _spreads(per_seed: Floats, by_items: float) -> list[tuple[float, int]]:
+def _spreads(per_seed: Floats) -> list[tuple[float, int]]:
     """Standard errors of the mean and their degrees of freedom, that of all seeds together last. Empty if there is no spread: one
     pair, as many as one likes that are copies of each other, or one further seed that all pairs share.
 
@@ -148,8 +96,7 @@ def _spreads(per_seed: Floats, by_items: float) -> list[tuple[float, int]]:
     """
     k = len(per_seed)
     pairs = per_seed if per_seed.ndim == 1 else per_seed.mean(axis=1)
-    spread = float(pairs.std(ddof=1)) if k > 1 else 0.0
-    over_pairs = (spread if spread > _NO_SPREAD else by_items) / math.sqrt(k)
+    over_pairs = float(pairs.std(ddof=1)) / math.sqrt(k) if k > 1 else 0.0
     if over_pairs <= _NO_SPREAD or (per_seed.ndim > 1 and per_seed.shape[1] == 1):
         return []
     if per_seed.ndim == 1:
@@ -167,10 +114,10 @@ def _spreads(per_seed: Floats, by_items: float) -> list[tuple[float, int]]:
     return [(over_pairs, k - 1), (over_columns, columns - 1), (math.sqrt(total), degrees)]
 
 
-def _both(by_seeds: float, seed_degrees: int, by_documents: float, held: float) -> tuple[float, int]:
+def _both(by_seeds: float, seed_degrees: int, by_documents: float, concentration: float) -> tuple[float, int]:
     """The standard error from seeds and documents together, and its degrees of freedom (Satterthwaite, whole ones)."""
     total = by_seeds**2 + by_documents**2
-    documents = max(1.0, 1 / held - 1) if held else math.inf
+    documents = max(1.0, 1 / concentration - 1) if concentration else math.inf
     degrees = total**2 / (by_seeds**4 / seed_degrees + by_documents**4 / documents)
     return math.sqrt(total), max(1, min(int(degrees), _MANY))
 

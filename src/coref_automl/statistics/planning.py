@@ -40,7 +40,7 @@ USUAL = Components(0.18, 0.12, 0.003)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(Record):
+class SamplePlan(Record):
     """So many seeds of either method on so many items show a true `difference` with this power."""
 
     seeds: int
@@ -62,22 +62,6 @@ def components_of(verdicts: Sequence[CrossedVerdict], *, against_model: bool = F
     if not found:
         return None
     return Components(*(math.sqrt(max(0.0, float(one))) for one in np.mean(found, axis=0)))
-
-
-def power_of(
-    difference: float,
-    sizes: ArrayLike,
-    seeds: int,
-    *,
-    components: Components = USUAL,
-    comparisons: int = 1,
-    against_model: bool = False,
-) -> float:
-    """How often a true difference is shown, with `seeds` runs of either method on documents of these `sizes` (items each).
-
-    `comparisons` are corrected for at Holm's hardest step. `against_model`: the other side is one model, such as the base.
-    """
-    return _power(difference, *_drawn(_Set.of(sizes), seeds, components, comparisons, against_model))
 
 
 def can_show(
@@ -102,7 +86,7 @@ def plans_for(
     against_model: bool = False,
     power: float = POWER,
     offered: Sequence[int] = SEEDS,
-) -> list[Plan]:
+) -> list[SamplePlan]:
     """For each number of seeds the fewest items that show the difference; numbers that never do are left out."""
     if not 0 < difference < 1:
         raise ValueError(f"A difference lies between 0 and 1 (a share of the items), not at {difference}.")
@@ -121,7 +105,7 @@ def plans_for(
         while high - low > max(1, high // 100):
             middle = (low + high) // 2
             low, high = (low, middle) if enough(middle) else (middle, high)
-        out.append(Plan(seeds, high, math.ceil(high / items_a_document), difference, power))
+        out.append(SamplePlan(seeds, high, math.ceil(high / items_a_document), difference, power))
     return out
 
 
@@ -151,14 +135,14 @@ class _Set:
 
     items: float
     documents: int
-    alike: float
+    effective_documents: float
 
     @classmethod
     def of(cls, sizes: ArrayLike) -> _Set:
-        held = np.asarray(sizes, np.float64)
-        if held.ndim != 1 or not len(held) or held.min() < 1:
+        counts = np.asarray(sizes, np.float64)
+        if counts.ndim != 1 or not len(counts) or counts.min() < 1:
             raise ValueError("A set needs documents, each with the number of its items.")
-        return cls(float(held.sum()), len(held), float(held.sum() ** 2 / (held**2).sum()))
+        return cls(float(counts.sum()), len(counts), float(counts.sum() ** 2 / (counts**2).sum()))
 
     @classmethod
     def evenly(cls, items: int, a_document: float) -> _Set:
@@ -170,28 +154,20 @@ def _runs(ours: int, theirs: int | None) -> float:
     return 1 / ours + (1 / theirs if theirs else 0.0)
 
 
-def _drawn(held: _Set, seeds: int, components: Components, comparisons: int, against_model: bool) -> tuple[Floats, float]:
+def _drawn(of: _Set, seeds: int, components: Components, comparisons: int, against_model: bool) -> tuple[Floats, float]:
     """Half widths of as many intervals as are drawn, and the true standard error of the difference."""
     runs, level = _runs(seeds, None if against_model else seeds), 1 - (1 - LEVEL) / comparisons
-    flips = components.flips**2 * runs / held.items
-    documents = components.items**2 / held.items + flips
+    flips = components.flips**2 * runs / of.items
+    documents = components.items**2 / of.items + flips
     whole = components.seeds**2 * runs
     rng, sides = np.random.default_rng(0), 1 if against_model else 2
     shares = rng.chisquare(seeds - 1, (sides, _DRAWS)) / (seeds - 1) / sides
     total = shares.sum(axis=0)
     degrees = np.maximum(seeds - 1, (seeds - 1) * total**2 / (shares**2).sum(axis=0))
-    own = max(1.0, held.alike - 1)
-    found = Crossed(
-        np.zeros(_DRAWS),
-        documents * rng.chisquare(own, _DRAWS) / own,
-        (whole + flips) * total,
-        np.full(_DRAWS, flips),
-        degrees,
-        own,
-        seeds,
-        seeds,
-        held.documents,
-    )
+    own = max(1.0, of.effective_documents - 1)
+    drawn, spread = documents * rng.chisquare(own, _DRAWS) / own, (whole + flips) * total
+    flipped = np.full(_DRAWS, flips)
+    found = Crossed(np.zeros(_DRAWS), drawn, spread, flipped, degrees, own, seeds, seeds, of.documents)
     return found.half_width(level), math.sqrt(documents + whole)
 
 
@@ -200,11 +176,11 @@ def _power(difference: float, halves: Floats, error: float) -> float:
 
 
 def _detectable(
-    held: _Set, seeds: int, components: Components, comparisons: int, against_model: bool, power: float
+    of: _Set, seeds: int, components: Components, comparisons: int, against_model: bool, power: float
 ) -> float | None:
-    if seeds < 2 or held.documents < 2:
+    if seeds < 2 or of.documents < 2:
         return None
-    halves, error = _drawn(held, seeds, components, comparisons, against_model)
+    halves, error = _drawn(of, seeds, components, comparisons, against_model)
     halves = np.quantile(halves, (np.arange(100) + 0.5) / 100)
     if _power(_LARGEST, halves, error) < power:
         return None

@@ -48,7 +48,7 @@ class Gathered:
         return int(self.sizes.sum())
 
     @property
-    def alike(self) -> float:
+    def effective_documents(self) -> float:
         """The effective number of documents: one over the sum of squared shares of the items."""
         return self.items**2 / float((self.sizes**2).sum())
 

@@ -96,12 +96,12 @@ def last_step(points: Sequence[Sequence[Floats]], clusters: Sequence[ArrayLike])
 
     `points[i]` holds one matrix per part of the metric (one row per run, one column per item), `clusters` the documents. "Train
     longer" is said only where this is shown and above 0: it never is for one run, and for flat curves in at most 2.5% of
-    studies. `equivalent_within(loss)` says that the curve has become flat. None for a single point.
+    studies. None for a single point.
     """
     if len(points) < 2:
         return None
     rise = [after - before for before, after in zip(points[-2], points[-1], strict=True)]
-    return composite_crossed([(rise, [np.zeros_like(one[:1]) for one in rise])], clusters, against_model=True)[0]
+    return composite_crossed(rise, [np.zeros_like(one[:1]) for one in rise], clusters, against_model=True)
 
 
 def times_as_many(bounds: Bounds, number: int, margin: float, *, power: float = POWER) -> float | None:

@@ -1,125 +1,107 @@
-"""The Compare page. In: an address that names A and B, checkpoints or methods. Out: the verdict, then the picture."""
+"""The Compare page. In: an address that names A and B, checkpoints or methods. Out: the verdict, then the picture; and the report
+of what is on the screen, as `coref-automl report` writes it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 
-from coref_automl.comparison.arms import Arm, base_of, last
-from coref_automl.comparison.choice import MARGIN
-from coref_automl.comparison.coreference_runs import look_for_coreference
-from coref_automl.comparison.relation_runs import look_for_relation
-from coref_automl.comparison.scores import Group
-from coref_automl.comparison.study import Study, study_of
+from coref_automl.comparison.study import Study
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.wording import answer_lines
-from coref_automl.studio.pages import COLORS, Address, Pages
-from coref_automl.studio.pair import Shown, Side, compare
-from coref_automl.studio.shelf import Board, Members, Pending, Shelf
-
-METHOD = "method:"
-
-
-class ComparePage:
-    def __init__(self, shelf: Shelf, pages: Pages) -> None:
-        self._shelf, self._pages = shelf, pages
-
-    def page(self, address: Address) -> str:
-        say = address.say
-        members = self._members(address)
-        board = self._shelf.board(members)
-        study, waiting = self._study(board, address.get("metric"))
-        methods = {METHOD + arm.name: arm for arm in study.arms} if study else {}
-        asked = [address.get(name) for name in ("a", "b")]
-        if waiting and (not any(asked) or any(one.startswith(METHOD) for one in asked)):
-            raise Pending
-        first = [] if any(asked) or study is None else answer_lines(study.answer, say)
-        if first and study is not None:
-            asked = self._first(board, study, methods) or asked
-        a, b = (self._side(one, board, methods, number) for number, one in enumerate(asked))
-        if a.color == b.color:
-            b = replace(b, color=COLORS[(COLORS.index(a.color) + 1) % len(COLORS)])
-        wanted = study.metric if first and study is not None else address.get("metric")
-        shown = self._comparison(address, board, study, a, b, wanted)
-        return self._pages.page(
-            "compare.html.j2",
-            address,
-            title=say("비교", "Compare"),
-            sections=shown.sections,
-            members=members,
-            sets=self._shelf.sets(),
-            board=board,
-            methods=methods,
-            waiting=waiting,
-            a=a,
-            b=b,
-            metric=shown.metric,
-            metrics=[(name, METRICS[name].label) for name in shown.metrics],
-            shown=shown,
-            answer=first,
-            asked=METRICS.get(shown.metric),
-        )
-
-    def _first(self, board: Board, study: Study, methods: Mapping[str, Arm]) -> list[str] | None:
-        """What the answer is about: the method, or the checkpoint that came out highest, and its base."""
-        keys = {id(entry): key for key, entry in board.entries.items()}
-        arm = methods.get(METHOD + (study.answer.method or ""))
-        base = base_of(study, arm) if arm else study.own_base(study.chosen)
-        if base is None or id(base) not in keys:
-            return None
-        return [METHOD + arm.name if arm else keys[id(study.chosen)], keys[id(base)]]
-
-    def _members(self, address: Address) -> Members:
-        """The set that the address names, or that of A and B; two of different sets are refused with the reason."""
-        sets = self._shelf.sets()
-        of = {key: mark for mark, members in sets.items() for key in members.stored}
-        found = [of[key] for name in ("a", "b") if (key := address.get(name)) in of]
-        if len(set(found)) > 1:
-            one, other = (sets[mark] for mark in found)
-            raise ComparisonError(address.say(*_different_sets(one, other)))
-        return self._shelf.members(address.get("set") or (found[0] if found else ""))
-
-    def _study(self, board: Board, metric: str) -> tuple[Study | None, bool]:
-        """Methods need a study, which takes seconds with many checkpoints; None and whether it is still being made."""
-        chosen = metric if metric in board.metrics else None
-        try:
-            results = self._shelf.results()
-            make = partial(_study_with, board.group, chosen, [str(folder) for folder in results])
-            key = ("study", board.mark, board.state, chosen, tuple(results.items()))
-            return self._shelf.made(key, make, worker=self._shelf.slow), False
-        except Pending:
-            return None, True
-        except ComparisonError:  # nothing that all of them ran
-            return None, False
-
-    def _side(self, asked: str, board: Board, methods: Mapping[str, Arm], number: int) -> Side:
-        if (arm := methods.get(asked)) is not None:
-            ends = tuple(last(entries) for entries in arm.runs.values())
-            return Side(asked, arm.name, ends, board.colors[ends[0].run], arm)
-        entry = board.entries[key := self._shelf.key(asked, board, number)]
-        return Side(key, entry.name, (entry,), board.colors[entry.run])
-
-    def _comparison(self, address: Address, board: Board, study: Study | None, a: Side, b: Side, wanted: str) -> Shown:
-        """Computed once a pair, metric and language."""
-        say = address.say
-        key = ("compare", board.mark, board.state, a.key, b.key, wanted, say.lang)
-        return self._shelf.made(key, lambda: compare(board, study, a, b, wanted, say))
+from coref_automl.report.downloads import Download
+from coref_automl.report.language import Lang
+from coref_automl.report.pair import Compared, compare_pair
+from coref_automl.say import speaking
+from coref_automl.studio.board import Board, Members
+from coref_automl.studio.pages import Address
+from coref_automl.studio.shelf import not_here
+from coref_automl.studio.workspace import Shown, Workspace
 
 
-def _study_with(group: Group, metric: str | None, results: Sequence[str]) -> Study:
-    """The study of a board with the relation and coreference runs beside it."""
-    relation, coreference = look_for_relation(results)[0], look_for_coreference(results)[0]
-    return study_of(group, metric=metric, margin=MARGIN, seed=0, relation=relation, coreference=coreference)
+def page(ws: Workspace, address: Address) -> str | Download:
+    say = address.say
+    members = _members(ws, address)
+    board = ws.shelf.board(members)
+    study, (a, b) = ws.pair([address.get("a"), address.get("b")], board, wait=True)
+    shown = _comparison(ws, address, board, study, a, b)
+    return ws.pages.page(
+        "compare.html.j2",
+        address,
+        title=say("비교", "Compare"),
+        sections=shown.sections,
+        members=members,
+        sets=ws.shelf.sets(),
+        board=board,
+        study=study,
+        a=a,
+        b=b,
+        metric=shown.metric,
+        metrics=[(name, METRICS[name].label) for name in shown.metrics],
+        shown=shown,
+        asked=METRICS.get(shown.metric),
+    )
+
+
+def _members(ws: Workspace, address: Address) -> Members:
+    """The set that the address names, or that of A and B; two of different sets are refused with the reason."""
+    sets = ws.shelf.sets()
+    of = {key: mark for mark, members in sets.items() for key in members.stored}
+    found = [of[key] for name in ("a", "b") if (key := address.get(name)) in of]
+    if len(set(found)) > 1:
+        one, other = (sets[mark] for mark in found)
+        raise ComparisonError(address.say(*_different_sets(one, other)))
+    return ws.shelf.members(address.get("set") or (found[0] if found else ""))
+
+
+def _comparison(ws: Workspace, address: Address, board: Board, study: Study | None, a: Shown, b: Shown) -> Compared:
+    """Computed once a pair, metric and language."""
+    say, wanted = address.say, address.get("metric")
+    claimed = ws.claims(board, study, a, b, [wanted] if a.arm or b.arm else []) if study is not None else []
+    wanted = wanted or (study.metric if study is not None and claimed else "")
+    key = ("compare", board.mark, board.state, a.key, b.key, wanted, bool(study), say.lang)
+    return ws.shelf.made(key, lambda: compare_pair(board.group, study, a, b, wanted, claimed, say, colors=(a.color, b.color)))
 
 
 def _different_sets(one: Members, other: Members) -> tuple[str, str]:
-    names = [next(iter(members.stored.values())).evaluation.evalset for members in (one, other)]
-    marks = [f"{members.items[:8]}, {members.scorer}" for members in (one, other)]
+    a, b = (f"{members.name} ({members.items[:8]}, {members.scorer})" for members in (one, other))
     return (
-        f"A와 B는 서로 다른 문항으로 평가되어 비교할 수 없습니다. A: {names[0]} (문항, 채점기 {marks[0]}), "
-        f"B: {names[1]} (문항, 채점기 {marks[1]}). 두 모델을 같은 세트로 평가하세요: coref-automl evaluate",
-        f"A and B were evaluated on different items, so they cannot be compared. A: {names[0]} (items, scorer {marks[0]}); "
-        f"B: {names[1]} (items, scorer {marks[1]}). Evaluate both on one set: coref-automl evaluate",
+        f"A와 B는 서로 다른 문항이나 채점기로 평가되어 비교할 수 없습니다. A: {a}, B: {b}. 두 모델을 같은 세트로 평가하세요: "
+        "coref-automl evaluate",
+        f"A and B were evaluated on different items or by different scorers, so they cannot be compared. A: {a}; B: {b}. "
+        "Evaluate both on one set: coref-automl evaluate",
     )
+
+
+def report(ws: Workspace, address: Address) -> Download:
+    """The report of A and B where the address names them, else of the whole set beside the other sets; it may take a minute."""
+    shelf = ws.shelf
+    chosen = shelf.members(address.get("set"))
+    keys = list(dict.fromkeys(key for name in ("a", "b") if (key := address.get(name)) in chosen.stored))
+    if not keys and (address.get("a") or address.get("b")):
+        raise not_here(address.get("a") or address.get("b"))
+    if keys:
+        stored = {key: chosen.stored[key] for key in keys}
+        sets = [Members(chosen.mark, chosen.items, chosen.scorer, stored)]
+        paths = [str(one.folder) for one in stored.values()]
+    else:
+        sets = [chosen, *(one for mark, one in shelf.sets().items() if mark != chosen.mark)]
+        paths = [str(root) for root in ws.folders.roots.values()]
+    metric = address.get("metric") or None
+    states = (*(one.state for one in sets), *shelf.results().items())
+    asked = ("export", chosen.mark, chosen.state, tuple(keys), states, metric, address.lang)
+    return Download(
+        "report.html", "text/html; charset=utf-8", shelf.apart(asked, partial(_write, paths, sets, metric, address.lang))
+    )
+
+
+def _write(paths: Sequence[str], sets: Sequence[Members], metric: str | None, lang: Lang) -> str:
+    from coref_automl.comparison.groups import group_of
+    from coref_automl.comparison.reader import open_results, rename_bases
+    from coref_automl.report.checkpoint_report import checkpoint_page
+    from coref_automl.report.rendering import render_html
+    from coref_automl.report.subject import read_subject
+
+    with speaking(lang) as say:
+        groups = [group_of(rename_bases(list(one.stored.values())), one.items, one.scorer) for one in sets]
+        return render_html(checkpoint_page(read_subject(open_results(paths), say, metric=metric, groups=groups)))

@@ -6,21 +6,25 @@ Addresses of pages name things by keys, `<given folder>/<path under it>`, which 
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
+from coref_automl.comparison.coreference_results import COREFERENCE_FILES
+from coref_automl.comparison.relation_results import RELATION_FILES
 from coref_automl.corpus.dataset import KIND as DATASET
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError
 from coref_automl.evaluation.columns import ITEMS, RANKS
 from coref_automl.evaluation.evalset import DOCUMENTS, SetManifest, bundled_eval_set
-from coref_automl.evaluation.results import RESULT, StoredEvaluation, open_evaluation
+from coref_automl.evaluation.results import RESULT, StoredEvaluation, open_evaluation, run_of
 from coref_automl.models.model_files import has_tokenizer
-from coref_automl.store import MANIFEST, check_name, kind_of_folder, natural_order, repeats_study
+from coref_automl.store import MANIFEST, check_name, is_text, kind_of_folder, natural_order, repeats_study
 
 T = TypeVar("T")
 RUNS = {
@@ -32,8 +36,12 @@ RUNS = {
     "relation grid": "grid",
 }
 """Kinds of folders that hold a run, and the word for each in addresses and styles."""
-RESULTS = {"re_results.json": "relation", "coref_results.json": "coreference"}
+RESULTS = {files.results: files.task for files in (RELATION_FILES, COREFERENCE_FILES)}
 """Archives keep these without a manifest."""
+ARCHIVED = "archived"
+_CHAINS = re.compile(rb'"clusters"\s*:\s*\[')
+_LARGEST = 20_000_000
+"""Bytes of a file with chains that is opened to be corrected."""
 _MOST = 50_000
 """Folders to look into; more than any study has."""
 _EVERY = 2.0
@@ -41,21 +49,32 @@ _EVERY = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of any kind: its key, its folder, and what it is."""
+    """A run of any kind: its key, its folder, what it is, and the model that it started from, with the fingerprint of that."""
 
     key: str
     folder: Path
     kind: str
+    model: str = ""
+    weights: str = ""
+
+
+class _Start(TypedDict, total=False):
+    model: str
+    fingerprints: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What lies under the folders at one moment, by key. `sets` are evaluation sets by fingerprint, `broken` are sentences."""
+class FolderContents:
+    """What lies under the folders at one moment, by key. `sets` are evaluation sets by fingerprint, `texts` files with annotated
+    chains, `broken` are sentences. `owners` are the keys of the runs whose checkpoints were evaluated, by its folder; a
+    run of which the evaluations alone are there is of the kind ARCHIVED."""
 
     runs: Mapping[str, Run] = field(default_factory=dict)
     evaluations: Mapping[str, StoredEvaluation] = field(default_factory=dict)
     models: Mapping[str, Path] = field(default_factory=dict)
     sets: Mapping[str, Path] = field(default_factory=dict)
+    texts: Mapping[str, Path] = field(default_factory=dict)
+    owners: Mapping[Path, str] = field(default_factory=dict)
     broken: tuple[str, ...] = ()
 
 
@@ -64,11 +83,11 @@ class Folders:
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.roots = _named_roots(paths)
-        self._kept: dict[Path, tuple[Any, Any]] = {}
-        self._now = Found()
+        self._kept: dict[tuple[Path, str], tuple[Any, Any]] = {}
+        self._now = FolderContents()
         self._over = threading.Event()
 
-    def now(self) -> Found:
+    def now(self) -> FolderContents:
         return self._now
 
     def start(self) -> None:
@@ -86,18 +105,23 @@ class Folders:
             return False
         return any(real.is_relative_to(root) for root in self.roots.values())
 
-    def look(self) -> Found:
+    def run(self, key: str) -> Run | None:
+        return self._now.runs.get(key)
+
+    def look(self) -> FolderContents:
         """Look again. Files that have not changed are not read again."""
         runs: dict[str, Run] = {}
         evaluations: dict[str, StoredEvaluation] = {}
         models: dict[str, Path] = {}
         sets: dict[str, Path] = {}
+        texts: dict[str, Path] = {}
         broken: list[str] = []
         for key, folder, files in self._folders(broken):
             try:
                 kind = RUNS.get(kind_of_folder(folder)) or next((word for name, word in RESULTS.items() if name in files), "")
                 if kind:
-                    runs[key] = Run(key, folder, kind)
+                    told = next((name for name in (MANIFEST, *RESULTS) if name in files), "")
+                    runs[key] = Run(key, folder, kind, *(self.once(folder / told, _start, "start") if told else ()))
                 elif files >= {MANIFEST, DOCUMENTS} and kind_of_folder(folder) != DATASET:
                     sets[self.once(folder / MANIFEST, _fingerprint)] = folder
                 elif RESULT in files and (ITEMS in files or RANKS in files):
@@ -106,9 +130,18 @@ class Folders:
                         evaluations[key] = stored
                 elif "config.json" in files and has_tokenizer(folder):
                     models[key] = folder
+                for name in sorted(name for name in files if name.endswith(".jsonl") and name != ITEMS):
+                    if self.once(folder / name, _holds_chains, "kind"):
+                        texts[f"{key}/{name}"] = folder / name
             except Exception as error:  # whatever it is, it hides no other folder
                 broken.append(_unread(folder, error))
-        found = Found(runs, evaluations, models, sets, tuple(broken))
+        named: dict[str, list[Run]] = {}
+        for run in runs.values():
+            named.setdefault(run.folder.name if run.kind == "training" else "", []).append(run)
+        owners = {one.folder: owner for key, one in evaluations.items() if (owner := _owner(key, one, runs, named)) is not None}
+        known = {**{run.key: run for run in owners.values() if run.kind == ARCHIVED}, **runs}
+        of = {folder: run.key for folder, run in owners.items()}
+        found = FolderContents(known, evaluations, models, sets, texts, of, tuple(broken))
         if found != self._now:  # pages keep what they made of it
             self._now = found
         return self._now
@@ -151,18 +184,19 @@ class Folders:
             broken.append(f"{folder / outside[0]} is a link to outside the given folders, and is not followed.")
             away = any(not (folder / name).is_dir() for name in outside)
         inside = [entry.name for entry in held if entry.name not in links and entry.is_dir(follow_symlinks=False)]
-        inside = [name for name in inside if not repeats_study(folder / name)]
+        if kind_of_folder(folder) == "experiment":
+            inside = [name for name in inside if not repeats_study(folder / name)]
         files = {entry.name for entry in held if entry.is_file(follow_symlinks=False)}
         files |= {name for name in links if (folder / name).is_file()}
         return None if away else files, sorted(inside, key=natural_order)
 
-    def once(self, path: Path, read: Callable[[Path], T]) -> T:
-        """What was read of a file, while its size and time stay the same."""
+    def once(self, path: Path, read: Callable[[Path], T], what: str = "") -> T:
+        """What was read of a file, while its size and time stay the same; `what` tells two readings of one file apart."""
         stat = path.stat()
         mark = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        held = self._kept.get(path)
+        held = self._kept.get((path, what))
         if held is None or held[0] != mark:
-            held = self._kept[path] = (mark, read(path))
+            held = self._kept[path, what] = (mark, read(path))
         found: T = held[1]
         return found
 
@@ -189,11 +223,39 @@ def _named_roots(paths: Sequence[Path]) -> dict[str, Path]:
 
 def _can_be_named(entry: os.DirEntry[str], broken: list[str]) -> bool:
     try:
-        check_name(Path(entry.path))
+        if not is_text(entry.name):
+            check_name(Path(entry.path))
     except InputError as error:
         broken.append(str(error))
         return False
     return True
+
+
+def _owner(key: str, stored: StoredEvaluation, runs: Mapping[str, Run], named: Mapping[str, list[Run]]) -> Run | None:
+    """The run of an evaluated checkpoint: the one it lies in, else the nearest of that name; without one, what is left of it."""
+    folder, made = run_of(stored.folder), stored.evaluation.provenance
+    inside = key.rsplit("/", 3)[0]
+    if folder is not None and inside in runs:
+        return runs[inside]
+    if made is not None and (near := named.get(Path(made.run).name)):
+        return max(near, key=lambda run: len(os.path.commonpath([run.key, key])))
+    return Run(inside, folder, ARCHIVED) if folder is not None else None
+
+
+def _holds_chains(path: Path) -> bool:
+    """Does a file look like texts with chains? Its first rows tell."""
+    if path.stat().st_size > _LARGEST:
+        return False
+    with path.open("rb") as handle:
+        return bool(_CHAINS.search(handle.read(1 << 16)))
+
+
+def _start(path: Path) -> tuple[str, str]:
+    """What a run started from, by its manifest; by its results, where that is all an archive keeps."""
+    with suppress(CorefError):
+        held = read_stored(path, _Start)
+        return held.get("model", ""), held.get("fingerprints", {}).get("weights", "")
+    return "", ""
 
 
 def _fingerprint(manifest: Path) -> str:

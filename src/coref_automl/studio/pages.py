@@ -15,8 +15,9 @@ from typing import Any
 from urllib.parse import urlencode
 
 from coref_automl.report import charts
+from coref_automl.report.downloads import KINDS, Download, of_table
 from coref_automl.report.language import LANGUAGES, Lang, Say
-from coref_automl.report.page import Charts, Section
+from coref_automl.report.page import Charts, Section, Table
 from coref_automl.report.rendering import TEMPLATES, environment, for_script, words
 from coref_automl.store import fingerprint_files
 
@@ -25,7 +26,8 @@ COLORS = ("#3f74e8", "#e07a2f", "#1f9d78", "#c2498f", "#8a6fe0", "#b38a00", "#3d
 """The report's own, in its order, without red and grey, which mean something."""
 _EMBED = {"defaultStyle": False, "tooltip": {"disableDefaultStyle": True, "theme": "custom"}}
 """Vega's own style elements are not allowed by the policy; studio.css has what they said."""
-LANG = "lang"
+LANG, AS, TABLE = "lang", "as", "table"
+_OF_A_SET = ("/", "/compare", "/items", "/item", "/run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,15 @@ class Address:
     def get(self, name: str, default: str = "") -> str:
         return self.query.get(name, default).strip()
 
+    def shared(self, path: str) -> dict[str, str]:
+        """What another page is asked about too: the set; A and B where both pages have them."""
+        names = {"/": ["set"], "/compare": ["set", "a", "b"], "/items": ["set", "a", "b"]}.get(path, [])
+        return {name: self.get(name) for name in names if self.path in _OF_A_SET}
+
     def link(self, path: str | None = None, /, **changes: Any) -> str:
         """This page with another query, or another page in the same language; a value of None is left out."""
-        base = dict(self.query) if path is None else {name: self.query[name] for name in (LANG,) if name in self.query}
+        mine = {name: value for name, value in self.query.items() if name not in (AS, TABLE)}
+        base = mine if path is None else {name: self.query[name] for name in (LANG,) if name in self.query}
         query = {name: str(value) for name, value in {**base, **changes}.items() if value not in (None, "")}
         return f"{path or self.path}?{urlencode(query)}" if query else path or self.path
 
@@ -61,9 +69,14 @@ class Pages:
         self._templates = environment(_HERE / "templates")
         self._templates.globals["zip"] = zip
 
-    def page(self, name: str, address: Address, *, title: str, sections: Sequence[Section] = (), **values: Any) -> str:
-        """A whole page. `sections` are the report's blocks, shown where the template puts them."""
+    def page(self, name: str, address: Address, *, title: str, sections: Sequence[Section] = (), **values: Any) -> str | Download:
+        """A whole page, or the table of it that the address asks for. `sections` are the report's blocks."""
         say = address.say
+        if (kind := address.get(AS)) in KINDS:
+            for section in sections:
+                for block in section.blocks:
+                    if section.id == address.get(TABLE) and isinstance(block, Table):
+                        return of_table(block, section.id, kind)
         blocks = [block for section in sections for block in section.blocks if isinstance(block, Charts)]
         specs = [spec for block in blocks for _, spec in block.charts]
         drawn = find_spec("vl_convert") is not None
@@ -86,7 +99,7 @@ class Pages:
         )
 
     def part(self, name: str, address: Address, **values: Any) -> str:
-        """A part of a page, to replace what stands in it."""
+        """A part of a page."""
         return str(self._templates.get_template(name).render(address=address, say=address.say, ui=words(address.say), **values))
 
 
@@ -99,6 +112,7 @@ _STATIC = {
     "page.js": (_SCRIPT, TEMPLATES),
     "style.css": (_STYLE, TEMPLATES),
     "studio.js": (_SCRIPT, _HERE / "static"),
+    "chains.js": (_SCRIPT, _HERE / "static"),
     "studio.css": (_STYLE, _HERE / "static"),
 }
 """The files that pages load, besides the chart library. There are no others."""

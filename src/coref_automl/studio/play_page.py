@@ -1,125 +1,150 @@
-"""The Play page. In: an address with a text and models. Out: the form, and what the models say as it comes.
+"""The Play page. In: an address with a text and models. Out: the form, and what the models say.
 
-Models are chosen by key among those under the folders and the bundled ones; no other path is loaded.
+Models are chosen by key among those under the folders and the bundled ones; no other path is loaded, no code of a checkpoint is
+run (`models/load`), and nothing is asked of the network. They are loaded in a process of their own: a slow model blocks no page,
+one that does not fit takes its process with it and nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import faulthandler
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from markupsafe import Markup, escape
 
 from coref_automl.coreference.show import written
 from coref_automl.decoder import read_stored
-from coref_automl.errors import InputError
+from coref_automl.errors import CorefError, InputError, WorkError
+from coref_automl.machine import without_panics
 from coref_automl.models.model_files import BUNDLED
+from coref_automl.records import Provenance
 from coref_automl.relation.rows import TYPES
-from coref_automl.report.language import Say
-from coref_automl.studio.folders import Folders
-from coref_automl.studio.pages import Address, Pages
-from coref_automl.studio.player import Job, Kind
+from coref_automl.report.downloads import Download
+from coref_automl.report.language import Say, tokens
+from coref_automl.store import MANIFEST
+from coref_automl.studio.pages import Address
 from coref_automl.studio.shelf import not_here
+from coref_automl.studio.workspace import Workspace
 
+Kind = Literal["fill", "chains", "relation"]
+Models = tuple[tuple[str, str], ...]
 CHAINS = "bundled:ko-mini-coref"
 """The bundled coreference model; the room that owns the name imports torch, which the server does without."""
 LONGEST = 4_000
 """Characters of a text: it is part of the address."""
+PATIENCE = 300.0
+"""Seconds until the process of a model that does not answer is ended."""
 SLOTS = ("a", "b", "c", "d")
 HUES = 12
-KINDS: tuple[Kind, ...] = ("fill", "chains", "relation")
 EXAMPLES: dict[Kind, str] = {
     "fill": "서울은 [MASK]의 수도이다.",
     "chains": "영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다. 그는 어머니와 함께 집으로 돌아왔다.",
     "relation": "이순신은 조선 중기의 무신이다.",
 }
+ENTITIES = {"subject": ("이순신", "0", "PER"), "object": ("조선", "5", "LOC")}
+"""What the example of a relation is about, so that it can be sent as it stands."""
 
 
-class _Head(TypedDict, total=False):
+class _Model(TypedDict, total=False):
+    """What is read of a model's own files: the encoder that a head changes, the rows that it was trained on."""
+
     base: str
     rank: int
+    train_rows: int | None
 
 
-class PlayPage:
-    def __init__(self, folders: Folders, pages: Pages) -> None:
-        self._folders, self._pages = folders, pages
+def page(ws: Workspace, address: Address) -> str | Download:
+    say, kind = address.say, _kind(address)
+    return ws.pages.page(
+        "play.html.j2",
+        address,
+        title=say("써 보기", "Play"),
+        kind=kind,
+        kinds=[
+            ("fill", say("빈칸 채우기", "Fill a gap")),
+            ("chains", say("상호참조", "Coreference")),
+            ("relation", say("관계", "Relation")),
+        ],
+        models=_models(ws, kind),
+        chosen={slot: address.get(slot) for slot in SLOTS},
+        slots=_slots(kind),
+        text=address.get("text")[:LONGEST],
+        example=EXAMPLES[kind],
+        entities={} if address.get("text") else ENTITIES,
+        longest=LONGEST,
+        types=TYPES,
+    )
 
-    def page(self, address: Address) -> str:
-        say, kind = address.say, _kind(address)
-        return self._pages.page(
-            "play.html.j2",
-            address,
-            title=say("써 보기", "Play"),
-            kind=kind,
-            kinds=[
-                ("fill", say("빈칸 채우기", "Fill a gap")),
-                ("chains", say("상호참조", "Coreference")),
-                ("relation", say("관계", "Relation")),
-            ],
-            models=self._models(kind),
-            chosen={slot: address.get(slot) for slot in SLOTS},
-            slots=SLOTS[: 4 if kind == "fill" else 1],
-            text=address.get("text")[:LONGEST],
-            example=EXAMPLES[kind],
-            longest=LONGEST,
-            types=TYPES,
-        )
 
-    def job(self, address: Address) -> Job:
-        """The job that the address asks for; an address that names what is not there is an error."""
-        kind, text = _kind(address), address.get("text")
-        if not text:
-            raise InputError(address.say("글을 넣으세요.", "Type or paste a text."))
-        if len(text) > LONGEST:
-            raise InputError(address.say(f"글은 {LONGEST:,}자까지입니다.", f"A text has at most {LONGEST:,} characters."))
-        models = self._models(kind)
-        slots = SLOTS if kind == "fill" else SLOTS[:1]
-        keys = list(dict.fromkeys(key for slot in slots if (key := address.get(slot)))) or list(models)[:1]
-        for key in keys:
-            if key not in models:
-                raise not_here(key)
-        if not keys:
-            raise InputError(
-                address.say("주어진 폴더에 이런 모델이 없습니다.", "There is no such model under the given folders.")
-            )
-        values: dict[str, Any] = {"text": text, "nouns": address.get("words") != "all"}
-        for role in ("subject", "object"):
-            start = address.get(f"{role}_start")
-            values[role] = address.get(role)
-            values[f"{role}_type"] = address.get(f"{role}_type")
-            values[f"{role}_start"] = int(start) if start.isdecimal() and len(start) < 6 else None
-        if kind == "chains" and keys[0] != CHAINS:
-            self._check_base(Path(models[keys[0]]))
-        return Job(kind, tuple((key, models[key]) for key in keys), values)
+def answer(ws: Workspace, address: Address) -> str:
+    """What the models say, as HTML, beside what they were trained on; Pending until it is there."""
+    kind, models = _kind(address), _models(ws, _kind(address))
+    keys = list(dict.fromkeys(key for slot in _slots(kind) if (key := address.get(slot)))) or list(models)[:1]
+    for key in keys:
+        if key not in models:
+            raise not_here(key)
+    text, say = address.get("text"), address.say
+    if not keys or not text or len(text) > LONGEST:
+        en = f"Choose a model and give a text of up to {LONGEST:,} characters."
+        raise InputError(say(f"모델과 {LONGEST:,}자까지의 글을 넣으세요.", en))
+    values: dict[str, Any] = {"text": text, "nouns": address.get("words") != "all"}
+    for role in ("subject", "object"):
+        start = address.get(f"{role}_start")
+        values |= {role: address.get(role), f"{role}_type": address.get(f"{role}_type")}
+        values[f"{role}_start"] = int(start) if start.isdecimal() and len(start) < 6 else None
+    if kind == "chains" and keys[0] != CHAINS:
+        _check_base(ws, Path(models[keys[0]]))
+    chosen = {key: models[key] for key in keys}
+    changed = tuple(Path(place).stat().st_mtime_ns for place in chosen.values() if Path(place).exists())
+    asked = ("play", "play", changed, kind, *chosen.items(), *values.items())
+    value = ws.shelf.apart(asked, partial(_ask, kind, tuple(chosen.items()), values, PATIENCE), stays=True)
+    if kind == "chains":
+        chains = value["chains"]
+        lines = [", ".join(dict.fromkeys(value["text"][start:end] for start, end in chain)) for chain in chains]
+        value = {**value, "html": in_classes(value["text"], chains), "lines": zip(lines, map(len, chains), strict=True)}
+    if kind == "relation":
+        spans = [[(value[role]["start"], value[role]["end"])] for role in ("subject", "object")]
+        value = {**value, "html": in_classes(value["sentence"], spans)}
+    trained = {key: told for key, place in chosen.items() if (told := _trained_on(kind, Path(place), say))}
+    return ws.pages.part("answer.html.j2", address, kind=kind, value=value, trained=trained)
 
-    def _check_base(self, run: Path) -> None:
-        """A head may name the encoder it changes: that must be bundled or under the folders too."""
-        for path in run.glob("**/model/coreference.json"):
-            held = read_stored(path, _Head)
-            base = held.get("base", "")
-            if held.get("rank") and base not in BUNDLED and not self._folders.holds(Path(base)):
-                raise InputError(f"{run.name} needs the encoder {base}, which is not under the given folders.")
 
-    def _models(self, kind: Kind) -> Mapping[str, str]:
-        """What can be chosen: key and what to load. The bundled ones first."""
-        found = self._folders.now()
-        if kind == "fill":
-            return {name: name for name in BUNDLED} | {key: str(folder) for key, folder in found.models.items()}
-        wanted = "coreference" if kind == "chains" else kind
-        runs = {run.key: str(run.folder) for run in found.runs.values() if run.kind == wanted}
-        return {CHAINS: CHAINS, **runs} if kind == "chains" else runs
+def _check_base(ws: Workspace, run: Path) -> None:
+    """A head may name the encoder it changes: that must be bundled or under the folders too."""
+    for path in run.glob("**/model/coreference.json"):
+        held = read_stored(path, _Model)
+        base = held.get("base", "")
+        if held.get("rank") and base not in BUNDLED and not ws.folders.holds(Path(base)):
+            raise InputError(f"{run.name} needs the encoder {base}, which is not under the given folders.")
 
-    def answer(self, kind: Kind, value: Any, address: Address) -> str:
-        """What the models said, as HTML."""
-        if kind == "chains":
-            text, chains = value["text"], value["chains"]
-            lines = [", ".join(dict.fromkeys(text[start:end] for start, end in chain)) for chain in chains]
-            value = {**value, "html": in_classes(text, chains), "lines": zip(lines, map(len, chains), strict=True)}
-        if kind == "relation":
-            spans = [[(value[role]["start"], value[role]["end"])] for role in ("subject", "object")]
-            value = {**value, "html": in_classes(value["sentence"], spans)}
-        return self._pages.part("answer.html.j2", address, kind=kind, value=value)
+
+def _models(ws: Workspace, kind: Kind) -> Mapping[str, str]:
+    """What can be chosen: key and what to load. The bundled ones first."""
+    found = ws.folders.now()
+    if kind == "fill":
+        return {name: name for name in BUNDLED} | {key: str(folder) for key, folder in found.models.items()}
+    wanted = "coreference" if kind == "chains" else kind
+    whole = [run for run in found.runs.values() if run.kind == wanted and (run.folder / MANIFEST).is_file()]
+    runs = {run.key: str(run.folder) for run in whole}  # an archive keeps no weights
+    return {CHAINS: CHAINS, **runs} if kind == "chains" else runs
+
+
+def _trained_on(kind: Kind, place: Path, say: Say) -> str:
+    """What a model was trained on, as its own files say."""
+    with suppress(CorefError, OSError):
+        if kind == "relation" and (rows := read_stored(place / MANIFEST, _Model).get("train_rows")) is not None:
+            return say(f"학습 데이터 {rows:,}행으로 학습한 모델", f"trained on {rows:,} rows")
+        if kind != "relation" and (path := place / "training.json").is_file():
+            made = read_stored(path, Provenance)
+            seen = f"{made.objective}, {tokens(made.tokens)}"
+            return say(f"{seen} 토큰 추가 학습", f"{seen} more tokens")
+    return ""
 
 
 def in_classes(text: str, chains: Any) -> Markup:
@@ -131,11 +156,70 @@ def in_classes(text: str, chains: Any) -> Markup:
     return Markup(written(text, chains, opening, lambda chain: f"<sub>{chain + 1}</sub></mark>", lambda part: str(escape(part))))
 
 
-def progress(word: str, value: str, say: Say) -> str:
-    if word == "loading":
-        return say(f"{value}: 불러오는 중…", f"{value}: loading…")
-    return say(f"{value}: 읽는 중…", f"{value}: reading…")
-
-
 def _kind(address: Address) -> Kind:
-    return next((kind for kind in KINDS if kind == address.get("kind")), "fill")
+    return next((kind for kind in EXAMPLES if kind == address.get("kind")), "fill")
+
+
+def _slots(kind: Kind) -> tuple[str, ...]:
+    return SLOTS if kind == "fill" else SLOTS[:1]
+
+
+_KEEP = 3
+"""Masked language models that stay loaded; of coreference and relation models, two each."""
+_held: OrderedDict[str, Any] = OrderedDict()
+
+
+def _ask(kind: Kind, models: Models, values: dict[str, Any], patience: float) -> Any:
+    """What models, given as (name for people, what to load), answer."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    try:
+        with without_panics(), Path(os.devnull).open("w") as nowhere:
+            faulthandler.dump_traceback_later(patience, exit=True, file=nowhere)  # also while a library holds the interpreter
+            return _KINDS[kind](models, values)
+    except CorefError as error:
+        raise WorkError(str(error)) from None
+    except Exception as error:  # a model or a text that the libraries cannot take; the next one may be fine
+        raise WorkError(f"{type(error).__name__}: {str(error)[:300]}") from None
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _fill(models: Models, values: dict[str, Any]) -> list[dict[str, Any]]:
+    from coref_automl.evaluation.fill import fill, find_gap
+    from coref_automl.models.load import load_masked_lm
+
+    find_gap(values["text"])
+    out = []
+    for name, place in models:
+        if place not in _held:
+            while len(_held) >= _KEEP:
+                _held.popitem(last=False)
+            _held[place] = load_masked_lm(place)
+        _held.move_to_end(place)
+        out.append(fill(_held[place], values["text"], name=name, nouns_only=values["nouns"], top=10).to_json())
+    return out
+
+
+def _chains(models: Models, values: dict[str, Any]) -> dict[str, Any]:
+    from coref_automl.coreference.predict import coreference
+
+    found = coreference(values["text"], models[0][1], device="cpu")
+    return {"text": found.text, "chains": found.chains, "note": found.note}
+
+
+def _relation(models: Models, values: dict[str, Any]) -> dict[str, Any]:
+    from coref_automl.relation.predict import predict_text
+
+    found = predict_text(
+        Path(models[0][1]),
+        values["text"],
+        values["subject"],
+        values["object"],
+        types=(values["subject_type"] or None, values["object_type"] or None),
+        starts=(values["subject_start"], values["object_start"]),
+        device="cpu",
+    )
+    return found.to_json()
+
+
+_KINDS: dict[str, Callable[[Models, dict[str, Any]], Any]] = {"fill": _fill, "chains": _chains, "relation": _relation}

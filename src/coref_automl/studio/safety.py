@@ -1,14 +1,15 @@
 """What every request must pass and every answer carries. In: an ASGI application. Out: the same behind a guard.
 
-The studio answers whoever can reach its port, so it only reads, believes no Host that could be another site's name (DNS
-rebinding), starts no work for another site's page, takes no body, and lets its pages run and load nothing but its own files.
+The studio answers whoever can reach its port, so it believes no Host that could be another site's name (DNS rebinding), starts
+no work for another site's page, and lets its pages run and load nothing but its own files. It reads; notes, tags and corrected
+chains alone are written, by small forms of its own pages.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 Message = MutableMapping[str, Any]
@@ -19,6 +20,11 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 LONGEST = 60_000
 """Bytes of an address: a pasted text of 4,000 Korean characters is 36,000."""
 _HEADERS = 16_000
+WRITES = ("/note", "/tag", "/chains/save")
+"""The addresses that take a body."""
+BODY = 1_000_000
+_WORK = ("/play/run", "/export")
+"""Addresses that start work."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -27,7 +33,7 @@ HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # without one, browsers do not say which page a form is of
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
@@ -72,16 +78,22 @@ class Guard:
             return 421, "This address is not one the studio was started under; open the one it printed."
         if scope["http_version"] not in ("1.0", "1.1"):
             return 505, "The studio speaks HTTP/1.0 and HTTP/1.1."
-        if scope["method"] not in ("GET", "HEAD"):
-            return 405, "The studio only reads: GET and HEAD."
+        writes = scope["method"] == "POST" and scope["path"] in WRITES
+        if not writes and scope["method"] not in ("GET", "HEAD"):
+            return 405, "The studio reads: GET and HEAD; it writes notes, tags and corrected chains alone."
         if sum(len(name) + len(value) for name, value in scope["headers"]) > _HEADERS:
             return 431, f"The headers of a request have at most {_HEADERS:,} bytes."
         if len(scope["raw_path"] or b"") + len(scope["query_string"]) > LONGEST:
             return 414, f"An address has at most {LONGEST:,} bytes; paste a shorter text."
-        if named.get("content-length", ["0"]) != ["0"] or "transfer-encoding" in named:
-            return 413, "The studio takes no request bodies."
-        if named.get("sec-fetch-site") in (["cross-site"], ["same-site"]) and named.get("sec-fetch-mode") != ["navigate"]:
-            return 403, "The studio answers its own pages only."
+        if writes and not _from_own_page(named):
+            return 403, "The studio writes what its own pages send, and nothing else."
+        size = named.get("content-length", ["0"])
+        if "transfer-encoding" in named or not size[0].isdecimal() or len(size) > 1 or int(size[0][:9]) > BODY * writes:
+            return 413, f"A request has no body, or one of at most {BODY:,} bytes where something is written."
+        if named.get("sec-fetch-site") in (["cross-site"], ["same-site"]):  # a link to a page is followed; a frame's is not
+            asked = (named.get("sec-fetch-mode"), named.get("sec-fetch-dest", ["document"]))
+            if asked != (["navigate"], ["document"]) or scope["path"] in _WORK:
+                return 403, "The studio answers its own pages only."
         return None
 
     def _is_ours(self, host: str) -> bool:
@@ -89,6 +101,12 @@ class Guard:
         if name in self._names:
             return True
         return self._any_address and _is_address(name.strip("[]"))
+
+
+def _from_own_page(named: Mapping[str, list[str]]) -> bool:
+    """Browsers name the page that sends a form; one that does not, or that names another site, is refused."""
+    own = [f"http://{named['host'][0]}"]
+    return named.get("origin") == own and named.get("sec-fetch-site", ["same-origin"]) == ["same-origin"]
 
 
 def is_loopback(host: str) -> bool:

@@ -2,95 +2,71 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from urllib.parse import parse_qsl
 
 import uvicorn
+from markupsafe import escape
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from coref_automl.errors import CorefError, RecipeError
+from coref_automl.report.downloads import Download
 from coref_automl.report.language import Lang
-from coref_automl.studio.export import Export
-from coref_automl.studio.folders import Folders, in_words
-from coref_automl.studio.pages import Address, Pages, static_file
-from coref_automl.studio.play_page import PlayPage, progress
-from coref_automl.studio.player import Player
-from coref_automl.studio.runs_page import RunsPage, changed
+from coref_automl.studio import leaderboard
+from coref_automl.studio.folders import in_words
+from coref_automl.studio.kept import Changed, note_of
+from coref_automl.studio.pages import Address, static_file
 from coref_automl.studio.safety import LONGEST, App, Guard
-from coref_automl.studio.shelf import Gone, Pending, Shelf
+from coref_automl.studio.shelf import Gone, Pending
+from coref_automl.studio.workspace import Workspace
 
-if TYPE_CHECKING:
-    from coref_automl.studio.compare_page import ComparePage
-    from coref_automl.studio.items_page import ItemsPage
-
-_LIVE = 32
-"""Pages that may follow runs at once."""
-_STEP = 1.0
+Page = Callable[[Workspace, Address], str | Download]
 _FRESH = {"cache-control": "no-store"}
 _KEPT = {"cache-control": "private, max-age=31536000, immutable"}
 _READING = ("평가를 읽고 있습니다. 곧 보입니다.", "Reading the evaluations; this page follows.")
 _MAKING = ("보고서를 만들고 있습니다. 다 되면 내려받기가 시작됩니다.", "Making the report; its download will start.")
-_DOWNLOAD = {"content-disposition": 'attachment; filename="report.html"'}
+_ANSWERING = ("모델이 답하는 중…", "The model is at work…")
 
 
 class Studio:
     """One studio: its folders and its pages. `app` answers requests."""
 
     def __init__(self, paths: Sequence[Path], *, lang: Lang = "ko", host: str = "127.0.0.1") -> None:
-        self.folders = Folders(paths)
-        self._pages = Pages()
+        self.workspace = Workspace(paths)
+        self.folders = self.workspace.folders
         self._lang = lang
-        self._shelf = Shelf(self.folders)
-        self._runs = RunsPage(self.folders, self._pages)
-        self._play = PlayPage(self.folders, self._pages)
-        self._player = Player()
-        self._export = Export(self.folders, self._shelf)
-        self._live = 0
-        self._stopping = False
         self.app: App = Guard(self._routes(), host)
-
-    @cached_property
-    def _compare(self) -> ComparePage:
-        """Imported when it is asked for: the first page comes sooner."""
-        from coref_automl.studio.compare_page import ComparePage
-
-        return ComparePage(self._shelf, self._pages)
-
-    @cached_property
-    def _items(self) -> ItemsPage:
-        from coref_automl.studio.items_page import ItemsPage
-
-        return ItemsPage(self._shelf, self._pages)
 
     def start(self) -> None:
         self.folders.start()
 
     def stop(self) -> None:
-        self._stopping = True
-        self.folders.stop()
-        self._shelf.stop()
-        self._player.stop()
-        self._export.stop()
+        self.workspace.stop()
 
     def _routes(self) -> App:
         made: App = Starlette(
             routes=[
-                Route("/", self._shown(self._runs.page)),
-                Route("/live", self._follow),
-                Route("/compare", self._shown(lambda address: self._compare.page(address))),
-                Route("/items", self._shown(lambda address: self._items.page(address))),
-                Route("/item", self._shown(lambda address: self._items.item(address))),
-                Route("/export", self._shown(self._export.report, _MAKING, _DOWNLOAD)),
-                Route("/play", self._shown(self._play.page)),
+                Route("/", self._shown(leaderboard.page)),
+                Route("/runs", self._shown(_lazy("runs_page"))),
+                Route("/run", self._shown(_lazy("run_page"))),
+                Route("/compare", self._shown(_lazy("compare_page"))),
+                Route("/items", self._shown(_lazy("items_page"))),
+                Route("/item", self._shown(_lazy("items_page", "item"))),
+                Route("/chains", self._shown(_lazy("chains_page"))),
+                Route("/chains/save", self._save_chains, methods=["POST"]),
+                Route("/note", self._save_note, methods=["POST"]),
+                Route("/tag", self._save_tag, methods=["POST"]),
+                Route("/export", self._shown(_lazy("compare_page", "report"), _MAKING)),
+                Route("/play", self._shown(_lazy("play_page"))),
                 Route("/play/run", self._run),
                 Route("/static/{name}", self._static),
             ],
@@ -101,15 +77,17 @@ class Studio:
     def _address(self, request: Request) -> Address:
         return Address(request.url.path, dict(request.query_params), self._lang)
 
-    def _shown(
-        self, page: Callable[[Address], str], waiting: tuple[str, str] = _READING, headers: dict[str, str] | None = None
-    ) -> Callable[[Request], Response]:
+    def _shown(self, page: Page, waiting: tuple[str, str] = _READING) -> Callable[[Request], Response]:
         """A page as a route. What cannot be shown says why on a page of its own; what is being made says `waiting`."""
 
         def answer(request: Request) -> Response:
             address = self._address(request)
             try:
-                return HTMLResponse(page(address), headers={**_FRESH, **(headers or {})})
+                made = page(self.workspace, address)
+                if isinstance(made, Download):
+                    named = {"content-disposition": f'attachment; filename="{made.name}"'}
+                    return Response(made.text, media_type=made.kind, headers={**_FRESH, **named})
+                return HTMLResponse(made, headers=_FRESH)
             except Pending:
                 return self._message(address, address.say(*waiting), 202)
             except (CorefError, OSError) as error:
@@ -117,12 +95,68 @@ class Studio:
 
         return answer
 
+    async def _save_note(self, request: Request) -> Response:
+        """The note and the tags of a run. One that somebody else has saved since is shown beside, and nothing is lost."""
+        from coref_automl.studio.run_page import find_run
+
+        form = dict(await _form(request))
+        address = Address("/run", {name: form[name] for name in ("key", "lang") if name in form}, self._lang)
+        try:
+            run, note = find_run(self.workspace, address), note_of(form.get("text", ""), form.get("tags", ""))
+            self.workspace.kept.save_note(run, note, form.get("version", ""))
+        except Changed as error:
+            title = address.say("다른 사람이 먼저 저장했습니다", "Somebody else saved first")
+            page = self.workspace.pages.page("conflict.html.j2", address, title=title, held=error.held, mine=note, run=run)
+            return HTMLResponse(str(page), 409, headers=_FRESH)
+        except (CorefError, OSError) as error:
+            return self._message(address, _told(error, address), 400)
+        return RedirectResponse(address.link(saved=1), 303)
+
+    async def _save_tag(self, request: Request) -> Response:
+        """One tag, set or taken, of an item, of those chosen in the list, or of every one found; back to that page."""
+        from coref_automl.studio.items_page import tag_items
+
+        pairs = await _form(request)
+        given, one = dict(pairs), dict(pairs).get("back") == "item"
+        form = {name: value for name, value in pairs if name not in ("add", "off", "every", "back")}
+        address = Address("/item" if one else "/items", form, self._lang)
+        items = [value for name, value in pairs if name == "id"] if "every" not in given else None
+        try:
+            tag_items(self.workspace, address, items, given.get("add") or given.get("off", ""), on="add" in given)
+        except (Pending, CorefError, OSError) as error:
+            told = address.say(*_READING) if isinstance(error, Pending) else _told(error, address)
+            return self._message(address, told, 400)
+        return RedirectResponse(address.link(saved=1, id=form["id"] if one else None), 303)
+
+    async def _save_chains(self, request: Request) -> Response:
+        from coref_automl.studio.chains_page import save
+
+        address = self._address(request)
+        try:
+            given = json.loads(await request.body())
+            return JSONResponse(await run_in_threadpool(save, self.workspace, given, address.say), headers=_FRESH)
+        except (CorefError, OSError, ValueError, RecursionError) as error:
+            told = _told(error, address) if isinstance(error, CorefError | OSError) else "not JSON"
+            return JSONResponse({"error": told}, 409 if isinstance(error, Gone) else 400, headers=_FRESH)
+
+    def _run(self, request: Request) -> Response:
+        """What the models say, as a part of the Play page; asked again until it is there."""
+        from coref_automl.studio.play_page import answer
+
+        address = self._address(request)
+        try:
+            return HTMLResponse(answer(self.workspace, address), headers=_FRESH)
+        except Pending:
+            return HTMLResponse(f'<p class="quiet">{address.say(*_ANSWERING)}</p>', 202, headers=_FRESH)
+        except (CorefError, OSError) as error:
+            return HTMLResponse(f'<p class="failed">{escape(_told(error, address))}</p>', headers=_FRESH)
+
     def _message(self, address: Address, text: str, status: int) -> Response:
         """A page with a sentence. One of status 202 asks again until what it waits for is there."""
         say, again = address.say, status == 202
         title = say("잠시만요", "One moment") if again else say("보여 줄 수 없습니다", "Cannot be shown")
-        page = self._pages.page("message.html.j2", address, title=title, text=text, again=again)
-        return HTMLResponse(page, status, headers=_FRESH)
+        page = self.workspace.pages.page("message.html.j2", address, title=title, text=text, again=again)
+        return HTMLResponse(str(page), status, headers=_FRESH)
 
     async def _missing(self, request: Request, _error: Exception) -> Response:
         address = self._address(request)
@@ -137,61 +171,23 @@ class Studio:
         held = static_file(request.path_params["name"])
         return Response(held[1], media_type=held[0], headers=_KEPT) if held else Response("", 404)
 
-    async def _follow(self, request: Request) -> Response:
-        """Server-sent events: the parts of the Runs page that have changed, once a second."""
-        if self._live >= _LIVE:
-            return PlainTextResponse("Too many pages follow runs already; close some.\n", 503)
-        address = self._address(request)
 
-        async def events() -> AsyncIterator[str]:
-            self._live += 1
-            shown: dict[str, str] = {}
-            try:
-                while not self._stopping:
-                    now = await run_in_threadpool(self._runs.parts, address)
-                    parts = changed(shown, now)
-                    yield _event("parts", parts) if parts else ": still here\n\n"
-                    shown = now
-                    await asyncio.sleep(_STEP)
-            finally:
-                self._live -= 1
+def _lazy(module: str, name: str = "page") -> Page:
+    """A page whose module is imported when it is asked for: the first page comes sooner."""
 
-        return StreamingResponse(events(), media_type="text/event-stream", headers=_FRESH)
+    def page(ws: Workspace, address: Address) -> str | Download:
+        made: str | Download = getattr(import_module(f"coref_automl.studio.{module}"), name)(ws, address)
+        return made
 
-    async def _run(self, request: Request) -> Response:
-        """Server-sent events: what the models do, then what they say."""
-        address, loop = self._address(request), asyncio.get_running_loop()
-        told: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+    return page
 
-        def tell(word: str, value: Any) -> None:
-            loop.call_soon_threadsafe(told.put_nowait, (word, value))
 
-        async def events() -> AsyncIterator[str]:
-            try:
-                job = self._play.job(address)
-            except CorefError as error:
-                yield _event("failed", _told(error, address))
-                return
-            self._player.ask(job, tell)
-            while True:
-                word, value = await told.get()
-                if word == "failed":
-                    yield _event("failed", value)
-                    return
-                if word == "done":
-                    yield _event("answer", self._play.answer(job.kind, value, address))
-                    return
-                yield _event("progress", progress(word, value, address.say))
-
-        return StreamingResponse(events(), media_type="text/event-stream", headers=_FRESH)
+async def _form(request: Request) -> list[tuple[str, str]]:
+    return parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=100)
 
 
 def _told(error: CorefError | OSError, address: Address) -> str:
     return address.say(error.ko, str(error)) if isinstance(error, Gone) else in_words(error)
-
-
-def _event(name: str, value: Any) -> str:
-    return f"event: {name}\ndata: {json.dumps(value, ensure_ascii=False)}\n\n"
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -205,22 +201,10 @@ def bound(host: str, port: int) -> socket.socket:
 
 def server_of(studio: Studio) -> uvicorn.Server:
     """HTTP/1.1 only, bounded requests, no log."""
-    return uvicorn.Server(
-        uvicorn.Config(
-            studio.app,
-            http="h11",
-            ws="none",
-            lifespan="off",
-            access_log=False,
-            log_level="critical",
-            server_header=False,
-            proxy_headers=False,
-            limit_concurrency=128,
-            h11_max_incomplete_event_size=LONGEST + 8_192,
-            timeout_keep_alive=15,
-            timeout_graceful_shutdown=1,
-        )
-    )
+    settings: dict[str, Any] = {"http": "h11", "ws": "none", "lifespan": "off", "proxy_headers": False, "server_header": False}
+    settings |= {"access_log": False, "log_level": "critical", "limit_concurrency": 128, "timeout_keep_alive": 15}
+    settings |= {"h11_max_incomplete_event_size": LONGEST + 8_192, "timeout_graceful_shutdown": 1}
+    return uvicorn.Server(uvicorn.Config(studio.app, **settings))
 
 
 def serve(

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,9 +22,10 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
-from coref_automl.corpus.dataset import PackedDataset
+from coref_automl.corpus.dataset import PackedDataset, portions
+from coref_automl.machine import end_with_parent
+from coref_automl.training.loss import table_of
 from coref_automl.training.masking import IGNORED, OBJECTIVES, Masking, mask_row, mention_rates, row_rng
-from coref_automl.training.mentions import table_of
 
 BLANK = -1
 """A place in the last micro-batch of an epoch that no row fills: it is read and asked nothing."""
@@ -39,8 +41,7 @@ class BatchPlan:
 
     @classmethod
     def of(cls, dataset: PackedDataset, *, batch: int, seed: int) -> BatchPlan:
-        lengths = np.bincount(dataset.pieces[:, 0], weights=dataset.pieces[:, 2], minlength=len(dataset)).astype(np.int64)
-        return cls(lengths, batch, seed)
+        return cls(dataset.lengths(), batch, seed)
 
     @property
     def rows(self) -> int:
@@ -55,7 +56,7 @@ class BatchPlan:
         return int(self.lengths.sum())
 
     def order(self, epoch: int) -> NDArray[np.int64]:
-        return np.random.default_rng([self.seed, epoch]).permutation(self.rows)
+        return _permutation(self.seed, epoch, self.rows)
 
     def rows_of_step(self, step: int) -> tuple[int, NDArray[np.int64]]:
         """The epoch of a step (counted from 0) and its rows."""
@@ -67,6 +68,12 @@ class BatchPlan:
         epoch, within = divmod(steps, self.steps_per_epoch)
         part = int(self.lengths[self.order(epoch)[: within * self.batch]].sum()) if within else 0
         return epoch * self.tokens_per_epoch + part
+
+
+@lru_cache(maxsize=2)
+def _permutation(seed: int, epoch: int, rows: int) -> NDArray[np.int64]:
+    """All rows of the dataset, however large, in one random order: eight bytes a row."""
+    return np.random.default_rng([seed, epoch]).permutation(rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +93,7 @@ class EpochSampler:
 
     def __iter__(self) -> Iterator[int]:
         epoch = self.step() // self.plan.steps_per_epoch
-        yield from (self.plan.order(epoch) + epoch * self.plan.rows).tolist()
+        yield from (int(row) + epoch * self.plan.rows for row in self.plan.order(epoch))
         yield from [BLANK] * (len(self) - self.plan.rows)
 
 
@@ -110,9 +117,14 @@ class MaskedRow(NamedTuple):
 
 
 class MaskedRows(Dataset):  # type: ignore[misc]
-    """Rows of a packed dataset, masked when they are asked for. An index is row + epoch x rows, or BLANK."""
+    """Rows of a packed dataset, masked when they are asked for. An index is row + epoch x rows, or BLANK.
 
-    def __init__(self, dataset: PackedDataset, masking: Masking, seed: int) -> None:
+    With a `plan` of so many steps (`last`) a row knows how far into the run it comes.
+    """
+
+    def __init__(self, dataset: PackedDataset, masking: Masking, seed: int, plan: BatchPlan | None = None, last: int = 1) -> None:
+        self._plan, self._last = plan, last
+        self._places: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
         self._dataset: PackedDataset | None = dataset
         self._folder = dataset.folder
         self._seq_len = dataset.seq_len
@@ -131,11 +143,21 @@ class MaskedRows(Dataset):  # type: ignore[misc]
             return MaskedRow(np.asarray(row.tokens), row.segments, np.full(dataset.seq_len, IGNORED))
         epoch, number = divmod(index, self._rows)
         row = dataset.row(number)
-        ids, labels = mask_row(row, self._masking, row_rng(self._seed, epoch, number))
+        masking = self._masking.at(self._progress(epoch, number)) if self._masking.falling else self._masking
+        ids, labels = mask_row(row, masking, row_rng(self._seed, epoch, number))
         return MaskedRow(ids, row.segments, labels, table_of(row, labels) if self._with_mentions else _NO_MENTIONS)
 
+    def _progress(self, epoch: int, number: int) -> float:
+        """The share of the steps before this row's, by the order of its epoch."""
+        if self._plan is None:
+            return 0.0
+        if self._places[0] != epoch:
+            self._places = epoch, np.argsort(self._plan.order(epoch))
+        return (epoch * self._plan.steps_per_epoch + int(self._places[1][number]) // self._plan.batch) / self._last
+
     def _opened(self) -> PackedDataset:
-        if self._dataset is None:
+        if self._dataset is None:  # in a worker's process
+            end_with_parent()
             self._dataset = PackedDataset.open(Path(self._folder)).cut_to(self._seq_len)
         return self._dataset
 
@@ -157,7 +179,12 @@ class Collator:
     @classmethod
     def of(cls, dataset: PackedDataset, masking: Masking) -> Collator:
         """Room for what this masking asks of this dataset, and for the mentions of any of its rows."""
-        most = int(np.bincount(dataset.mentions[:, 0]).max(initial=0)) if OBJECTIVES[masking.objective].losses else 0
+        most = 0
+        if OBJECTIVES[masking.objective].losses:
+            held = np.zeros(len(dataset), np.int32)
+            for part in portions(dataset.mentions):
+                np.add.at(held, part[:, 0], 1)
+            most = int(held.max(initial=0))
         return cls(expected_share(dataset, masking), -(-most // _SHARE) * _SHARE)
 
     def __call__(self, rows: list[MaskedRow]) -> dict[str, torch.Tensor]:
@@ -187,13 +214,14 @@ class Collator:
 
 def expected_share(dataset: PackedDataset, masking: Masking) -> float:
     """The share of a batch's tokens that is asked, a little more than it is on average."""
-    lengths, places = dataset.pieces[:, 2].astype(np.float64), len(dataset) * dataset.seq_len
-    rates = masking.min_prob + (masking.max_prob - masking.min_prob) * (0.5 if masking.drawn else lengths / dataset.seq_len)
-    mlm = float((rates * lengths).sum() / places)
-    inside = float((dataset.mentions[:, 2] - dataset.mentions[:, 1]).sum() / places)
+    places, mlm = len(dataset) * dataset.seq_len, 0.0
+    for part in portions(dataset.pieces):
+        lengths = part[:, 2].astype(np.float64)
+        fill = 0.5 if masking.drawn or masking.falling else lengths / dataset.seq_len
+        mlm += float(((masking.min_prob + (masking.max_prob - masking.min_prob) * fill) * lengths).sum()) / places
+    inside = sum(int((part[:, 2] - part[:, 1]).sum()) for part in portions(dataset.mentions)) / places
     entity = masking.background * (1 - inside) + _mean_rate(dataset, masking) * inside
-    rows = OBJECTIVES[masking.objective].entity_rows
-    ratio = masking.ratio if rows is None else rows
+    ratio = OBJECTIVES[masking.objective].share(masking.ratio)
     return 1.02 * (ratio * entity + (1 - ratio) * mlm)
 
 
@@ -201,8 +229,5 @@ def _mean_rate(dataset: PackedDataset, masking: Masking) -> float:
     """The mean probability of a later mention to be hidden, from the first rows."""
     if masking.far_weight == 1:
         return masking.entity_rate
-    rates = [mention_rates(dataset.row(number).mentions, masking) for number in range(min(_SAMPLE, len(dataset)))]
+    rates = [mention_rates(dataset.row(number).mentions, masking) for number in range(min(256, len(dataset)))]
     return float(np.concatenate(rates).mean()) if any(map(len, rates)) else masking.entity_rate
-
-
-_SAMPLE = 256

@@ -7,28 +7,34 @@ a run that resumes from its last whole epoch ends where an uninterrupted one doe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Self, TypeVar
 
 import torch
 
 from coref_automl.errors import NotFinite
-from coref_automl.models.memory import write_state
-from coref_automl.training.optimizer import Group, adamw
+from coref_automl.models.memory import read_state, write_state
+from coref_automl.records import Record
+from coref_automl.store import mark_done, write_json
+from coref_automl.training.optimizer import ParameterGroup, adamw
 from coref_automl.training.schedule import rate_factor
 
 RESUME = "resume.pt"
 """The state of a fit after its last whole epoch, beside the weights it will leave."""
 
 _CLIP = 1.0
+Seen = TypeVar("Seen")
+"""What a task sees of an epoch on the data that choose."""
 
 
 class Updates:
     """AdamW on a linear schedule with warm-up, gradients clipped, and its state on disk."""
 
-    def __init__(self, model: Any, groups: list[Group], warmup: float) -> None:
+    def __init__(self, model: Any, groups: list[ParameterGroup], warmup: float) -> None:
         self._model = model
         self._optimizer = adamw(groups, fused=True)
         self._peaks = tuple(group["lr"] for group in self._optimizer.param_groups)
@@ -53,10 +59,64 @@ class Updates:
         """Put model and optimizer back where `save` left them; what else it kept, or None where nothing was saved."""
         if not path.is_file():
             return None
-        held: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        held = read_state(path)
         self._model.load_state_dict(held.pop("model"))
         self._optimizer.load_state_dict(held.pop("optimizer"))
         return held
+
+
+@dataclass(slots=True)
+class FitState:
+    """A fit after a whole epoch, plain values alone; all of it is in resume.pt. A task adds what it keeps of its best epoch."""
+
+    epoch: int = 0
+    step: int = 0
+    seconds: float = 0.0
+    best_epoch: int = 0
+    best_weights: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, held: dict[str, Any] | None) -> Self:
+        """As `Updates.load` found it (0.2.0 kept a part beside `state`); a new one where it found nothing."""
+        return cls(**held.pop("state"), **held) if held else cls()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit(Generic[Seen]):
+    """One seed's training: `epoch` trains one epoch, `look` scores what chooses, `over` says when to end.
+
+    `on_epoch(seed, epoch, seen)` hears of every epoch; what it raises ends the fit, which a later call can take up again.
+    """
+
+    seed: int
+    state: FitState
+    updates: Updates
+    epoch: Callable[[], None]
+    look: Callable[[], Seen]
+    over: Callable[[], bool]
+    on_epoch: Callable[[int, int, Seen], None] | None = None
+
+    def run(self, resume: Path | None) -> None:
+        """Train to the end; after every epoch the state is written to `resume`."""
+        state = self.state
+        while not self.over():
+            began = time.monotonic()
+            seed_epoch(self.seed, state.epoch)
+            self.epoch()
+            state.epoch += 1
+            seen = self.look()
+            state.seconds += time.monotonic() - began
+            if resume is not None:
+                self.updates.save(resume, state={part.name: getattr(state, part.name) for part in fields(state)})
+            if self.on_epoch is not None:
+                self.on_epoch(self.seed, state.epoch, seen)
+
+
+def finish_seed(folder: Path, result: Record) -> None:
+    """What a seed has come to, then its mark: what it would resume from is no longer needed."""
+    write_json(folder / "result.json", result.to_json())
+    mark_done(folder)
+    (folder / RESUME).unlink(missing_ok=True)
 
 
 @contextmanager

@@ -6,6 +6,8 @@ A folder that was begun with other data, another model or another recipe is refu
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict
 from zipfile import is_zipfile
@@ -14,6 +16,7 @@ from coref_automl.config import to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.errors import FolderError, InputError, ModelError
+from coref_automl.guard import check_packed
 from coref_automl.models.model_files import model_place
 from coref_automl.records import Evaluation, Provenance
 from coref_automl.say import say
@@ -25,8 +28,10 @@ from coref_automl.store import (
     is_done,
     kind_of_folder,
     leave_empty,
+    mark_done,
     natural_order,
     read_json,
+    remove,
     write_json,
     write_text,
 )
@@ -35,6 +40,9 @@ from coref_automl.training.recipe import FREE, TrainRecipe
 
 KIND = "run"
 BEST = "best.json"
+AVERAGE = "average"
+"""The folder of a run's own average."""
+_WEIGHTS = "model.safetensors"
 WRITING = ".writing"
 """Checkpoints are written here and moved to the run's folder when they are whole."""
 
@@ -48,19 +56,11 @@ STATES = ("optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_sta
 """What only a resumption needs; most of a checkpoint's size."""
 
 
-class _Manifest(TypedDict):
+class _Manifest(TypedDict, total=False):
     """What is read of a run's manifest: what it was begun with."""
 
     binding: dict[str, Any]
-
-
-class _Plan(TypedDict, total=False):
-    rows: int
-
-
-class _Planned(TypedDict, total=False):
-    plan: _Plan
-    binding: dict[str, Any]
+    plan: dict[str, Any]
 
 
 class _Best(TypedDict):
@@ -81,13 +81,12 @@ def read_clock(checkpoint: Path) -> ClockFacts:
 
 
 def read_mention_losses(checkpoint: Path) -> dict[str, Any]:
-    import torch
+    from coref_automl.models.memory import read_state
 
     path = checkpoint / MENTION_LOSSES
     if not path.is_file():
         raise FolderError(f"{path} is missing, without which training cannot resume; copy it here again, or remove {checkpoint}.")
-    held: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    return held
+    return read_state(path)
 
 
 def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any]) -> Path:
@@ -116,25 +115,9 @@ def check_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any])
     check_folder(run, KIND)
     if not (run / MANIFEST).is_file():
         return
-    check_binding(run, read_stored(run / MANIFEST, _Manifest)["binding"], binding_of(recipe, prints))
-    if not is_done(run):
-        _check_rows(run, plan["rows"])
-
-
-def began_with_own_dropout(run: Path) -> bool:
-    """Was this run begun when dropout, unless given, was the model's own?"""
-    held = read_stored(run / MANIFEST, _Planned).get("binding") if (run / MANIFEST).is_file() else None
-    return held is not None and held.get("dropout") is None
-
-
-def _check_rows(run: Path, now: int) -> None:
-    """Up to version 0.2, cut blocks had rows of padding alone: the same step saw other rows."""
-    held = read_stored(run / MANIFEST, _Planned).get("plan", {}).get("rows", now)
-    if held != now:
-        raise FolderError(
-            f"{run} was begun with {held:,} rows by an earlier version, and this one has {now:,}; "
-            f"remove it to train again, or choose another --out."
-        )
+    held, rows = read_stored(run / MANIFEST, _Manifest), plan["rows"]
+    begun = held.get("binding", {}) | ({} if is_done(run) else {"rows": held.get("plan", {}).get("rows", rows)})
+    check_binding(run, begun, binding_of(recipe, prints) | ({} if is_done(run) else {"rows": rows}))
 
 
 def describe_state(run: Path) -> str:
@@ -175,6 +158,7 @@ def resumable(run: Path) -> Path | None:
 def _is_whole(path: Path) -> bool:
     """Can a file of a checkpoint's state be read? torch writes archives, whose table of contents is at their end."""
     if path.suffix != ".json":
+        check_packed(path)
         return is_zipfile(path)
     try:
         return isinstance(read_json(path), dict)
@@ -215,6 +199,61 @@ def remove_checkpoint(checkpoint: Path) -> None:
     shutil.rmtree(aside.parent, ignore_errors=True)
 
 
+def average_of(run: Path, last: int, out: Path) -> Path:
+    """The mean of a run's last checkpoints, as `out`/checkpoint-STEP; an existing one of the same checkpoints is returned."""
+    held = checkpoints_of(run)
+    if last < 2 or len(held) < last:
+        raise ModelError(
+            f"{run} has {len(held)} checkpoints and an average takes two or more of them; --average {last} is not one."
+        )
+    return average_checkpoints(held[-last:], out)
+
+
+def average_checkpoints(checkpoints: Sequence[Path], out: Path) -> Path:
+    """A checkpoint whose weights are the mean of these (in float64, stored as they were); all else is the last one's.
+
+    Late checkpoints lie around a better point than any of them; with a rate that falls to 0 the gain is small, and it costs
+    nothing.
+    """
+    import torch
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    newest = checkpoints[-1]
+    made = out / newest.name
+    names = [path.name for path in checkpoints]
+    if is_done(out) and (made / "training.json").is_file() and (out / f"{'+'.join(names)}.txt").is_file():
+        return made
+    for path in checkpoints:
+        if not (path / _WEIGHTS).is_file():
+            raise ModelError(f"{path} has no {_WEIGHTS} to average; name checkpoints of a run that were saved whole.")
+    if is_done(out):
+        remove(out)
+    claim_folder(out, KIND)
+    aside = out / WRITING / newest.name
+    shutil.rmtree(aside.parent, ignore_errors=True)
+    shutil.copytree(newest, aside, ignore=shutil.ignore_patterns(*STATES, _WEIGHTS, "README.md"))
+    opened: list[Any] = [safe_open(str(path / _WEIGHTS), "pt") for path in checkpoints]
+    mean: dict[str, torch.Tensor] = {}
+    for name in opened[0].keys():  # noqa: SIM118 - not a dict
+        values = [one.get_tensor(name) for one in opened]
+        if any(value.shape != values[0].shape for value in values):
+            raise ModelError(f"{name} has another shape in another checkpoint; average checkpoints of one run.")
+        if not values[0].is_floating_point():
+            mean[name] = values[-1]
+            continue
+        mean[name] = (sum(value.double() for value in values) / len(values)).to(values[-1].dtype).contiguous()
+    save_file(mean, str(aside / _WEIGHTS), metadata={"format": "pt"})
+    provenance = read_stored(newest / "training.json", Provenance)
+    run = f"{provenance.run}-{AVERAGE}" if out.name == AVERAGE else out.name
+    write_json(aside / "training.json", replace(provenance, run=run, planned_end=None).to_json())
+    aside.replace(made)
+    shutil.rmtree(aside.parent, ignore_errors=True)
+    (out / f"{'+'.join(names)}.txt").write_text("\n".join(map(str, checkpoints)) + "\n", "utf-8")
+    mark_done(out)
+    return made
+
+
 def binding_of(recipe: TrainRecipe, prints: dict[str, str]) -> dict[str, Any]:
     """What decides a run's numbers: settings by value, what they name by its bytes, wherever it lies."""
     free = {*FREE, "dataset", "words_from", *(() if recipe.shape else ("model",))}
@@ -234,6 +273,13 @@ def _versions() -> dict[str, str]:
     return found
 
 
+def card_header(base: str) -> list[str]:
+    """What the hub reads of a card; a base is named where the hub may know it."""
+    header = ["---", "language: ko", "library_name: transformers", "pipeline_tag: fill-mask", "tags: [masked-lm, coref-automl]"]
+    known = base and not Path(base).exists() and ":" not in base and base.count("/") < 2 and not base.startswith("/")
+    return [*header, *([f"base_model: {base}"] if known else []), "---"]
+
+
 def write_card(folder: Path, recipe: TrainRecipe, made: Provenance) -> None:
     """A fresh card; results are added when the checkpoint has been scored."""
     start = f"`{recipe.model}`"
@@ -241,13 +287,9 @@ def write_card(folder: Path, recipe: TrainRecipe, made: Provenance) -> None:
         start = say(f"`{recipe.shape}` 구조의 무작위 가중치", f"random weights of the shape `{recipe.shape}`")
     if recipe.words_from:
         start += say(f"(단어 벡터는 `{recipe.words_from}`)", f" with the words of `{recipe.words_from}`")
-    header = ["---", "language: ko", "library_name: transformers", "pipeline_tag: fill-mask", "tags: [masked-lm, coref-automl]"]
-    if not recipe.shape and not Path(recipe.model).exists() and ":" not in recipe.model:
-        header.append(f"base_model: {recipe.model}")
     epochs, tokens, data = f"{made.epoch:.3g} epoch{'s' * (made.epoch != 1)}", f"{made.tokens:,}", Path(made.dataset).name
     lines = [
-        *header,
-        "---",
+        *card_header("" if recipe.shape else recipe.model),
         say(f"# {made.run}, {made.step}스텝", f"# {made.run}, step {made.step}"),
         "",
         say(

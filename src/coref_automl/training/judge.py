@@ -11,8 +11,9 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -31,10 +32,40 @@ from coref_automl.say import say
 from coref_automl.store import natural_order, write_json
 from coref_automl.training.folder import BEST, add_results, checkpoints_of, read_clock, remove_checkpoint
 from coref_automl.training.recipe import TrainRecipe
-from coref_automl.training.trainer import ProcessGroup
 
 PATIENCE = 2
 """Checkpoints that must follow the chosen one before training stops."""
+_LONGEST_WAIT = timedelta(days=30)
+T = TypeVar("T")
+
+
+class ProcessGroup:
+    """The processes that share a run; one process alone never waits.
+
+    Collectives of the training group give up after minutes (NCCL after ten), which is right inside a step and wrong while the
+    first process scores a checkpoint. Waiting has a group of its own, over sockets: a process that dies ends it at once.
+    """
+
+    def __init__(self, processes: int, device: str) -> None:
+        self._group: Any = None
+        if processes > 1:
+            import torch.distributed
+            from accelerate import PartialState
+
+            PartialState(cpu=not device.startswith("cuda"))
+            self._group = torch.distributed.new_group(backend="gloo", timeout=_LONGEST_WAIT)
+
+    def share_from_first(self, value: T) -> T:
+        """What the first process passes; the values of the others are ignored."""
+        shared = [value]
+        if self._group is not None:
+            torch.distributed.broadcast_object_list(shared, src=0, group=self._group)
+        return shared[0]
+
+    def wait(self) -> None:
+        """Wait until every process has come this far."""
+        if self._group is not None:
+            torch.distributed.barrier(group=self._group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,42 +84,33 @@ class Standing:
 class Judge:
     """Evaluates in the first process; the others wait for its answer."""
 
-    def __init__(self, recipe: TrainRecipe, run: Path, progress: Progress, accelerator: Any, crew: ProcessGroup) -> None:
-        self._recipe, self._run, self._progress, self._accelerator, self._crew = recipe, run, progress, accelerator, crew
+    def __init__(self, recipe: TrainRecipe, run: Path, progress: Progress, accelerator: Any, group: ProcessGroup) -> None:
+        self._recipe, self._run, self._progress, self._accelerator, self._group = recipe, run, progress, accelerator, group
         self._reported = reported_values(run, recipe.metric)
 
     def after_checkpoint(self) -> str | None:
         """Score what is not scored yet; a reason to stop, or None."""
         if self._recipe.eval_set is None:
             return None
-        return self._crew.share_from_first(self._judged() if self._accelerator.is_main_process else None)
+        return self._group.share_from_first(self._judged() if self._accelerator.is_main_process else None)
 
     def _judged(self) -> str | None:
         try:
             with untouched_randomness():
                 found = self._score()
         except CorefError as error:
-            told = (
+            ko, en = (
                 "새 체크포인트를 채점하지 못했지만 학습은 계속합니다",
                 "The newest checkpoint could not be scored, training continues",
             )
-            self._progress.note(f"{say(*told)}: {error}")
+            self._progress.note(f"{say(ko, en)}: {error}")
             return None
         if found is None:
             return None
         it, scored = found
         early = it.early.evaluation.path
-        write_json(
-            self._run / BEST,
-            {
-                "checkpoint": Path(early).name,
-                "metric": it.metric,
-                "value": it.value.to_json(),
-                "margin": it.margin,
-                "half": "select",
-                "sure": it.sure,
-            },
-        )
+        best = {"checkpoint": Path(early).name, "metric": it.metric, "value": it.value.to_json()}
+        write_json(self._run / BEST, {**best, "margin": it.margin, "half": "select", "sure": it.sure})
         if self._recipe.keep_best:
             self._keep_only({model_place(one.evaluation.path) for one in (it.early, it.chosen, it.best)})
         behind = sum(tokens > it.early.tokens for tokens in scored)
@@ -104,17 +126,9 @@ class Judge:
 
     def _score(self) -> tuple[Standing, list[int]] | None:
         """The choice among the checkpoints that are still there, and the tokens of all that were scored."""
-        recipe = self._recipe
-        place = self._accelerator.device
-        how = EvaluateRecipe(
-            eval_sets=(Path(str(recipe.eval_set)),),
-            device="cpu" if place.type == "cpu" else f"{place.type}:{place.index or 0}",  # this one, not all that are there
-            words=recipe.eval_words,
-            base=False,
-            seed=recipe.seed,
-        )
         found: list[Evaluation] = []
         checkpoints = checkpoints_of(self._run)
+        how = _evaluate_recipe(self._recipe, self._accelerator.device)
         try:
             evaluate(list(checkpoints), how, progress=self._progress, on_result=found.append)
         except CorefError:
@@ -178,6 +192,18 @@ class Judge:
         for checkpoint in checkpoints_of(self._run)[:-1]:
             if model_place(str(checkpoint)) not in kept:
                 remove_checkpoint(checkpoint)
+
+
+def score_average(recipe: TrainRecipe, checkpoint: Path, device: str) -> float:
+    """The metric of an average on the run's evaluation set."""
+    (found,) = evaluate([checkpoint], _evaluate_recipe(recipe, torch.device(device)))
+    return found.estimates[recipe.metric].value
+
+
+def _evaluate_recipe(recipe: TrainRecipe, device: torch.device) -> EvaluateRecipe:
+    """How a run scores its checkpoints: on its own device, not on all that are there."""
+    place = "cpu" if device.type == "cpu" else f"{device.type}:{device.index or 0}"
+    return EvaluateRecipe((Path(str(recipe.eval_set)),), device=place, words=recipe.eval_words, base=False, seed=recipe.seed)
 
 
 def reported_values(run: Path, metric: str) -> dict[str, float]:

@@ -5,23 +5,24 @@ which workers happen to ask: `row_rng` keys a counter-based generator with the t
 
 Objectives:
     mlm        random pieces or whole words; the rate runs from `min_prob` to `max_prob` with the document piece's real length,
-               or is drawn between them for each piece
+               or is drawn between them for each piece, or falls from the one to the other with the run
     entity     later mentions of a repeated noun are hidden as whole spans, one [MASK] a piece; the first mention is never hidden;
                a background of ordinary mlm, away from all mentions, keeps the language model alive
     combined   a share `ratio` of the rows is entity, the rest mlm; a row without a repeated noun is always mlm
     copy, link, copy+link
-               hide what entity hides; a hidden mention must also be found among the visible ones (`training/mentions.py`)
+               hide what entity hides; a hidden mention must also be found among the visible ones (`training/loss.py`)
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-Objective = Literal["mlm", "entity", "combined", "copy", "link", "copy+link"]
+from coref_automl.records import Objective
+
 MentionLoss = Literal["copy", "link"]
 IntArray = NDArray[np.integer]
 BoolArray = NDArray[np.bool_]
@@ -39,13 +40,17 @@ class ObjectiveKind:
     needs_chains: bool = False
     losses: tuple[MentionLoss, ...] = ()
 
+    def share(self, ratio: float) -> float:
+        """The share of entity rows in a run with this `ratio`."""
+        return ratio if self.entity_rows is None else self.entity_rows
+
 
 OBJECTIVES: dict[Objective, ObjectiveKind] = {
     "mlm": ObjectiveKind("masked language modelling", 0.0),
+    "combined": ObjectiveKind("masked language modelling and entity masking, mixed by row", None),
     "entity": ObjectiveKind(
         "entity masking: later mentions of a repeated noun are hidden as whole spans", 1.0, needs_chains=True
     ),
-    "combined": ObjectiveKind("masked language modelling and entity masking, mixed by row", None),
     "copy": ObjectiveKind(
         "entity masking and a copy loss: a hidden mention is found among the visible mentions of its document",
         1.0,
@@ -62,7 +67,7 @@ OBJECTIVES: dict[Objective, ObjectiveKind] = {
         "entity masking, a copy loss and a contrastive loss between mentions", 1.0, needs_chains=True, losses=("copy", "link")
     ),
 }
-"""Adding an objective is adding a line, and its name to `Objective`."""
+"""Adding an objective is adding a line, and its name to `Objective` of `records`."""
 
 IGNORED = -100
 """The label of a position that is not asked for; the value torch and transformers agree on."""
@@ -87,7 +92,8 @@ class Masking:
     """How rows are masked. `special` and `starts` are tables over the vocabulary: never masked; begins a word.
 
     `replace_all=True` puts [MASK] at every hidden position; False gives the 80/10/10 mixture to positions hidden by mlm. Hidden
-    mentions are [MASK] either way, since evaluation shows them so. `far_weight` multiplies the entity rate of far mentions.
+    mentions are [MASK] either way, since evaluation shows them so. `falling` rates are the same for all documents (`at`).
+    `far_weight` multiplies the entity rate of far mentions.
     """
 
     objective: Objective
@@ -97,12 +103,20 @@ class Masking:
     min_prob: float = 0.15
     max_prob: float = 0.15
     drawn: bool = False
+    falling: bool = False
     whole_word: bool = False
     entity_rate: float = 0.3
     background: float = 0.07
     ratio: float = 0.5
     replace_all: bool = True
     far_weight: float = 1.0
+
+    def at(self, progress: float) -> Masking:
+        """These settings so far into a run: a falling rate goes from `max_prob` to `min_prob`."""
+        if not self.falling:
+            return self
+        rate = self.max_prob + (self.min_prob - self.max_prob) * min(1.0, progress)
+        return replace(self, min_prob=rate, max_prob=rate)
 
 
 def row_rng(seed: int, epoch: int, row: int) -> np.random.Generator:
@@ -115,9 +129,9 @@ def mask_row(row: RowLike, settings: Masking, rng: np.random.Generator) -> tuple
     tokens = np.asarray(row.tokens).astype(np.int64)
     segments = np.asarray(row.segments)
     maskable = ~settings.special[tokens] & (segments > 0)
-    way = OBJECTIVES[settings.objective]
-    later = later_mentions(np.asarray(row.mentions)) if way.entity_rows != 0 else _NONE
-    as_entity = bool(len(later)) and (way.entity_rows == 1 or rng.random() < settings.ratio)
+    objective = OBJECTIVES[settings.objective]
+    later = later_mentions(np.asarray(row.mentions)) if objective.entity_rows != 0 else _NONE
+    as_entity = bool(len(later)) and (objective.entity_rows == 1 or rng.random() < objective.share(settings.ratio))
     spans = np.zeros(len(tokens), dtype=bool)
     if as_entity:
         spans = _covered(_drawn(later, mention_rates(np.asarray(row.mentions), settings), rng), len(tokens)) & maskable
@@ -125,7 +139,7 @@ def mask_row(row: RowLike, settings: Masking, rng: np.random.Generator) -> tuple
         rates: Rates = settings.background
     else:
         free = maskable
-        rates = settings.background if way.needs_chains else mlm_rates(segments, settings, rng)
+        rates = settings.background if objective.needs_chains else mlm_rates(segments, settings, rng)
     hidden = _hide(tokens, segments, free, rates, settings, rng)
     if not (hidden.any() or spans.any()) and free.any() and np.any(np.asarray(rates) > 0):
         hidden[rng.choice(np.flatnonzero(free))] = True  # a row that asks nothing teaches nothing
@@ -210,8 +224,8 @@ def _hide(
 def _drawn(later: IntArray, rates: NDArray[np.float64], rng: np.random.Generator) -> IntArray:
     chosen = rng.random(len(later)) < rates
     if rates.any() and not chosen.any():
-        alike = (rates == rates[0]).all()
-        chosen[rng.integers(len(later)) if alike else rng.choice(len(later), p=rates / rates.sum())] = True
+        uniform = (rates == rates[0]).all()
+        chosen[rng.integers(len(later)) if uniform else rng.choice(len(later), p=rates / rates.sum())] = True
     return later[chosen]
 
 

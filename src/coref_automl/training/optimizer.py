@@ -14,13 +14,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from coref_automl.say import say
-
 _LAYER = re.compile(r"(?:^|\.)layers?\.(\d+)\.")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Group:
+class ParameterGroup:
     """Parameters of one depth: 0 the embeddings, 1 to n the layers, n + 1 the head; None where depth makes no difference."""
 
     depth: int | None
@@ -42,7 +40,7 @@ def depth_of(name: str, layers: int, prefix: str) -> int:
     return 0 if "embeddings" in inner or inner.startswith("encoder.") else layers + 1
 
 
-def groups_of(model: Any, *, rate: float, weight_decay: float, layer_decay: float = 1.0) -> list[Group]:
+def groups_of(model: Any, *, rate: float, weight_decay: float, layer_decay: float = 1.0) -> list[ParameterGroup]:
     """The groups in order of depth. Norms, biases and other vectors are not decayed."""
     layers = model.config.num_hidden_layers
     prefix = model.base_model_prefix
@@ -55,7 +53,7 @@ def groups_of(model: Any, *, rate: float, weight_decay: float, layer_decay: floa
             decayed = parameter.ndim >= 2 and "norm" not in name.lower()
             found.setdefault((depth, decayed), []).append((name, parameter))
     return [
-        Group(
+        ParameterGroup(
             depth if by_depth else None,
             rate * layer_decay ** (layers + 1 - depth),
             weight_decay if decayed else 0.0,
@@ -66,22 +64,7 @@ def groups_of(model: Any, *, rate: float, weight_decay: float, layer_decay: floa
     ]
 
 
-def describe(groups: Iterable[Group]) -> list[str]:
-    """One line per group: its rate, its weight decay, how many parameters."""
-    out = []
-    for group in groups:
-        where = say("모든 층", "all layers") if group.depth is None else say(f"깊이 {group.depth}", f"depth {group.depth}")
-        count = f"{sum(parameter.numel() for parameter in group.parameters):,}"
-        out.append(
-            say(
-                f"{where}: 학습률 {group.rate:.3g}, 가중치 감쇠 {group.weight_decay:g}, 파라미터 {count}개",
-                f"{where}: learning rate {group.rate:.3g}, weight decay {group.weight_decay:g}, {count} parameters",
-            )
-        )
-    return out
-
-
-def adamw(groups: Iterable[Group], *, fused: bool) -> torch.optim.AdamW:
+def adamw(groups: Iterable[ParameterGroup], *, fused: bool) -> torch.optim.AdamW:
     """AdamW with the betas that BERT-like pretraining uses."""
     members = [{"params": list(g.parameters), "lr": g.rate, "weight_decay": g.weight_decay} for g in groups]
     return torch.optim.AdamW(members, betas=(0.9, 0.98), eps=1e-6, fused=fused)

@@ -10,8 +10,9 @@ from coref_automl.config import Setting, choose, free_fields, typed
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW, SHAPES
 from coref_automl.models.families import LONGEST, PRE_NORM
-from coref_automl.say import say
-from coref_automl.training.masking import FAR, OBJECTIVES, MentionLoss, Objective
+from coref_automl.records import Objective
+from coref_automl.say import in_korean, say
+from coref_automl.training.masking import FAR, OBJECTIVES, MentionLoss
 
 Schedule = Literal["linear", "cosine", "wsd", "constant"]
 
@@ -60,8 +61,11 @@ class TrainRecipe:
         float | None, Setting("Masking rate of a document that fills its row. Default depends on sequence length.", 0.0, 0.9)
     ] = None
     rates: Annotated[
-        Literal["length", "drawn"],
-        Setting("length: the masking rate grows with the document's length; drawn: it is drawn uniformly per document."),
+        Literal["length", "drawn", "falling"],
+        Setting(
+            "length: the masking rate grows with the document's length; drawn: it is drawn uniformly per document; falling: it "
+            "goes from --max-prob to --min-prob over the run."
+        ),
     ] = "length"
     whole_word: Annotated[bool, Setting("Mask whole words.")] = False
     replacement: Annotated[Literal["mask", "80-10-10"], Setting("What replaces masked tokens: mask, or 80-10-10.")] = "mask"
@@ -107,6 +111,9 @@ class TrainRecipe:
     workers: Annotated[int | None, Setting("Data-loading processes. Default depends on the device.", 0, 256, free=True)] = None
     save_every: Annotated[float, Setting("Epochs between checkpoints; 0 saves only at the end.", 0.0)] = 0.5
     checkpoints: Annotated[int | None, Setting("Number of evenly spaced checkpoints; replaces --save-every.", 1)] = None
+    average: Annotated[
+        int | None, Setting("Average the weights of this many last checkpoints into OUT/average at the end.", 2, free=True)
+    ] = None
     keep_states: Annotated[
         bool, Setting("Keep every checkpoint resumable, not just the newest; three times the disk space.", free=True)
     ] = False
@@ -148,14 +155,14 @@ def settle(recipe: TrainRecipe, seq_len: int) -> tuple[TrainRecipe, list[str]]:
         values = ", ".join(f"{name} {value:g}" for name, value in filled.items())
         notes.append(
             say(
-                f"{seq_len:,}토큰의 추천 설정: {values} ({advice.origin}).",
+                f"{seq_len:,}토큰의 추천 설정: {values} ({in_korean(advice.provenance)}).",
                 f"Recommended for {seq_len:,} tokens: {values} ({advice.provenance}).",
             )
         )
     if recipe.epochs is None and recipe.max_tokens is None and recipe.max_minutes is None:
         filled["epochs"] = DEFAULT_EPOCHS
     losses = OBJECTIVES[recipe.objective].losses
-    filled |= {name: value for name, (loss, value) in _OF_LOSSES.items() if loss in losses and getattr(recipe, name) is None}
+    filled |= {name: value for name, (loss, value) in OF_LOSSES.items() if loss in losses and getattr(recipe, name) is None}
     settled = dataclasses.replace(recipe, seq_len=seq_len, **filled)
     check(settled)
     return settled, notes
@@ -173,12 +180,16 @@ def check(recipe: TrainRecipe) -> None:
     if recipe.words_from is not None and recipe.shape is None:
         raise RecipeError(f"{recipe.model} is a trained model; --words-from is for --model new:SHAPE.")
     _check_losses(recipe)
+    if recipe.rates == "falling" and recipe.max_minutes is not None and not (recipe.epochs or recipe.max_tokens):
+        raise RecipeError("--rates falling needs a run of known length; give --epochs or --max-tokens.")
+    if recipe.keep_best and recipe.average is not None:
+        raise RecipeError("--keep-best removes what --average needs; choose one of them.")
     if (recipe.stop_when_flat or recipe.keep_best) and recipe.eval_set is None:
         wanted = "stop-when-flat" if recipe.stop_when_flat else "keep-best"
         raise RecipeError(f"--{wanted} needs an evaluation set; pass --eval-set FOLDER.")
 
 
-_OF_LOSSES: dict[str, tuple[MentionLoss, float]] = {
+OF_LOSSES: dict[str, tuple[MentionLoss, float]] = {
     "copy_weight": ("copy", 1.0),
     "link_weight": ("link", 1.0),
     "temperature": ("link", 0.07),
@@ -188,17 +199,17 @@ _OF_LOSSES: dict[str, tuple[MentionLoss, float]] = {
 
 def _check_losses(recipe: TrainRecipe) -> None:
     """A setting that would change nothing under this objective is refused, and so is one that leaves its loss nothing."""
-    way = OBJECTIVES[recipe.objective]
-    for name, (loss, _) in _OF_LOSSES.items():
+    objective = OBJECTIVES[recipe.objective]
+    for name, (loss, _) in OF_LOSSES.items():
         value, option = getattr(recipe, name), f"--{name.replace('_', '-')}"
-        if value is not None and loss not in way.losses:
+        if value is not None and loss not in objective.losses:
             others = " or ".join(other for other, held in OBJECTIVES.items() if loss in held.losses)
             raise RecipeError(f"{option} changes nothing under --objective {recipe.objective}; it is for {others}.")
         if value == 0 and name != "temperature":
             raise RecipeError(f"{option} 0 leaves the {loss} loss out; choose an --objective without it, such as entity.")
-    if recipe.far_weight is not None and way.entity_rows == 0:
+    if recipe.far_weight is not None and objective.entity_rows == 0:
         raise RecipeError(f"--far-weight changes nothing under --objective {recipe.objective}, which hides no mentions as such.")
-    if way.losses and recipe.entity_rate == 0:
+    if objective.losses and recipe.entity_rate == 0:
         raise RecipeError(f"--entity-rate 0 hides no mention, and {recipe.objective} is about hidden ones; raise it.")
 
 
@@ -214,52 +225,25 @@ class Recommended:
     max_prob: float
     batch: int
     provenance: str
-    origin: str
-    """The provenance in Korean."""
 
 
+_ANY = 1 << 30
 # fmt: off
 RECOMMENDED = (
+    Recommended(512, 5e-5, 0.01, 0.1, 0.15, 0.3, 32, "usual values for continued pretraining at 512 tokens; not tuned here"),
     Recommended(
-        512, 5e-5, 0.01, 0.1, 0.15, 0.3, 32,
-        "usual values for continued pretraining at 512 tokens; not tuned here",
-        "512토큰 추가 사전학습에 흔히 쓰는 값, 여기서 탐색하지 않음",
+        1536, 8e-5, 0.045, 0.16, 0.118, 0.36, 128, "the search behind the published runs at 1,536 tokens (batch 32 x 4)"
     ),
     Recommended(
-        1536, 8e-5, 0.045, 0.16, 0.118, 0.36, 128,
-        "the search behind the published runs at 1,536 tokens (batch 32 x 4)",
-        "공개된 1,536토큰 실행의 탐색 결과, 배치 32 x 4",
-    ),
-    Recommended(
-        1 << 30, 2.3e-5, 0.046, 0.195, 0.136, 0.475, 128,
-        "the search behind the published runs at 2,048 tokens (batch 16 x 8)",
-        "공개된 2,048토큰 실행의 탐색 결과, 배치 16 x 8",
+        _ANY, 2.3e-5, 0.046, 0.195, 0.136, 0.475, 128, "the search behind the published runs at 2,048 tokens (batch 16 x 8)"
     ),
 )
+FROM_SCRATCH = Recommended(_ANY, 1e-3, 0.01, 0.06, 0.2, 0.2, 128, "an 18M pre-norm encoder that learned in minutes on one GPU")
 # fmt: on
-FROM_SCRATCH = Recommended(
-    1 << 30,
-    1e-3,
-    0.01,
-    0.06,
-    0.2,
-    0.2,
-    128,
-    "an 18M pre-norm encoder that learned in minutes on one GPU",
-    "GPU 한 장에서 몇 분 만에 학습된 18M pre-norm 인코더의 값",
-)
-FROM_SCRATCH_POST_NORM = dataclasses.replace(
-    FROM_SCRATCH,
-    learning_rate=1e-4,
-    provenance="the rate at which a post-norm encoder left the unigram loss; at 3e-4 it did not move",
-    origin="post-norm 인코더가 유니그램 손실을 벗어난 학습률, 3e-4에서는 벗어나지 못함",
-)
-FROM_WORDS_POST_NORM = dataclasses.replace(
-    FROM_SCRATCH,
-    learning_rate=4e-4,
-    provenance="with the words of another model a DeBERTa-v2 learned at once at 4e-4 and at 8e-4",
-    origin="다른 모델의 단어 벡터로 시작한 DeBERTa-v2가 4e-4와 8e-4에서 바로 학습됨",
-)
+_UNIGRAM = "the rate at which a post-norm encoder left the unigram loss; at 3e-4 it did not move"
+_WORDS = "with the words of another model a DeBERTa-v2 learned at once at 4e-4 and at 8e-4"
+FROM_SCRATCH_POST_NORM = dataclasses.replace(FROM_SCRATCH, learning_rate=1e-4, provenance=_UNIGRAM)
+FROM_WORDS_POST_NORM = dataclasses.replace(FROM_SCRATCH, learning_rate=4e-4, provenance=_WORDS)
 
 
 def recommended(seq_len: int, model: str = "", *, words: bool = False) -> Recommended:

@@ -9,19 +9,20 @@ from __future__ import annotations
 import os
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
 
 from coref_automl.config import expect
 from coref_automl.decoder import read_stored
-from coref_automl.errors import DatasetError, ModelError, OutOfMemory
+from coref_automl.errors import DatasetError, FolderError, ModelError, OutOfMemory
 from coref_automl.locks import claimed
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.load import quiet_library
-from coref_automl.models.memory import release
+from coref_automl.models.memory import foreign_state, release
 from coref_automl.models.model_files import model_place
 from coref_automl.models.precision import products, software_rounding
 from coref_automl.progress import Progress, duration, quiet
@@ -31,7 +32,9 @@ from coref_automl.store import is_done, mark_done, read_json, write_json
 from coref_automl.tabular import Tabular
 from coref_automl.training.batches import Collator, MaskedRows, micro_batch
 from coref_automl.training.folder import (
+    AVERAGE,
     KIND,
+    average_of,
     best_of,
     checkpoints_of,
     claim_run,
@@ -42,11 +45,11 @@ from coref_automl.training.folder import (
     resumable,
     write_card,
 )
-from coref_automl.training.judge import Judge
+from coref_automl.training.judge import Judge, ProcessGroup, score_average
 from coref_automl.training.loss import prepare_model
-from coref_automl.training.optimizer import describe, groups_of
+from coref_automl.training.optimizer import groups_of
 from coref_automl.training.recipe import TrainRecipe
-from coref_automl.training.schedule import OPEN_END, Clock, Times
+from coref_automl.training.schedule import OPEN_END, Clock
 from coref_automl.training.setup import (
     Prepared,
     arguments_of,
@@ -57,7 +60,7 @@ from coref_automl.training.setup import (
     prepare_run,
     verify_dataset,
 )
-from coref_automl.training.trainer import MaskedTrainer, ProcessGroup, RunCallback
+from coref_automl.training.trainer import MaskedTrainer, RunCallback
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +76,13 @@ class TrainResult(Tabular):
     loss: float | None
     best: Path | None = None
     stopped: str | None = None
+    average: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Paths as text; everything else as it is."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        return values | {
-            "run": str(self.run),
-            "checkpoints": [str(path) for path in self.checkpoints],
-            "best": str(self.best) if self.best else None,
-        }
+        paths = {name: str(value) for name, value in values.items() if isinstance(value, Path)}
+        return {**values, **paths, "checkpoints": [str(path) for path in self.checkpoints]}
 
     def __repr__(self) -> str:
         return f"{self.run}: {self.tokens:,} tokens, {self.steps:,} steps, {len(self.checkpoints)} checkpoints"
@@ -91,28 +92,25 @@ class TrainResult(Tabular):
         return [{"checkpoint": path.name, "path": str(path), "best": path == self.best} for path in self.checkpoints]
 
     def lines(self) -> list[str]:
-        """What a person wants to know first."""
+        took, count, newest = duration(self.seconds, language()), len(self.checkpoints), next(reversed(self.checkpoints), "")
         loss = say(f", 손실 {self.loss:.4f}", f", loss {self.loss:.4f}") if self.loss is not None else ""
-        took, count = duration(self.seconds, language()), len(self.checkpoints)
-        out = [
+        steps, epochs = (f"{text}{'s' * (number != 1)}" for text, number in (
+            (f"{self.steps:,} step", self.steps), (f"{self.epochs:.3g} epoch", self.epochs)
+        ))  # fmt: skip
+        lines = [
             say(
                 f"{self.run}: {self.steps:,}스텝, {self.epochs:.3g}에폭, {self.tokens:,}토큰, {took}{loss}",
-                f"{self.run}: {_count(self.steps, 'step')}, {_count(self.epochs, 'epoch')}, {self.tokens:,} tokens "
-                f"in {took}{loss}",
-            )
+                f"{self.run}: {steps}, {epochs}, {self.tokens:,} tokens in {took}{loss}",
+            ),
+            say(f"체크포인트 {count}개, 마지막 {newest}", f"{count} checkpoint{'s' * (count != 1)}, the newest {newest}")
+            if count
+            else say("체크포인트 없음", "no checkpoint"),
         ]
-        newest = self.checkpoints[-1] if self.checkpoints else ""
-        some = say(f"체크포인트 {count}개, 마지막 {newest}", f"{_count(count, 'checkpoint')}, the newest {newest}")
-        out.append(some if newest else say("체크포인트 없음", "no checkpoint"))
-        out += (
-            [say(f"평가 세트로 고른 체크포인트: {self.best}", f"Chosen by the evaluation set: {self.best}")] if self.best else []
-        )
-        return out + ([self.stopped] if self.stopped else [])
-
-
-def _count(number: float, noun: str) -> str:
-    shown = f"{number:,}" if isinstance(number, int) else f"{number:.3g}"
-    return f"{shown} {noun}" if number == 1 else f"{shown} {noun}s"
+        if self.best:
+            lines.append(say(f"평가 세트로 고른 체크포인트: {self.best}", f"Chosen by the evaluation set: {self.best}"))
+        if self.average:
+            lines.append(say(f"마지막 체크포인트들의 평균: {self.average}", f"Average of the last ones: {self.average}"))
+        return [*lines, *([self.stopped] if self.stopped else [])]
 
 
 def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResult:
@@ -122,18 +120,42 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
     main = int(os.environ.get("RANK", "0")) == 0
     progress = progress if progress is not None and main else quiet()
     work = prepare_run(recipe)
-    crew = ProcessGroup(work.processes, work.device)
+    group = ProcessGroup(work.processes, work.device)
     run = Path(work.recipe.out)
     with claimed(run, KIND) if main else nullcontext():  # the other processes work for the first one
-        return _train(work, run, main, crew, progress, started)
+        try:
+            result = _train(work, run, main, group, progress, started)
+        except (DatasetError, ModelError):
+            if main:
+                give_up(run)
+            raise
+        if main and work.recipe.average is not None:
+            result = replace(result, average=_averaged(work, run, progress))
+        return result
 
 
-def _train(work: Prepared, run: Path, main: bool, crew: ProcessGroup, progress: Progress, started: float) -> TrainResult:
+def _averaged(work: Prepared, run: Path, progress: Progress) -> Path | None:
+    """The average of the last checkpoints, scored as they are; None where there are too few."""
+    last = min(known(work.recipe.average), len(checkpoints_of(run)))
+    if last < 2:
+        progress.note(
+            progress.say("평균할 체크포인트가 둘보다 적습니다.", "Fewer than two checkpoints: there is nothing to average.")
+        )
+        return None
+    made = average_of(run, last, run / AVERAGE)
+    if work.recipe.eval_set is not None:
+        value = score_average(work.recipe, made, work.device)
+        progress.into(run / "events.ndjson").event(AVERAGE, checkpoint=made.name, metric=work.recipe.metric, value=value)
+        progress.note(f"{AVERAGE}: {work.recipe.metric} {100 * value:.2f}%")
+    return made
+
+
+def _train(work: Prepared, run: Path, main: bool, group: ProcessGroup, progress: Progress, started: float) -> TrainResult:
     if main:
         claim_run(work.recipe, work.prints, work.summary())
         if not is_done(run):
-            _verify(work, run, progress)
-    crew.wait()
+            verify_dataset(work, progress)
+    group.wait()
     if main:
         progress = progress.into(run / "events.ndjson")
     if is_done(run):
@@ -141,14 +163,12 @@ def _train(work: Prepared, run: Path, main: bool, crew: ProcessGroup, progress: 
         return _result(run, None, None)
     for note in work.notes:
         progress.note(note)
-    micro, times = work.micro, Times(started, _seconds(run))
+    newest = resumable(run)
+    earlier = read_clock(newest).get("seconds", 0.0) if newest else 0.0
+    micro, origin = work.micro, started - earlier  # when the run would have begun, had it never stopped
     while True:
         try:
-            return _attempt(work, crew, run, micro, progress, times)
-        except ModelError:
-            if main:
-                give_up(run)
-            raise
+            return _attempt(work, group, run, micro, progress, origin)
         except torch.OutOfMemoryError as error:
             if work.processes > 1:  # the other processes wait inside the step and cannot begin again with this one
                 raise OutOfMemory(
@@ -168,24 +188,9 @@ def _train(work: Prepared, run: Path, main: bool, crew: ProcessGroup, progress: 
             )
         )
         release()
-        times = times.again()
 
 
-def _seconds(run: Path) -> float:
-    """What earlier processes have spent on a run, as far as its newest checkpoint knows."""
-    newest = resumable(run)
-    return read_clock(newest).get("seconds", 0.0) if newest else 0.0
-
-
-def _verify(work: Prepared, run: Path, progress: Progress) -> None:
-    try:
-        verify_dataset(work, progress)
-    except DatasetError:
-        give_up(run)
-        raise
-
-
-def _attempt(work: Prepared, crew: ProcessGroup, run: Path, micro: int, progress: Progress, times: Times) -> TrainResult:
+def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progress: Progress, origin: float) -> TrainResult:
     """Train with one micro-batch size from the newest checkpoint, or from the beginning."""
     recipe, plan = work.recipe, work.plan
     resume = resumable(run)
@@ -203,23 +208,21 @@ def _attempt(work: Prepared, crew: ProcessGroup, run: Path, micro: int, progress
         weight_decay=known(recipe.weight_decay),
         layer_decay=recipe.layer_decay,
     )
-    for line in describe(groups) if resume is None else ():
-        progress.note(line)
     masking = masking_of(work, model)
     past = read_clock(resume) if resume else {}
     clock = Clock(
         work.last,
         recipe.max_minutes,
-        earlier=times.before,
-        lost=times.lost(past.get("lost", 0.0), past.get("seconds", 0.0)),
-        reserve=_save_seconds(model),
+        earlier=past.get("seconds", 0.0),
+        lost=past.get("lost", 0.0),
+        reserve=1.0 + 12.0 * sum(parameter.numel() for parameter in model.parameters()) / 300e6,  # a guess at the last save
         first=int(resume.name.rpartition("-")[2]) if resume else 0,
-        started=times.started,
+        started=origin + past.get("seconds", 0.0),
     )
     trainer = MaskedTrainer(
         model=model,
         args=arguments_of(work, run, micro),
-        rows=MaskedRows(work.dataset, masking, recipe.seed),
+        rows=MaskedRows(work.dataset, masking, recipe.seed, plan, work.last),
         collator=Collator.of(work.dataset, masking),
         plan=plan,
         groups=groups,
@@ -227,7 +230,7 @@ def _attempt(work: Prepared, crew: ProcessGroup, run: Path, micro: int, progress
         schedule=(recipe.schedule, known(recipe.warmup)),
         tokenizer=work.tokenizer,
         finish=lambda folder, step: _complete(work, run, clock, folder, step),
-        wait=crew.wait,
+        wait=group.wait,
         keep_states=recipe.keep_states,
     )
     if work.processes > 1:
@@ -237,7 +240,7 @@ def _attempt(work: Prepared, crew: ProcessGroup, run: Path, micro: int, progress
     for line in work.lines(micro):
         progress.note(line)
     total, unit = (work.last, "steps") if work.last < OPEN_END else (60 * known(recipe.max_minutes), "s")
-    judge = Judge(recipe, run, progress, trainer.accelerator, crew)
+    judge = Judge(recipe, run, progress, trainer.accelerator, group)
     with (
         quiet_library(errors=True),
         software_rounding(),
@@ -246,37 +249,33 @@ def _attempt(work: Prepared, crew: ProcessGroup, run: Path, micro: int, progress
         progress.stage("train", total, unit) as stage,
     ):
         callback = RunCallback(
-            plan=plan,
-            clock=clock,
+            trainer,
             save_every=recipe.save_every,
             checkpoints=recipe.checkpoints,
             stage=stage,
             progress=progress,
             judge=judge.after_checkpoint,
         )
-        callback.trainer = trainer
         trainer.add_callback(callback)
         # a process that was killed while it scored has left its newest checkpoint unscored, and perhaps nothing to train
         callback.stopped = judge.after_checkpoint() if resume else None
         if callback.stopped is None and not clock.over(clock.first):
             try:
                 trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+            except UnpicklingError as error:
+                raise FolderError(foreign_state((resume or run) / "optimizer.pt")) from error
             finally:
                 trainer.close_workers()
     if trainer.is_world_process_zero():
         mark_done(run)
-    crew.wait()
+    group.wait()
     return _result(run, callback.last_loss, callback.stopped)
 
 
 def _start(work: Prepared) -> str:
     """What the run begins from; runs of one method begin from the same, the words of a new model included."""
-    recipe = work.recipe
-    return (
-        f"{recipe.model}+{Path(recipe.words_from).name}-{work.prints['words'][:6]}"
-        if recipe.words_from
-        else model_place(recipe.model)
-    )
+    model, words = work.recipe.model, work.recipe.words_from
+    return f"{model}+{Path(words).name}-{work.prints['words'][:6]}" if words else model_place(model)
 
 
 def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) -> None:
@@ -318,12 +317,6 @@ def _result(run: Path, loss: float | None, stopped: str | None) -> TrainResult:
         best=best_of(run),
         stopped=stopped,
     )
-
-
-def _save_seconds(model: Any) -> float:
-    """A guess at the time of the last checkpoint, kept free at the end of a budget in minutes."""
-    size = 12.0 * sum(parameter.numel() for parameter in model.parameters())
-    return float(1.0 + size / 300e6)
 
 
 def _agree(trainer: MaskedTrainer, progress: float) -> float:

@@ -71,43 +71,22 @@ def rate_factor(progress: float, schedule: str, warmup: float) -> float:
     return _DECAYS[schedule](rest)
 
 
-def _wsd(rest: float) -> float:
-    """Stable for four fifths, then down in a straight line."""
-    return min(1.0, (1.0 - rest) / 0.2)
-
-
 _DECAYS: dict[str, Callable[[float], float]] = {
     "linear": lambda rest: 1.0 - rest,
     "cosine": lambda rest: 0.5 * (1.0 + math.cos(math.pi * rest)),
-    "wsd": _wsd,
+    "wsd": lambda rest: min(1.0, (1.0 - rest) / 0.2),  # stable for four fifths, then down in a straight line
     "constant": lambda _: 1.0,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Times:
-    """When an attempt at a run began, the run's seconds before that, and whether they hold an attempt of the same process."""
-
-    started: float
-    before: float
-    repeated: bool = False
-
-    def again(self) -> Times:
-        now = time.monotonic()
-        return Times(now, self.before + now - self.started, repeated=True)
-
-    def lost(self, lost: float, seconds: float) -> float:
-        """Of `seconds` at a checkpoint `lost` did nothing; so did what an attempt of this process did after it."""
-        return lost + (self.before - seconds if self.repeated else 0.0)
 
 
 @dataclass(slots=True)
 class Clock:
     """Seconds of training, across interruptions, and the progress they make with the steps.
 
-    `earlier` and `lost` are an earlier process's: all its seconds, and those before its first step was done (loading, compiling).
-    Lost seconds count for the budget and not for the schedule, which would otherwise skip its warm-up. `reserve` seconds are
-    kept for the last checkpoint. `shared` lets several processes agree on one progress.
+    `earlier` and `lost` are those of the checkpoint that is resumed: all its seconds, and those that did nothing (loading,
+    compiling, an attempt that ran out of memory). Lost seconds count for the budget and not for the schedule, which would
+    otherwise skip its warm-up. `reserve` seconds are kept for the last checkpoint. `shared` lets several processes agree on one
+    progress.
     """
 
     last: int
@@ -141,11 +120,11 @@ class Clock:
         """One answer for all processes; agreeing costs an exchange, so it is done every tenth step and held in between."""
         budget = 60.0 * (self.minutes or 0.0)
         seconds = self.elapsed() if self._running else self.earlier
-        mine = (seconds - self.lost) / max(budget - self.reserve - self.lost, 0.05 * budget)
+        own = (seconds - self.lost) / max(budget - self.reserve - self.lost, 0.05 * budget)
         if self.shared is None:
-            return mine
+            return own
         if self._agreed[0] != step // _AGREE_EVERY:
-            self._agreed = (step // _AGREE_EVERY, self.shared(mine))
+            self._agreed = (step // _AGREE_EVERY, self.shared(own))
         return self._agreed[1]
 
 

@@ -18,7 +18,7 @@ from coref_automl.errors import DatasetError, ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.machine import environment_of, pick_device, usable_cores
-from coref_automl.models.attention import compiles, use_attention
+from coref_automl.models.attention import use_attention
 from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words, shapes_as_wide
 from coref_automl.models.context import lengthen
 from coref_automl.models.load import (
@@ -33,10 +33,9 @@ from coref_automl.models.vocabulary import word_starts
 from coref_automl.progress import Progress, duration
 from coref_automl.say import language, say
 from coref_automl.training.batches import BatchPlan, micro_batch
-from coref_automl.training.folder import WRITING, began_with_own_dropout, checkpoint_meant
-from coref_automl.training.loss import dropout_of, with_dropout
+from coref_automl.training.folder import WRITING, checkpoint_meant
+from coref_automl.training.loss import MentionLosses, asks_something, dropout_of, with_dropout
 from coref_automl.training.masking import OBJECTIVES, Masking
-from coref_automl.training.mentions import MentionLosses, asks_something
 from coref_automl.training.recipe import TrainRecipe, check, settle
 from coref_automl.training.schedule import OPEN_END, even_steps, save_steps, total_steps
 
@@ -180,10 +179,9 @@ def _first_gpu_only(device: str) -> str:
 
 
 def _check_mentions(recipe: TrainRecipe, dataset: PackedDataset) -> None:
-    way = OBJECTIVES[recipe.objective]
-    entity_rows = recipe.ratio if way.entity_rows is None else way.entity_rows
-    if entity_rows and not len(dataset.mentions):
-        mode = "entity" if way.needs_chains else "combined"
+    objective = OBJECTIVES[recipe.objective]
+    if objective.share(recipe.ratio) and not len(dataset.mentions):
+        mode = "entity" if objective.needs_chains else "combined"
         raise DatasetError(
             f"{recipe.dataset} has no mentions, which --objective {recipe.objective} hides; prepare it with: "
             f"coref-automl prepare {mode}"
@@ -214,26 +212,26 @@ def _check_words(recipe: TrainRecipe, source: str, tokens_print: str) -> None:
 def _checkpoints_of_runs(recipe: TrainRecipe) -> tuple[TrainRecipe, list[str]]:
     """The recipe with checkpoints in place of runs, for the model and for the words of a new one; and which they are."""
     notes = []
-    if chosen := checkpoint_meant(recipe.model, "--model"):
-        recipe = dataclasses.replace(recipe, model=chosen)
-        notes.append(say(f"{chosen}에서 시작합니다.", f"Starting from {chosen}."))
-    if recipe.words_from and (chosen := checkpoint_meant(recipe.words_from, "--words-from")):
-        recipe = dataclasses.replace(recipe, words_from=chosen)
-        notes.append(say(f"{chosen}의 단어 벡터를 씁니다.", f"Taking the words of {chosen}."))
+    for field, option in (("model", "--model"), ("words_from", "--words-from")):
+        given = getattr(recipe, field)
+        if given and (chosen := checkpoint_meant(given, option)):
+            change: dict[str, Any] = {field: chosen}
+            recipe = dataclasses.replace(recipe, **change)
+            notes.append(f"{option}: {chosen}")
     return recipe, notes
 
 
 def _without_dropout(recipe: TrainRecipe, own: float) -> tuple[TrainRecipe, list[str]]:
     """Continued pretraining is without dropout unless the recipe asks for some; `own` is the model's."""
-    if recipe.dropout is not None or not own or began_with_own_dropout(Path(recipe.out)):
+    if recipe.dropout is not None or not own:
         return recipe, []
-    told = say(
+    note = say(
         f"드롭아웃: 모델 설정값 {own:g} 대신 0으로 학습합니다. 추가 사전학습에서 성능 저하가 확인되지 않았고 더 빠릅니다. "
         f"--dropout {own:g}로 유지할 수 있으며, 체크포인트의 설정은 원래 값을 유지합니다.",
         f"Training with dropout 0, not the model's {own:g}: continued pretraining was not shown to lose by it, and it is faster. "
         f"--dropout {own:g} keeps it; checkpoints keep the model's own value in their config.",
     )
-    return dataclasses.replace(recipe, dropout=0.0), [told]
+    return dataclasses.replace(recipe, dropout=0.0), [note]
 
 
 def known(value: Any) -> Any:
@@ -266,13 +264,6 @@ def load_model(work: Prepared, resume: Path | None) -> LoadedModel:
     if recipe.dropout is not None:
         model = with_dropout(model, recipe.dropout)
     notes += [note for note in use_attention(model, recipe.attention) if note not in notes]
-    if recipe.compile and not compiles(model):
-        notes.append(
-            say(
-                "--compile은 fused 어텐션에 적용하지 않습니다. 시작에 30초쯤 더 걸리고 그 뒤의 학습도 더 느립니다(측정값).",
-                "--compile is left out with fused attention: it took about 30 s to start and was slower afterwards (measured).",
-            )
-        )
     return LoadedModel(model, work.tokenizer, model.config.model_type, length, tuple(notes))
 
 
@@ -293,6 +284,7 @@ def masking_of(work: Prepared, model: Any) -> Masking:
         min_prob=known(recipe.min_prob),
         max_prob=known(recipe.max_prob),
         drawn=recipe.rates == "drawn",
+        falling=recipe.rates == "falling",
         whole_word=recipe.whole_word,
         entity_rate=recipe.entity_rate,
         background=recipe.background,

@@ -1,9 +1,6 @@
 """The training loop. In: a model, a plan, a clock. Out: checkpoints when due, events, an end in time.
 
-Hugging Face's Trainer with our batches, optimizer and checkpoints; what happens between its steps; and the processes that share
-a run. Collectives of the training group give up after minutes (NCCL after ten), which is right inside a step and wrong while
-the first process scores a checkpoint. Waiting has a group of its own, over sockets: it lasts, and a process that dies ends it
-at once.
+Hugging Face's Trainer with our batches, optimizer and checkpoints; and what happens between its steps.
 """
 
 from __future__ import annotations
@@ -14,9 +11,8 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -24,48 +20,13 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 
 from coref_automl.errors import NotFinite, StorageError, TrainingError
 from coref_automl.models.memory import write_state
-from coref_automl.progress import Progress, Stage
+from coref_automl.progress import Progress, Stage, peak_gigabytes
 from coref_automl.store import obey_umask
 from coref_automl.training.batches import BatchPlan, Collator, EpochSampler, MaskedRows
 from coref_automl.training.folder import MENTION_LOSSES, checkpoints_of, drop_states
 from coref_automl.training.loss import HEAD, asked_of
-from coref_automl.training.optimizer import Group, adamw
+from coref_automl.training.optimizer import ParameterGroup, adamw
 from coref_automl.training.schedule import OPEN_END, Clock, crossed_mark, is_save_step, rate_factor
-
-T = TypeVar("T")
-
-PATIENCE = timedelta(days=30)
-
-
-class ProcessGroup:
-    """One process or several; one process alone never waits."""
-
-    def __init__(self, processes: int, device: str) -> None:
-        self._group: Any = None
-        if processes > 1:
-            import torch.distributed
-            from accelerate import PartialState
-
-            PartialState(cpu=not device.startswith("cuda"))
-            self._group = torch.distributed.new_group(backend="gloo", timeout=PATIENCE)
-
-    def share_from_first(self, value: T) -> T:
-        """What the first process passes; the values of the others are ignored."""
-        if self._group is None:
-            return value
-        import torch.distributed
-
-        shared = [value]
-        torch.distributed.broadcast_object_list(shared, src=0, group=self._group)
-        return shared[0]
-
-    def wait(self) -> None:
-        """Wait until every process has come this far."""
-        if self._group is not None:
-            import torch.distributed
-
-            torch.distributed.barrier(group=self._group)
-
 
 _WATCHED = ("loss", "gradient")
 _NEVER = torch.iinfo(torch.long).max
@@ -83,7 +44,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         rows: MaskedRows,
         collator: Collator,
         plan: BatchPlan,
-        groups: list[Group],
+        groups: list[ParameterGroup],
         clock: Clock,
         schedule: tuple[str, float],
         tokenizer: Any,
@@ -189,27 +150,26 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
     def floating_point_ops(self, inputs: Any) -> int:  # noqa: ARG002 - counting parameters at every step costs more than it tells
         return 0
 
-    def check_loss(self) -> None:
-        """Raise if any loss or gradient since the start was NaN or infinite; the step's batch is saved beside the checkpoints."""
+    def check_loss(self, *, zero_at: int | None = None) -> None:
+        """Raise if any loss or gradient since the start was NaN or infinite, or the loss of a step was exactly 0; its batch is
+        saved beside the checkpoints."""
         first = self._first_bad[None]
         # every process must come to the same end, or the others would wait for one that has left
         steps = (self.accelerator.gather(first) if self.args.world_size > 1 else first).amin(0).tolist()
         step = min(steps)
         if step < _NEVER:
-            of = _WATCHED[steps.index(step)]
             where, parts = self._save_batch(step), self.take_losses()
             bad = [name.removesuffix("_loss") for name, value in parts.items() if "_loss" in name and not math.isfinite(value)]
             named = f" ({', '.join(bad)})" if bad else ""
             raise NotFinite(
-                f"The {of} of step {step + 1} is NaN or infinite{named}; its batch is in {where}. "
+                f"The {_WATCHED[steps.index(step)]} of step {step + 1} is NaN or infinite{named}; its batch is in {where}. "
                 f"Earlier checkpoints are intact: lower --learning-rate and start in another folder."
             )
-
-    def stop_at_zero(self, step: int) -> None:
-        where = self._save_batch(step - 1)
-        raise TrainingError(
-            f"The loss is exactly 0 at step {step}: no position has a label. The batch is in {where}; check the masking rates."
-        )
+        if zero_at is not None:
+            raise TrainingError(
+                f"The loss is exactly 0 at step {zero_at}: no position has a label. The batch is in "
+                f"{self._save_batch(zero_at - 1)}; check the masking rates."
+            )
 
     def _save_batch(self, step: int) -> Path:
         import numpy as np
@@ -281,34 +241,28 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
 
     def __init__(
         self,
+        trainer: MaskedTrainer,
         *,
-        plan: BatchPlan,
-        clock: Clock,
         save_every: float,
-        checkpoints: int | None = None,
+        checkpoints: int | None,
         stage: Stage,
         progress: Progress,
         judge: Callable[[], str | None],
     ) -> None:
-        self.trainer: MaskedTrainer | None = None
         self.last_loss: float | None = None
         self.stopped: str | None = None
-        self._plan = plan
-        self._clock = clock
-        self._save_every = save_every
-        self._checkpoints = checkpoints
-        self._before = 0.0
-        self._stage = stage
-        self._progress = progress
-        self._judge = judge
-        self._logged = (0, 0, 0.0)
-        self._moving = 0.0
+        self._trainer, self._plan, self._clock = trainer, trainer.plan, trainer.clock
+        self._save_every, self._checkpoints = save_every, checkpoints
+        self._stage, self._progress, self._judge = stage, progress, judge
+        self._saved_at = 0.0
+        self._step, self._tokens, self._logged_at, self._timed_from = 0, 0, 0.0, 0.0
 
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
-        self._moving = time.monotonic()
-        self._logged = (state.global_step, self._plan.tokens_after(state.global_step), self._moving)
-        self._before = self._clock.progress(state.global_step)
-        self._stage.skip(state.global_step if self._clock.last < OPEN_END else self._clock.earlier)
+        step = state.global_step
+        self._step, self._tokens = step, self._plan.tokens_after(step)
+        self._logged_at = self._timed_from = time.monotonic()
+        self._saved_at = self._clock.progress(step)
+        self._stage.skip(step if self._clock.last < OPEN_END else self._clock.earlier)
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> Any:
         step = state.global_step
@@ -322,53 +276,58 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
     def _save_due(self, step: int) -> bool:
         if self._checkpoints is None:
             return is_save_step(step, self._plan.steps_per_epoch, self._save_every, self._clock.last)
-        before, self._before = self._before, self._clock.progress(step)
-        return crossed_mark(before, self._before, self._checkpoints)
+        before, self._saved_at = self._saved_at, self._clock.progress(step)
+        return crossed_mark(before, self._saved_at, self._checkpoints)
 
     def on_log(self, _args: Any, state: Any, _control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
-        if not logs or "loss" not in logs or self.trainer is None:
+        if not logs or "loss" not in logs:
             return
-        step, loss = state.global_step, float(logs["loss"])
-        self.trainer.check_loss()
-        parts = {name: round(value, 5) for name, value in self.trainer.take_losses().items()}
-        if loss == 0.0:
-            self.trainer.stop_at_zero(step)
-        self.last_loss = loss
-        if not state.is_world_process_zero:
-            return
-        before, tokens_before, then = self._logged
-        tokens, now = self._plan.tokens_after(step), time.monotonic()
-        speed = (tokens - tokens_before) / max(now - self._moving, 1e-9)
-        self._logged = (step, tokens, now)
-        self._moving = now
+        self.last_loss = float(logs["loss"])
+        self._trainer.check_loss(zero_at=state.global_step if self.last_loss == 0.0 else None)
+        parts = {name: round(value, 5) for name, value in self._trainer.take_losses().items()}
+        if state.is_world_process_zero:
+            speed = self._throughput(state.global_step)
+            self._write_event(state.global_step, logs, parts, speed)
+            self._advance(state.global_step, logs, parts, speed)
+
+    def _throughput(self, step: int) -> float:
+        """Tokens per second since the last report; scoring a checkpoint does not count."""
+        before, self._tokens = self._tokens, self._plan.tokens_after(step)
+        since, self._timed_from = self._timed_from, time.monotonic()
+        return (self._tokens - before) / max(self._timed_from - since, 1e-9)
+
+    def _write_event(self, step: int, logs: dict[str, float], parts: dict[str, float], speed: float) -> None:
+        progress, elapsed = self._clock.progress(step), self._clock.elapsed()
         facts = {
             "step": step,
             "epoch": round(step / self._plan.steps_per_epoch, 4),
-            "progress": round(self._clock.progress(step), 4),
-            "loss": round(loss, 5),
+            "progress": round(progress, 4),
+            "loss": round(logs["loss"], 5),
             **parts,
             "rate": float(logs["learning_rate"]),
             "gradient": round(float(logs.get("grad_norm", 0.0)), 4),
-            "tokens": tokens,
+            "tokens": self._tokens,
             "tokens_per_second": round(speed),
-            "seconds": round(self._clock.elapsed(), 2),
+            "seconds": round(elapsed, 2),
         }
         if torch.cuda.is_available():
-            facts["peak_gigabytes"] = round(torch.cuda.max_memory_allocated() / 1e9, 3)
-        self._progress.event("step", **facts, left=self._seconds_left(step))
-        amount = step - before if self._clock.last < OPEN_END else now - then
-        met = {name.replace("_", " "): value for name, value in parts.items() if name.endswith("_accuracy")}
-        shown = {"loss": round(loss, 4), **met, "rate": float(logs["learning_rate"]), "tokens/s": round(speed)}
-        self._stage.advance(amount, **({"step": step} if self._clock.last == OPEN_END else {}), **shown)
+            facts["peak_gigabytes"] = peak_gigabytes()
+        left = round(elapsed * (1 - progress) / progress, 1) if 0 < progress < 1 else None
+        self._progress.event("step", **facts, left=left)
+
+    def _advance(self, step: int, logs: dict[str, float], parts: dict[str, float], speed: float) -> None:
+        """Move the bar: by steps, or by seconds where the budget is in minutes alone."""
+        before, self._step = self._step, step
+        then, self._logged_at = self._logged_at, time.monotonic()
+        timed = self._clock.last == OPEN_END
+        accuracies = {name.replace("_", " "): value for name, value in parts.items() if name.endswith("_accuracy")}
+        shown = {"loss": round(logs["loss"], 4), **accuracies, "rate": float(logs["learning_rate"]), "tokens/s": round(speed)}
+        self._stage.advance(self._logged_at - then if timed else step - before, **({"step": step} if timed else {}), **shown)
 
     def on_save(self, _args: Any, _state: Any, control: Any, **_: Any) -> Any:
         reason = self._judge()
-        self._moving = time.monotonic()  # scoring a checkpoint makes training no slower
+        self._timed_from = time.monotonic()
         if reason is not None and not control.should_training_stop:
             self.stopped = reason
             control.should_training_stop = True
         return control
-
-    def _seconds_left(self, step: int) -> float | None:
-        progress = self._clock.progress(step)
-        return round(self._clock.elapsed() * (1 - progress) / progress, 1) if 0 < progress < 1 else None

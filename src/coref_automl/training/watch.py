@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.errors import InputError
+from coref_automl.guard import lines_of
+from coref_automl.locks import holder_of, is_alive
 from coref_automl.progress import duration, parse_events
 from coref_automl.records import Estimate, Record
 from coref_automl.say import language, say
 from coref_automl.store import is_done
 
-_SILENT = 120.0
+_GRACE = 10.0
+"""Seconds after its last event in which a run whose lock is not seen yet, or no more, counts as training."""
 _DRAWN = 600
 """Points of a loss curve, at most."""
 _BARS = "▁▂▃▄▅▆▇█"
@@ -24,7 +27,9 @@ _STATES = {"training": "학습 중", "finished": "완료", "stopped": "중단", 
 
 @dataclass(frozen=True, slots=True)
 class RunStatus(Record):
-    """A run at one moment. `state` is training, finished, stopped, or silent (no event for two minutes)."""
+    """A run at one moment. `state` is training, finished, stopped (ended without finishing, or nobody works on it), or silent:
+    whoever works on it has given no sign of life for two minutes. `quiet` are the seconds since its last event: a slow step is
+    no silence."""
 
     run: str
     state: str
@@ -39,6 +44,7 @@ class RunStatus(Record):
     losses: tuple[float, ...] = ()
     last_evaluation: str = ""
     last_note: str = ""
+    quiet: float = 0.0
 
     def lines(self) -> list[str]:
         took, state = duration(self.seconds, language()), say(_STATES[self.state], self.state)
@@ -91,15 +97,19 @@ class RunWatch:
             if handle.seek(0, SEEK_END) < self._read:  # begun anew
                 self._forget()
             handle.seek(self._read)
-            new = handle.read()
-        whole = new.rfind(b"\n") + 1
-        self._read += whole
-        for row in parse_events(new[:whole]):
-            self._take(row)
-        silent = "silent" if time.time() - self._last > _SILENT else "training"
+            for line in lines_of(self._events, handle):
+                if not line.endswith(b"\n"):
+                    break
+                self._read += len(line)
+                for row in parse_events(line):
+                    self._take(row)
+        quiet = max(0.0, time.time() - self._last)
+        working = is_alive(self.run) or quiet < _GRACE
+        silent = "silent" if holder_of(self.run) is not None else "stopped"
         return RunStatus(
             run=str(self.run),
-            state="finished" if is_done(self.run) else "stopped" if self._stopped else silent,
+            state="finished" if is_done(self.run) else "stopped" if self._stopped else "training" if working else silent,
+            quiet=quiet,
             losses=tuple(self._losses),
             last_evaluation=self._scored,
             last_note=self._note,

@@ -1,304 +1,260 @@
-"""The end of a study. In: its trials. Out: a winner chosen on `select`, judged by new runs on `confirm`, and one sentence.
+"""The end of a study. In: its trials. Out: a winner chosen by fresh seeds, judged by other fresh seeds on `confirm`, in words.
 
-The winner is chosen over the first seeds. A run's luck is in both halves of the documents, so runs that chose do not judge: the
-winner and the reference are trained with as many new seeds, and these runs say on `confirm` whether the winner is better. The
-reference is the recommended trial that did best on `select`: the tuner gets no easy opponent.
+The winner is judged against the best of what comes before it: a drawn setting against the best of the portfolio, a portfolio
+entry against the best of the recommended settings. A win of the portfolio is not a win of the search. Pairs of runs are added
+until the difference is shown, until a gain that matters is excluded, or until the budget is spent (`statistics/sequential.py`).
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
+
+import numpy as np
 
 from coref_automl.engine.job import Job
 from coref_automl.engine.launch import Launcher
-from coref_automl.engine.run import End, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Record
-from coref_automl.say import Say, language
-from coref_automl.statistics.methods import MethodVerdict
+from coref_automl.statistics.closed_forms import LEVEL
+from coref_automl.statistics.sequential import SequentialVerdict, judged, looks_of
+from coref_automl.tuning.choosing import Contender, Trainer, candidates, ceiling_of, choose
 from coref_automl.tuning.problem import Follower, Problem
-from coref_automl.tuning.pruning import RECOMMENDED
-from coref_automl.tuning.recipe import TuneRecipe
-from coref_automl.tuning.search import distinct
-from coref_automl.tuning.storage import counts
+from coref_automl.tuning.recipe import REPORTS, TuneRecipe
+
+_FRESH_END = 5
+"""Judging seeds begin so far behind the study's own: four choose."""
+_ALONE = 8
+"""Pairs that the comparison with `train`'s default has at most."""
+_SETTINGS, _BACK = 6, 2
+"""How many settings of a winner are put back, each with so many seeds; as many tell what a winner scores that has no opponent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finalist(Record):
-    """One of the best trials. `select` are its runs that chose; `confirm` are its new runs, one per seed of `judging_seeds`.
+class Judgement(Record):
+    """The winner minus another candidate on `confirm`, over `seeds`; guards are differences of their metrics."""
 
-    Values are fractions. Only the winner and the reference have new runs, and only the winner has a verdict. Earlier versions
-    judged every finalist by the runs that chose: there `judging_seeds` is empty and `confirm` is not.
-    """
+    against: int
+    seeds: tuple[int, ...]
+    verdict: SequentialVerdict
+    guards: dict[str, Estimate]
 
-    number: int
-    recommended: bool
-    params: dict[str, Any]
-    select: tuple[float, ...]
-    confirm: tuple[float, ...] = ()
-    against_reference: MethodVerdict | None = None
-    judging_seeds: tuple[int, ...] = ()
 
-    @property
-    def mean(self) -> float:
-        return sum(self.select) / len(self.select)
+@dataclass(frozen=True, slots=True)
+class SettingEffect(Record):
+    """What the winner loses with one setting as the reference has it, over a few pairs."""
 
-    @property
-    def confirmed(self) -> float | None:
-        return sum(self.confirm) / len(self.confirm) if self.confirm else None
-
-    @property
-    def judged_by_its_choice(self) -> bool:
-        """Was it judged by the runs that chose it, as earlier versions did?"""
-        return bool(self.confirm) and not self.judging_seeds
+    name: str
+    value: Any
+    back: Any
+    loss: float
+    error: float
 
 
 @dataclass(frozen=True, slots=True)
 class Final(Record):
-    """`finalists` in the order of their mean on select, the winner first; `verdict` is the winner's against the reference.
+    """`raced` are the candidates, best first by fresh seeds; `winner` and `reference` are their numbers, `default` is `train`'s.
 
-    `choosing_seeds` are those of the runs that chose; each finalist names the seeds that judge it.
+    `ceiling`: no drawn setting gains more over the best that was not drawn, at 95% confidence. `share`: the part of the tokens
+    at which the winner's runs had the reference's final score on `select`. `confirmed` are the winner's scores with the seeds of
+    `judging`. `unmet` is a guard that no drawn setting met.
     """
 
-    finalists: tuple[Finalist, ...]
+    raced: tuple[Contender, ...]
+    winner: int
     reference: int | None
-    verdict: MethodVerdict | None
-    sentence: str
+    default: int | None
+    comparison: Judgement | None = None
+    over_default: Judgement | None = None
+    judging: tuple[int, ...] = ()
+    confirmed: tuple[float, ...] = ()
+    ceiling: float | None = None
+    stopped_early: bool = False
+    share: float | None = None
+    knobs: tuple[SettingEffect, ...] = ()
+    unmet: str | None = None
     notes: tuple[str, ...] = ()
-    choosing_seeds: tuple[int, ...] = ()
+
+    def candidate(self, number: int | None) -> Contender | None:
+        return next((one for one in self.raced if one.number == number), None)
 
     @property
-    def winner(self) -> Finalist:
-        return self.finalists[0]
-
-    @property
-    def opponent(self) -> Finalist | None:
-        """The reference; None where no recommended settings are among the finalists."""
-        return next((one for one in self.finalists if one.number == self.reference), None)
+    def won(self) -> Contender:
+        found = self.candidate(self.winner)
+        assert found is not None
+        return found
 
 
 def finish(
-    study: Any, problem: Problem, recipe: TuneRecipe, launcher: Launcher, progress: Progress, *, wait: Callable[[], None]
+    study: Any,
+    problem: Problem,
+    recipe: TuneRecipe,
+    launcher: Launcher,
+    progress: Progress,
+    *,
+    wait: Callable[[], None],
+    looked: Sequence[Contender] = (),
 ) -> Final:
-    """Choose the winner over the first seeds, then judge it and the reference by new ones."""
-    best = distinct(study, problem, recipe.seed)
-    if not best:
-        raise TuningError(nothing_completed(study, recipe))
-    reference = next((trial for trial in best if trial.user_attrs.get("origin") == RECOMMENDED), None)
-    chosen = best[: recipe.finalists]
-    if reference is not None and reference not in chosen:
-        chosen.append(reference)
-    choosing = range(recipe.seed, recipe.seed + recipe.seeds)
-    judging = range(choosing.stop, choosing.stop + recipe.seeds)
-    train = partial(run_all, launcher=launcher, progress=progress, wait=wait)
-    found, left_out = choose(chosen, choosing, problem, train)
-    opponent = next((one for one in found if reference is not None and one.number == reference.number), None)
-    judged, missing = judge([one for one in found if one in (found[0], opponent)], judging, problem, train)
-    winner, opponent = judged[found[0].number], judged[opponent.number] if opponent else None
-    if opponent is not None and opponent is not winner:
-        winner = replace(winner, against_reference=verdict_on_new_seeds(problem, winner, opponent, recipe.seed))
-    return Final(
-        finalists=(winner, *(judged.get(one.number, one) for one in found[1:])),
-        reference=opponent.number if opponent else None,
-        verdict=winner.against_reference,
-        sentence=sentence_of(winner, opponent, problem.label, problem.confirm_name, Say(language())),
-        notes=tuple(dict.fromkeys([*left_out, *missing])),
-        choosing_seeds=tuple(choosing),
+    """Choose with fresh seeds, then judge with others.
+
+    `looked` are the candidates of a search that stopped early: what they say of the drawn settings stands.
+    """
+    train = Trainer(problem, launcher, progress, wait, [])
+    found = candidates(study, problem, recipe)
+    raced = list(looked) or choose(found, problem, recipe, train)
+    most = ceiling_of(study, raced, problem)
+    allowed, unmet = _guarded(raced, problem, recipe)
+    if most is not None and 100 * most < recipe.worth:
+        allowed = [one for one in allowed if one.origin != "drawn"] or allowed
+    winner = allowed[0]
+    reference = next((one for one in raced if one.tier < winner.tier), None)
+    default = next((one for one in found if one.origin == "default"), None)
+    if default is not None and default.number not in [one.number for one in raced]:
+        raced = [*raced, default]
+    final = Final(
+        tuple(raced), winner.number, reference.number if reference else None, default.number if default else None,
+        ceiling=most, stopped_early=bool(looked), unmet=unmet,
+    )  # fmt: skip
+    final = _judged(final, _Pairs(problem, recipe, train))
+    if recipe.ablate and reference and final.comparison and final.comparison.verdict.decision == "better":
+        final = replace(final, knobs=_ablated(winner, reference, final.comparison.seeds[:_BACK], problem, train))
+    return replace(final, notes=tuple(dict.fromkeys(train.notes)))
+
+
+def _guarded(raced: Sequence[Contender], problem: Problem, recipe: TuneRecipe) -> tuple[list[Contender], str | None]:
+    """The candidates that meet the guards on `select`, and the guard that no drawn one met. What was not drawn is not guarded."""
+    reference = next((one for one in raced if one.origin != "drawn"), None)
+    if reference is None or not recipe.guards:
+        return list(raced), None
+    kept, missed = [], None
+    for one in raced:
+        shared = [seed for seed in one.seeds if seed in reference.seeds]
+        differences = problem.guarded(one.jobs(problem, shared), reference.jobs(problem, shared), "select") if shared else {}
+        broken = next((guard for guard in recipe.guards if _breaks(guard, differences)), None)
+        if broken is None or one.origin != "drawn":
+            kept.append(one)
+        else:
+            missed = broken
+    return kept, missed if all(one.origin != "drawn" for one in kept) else None
+
+
+def _breaks(guard: str, differences: dict[str, Estimate]) -> bool:
+    name, _, least = (part.strip() for part in guard.partition(">="))
+    return name in differences and 100 * differences[name].value < float(least)
+
+
+@dataclass(slots=True)
+class _Pairs:
+    """Runs of candidates with judging seeds; `completed` are the seeds of those that ended well, by candidate."""
+
+    problem: Problem
+    recipe: TuneRecipe
+    train: Trainer
+    completed: dict[int, list[int]] = field(default_factory=dict)
+
+    def add(self, sides: Sequence[Contender], seeds: Iterable[int], *, beside: Contender | None) -> None:
+        """Train these seeds of the candidates that are judged, and of one `beside` them for its first few seeds."""
+        few = self.recipe.seed + _FRESH_END + _ALONE
+        wanted = [(one.number, seed, one) for seed in seeds for one in sides]
+        wanted += [(beside.number, seed, beside) for seed in seeds if seed < few] if beside else []
+        jobs = {(number, seed): one.jobs(self.problem, [seed], confirm=True)[0] for number, seed, one in wanted}
+        failed = self.train([*jobs.values()], "verdict")
+        for (number, seed), job in jobs.items():
+            self.completed.setdefault(number, []).extend([] if job.key in failed else [seed])
+
+    def jobs(self, one: Contender) -> list[Job]:
+        return one.jobs(self.problem, self.completed[one.number], confirm=True)
+
+    def compared(self, ours: Contender, theirs: Contender, level: float, *, last: bool) -> Judgement | None:
+        """The verdict over the seeds that both have; None where they have none in common."""
+        shared = [seed for seed in self.completed[ours.number] if seed in self.completed[theirs.number]]
+        if not shared:
+            return None
+        first, second = (one.jobs(self.problem, shared, confirm=True) for one in (ours, theirs))
+        found = self.problem.paired(first, second, "confirm")
+        verdict = judged(
+            found.per_seed, found.error, level,
+            worth=self.recipe.worth / 100, last=last, items=found.items, documents=found.documents,
+        )  # fmt: skip
+        return Judgement(theirs.number, tuple(shared), verdict, self.problem.guarded(first, second, "confirm"))
+
+
+def _judged(final: Final, pairs: _Pairs) -> Final:
+    """The verdict, pairs added look by look; `train`'s default is judged beside, by the first of them."""
+    winner, reference, default = final.won, final.candidate(final.reference), final.candidate(final.default)
+    beside = default if default and default.number not in (winner.number, final.reference) else None
+    comparison = _sequential(winner, reference, beside, pairs)
+    seeds = pairs.completed[winner.number]
+    if not seeds:
+        raise TuningError(f"The winner, trial {winner.number}, could not be trained with new seeds: {pairs.train.notes[-1]}")
+    return replace(
+        final,
+        comparison=comparison,
+        over_default=pairs.compared(winner, beside, 1 - LEVEL, last=True) if beside else None,
+        judging=tuple(seeds),
+        confirmed=tuple(pairs.problem.confirmed(pairs.jobs(winner))),
+        share=_share(winner, reference, pairs) if reference else None,
     )
 
 
-def choose(
-    trials: Sequence[Any], seeds: Iterable[int], problem: Problem, train: Callable[[Sequence[Job]], dict[str, str]]
-) -> tuple[list[Finalist], list[str]]:
-    """The trials in the order of their mean on `select`, and why some are left out: one that fails with a seed cannot win."""
-    jobs = {trial.number: [problem.job(trial.params, seed, confirm=True) for seed in seeds] for trial in trials}
-    failed = train([job for group in jobs.values() for job in group])
-    notes = [f"Trial {number} is left out of the end: {failed[job.key]}" for number, group in jobs.items()
-             for job in group if job.key in failed]  # fmt: skip
-    found = [
-        Finalist(
-            trial.number,
-            trial.user_attrs.get("origin") == RECOMMENDED,
-            dict(trial.params),
-            tuple(last_value(problem, job) for job in jobs[trial.number]),
-        )
-        for trial in trials
-        if not any(job.key in failed for job in jobs[trial.number])
-    ]
-    if not found:
-        raise TuningError(f"No finalist could be trained with its further seeds: {notes[0]}")
-    return sorted(found, key=lambda one: (-one.mean, one.number)), notes
-
-
-def judge(
-    finalists: Sequence[Finalist], seeds: Iterable[int], problem: Problem, train: Callable[..., dict[str, str]]
-) -> tuple[dict[int, Finalist], list[str]]:
-    """The finalists by number with their new runs on `confirm`, and a note for each run that failed."""
-    jobs = {(one.number, seed): problem.job(one.params, seed, confirm=True) for one in finalists for seed in seeds}
-    failed = train([*jobs.values()], stage="verdict")
-    notes = [f"Trial {number} with seed {seed} is left out of the verdict: {failed[job.key]}"
-             for (number, seed), job in jobs.items() if job.key in failed]  # fmt: skip
-    judged = {}
-    for one in finalists:
-        held = {seed: job for (number, seed), job in jobs.items() if number == one.number and job.key not in failed}
-        judged[one.number] = replace(one, confirm=tuple(problem.confirmed([*held.values()])), judging_seeds=tuple(held))
-    return judged, notes
-
-
-def shared_seeds(one: Finalist, other: Finalist) -> tuple[int, ...]:
-    """The new seeds that both have: the pairs of a verdict."""
-    return tuple(seed for seed in one.judging_seeds if seed in other.judging_seeds)
-
-
-def verdict_on_new_seeds(problem: Problem, one: Finalist, other: Finalist, seed: int) -> MethodVerdict | None:
-    """Paired by the new seeds that both have; None where they have none in common."""
-    if not (shared := shared_seeds(one, other)):
-        return None
-    ours, theirs = ([problem.job(side.params, new, confirm=True) for new in shared] for side in (one, other))
-    return problem.verdict(ours, theirs, seed)
-
-
-def run_all(
-    jobs: Sequence[Job], launcher: Launcher, progress: Progress, *, wait: Callable[[], None], stage: str = "finalists"
-) -> dict[str, str]:
-    """Run jobs in the launcher's slots; a killed one is tried once more. Gives the reasons of those that failed, by key."""
-    failed: dict[str, str] = {}
-    distinct_jobs = list({job.key: job for job in jobs}.values())
-    with progress.stage(stage, len(distinct_jobs), "runs") as bar:
-
-        def ended(end: End[Job]) -> bool:
-            if end.outcome is None and end.attempt < 2:
-                return False
-            if not end.done:
-                reason = end.outcome.reason if end.outcome else "its process ended twice without a word"
-                failed[end.job.key] = f"{reason} (log: {end.job.log})"
-            bar.advance()
-            return True
-
-        run_steps(distinct_jobs, launcher, lambda job: job, ended, wait=wait)
-    return failed
-
-
-def last_value(problem: Problem, job: Job) -> float:
-    """The metric on `select` at the end of a run."""
-    values = [report.value for report in problem.reports(job, Follower(job.run / "events.ndjson").rows())]
-    return values[-1]
-
-
-def sentence_of(winner: Finalist, reference: Finalist | None, label: str, confirm_name: str, say: Say) -> str:
-    """Is the winner better than the recommended settings, or is it noise?"""
-    one, verdict = winner.number, winner.against_reference
-    own = len(winner.confirm)
-    if winner.confirmed is None:
-        reached = say(" (완료된 새 시드 없음)", " (no new seed completed)")
-    else:
-        value, where = f"{label} {100 * winner.confirmed:.2f}%", judged_where(winner, own, confirm_name, say)
-        reached = say(f" ({value}, {where})", f" ({value} {where})")
+def _sequential(winner: Contender, reference: Contender | None, beside: Contender | None, pairs: _Pairs) -> Judgement | None:
+    """Pairs are added until a look decides; a winner without an opponent is only described, by a few seeds."""
+    start, looks = pairs.recipe.seed + _FRESH_END, looks_of(pairs.recipe.seeds)
     if reference is None:
-        return say(
-            f"시도 {one}: select에서 가장 좋습니다{reached}. 비교할 추천 설정은 완료되지 못했습니다.",
-            f"Trial {one} is the best on select{reached}; no recommended settings completed to compare it with.",
-        )
-    if reference.number == one:
-        return say(
-            f"추천 설정이 탐색한 것 가운데 가장 좋습니다{reached}. 그대로 쓰세요.",
-            f"The recommended settings are the best found{reached}: keep them.",
-        )
-    if verdict is None:
-        return say(
-            f"시도 {one}: select에서 가장 좋습니다{reached}. 추천 설정과 함께 완료된 새 시드가 없어 판정할 수 없습니다. "
-            "같은 명령을 다시 실행하세요.",
-            f"Trial {one} is the best on select{reached}; without a new seed that it and the recommended settings both completed "
-            "there is no verdict: run the same command again.",
-        )
-    pairs = own if winner.judged_by_its_choice else len(shared_seeds(winner, reference))
-    where = judged_where(winner, pairs, confirm_name, say)
-    change = f"{100 * verdict.difference:+.2f}"
-    gain = say(f"{label} {change}점 ({where})", f"{change} points of {label} {where}")
-    spans = say("문서 단위 신뢰구간 ", "over documents ") + _span(verdict.over_documents)
-    if verdict.over_seeds is None:
-        same = say("시드마다 차이가 같아 흩어짐을 알 수 없습니다", "every seed gives the same, so their spread is unknown")
-        single = say("시드 하나로는 판정할 수 없으니 --seeds 3을 주세요", "one seed cannot tell, pass --seeds 3")
-        left = say(
-            "남은 새 시드 하나로는 판정할 수 없으니 같은 명령을 다시 실행하세요",
-            "the one new seed that is left cannot tell, run the same command again",
-        )
-        why = same if pairs > 1 else single if len(winner.select) == 1 else left
-        return say(
-            f"시도 {one}: 추천 설정과의 차이는 {gain}, {spans}. {why}.",
-            f"Trial {one} against the recommended settings: {gain}, {spans}; {why}.",
-        )
-    spans = say("시드 단위 신뢰구간 ", "over seeds ") + f"{_span(verdict.over_seeds)}, {spans}"
-    if verdict.shown and verdict.difference > 0:
-        return say(
-            f"시도 {one}: 추천 설정보다 낫습니다(유의한 차이 확인). {gain}, {spans}.",
-            f"Trial {one} is better than the recommended settings: {gain} ({spans}).",
-        )
-    if verdict.shown:
-        return say(
-            f"시도 {one}: select에서 가장 좋았지만 추천 설정보다 나쁩니다(유의한 차이 확인). {gain}, {spans}.",
-            f"Trial {one} won on select and is worse than the recommended settings: {gain} ({spans}); keep those.",
-        )
-    return say(
-        f"시도 {one}: 추천 설정과 유의한 차이 미확인. {gain}, {spans}.",
-        f"Trial {one} is not shown to differ from the recommended settings: {gain} ({spans}).",
-    )
+        pairs.add([winner], range(start, start + min(pairs.recipe.seeds, _BACK)), beside=beside)
+        return None
+    tried, found = 0, None
+    for look in looks:
+        pairs.add([winner, reference], range(start + tried, start + look.pairs), beside=beside)
+        tried, found = look.pairs, pairs.compared(winner, reference, look.level, last=look is looks[-1])
+        if found is None or found.verdict.decision != "open":
+            break
+    return found
 
 
-def judged_where(winner: Finalist, seeds: int, confirm_name: str, say: Say) -> str:
-    """The documents, and how many seeds they were answered with."""
-    many = "" if seeds == 1 else "s"
-    if winner.judged_by_its_choice:
-        return say(f"{confirm_name}, 선택에도 쓰인 시드 {seeds}개", f"on {confirm_name} over {seeds} seed{many} that also chose")
-    return say(f"{confirm_name}, 새 시드 {seeds}개", f"on {confirm_name} over {seeds} new seed{many}")
+def _share(winner: Contender, reference: Contender, pairs: _Pairs) -> float | None:
+    """Where the winner's curve crosses the reference's end, on `select`, between the quarters of the budget; None: nowhere."""
+    ours, theirs = (_curve(one, pairs) for one in (winner, reference))
+    if min(len(ours), len(theirs)) < 2:
+        return None
+    goal = theirs[max(theirs)]
+    reached = next((step for step in sorted(ours) if ours[step] >= goal), None)
+    if reached is None:
+        return None
+    before = max((step for step in ours if step < reached), default=None)
+    if before is None:
+        return reached / REPORTS
+    return (before + (reached - before) * (goal - ours[before]) / (ours[reached] - ours[before])) / REPORTS
 
 
-def nothing_completed(study: Any, recipe: TuneRecipe) -> str:
-    trials = [trial for trial in study.get_trials(deepcopy=False) if counts(trial)]
-    reasons = [str(trial.user_attrs["reason"]) for trial in trials if "reason" in trial.user_attrs]
-    why = f" (the last says: {reasons[-1].rstrip('.')})" if reasons else ""
-    return (
-        f"No trial of the study {recipe.arm!r} completed{why}; raise --trials to try more, or correct the recipe and give it "
-        "another --out."
-    )
+def _curve(one: Contender, pairs: _Pairs) -> dict[int, float]:
+    """The mean score on `select` at each quarter of the budget."""
+    found: dict[int, list[float]] = {}
+    for job in pairs.jobs(one):
+        for report in pairs.problem.reports(job, Follower(job.run / "events.ndjson").rows()):
+            if not report.averaged:
+                found.setdefault(report.step, []).append(report.value)
+    return {step: float(np.mean(values)) for step, values in found.items()}
 
 
-def _span(estimate: Estimate) -> str:
-    return f"[{100 * estimate.low:+.2f}, {100 * estimate.high:+.2f}]"
-
-
-def pause() -> None:
-    time.sleep(0.2)
-
-
-def against_other_arms(problem: Problem, recipe: TuneRecipe, finals: Mapping[str, Final]) -> dict[str, MethodVerdict | None]:
-    """The winner against the winner of every other arm (random search), judged as the winner is against the reference."""
-    mine = finals[recipe.arm].winner
-    others = {name: final.winner for name, final in finals.items() if name != recipe.arm}
-    return {name: verdict_on_new_seeds(problem, mine, other, recipe.seed) for name, other in others.items()}
-
-
-def rival_sentence(arm: str, verdicts: Mapping[str, MethodVerdict | None], say: Say) -> str | None:
-    """Does the tuner win against random search with the same number of trials?"""
-    lines = []
-    for name, verdict in verdicts.items():
-        winners = say(f"{arm}의 최종 시도 - {name}의 최종 시도", f"Winner of {arm} - winner of {name}")
-        if verdict is None:
-            lines.append(
-                say(
-                    f"{winners}: 함께 완료한 새 시드가 없어 비교할 수 없습니다. 두 명령을 같은 --seeds로 다시 실행하세요.",
-                    f"{winners}: not compared, as they share no new seed; run both commands again with the same --seeds.",
-                )
-            )
-            continue
-        told = say("유의한 차이 확인", "shown") if verdict.shown else say("유의한 차이 미확인", "not shown")
-        if verdict.over_seeds is None:
-            told = say("시드 사이에 흩어짐이 없어 판정할 수 없음", "the seeds show no spread, so this cannot tell")
-        change = f"{100 * verdict.difference:+.2f}"
-        lines.append(say(f"{winners}: {change}점 ({told}).", f"{winners}: {change} points ({told})."))
-    return " ".join(lines) or None
+def _ablated(
+    winner: Contender, reference: Contender, seeds: Sequence[int], problem: Problem, train: Trainer
+) -> tuple[SettingEffect, ...]:
+    """The winner with one setting back at a time, where both sides have it; the largest loss first."""
+    names = [name for name, value in winner.params.items() if name in reference.params and reference.params[name] != value]
+    changed = {name: {**winner.params, name: reference.params[name]} for name in names[:_SETTINGS]}
+    jobs = {
+        name: replace(winner, params=params).jobs(problem, seeds, confirm=True)
+        for name, params in changed.items()
+        if problem.accepts(params)
+    }
+    failed = train([job for group in jobs.values() for job in group], "ablation")
+    found = []
+    for name, group in jobs.items():
+        if not any(job.key in failed for job in group):
+            paired = problem.paired(winner.jobs(problem, seeds, confirm=True), group, "confirm")
+            loss = float(np.mean(paired.per_seed))
+            found.append(SettingEffect(name, winner.params[name], reference.params[name], loss, paired.error))
+    return tuple(sorted(found, key=lambda effect: -effect.loss))

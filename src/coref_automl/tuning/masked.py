@@ -3,90 +3,110 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from coref_automl.config import choose, from_mapping, to_mapping
+from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.engine.job import Job
 from coref_automl.errors import EvaluationError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
-from coref_automl.evaluation.metrics import METRICS, PRIMARY
+from coref_automl.evaluation.metrics import PRIMARY
 from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
 from coref_automl.machine import device_seen
+from coref_automl.models.build import NEW
+from coref_automl.models.model_files import config_of, folder_of
 from coref_automl.progress import Progress
-from coref_automl.records import Half
-from coref_automl.statistics.methods import MethodVerdict, composite_verdicts
-from coref_automl.store import natural_order
-from coref_automl.training.folder import remove_checkpoint
-from coref_automl.training.recipe import TrainRecipe, check, recommended
-from coref_automl.tuning.halves import clusters_of, decode_hits, encode_hits, split_set
-from coref_automl.tuning.problem import Follower, Report, job_key, models_bytes
+from coref_automl.records import Estimate, Half, ItemScore
+from coref_automl.store import is_done, natural_order, remove
+from coref_automl.training.batches import BatchPlan
+from coref_automl.training.folder import AVERAGE, checkpoints_of, remove_checkpoint
+from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, check, recommended
+from coref_automl.tuning.default_space import settle_space
+from coref_automl.tuning.halves import split_set
+from coref_automl.tuning.portfolio import known_entries
+from coref_automl.tuning.problem import Follower, Paired, Problem, Report, Start, fixed_of, job_of, models_bytes
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.space import Space, masked_space, read_space
-from coref_automl.tuning.work import MASKED
+from coref_automl.tuning.score import Score, StudyPower, power_of, score_of
+from coref_automl.tuning.space import TUNABLE, check_ends
 
-TRIALS = "trials"
+AVERAGED = 2
+"""The last checkpoints whose average every trial offers beside its end."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MaskedProblem:
+@dataclass(eq=False, kw_only=True)
+class MaskedProblem(Problem):
     """A masked-language-model study, opened: nothing is missing that a trial would stumble over."""
 
     recipe: TuneRecipe
     out: Path
-    metric: str
-    space: Space
     datasets: dict[str, PackedDataset]
     halves: dict[Half, EvalSet]
     prints: dict[str, str]
-    task: str = "mlm"
-    fixed: dict[str, Any] = field(default_factory=dict)
-    binding: dict[str, Any] = field(default_factory=dict)
-    clusters: tuple[NDArray[np.str_], ...] = ()
-    confirm_name: str = "confirm"
+    score: Score
 
-    @property
-    def label(self) -> str:
-        return METRICS[self.metric].label
-
-    def recommended(self) -> list[dict[str, Any]]:
-        """The recommended settings for each model, dataset and objective: the first trials, and the verdict's reference."""
-        points: list[dict[str, Any]] = []
-        known = {dimension.name: dimension for dimension in self.space}
-        objectives = known["objective"].choices if "objective" in known else (self.fixed["objective"],)
-        words = bool(self.recipe.settings.get("words_from"))
+    def starts(self) -> list[Start]:
+        """For each model and dataset `train`'s own default, the recommended settings of every objective, and the portfolio."""
+        found: list[Start] = []
+        drawn = self.space.get("objective")
         for model in self.recipe.models:
+            entries = known_entries(*_shape(model)) if self.recipe.portfolio and not model.startswith(NEW) else []
             for name, dataset in self.datasets.items():
-                advice = dataclasses.asdict(recommended(dataset.seq_len, model, words=words))
-                for objective in objectives:
-                    wanted = {**_DEFAULTS, **advice, "model": model, "dataset": name, "objective": objective}
-                    point = self.space.point(wanted, self.fixed)
-                    if point not in points:
-                        points.append(point)
-        return points
+                plain = {**self.plain(model, dataset), "dataset": name}
+                for objective in drawn.choices if drawn else (self.fixed["objective"],):
+                    point = self.space.point({**plain, "objective": objective}, self.fixed)
+                    found.append(Start("default" if objective == "mlm" else "recommended", objective, point))
+                for entry in entries:
+                    if all(self._offers(key, value) for key, value in entry.settings.items()):
+                        point = self.space.point({**plain, **self._moved(entry.settings)}, self.fixed)
+                        found.append(Start("portfolio", entry.name, point))
+        return [start for at, start in enumerate(found) if start.params not in [other.params for other in found[:at]]]
+
+    def plain(self, model: str, dataset: PackedDataset) -> dict[str, Any]:
+        """What `train` would take for these rows, with the batch of the study."""
+        advice = recommended(dataset.seq_len, model, words=bool(self.recipe.settings.get("words_from")))
+        drawn = self.space.get("batch")
+        batch = self.recipe.settings.get("batch") or (drawn.nearest(advice.batch) if drawn else advice.batch)
+        return _with_batch({**DEFAULTS, **dataclasses.asdict(advice), "model": model}, batch)
+
+    def _moved(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """An entry's settings, with the batch that the study fixes."""
+        batch = self.recipe.settings.get("batch")
+        return _with_batch(settings, batch) if batch and {"batch", "learning_rate"} <= set(settings) else settings
+
+    def _offers(self, name: str, value: Any) -> bool:
+        """Can a trial of this study have this setting? A fixed batch is no obstacle."""
+        if name == "batch" and "batch" in self.recipe.settings:
+            return True
+        dimension = self.space.get(name)
+        return dimension.offers(value) if dimension else bool(self.fixed.get(name) == value)
+
+    def power(self) -> StudyPower:
+        return power_of(self.halves["confirm"], self.score, self.recipe)
+
+    def accepts(self, params: dict[str, Any]) -> bool:
+        try:
+            check_settings({**self.recipe.settings, **params})
+        except RecipeError:
+            return False
+        return True
 
     def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:
         recipe = self._train_recipe(params, seed)
         model, dataset = recipe.model, params.get("dataset", next(iter(self.datasets)))
         prints = {name: self.prints[name] for name in (f"model {model}", f"dataset {dataset}", "eval_set")}
-        key = job_key(self.task, to_mapping(recipe), prints)
-        folder = self.out / TRIALS / key
-        recipe = dataclasses.replace(recipe, out=str(folder / f"run-{key}"))
-        return Job(MASKED, key, str(folder), to_mapping(recipe), str(self.halves["confirm"].folder) if confirm else None)
+        return job_of(train_masked, self.task, recipe, prints, self.out, str(self.halves["confirm"].folder) if confirm else None)
 
     def _train_recipe(self, params: Mapping[str, Any], seed: int) -> TrainRecipe:
         values = {**self.recipe.settings, **params}
+        values["average"] = values.get("average", AVERAGED) or None
         values["model"] = values.get("model", self.recipe.models[0])
         values["dataset"] = str(self.datasets[values.get("dataset", next(iter(self.datasets)))].folder)
-        word = METRICS[self.metric].rule == "word"
-        budget = {name: getattr(self.recipe, name) for name in ("epochs", "max_tokens", "max_minutes")}
+        budget = _budget(self.recipe)
         if not any(budget.values()):
             budget["epochs"] = 1.0
         return from_mapping(
@@ -98,22 +118,24 @@ class MaskedProblem:
                 "seed": seed,
                 "device": device_seen(self.recipe.device),
                 "checkpoints": REPORTS,
-                "keep_best": True,
                 "eval_set": str(self.halves["select"].folder),
-                "eval_words": "all" if word else "none",
-                "metric": self.metric,
+                "eval_words": "all" if self.score.words else "none",
+                "metric": self.score.main,
             },
             "settings",
         )
 
     def reports(self, job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
-        """A report is an evaluation event of the run; its hits are read from the evaluation it speaks of."""
+        """A report is an evaluation event of the run, its values those of the evaluation it speaks of."""
+        select = self.halves["select"]
         for event in events:
-            if event["event"] != "evaluation":
-                continue
-            step = min(REPORTS, max(1, int(REPORTS * event["progress"] + 1e-3)))
-            stored = _evaluation_of(job, event["checkpoint"], self.halves["select"])
-            yield Report(step, float(event["value"]), encode_hits(stored.scores(), self.metric))
+            if event["event"] == "evaluation":
+                step = min(REPORTS, max(1, int(REPORTS * event["progress"] + 1e-3)))
+                scores = _on(select, job, job.run.glob(f"evaluations/*/{event['checkpoint']}"))[-1].scores()
+                yield Report(step, self.score.value(scores), self.score.mrr(scores))
+            if event["event"] == AVERAGE:
+                scores = _on(select, job, job.run.glob(f"{AVERAGE}/evaluations/*/{event['checkpoint']}"))[-1].scores()
+                yield Report(REPORTS, self.score.value(scores), self.score.mrr(scores), averaged=True)
 
     def cost(self, job: Job) -> dict[str, float]:
         last = {"tokens": 0.0, "seconds": 0.0}
@@ -129,50 +151,52 @@ class MaskedProblem:
             out=str(out),
             eval_set=self.recipe.eval_set or str(bundled_eval_set()),
             eval_words="all",
-            checkpoints=None,
-            keep_best=False,
+            checkpoints=recipe.checkpoints if recipe.average else None,
             device="auto",
         )
 
     def weights(self, job: Job) -> Path:
-        """The last checkpoint: the one whose score the trial is known by."""
-        found = sorted((path.parent for path in job.run.glob("checkpoint-*/training.json")), key=natural_order)
+        """What the job is known by: its last checkpoint, or the average of its last ones."""
+        found = checkpoints_of(job.run / AVERAGE if job.recipe["average"] and job.confirm else job.run)
         if not found:
             raise EvaluationError(f"{job.run} has no checkpoint; remove {job.folder} and run the same command again.")
         return found[-1]
 
     def drop_weights(self, job: Job) -> None:
-        for checkpoint in job.run.glob("checkpoint-*/"):
+        for checkpoint in (*job.run.glob("checkpoint-*/"), *job.run.glob(f"{AVERAGE}/checkpoint-*/")):
             with suppress(OSError):  # a task that is being stopped elsewhere may still write
                 remove_checkpoint(checkpoint)
 
     def confirmed(self, jobs: list[Job]) -> list[float]:
-        return [float(sum(part.mean() for part in values)) for values in self._confirm_values(jobs)]
+        return [self.score.value(scores) for scores in self._scored(jobs, "confirm")]
 
-    def verdict(self, ours: list[Job], theirs: list[Job], seed: int) -> MethodVerdict:
-        """Over the pairs of runs of one seed; each task of a composite is resampled by its own documents."""
-        clusters = clusters_of(self.halves["confirm"], self.metric)
-        mine, other = ([np.stack(task) for task in zip(*self._confirm_values(jobs), strict=True)] for jobs in (ours, theirs))
-        return composite_verdicts([[a - b for a, b in zip(mine, other, strict=True)]], clusters, seed=seed)[0]
+    def paired(self, ours: list[Job], theirs: list[Job], half: Half) -> Paired:
+        return self.score.paired(self._scored(ours, half), self._scored(theirs, half))
 
-    def _confirm_values(self, jobs: list[Job]) -> list[tuple[NDArray[np.float64], ...]]:
-        half = self.halves["confirm"]
-        return [decode_hits(encode_hits(_newest_evaluation(job, half).scores(), self.metric)) for job in jobs]
+    def guarded(self, ours: list[Job], theirs: list[Job], half: Half) -> dict[str, Estimate]:
+        return self.score.guarded(self._scored(ours, half), self._scored(theirs, half)) if self.score.guards else {}
+
+    def _scored(self, jobs: list[Job], half: Half) -> list[list[ItemScore]]:
+        """The items of each job's last checkpoint, or of its average."""
+        found = []
+        for job in jobs:
+            place = job.run / AVERAGE if job.recipe["average"] else job.run
+            stored = _on(self.halves[half], job, place.glob("evaluations/*/checkpoint-*"))
+            found.append(max(reversed(stored), key=lambda one: natural_order(one.folder.name)).scores())
+        return found
 
 
 def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProblem:
     """Check everything a trial will need, prepare texts where they are given, and settle the space."""
-    from coref_automl.models.build import NEW
     from coref_automl.models.load import load_tokenizer, weights_fingerprint
 
-    metric = recipe.metric or PRIMARY
-    choose(metric, METRICS, "metric")
+    score = score_of(recipe)
     original = EvalSet.open(Path(recipe.eval_set) if recipe.eval_set else bundled_eval_set())
     datasets = open_datasets(recipe, original, out, progress)
     scratch = [model.startswith(NEW) for model in recipe.models]
     if any(scratch) and not all(scratch):
         raise RecipeError("Models with random weights and pretrained ones need different ranges; tune them in two studies.")
-    halves = split_set(original, out / "evalsets", metric, limit=recipe.eval_items)
+    halves = split_set(original, out / "evalsets", score.tasks, limit=recipe.eval_items)
     prints = {f"dataset {name}": dataset.fingerprint for name, dataset in datasets.items()}
     prints["eval_set"] = halves["select"].fingerprint
     for model in recipe.models:
@@ -182,114 +206,123 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
             half.noun_table(tokenizer)
     prints["models"] = models_bytes(recipe)
     space = settle_space(recipe, datasets, scratch=all(scratch))
-    fixed = {**to_mapping(TrainRecipe("", "", "")), **recipe.settings, "model": recipe.models[0]}
-    budget = {name: getattr(recipe, name) for name in ("epochs", "max_tokens", "max_minutes")}
-    binding = {
-        "task": "mlm", "metric": metric, "seed": recipe.seed, "space": space.plain(), "settings": recipe.settings,
-        "budget": budget, "bytes": prints,
-    }  # fmt: skip
-    clusters = clusters_of(halves["select"], metric)
-    problem = MaskedProblem(recipe, out, metric, space, datasets, halves, prints, fixed=fixed, binding=binding, clusters=clusters)
-    _check_ends(problem)
+    metric = recipe.score or recipe.metric or PRIMARY
+    problem = MaskedProblem(
+        recipe=recipe, out=out, metric=metric, label=score.label, space=space, averaged=AVERAGED, shape=_shape(recipe.models[0]),
+        datasets=datasets, halves=halves, prints=prints, score=score, fixed=fixed_of(recipe, TrainRecipe("", "", "")),
+        binding={
+            "task": "mlm", "metric": metric, "guards": list(recipe.guards), "seed": recipe.seed, "space": space.plain(),
+            "settings": recipe.settings, "budget": _budget(recipe), "bytes": prints,
+        },
+    )  # fmt: skip
+    for name, dataset in datasets.items():
+        _refuse_short(problem, name, dataset)
+    plain = problem.plain(recipe.models[0], next(iter(datasets.values())))
+    check_ends(space, plain, problem.fixed, lambda params: check_settings({**recipe.settings, **params}))
     return problem
 
 
-def _check_ends(problem: MaskedProblem) -> None:
-    """Every end of every dimension is a recipe that training accepts, so that no trial fails by its settings alone."""
-    start = problem.recommended()[0]
-    for dimension in problem.space:
-        for value in dimension.ends():
-            job = problem.job({**start, dimension.name: value}, problem.recipe.seed)
-            check(from_mapping(TrainRecipe, job.recipe, f"space: {dimension.name}"))
+def _budget(recipe: TuneRecipe) -> dict[str, float | None]:
+    return {name: getattr(recipe, name) for name in ("epochs", "max_tokens", "max_minutes")}
 
 
-def _evaluation_of(job: Job, checkpoint: str, half: EvalSet) -> StoredEvaluation:
-    """The evaluation of a run's checkpoint on the very items of a half, whatever its folder is called."""
-    return _on(half, job, find_evaluations(sorted(job.run.glob(f"evaluations/*/{checkpoint}"))))[-1]
+def _with_batch(settings: dict[str, Any], batch: int) -> dict[str, Any]:
+    """The same settings with another batch: a learning rate moves with the square root of the batch it was found with."""
+    return {**settings, "batch": batch, "learning_rate": settings["learning_rate"] * math.sqrt(batch / settings["batch"])}
 
 
-def _newest_evaluation(job: Job, half: EvalSet) -> StoredEvaluation:
-    found = _on(half, job, find_evaluations([job.run]))
-    return max(reversed(found), key=lambda one: natural_order(one.folder.name))
+def _refuse_short(problem: MaskedProblem, name: str, dataset: PackedDataset) -> None:
+    """The smallest rung is a quarter of the budget: it must hold a step."""
+    recipe = problem.recipe
+    if recipe.max_minutes is not None and not (recipe.epochs or recipe.max_tokens):
+        return
+    plan = BatchPlan.of(dataset, batch=problem.plain(recipe.models[0], dataset)["batch"], seed=0)
+    epochs = [recipe.epochs] if recipe.epochs else []
+    epochs += [recipe.max_tokens / max(1, plan.tokens_per_epoch)] if recipe.max_tokens else []
+    steps = int(min(epochs, default=1.0) * plan.steps_per_epoch)
+    if steps < REPORTS:
+        raise RecipeError(
+            f"{name} makes {steps} steps of a trial's budget, and the smallest rung is a quarter of it; add texts, pass a larger "
+            "budget, or a smaller batch under settings."
+        )
 
 
-def _on(half: EvalSet, job: Job, stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
-    found = [one for one in stored if one.evaluation.fingerprints.get("items") == half.fingerprint]
+def _shape(model: str) -> tuple[str, int]:
+    """Family and hidden size; a model with random weights has none yet."""
+    if model.startswith(NEW):
+        return model, 0
+    config = config_of(folder_of(model))
+    return str(config["model_type"]), int(config.get("hidden_size", 768))
+
+
+def check_settings(values: dict[str, Any]) -> None:
+    """Refuse settings that training would, whatever model and data they are for."""
+    known = {name: value for name, value in values.items() if name not in ("model", "dataset", "tokenizer", "words_from")}
+    check(from_mapping(TrainRecipe, {**known, "model": "", "dataset": "", "out": ""}, "space"))
+
+
+def _on(half: EvalSet, job: Job, folders: Iterable[Path]) -> list[StoredEvaluation]:
+    """The evaluations among these folders on the very items of a half, oldest first."""
+    found = [one for one in find_evaluations(sorted(folders)) if one.evaluation.fingerprints.get("items") == half.fingerprint]
     if not found:
         raise EvaluationError(f"{job.run} has no evaluation on {half.name}; run the same command again.")
     return sorted(found, key=lambda one: one.evaluation.evaluated_at)
 
 
-_DEFAULTS = {
-    name: value
-    for name, value in to_mapping(TrainRecipe("", "", "")).items()
-    if name in ("layer_decay", "entity_rate", "background", "ratio", "clip", "schedule", "whole_word", "replacement",
-                "cross_document", "policy", "gradient_checkpointing", "dropout")
-}  # fmt: skip
+_PLAIN = to_mapping(TrainRecipe("", "", ""))
+DEFAULTS = {
+    **{name: _PLAIN[name] for name in TUNABLE["mlm"] if _PLAIN[name] is not None},
+    **{name: value for name, (_, value) in OF_LOSSES.items()},
+    "far_weight": 1.0,
+    "dropout": 0.0,
+}
+"""What `train` does where nothing is said; lengths and families decide the rest (`recommended`)."""
 
 
 def open_datasets(recipe: TuneRecipe, evalset: EvalSet, out: Path, progress: Progress) -> dict[str, PackedDataset]:
-    """The prepared datasets by name; texts are prepared first, one folder per length."""
-    if recipe.datasets:
-        return _labelled([PackedDataset.open(Path(folder)) for folder in recipe.datasets])
+    """The prepared datasets by name; texts are prepared first, one folder per length.
+
+    They go by the name of their folder, so that machines with other paths share a study.
+    """
+    folders = [Path(folder) for folder in recipe.datasets] or _prepared(recipe, evalset, out, progress)
+    datasets = [PackedDataset.open(folder) for folder in folders]
+    names = [dataset.folder.resolve().name for dataset in datasets]
+    if len(set(names)) < len(names):
+        names = [str(dataset.folder) for dataset in datasets]
+    return dict(zip(names, datasets, strict=True))
+
+
+def _prepared(recipe: TuneRecipe, evalset: EvalSet, out: Path, progress: Progress) -> list[Path]:
     from coref_automl.corpus.prepare import prepare
     from coref_automl.corpus.recipe import PrepareRecipe
 
-    texts = recipe.texts
+    texts, model = recipe.texts, str(recipe.settings.get("tokenizer") or recipe.models[0])
     assert texts is not None  # a TuneRecipe has datasets or texts
-    found = []
-    for length in texts.seq_lens:
-        folder = out / "datasets" / f"blocks-{length}"
+    folders = [out / "datasets" / f"blocks-{length}" for length in texts.seq_lens]
+    for length, folder in zip(texts.seq_lens, folders, strict=True):
         wanted = PrepareRecipe(
-            mode="combined",
-            sources=texts.sources,
-            model=str(recipe.settings.get("tokenizer") or recipe.models[0]),
-            seq_len=length,
-            eval_sets=(str(evalset.folder),),
-            holdout=0.0,
-            limit=texts.limit,
-            near_duplicates=texts.near_duplicates,
-        )
+            mode="combined", sources=texts.sources, model=model, seq_len=length, eval_sets=(str(evalset.folder),), holdout=0.0,
+            limit=texts.limit, near_duplicates=texts.near_duplicates,
+        )  # fmt: skip
         prepare(wanted, folder, progress=progress)
-        found.append(PackedDataset.open(folder))
-    return _labelled(found)
+    return folders
 
 
-def _labelled(datasets: Sequence[PackedDataset]) -> dict[str, PackedDataset]:
-    """Datasets by the name of their folder, so that machines with other paths share a study."""
-    names = [dataset.folder.resolve().name for dataset in datasets]
-    if len(set(names)) == len(names):
-        return dict(zip(names, datasets, strict=True))
-    return {str(dataset.folder): dataset for dataset in datasets}
+def train_masked(job: Job) -> None:
+    """The work of a trial, in a process of its own: a training run; its end scored on `confirm` where that is asked for."""
+    from coref_automl.evaluation.run import EvaluateRecipe, evaluate
+    from coref_automl.training.judge import reported_values
+    from coref_automl.training.run import train
 
-
-def settle_space(recipe: TuneRecipe, datasets: dict[str, PackedDataset], *, scratch: bool) -> Space:
-    """The recipe's own space, or the one for its lengths and families; several models or datasets are dimensions of it."""
-    from coref_automl.models.build import NEW, SHAPES
-    from coref_automl.models.model_files import config_of, folder_of
-
-    given = recipe.space
-    families = [
-        choose(model.removeprefix(NEW), SHAPES, "shape").family if scratch else config_of(folder_of(model))["model_type"]
-        for model in recipe.models
-    ]
-    if given is not None and "policy" in given and "deberta-v2" not in families:
-        raise RecipeError(f"space: policy changes nothing in {families[0]}, only how DeBERTa-v2 is lengthened; leave it out.")
-    if given is None:
-        given = masked_space(
-            lengths=[dataset.seq_len for dataset in datasets.values()],
-            rows=min(len(dataset) for dataset in datasets.values()),
-            families=families,
-            scratch=scratch,
-            chains=all(len(dataset.mentions) for dataset in datasets.values()),
-            minutes=recipe.max_minutes is not None,
+    recipe = from_mapping(TrainRecipe, job.recipe, "trial")
+    if job.confirm is not None and is_done(job.run) and not list(job.run.glob("checkpoint-*/training.json")):
+        remove(job.run)  # its weights were given up when it was not among the best; now it is a finalist
+    result = train(recipe, progress=Progress())
+    reported = list(reported_values(job.run, recipe.metric))
+    if result.checkpoints and reported[-1:] != [result.checkpoints[-1].name]:
+        raise EvaluationError(f"The last checkpoint of {job.run} could not be scored; its log says why.")
+    if job.confirm is not None:
+        how = EvaluateRecipe(
+            eval_sets=(Path(job.confirm),), device=recipe.device, words=recipe.eval_words, base=False, seed=recipe.seed
         )
-        given = {name: entry for name, entry in given.items() if name not in recipe.settings}
-    sides = {"model": recipe.models, "dataset": tuple(datasets)}
-    for name in sides:
-        if name in given:
-            raise RecipeError(f"space: {name} becomes a dimension when --{name} is given several times; leave it out.")
-    whole = {**{name: list(values) for name, values in sides.items() if len(values) > 1}, **given}
-    if both := sorted(set(whole) & set(recipe.settings)):
-        raise RecipeError(f"{both[0]} is in settings and in space; keep it in one of them.")
-    return read_space(whole, "mlm")
+        evaluate([result.average or result.checkpoints[-1]], how)

@@ -1,80 +1,110 @@
-"""What a study leaves behind. In: its finalists. Out: best-recipe.yaml, best-model/, result.json, trials.csv, FinishedStudy.
-
-Random search in the same folder has files of its own (best-recipe-random.yaml ...) and overwrites nothing; the table and the
-pages show both.
-"""
+"""What a study leaves behind. In: its end. Out: best-recipe.yaml, best-model/, result.json, trials.csv, and a FinishedStudy."""
 
 from __future__ import annotations
 
+import csv
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from coref_automl.config import to_yaml
-from coref_automl.decoder import read_stored
-from coref_automl.errors import FolderError
 from coref_automl.records import Record
-from coref_automl.say import Say, language
-from coref_automl.statistics.methods import MethodVerdict
-from coref_automl.store import remove, write_json, write_text
+from coref_automl.say import Say, in_words, language
+from coref_automl.store import remove, write_json, write_text, written_whole
 from coref_automl.tabular import align
-from coref_automl.tuning.finish import Final, Finalist, against_other_arms, rival_sentence
+from coref_automl.tuning.finish import Final
 from coref_automl.tuning.problem import Problem
-from coref_automl.tuning.reasons import reason_words
-from coref_automl.tuning.recipe import Sampler, TuneRecipe
+from coref_automl.tuning.recipe import REPORTS, TuneRecipe
+from coref_automl.tuning.score import StudyPower
 from coref_automl.tuning.space import Space
-from coref_automl.tuning.storage import arms, counts
-from coref_automl.tuning.table import Arm, arm_of, write_table
+from coref_automl.tuning.storage import counts
+from coref_automl.tuning.words import lines_of
 
 TABLE = "trials.csv"
-_STATES = {"complete": "완료", "pruned": "중단", "failed": "실패", "running": "진행 중"}
+STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running"}
+_LEAST = 5
+"""Fewer completed trials say nothing about which dimension matters."""
+_KOREAN = {"complete": "완료", "pruned": "중단", "failed": "실패", "running": "진행 중"}
 _ONLY_FOR_RESUMING = ("optimizer*", "scheduler*", "rng_state*", "scaler*")
 
 
 @dataclass(frozen=True, slots=True)
 class StudyResult(Record):
-    """What a study leaves behind. `final` is None where other machines still run trials of it."""
+    """What a study leaves behind. `final` is None where other machines still run trials of it; `told` is what it says."""
 
     study: str
-    sampler: Sampler
     metric: str
     trials: dict[str, int]
-    sentence: str
+    told: tuple[str, ...]
     final: Final | None = None
+    ability: StudyPower | None = None
     best_recipe: str | None = None
     weights: str | None = None
     page: str | None = None
-    rival: str | None = None
+    remembered: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        return self.told[0]
 
     def lines(self) -> list[str]:
         say = Say(language())
-        counts = [(say(_STATES[state], state), count) for state, count in self.trials.items() if count]
-        shown = ", ".join(say(f"{state} {count}개", f"{count} {state}") for state, count in counts)
-        lines = [f"{self.study} ({self.sampler}): {shown}", self.sentence]
-        lines += [self.rival] if self.rival else []
-        lines += [reason_words(note, say) for note in self.final.notes] if self.final else []
+        ended = [(say(_KOREAN[state], state), count) for state, count in self.trials.items() if count]
+        shown = ", ".join(say(f"{state} {count}개", f"{count} {state}") for state, count in ended)
+        lines = [f"{self.study}: {shown}", *self.told]
+        lines += map(in_words, self.final.notes if self.final else ())
         named = (
             (say("레시피", "recipe"), self.best_recipe),
             (say("가중치", "weights"), self.weights),
             (say("보고서", "report"), self.page),
+            (say("포트폴리오에 추가", "added to your portfolio"), self.remembered),
         )
         return lines + align([(name, path) for name, path in named if path])
 
 
 @dataclass(frozen=True, slots=True)
+class TrialRow(Record):
+    """One trial. `value` is None unless it completed; `reports` holds the score at each quarter of the budget."""
+
+    number: int
+    state: str
+    value: float | None
+    origin: str
+    name: str
+    params: dict[str, Any]
+    reports: dict[int, float]
+    tokens: int | None
+    wall: float | None
+    reason: str
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrialTable(Record):
+    """The trials of a study, and how important each dimension was (empty if the trials cannot tell)."""
+
+    trials: tuple[TrialRow, ...]
+    importance: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def completed(self) -> list[TrialRow]:
+        return [trial for trial in self.trials if trial.state == "complete"]
+
+
+@dataclass(frozen=True, slots=True)
 class FinishedStudy:
-    """All that a page of a study shows: its result, the arms of its folder beside it, and the winners against each other."""
+    """All that a page of a study shows."""
 
     result: StudyResult
     recipe: TuneRecipe
     label: str
     confirm_name: str
     space: Space
-    arms: tuple[Arm, ...]
-    finals: Mapping[str, Final]
-    rivals: Mapping[str, MethodVerdict | None]
+    table: TrialTable
+    final: Final
     page: Path
 
 
@@ -83,65 +113,95 @@ Draw = Callable[[FinishedStudy], None]
 
 
 def states(study: Any) -> dict[str, int]:
-    """How many trials ended how, in words."""
-    words = {"complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL", "running": "RUNNING"}
-    ended = [trial.state.name for trial in study.get_trials(deepcopy=False) if counts(trial)]
-    return {word: ended.count(name) for word, name in words.items()}
+    """How many trials ended how."""
+    ended = [STATES.get(trial.state.name) for trial in study.get_trials(deepcopy=False) if counts(trial)]
+    return {state: ended.count(state) for state in STATES.values()}
 
 
 def write_outputs(
-    study: Any, problem: Problem, recipe: TuneRecipe, final: Final, out: Path, *, draw: Draw | None = None
+    study: Any,
+    problem: Problem,
+    recipe: TuneRecipe,
+    final: Final,
+    out: Path,
+    *,
+    power: StudyPower | None,
+    draw: Draw | None = None,
+    remembered: Path | None = None,
 ) -> StudyResult:
-    """Write everything; pages of other arms in the folder are drawn again, so that each shows all."""
-    recipe_path, model_path = out / named("best-recipe", recipe, ".yaml"), out / named("best-model", recipe)
-    _keep_winner(problem, recipe, final.winner, recipe_path, model_path, out)
-    page = str(out / named("study", recipe, ".html")) if draw is not None else None
+    recipe_path, model_path, page = out / "best-recipe.yaml", out / "best-model", out / "study.html"
+    _keep_winner(problem, final, recipe_path, model_path, out)
+    told = lines_of(final, recipe, problem.label, problem.confirm_name, Say(language()))
     result = StudyResult(
-        recipe.arm, recipe.sampler, problem.metric, states(study), final.sentence, final, str(recipe_path), str(model_path),
-        page,
+        recipe.study, problem.metric, states(study), tuple(told), final, power, str(recipe_path), str(model_path),
+        str(page) if draw is not None else None, str(remembered) if remembered else None,
     )  # fmt: skip
-    write_json(out / named("result", recipe, ".json"), result.to_json())
-    shown = [arm_of(one) for one in arms(recipe, out, problem.binding)]
-    write_table(shown, problem, out / TABLE)
-    return _write_results(shown, problem, recipe, out, draw)
+    write_json(out / "result.json", result.to_json())
+    table = table_of(study)
+    write_table(table, problem, out / TABLE)
+    if draw is not None:
+        draw(FinishedStudy(result, recipe, problem.label, problem.confirm_name, problem.space, table, final, page))
+    return result
 
 
-def _write_results(shown: Sequence[Arm], problem: Problem, recipe: TuneRecipe, out: Path, draw: Draw | None) -> StudyResult:
-    """result.json of every arm, each with its verdict against the others, and their pages."""
-    names = {arm.name for arm in shown}
-    again = "remove it, and run the study again"
-    found = [read_stored(path, StudyResult, remedy=again) for path in sorted(out.glob("result*.json"))]
-    finals = {result.study: result.final for result in found if result.study in names and result.final is not None}
-    results = {}
-    for result in found:
-        if result.study not in finals:
-            continue
-        arm = replace(recipe, sampler=result.sampler)
-        rivals = against_other_arms(problem, arm, finals)
-        result = results[result.study] = replace(result, rival=rival_sentence(arm.arm, rivals, Say(language())))
-        write_json(out / named("result", arm, ".json"), result.to_json())
-        if draw is not None:
-            page = out / named("study", arm, ".html")
-            draw(
-                FinishedStudy(result, arm, problem.label, problem.confirm_name, problem.space, tuple(shown), finals, rivals, page)
-            )
-    return results[recipe.arm]
-
-
-def _keep_winner(problem: Problem, recipe: TuneRecipe, winner: Finalist, recipe_path: Path, model_path: Path, out: Path) -> None:
-    """The recipe that trains the winner again, and the weights of its best choosing seed on select."""
-    write_text(recipe_path, to_yaml(problem.best_recipe(winner.params, out / named("best-run", recipe))))
-    seed = recipe.seed + winner.select.index(max(winner.select))
-    source = problem.weights(problem.job(winner.params, seed, confirm=True))
+def _keep_winner(problem: Problem, final: Final, recipe_path: Path, model_path: Path, out: Path) -> None:
+    """The recipe that trains the winner again, and the weights of its first new seed: no run is picked by its score."""
+    write_text(recipe_path, to_yaml(problem.best_recipe(final.won.params, out / "best-run")))
+    source = problem.weights(final.won.jobs(problem, final.judging[:1], confirm=True)[0])
     aside = out / f".{model_path.name}.part"
     remove(aside)
     shutil.copytree(source, aside, ignore=shutil.ignore_patterns(*_ONLY_FOR_RESUMING))
-    if model_path.exists() and not (model_path / "config.json").is_file() and any(model_path.iterdir()):
-        raise FolderError(f"{model_path} holds something that is not a model; move it away and run the same command again.")
     remove(model_path)
     aside.rename(model_path)
 
 
-def named(what: str, recipe: TuneRecipe, ending: str = "") -> str:
-    """A file's name: a folder holds one study, and random search beside it."""
-    return f"{what}{'' if recipe.sampler == 'tpe' else f'-{recipe.sampler}'}{ending}"
+def table_of(study: Any) -> TrialTable:
+    """The trials that were asked for and have started."""
+    trials = [trial for trial in study.get_trials(deepcopy=False) if counts(trial) and trial.state.name in STATES]
+    return TrialTable(tuple(map(_row, trials)), _importance(study, trials))
+
+
+def _row(trial: Any) -> TrialRow:
+    known, state = trial.user_attrs, STATES[trial.state.name]
+    return TrialRow(
+        number=trial.number,
+        state=state,
+        value=trial.value if state == "complete" else None,
+        origin=str(known.get("origin", "drawn")),
+        name=str(known.get("name", "")),
+        params=dict(trial.params),
+        reports=dict(trial.intermediate_values),
+        tokens=known.get("tokens"),
+        wall=known.get("wall"),
+        reason=str(known.get("reason", "")),
+        log=str(known.get("log", "")),
+    )
+
+
+def _importance(study: Any, trials: Sequence[Any]) -> dict[str, float]:
+    """PED-ANOVA: how much each dimension separates the best quarter from the rest."""
+    import optuna
+
+    values = [trial.value for trial in trials if trial.state.name == "COMPLETE"]
+    if len(values) < _LEAST or len(set(values)) < 2:
+        return {}  # equal values have no best quarter
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns of dimensions that few trials drew; the page shows how few there were
+            found = optuna.importance.get_param_importances(study)
+    except (ValueError, RuntimeError):
+        return {}
+    return {name: float(share) for name, share in found.items()}
+
+
+def write_table(table: TrialTable, problem: Problem, path: Path) -> None:
+    head = ["trial", "state", problem.metric, "origin", "name", *problem.space.names, "tokens", "wall", "reason", "log"]
+    head += [f"at {step}/{REPORTS}" for step in range(1, REPORTS + 1)]
+    with written_whole(path) as handle:
+        rows = csv.writer(handle, lineterminator="\n")  # None is written as nothing
+        rows.writerow(head)
+        for trial in table.trials:
+            drawn = [trial.params.get(name) for name in problem.space.names]
+            reports = [trial.reports.get(step) for step in range(1, REPORTS + 1)]
+            known = (trial.tokens, trial.wall, trial.reason, trial.log)
+            rows.writerow([trial.number, trial.state, trial.value, trial.origin, trial.name, *drawn, *known, *reports])

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.decoder import read_stored_rows
@@ -19,7 +21,7 @@ from coref_automl.errors import OutOfMemory
 from coref_automl.machine import device_seen
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.say import say
+from coref_automl.say import in_words, say
 from coref_automl.store import JsonlAppender
 from coref_automl.training.recipe import TrainRecipe
 
@@ -32,11 +34,62 @@ One alone may be a busy moment of the machine.
 _SLOWER = "larger is slower on a CPU"
 _NO_LARGER = "larger sizes were not tried"
 _KILLED = "the process was killed: out of memory"
-_KOREAN = {
-    _SLOWER: "CPU에서는 더 크면 느려짐",
-    _NO_LARGER: "더 큰 크기는 시도하지 않음",
-    _KILLED: "메모리 부족으로 프로세스가 종료됨",
-}
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Seconds over all timed calls; on a GPU also the peak memory of any, beyond what was allocated before it."""
+
+    device: str = "cpu"
+    seconds: float = 0.0
+    peak: int | None = None
+
+    def timed(self, work: Callable[[], T]) -> T:
+        if not self.device.startswith("cuda"):
+            return self._timed(work)
+        import torch
+
+        def whole() -> T:
+            result = work()
+            torch.cuda.synchronize()
+            return result
+
+        torch.cuda.synchronize()  # a GPU is launched ahead of: reading a clock before it is done measures the launch
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        result = self._timed(whole)
+        self.peak = max(self.peak or 0, torch.cuda.max_memory_allocated() - before)
+        return result
+
+    def _timed(self, work: Callable[[], T]) -> T:
+        started = time.perf_counter()
+        result = work()
+        self.seconds += time.perf_counter() - started
+        return result
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.2f} s" + (f", {self.peak / 1e6:,.0f} MB peak" if self.peak is not None else "")
+
+
+def training_step(model: Any, device: str) -> Callable[[Callable[[], Any]], None]:
+    """A whole step for a loss: forward (bfloat16 autocast on CUDA), backward, clipping, AdamW."""
+    import torch
+
+    from coref_automl.models.precision import autocast
+    from coref_automl.training.optimizer import adamw, groups_of
+
+    optimizer = adamw(groups_of(model, rate=1e-6, weight_decay=0.01), fused=device.startswith("cuda"))
+
+    def step(loss: Callable[[], Any]) -> None:
+        with autocast(device, "auto"):
+            found = loss()
+        found.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +130,7 @@ class ProbeResult(Record):
         ]
         tried = self.stopped in (_SLOWER, _NO_LARGER)
         most = say("시도한 최대", "Largest tried") if tried else say("학습되는 최대", "Largest that trains")
-        why = say(_KOREAN.get(self.stopped, self.stopped.replace(" do not fit", "행은 메모리에 맞지 않음")), self.stopped)
+        why = in_words(self.stopped)
         flags, length = f"--batch {self.batch} --micro-batch {self.fastest}", f"{self.seq_len:,}"
         return [
             say(
@@ -141,7 +194,7 @@ def climb(recipe: dict[str, Any], kept: str, first: int, largest: int, steps: in
     with JsonlAppender(Path(kept)) as out:
         while rows <= largest:
             try:
-                size = _try(work, rows, steps)
+                size = timed_step(work, rows, steps)
             except torch.OutOfMemoryError:
                 return f"{rows} do not fit"
             out.append([size.to_json()])
@@ -153,7 +206,7 @@ def climb(recipe: dict[str, Any], kept: str, first: int, largest: int, steps: in
     return _NO_LARGER
 
 
-def _try(work: Any, rows: int, steps: int) -> Size:
+def timed_step(work: Any, rows: int, steps: int) -> Size:
     """A few whole steps at one size; the first is not timed, as it makes the optimizer's state."""
     import numpy as np
     import torch
@@ -161,39 +214,32 @@ def _try(work: Any, rows: int, steps: int) -> Size:
     from coref_automl.models.attention import without_cudnn
     from coref_automl.training.batches import Collator, MaskedRows
     from coref_automl.training.loss import prepare_model
-    from coref_automl.training.optimizer import adamw, groups_of
     from coref_automl.training.setup import load_model, masking_of, mention_losses_of
 
-    recipe, device = work.recipe, work.device
-    cuda = device.startswith("cuda")
-    if cuda:
+    device, clock, tokens = work.device, Stopwatch(work.device), 0
+    if device.startswith("cuda"):
         torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-    model = load_model(replace(work, recipe=recipe), None).model.train()
-    if recipe.gradient_checkpointing:
+    model = load_model(work, None).model.train()
+    if work.recipe.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     prepare_model(model, mention_losses=mention_losses_of(work, model))
-    optimizer = adamw(groups_of(model, rate=1e-6, weight_decay=0.01, layer_decay=1.0), fused=cuda)
-    masking = masking_of(work, model)
+    masking, step = masking_of(work, model), training_step(model, device)
     source, collate = MaskedRows(work.dataset, masking, 0), Collator.of(work.dataset, masking)
-    seconds, tokens = 0.0, 0
-    for step in range(steps + 1):
-        chosen = (np.arange(rows) + step * rows) % len(work.dataset)
-        batch = {name: value.to(device) for name, value in collate([source[int(row)] for row in chosen]).items()}
-        began = time.perf_counter()
+
+    def run(batch: dict[str, Any]) -> None:
         with without_cudnn(work.dataset.seq_len):
-            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=cuda):
-                loss = model(**batch)["loss"]
-            loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        if cuda:
-            torch.cuda.synchronize()
-        if step:
-            seconds += time.perf_counter() - began
-            tokens += int(work.plan.lengths[chosen].sum())
-    peak = torch.cuda.max_memory_allocated() / 1e9 if cuda else None
-    return Size(rows, seconds / steps, tokens / seconds, peak)
+            step(lambda: model(**batch)["loss"])
+
+    for number in range(steps + 1):
+        chosen = (np.arange(rows) + number * rows) % len(work.dataset)
+        batch = {name: value.to(device) for name, value in collate([source[int(row)] for row in chosen]).items()}
+        if number == 0:
+            run(batch)
+            continue
+        clock.timed(partial(run, batch))
+        tokens += int(work.plan.lengths[chosen].sum())
+    peak = torch.cuda.max_memory_allocated() / 1e9 if clock.peak is not None else None
+    return Size(rows, clock.seconds / steps, tokens / clock.seconds, peak)
 
 
 def _rows(count: int) -> str:

@@ -1,25 +1,34 @@
 """What a study asks of a task. In: a TuneRecipe. Out: a Problem: the space, the jobs of trials, their reports, the verdict.
 
-`masked.py` and `relation.py` are the two tasks; the engine (study, finish, page) knows only what is defined here.
+`masked.py` and `relation.py` are the two tasks; search, finish and page know only what is defined here.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from coref_automl.config import to_mapping
 from coref_automl.engine.job import Job
+from coref_automl.errors import RecipeError
 from coref_automl.models.model_files import models_print
-from coref_automl.statistics.methods import MethodVerdict
+from coref_automl.progress import parse_events
+from coref_automl.records import Estimate, Half
 from coref_automl.store import fingerprint
 from coref_automl.tuning.recipe import TuneRecipe
-from coref_automl.tuning.space import Space
+from coref_automl.tuning.space import Space, read_space
+
+if TYPE_CHECKING:
+    from coref_automl.tuning.score import StudyPower
+
+
+Origin = Literal["default", "recommended", "portfolio", "drawn"]
+ORIGINS: tuple[Origin, ...] = ("default", "recommended", "portfolio", "drawn")
+"""Where a trial comes from, what everybody has first: `train`'s own defaults, the recommended settings of each objective, what
+earlier studies found, and what this search drew. A winner is judged against the best of what comes before it."""
 
 
 class Follower:
@@ -42,80 +51,106 @@ class Follower:
             return
         whole = new[: new.rfind(b"\n") + 1]
         self._at += len(whole)
-        for line in whole.splitlines():
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(row, dict) and "event" in row:
-                if row["event"] == "step":
-                    self._progress = row.get("progress", self._progress)
-                row.setdefault("progress", self._progress)
-                yield row
+        for row in parse_events(whole):
+            if row["event"] == "step":
+                self._progress = row.get("progress", self._progress)
+            row.setdefault("progress", self._progress)
+            yield row
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One report of a trial: the eighth of its budget, the metric on `select`, its hits (one text per task; none for `re`)."""
+    """One report of a trial: the quarter of its budget, the score on `select`, and there the mean reciprocal rank, which tells
+    settings of one objective apart with half the items (None for `re`). `averaged`: the score is that of the averaged weights."""
 
     step: int
     value: float
-    hits: tuple[str, ...] = ()
+    mrr: float | None = None
+    averaged: bool = False
 
 
-class Problem(Protocol):
-    """`fixed` are settings that a dimension's `when` may look at; `binding` names everything that trials depend on."""
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Settings to begin with, and where they come from."""
 
-    @property
-    def task(self) -> str: ...
+    origin: Origin
+    name: str
+    params: dict[str, Any]
 
-    @property
-    def metric(self) -> str: ...
 
-    @property
-    def label(self) -> str: ...
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Runs of two settings, paired by seed: their differences, the standard error of the mean over documents, how many of equal
+    size there would be, and the items."""
 
-    @property
-    def space(self) -> Space: ...
+    per_seed: tuple[float, ...]
+    error: float
+    documents: int
+    items: int
 
-    @property
-    def fixed(self) -> dict[str, Any]: ...
 
-    @property
-    def binding(self) -> dict[str, Any]: ...
+@dataclass(eq=False, kw_only=True)
+class Problem(ABC):
+    """`fixed` are settings that a dimension's `when` may look at; `binding` names everything that trials depend on. `averaged` is
+    how many last checkpoints a trial averages beside its end (0: none), `shape` the family and hidden size of the first model."""
 
-    @property
-    def clusters(self) -> tuple[NDArray[np.str_], ...]: ...
+    metric: str
+    label: str
+    space: Space
+    task: str = "mlm"
+    confirm_name: str = "confirm"
+    averaged: int = 0
+    shape: tuple[str, int] = ("", 0)
+    fixed: dict[str, Any] = field(default_factory=dict)
+    binding: dict[str, Any] = field(default_factory=dict)
 
-    @property
-    def confirm_name(self) -> str: ...
-
-    def recommended(self) -> list[dict[str, Any]]:
+    @abstractmethod
+    def starts(self) -> list[Start]:
         """The points to begin with."""
 
+    def power(self) -> StudyPower | None:
+        """What the half that judges can show; None where that is not known."""
+        return None
+
+    def accepts(self, _params: dict[str, Any]) -> bool:
+        """Can a run have these settings together?"""
+        return True
+
+    @abstractmethod
     def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:
         """A trial's job; with `confirm` the end is also scored on the half that chooses nothing."""
 
-    def reports(self, job: Job, events: Iterator[dict[str, Any]], /) -> Iterator[Report]:
+    @abstractmethod
+    def reports(self, job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
         """The reports that new events of a job's run amount to."""
 
+    @abstractmethod
     def cost(self, job: Job) -> dict[str, float]:
         """What a job has used: tokens and seconds."""
 
+    @abstractmethod
     def best_recipe(self, params: Mapping[str, Any], out: Path) -> Any:
         """The recipe that trains the winner again."""
 
+    @abstractmethod
     def weights(self, job: Job) -> Path:
         """The folder of a finished job's weights."""
 
+    @abstractmethod
     def drop_weights(self, job: Job) -> None:
         """Give the disk back; the scores stay."""
 
-    def verdict(self, ours: list[Job], theirs: list[Job], seed: int) -> MethodVerdict:
-        """Runs of two recipes, paired by seed, on the half that chose nothing."""
+    @abstractmethod
+    def paired(self, ours: list[Job], theirs: list[Job], half: Half) -> Paired:
+        """Runs of two recipes, paired by seed."""
 
+    def guarded(self, _ours: list[Job], _theirs: list[Job], _half: Half) -> dict[str, Estimate]:
+        """The difference of every guard's metric; empty without guards."""
+        return {}
+
+    @abstractmethod
     def confirmed(self, jobs: list[Job]) -> list[float]:
-        """The metric of finished jobs on the half that chose nothing."""
+        """The score of finished jobs on the half that chose nothing."""
 
 
 def models_bytes(recipe: TuneRecipe) -> str:
@@ -124,6 +159,33 @@ def models_bytes(recipe: TuneRecipe) -> str:
 
     named = [*recipe.models, str(recipe.settings.get("tokenizer") or "")]
     return models_print(name for name in named if name and not name.startswith(NEW))
+
+
+def fixed_of(recipe: TuneRecipe, plain: Any) -> dict[str, Any]:
+    """The settings of every trial, over those of a plain recipe."""
+    return {**to_mapping(plain), **recipe.settings, "model": recipe.models[0]}
+
+
+def whole_space(recipe: TuneRecipe, default: Callable[[], dict[str, Any]], sides: Mapping[str, Sequence[str]]) -> Space:
+    """The recipe's own space, or the default without what its settings fix; `sides` with several entries are dimensions."""
+    given = recipe.space
+    if given is None:
+        given = {name: entry for name, entry in default().items() if name not in recipe.settings}
+    for name, values in sides.items():
+        if name in given and given[name] != list(values):
+            raise RecipeError(f"space: {name} becomes a dimension when --{name} is given several times; leave it out.")
+    whole = {**{name: list(values) for name, values in sides.items() if len(values) > 1}, **given}
+    if both := sorted(set(whole) & set(recipe.settings)):
+        raise RecipeError(f"{both[0]} is in settings and in space; keep it in one of them.")
+    return read_space(whole, recipe.task)
+
+
+def job_of(work: Callable[[Job], None], task: str, recipe: Any, prints: Mapping[str, str], out: Path, confirm: str | None) -> Job:
+    """A run of this recipe under `out`, in a folder that is named by what is trained."""
+    key = job_key(task, to_mapping(recipe), prints)
+    folder = out / "trials" / key
+    recipe = replace(recipe, out=str(folder / f"run-{key}"))
+    return Job(f"{work.__module__}:{work.__name__}", key, str(folder), to_mapping(recipe), confirm)
 
 
 def job_key(task: str, recipe: Mapping[str, Any], prints: Mapping[str, str]) -> str:

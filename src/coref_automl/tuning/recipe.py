@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from coref_automl.config import Setting, typed
+from coref_automl.corpus.recipe import Texts
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
 from coref_automl.say import LANGUAGE
+from coref_automl.statistics.sequential import PAIRS
 
 TuneTask = Literal["mlm", "re"]
-Sampler = Literal["tpe", "random"]
-
-REPORTS = 8
-"""A trial reports at each eighth of its budget."""
+REPORTS = 4
+"""A trial reports at each quarter of its budget."""
 
 _DECIDED: dict[TuneTask, dict[str, str]] = {
     "mlm": {
@@ -30,13 +31,10 @@ _DECIDED: dict[TuneTask, dict[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
-    """Texts to prepare where no dataset is named: one folder per length. `limit` is documents per file."""
+class TuneTexts(Texts):
+    """Texts of which one dataset per length is prepared."""
 
-    sources: tuple[str, ...]
     seq_lens: tuple[int, ...] = (512,)
-    limit: int | None = None
-    near_duplicates: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,50 +43,60 @@ class TuneRecipe:
 
     `settings` are the same in every trial, in the words of a training recipe (a relation recipe for `task: re`). `space` is the
     whole space; None takes the recommended one for the length and the family. `eval_items` bounds what a trial is scored on.
-    `finalists` are trained with `seeds` seeds in all, which choose the winner. The winner and the recommended settings are then
-    trained with as many new seeds, and compared on the half of the evaluation set that chose nothing.
+    `score` weighs metrics (`real1_strict=.5,lambada_top1_strict=.5`) in place of one `metric`; a guard (`real_far1_strict>=-0.5`)
+    is the least difference from the reference, in points. `finalists` are trained with fresh seeds, which choose the winner; up
+    to `seeds` other fresh seeds judge it, on the half of the evaluation set that chose nothing. `worth` is the smallest gain
+    that matters, in points.
     """
 
-    models: tuple[str, ...]
-    out: str
-    task: TuneTask = "mlm"
-    study: str = "study"
-    datasets: tuple[str, ...] = ()
-    texts: Texts | None = None
-    eval_set: str | None = None
-    eval_items: int | None = None
-    metric: str | None = None
-    train: str | None = None
-    dev: str | None = None
-    trials: int = 20
-    epochs: float | None = None
-    max_tokens: int | None = None
-    max_minutes: float | None = None
+    models: Annotated[tuple[str, ...], Setting("Model; several become a dimension.", flags=("--model",))]
+    out: Annotated[str, Setting("Folder of the study; must be empty or from the same command.")]
+    task: Annotated[TuneTask, Setting("mlm, or re for relation extraction.")] = "mlm"
+    study: Annotated[str, Setting("Name of the study in its storage.")] = "study"
+    datasets: Annotated[tuple[str, ...], Setting("Prepared dataset; several become a dimension.", flags=("--dataset",))] = ()
+    texts: TuneTexts | None = None
+    eval_set: Annotated[str | None, Setting("Evaluation set. Default: the bundled one.")] = None
+    eval_items: Annotated[int | None, Setting("Maximum number of items per task in each half.", above=0)] = None
+    metric: Annotated[str | None, Setting("Metric to maximise. Default real1_strict; micro_f1 for re.")] = None
+    score: Annotated[
+        str | None, Setting("Weighted metrics in place of --metric, such as real1_strict=.5,lambada_top1_strict=.5.")
+    ] = None
+    guards: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Least difference of a metric from the reference, in points, such as 'real_far1_strict>=-0.5'; repeatable.",
+            flags=("--guard",),
+        ),
+    ] = ()
+    train: Annotated[str | None, Setting("Relation rows to train on (task re).")] = None
+    dev: Annotated[str | None, Setting("Relation rows for the verdict (task re).")] = None
+    trials: Annotated[int, Setting("Most trials; the search stops earlier where it has nothing to win.", 1)] = 48
+    epochs: Annotated[float | None, Setting("Budget of a trial in epochs.", above=0)] = None
+    max_tokens: Annotated[int | None, Setting("Budget of a trial in real tokens.", above=0)] = None
+    max_minutes: Annotated[float | None, Setting("Budget of a trial in minutes.", above=0)] = None
     settings: dict[str, Any] = field(default_factory=dict)
     space: dict[str, Any] | None = None
-    sampler: Sampler = "tpe"
-    prune: bool = True
-    finalists: int = 3
-    seeds: int = 3
-    seed: int = 0
-    workers: int = 1
-    engine: Engine = "local"
-    storage: str | None = None
-    device: str = "auto"
-    lang: Literal["ko", "en"] | None = None
+    portfolio: Annotated[bool, Setting("Start from the settings that earlier studies found good.")] = True
+    portfolio_only: Annotated[bool, Setting("Try the portfolio alone; nothing is drawn.")] = False
+    remember: Annotated[bool, Setting("Keep a shown winner in this user's own portfolio.")] = True
+    prune: Annotated[bool, Setting("Prune trials that fall behind.")] = True
+    finalists: Annotated[int, Setting("Best trials retrained with fresh seeds to choose the winner.", 1)] = 6
+    seeds: Annotated[int, Setting("Most pairs of other fresh seeds that judge the winner; fewer where that is enough.", 1)] = (
+        PAIRS
+    )
+    worth: Annotated[float, Setting("Smallest gain that matters, in points.", above=0)] = 0.5
+    ablate: Annotated[bool, Setting("Retrain a shown winner with one setting back at a time.")] = True
+    seed: Annotated[int, Setting("Random seed.", 0)] = 0
+    workers: Annotated[int, Setting("Parallel trials; they share the GPUs.", 1)] = 1
+    engine: Annotated[Engine, Setting("local or ray.")] = "local"
+    storage: Annotated[str | None, Setting("postgresql://... for several machines. Default: a file.")] = None
+    device: Annotated[str, Setting("auto, cpu or cuda.")] = "auto"
+    lang: Annotated[Literal["ko", "en"] | None, Setting(LANGUAGE)] = None
 
     def __post_init__(self) -> None:
+        typed(self)
         if not self.models:
             raise RecipeError("A study needs a model; pass --model, for example --model bundled:ko-mini.")
-        for name in ("trials", "finalists", "seeds", "workers"):
-            if getattr(self, name) < 1:
-                raise RecipeError(f"{name} must be at least 1, not {getattr(self, name)}.")
-        if not 0 <= self.seed < 2**63:
-            raise RecipeError(f"seed should be 0 or more and below 2**63, not {self.seed}; correct --seed.")
-        for name in ("epochs", "max_tokens", "max_minutes", "eval_items"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise RecipeError(f"{name} should be above 0, not {value:g}; correct --{name.replace('_', '-')}.")
         if self.task == "mlm" and not self.datasets and self.texts is None:
             raise RecipeError("A study needs data; pass --dataset FOLDER (coref-automl prepare makes it), or texts in a recipe.")
         if self.task == "re" and self.train is None:
@@ -97,49 +105,17 @@ class TuneRecipe:
             raise RecipeError("The budget of a relation trial is in epochs; pass --epochs instead of tokens or minutes.")
         if self.task == "re" and self.epochs is not None and self.epochs != int(self.epochs):
             raise RecipeError(f"The epochs of a relation trial are a whole number, not {self.epochs:g}; correct --epochs.")
+        if self.metric is not None and self.score is not None:
+            raise RecipeError("metric and score both say what to maximise; keep one of them.")
+        if self.task == "re" and (self.score is not None or self.guards):
+            raise RecipeError("score and guards weigh cloze tasks; a study of relation extraction has --metric alone.")
+        if self.portfolio_only and not self.portfolio:
+            raise RecipeError("--portfolio-only and --no-portfolio leave nothing to try; keep one of them.")
         for name in self.settings:
             if name in (decided := _DECIDED[self.task]):
                 where = f"give it as {decided[name]}: beside settings" if decided[name] else "leave it out"
                 raise RecipeError(f"settings: {name} is set by the study; {where}.")
         for name in ("models", "datasets"):
             entries = getattr(self, name)
-            if len(set(entries)) != len(entries):
-                raise RecipeError(f"{name} names {_twice(entries)} twice; name it once.")
-
-    @property
-    def arm(self) -> str:
-        """The name of the Optuna study: random search has a name of its own."""
-        return self.study if self.sampler == "tpe" else f"{self.study}-{self.sampler}"
-
-
-def _twice(entries: tuple[str, ...]) -> str:
-    return next(entry for entry in entries if entries.count(entry) > 1)
-
-
-HELP = {
-    "models": "Model; several become a dimension.",
-    "out": "Folder of the study; must be empty or from the same command.",
-    "task": "mlm, or re for relation extraction.",
-    "study": "Name of the study in its storage.",
-    "datasets": "Prepared dataset; several become a dimension.",
-    "eval_set": "Evaluation set. Default: the bundled one.",
-    "eval_items": "Maximum number of items per task in each half.",
-    "metric": "Metric to maximise. Default real1_strict; micro_f1 for re.",
-    "train": "Relation rows to train on (task re).",
-    "dev": "Relation rows for the verdict (task re).",
-    "trials": "Number of trials.",
-    "epochs": "Budget of a trial in epochs.",
-    "max_tokens": "Budget of a trial in real tokens.",
-    "max_minutes": "Budget of a trial in minutes.",
-    "sampler": "tpe, or random for a baseline in the same table.",
-    "prune": "Prune trials that fall behind.",
-    "finalists": "Best trials retrained with further seeds to choose the winner.",
-    "seeds": "Seeds per finalist; the winner is judged with as many new ones.",
-    "seed": "Random seed.",
-    "workers": "Parallel trials; they share the GPUs.",
-    "engine": "local or ray.",
-    "storage": "postgresql://... for several machines. Default: a file.",
-    "device": "auto, cpu or cuda.",
-    "lang": LANGUAGE,
-}
-"""What each field means: the help of `coref-automl tune`; `texts`, `settings` and `space` can only be given in a recipe."""
+            if twice := [entry for entry in entries if entries.count(entry) > 1]:
+                raise RecipeError(f"{name} names {twice[0]} twice; name it once.")

@@ -1,7 +1,7 @@
 """Tuning relation extraction. In: models and relation rows. Out: a Problem whose trials are relation runs of one seed.
 
 `select` is the sentence-disjoint slice of train that also chooses a run's epoch; the verdict is on `dev`, which chooses nothing.
-A trial reports after every epoch, the best so far; trials are cut by successive halving alone, as a micro-F1 has no hits by item.
+A trial reports after every epoch, the best so far.
 """
 
 from __future__ import annotations
@@ -13,74 +13,55 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coref_automl.config import choose, from_mapping, to_mapping
 from coref_automl.engine.job import Job
-from coref_automl.errors import RecipeError
 from coref_automl.machine import device_seen
 from coref_automl.progress import Progress
+from coref_automl.records import Half
 from coref_automl.relation.data import RelationData, read_relations, sentence_key, split_by_sentence
-from coref_automl.relation.labels import gold_indices
-from coref_automl.relation.metrics import Scored, Scores, method_verdict
+from coref_automl.relation.metrics import Scored, method_verdict
 from coref_automl.relation.recipe import RelationRecipe
-from coref_automl.relation.results import read_predictions
-from coref_automl.relation.scoring import rows_fingerprint
-from coref_automl.relation.stored import read_scores
+from coref_automl.relation.rows import gold_indices
+from coref_automl.relation.scoring import read_predictions, read_scores, rows_fingerprint
 from coref_automl.relation.train import VALIDATION
 from coref_automl.say import skipped
-from coref_automl.statistics.methods import MethodVerdict
-from coref_automl.store import remove
-from coref_automl.tuning.problem import Follower, Report, job_key, models_bytes
+from coref_automl.statistics.closed_forms import LEVEL, NORMAL
+from coref_automl.store import is_done, remove
+from coref_automl.tuning.default_space import relation_space
+from coref_automl.tuning.problem import Follower, Paired, Problem, Report, Start, fixed_of, job_of, models_bytes, whole_space
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.space import Space, read_space, relation_space
-from coref_automl.tuning.work import RELATION
+from coref_automl.tuning.space import check_ends
 
 METRICS = {"micro_f1": "micro-F1", "auprc": "AUPRC"}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RelationProblem:
+@dataclass(eq=False, kw_only=True)
+class RelationProblem(Problem):
     """A study of relation extraction, opened."""
 
     recipe: TuneRecipe
     out: Path
-    metric: str
-    space: Space
     judged: RelationData
     prints: dict[str, str]
-    task: str = "re"
-    fixed: dict[str, Any] = field(default_factory=dict)
-    binding: dict[str, Any] = field(default_factory=dict)
-    clusters: tuple[NDArray[np.str_], ...] = ()
     best: dict[str, float] = field(default_factory=dict)
 
-    @property
-    def label(self) -> str:
-        return METRICS[self.metric]
+    def starts(self) -> list[Start]:
+        points = [self.space.point(self.plain(model), self.fixed) for model in self.recipe.models]
+        return [Start("recommended", "recommended", point) for point in points]
 
-    @property
-    def confirm_name(self) -> str:
-        return self.judged.split
-
-    def recommended(self) -> list[dict[str, Any]]:
-        plain = to_mapping(RelationRecipe("", "", ""))
-        points = []
-        for model in self.recipe.models:
-            rate = 3e-4 if _hidden(model) < 512 else 5e-5
-            points.append(self.space.point({**plain, "learning_rate": rate, "model": model}, self.fixed))
-        return points
+    def plain(self, model: str) -> dict[str, Any]:
+        rate = 3e-4 if _hidden(model) < 512 else 5e-5
+        return {**to_mapping(RelationRecipe("", "", "")), "learning_rate": rate, "model": model}
 
     def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:
         recipe = self._relation_recipe(params, seed)
         prints = {name: self.prints[name] for name in (f"model {recipe.model}", "train", "dev") if name in self.prints}
-        key = job_key(self.task, to_mapping(recipe), prints)
-        folder = self.out / "trials" / key
-        recipe = dataclasses.replace(recipe, out=str(folder / f"run-{key}"))
-        return Job(RELATION, key, str(folder), to_mapping(recipe), self.judged.split if confirm else None)
+        return job_of(train_job, self.task, recipe, prints, self.out, self.judged.split if confirm else None)
 
     def _relation_recipe(self, params: Mapping[str, Any], seed: int) -> RelationRecipe:
         values = {"model": self.recipe.models[0], **self.recipe.settings, **params}
+        values.pop("average", None)
         values |= {"train": self.recipe.train, "dev": self.recipe.dev, "out": "", "seeds": 1, "first_seed": seed}
         values |= {"device": device_seen(self.recipe.device), "choose_by": self.metric, "epochs": int(self.recipe.epochs or 5)}
         return from_mapping(RelationRecipe, values, "settings")
@@ -99,7 +80,7 @@ class RelationProblem:
 
     def best_recipe(self, params: Mapping[str, Any], out: Path) -> RelationRecipe:
         recipe = self._relation_recipe(params, self.recipe.seed)
-        return dataclasses.replace(recipe, out=str(out), seeds=max(3, self.recipe.seeds), device="auto")
+        return dataclasses.replace(recipe, out=str(out), seeds=3, device="auto")
 
     def weights(self, job: Job) -> Path:
         return job.run / f"seed-{job.recipe['first_seed']}" / "model"
@@ -109,26 +90,27 @@ class RelationProblem:
             remove(folder)
 
     def confirmed(self, jobs: list[Job]) -> list[float]:
-        return [float(getattr(self._scores(job), self.metric)) / 100 for job in jobs]
+        scores = (read_scores(self._predictions(job, "json")) for job in jobs)
+        return [float(getattr(one, self.metric)) / 100 for one in scores]
 
-    def verdict(self, ours: list[Job], theirs: list[Job], seed: int) -> MethodVerdict:
-        answered = [set(read_predictions(self._path(job))[0]) for job in (*ours, *theirs)]
+    def paired(self, ours: list[Job], theirs: list[Job], _half: Half) -> Paired:
+        """On the rows of the verdict, whichever half is asked for: a run keeps no predictions of the sentences it chose by."""
+        answered = [set(read_predictions(self._predictions(job))[0]) for job in (*ours, *theirs)]
         shared = set.intersection(*answered)  # skipped rows may differ: one scheme can mark a row that another cannot
-        return method_verdict(self._scored(ours, shared), self._scored(theirs, shared), metric=self.metric, seed=seed)
+        sides = self._scored(ours, shared), self._scored(theirs, shared)
+        found = method_verdict(*sides, metric=self.metric, seed=0)
+        width = found.over_documents.high - found.over_documents.low
+        mine, other = self.confirmed(ours), self.confirmed(theirs)
+        per_seed = tuple(a - b for a, b in zip(mine, other, strict=True))
+        return Paired(per_seed, width / (2 * NORMAL.inv_cdf((1 + LEVEL) / 2)), len(set(sides[0].sentences)), len(shared))
 
-    def _predictions(self, job: Job) -> Path:
-        return job.run / f"seed-{job.recipe['first_seed']}" / "predictions"
-
-    def _scores(self, job: Job) -> Scores:
-        return read_scores(self._predictions(job) / f"{self.judged.split}.json")[1]
-
-    def _path(self, job: Job) -> Path:
-        return self._predictions(job) / f"{self.judged.split}.jsonl"
+    def _predictions(self, job: Job, suffix: str = "jsonl") -> Path:
+        return job.run / f"seed-{job.recipe['first_seed']}" / "predictions" / f"{self.judged.split}.{suffix}"
 
     def _scored(self, jobs: list[Job], shared: set[str]) -> Scored:
         found = []
         for job in jobs:
-            ids, _, probabilities = read_predictions(self._path(job))
+            ids, _, probabilities = read_predictions(self._predictions(job))
             found.append(probabilities[[row in shared for row in ids]])
         rows = [row for row in self.judged.rows if row.guid in shared]
         sentences = np.array([sentence_key(row.sentence) for row in rows])
@@ -158,26 +140,17 @@ def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> Relation
     prints = {"train": rows_fingerprint(train.rows)} | ({"dev": rows_fingerprint(dev.rows)} if dev else {})
     prints |= {f"model {model}": weights_fingerprint(model) for model in recipe.models}
     prints["models"] = models_bytes(recipe)
-    given = recipe.space
-    if given is None:
-        given = relation_space(min(_hidden(model) for model in recipe.models))
-        given = {name: entry for name, entry in given.items() if name not in recipe.settings}
-    whole = {**({"model": list(recipe.models)} if len(recipe.models) > 1 else {}), **given}
-    if both := sorted(set(whole) & set(recipe.settings)):
-        raise RecipeError(f"{both[0]} is in settings and in space; keep it in one of them.")
-    space = read_space(whole, "re")
-    fixed = {**to_mapping(RelationRecipe("", "", "")), **recipe.settings, "model": recipe.models[0]}
-    binding = {
-        "task": "re", "metric": metric, "seed": recipe.seed, "space": space.plain(), "settings": recipe.settings,
-        "budget": {"epochs": recipe.epochs}, "bytes": prints,
-    }  # fmt: skip
+    space = whole_space(recipe, lambda: relation_space(min(map(_hidden, recipe.models))), {"model": recipe.models})
     problem = RelationProblem(
-        recipe, out, metric, space, dev or RelationData(VALIDATION, held), prints, fixed=fixed, binding=binding
-    )
-    start = problem.recommended()[0]
-    for dimension in space:
-        for value in dimension.ends():
-            problem.job({**start, dimension.name: value}, recipe.seed)  # a recipe checks itself
+        recipe=recipe, out=out, metric=metric, label=METRICS[metric], space=space, task="re", prints=prints,
+        judged=(judged := dev or RelationData(VALIDATION, held)), confirm_name=judged.split,
+        shape=("", _hidden(recipe.models[0])), fixed=fixed_of(recipe, RelationRecipe("", "", "")),
+        binding={
+            "task": "re", "metric": metric, "seed": recipe.seed, "space": space.plain(), "settings": recipe.settings,
+            "budget": {"epochs": recipe.epochs}, "bytes": prints,
+        },
+    )  # fmt: skip
+    check_ends(space, problem.plain(recipe.models[0]), problem.fixed, lambda params: bool(problem.job(params, recipe.seed)))
     return problem
 
 
@@ -185,3 +158,18 @@ def _hidden(model: str) -> int:
     from coref_automl.models.model_files import config_of, folder_of
 
     return int(config_of(folder_of(model)).get("hidden_size", 768))
+
+
+def train_job(job: Job) -> None:
+    """The work of a trial, in a process of its own: a relation run of one seed that reports every epoch."""
+    from coref_automl.relation.train import train_relation
+
+    recipe = from_mapping(RelationRecipe, job.recipe, "trial")
+    if job.confirm is not None and is_done(job.run) and not list(job.run.glob("seed-*/model")):
+        remove(job.run)  # its weights were given up when it was not among the best; now it is a finalist
+    events = Progress(shown=False, events=job.run / "events.ndjson")
+
+    def report(_seed: int, epoch: int, scores: Any) -> None:
+        events.event("epoch", epoch=epoch, epochs=recipe.epochs, micro_f1=scores.micro_f1, auprc=scores.auprc)
+
+    train_relation(recipe, progress=Progress(), on_epoch=report)

@@ -6,27 +6,35 @@ import json
 import socket
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 
-from coref_automl.config import from_mapping, nearest, read_yaml, shown, to_mapping
+from coref_automl.config import from_mapping, overlaid, read_yaml, to_mapping
+from coref_automl.decoder import hints_of
 from coref_automl.engine.binding import check_binding
 from coref_automl.engine.launch import Launcher, launcher_of
+from coref_automl.engine.run import wait_a_little
 from coref_automl.errors import FolderError, InputError, RecipeError
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.say import say, speaking
 from coref_automl.store import check_folder, is_done, remove, write_text
-from coref_automl.tuning.finish import finish, pause
-from coref_automl.tuning.outputs import Draw, StudyResult, named, states, write_outputs
+from coref_automl.training.recipe import TrainRecipe
+from coref_automl.tuning.choosing import FIRST, Contender, Trainer, candidates, ceiling_of, looked_at
+from coref_automl.tuning.finish import Final, finish
+from coref_automl.tuning.masked import DEFAULTS, check_settings, open_masked
+from coref_automl.tuning.outputs import Draw, StudyResult, states, write_outputs
+from coref_automl.tuning.portfolio import KnownSettings, known_entries, remember
 from coref_automl.tuning.problem import Problem, models_bytes
-from coref_automl.tuning.recipe import Sampler, TuneRecipe
-from coref_automl.tuning.search import Search, running_elsewhere
-from coref_automl.tuning.space import read_space, refuse_idle
-from coref_automl.tuning.storage import arms, open_study
+from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.relation import open_relation
+from coref_automl.tuning.score import score_of
+from coref_automl.tuning.search import Search, origin_of, running_elsewhere
+from coref_automl.tuning.space import TUNABLE, check_ends, read_space, refuse_idle
+from coref_automl.tuning.storage import check_storage, counts, open_study
 
 __all__ = ["StudyResult", "read_tune_recipe", "recipe_text", "run_study", "settled"]
 
@@ -35,16 +43,11 @@ KIND = "study"
 
 def read_tune_recipe(path: Path | None, given: Mapping[str, Any]) -> TuneRecipe:
     """A recipe from a YAML file, from options, or from both; an option that was given wins."""
-    values = read_yaml(path) if path else {}
-    known = [field.name for field in fields(TuneRecipe)]
-    for key in values:
-        if key not in known:
-            raise RecipeError(f"{path}: unknown key {shown(key)}. {nearest(key, known)}")
-    values |= {key: str(value) if isinstance(value, Path) else value for key, value in given.items() if value not in (None, [])}
+    values = overlaid(read_yaml(path) if path else {}, given)
     if given.get("datasets"):
         values.pop("texts", None)
     for name, example in (("models", "--model bundled:ko-mini"), ("out", "--out studies/first")):
-        if name not in values:
+        if name not in values and values.keys() <= hints_of(TuneRecipe).keys():
             raise RecipeError(f"A study needs {name.rstrip('s')}; pass {example}.")
     return from_mapping(TuneRecipe, values, str(path or "tune"))
 
@@ -58,19 +61,10 @@ def settled(recipe: TuneRecipe, progress: Progress) -> TuneRecipe:
 
 
 def open_problem(recipe: TuneRecipe, out: Path, progress: Progress) -> Problem:
-    problem = _open(recipe, out, progress)
+    opener = open_relation if recipe.task == "re" else open_masked
+    problem: Problem = opener(recipe, out, progress)
     refuse_idle(problem.space, problem.fixed, recipe)
     return problem
-
-
-def _open(recipe: TuneRecipe, out: Path, progress: Progress) -> Problem:
-    if recipe.task == "re":
-        from coref_automl.tuning.relation import open_relation
-
-        return open_relation(recipe, out, progress)
-    from coref_automl.tuning.masked import open_masked
-
-    return open_masked(recipe, out, progress)
 
 
 def run_study(
@@ -78,10 +72,10 @@ def run_study(
     *,
     progress: Progress | None = None,
     launcher: Launcher | None = None,
-    wait: Callable[[], None] = pause,
+    wait: Callable[[], None] = wait_a_little,
     draw: Draw | None = None,
 ) -> StudyResult:
-    """Search, or resume searching, then finish; what is done already is recognised. `draw` gets every study of the folder."""
+    """Search, or resume searching, then finish; what is done already is recognised."""
     out = Path(recipe.out)
     progress = progress or quiet()
     _check_first(recipe, out)
@@ -89,45 +83,96 @@ def run_study(
     owner = f"{socket.gethostname()}:{out.resolve()}"
     with speaking(recipe.lang), claimed(out, KIND):
         try:
-            _same_as_begun(recipe, out, owner)
+            _same_as_begun(recipe, out)
             progress = progress.into(out / "events.ndjson")
             problem = open_problem(recipe, out, progress)
-            study = open_study(recipe, out, problem.binding, starts=problem.recommended(), owner=owner)
+            study = open_study(recipe, out, problem.binding, starts=problem.starts())
         except InputError:
             if new:
                 remove(out)  # a command that is refused leaves nothing half-made
             raise
-        write_text(out / named("recipe", recipe, ".yaml"), recipe_text(replace(recipe, space=problem.space.plain())))
+        write_text(out / "recipe.yaml", recipe_text(replace(recipe, space=problem.space.plain())))
+        power = problem.power()
+        for line in power.lines() if power else ():
+            progress.note(line)
         launcher = launcher or launcher_of(recipe.engine, recipe.workers, recipe.device)
-        Search(study, problem, recipe, launcher, progress, owner, wait).run()
-        check_binding(
-            out, problem.binding, {**problem.binding, "bytes": {**problem.binding["bytes"], "models": models_bytes(recipe)}}
-        )
+        search = Search(study, problem, recipe, launcher, progress, owner, wait)
+        looked = run_search(search, len(problem.starts()))
+        now = {**problem.binding["bytes"], "models": models_bytes(recipe)}  # a model may have been replaced meanwhile
+        check_binding(out, problem.binding, {**problem.binding, "bytes": now})
         if elsewhere := running_elsewhere(study):
             note = say(
-                f"{recipe.arm}의 시도 {elsewhere}개가 다른 곳에서 진행 중입니다. 마지막으로 끝나는 쪽이 최종 비교를 합니다.",
-                f"{elsewhere} trials of {recipe.arm} are still running elsewhere; the last to finish compares the best.",
+                f"{recipe.study}의 시도 {elsewhere}개가 다른 곳에서 진행 중입니다. 마지막으로 끝나는 쪽이 최종 비교를 합니다.",
+                f"{elsewhere} trials of {recipe.study} are still running elsewhere; the last to finish compares the best.",
             )
-            return StudyResult(recipe.arm, recipe.sampler, problem.metric, states(study), note)
-        final = finish(study, problem, recipe, launcher, progress, wait=wait)
-        return write_outputs(study, problem, recipe, final, out, draw=draw)
+            return StudyResult(recipe.study, problem.metric, states(study), (note,))
+        final = finish(study, problem, recipe, launcher, progress, wait=wait, looked=looked)
+        kept = _remembered(final, problem, recipe, out, progress)
+        return write_outputs(study, problem, recipe, final, out, power=power, draw=draw, remembered=kept)
+
+
+def run_search(search: Search, starts: int) -> list[Contender]:
+    """The starts, then drawn trials; after the first of these the search is looked at. Gives what was seen if it stopped there.
+
+    A resumed study that is beyond the look goes on; one that is not decides as the first call would have.
+    """
+    recipe = search.recipe
+    whole = starts if recipe.portfolio_only else recipe.trials
+    first = min(whole, starts + FIRST)
+    if search.ended() <= first:
+        search.run(first)
+    if first == whole or recipe.storage is not None or search.ended() > first:
+        search.run(max(whole, first))
+        return []
+    drawn = [one for one in search.study.get_trials(deepcopy=False) if counts(one) and origin_of(one) == "drawn"]
+    if drawn:
+        train = Trainer(search.problem, search.launcher, search.progress, search.wait, [])
+        raced = looked_at(candidates(search.study, search.problem, recipe), search.problem, train, recipe)
+        most = ceiling_of(search.study, raced, search.problem)
+        if most is not None and 100 * most < recipe.worth:
+            return raced
+    search.run(whole)
+    return []
+
+
+def _remembered(final: Final, problem: Problem, recipe: TuneRecipe, out: Path, progress: Progress) -> Path | None:
+    """A winner that is shown goes to the user's own portfolio; one that cannot be written is said, and takes nothing with it."""
+    found, (family, hidden) = final.comparison, problem.shape
+    if not recipe.remember or recipe.task != "mlm" or found is None or found.verdict.decision != "better" or not hidden:
+        return None  # what is known is about trained models
+    plain, settings = to_mapping(TrainRecipe("", "", "")), {**recipe.settings, **final.won.params}
+    names = [name for name in TUNABLE["mlm"] if name in settings and name not in ("model", "dataset")]
+    changed = {name: settings[name] for name in names if settings[name] != plain[name]}
+    gain = {problem.metric: round(100 * found.verdict.difference, 2)}
+    source = f"{out.resolve().name}: {len(found.seeds)} pairs on {problem.confirm_name}"
+    try:
+        return remember(KnownSettings(f"{recipe.study}, trial {final.winner}", changed, source, (family,), hidden, gain))
+    except (InputError, OSError) as error:
+        progress.note(str(error))
+        return None
 
 
 def _check_first(recipe: TuneRecipe, out: Path) -> None:
-    """What can be known before texts are prepared: a space that reads and does something, and a storage that answers."""
+    """What can be known before texts are prepared: a score and a space that read and do something, a storage that answers."""
+    if recipe.task == "mlm":
+        score_of(recipe)
+        if recipe.portfolio:
+            known_entries("", 0)  # a broken portfolio is said now
     if recipe.space is not None:
-        refuse_idle(read_space(recipe.space, recipe.task), {"objective": "mlm", "label_mask": "off", **recipe.settings}, recipe)
+        space = read_space(recipe.space, recipe.task)
+        refuse_idle(space, {"objective": "mlm", "label_mask": "off", **recipe.settings}, recipe)
+        if recipe.task == "mlm":
+            fixed = {**DEFAULTS, **recipe.settings}
+            check_ends(space, DEFAULTS, fixed, lambda params: check_settings({**recipe.settings, **params}))
     if recipe.storage is not None:
-        arms(recipe, out, {})
+        check_storage(recipe, out)
 
 
-def _same_as_begun(recipe: TuneRecipe, out: Path, owner: str) -> None:
+def _same_as_begun(recipe: TuneRecipe, out: Path) -> None:
     """Refuse what the folder was not begun with before anything in it changes; looked at in a folder that vanishes."""
-    beside = [replace(recipe, sampler=sampler) for sampler in get_args(Sampler)]
-    held = [arm for arm in beside if (out / named("recipe", arm, ".yaml")).is_file()]
-    if not held:
+    if not (out / "recipe.yaml").is_file():
         return
-    if (begun := read_yaml(out / named("recipe", held[0], ".yaml")).get("study")) != recipe.study:
+    if (begun := read_yaml(out / "recipe.yaml").get("study")) != recipe.study:
         raise FolderError(f"{out} holds the study {begun!r}; give {recipe.study!r} an --out of its own.")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "datasets").mkdir()
@@ -140,8 +185,7 @@ def _same_as_begun(recipe: TuneRecipe, out: Path, owner: str) -> None:
             if folder not in str(error):
                 raise
             raise FolderError(str(error).replace(folder, str(out))) from error
-    for arm in held:
-        open_study(arm, out, problem.binding, starts=problem.recommended(), owner=owner)
+    open_study(recipe, out, problem.binding, starts=problem.starts())
 
 
 def recipe_text(recipe: TuneRecipe) -> str:

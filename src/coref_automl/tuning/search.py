@@ -6,8 +6,9 @@ It can be killed at any moment: the same command resumes, and nothing is trained
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,17 +17,16 @@ from coref_automl.engine.job import Job, death, outcome_of
 from coref_automl.engine.launch import Launcher, Running
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
-from coref_automl.say import Say, language, say
-from coref_automl.tuning.problem import Follower, Problem
-from coref_automl.tuning.pruning import RECOMMENDED, reason_to_cut
-from coref_automl.tuning.reasons import reason_words
-from coref_automl.tuning.recipe import TuneRecipe
-from coref_automl.tuning.storage import SIGN_EVERY, closed_elsewhere, counts, queue_again, recover, sign_of_life
+from coref_automl.say import in_words, say
+from coref_automl.tuning.problem import ORIGINS, Follower, Origin, Problem, Report
+from coref_automl.tuning.recipe import REPORTS, TuneRecipe
+from coref_automl.tuning.storage import SIGN_EVERY, closed_elsewhere, counts, queue_again, recover, sampler_of, sign_of_life
 
-ALIKE = 3
+SAME_FAILURES = 3
 """So many trials in a row that fail the same way stop the study: the next would, too."""
-
-_POLL = 0.2
+RUNGS = (1, 2)
+"""The quarters of the budget at which trials are pruned: the better half goes on."""
+_NOTHING = Report(0, 0.0)
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class _Active:
     events: Follower
     started: float
     alive: float = 0.0
-    last: tuple[int, float] = (0, 0.0)
+    last: Report = _NOTHING
     cut: str | None = None
 
 
@@ -53,18 +53,18 @@ class Search:
     launcher: Launcher
     progress: Progress
     owner: str
-    wait: Callable[[], None] = lambda: time.sleep(_POLL)
+    wait: Callable[[], None]
     active: dict[int, _Active] = field(default_factory=dict)
-    failures: list[tuple[str, str]] = field(default_factory=list)
-    over: bool = False
+    failures: list[str] = field(default_factory=list)
     looked: float = 0.0
+    total: int = 0
 
-    def run(self) -> None:
-        """Fill the slots until every trial that was asked for has ended."""
+    def run(self, total: int | None = None) -> None:
+        """Fill the slots until so many trials have ended; by default as many as the recipe asks for."""
+        self.total = total = self.recipe.trials if total is None else total
         self._take_over()
-        total = self.recipe.trials
         with self.progress.stage("trials", total, "trials") as stage:
-            stage.skip(min(total, self._ended()))
+            stage.skip(min(total, self.ended()))
             try:
                 while self._fill() or self.active:
                     for slot in list(self.active):
@@ -92,40 +92,36 @@ class Search:
                 )
             )
 
-    def _ended(self) -> int:
+    def ended(self) -> int:
         return sum(counts(trial) and trial.state.is_finished() for trial in self.study.get_trials(deepcopy=False))
 
-    def _begun(self) -> int:
-        return sum(counts(trial) and trial.state.name != "WAITING" for trial in self.study.get_trials(deepcopy=False))
+    def _begun(self, before: float = math.inf) -> int:
+        """How many trials were started, of those before this number."""
+        found = [trial for trial in self.study.get_trials(deepcopy=False) if trial.number < before and counts(trial)]
+        return sum(trial.state.name != "WAITING" for trial in found)
 
     def _fill(self) -> bool:
-        """Start trials in the free slots; False when none is left to start; one that is queued again opens the door anew."""
-        self.over = False
-        for slot in range(self.launcher.slots):
-            if slot in self.active or self.over:
-                continue
-            if self._begun() >= self.recipe.trials:
-                self.over = True
-                break
-            trial = self.study.ask()
-            if self._is_surplus(trial):
-                self.over = True
-                break
-            trial.set_user_attr("owner", self.owner)
-            params = self.problem.space.suggest(trial, self.problem.fixed)
-            job = self.problem.job(params, self.recipe.seed)
-            trial.set_user_attr("key", job.key)
-            running = self.launcher.start(job, slot)
-            self.active[slot] = _Active(trial, job, running, Follower(job.run / "events.ndjson"), time.monotonic())
-        return not self.over
+        """Start trials in the free slots; False when none is left to start."""
+        return all(slot in self.active or self._start(slot) for slot in range(self.launcher.slots))
+
+    def _start(self, slot: int) -> bool:
+        begun = self._begun()
+        if begun >= self.total:
+            return False
+        self.study.sampler = sampler_of(self.recipe, begun, self.owner)
+        trial = self.study.ask()
+        if self._is_surplus(trial):
+            return False
+        trial.set_user_attr("owner", self.owner)
+        job = self.problem.job(self.problem.space.suggest(trial, self.problem.fixed), self.recipe.seed)
+        trial.set_user_attr("key", job.key)
+        running = self.launcher.start(job, slot)
+        self.active[slot] = _Active(trial, job, running, Follower(job.run / "events.ndjson"), time.monotonic())
+        return True
 
     def _is_surplus(self, trial: Any) -> bool:
         """Is this trial one too many? Decided by its number, so that several machines agree without talking."""
-        earlier = sum(
-            other.number < trial.number and counts(other) and other.state.name != "WAITING"
-            for other in self.study.get_trials(deepcopy=False)
-        )
-        if earlier < self.recipe.trials:
+        if self._begun(before=trial.number) < self.total:
             return False
         trial.set_user_attr("surplus", True)
         self.study.tell(trial, state=_states().FAIL)
@@ -157,45 +153,58 @@ class Search:
 
     def _take_reports(self, active: _Active) -> None:
         for report in self.problem.reports(active.job, active.events.rows()):
-            step, _ = active.last
-            if report.step <= step or active.cut is not None:
+            averaged = report.averaged and report.step == active.last.step and report.value > active.last.value
+            if active.cut is not None or (report.step <= active.last.step and not averaged):
                 continue
-            active.last = report.step, report.value
-            if report.hits:
-                active.trial.set_user_attr(f"hits-{report.step}", list(report.hits))
+            active.last = report
+            if averaged:
+                continue  # the weights' average is a candidate that cost nothing; rungs compare what was trained
+            if report.mrr is not None:
+                active.trial.set_user_attr(f"mrr-{report.step}", report.mrr)
             active.trial.report(report.value, report.step)
-            others = [trial for trial in self.study.get_trials(deepcopy=False) if counts(trial)]
-            active.cut = reason_to_cut(
-                active.trial, report, others, self.problem.clusters, prune=self.recipe.prune, seed=self.recipe.seed
-            )
+            active.cut = self._reason_to_cut(active.trial, report)
+
+    def _reason_to_cut(self, trial: Any, report: Report) -> str | None:
+        if not self.recipe.prune or origin_of(trial) != "drawn":
+            return None
+        others = [
+            Rung(other.number, _group(other), other.intermediate_values[report.step], other.user_attrs.get(f"mrr-{report.step}"))
+            for other in self.study.get_trials(deepcopy=False)
+            if counts(other) and other.number != trial.number and report.step in other.intermediate_values
+        ]
+        return reason_to_cut(Rung(trial.number, _group(trial), report.value, report.mrr), others, report.step)
 
     def _end(self, slot: int, stage: Stage) -> None:
         """A process that is over: done, failed with a reason, or dead without one."""
         active = self.active[slot]
-        outcome = outcome_of(active.job, active.running.code)
-        step, value = active.last
-        if outcome is None:
-            again = active.trial.user_attrs.get("attempt")
-            reason = death(active.running.code, active.job, " twice" if again else "")
-            if not again:
-                frozen = next(t for t in self.study.get_trials(deepcopy=False) if t.number == active.trial.number)
-                queue_again(self.study, frozen, reason, attempt=1)
-                number, why = active.trial.number, reason_words(reason, Say(language()))
-                self.progress.note(
-                    say(
-                        f"시도 {number}: {why}. 마지막 체크포인트에서 다시 실행합니다.",
-                        f"Trial {number}: {why}; it runs again from its last checkpoint.",
-                    )
-                )
-                del self.active[slot]
-                return
-            self._close(slot, "FAIL", stage, reason=reason, kind="killed" if active.running.code < 0 else "no outcome")
+        outcome, last = outcome_of(active.job, active.running.code), active.last
+        if outcome is None and not active.trial.user_attrs.get("attempt"):
+            self._try_again(slot)
+        elif outcome is None:
+            reason, kind = death(active.running.code, active.job, " twice"), "killed" if active.running.code < 0 else "no outcome"
+            self._close(slot, "FAIL", stage, reason=reason, kind=kind)
         elif not outcome.done:
             self._close(slot, "FAIL", stage, reason=outcome.reason, kind=outcome.kind)
-        elif not step:
+        elif not last.step:
             self._close(slot, "FAIL", stage, reason="it ended without a score", kind="no score")
         else:
-            self._close(slot, "COMPLETE", stage, value=value)
+            active.trial.set_user_attr("averaged", last.averaged)
+            self._close(slot, "COMPLETE", stage, value=last.value)
+
+    def _try_again(self, slot: int) -> None:
+        """A process died: the same settings once more."""
+        active = self.active.pop(slot)
+        reason, number = death(active.running.code, active.job), active.trial.number
+        queue_again(self.study, self._frozen(active), reason, attempt=1)
+        self.progress.note(
+            say(
+                f"시도 {number}: {in_words(reason)}. 마지막 체크포인트에서 다시 실행합니다.",
+                f"Trial {number}: {reason}; it runs again from its last checkpoint.",
+            )
+        )
+
+    def _frozen(self, active: _Active) -> Any:
+        return next(trial for trial in self.study.get_trials(deepcopy=False) if trial.number == active.trial.number)
 
     def _close(
         self, slot: int, state: str, stage: Stage, *, value: float | None = None, reason: str = "", kind: str = ""
@@ -208,7 +217,7 @@ class Search:
         for name, fact in facts.items():
             trial.set_user_attr(name, fact)
         self.study.tell(trial, value, state=getattr(_states(), state))
-        scored, why = f"{self.problem.label} {100 * (value or 0):.2f}%", reason_words(reason, Say(language()))
+        scored, why = f"{self.problem.label} {100 * (value or 0):.2f}%", in_words(reason)
         if state == "COMPLETE":
             self.progress.note(say(f"시도 {number}: select {scored}", f"Trial {number}: {scored} on select"))
         elif state == "PRUNED":
@@ -222,11 +231,10 @@ class Search:
         self._count_failures(kind if state == "FAIL" else "", reason, active.job)
 
     def _count_failures(self, kind: str, reason: str, job: Job) -> None:
-        self.failures.append((kind, reason))
-        last = self.failures[-ALIKE:]
-        if kind and len(last) == ALIKE and all(entry[0] == kind for entry in last):
+        self.failures.append(kind)
+        if kind and self.failures[-SAME_FAILURES:] == [kind] * SAME_FAILURES:
             raise TuningError(
-                f"{ALIKE} trials in a row failed the same way ({kind}: {reason.rstrip('.')}); read {job.log}. "
+                f"{SAME_FAILURES} trials in a row failed the same way ({kind}: {reason.rstrip('.')}); read {job.log}. "
                 "A corrected recipe needs another --out; if the machine was at fault, run the same command again."
             )
 
@@ -237,15 +245,14 @@ class Search:
     def _keep_best_weights(self) -> None:
         """Only what may still win keeps its weights: the best trials, and the recommended settings."""
         for trial in distinct(self.study, self.problem, self.recipe.seed)[self.recipe.finalists :]:
-            if trial.user_attrs.get("origin") != RECOMMENDED and trial.user_attrs.get("owner") == self.owner:
+            if origin_of(trial) == "drawn" and trial.user_attrs.get("owner") == self.owner:
                 self.problem.drop_weights(self.problem.job(trial.params, self.recipe.seed))
 
     def _hand_back(self) -> None:
         """Interrupted: stop what runs, and leave it in the queue for the next call."""
         for active in self.active.values():
             active.running.stop()
-            frozen = next(t for t in self.study.get_trials(deepcopy=False) if t.number == active.trial.number)
-            queue_again(self.study, frozen, "the study was interrupted")
+            queue_again(self.study, self._frozen(active), "the study was interrupted")
         self.active.clear()
 
 
@@ -256,13 +263,56 @@ def completed(study: Any) -> list[Any]:
 
 
 def distinct(study: Any, problem: Problem, seed: int) -> list[Any]:
-    """The completed trials, best first, one per recipe: of several that trained the same, the recommended or else the best."""
+    """The completed trials, best first, one per recipe: of several that trained the same, the start or else the best."""
     found: dict[str, Any] = {}
     for trial in completed(study):
         key = problem.job(trial.params, seed).key
-        if key not in found or trial.user_attrs.get("origin") == RECOMMENDED != found[key].user_attrs.get("origin"):
+        if key not in found or ORIGINS.index(origin_of(trial)) < ORIGINS.index(origin_of(found[key])):
             found[key] = trial
     return list(found.values())
+
+
+def origin_of(trial: Any) -> Origin:
+    found: Origin = trial.user_attrs.get("origin", "drawn")
+    return found
+
+
+def _group(trial: Any) -> str:
+    return str(trial.params.get("objective", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A trial at one quarter of its budget."""
+
+    number: int
+    group: str
+    value: float
+    mrr: float | None = None
+
+
+def reason_to_cut(own: Rung, others: Sequence[Rung], step: int) -> str | None:
+    """Why a trial is pruned at this quarter. `others` are all that have come so far, in whatever order they did.
+
+    Trials of one objective are ranked by the mean reciprocal rank, which tells them apart with half the items; objectives are
+    compared by the score itself, as their ranks below the first differ.
+    """
+    if step not in RUNGS:
+        return None
+    group = [other for other in others if other.group == own.group]
+    ranks = {one.number: one.value if one.mrr is None else one.mrr for one in (*group, own)}
+    if not _in_better_half(own.number, ranks):
+        return f"not in the better half of its objective at {step}/{REPORTS} of the budget"
+    leads = all(own.value >= other.value for other in group)
+    if not leads and not _in_better_half(own.number, {one.number: one.value for one in (*others, own)}):
+        return f"not in the better half of all trials at {step}/{REPORTS} of the budget"
+    return None
+
+
+def _in_better_half(number: int, values: Mapping[int, float]) -> bool:
+    """Of an odd number the middle one is out; of equals the earlier one is ahead."""
+    order = sorted(values, key=lambda one: (-values[one], one))
+    return order.index(number) < max(1, len(order) // 2)
 
 
 def running_elsewhere(study: Any) -> int:

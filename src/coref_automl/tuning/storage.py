@@ -15,10 +15,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from coref_automl.engine.binding import SAME, check_binding, difference
+from coref_automl.engine.binding import SAME, check_binding
 from coref_automl.errors import InputError, MissingExtra
 from coref_automl.store import JsonlAppender, fingerprint
-from coref_automl.tuning.pruning import RECOMMENDED, halving
+from coref_automl.tuning.problem import Start
 from coref_automl.tuning.recipe import TuneRecipe
 
 JOURNAL = "study.journal"
@@ -31,36 +31,27 @@ SIGN_EVERY = 30.0
 _PATIENCE = 30.0
 
 
-def open_study(
-    recipe: TuneRecipe, out: Path, binding: Mapping[str, Any], *, starts: Sequence[Mapping[str, Any]] = (), owner: str = ""
-) -> Any:
+def open_study(recipe: TuneRecipe, out: Path, binding: Mapping[str, Any], *, starts: Sequence[Start] = ()) -> Any:
     """Create the study with `starts` in its queue, or resume it. One begun with another space, data or budget is refused.
 
     Of several machines that begin together the storage lets one create the study; the others wait until it has filled the queue.
     """
     optuna = _optuna()
-    storage = _storage(recipe.storage, out)
-    sampler = _sampler(recipe, len(_trials_of(storage, recipe.arm)), owner)
-    how: dict[str, Any] = {
-        "storage": storage,
-        "study_name": recipe.arm,
-        "sampler": sampler,
-        "pruner": halving(recipe.prune, counts),
-    }
+    storage, pruner = _storage(recipe.storage, out), optuna.pruners.NopPruner()
     try:
-        study = optuna.create_study(direction="maximize", **how)
+        study = optuna.create_study(storage=storage, study_name=recipe.study, direction="maximize", pruner=pruner)
     except optuna.exceptions.DuplicatedStudyError:
-        study = optuna.load_study(**how)
+        study = optuna.load_study(storage=storage, study_name=recipe.study, pruner=pruner)
         _wait_for_queue(study, 0.0 if recipe.storage is None else _PATIENCE)
-    held = study.user_attrs.get("binding")
-    if held is None:
+    begun = study.user_attrs.get("binding")
+    if begun is None:
         study.set_user_attr("binding", json.loads(json.dumps(binding)))
     else:
         same = f"{SAME}, and with a shared --storage another --study name"
-        check_binding(f"The study {recipe.arm!r}", held, binding, same)
+        check_binding(f"The study {recipe.study!r}", begun, binding, same)
     if not study.user_attrs.get("queued"):
-        for point in starts:
-            study.enqueue_trial(dict(point), user_attrs={"origin": RECOMMENDED}, skip_if_exists=True)
+        for start in starts:
+            study.enqueue_trial(start.params, user_attrs={"origin": start.origin, "name": start.name}, skip_if_exists=True)
         study.set_user_attr("queued", True)
     return study
 
@@ -72,12 +63,9 @@ def _wait_for_queue(study: Any, patience: float) -> None:
         time.sleep(0.1)
 
 
-def arms(recipe: TuneRecipe, out: Path, binding: Mapping[str, Any]) -> list[Any]:
-    """Every study of this storage that searched the same space with the same budget: what can be in one table."""
-    optuna = _optuna()
-    storage = _storage(recipe.storage, out)
-    found = [optuna.load_study(study_name=name, storage=storage) for name in sorted(optuna.get_all_study_names(storage))]
-    return [study for study in found if not difference(study.user_attrs.get("binding") or {}, binding)]
+def check_storage(recipe: TuneRecipe, out: Path) -> None:
+    """Refuse a storage that cannot be used."""
+    _storage(recipe.storage, out)
 
 
 def counts(trial: Any) -> bool:
@@ -121,7 +109,7 @@ def queue_again(study: Any, trial: Any, reason: str, **attributes: Any) -> bool:
         storage.set_trial_user_attr(identity, "reason", reason)
         if not storage.set_trial_state_values(identity, optuna.trial.TrialState.FAIL):
             return False
-        kept = {key: value for key, value in trial.user_attrs.items() if key in ("origin", "attempt")}
+        kept = {key: value for key, value in trial.user_attrs.items() if key in ("origin", "name", "attempt")}
         again = {**kept, **attributes, "again": trial.number}
         if not trial.params and not trial.system_attrs.get("fixed_params"):
             return True  # it had drawn nothing yet
@@ -172,19 +160,11 @@ def _database(url: str) -> Any:
         ) from error
 
 
-def _trials_of(storage: Any, name: str) -> Sequence[Any]:
-    with suppress(KeyError):
-        found: Sequence[Any] = storage.get_all_trials(storage.get_study_id_from_name(name), deepcopy=False)
-        return found
-    return ()
-
-
-def _sampler(recipe: TuneRecipe, already: int, owner: str) -> Any:
-    """Neither a resumed study nor a second machine may draw what was drawn before: trials so far and owner move the seed."""
+def sampler_of(recipe: TuneRecipe, already: int, owner: str) -> Any:
+    """What draws the next trial. Trials so far and owner move the seed: a study that was killed draws what it would have drawn,
+    and a second machine something else."""
     optuna = _optuna()
-    seed = int(fingerprint(recipe.seed, recipe.sampler, already, owner if recipe.storage else "")[:8], 16)
-    if recipe.sampler == "random":
-        return optuna.samplers.RandomSampler(seed=seed)
+    seed = int(fingerprint(recipe.seed, already, owner if recipe.storage else "")[:8], 16)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         startup = max(4, min(10, recipe.trials // 4))

@@ -1,26 +1,30 @@
-"""Far items: the nearest occurrence on either side, tagged or not, and buckets with one owner for every distance."""
+"""Far items: the nearest occurrence on either side, whole words alone, and buckets with one owner for every distance."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 
+from coref_automl.evaluation.tasks.eligible import Eligible
 from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of, far_items, occurrences
 from coref_automl.evaluation.tasks.task import ReadDocument, is_apart
 from tests.evaluation.sketch import Part, letters_between, parts, sketch
 
 KEEP: Part = ("NNG", " 한강")
+TAIL: Part = ("", "에는 늘 사람이 참 많다.")
+SHARED: list[Part] = [("NNG", "능금"), ("", "도 "), ("NNG", "자두"), ("", "도 "), ("NNG", "앵두"), ("", "도 함께 있던 ")]
+"""Nouns of the sentences on both sides: what an antecedent far away is found by."""
+_BETWEEN = ", {}. 그 뒤에 다시 거기 "
 
 
 def gap_of(letters: int) -> Part:
-    return "", " " + "아" * letters
+    """That many letters: the end of a sentence that cannot hold a gap, and the beginning of one that may."""
+    return "", _BETWEEN.format("아" * (letters - len("".join(_BETWEEN.format("").split()))))
 
 
-def answers(read: ReadDocument) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for item in far_items(read, seed=0).items:
-        found.setdefault(item.answer, []).append(item.distance)
-    return found
+def far(letters: int, *more: Part) -> ReadDocument:
+    size = len("".join("".join(text for _, text in SHARED).split()))
+    return sketch([*SHARED, ("NNP", "강촌"), gap_of(letters - size), *SHARED, ("NNP", "강촌"), TAIL, *more, KEEP])
 
 
 @pytest.mark.parametrize(
@@ -32,50 +36,47 @@ def test_buckets_are_half_open(distance: int, bucket: tuple[int, int] | None) ->
     assert bucket_of(distance) == bucket
 
 
-@pytest.mark.parametrize("distance", [0, 127, 128, 511, 512, 1024, 1535, 1536, 1999])
+@pytest.mark.parametrize("distance", [30, 127, 128, 511, 512, 1024, 1535, 1536, 1999])
 def test_an_item_knows_how_far_its_nearest_occurrence_is(distance: int) -> None:
-    far = sketch([("NNP", "서울"), gap_of(distance), ("NNP", " 서울"), KEEP])
-    assert answers(far) == {"서울": [distance]}
+    read = far(distance)
+    (item,) = far_items(read, seed=0).items
+    start = read.text.index("강촌")
+    assert (item.answer, item.distance, item.antecedent, item.before) == ("강촌", distance, (start, start + 2), True)
 
 
 def test_beyond_the_last_bucket_there_is_no_item() -> None:
-    found = far_items(sketch([("NNP", "서울"), gap_of(2000), ("NNP", " 서울"), KEEP]), seed=0)
+    found = far_items(far(2000), seed=0)
     assert found.items == []
     assert found.drops["2000 tokens away or more"] == 2
 
 
-def test_an_occurrence_after_the_gap_counts_like_one_before() -> None:
-    read = sketch([("NNP", "서울"), gap_of(600), ("NNP", " 서울"), gap_of(3), ("NNP", " 서울"), KEEP])
-    by_place = {item.start: item for item in far_items(read, seed=0).items}
-    assert {item.distance for item in by_place.values()} <= {600, 3}
-    first = by_place.get(0)
-    assert first is None or first.antecedent == (604, 606)
-    assert all(item.distance == 3 for place, item in by_place.items() if place > 0)
+def test_an_occurrence_behind_the_gap_counts_and_is_told_apart() -> None:
+    read = sketch([*SHARED, ("NNP", "강촌"), ("", "을 보았다. " + "아" * 600 + " "), *SHARED, ("NNP", "강촌"), ("", "."), KEEP])
+    (item,) = far_items(read, seed=0).items
+    assert item.antecedent is not None
+    assert item.antecedent[0] > item.start
+    assert item.before is False
 
 
-def test_an_untagged_occurrence_inside_another_word_is_the_nearest() -> None:
-    read = sketch([("NNP", "서울"), gap_of(600), ("", " 헌서울내기"), gap_of(2), ("NNP", " 서울"), KEEP])
-    near = {item.start: item for item in far_items(read, seed=0).items}[len(read.text) - len(" 한강") - 2]
-    assert read.text[slice(*near.antecedent)] == "서울"  # type: ignore[misc]
-    assert near.distance == 4
+def test_a_nearer_occurrence_inside_a_longer_word_drops_the_item() -> None:
+    read = sketch([("NNP", "강촌"), gap_of(600), ("", "헌강촌내기 "), ("NNP", "강촌"), TAIL, KEEP])
+    found = far_items(read, seed=0)
+    assert found.items == []
+    assert found.drops["nearest occurrence inside a longer word"] == 1
+    glued = sketch([("NNP:GLUED", "강촌"), gap_of(600), ("NNP", "강촌"), TAIL, KEEP])
+    assert far_items(glued, seed=0).drops["nearest occurrence inside a longer word"] == 1
 
 
 def test_an_occurrence_that_overlaps_the_gap_is_no_antecedent() -> None:
-    read = sketch([("NNG", "나나"), ("", "나 "), KEEP])
-    assert far_items(read, seed=0).drops["occurs once"] == 2
+    read = sketch([("NNP", "나나"), ("", "나 "), KEEP])
+    assert far_items(read, seed=0).drops["occurs once"] == 1
 
 
 def test_a_pronoun_does_not_drop_an_item_but_is_recorded() -> None:
-    read = sketch([("NNP", "서울"), ("NP", " 그"), gap_of(5), ("NNP", " 서울"), KEEP])
+    read = sketch([("NNP", "강촌"), ("", "은. "), ("NP", "그"), gap_of(40), ("NNP", "강촌"), TAIL, KEEP])
     (item,) = far_items(read, seed=0).items
     assert item.pronoun_between
-    bare = sketch([("NNP", "서울"), gap_of(5), ("NNP", " 서울"), ("NP", " 그"), KEEP])
-    assert not far_items(bare, seed=0).items[0].pronoun_between
-
-
-def test_one_mention_of_a_noun_is_hidden_in_a_bucket() -> None:
-    read = sketch([("NNP", " 서울"), ("", "은")] * 6 + [KEEP])
-    assert answers(read) == {"서울": [1]}
+    assert not far_items(far(40), seed=0).items[0].pronoun_between
 
 
 def test_occurrences_may_overlap() -> None:
@@ -85,26 +86,16 @@ def test_occurrences_may_overlap() -> None:
 @given(parts)
 def test_far_items_are_what_the_definition_says(drawn: list[Part]) -> None:
     read = sketch(drawn)
-    found = far_items(read, seed=1)
-    spans = {mention.span: mention for mention in read.mentions}
-    by_bucket: dict[tuple[int, int], list[str]] = {bucket: [] for bucket in BUCKETS}
-    for item in found.items:
-        gap = (item.start, item.end)
-        assert read.text[item.start : item.end] == item.answer == spans[gap].form
-        assert not (item.start and read.text[item.start - 1].isalnum())
-        size = len(item.answer)
-        others = [
-            (at, at + size)
-            for at in range(len(read.text))
-            if read.text.startswith(item.answer, at) and (at + size <= item.start or at >= item.end)
-        ]
-        assert item.distance == min(letters_between(read.text, gap, other) for other in others)
-        assert item.antecedent in others
-        assert letters_between(read.text, gap, item.antecedent) == item.distance
+    eligible = Eligible(read)
+    words = {mention.span: mention for mention in eligible.words}
+    seen: set[tuple[tuple[int, int] | None, str]] = set()
+    for item in far_items(read, seed=1).items:
+        gap, size = (item.start, item.end), len(item.answer)
+        others = [(at, at + size) for at in occurrences(read.text, item.answer) if abs(at - item.start) >= size]
+        assert bucket_of(min(letters_between(read.text, gap, other) for other in others)) == bucket_of(item.distance)
+        assert item.antecedent in words
+        assert eligible.unfit(words[gap], item.distance, far=True) is None
         assert all(is_apart(group[0], item.answer) for group in item.candidates[1:])
-        bucket = bucket_of(item.distance)
-        assert bucket is not None
-        by_bucket[bucket].append(item.answer)
-    for nouns in by_bucket.values():
-        assert len(nouns) == len(set(nouns)) <= 3
-    assert far_items(read, seed=1) == found
+        seen.add((bucket_of(item.distance), item.answer))
+    assert len(seen) == len(far_items(read, seed=1).items)
+    assert all(bucket in BUCKETS for bucket, _ in seen)

@@ -1,15 +1,19 @@
-"""Real items: each rule of the definition, one by one, and all of them together against a plain reading of the definition."""
+"""Real items: which mention is hidden, what its antecedent is, and how many of a document are asked."""
 
 from __future__ import annotations
 
 from hypothesis import given
 
+from coref_automl.evaluation.tasks.eligible import Eligible
 from coref_automl.evaluation.tasks.real import REACH, real_items
 from coref_automl.evaluation.tasks.task import ReadDocument, is_apart
 from coref_automl.records import ClozeItem
 from tests.evaluation.sketch import NOUNS, Part, letters_between, parts, sketch
 
-TWICE: list[Part] = [("NNP", "서울"), ("", "은 "), ("NNG", "한강"), ("", "과 "), ("NNP", "서울"), ("", "이다.")]
+TWICE: list[Part] = [
+    ("NNP", "서울"), ("", "은 오래된 도시로 "), ("NNG", "한강"), ("", "에 닿고 "),
+    ("NNP", "서울"), ("", "에는 넓은 공원도 있다."),
+]  # fmt: skip
 
 
 def only(read: ReadDocument) -> ClozeItem:
@@ -18,13 +22,37 @@ def only(read: ReadDocument) -> ClozeItem:
 
 
 def test_the_second_mention_is_hidden_and_the_first_is_the_antecedent() -> None:
-    read = sketch([*TWICE, ("NNP", " 서울"), ("", "도.")])
-    item = only(read)
-    assert (item.start, item.end, item.answer, item.tag) == (8, 10, "서울", "NNP")
+    read = sketch(
+        [*TWICE, ("NNP", " 서울"), ("", "도 그렇게 그때 거기 있다."), ("NNP", " 서울"), ("", "만 여전히 그때 거기 있다.")]
+    )
+    item, second = real_items(read, seed=0).items
+    start = read.text.index("서울", 2)
+    assert second.start == read.text.index("서울", start + 1)  # a noun gives two gaps at most
+    assert (item.start, item.end, item.answer, item.tag) == (start, start + 2, "서울", "NNP")
     assert item.antecedent == (0, 2)
-    assert item.distance == letters_between(read.text, (0, 2), (8, 10)) == 4
+    assert item.distance == letters_between(read.text, (0, 2), (start, start + 2))
     assert item.cluster == item.document == "document"
-    assert not item.pronoun_between
+    assert (item.before, item.copyable, item.pronoun_between) == (True, False, False)
+
+
+def test_a_later_mention_is_hidden_where_the_second_does_not_fit() -> None:
+    read = sketch([("NNP", "서울"), ("", "은 크다. "), ("NNP", "서울"), ("", " 시내의 "), *TWICE[2:]])
+    item = only(read)
+    assert item.start == read.text.rindex("서울")
+    assert item.antecedent == (read.text.index("서울", 1), read.text.index("서울", 1) + 2)
+
+
+def test_the_nearest_mention_that_names_the_thing_is_the_antecedent() -> None:
+    tale: list[Part] = [
+        ("NNG", "과수원"),
+        ("", "은 크다. 마침내 "),
+        ("NNG", "황실"),
+        ("", " "),
+        ("NNG", "과수원"),
+        ("", "도 생겼다. "),
+    ]
+    item = only(sketch([*tale, ("", "거기서 오래 "), ("NNG", "과수원"), ("", "을 다시 가꾸었다.")]))
+    assert item.antecedent == (0, 3)
 
 
 def test_a_pronoun_between_the_two_mentions_drops_the_noun() -> None:
@@ -33,45 +61,32 @@ def test_a_pronoun_between_the_two_mentions_drops_the_noun() -> None:
     assert found.drops["a pronoun between the two mentions"] == 1
 
 
-def test_a_pronoun_before_or_after_does_no_harm() -> None:
-    assert only(sketch([("NP", "그"), ("", "는 "), *TWICE, ("NP", " 그"), ("", "는.")])).answer == "서울"
-
-
-def test_the_first_mention_may_be_400_tokens_away_and_no_more() -> None:
+def test_the_antecedent_may_be_400_tokens_away_and_no_more() -> None:
     def spaced(letters: int) -> ReadDocument:
-        return sketch([("NNP", "서울"), ("", " " + "아" * (letters - 2) + " "), ("NNG", "한강"), ("NNP", " 서울")])
+        filler = "은 여기 있다. " + "아" * (letters - 8) + " "
+        return sketch(
+            [("NNP", "서울"), ("", filler), ("NNG", "한강"), ("", "에 닿은 "), ("NNP", "서울"), ("", "에는 넓은 공원도 있다.")]
+        )
 
-    assert only(spaced(REACH)).distance == REACH
-    found = real_items(spaced(REACH + 1), seed=0)
+    read = spaced(REACH)
+    start = read.text.rindex("서울")
+    room = letters_between(read.text, (0, 2), (start, start + 2))
+    assert only(spaced(REACH - (room - REACH))).distance == REACH
+    found = real_items(spaced(REACH - (room - REACH) + 1), seed=0)
     assert found.items == []
-    assert found.drops[f"first mention over {REACH} tokens away"] == 1
+    assert found.drops[f"earlier mention over {REACH} tokens away"] == 1
 
 
-def test_a_second_mention_inside_a_word_drops_the_noun() -> None:
-    found = real_items(sketch([("NNP", "서울"), ("", " 새"), ("NNP", "서울"), ("NNG", " 한강"), ("NNP", " 서울")]), seed=0)
-    assert found.items == []
-    assert found.drops["begins inside a word"] == 1
-
-
-def test_nouns_written_together_are_hidden_as_one() -> None:
-    read = sketch([("NNP", "서울"), ("NNG", "시청"), ("", "은 "), ("NNP", "서울"), ("NNG", "시청"), ("", "과 "), ("NNG", "한강")])
-    assert only(read).answer == "서울시청"
-
-
-def test_a_document_gives_three_nouns_at_most_and_the_seed_chooses_them() -> None:
-    read = sketch([("NNG", f" {noun}") for noun in NOUNS] * 2)
-    found = real_items(read, seed=0)
-    assert len(found.items) == 3
-    assert found.drops["over 3 nouns of its document"] == len(NOUNS) - 3
-    assert real_items(read, seed=0) == found
-    chosen = {tuple(item.answer for item in real_items(read, seed=seed).items) for seed in range(8)}
-    assert len(chosen) > 1
-
-
-def test_a_noun_without_another_to_choose_from_is_dropped() -> None:
-    found = real_items(sketch([("NNP", "서울"), ("", "은 "), ("NNP", "서울"), ("NNG", " 서울역")]), seed=0)
-    assert found.items == []
-    assert found.drops == {"no other noun to choose from": 1}
+def test_names_and_common_nouns_have_quotas_of_their_own_and_the_seed_chooses() -> None:
+    once: list[Part] = []
+    for place, noun in enumerate(f"{first}{second}당" for first in "가나다라" for second in "바사"):
+        once += [("NNP" if place % 2 else "NNG", noun), ("", f"에서 누가{place} 또 무엇을{place} 했다. ")]
+    read = sketch([*once, *[(kind, text.replace("누가", "아무나")) for kind, text in once]])
+    found = real_items(read, seed=0, per_document=3)
+    assert [item.tag for item in found.items].count("NNP") == [item.tag for item in found.items].count("NNG") == 3
+    assert found.drops["over 3 gaps of its document"] == 2
+    assert real_items(read, seed=0, per_document=3) == found
+    assert len({tuple(item.answer for item in real_items(read, seed=seed, per_document=3).items) for seed in range(8)}) > 1
 
 
 def test_candidates_are_nouns_of_the_document_that_neither_contain_the_answer_nor_lie_in_it() -> None:
@@ -97,27 +112,20 @@ def test_an_item_s_id_names_its_text_and_its_span_and_not_its_document() -> None
 @given(parts)
 def test_real_items_are_what_the_definition_says(drawn: list[Part]) -> None:
     read = sketch(drawn)
-    fit = {}
-    for mention in read.mentions:
-        same = [other for other in read.mentions if other.form == mention.form]
-        if len(same) < 2 or mention is not same[1]:
-            continue
-        between = read.text[same[0].end : mention.start]
-        if (
-            letters_between(read.text, same[0].span, mention.span) <= 400
-            and " 그" not in between
-            and not (mention.start and read.text[mention.start - 1].isalnum())
-            and any(is_apart(other.form, mention.form) for other in read.mentions)
-        ):
-            fit[mention.form] = (same[0].span, mention.span)
     found = real_items(read, seed=3)
-    assert {item.answer for item in found.items} <= set(fit)
-    assert len(found.items) == min(3, len(fit))
-    repeated = {m.form for m in read.mentions if sum(other.form == m.form for other in read.mentions) > 1}
-    assert len(found.items) + sum(found.drops.values()) == len(repeated)
+    eligible = Eligible(read)
+    words = {mention.span: mention for mention in eligible.words}
+    repeated = [form for form in NOUNS if sum(mention.form == form for mention in words.values()) > 1]
+    others = {mention.form for mention in words.values()} - set(NOUNS)  # nouns written together
+    repeated += [form for form in others if sum(mention.form == form for mention in words.values()) > 1]
+    assert len({item.answer for item in found.items}) <= len(repeated) <= len(found.items) + sum(found.drops.values())
     for item in found.items:
-        assert fit[item.answer] == (item.antecedent, (item.start, item.end))
-        assert read.text[item.start : item.end] == item.answer
+        gap = (item.start, item.end)
+        named = [word for word in words.values() if word.form == item.answer and eligible.unfit_antecedent(word) is None]
+        earlier = max(word.span for word in named if word.span < gap)
+        assert item.antecedent == earlier
+        assert eligible.unfit(words[gap]) is None
+        assert letters_between(read.text, earlier, gap) <= REACH
+        assert " 그" not in read.text[earlier[1] : item.start].replace(" 그 길로", "")
         assert item.candidates[0] == (item.answer,)
         assert all(len(group) == 1 and is_apart(group[0], item.answer) for group in item.candidates[1:])
-        assert {group[0] for group in item.candidates} <= {mention.form for mention in read.mentions}

@@ -1,35 +1,28 @@
 """Far items. In: a read document. Out: hidden mentions whose nearest other occurrence is far, in buckets of reference tokens.
 
 Every occurrence of the answer's characters counts, tagged or not and on either side: an encoder reads both ways, and a word
-inside a longer one gives the answer away. Only these items can tell a 2,048-token model from a 1,536-token one.
+inside a longer one gives the answer away. The antecedent is the nearest mention of the answer as a whole word, in the same
+bucket. Only these items can tell a 2,048-token model from a 1,536-token one.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Sequence
 
 from coref_automl.corpus.chains import NounMention
-from coref_automl.evaluation.tasks.task import (
-    INSIDE_WORD,
-    NO_CHOICE,
-    ClozeTask,
-    Found,
-    Limit,
-    ReadDocument,
-    Span,
-    choose_candidates,
-    draw_lot,
-    opens_word,
-)
+from coref_automl.evaluation.ngrams import Neighbours
+from coref_automl.evaluation.tasks.eligible import Eligible, eligible_of
+from coref_automl.evaluation.tasks.task import ClozeTask, Found, Limit, ReadDocument, Span, draw_lot
 from coref_automl.records import ClozeItem
 
-VERSION = 1
+VERSION = 2
 
 BUCKETS: tuple[tuple[int, int], ...] = ((0, 128), (128, 512), (512, 1024), (1024, 1536), (1536, 2000))
 """Distances in reference tokens, half open."""
 
-PER_BUCKET = 3
+PER_BUCKET = 5
 """The most nouns of one document in one bucket."""
 
 
@@ -38,38 +31,57 @@ def bucket_of(distance: int) -> tuple[int, int] | None:
     return next((bucket for bucket in BUCKETS if bucket[0] <= distance < bucket[1]), None)
 
 
-def far_items(read: ReadDocument, *, seed: int, per_bucket: int = PER_BUCKET) -> Found:
-    forms = {mention.form for mention in read.mentions}
+def far_items(read: ReadDocument, *, seed: int, per_bucket: int = PER_BUCKET, usual: Neighbours | None = None) -> Found:
+    eligible = eligible_of(read, usual)
     drops: Counter[str] = Counter()
-    fit: dict[tuple[int, int], dict[str, list[tuple[NounMention, Span, int]]]] = {bucket: {} for bucket in BUCKETS}
+    fit: dict[tuple[int, int], dict[str, list[tuple[NounMention, NounMention]]]] = {bucket: {} for bucket in BUCKETS}
     by_form: dict[str, list[NounMention]] = {}
     for mention in read.mentions:
         by_form.setdefault(mention.form, []).append(mention)
+    whole: dict[str, list[NounMention]] = {}
+    for mention in eligible.words:
+        whole.setdefault(mention.form, []).append(mention)
     for form, hidden in by_form.items():
         places = occurrences(read.text, form)
         for mention in hidden:
-            nearest = nearest_occurrence(read, mention.span, places)
-            bucket = bucket_of(nearest[1]) if nearest else None
-            if not opens_word(read.text, mention.start):
-                drops[INSIDE_WORD] += 1
-            elif nearest is None:
-                drops["occurs once"] += 1
-            elif bucket is None:
-                drops[f"{BUCKETS[-1][1]} tokens away or more"] += 1
+            found = _antecedent(eligible, mention, places, whole.get(form, ()))
+            if isinstance(found, str):
+                drops[found] += 1
             else:
-                fit[bucket].setdefault(form, []).append((mention, *nearest))
+                fit[found[1]].setdefault(form, []).append((mention, found[0]))
     items: list[ClozeItem] = []
     for bucket, nouns in fit.items():
-        chosen = sorted(nouns, key=lambda form: draw_lot(seed, read.identity, bucket[0], form))[:per_bucket]
-        drops[f"over {per_bucket} nouns of its document in one bucket"] += len(nouns) - len(chosen)
-        for form in chosen:
-            mention, antecedent, distance = min(nouns[form], key=lambda entry: draw_lot(seed, read.identity, entry[0].start))
-            candidates = choose_candidates(form, forms, draw=(seed, read.identity, form))
-            if len(candidates) < 2:
-                drops[NO_CHOICE] += 1
-                continue
-            items.append(_item(read, mention, antecedent, distance, candidates))
+        for tag in ("NNP", "NNG"):
+            of_tag = [form for form, pairs in nouns.items() if pairs[0][0].tag == tag]
+            chosen = sorted(of_tag, key=lambda form: draw_lot(seed, read.identity, bucket[0], form))[:per_bucket]
+            drops[f"over {per_bucket} nouns of its document in one bucket"] += len(of_tag) - len(chosen)
+            for form in chosen:
+                mention, other = min(nouns[form], key=lambda pair: draw_lot(seed, read.identity, pair[0].start))
+                earlier = (word.span for word in whole[form] if word.start < mention.start)
+                before = any(read.distance(span, mention.span) < BUCKETS[-1][1] for span in earlier)
+                items.append(eligible.item("real-far", VERSION, mention, other.span, seed=seed, before=before))
     return Found(sorted(items, key=lambda item: item.start), +drops)
+
+
+def _antecedent(
+    eligible: Eligible, mention: NounMention, places: list[int], whole: Sequence[NounMention]
+) -> tuple[NounMention, tuple[int, int]] | str:
+    """The nearest mention of the same word and its bucket, in which the nearest occurrence is too; or why there is none."""
+    read = eligible.read
+    if reason := eligible.meaning(mention, far=True):
+        return reason
+    nearest = nearest_occurrence(read, mention.span, places)
+    bucket = bucket_of(nearest[1]) if nearest else None
+    if nearest is None:
+        return "occurs once"
+    if bucket is None:
+        return f"{BUCKETS[-1][1]} tokens away or more"
+    measured = [(read.distance(word.span, mention.span), word.start > mention.start, word) for word in whole if word != mention]
+    near = sorted(entry for entry in measured if bucket_of(entry[0]) == bucket)
+    if not near:
+        return "nearest occurrence inside a longer word"
+    distance, _, other = next((entry for entry in near if eligible.unfit_antecedent(entry[2]) is None), near[0])
+    return eligible.unfit_antecedent(other) or eligible.unfit(mention, distance, far=True) or (other, bucket)
 
 
 def occurrences(text: str, word: str) -> list[int]:
@@ -91,30 +103,10 @@ def nearest_occurrence(read: ReadDocument, gap: Span, places: list[int]) -> tupl
     return min(measured, key=lambda entry: entry[1]) if measured else None
 
 
-def _item(
-    read: ReadDocument, mention: NounMention, antecedent: Span, distance: int, candidates: tuple[tuple[str, ...], ...]
-) -> ClozeItem:
-    return ClozeItem(
-        id=read.item_id("real-far", VERSION, mention.span),
-        task="real-far",
-        document=read.document.id,
-        cluster=read.document.id,
-        source=read.document.source,
-        start=mention.start,
-        end=mention.end,
-        answer=mention.form,
-        tag=mention.tag,
-        candidates=candidates,
-        antecedent=antecedent,
-        distance=distance,
-        pronoun_between=read.pronoun_between(antecedent, mention.span),
-    )
-
-
 TASK = ClozeTask(
     name="real-far",
     label="Real-far",
     version=VERSION,
-    find=lambda read, _, choices: far_items(read, seed=choices.seed),
-    limit=Limit("per_bucket", lambda item: (item.source, bucket_of(item.distance)), "the limit of its bucket"),
+    find=lambda read, _, choices: far_items(read, seed=choices.seed, usual=choices.usual(read.document)),
+    limit=Limit("per_bucket", lambda item: (item.source, item.tag, bucket_of(item.distance)), "the limit of its bucket"),
 )

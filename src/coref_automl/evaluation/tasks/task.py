@@ -7,8 +7,9 @@ computed, item ids, candidates, a seeded order, and the rows of annotated files.
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -20,6 +21,7 @@ from coref_automl.corpus.chains import NounMention, mentions, pronouns
 from coref_automl.corpus.files import files_of
 from coref_automl.corpus.formats import BROKEN, KNOWN, READERS, kind_of
 from coref_automl.errors import SourceError
+from coref_automl.evaluation.ngrams import Neighbours
 from coref_automl.korean import Tags
 from coref_automl.models.vocabulary import tokenize
 from coref_automl.records import ClozeItem, Document
@@ -40,22 +42,29 @@ NO_CHOICE = "no other noun to choose from"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The items of one document, and for each reason how many nouns (or mentions) gave none."""
+    """The items of one document, and for each reason how many nouns (or mentions) gave none. `passages`: parts of the document
+    that items refer to in its place."""
 
     items: list[ClozeItem] = field(default_factory=list)
     drops: Counter[str] = field(default_factory=Counter)
+    passages: list[Document] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What `prepare eval` asks of every task. `answers`: the only words that may be hidden; None allows any."""
+    """What `prepare eval` asks of every task. `answers`: the only words that may be hidden; None allows any. `neighbours`: for
+    each source, which words stand beside which in documents that hold no item."""
 
     seed: int = 0
     per_document: int = 3
     answers: Collection[str] | None = None
+    neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
+
+    def usual(self, document: Document) -> Neighbours | None:
+        return self.neighbours.get(document.source)
 
 
-class Entry(Protocol):
+class TaskInput(Protocol):
     """What a task reads: a document, with annotations where the task has files of its own."""
 
     @property
@@ -92,7 +101,8 @@ class ClozeTask:
 
     `find` makes the items of one read document. Without `rows` the task reads the texts of `--source`. `version` is part of every
     item's id: raise it when the rules change, so that items of two rules are never taken for one another. `any_word` lets every
-    vocabulary entry answer, not nouns alone. `label` names the task in tables.
+    vocabulary entry answer, not nouns alone. `label` names the task in tables. A task `on_request` is built only where `--task`
+    names it.
     """
 
     name: str
@@ -102,6 +112,7 @@ class ClozeTask:
     rows: Rows | None = None
     limit: Limit | None = None
     any_word: bool = False
+    on_request: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,6 +129,7 @@ class ReadDocument:
     closing: list[int]
     mentions: tuple[NounMention, ...]
     pronouns: NDArray[np.int32]
+    sentence_ends: list[int]
     identity: str
 
     @property
@@ -132,6 +144,14 @@ class ReadDocument:
         before, after = sorted((one, other))
         starts = self.pronouns[:, 0]
         return bool(((starts >= before[1]) & (starts < after[0])).any())
+
+    def sentence_at(self, place: int) -> int:
+        """The number of the sentence around a character."""
+        return bisect_right(self.sentence_ends, place)
+
+    def sentence_of(self, place: int) -> Span:
+        at, ends = self.sentence_at(place), self.sentence_ends
+        return ends[at - 1] if at else 0, ends[at] if at < len(ends) else len(self.text)
 
     def tag_of(self, span: Span) -> str:
         """NNP if the span touches a name, NNG if it touches another noun, else empty."""
@@ -153,13 +173,14 @@ def read_document(document: Document, tags: Tags, reference: PreTrainedTokenizer
         closing=np.searchsorted(pieces.starts, places, "left").tolist(),
         mentions=tuple(mentions(document.text, tags)),
         pronouns=pronouns(tags),
+        sentence_ends=tags.sentence_ends.tolist(),
         identity=fingerprint(document.text),
     )
 
 
 def draw_lot(*parts: str | int) -> bytes:
     """A hash of the parts to sort by: a random order that is always the same."""
-    return hashlib.blake2b("\0".join(map(str, parts)).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return hashlib.blake2b(_joined(parts), digest_size=8).digest()
 
 
 def choose_candidates(
@@ -167,8 +188,20 @@ def choose_candidates(
 ) -> tuple[tuple[str], ...]:
     """The answer, then up to 19 other words, none containing or contained in it: those in `first`, then a random sample."""
     leading = [word for word in dict.fromkeys(first) if is_apart(word, answer)]
-    others = sorted({word for word in words if is_apart(word, answer)} - set(leading), key=lambda word: draw_lot(*draw, word))
+    begun = hashlib.blake2b(_joined((*draw, "")), digest_size=8)
+
+    def lot(word: str) -> bytes:
+        """`draw_lot(*draw, word)`, with what all words share hashed once."""
+        hashed = begun.copy()
+        hashed.update(word.encode("utf-8", "surrogatepass"))
+        return hashed.digest()
+
+    others = sorted({word for word in words if is_apart(word, answer)}.difference(leading), key=lot)
     return tuple((word,) for word in [answer, *leading, *others][:MOST_CANDIDATES])
+
+
+def _joined(parts: Iterable[str | int]) -> bytes:
+    return "\0".join(map(str, parts)).encode("utf-8", "surrogatepass")
 
 
 def opens_word(text: str, start: int) -> bool:

@@ -1,5 +1,5 @@
 """Where things lie for the kernels of disentangled attention. In: settings of a model, a length, segments. Out: rows of position
-tables by distance, the shape of a band, the bounds of documents. No kernel is imported here, so this runs without Triton.
+tables by distance, the shape of a band, documents and their bounds. No kernel is imported here, so this runs without Triton.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
+
+from coref_automl.errors import ModelError
 
 CLASS = 8
 """Rows of one class are this far apart: eight numbers of two bytes make a 16-byte word."""
@@ -107,7 +109,7 @@ def band_of(length: int, high: int, low: int, tiles: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class DocumentBounds:
     """Where documents begin and end. `first`, `last` (B, L): the first position of each position's document and the one after its
     last; both 0 on padding. `inner` (B, L): the position from which on `last` needs no mask; L on padding and in a document that
     others interrupt. `block_first`, `block_last` (B, blocks): the span of the documents of each block of positions."""
@@ -123,7 +125,7 @@ class Bounds:
         return [self.segments, self.first, self.last, self.inner, self.block_first, self.block_last]
 
 
-def bounds_of(segments: Tensor) -> Bounds:
+def bounds_of(segments: Tensor) -> DocumentBounds:
     """`segments`: (B, L) numbers of documents from 1 on; 0 is padding."""
     segments = segments.to(torch.int32).contiguous()
     rows, length = segments.shape
@@ -141,4 +143,30 @@ def bounds_of(segments: Tensor) -> Bounds:
     low = lows.unflatten(1, (-1, BLOCK)).amin(2) // BLOCK * BLOCK
     high = (highs.unflatten(1, (-1, BLOCK)).amax(2) + BLOCK - 1) // BLOCK * BLOCK
     found = (torch.where(real, first, 0), torch.where(real, last, 0), inner, torch.minimum(low, high), high)
-    return Bounds(segments, *(x.int().contiguous() for x in found))
+    return DocumentBounds(segments, *(x.int().contiguous() for x in found))
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """Which document each position of a batch belongs to; a position attends to its own document alone."""
+
+    segments: Tensor
+
+    @classmethod
+    def of(cls, attention_mask: object) -> Documents | None:
+        """From what `encode` takes as a mask: documents, or a (B, L) mask of real tokens; None for a mask of pairs."""
+        if isinstance(attention_mask, Documents):
+            return attention_mask
+        if not isinstance(attention_mask, Tensor) or attention_mask.dim() not in (2, 3, 4):
+            form = f"{attention_mask.dim()} dimensions" if isinstance(attention_mask, Tensor) else type(attention_mask).__name__
+            raise ModelError(f"DeBERTa-v2 takes no mask of this form ({form}); pass a (B, L) mask or what packed_masks makes.")
+        return cls((attention_mask > 0).to(torch.int32)) if attention_mask.dim() == 2 else None
+
+    def real(self) -> Tensor:
+        """The (B, L) mask of real tokens."""
+        return (self.segments > 0).to(torch.long)
+
+    def pairs(self) -> Tensor:
+        """The same as a mask of pairs (B, 1, L, L)."""
+        same = self.segments[:, None, :, None] == self.segments[:, None, None, :]
+        return same & (self.segments > 0)[:, None, None, :]

@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 from coref_automl.models.disentangled import backward, backward_tables, forward
-from coref_automl.models.disentangled.layout import BLOCK, CLASS, Bounds, Distances, band_of, geometry
+from coref_automl.models.disentangled.builds import launch, rehearse
+from coref_automl.models.disentangled.layout import BLOCK, CLASS, Distances, DocumentBounds, band_of, geometry
 
 _LOG2E = math.log2(math.e)
-Settings = tuple[int, int, float, float]
-"""Buckets, longest distance, scale, dropout."""
+Inputs = tuple[Tensor, Tensor, Tensor]
+"""States and two position tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Tiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class KernelTiles:
     """The tiles of every kernel: queries x keys, queries x keys, keys x queries, and rows of a class x columns (twice)."""
 
     forward: Tiles
@@ -48,13 +49,15 @@ class Plan:
         return tuple({(tiles.rows, tiles.columns) for tiles in (self.forward, self.query, self.key)})
 
 
-_HALF = Plan(Tiles(64, 32, 4, 3), Tiles(64, 32, 4, 3), Tiles(64, 32, 4, 3), Tiles(64, 128, 8, 3), Tiles(64, 64, 4, 3))
-_WIDE = Plan(Tiles(64, 32, 4, 2), Tiles(64, 32, 4, 2), Tiles(64, 32, 4, 2), Tiles(64, 64, 4, 2), Tiles(64, 64, 4, 2))
-_FLOAT = Plan(Tiles(32, 32, 4, 1), Tiles(32, 32, 4, 1), Tiles(32, 32, 4, 1), Tiles(32, 64, 4, 1), Tiles(32, 32, 4, 1))
-_INTERPRETED = Plan(Tiles(16, 32, 1, 1), Tiles(32, 16, 1, 1), Tiles(16, 32, 1, 1), Tiles(16, 64, 1, 1), Tiles(16, 64, 1, 1))
+_HALF = KernelTiles(Tiles(64, 32, 4, 3), Tiles(64, 32, 4, 3), Tiles(64, 32, 4, 3), Tiles(64, 128, 8, 3), Tiles(64, 64, 4, 3))
+_WIDE = KernelTiles(Tiles(64, 32, 4, 2), Tiles(64, 32, 4, 2), Tiles(64, 32, 4, 2), Tiles(64, 64, 4, 2), Tiles(64, 64, 4, 2))
+_FLOAT = KernelTiles(Tiles(32, 32, 4, 1), Tiles(32, 32, 4, 1), Tiles(32, 32, 4, 1), Tiles(32, 64, 4, 1), Tiles(32, 32, 4, 1))
+_INTERPRETED = KernelTiles(
+    Tiles(16, 32, 1, 1), Tiles(32, 16, 1, 1), Tiles(16, 32, 1, 1), Tiles(16, 64, 1, 1), Tiles(16, 64, 1, 1)
+)
 
 
-def plan_for(dtype: torch.dtype, size: int, device: str) -> Plan:
+def plan_for(dtype: torch.dtype, size: int, device: str) -> KernelTiles:
     """Tiles that fit the registers and the shared memory of cards from Ampere on; measured on an H200."""
     if device == "cpu":
         return _INTERPRETED
@@ -67,7 +70,7 @@ def attend(
     states: Tensor,
     position_key: Tensor | None,
     position_query: Tensor | None,
-    bounds: Bounds,
+    bounds: DocumentBounds,
     distances: Distances,
     *,
     scale: float,
@@ -77,11 +80,12 @@ def attend(
     None."""
     if dropout >= 1:  # nothing is kept
         states, dropout = states * 0, 0.0
-    batch, length, _, heads, _ = states.shape
+    batch, length, _, heads, size = states.shape
     draws = draw(states.device, 2, batch * heads, length) if dropout > 0 else bounds.segments
     tables = [states.new_empty(0) if x is None else x for x in (position_key, position_query)]
-    settings = (distances.buckets, distances.longest, scale, dropout)
-    out: Tensor = _Attention.apply(*map(_side_by_side, (states, *tables)), *bounds.tensors(), draws, *settings)
+    c2p, p2c = (x is not None for x in (position_key, position_query))
+    work = _launch(_Shape((batch, length, heads, size), states.dtype, states.device, c2p, p2c, distances, scale, dropout))
+    out: Tensor = _Attention.apply(work, *map(_side_by_side, (states, *tables)), *bounds.tensors(), draws)
     return out
 
 
@@ -114,12 +118,6 @@ def _launch(shape: _Shape) -> _Launch:
     return _Launch(shape)
 
 
-def _launch_for(query: Tensor, tables: tuple[Tensor, Tensor], settings: Settings) -> _Launch:
-    buckets, longest, scale, dropout = settings
-    c2p, p2c = (table.numel() > 0 for table in tables)
-    return _launch(_Shape(query.shape, query.dtype, query.device, c2p, p2c, Distances(buckets, longest), scale, dropout))
-
-
 class _Launch:
     """What the launches of one shape share: the band, distances on the device, the options that kernels are built for."""
 
@@ -137,6 +135,7 @@ class _Launch:
         self.far = self.length > min(points.high, points.low)
         self.precision = "ieee" if shape.dtype == torch.float32 else "tf32"
         self.block_d = max(16, 1 << (self.size - 1).bit_length())
+        self.rehearsed: set[bool] = set()
 
     def new_band(self, like: Tensor, wanted: bool) -> Tensor:
         return like.new_empty(self.batch * self.heads * self.band.size if wanted else 0)
@@ -152,7 +151,7 @@ class _Launch:
         if self.c2p or self.p2c:
             tiles = self.plan.band
             grid = (CLASS * -(-self.length // (CLASS * tiles.rows)), self.batch * self.heads, 2)
-            forward.bands_kernel[grid](
+            launch(forward.bands_kernel, grid)(
                 query, key, *tables, *bounds[4:], *found, *_strides(query), *_strides(key),
                 *(stride for table in tables for stride in (table.stride(1), table.stride(0))),
                 self.length, self.heads, *self.band.words, self.band.size // CLASS, self.points.center, self.scale * _LOG2E,
@@ -165,7 +164,7 @@ class _Launch:
         """Sums of `x` over all positions, weighted by what lies beyond both ends: (2, H, D)."""
         grid = (-(-self.length // 256), self.batch * self.heads)
         part = outer.new_empty(self.batch * grid[0], 2, self.heads, self.size)
-        backward_tables.far_sums_kernel[grid](
+        launch(backward_tables.far_sums_kernel, grid)(
             outer, x, part, *_strides(x), self.length, self.heads, outer.stride(0), D=self.size, BLOCK_D=self.block_d, BLOCK=256
         )
         return part.sum(0)
@@ -197,17 +196,15 @@ def _side_by_side(x: Tensor) -> Tensor:
 
 
 def _forward(
-    states: Tensor, position_key: Tensor, position_query: Tensor, bounds: list[Tensor], draws: Tensor,
-    buckets: int, longest: int, scale: float, dropout: float,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    work: _Launch, states: Tensor, position_key: Tensor, position_query: Tensor, bounds: list[Tensor], draws: Tensor
+) -> tuple[Tensor, Tensor]:
     query, key, value = states.unbind(2)
-    work = _launch_for(query, (position_key, position_query), (buckets, longest, scale, dropout))
     tables = work.by_distance(position_key), work.by_distance(position_query)
     terms = work.bands(query, key, tables, bounds)
     out = query.new_empty(query.shape)
     lse = query.new_empty(work.batch, work.heads, work.length, dtype=torch.float32)
     grid = (-(-work.length // work.plan.forward.rows), work.batch * work.heads)
-    forward.forward_kernel[grid](
+    launch(forward.forward_kernel, grid)(
         query, key, value, *terms, *bounds[:4], out, lse, draws, *_strides(query), *_strides(key),
         *_strides(value), *_strides(out), *work.numbers(), **work.options(work.plan.forward, "BLOCK_M", "BLOCK_N"),
     )  # fmt: skip
@@ -215,20 +212,19 @@ def _forward(
 
 
 def _backward(
-    slope: Tensor, out: Tensor, lse: Tensor, states: Tensor, position_key: Tensor, position_query: Tensor, bounds: list[Tensor],
-    draws: Tensor, buckets: int, longest: int, scale: float, dropout: float,
+    work: _Launch, slope: Tensor, out: Tensor, lse: Tensor, states: Tensor, position_key: Tensor, position_query: Tensor,
+    bounds: list[Tensor], draws: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     slope = _side_by_side(slope)  # that of a sum is one number, repeated
     query, key, value = states.unbind(2)
     dstates = states.new_empty(states.shape)
     dquery, dkey, dvalue = dstates.unbind(2)
-    work = _launch_for(query, (position_key, position_query), (buckets, longest, scale, dropout))
     key_table, query_table = work.by_distance(position_key), work.by_distance(position_query)
     terms = work.bands(query, key, (key_table, query_table), bounds)
     grid = (-(-work.length // work.plan.query.rows), work.batch * work.heads)
     delta, content = torch.empty_like(lse), lse.new_empty(*lse.shape, work.size)
     dband, outer = work.new_band(query, work.c2p), lse.new_empty(2, *lse.shape)
-    backward.query_slopes_kernel[grid](
+    launch(backward.query_slopes_kernel, grid)(
         query, key, value, *terms, *bounds[:4], out, slope, lse, draws, delta, content, dband, outer,
         *_strides(query), *_strides(key), *_strides(value), *_strides(out), *_strides(slope), *work.numbers(),
         **work.options(work.plan.query, "BLOCK_M", "BLOCK_N"),
@@ -239,7 +235,7 @@ def _backward(
     )
     dband = work.new_band(key, work.p2c) if dband.numel() == 0 else dband
     grid = (-(-work.length // work.plan.key.rows), work.batch * work.heads)
-    backward.key_slopes_kernel[grid](
+    launch(backward.key_slopes_kernel, grid)(
         query, key, value, *terms, *bounds[:4], slope, lse, draws, delta, content, dvalue, dband,
         outer, *_strides(query), *_strides(key), *_strides(value), *_strides(slope), *_strides(dvalue), *work.numbers(),
         **work.options(work.plan.key, "BLOCK_N", "BLOCK_M"),
@@ -268,39 +264,57 @@ def _finish(
         "COLUMN_BLOCK": tiles.columns, "PRECISION": work.precision, "num_warps": sums.warps, "num_stages": sums.stages,
     }  # fmt: skip
     grid: tuple[int, ...] = (CLASS * -(-work.length // (CLASS * sums.rows)), work.batch * work.heads)
-    backward_tables.content_slopes_kernel[grid](
+    launch(backward_tables.content_slopes_kernel, grid)(
         dband, table, *bounds[1:3], content, outer, dx, table.stride(1), table.stride(0), band.size // CLASS, *_strides(dx),
         work.length, work.heads, *band.words, points.center, *limits, scale,
         SIGN=sign, FAR=work.far, **shapes,
     )  # fmt: skip
     part = content.new_empty(CLASS, work.heads, 2 * band.reach, work.size)
     grid = (CLASS, -(-2 * band.reach // sums.columns), work.heads)
-    backward_tables.table_slopes_kernel[grid](
+    launch(backward_tables.table_slopes_kernel, grid)(
         dband, x, *bounds[1:3], part, band.size // CLASS, *_strides(x), work.length, work.batch, work.heads, *band.words,
         *limits, **shapes,
     )  # fmt: skip
     beyond = work.far_sums(outer, x) if work.far else outer
     dtable = table.new_empty(work.rows, work.heads, work.size)
-    backward_tables.table_sums_kernel[(work.rows, work.heads)](
+    launch(backward_tables.table_sums_kernel, (work.rows, work.heads))(
         part, points.starts, beyond, dtable, work.heads, band.reach, work.rows, scale, SIGN=sign, FAR=work.far,
         D=work.size, BLOCK_D=work.block_d, num_warps=1,
     )  # fmt: skip
     return dtable
 
 
+def _rehearse(work: _Launch, learning: bool, tensors: Inputs, bounds: list[Tensor], draws: Tensor) -> None:
+    """Have the kernels built side by side; those of the backward pass, which take longest, first."""
+    states = tensors[0]
+
+    def passes() -> None:
+        if learning:
+            out = states.new_empty(states[:, :, 0].shape)
+            lse = states.new_empty(work.batch, work.heads, work.length, dtype=torch.float32)
+            _backward(work, out, out, lse, *tensors, bounds, draws)
+        _forward(work, *tensors, bounds, draws)
+
+    kinds = work.options(work.plan.forward, "BLOCK_M", "BLOCK_N")
+    rehearse(("attention", learning, states.dtype, states.device, work.far, *kinds.values()), states.device, passes)
+    work.rehearsed.add(learning)
+
+
 class _Attention(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        """`inputs`: states, two position tables; six tensors of bounds; the draws; four settings."""
-        states, position_key, position_query, *bounds, draws, buckets, longest, scale, dropout = inputs
-        tables, settings = (states, position_key, position_query), (buckets, longest, scale, dropout)
-        out, lse = _forward(*tables, bounds, draws, *settings)
-        ctx.save_for_backward(out, lse, *tables, draws, *bounds)
-        ctx.settings = settings
+        """`inputs`: how to launch; states, two position tables; six tensors of bounds; the draws."""
+        work, states, position_key, position_query, *bounds, draws = inputs
+        tensors, learning = (states, position_key, position_query), any(ctx.needs_input_grad)
+        if learning not in work.rehearsed:
+            _rehearse(work, learning, tensors, bounds, draws)
+        out, lse = _forward(work, *tensors, bounds, draws)
+        ctx.save_for_backward(out, lse, *tensors, draws, *bounds)
+        ctx.work = work
         return out
 
     @staticmethod
     def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:
         out, lse, states, position_key, position_query, draws, *bounds = ctx.saved_tensors
         tables = (states, position_key, position_query)
-        return (*_backward(slope, out, lse, *tables, bounds, draws, *ctx.settings), *[None] * 11)
+        return (None, *_backward(ctx.work, slope, out, lse, *tables, bounds, draws), *[None] * 7)

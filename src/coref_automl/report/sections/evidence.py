@@ -1,4 +1,4 @@
-"""The evidence on one screen. In: a Subject. Out: the leading claims about the method to use, and gains over training."""
+"""The evidence on one screen. In: a Subject. Out: the leading claims about the method to use, gains over training, targets."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report import charts
 from coref_automl.report.cells import which_documents
-from coref_automl.report.language import is_same
-from coref_automl.report.page import Block, Charts, Section, Text, in_percent
+from coref_automl.report.language import interval, is_same
+from coref_automl.report.page import Block, Cell, Charts, Section, Table, Text, in_percent, row
 from coref_automl.report.sections.curves import token_axis
 from coref_automl.report.subject import Subject
 from coref_automl.report.wording import about, outcome
@@ -36,14 +36,19 @@ def draw(study: Subject) -> Section | None:
 
 
 def _forest(study: Subject) -> Chart | None:
-    """Of every question its leading claim, and the same method's others on all items."""
+    """Of every question its leading claim, and the same method's others on all items, those it is tied with first."""
     say, rows = study.say, []
     for question in study.answer.questions:
         if question.id not in _TASKS:
             continue
         lead = question.lead
-        own = [one for one in question.others if one.a == lead.a and one.outcome == lead.outcome and not one.part]
-        for one in (lead, *own[: _MOST - 1]):
+        own = [
+            one if one.a == lead.a else one.reversed()
+            for one in question.others
+            if lead.a in (one.a, one.b) and one.outcome == lead.outcome and not one.part and "unequal training" not in one.against
+        ]
+        tied = study.answer.ties
+        for one in (lead, *sorted(own, key=lambda one: one.b not in tied)[: _MOST - 1]):
             rows.append(_row(one, study))
     note = say(
         "차이: 추천한(또는 가장 높은) 방법의 판정. 구간은 보정한 수준의 것이고, 초록과 빨강은 유의한 차이, 회색은 미확인입니다.",
@@ -78,7 +83,7 @@ def _curve(study: Subject) -> Chart | None:
     label, which = METRICS[study.metric].label, which_documents(half, say)
     fewest = min(arm.seeds for arm, _ in shown)
     note = say(
-        f"상승: 원래 모델(0)보다 오른 정도, 짝지은 95% 신뢰구간(점마다 따로), {which}, 시드 {fewest}개.",
+        f"상승: 베이스 모델(0)보다 오른 정도, 짝지은 95% 신뢰구간(점마다 따로), {which}, 시드 {fewest}개.",
         f"Gains over the base (0): paired 95% intervals, point by point, {which}, {fewest} seed{'s' * (fewest > 1)}.",
     )
     title = say(f"학습에 따른 {label} 상승 (점)", f"{label} gained over training (points)")
@@ -89,13 +94,36 @@ def _curved(study: Subject) -> list[tuple[Arm, Entry]]:
     """The lines of the chart with their bases: the method to use and others beside it, mlm before the rest."""
     found = [(arm.with_curve(), base) for arm in study.arms if (base := base_of(study, arm)) is not None]
     found = [(arm, base) for arm, base in found if len(arm.steps()) > 1]
-    mine = next((arm for arm, _ in found if arm.name == study.answer.method), None)
-    if mine is None and found:
-        mine = max((arm for arm, _ in found), key=lambda arm: arm.seeds)
-    beside = [(arm, base) for arm, base in found if mine is not None and arm.alike(mine)]
-    return sorted(beside, key=lambda one: (one[0] is not mine, one[0].objective != "mlm"))[:_MOST]
+    first = next((arm for arm, _ in found if arm.name == study.answer.method), None)
+    if first is None and found:
+        first = max((arm for arm, _ in found), key=lambda arm: arm.seeds)
+    beside = [(arm, base) for arm, base in found if first is not None and arm.differs_in_method_from(first)]
+    return sorted(beside, key=lambda one: (one[0] is not first, one[0].objective != "mlm"))[:_MOST]
 
 
 def _at(arm: Arm, step: list[Entry]) -> Arm:
     """The arm as if it had ended at this step."""
     return replace(arm, runs={seed: [entry] for seed, entry in zip(arm.runs, step, strict=True)})
+
+
+def targets(study: Subject) -> Section | None:
+    """How far it is to the targets; None without any."""
+    if not study.target:
+        return None
+    say = study.say
+    lines = []
+    for name, goal in study.target.items():
+        estimate = study.chosen.evaluation.estimates.get(name)
+        if estimate is None:
+            told = Cell(say("평가되지 않음", "not run"), "quiet")
+        elif estimate.low >= goal:
+            told = Cell(say("도달", "reached"), "good")
+        elif estimate.high < goal:
+            short = f"{100 * (goal - estimate.value):.1f}"
+            told = Cell(say(f"{short}점 모자람", f"{short} points short"), "bad")
+        else:
+            told = Cell(say("구간 안: 아직 알 수 없음", "inside the interval: cannot tell yet"), "quiet")
+        lines.append(row(METRICS[name].label, f"{100 * goal:.1f}", interval(estimate), told))
+    head = (say("수치", "metric"), say("목표 %", "target %"), study.chosen.name, say("판정", "verdict"))
+    table = Table(head, tuple(lines), frozenset({1, 2}), shows="all")
+    return Section("target", say("목표까지", "Distance to the targets"), (table,), part="target")

@@ -1,0 +1,181 @@
+"""coref-automl demo, adapt and study: the full pipeline on bundled data, on your own model and text, over methods and seeds."""
+
+from __future__ import annotations
+
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coref_automl.cli.app import app
+from coref_automl.cli.options import (
+    AsJson,
+    LangOption,
+    OptionalOut,
+    RecipeFile,
+    Yes,
+    agreed_to,
+    options_from,
+    print_result,
+    recipe_from,
+    speak,
+)
+from coref_automl.config import choose
+from coref_automl.errors import RecipeError
+from coref_automl.experiment.recipe import KINDS, ExperimentRecipe, with_methods
+from coref_automl.progress import Progress, spent
+from coref_automl.say import say
+
+if TYPE_CHECKING:
+    from coref_automl.coreference.predict import Resolved
+    from coref_automl.experiment.adapt import Adapted
+    from coref_automl.experiment.plan import Plan
+
+
+def _show(result: Adapted, since: float, as_json: bool, found: Resolved | None = None) -> None:
+    from coref_automl.report.terminal import in_colour
+
+    took = spent(since)
+    title = say("짧은 글의 상호참조 (coref-automl coref predict):", "Coreference in a short text (coref-automl coref predict):")
+    chains = ["", title, *found.lines(colour=in_colour())] if found else []
+    more = {**({"chains": found.strings} if found else {}), **took.to_json()}
+    print_result(result, as_json, [str(result), *chains, "", str(took)], **more)
+
+
+@app.command(epilog="Example: coref-automl demo")
+def demo(
+    out: OptionalOut = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Use a fraction of the texts: a smoke test, not a measurement.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run the full pipeline on bundled data; ends with a verdict, the report's path, a text's chains, time and peak memory."""
+    since = time.monotonic()
+    from coref_automl.experiment.adapt import closing
+    from coref_automl.experiment.adapt import demo as run_demo
+
+    result = run_demo(out or Path("demo"), quick=quick, progress=Progress())
+    _show(result, since, as_json, closing())
+
+
+_OF_ADAPT = {
+    "model": "Hub id, folder, or bundled:ko-mini.",
+    "out": "Output folder; must be empty or from the same command.",
+    "texts.sources": "local:PATH or a named source; repeatable.",
+    "evaluate.sets": "Evaluation set. Default: built from held-out documents of the sources.",
+    "relation.train": "Relation rows to fine-tune the chosen checkpoint on.",
+    "relation.dev": "Relation rows that are scored once at the end.",
+    "coreference.data": "Annotated texts: coreference from the base and from the chosen checkpoint, as an outside check.",
+    "first_seed": "Random seed.",
+}
+
+
+@app.command(epilog="Example: coref-automl adapt --model klue/roberta-base --source local:articles.jsonl --out adapted")
+@options_from(ExperimentRecipe, _OF_ADAPT, {"texts.sources": ("--source",), "first_seed": ("--seed",)})
+def adapt(
+    recipe: RecipeFile = None,
+    *,
+    seq_len: Annotated[int | None, typer.Option("--seq-len", help="Tokens per block and window.  [default: 512]")] = None,
+    epochs: Annotated[
+        float | None, typer.Option("--epochs", help="Epochs of each run.  [default: 1, more where texts are few]")
+    ] = None,
+    objective: Annotated[
+        list[str] | None, typer.Option("--objective", help="mlm, combined or entity; repeatable.  [default: all three]")
+    ] = None,
+    coref_seeds: Annotated[int | None, typer.Option("--coref-seeds", min=1, help="Seeds of the coreference runs.")] = None,
+    coref_skip_bad: Annotated[
+        bool, typer.Option("--coref-skip-bad", help="Skip bad rows of the annotated texts; they are counted and listed.")
+    ] = False,
+    tune: Annotated[
+        float | None,
+        typer.Option("--tune", min=0.1, help="Tune for about this many minutes first; the winner is a method beside the others."),
+    ] = None,
+    yes: Yes = False,
+    lang: LangOption = None,
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Run the full pipeline on your model and text: prepare, train, evaluate, recommend, report."""
+    since = time.monotonic()
+    from coref_automl.experiment.adapt import adapt as run_adapt
+    from coref_automl.experiment.adapt import adapt_recipe, asked_for, with_tuned
+
+    given |= asked_for(seq_len, epochs, objective or ())
+    if coref_seeds or coref_skip_bad:
+        given.setdefault("coreference", {}).update({"seeds": coref_seeds} if coref_seeds else {})
+        given["coreference"].update({"settings": {"skip_bad": True}} if coref_skip_bad else {})
+    wanted = adapt_recipe(recipe, {**given, **({"lang": lang} if lang else {})})
+    speak(wanted.lang)
+    if tune is not None:
+        from coref_automl.report.tuning_page import write_study_page
+
+        wanted, tuned = with_tuned(wanted, tune, Progress(shown=not as_json), write_study_page)
+        print("\n".join([*tuned.lines(), ""]), file=sys.stderr)
+    agreed = partial(agreed_to, yes=yes, ask=not as_json)
+    _show(run_adapt(wanted, progress=Progress(), agreed=agreed), since, as_json)
+
+
+@app.command(epilog="Example: coref-automl study --recipe recipes/ko-mini-study.yaml --out studies/ko-mini --dry-run")
+@options_from(ExperimentRecipe)
+def study(
+    recipe: RecipeFile = None,
+    *,
+    method: Annotated[
+        list[str] | None, typer.Option("--method", help="Method of the recipe to run; repeatable. Default: all of them.")
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", help="Run one kind of step: train, evaluate, relation, coreference or report; repeatable."),
+    ] = None,
+    max_minutes: Annotated[
+        float | None, typer.Option("--max-minutes", min=0.01, help="Stop after this many minutes; the same command resumes.")
+    ] = None,
+    until_shown: Annotated[
+        bool,
+        typer.Option("--until-shown", help="Add seeds, up to --seeds, until every method's difference from the first is known."),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show steps, hours, disk space and memory, from a timed training step, and exit.")
+    ] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+    **given: Any,
+) -> None:
+    """Compare training methods from one base: train every method at every length with every seed, evaluate every checkpoint,
+    fine-tune relation extraction and coreference from the last ones, then write the report and an archive without text.
+
+    Before training it says what the texts can show and what it takes. Methods must see equal numbers of tokens. Steps run side by
+    side (--jobs), each in a process of its own; one that fails is named and the rest goes on. The same command resumes an
+    interrupted study; nothing finished is run again.
+    """
+    from coref_automl.experiment.preflight import before_training, budget
+    from coref_automl.experiment.run import run_experiment
+
+    for kind in only or ():
+        choose(kind, dict.fromkeys((*KINDS, "report")), "kind of step")
+    wanted = with_methods(recipe_from(ExperimentRecipe, given, "study", recipe), method or ())
+    speak(wanted.lang)
+    progress = Progress(shown=not as_json)
+    if dry_run:
+        print_result(budget(wanted, progress=progress), as_json)
+        return
+
+    def before(plan: Plan) -> Plan:
+        trains = not only or "train" in only
+        agreed = partial(agreed_to, yes=yes, ask=not as_json)
+        return before_training(plan, progress, agreed, fit=False) if trains else plan
+
+    if until_shown:
+        from coref_automl.experiment.until import run_until_shown
+
+        if only:
+            raise RecipeError("--until-shown trains and judges in turn; leave out --only.")
+        result, known = run_until_shown(wanted, max_minutes=max_minutes, progress=progress, before=before)
+        print_result(result, as_json, [*result.lines(), *map(str, known)], known=[one.to_json() for one in known])
+    else:
+        result = run_experiment(wanted, only=only or (), max_minutes=max_minutes, progress=progress, before=before)
+        print_result(result, as_json)
+    if result.broken:
+        raise typer.Exit(1)

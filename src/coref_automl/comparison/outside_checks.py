@@ -1,0 +1,180 @@
+"""Outside checks: does an adaptation carry over to a task that checkpoints are fine-tuned on? In: a study and runs of the task.
+Out: Claims.
+
+The unit is the pretraining seed: a start (the checkpoint that fine-tuning began from) counts with the mean over its fine-tuning
+seeds, so that variance in pretraining counts. If a method has a single start, its fine-tuning seeds are compared, and the claim
+is about that checkpoint. A check is one entry of CHECKS; the reader, the archive, studies and reports iterate over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from coref_automl.comparison.arms import Arm, equally_trained
+from coref_automl.comparison.claims import BASE, COREFERENCE, RELATION, Claim, Documents, QuestionId, Test
+from coref_automl.comparison.coreference_results import COREFERENCE_FILES
+from coref_automl.comparison.judging import Judged, corrected_claims
+from coref_automl.comparison.outside_verdicts import Starts, judge_coreference, judge_relation, rows_of, start_of
+from coref_automl.comparison.relation_results import RELATION_FILES
+from coref_automl.comparison.runs import TaskFiles, TaskRun
+from coref_automl.comparison.scores import Entry, grouped, model_label
+from coref_automl.evaluation.results import CHECKPOINT
+from coref_automl.records import Estimate
+from coref_automl.store import fingerprint
+
+if TYPE_CHECKING:
+    from coref_automl.comparison.study import Study
+
+Run = TaskRun[Any, Any]
+_RELATION_CONDITIONS = ("data", "train", "settings")
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideCheck:
+    """A task: its files and its names (Korean, English), how its claims read, which runs may be compared, and the verdict."""
+
+    files: TaskFiles[Any, Any]
+    name: tuple[str, str]
+    metric: tuple[str, str]
+    outcome: str
+    documents: Documents
+    test: Test
+    comparable: Callable[[Sequence[Run]], list[list[Run]]]
+    judge: Callable[[Starts, Starts, Claim, int], Judged | None]
+
+
+def _same_rows(runs: Sequence[Run]) -> list[list[Run]]:
+    """Relation runs by split, data and settings, those with the most training rows first."""
+    found = grouped(runs, lambda run: (run.result.split, *map(run.result.fingerprints.get, _RELATION_CONDITIONS)))
+    return sorted(found.values(), key=lambda some: -rows_of(some[0]))
+
+
+def _same_documents(runs: Sequence[Run]) -> list[list[Run]]:
+    """The largest group of coreference runs on the same documents and folds with the same settings."""
+    found = grouped(runs, lambda run: fingerprint(run.result.conditions, run.facts.marks))
+    return sorted(found.values(), key=len, reverse=True)[:1]
+
+
+CHECKS: dict[QuestionId, OutsideCheck] = {
+    "relation": OutsideCheck(
+        RELATION_FILES,
+        ("관계 추출", "relation extraction"),
+        ("관계 추출 micro-F1", "Relation extraction, micro-F1"),
+        RELATION,
+        "rows",
+        "paired",
+        _same_rows,
+        judge_relation,
+    ),
+    "coreference": OutsideCheck(
+        COREFERENCE_FILES,
+        ("상호참조 해결", "coreference"),
+        ("상호참조, 정답 언급의 CoNLL", "Coreference, CoNLL with gold mentions"),
+        COREFERENCE,
+        "texts",
+        "crossed",
+        _same_documents,
+        judge_coreference,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FineTuned:
+    """An arm and what was fine-tuned from it, by pretraining seed. The arm's runs end at the checkpoints that it began from."""
+
+    arm: Arm
+    starts: Starts
+
+    @property
+    def several(self) -> bool:
+        return len(self.starts) > 1
+
+    @property
+    def name(self) -> str:
+        return self.arm.name if self.several else self.arm.ends[0].name
+
+    def comparable(self, other: FineTuned) -> bool:
+        """Do they differ in method alone?"""
+        ours, theirs = ((one.several, one.arm.origin, one.arm.trained_at) for one in (self, other))
+        return ours == theirs and equally_trained(self.arm, other.arm)
+
+
+def judge_check(study: Study, question: QuestionId) -> list[Claim]:
+    """Every method against its base, and later methods against earlier ones; corrected within each group of comparable runs."""
+    check, out = CHECKS[question], []
+    for runs in check.comparable(study.checks.get(question, ())):
+        found = []
+        for one, b, starts in _pairs(study.arms, runs):
+            told = Claim(
+                question,
+                one.name,
+                b,
+                check.outcome,
+                check.documents,
+                0,
+                (0, 0),
+                Estimate(0.0, 0.0, 0.0, 0),
+                check.test,
+                "not judged",
+                against=() if one.several else ("checkpoint",),
+            )
+            found.append(check.judge(one.starts, starts, told, study.seed))
+        out += corrected_claims(found, "bh", study.margin)
+    return out
+
+
+def _pairs(arms: Sequence[Arm], runs: Sequence[Run]) -> Iterator[tuple[FineTuned, str, Starts]]:
+    """A method, the name of the other side, and its starts."""
+    methods = fine_tuned(arms, runs)
+    for one in methods:
+        if base := start_of(run for run in runs if _is_base(run, one.arm)):
+            yield one, BASE, {0: base}
+    for other, one in combinations(methods, 2):
+        if one.comparable(other):
+            yield one, other.name, other.starts
+
+
+def fine_tuned(arms: Sequence[Arm], runs: Sequence[Run]) -> list[FineTuned]:
+    """The arms with runs, each of their seeds at its latest checkpoint that has one.
+
+    An arm scored at several window lengths counts once, preferably at its training length: windows do not affect fine-tuning.
+    """
+    found: dict[frozenset[str], FineTuned] = {}
+    for arm in sorted(arms, key=lambda arm: arm.length != arm.trained_at):
+        begun = {seed: some for seed, entries in arm.runs.items() if (some := _until_start(entries, runs))}
+        starts = {seed: start_of(_from(runs, entries[-1])) for seed, entries in begun.items()}
+        if starts:
+            names = frozenset(run.name for start in starts.values() for run, _ in start.values())
+            found.setdefault(names, FineTuned(replace(arm, runs=begun), starts))
+    return [found[names] for names in found]
+
+
+def _from(runs: Iterable[Run], entry: Entry) -> list[Run]:
+    return [run for run in runs if entry.is_of(run.model, run.weights)]
+
+
+def _until_start(entries: Sequence[Entry], runs: Sequence[Run]) -> list[Entry]:
+    """A run's checkpoints up to the latest one that fine-tuning started from; empty if there is none."""
+    held = (n for n in range(len(entries), 0, -1) if _from(runs, entries[n - 1]))
+    return list(entries[: next(held, 0)])
+
+
+def _is_base(run: Run, arm: Arm) -> bool:
+    """Did a run start from the arm's base? Decided by bytes if both are known."""
+    made = arm.made
+    if made and made.base_bytes and run.weights:
+        return made.base_bytes == run.weights
+    return model_label(run.model) == arm.base
+
+
+def not_compared(study: Study, question: QuestionId) -> tuple[list[str], list[str]]:
+    """Runs that take part in no claim: those whose start was not evaluated here, and those of other data or settings."""
+    runs = study.checks.get(question, ())
+    from_checkpoints = [run for run in runs if CHECKPOINT.search(model_label(run.model))]
+    unknown = [run.name for run in from_checkpoints if not any(_from([run], entry) for entry in study.entries)]
+    compared = {run.name for some in CHECKS[question].comparable(runs) for run in some}
+    return unknown, [run.name for run in runs if run.name not in compared]

@@ -1,0 +1,249 @@
+"""What is claimed of the methods of a study, question by question. In: a study. Out: Claims, each corrected within its family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from coref_automl.comparison.arms import Arm, base_of, equally_trained
+from coref_automl.comparison.claims import Claim, QuestionId
+from coref_automl.comparison.judging import (
+    Among,
+    Judged,
+    Pair,
+    Runs,
+    checkpoint_claim,
+    corrected_claims,
+    ends,
+    half_of_pairs,
+    judge_change,
+    judge_pairs,
+    speaking_half,
+)
+from coref_automl.comparison.outside_checks import CHECKS, judge_check
+from coref_automl.comparison.scores import Entry, is_equal_training
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.evaluation.tasks.far import BUCKETS
+from coref_automl.records import Half
+from coref_automl.statistics.shrinkage import covariance, method_means
+
+if TYPE_CHECKING:
+    from coref_automl.comparison.study import Study
+
+FEWEST_ITEMS, FEWEST_DOCUMENTS = 50, 10
+"""A source with fewer has no claim of its own; a distance needs as many items as a source documents."""
+_FAR, _LAMBADA = ("real_far1_strict", "real_far_word"), ("lambada_top1_strict", "lambada_word")
+"""The metric of a task, and the one that holds across tokenizers."""
+
+
+@dataclass(frozen=True)
+class StudyClaims:
+    """The methods of a study, and what is judged of them."""
+
+    study: Study
+
+    @cached_property
+    def by_question(self) -> dict[QuestionId, list[Claim]]:
+        """In the order in which questions are asked."""
+        return {
+            "base": self.gains,
+            "method": self._methods(),
+            "length": self._lengths(),
+            "training": self._training(),
+            "far": self._on_task("far", _FAR),
+            "lambada": self._on_task("lambada", _LAMBADA),
+            "sources": self._sources(),
+            **{question: judge_check(self.study, question) for question in CHECKS},
+        }
+
+    @property
+    def arms(self) -> list[Arm]:
+        return self.study.arms
+
+    @cached_property
+    def replicated(self) -> list[Arm]:
+        """Methods with several seeds; a single seed says nothing about a method."""
+        return [arm for arm in self.arms if arm.seeds > 1]
+
+    @cached_property
+    def half(self) -> Half | None:
+        return half_of_pairs([(arm, arm) for arm in self.replicated or self.arms])
+
+    @cached_property
+    def against_bases(self) -> list[tuple[Arm, Entry]]:
+        return [(arm, base) for arm in self.arms if (base := base_of(self.study, arm)) is not None]
+
+    @cached_property
+    def same_length(self) -> list[tuple[Arm, Arm]]:
+        """Later methods and earlier ones at the same length from the same base."""
+        return [(a, b) for b, a in combinations(self.arms, 2) if a.differs_in_method_from(b)]
+
+    @cached_property
+    def equal(self) -> list[tuple[Arm, Arm]]:
+        """Those of equal training."""
+        return [pair for pair in self.same_length if equally_trained(*pair)]
+
+    @cached_property
+    def leading(self) -> Arm | None:
+        """The method to use; if none is shown better than its base, the one that came out highest."""
+        better = {one.a: one.values[0] for one in self.method_gains if one.verdict == "better" and one.values}
+        if better:
+            return max((arm for arm in self.replicated if arm.name in better), key=lambda arm: better[arm.name])
+        return next((arm for arm in self.arms if any(self.study.choice.chosen in run for run in arm.runs.values())), None)
+
+    def _judge(self, name: QuestionId, pairs: Sequence[Pair], metric: str, part: str = "", among: Among = None) -> list[Judged]:
+        found = judge_pairs(self.study, name, pairs, metric, half=self.half, part=part, among=among)
+        return [one for one in found if one is not None]
+
+    @cached_property
+    def gains(self) -> list[Claim]:
+        """Methods with several seeds against their base (Holm); single checkpoints (max-T) only where there are none."""
+        study = self.study
+        if any(one.seeds[0] > 1 for one in self.method_gains):
+            return self._with_expected(self.method_gains)
+        half, judged = study.group.judging, study.against_base()
+        bases = {entry: study.own_base(entry) for entry in judged}
+        known = {entry: one for entry, one in judged.items() if bases[entry] is not None}
+        documents = study.table.documents if study.table else 0
+        return [checkpoint_claim(study.group, "base", one, entry, half=half, documents=documents) for entry, one in known.items()]
+
+    @cached_property
+    def method_gains(self) -> list[Claim]:
+        return corrected_claims(self._judge("base", self.against_bases, self.study.metric), "holm", self.study.margin)
+
+    def _with_expected(self, claims: list[Claim]) -> list[Claim]:
+        """With the gain to expect of the leading method, whose own mean is shrunk towards those of the others."""
+        pairs = [(arm, base) for arm, base in self.against_bases if arm.seeds > 1]
+        leading = self.leading.name if self.leading else ""
+        if len(pairs) < 2 or leading not in {arm.name for arm, _ in pairs}:
+            return claims
+        study, runs = self.study, [entry for arm, _ in pairs for entry in arm.ends]
+        bases = list(dict.fromkeys(base for _, base in pairs))
+        columns = study.group.columns(study.metric, half=self.half, entries=[*runs, *bases])
+        against = [len(runs) + bases.index(base) for arm, base in pairs for _ in arm.runs]
+        parts = columns.differences(list(range(len(runs))), against)
+        values = np.asarray(sum(np.asarray(part.values).mean(axis=0) for part in parts))
+        gain = method_means(values, covariance(parts), methods=[arm.name for arm, _ in pairs for _ in arm.runs])[leading]
+        return [
+            replace(one, expected=min(gain, one.difference.value), against=(*one.against, "chosen")) if one.a == leading else one
+            for one in claims
+        ]
+
+    def _methods(self) -> list[Claim]:
+        """Pairs at one length: of equal training (Holm over all); the others without a verdict, and again at equal tokens."""
+        study, equal = self.study, {(a.name, b.name) for a, b in self.equal}
+        found = self._judge("method", self.same_length, study.metric)
+        unequal = [one for one in found if (one.claim.a, one.claim.b) not in equal]
+        again = [one for pair in self.same_length if pair not in self.equal and (one := self._at_equal_tokens(pair)) is not None]
+        claims = corrected_claims([*(one for one in found if one not in unequal), *again], "holm", study.margin)
+        ranked = [one for one in judge_pairs(study, "method", self.equal, study.metric, half=self.half, measure="ranks") if one]
+        left = [
+            replace(one.claim, verdict="not judged", against=tuple(dict.fromkeys((*one.claim.against, "unequal training"))))
+            for one in unequal
+        ]
+        return [*claims, *left, *corrected_claims(ranked, "bh", study.margin)]
+
+    def _at_equal_tokens(self, pair: tuple[Arm, Arm]) -> Judged | None:
+        """The latest checkpoints of either that had seen as many tokens; None if curves do not meet."""
+        steps: list[tuple[int, Runs, Runs]] = []
+        for ours in pair[0].steps():
+            for theirs in pair[1].steps():
+                seen = [entry.recorded_tokens or 0 for entry in (*ours.values(), *theirs.values())]
+                if min(seen) > 0 and is_equal_training(min(seen), max(seen)):
+                    steps.append((max(seen), list(ours.values()), list(theirs.values())))
+        if not steps:
+            return None
+        _, a, b = max(steps, key=lambda step: step[0])
+        found = judge_pairs(self.study, "method", [pair], self.study.metric, half=self.half, at=[(a, b)])[0]
+        if found is None:
+            return None
+        return replace(found, claim=replace(found.claim, part="equal tokens", against=(*found.claim.against, "equal tokens")))
+
+    def _lengths(self) -> list[Claim]:
+        """Longer minus shorter of one method: on the study's metric, and on far items by reach and by distance."""
+        study = self.study
+        both = [
+            (b, a) for a, b in combinations(self.arms, 2) if a.length < b.length and (a.method, a.origin) == (b.method, b.origin)
+        ]
+        pairs = [pair for pair in both if equally_trained(*pair)]
+        found = self._judge("length", pairs, study.metric)
+        if (far := self._metric(_FAR)) is not None and far != study.metric:
+            found += self._judge("length", pairs, far)
+            for pair in pairs:
+                found += self._by_reach(pair, far)
+            for start, name in self._distances(far).items():
+                found += self._judge("length", pairs, far, part=start, among=name)
+        return corrected_claims(found, "bh", study.margin)
+
+    def _by_reach(self, pair: tuple[Arm, Arm], metric: str) -> list[Judged]:
+        """Within the shorter window's reach, beyond it, and beyond minus within; items differ by pair."""
+        study = self.study
+        beyond = np.any([entry.out_of_reach for entry in ends(pair[1])], axis=0)
+        spoken = study.group.rows(metric, half=self.half, entries=[*ends(pair[0]), *ends(pair[1])])
+        kinds = {"within reach": ~beyond, "beyond reach": beyond}
+        enough = {part: int((rows & spoken).sum()) >= FEWEST_DOCUMENTS for part, rows in kinds.items()}
+        found = [one for part, rows in kinds.items() if enough[part] for one in self._judge("length", [pair], metric, part, rows)]
+        if all(enough.values()):
+            part = "beyond minus within reach"
+            contrast = judge_pairs(study, "length", [pair], metric, half=self.half, part=part, beyond=beyond)
+            found += [one for one in contrast if one is not None]
+        return found
+
+    def _distances(self, metric: str) -> dict[str, Among]:
+        items = self.study.group.items
+        far = np.asarray(items.facts["task"] == METRICS[metric].task)
+        out: dict[str, Among] = {}
+        for low, high in BUCKETS:
+            rows = far & (items.facts["distance"] >= low) & (items.facts["distance"] < high)
+            if int(rows.sum()) >= FEWEST_DOCUMENTS:
+                out[f"{low:,}–{high - 1:,}"] = np.asarray(rows)
+        return out
+
+    def _training(self) -> list[Claim]:
+        """Of every mean curve: its last step, and its peak (on select) minus its end (on confirm)."""
+        study, found = self.study, []
+        for arm in (arm.with_curve() for arm in self.arms):
+            steps = [list(step.values()) for step in arm.steps()] if arm.runs else []
+            if len(steps) < 2:
+                continue
+            half = speaking_half([steps[-1]])
+            found.append(judge_change(study, "training", arm, (steps[-1], steps[-2]), study.metric, half=half, part="last step"))
+            held = [np.mean([study.choice.candidates[one].value.value for one in step]) for step in steps]
+            peak = int(np.argmax(held))
+            if peak < len(steps) - 1 and study.choice.halved:
+                fall = (steps[peak], steps[-1])
+                found.append(judge_change(study, "training", arm, fall, study.metric, half="confirm", part="peak to end"))
+        return corrected_claims(found, "bh", study.margin)
+
+    def _metric(self, names: tuple[str, str]) -> str | None:
+        name = names[self.study.group.tokenizers > 1]
+        return name if any(self.study.group.was_run(name, entry) for entry in self.study.entries) else None
+
+    def _on_task(self, name: QuestionId, names: tuple[str, str]) -> list[Claim]:
+        """Every method against its base and against the others, on another task."""
+        metric = self._metric(names)
+        if metric is None or metric == self.study.metric:
+            return []
+        return corrected_claims(self._judge(name, [*self.against_bases, *self.equal], metric), "bh", self.study.margin)
+
+    def _sources(self) -> list[Claim]:
+        """The method to use on every source of the study's metric, against the base and against mlm."""
+        study, leading, items = self.study, self.leading, self.study.group.items
+        if leading is None or METRICS[study.metric].parts:
+            return []
+        pairs: list[Pair] = [(a, b) for a, b in self.against_bases if a is leading]
+        pairs += [(a, b) for a, b in self.equal if a is leading and b.objective == "mlm"]
+        of_task = np.asarray(items.facts["task"] == METRICS[study.metric].task)
+        spoken = of_task & (True if self.half is None else items.halves == self.half)
+        names = np.unique(items.facts["source"][spoken]).tolist()
+        found: list[Judged] = []
+        for name in names if len(names) > 1 else []:
+            rows = spoken & (items.facts["source"] == name)
+            if int(rows.sum()) >= FEWEST_ITEMS and len(np.unique(items.facts["cluster"][rows])) >= FEWEST_DOCUMENTS:
+                found += self._judge("sources", pairs, study.metric, part=str(name), among=np.asarray(rows))
+        return corrected_claims(found, "bh", study.margin)

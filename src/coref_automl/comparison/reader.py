@@ -1,0 +1,232 @@
+"""One reader of results. In: paths. Out: what lies behind them, found, reasons apart and opened once a command.
+
+Evaluations, runs of relation extraction and runs of coreference may lie under one path. Evaluations of the base models that
+checkpoints started from are found beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from coref_automl.comparison.claims import QuestionId
+from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.runs import TaskRun
+from coref_automl.comparison.scores import grouped
+from coref_automl.comparison.superseded import (
+    changed_since,
+    copies_of,
+    drop_copies,
+    drop_replaced_weights,
+    keep_one_dtype,
+    named_folders,
+    repeated,
+)
+from coref_automl.errors import ComparisonError, CorefError, InputError
+from coref_automl.evaluation.results import (
+    Opened,
+    StoredEvaluation,
+    base_evaluation,
+    is_of_one_model,
+    look_through,
+    marked,
+    run_of,
+    target_of,
+)
+from coref_automl.models.model_files import model_place
+from coref_automl.records import Evaluation, Provenance
+from coref_automl.say import say
+from coref_automl.store import files_under, short_names
+
+_FILES = {check.files.results: check.files for check in CHECKS.values()}
+
+
+@dataclass(frozen=True)
+class TaskRuns:
+    """Runs of each outside check, a sentence for each that cannot be read, and the paths that hold some."""
+
+    checks: dict[QuestionId, list[TaskRun[Any, Any]]]
+    unread: tuple[str, ...]
+    under: frozenset[str]
+
+    @property
+    def all(self) -> list[TaskRun[Any, Any]]:
+        return [run for runs in self.checks.values() for run in runs]
+
+
+def find_runs(paths: Sequence[str]) -> TaskRuns:
+    """The runs with results under the paths; one that was found twice counts once."""
+    found: dict[str, dict[Path, Any]] = {name: {} for name in _FILES}
+    damaged: dict[Path, str] = {}
+    unread: list[InputError] = []
+    under: set[str] = set()
+    for path in paths:
+        for file in files_under(Path(path), _FILES, unread):
+            held, place = found[file.name], file.parent.resolve()
+            try:
+                if place not in held and place not in damaged:
+                    held[place] = replace(_FILES[file.name].read(place), folder=place)
+            except CorefError as error:
+                damaged[place] = str(error)
+            under |= {path} if place in held else set()
+    return TaskRuns(
+        checks={question: _named(found[check.files.results]) for question, check in CHECKS.items()},
+        unread=(*damaged.values(), *map(str, unread)),
+        under=frozenset(under),
+    )
+
+
+def _named(found: dict[Path, Any]) -> list[Any]:
+    """Each run once, under a name of its own."""
+    copies = copies_of(found)
+    names = short_names(copies)
+    return [replace(found[folder], name=names[folder], copies=copies[folder]) for folder in copies]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What lies behind paths. Everything that a command needs of it is asked here, and nothing is opened again."""
+
+    paths: tuple[str, ...]
+    runs: TaskRuns
+    found: dict[str, tuple[list[StoredEvaluation], list[InputError]]]
+    opened: Opened = field(repr=False)
+
+    @cached_property
+    def everything(self) -> list[StoredEvaluation]:
+        """Every finished evaluation that can be read."""
+        return list({one.folder.resolve(): one for here, _ in self.found.values() for one in here}.values())
+
+    @cached_property
+    def damaged(self) -> list[InputError]:
+        return list({str(error): error for _, errors in self.found.values() for error in errors}.values())
+
+    def under(self, path: str) -> list[StoredEvaluation]:
+        """The readable evaluations under one of the paths; `left_out` names the damaged ones.
+
+        A damaged one is an error if it was named by its model or folder, or if its path holds nothing else.
+        """
+        here, damaged = self.found[path]
+        if damaged and (not here or is_of_one_model(path)):
+            raise damaged[0]
+        return here
+
+    @cached_property
+    def evaluations(self) -> list[StoredEvaluation]:
+        return list({one.folder.resolve(): one for path in self.paths for one in self.under(path)}.values())
+
+    @cached_property
+    def left_out(self) -> tuple[str, ...]:
+        """Why results under the paths do not count: unreadable, found twice, or a second evaluation of a model."""
+        once, copies = drop_copies(self.everything)
+        today, reasons = drop_replaced_weights(once)
+        for members in keyed(today).values():
+            reasons += keep_one_dtype(members, named_folders(self.paths))[1]
+        return tuple(dict.fromkeys([*map(str, self.damaged), *copies, *reasons, *self.runs.unread, *repeated(self.runs.all)]))
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What a reader should know of results that do not count, or no longer fit their models."""
+        return [*(say(f"제외: {one}", f"Left out: {one}") for one in self.left_out), *changed_since(self.everything)]
+
+    @cached_property
+    def not_evaluated(self) -> list[str]:
+        """The paths without a finished evaluation, relation or coreference run; a base's may lie with the runs of the others."""
+        held = [path for path in self.paths if self.under(path) or path in self.runs.under]
+        if len(held) == len(self.paths):
+            return []
+        bases = {model_place(one.evaluation.path) for one in self._bases(self.evaluations)}
+        return [path for path in self.paths if path not in held and model_place(path) not in bases]
+
+    def with_bases(self, stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+        """Evaluations of these results, and those of their base models."""
+        if not stored:
+            if self.not_evaluated or not self.paths:
+                raise ComparisonError(nothing_under(self.not_evaluated))
+            raise ComparisonError(
+                f"Under {', '.join(self.paths)} there are relation or coreference runs alone; name at least one evaluated "
+                "checkpoint beside them (coref-automl evaluate makes one)."
+            )
+        weights = {one.evaluation.checkpoint: one.evaluation.fingerprints.get("weights") for one in stored}
+        bases = []
+        for one in self._bases(stored):
+            evaluation, own = one.evaluation, one.evaluation.fingerprints.get("weights")
+            if weights.setdefault(evaluation.checkpoint, own) != own:  # another model of that name
+                one = replace(one, evaluation=replace(evaluation, checkpoint=marked(target_of(evaluation.path)).name))
+            bases.append(one)
+        return rename_bases([*stored, *bases])
+
+    def _bases(self, stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+        """The base models of the checkpoints, if evaluated on the same items at the same length.
+
+        An archive brings its own: evaluations elsewhere on this machine do not belong to it.
+        """
+        known = {one.folder.resolve() for one in stored}
+        found: dict[Path, StoredEvaluation] = {}
+        for one in stored:
+            made = one.evaluation.provenance
+            if made is None or not made.base or target_of(made.base).in_run or one.archived or _has_base(made, one, stored):
+                continue
+            base = self._base_of(made, one)
+            if base and base.folder.resolve() not in known:
+                found.setdefault(base.folder.resolve(), base)
+        return list(found.values())
+
+    def _base_of(self, made: Provenance, one: StoredEvaluation) -> StoredEvaluation | None:
+        """The base's evaluation under the same conditions; in another dtype only if there is none in the same."""
+
+        def comparable(other: Evaluation) -> bool:
+            same_items = other.fingerprints.get("items") == evaluation.fingerprints.get("items")
+            return same_items and (other.scorer, other.seq_len) == (evaluation.scorer, evaluation.seq_len)
+
+        evaluation, run = one.evaluation, run_of(one.folder)
+        near: dict[str, Any] = {"run": run, "out": run and run.parent, "opened": self.opened}
+        same = base_evaluation(made, lambda other: comparable(other) and other.dtype == evaluation.dtype, **near)
+        return same or base_evaluation(made, comparable, **near)
+
+
+def open_results(paths: Sequence[str]) -> Results:
+    """Find and open all results behind the paths."""
+    opened: Opened = {}
+    return Results(tuple(paths), find_runs(paths), {path: look_through([path], opened) for path in paths}, opened)
+
+
+def keyed(stored: Sequence[StoredEvaluation], *, common: bool = False) -> dict[tuple[str, str], list[StoredEvaluation]]:
+    """Evaluations by the fingerprint of their items (empty if `common`) and the version of their scorer."""
+    return grouped(stored, lambda one: ("" if common else items_of(one), one.evaluation.scorer))
+
+
+def items_of(one: StoredEvaluation) -> str:
+    return one.evaluation.fingerprints.get("items", "")
+
+
+def nothing_under(paths: Sequence[str]) -> str:
+    return f"No finished evaluation under {', '.join(paths)}; run: coref-automl evaluate {' '.join(paths)}"
+
+
+def _has_base(made: Provenance, one: StoredEvaluation, stored: Sequence[StoredEvaluation]) -> bool:
+    """Is the base itself, known by its bytes, among the evaluations under the same conditions?
+
+    A checkpoint of a run is not its base, even where training has left the same bytes.
+    """
+    others = (other.evaluation for other in stored if other.evaluation.condition == one.evaluation.condition)
+    weights = made.base_bytes
+    return bool(weights) and any(o.fingerprints.get("weights") == weights and not target_of(o.path).in_run for o in others)
+
+
+def rename_bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+    """Rename the bases of runs where two models share a folder name, so that each run finds its own."""
+    present = [one.evaluation for one in stored if not one.archived and Path(one.evaluation.path).is_dir()]
+    owners = {evaluation.checkpoint: model_place(evaluation.path) for evaluation in present}
+    out = []
+    for one in stored:
+        made = one.evaluation.provenance
+        if made is not None and Path(made.base).is_dir() and not one.archived and not (plain := target_of(made.base)).in_run:
+            own, place = marked(plain).name, model_place(made.base)
+            if owners.get(own) == place or owners.get(plain.name, place) != place:
+                one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, base=own)))
+        out.append(one)
+    return out

@@ -1,0 +1,284 @@
+"""Answers to a file of rows. In: rows, and a function that answers some of them. Out: a folder with one answer per row, in order.
+
+The rows are read twice, a block at a time: first to check them all before any work, then to answer them; memory does not grow
+with the file. A killed command resumes at the block it was in and ends with the same bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Generic, TypedDict, TypeVar
+
+from coref_automl.corpus.formats import BROKEN, LISTS, READERS, Row, kind_of
+from coref_automl.decoder import read_stored
+from coref_automl.engine.binding import check_binding
+from coref_automl.errors import FolderError, InputError
+from coref_automl.locks import claimed
+from coref_automl.progress import Progress
+from coref_automl.records import Record
+from coref_automl.say import of_row, say, skipped
+from coref_automl.store import (
+    MANIFEST,
+    NOT_JSON,
+    explained,
+    is_done,
+    is_text,
+    json_fault,
+    mark_done,
+    refuse_special,
+    write_json,
+)
+
+T = TypeVar("T")
+KINDS = {kind: reader for kind, reader in {**LISTS, **READERS}.items() if kind != ".txt"}
+"""Files of rows, as against files that are one text."""
+LISTED = 20
+_STATE = "state.json"
+_SHOWN = 30
+
+
+@dataclass(frozen=True, slots=True)
+class RowProblem(Record):
+    """A row that cannot be used. Rows count from 1, as an editor counts the entries of the file."""
+
+    row: int
+    guid: str
+    reason: str
+
+    def __str__(self) -> str:
+        """For an error, which is in English."""
+        return f"row {self.row}" + (f" ({self.guid})" if self.guid else "") + f": {self.reason}"
+
+    def in_words(self) -> str:
+        return of_row(self.row, self.guid, self.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Record):
+    """What was made of a file: where the answers are, how many, how many rows were skipped, and the first of those."""
+
+    path: str
+    rows: int
+    skipped: int
+    problems: tuple[RowProblem, ...]
+
+    def lines(self) -> list[str]:
+        told = [skipped(self.skipped, say("파일", "the file"))] if self.skipped else []
+        told += [problem.in_words() for problem in self.problems]
+        return [f"{self.path}: " + say(f"답 {self.rows:,}개", f"{self.rows:,} answers"), *told]
+
+
+@dataclass(frozen=True, slots=True)
+class Task(Generic[T]):
+    """How a kind of row is answered. `check` raises `reject` with the reason; `answer` gives a reason in place of an answer."""
+
+    kind: str
+    check: Callable[[int, dict[str, Any]], T]
+    reject: type[Exception]
+    answer: Callable[[Sequence[T]], Iterable[Mapping[str, Any] | str]]
+    refused: Callable[[Sequence[RowProblem]], InputError]
+    at_once: int = 64
+
+
+class _State(TypedDict):
+    read: int
+    rows: int
+    skipped: int
+    bytes: int
+    problems: list[RowProblem]
+
+
+class _Manifest(TypedDict):
+    binding: dict[str, Any]
+
+
+def rows_of(name: str, column: str, error: type[InputError] = InputError) -> Iterator[Row]:
+    """The rows of a file in any format that `corpus/formats` reads, one at a time; any other file is refused in one sentence."""
+    path, kind = Path(name), kind_of(Path(name))
+    if kind not in KINDS:
+        raise error(f"{name} is not one of {', '.join(KINDS)} (also .xz, .gz, .bz2, .zst); save the rows as one of them.")
+    refuse_special(path)
+    looked = False
+    try:
+        for number, (_, row) in enumerate(KINDS[kind](path), 1):
+            if not looked and isinstance(row, dict):
+                looked = True
+                if kind in (".csv", ".tsv", ".parquet") and column not in row:
+                    found = ", ".join(repr(key[:_SHOWN]) for key in row)
+                    raise error(f"{name}: The columns are {found}, and none is {column!r}; rename the column that holds it.")
+            yield number, row
+    except InputError:
+        raise
+    except UnicodeDecodeError as fault:
+        raise error(f"{name} is not UTF-8 (at byte {fault.start:,}); save it as UTF-8.") from fault
+    except OSError as fault:
+        raise error(f"Cannot read {name} ({fault.strerror or fault}); give the path of a file of rows.") from fault
+    except (*BROKEN, *NOT_JSON) as fault:
+        raise error(f"{name} is damaged or not {kind[1:]}: {json_fault(fault)}.") from fault
+
+
+class NoText(ValueError):
+    """Why a row has no text to answer; caught where its number is known."""
+
+
+def answer_texts(
+    data: str,
+    out: Path,
+    kind: str,
+    answer: Callable[[Sequence[str]], Iterable[Mapping[str, Any]]],
+    made_from: Mapping[str, str],
+    *,
+    column: str,
+    check: Callable[[str], object] = bool,
+    at_once: int = 64,
+    skip_bad: bool = False,
+    progress: Progress,
+) -> Answered:
+    """Answer the text of every row; an answer keeps the columns of its row. A table gives a table, anything else JSON lines."""
+
+    def checked(_: int, row: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(row.get(column), str):
+            raise NoText(f"no text under {column!r}; --column names another key")
+        if not is_text(row[column]):
+            raise NoText("half of a surrogate pair")
+        try:
+            check(row[column])
+        except InputError as error:
+            raise NoText(str(error).rstrip(".")) from error
+        return row
+
+    def answered(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for row, found in zip(rows, answer([row[column] for row in rows]), strict=True):
+            yield {**row, **found}
+
+    def refused(problems: Sequence[RowProblem]) -> InputError:
+        more = "" if len(problems) == 1 else f" (and {len(problems) - 1} more like it)"
+        return InputError(f"{data}, {problems[0]}{more}. Correct the file, or pass --skip-bad.")
+
+    task = Task(kind, checked, NoText, answered, refused, at_once)
+    file = "answers.csv" if kind_of(Path(data)) in (".csv", ".tsv") else "answers.jsonl"
+    rows = partial(rows_of, data, column)
+    return answer_rows(rows, task, out, file, {**made_from, "column": column}, skip_bad=skip_bad, progress=progress)
+
+
+def answer_rows(
+    rows: Callable[[], Iterable[Row]],
+    task: Task[T],
+    out: Path,
+    file: str,
+    made_from: Mapping[str, str],
+    *,
+    skip_bad: bool = False,
+    progress: Progress,
+) -> Answered:
+    """Answer every row into `out/file` (.jsonl or .csv). The same command resumes; answers to other rows are refused."""
+    total, digest, problems = 0, hashlib.blake2b(digest_size=12), list[RowProblem]()
+    for number, row, fault in _checked(rows(), task):
+        digest.update(json.dumps(row, ensure_ascii=False, sort_keys=True, default=str).encode("utf-8", "surrogatepass") + b"\0")
+        total = number
+        if isinstance(fault, RowProblem):
+            problems = [*problems, fault][:LISTED] if len(problems) < LISTED else problems
+            if not skip_bad and len(problems) == LISTED:
+                break
+    if problems and not skip_bad:
+        raise task.refused(problems)
+    if not total:
+        raise InputError("The file has no rows; pass one with at least one.")
+    binding = {"fingerprints": {**made_from, "rows": digest.hexdigest()}}
+    with claimed(out, task.kind):
+        if (out / MANIFEST).is_file():
+            same = "pass the same rows and model to resume, or choose another --out"
+            check_binding(out, read_stored(out / MANIFEST, _Manifest)["binding"], binding, same)
+        elif (out / file).exists():
+            raise FolderError(f"{out / file} exists and does not say what it was made from; choose another --out.")
+        write_json(out / MANIFEST, {"kind": task.kind, "binding": binding})
+        return _answer(rows, task, out, file, total, skip_bad, progress)
+
+
+def _answer(
+    rows: Callable[[], Iterable[Row]], task: Task[T], out: Path, file: str, total: int, skip_bad: bool, progress: Progress
+) -> Answered:
+    empty: _State = {"read": 0, "rows": 0, "skipped": 0, "bytes": 0, "problems": []}
+    path, state = out / file, read_stored(out / _STATE, _State) if (out / _STATE).is_file() else empty
+    if not path.is_file() or path.stat().st_size < state["bytes"]:  # removed, or cut short by somebody
+        state = empty
+    elif is_done(out):
+        return Answered(str(path), state["rows"], state["skipped"], tuple(state["problems"]))
+    written = _Written(path, state["bytes"])
+    with progress.stage("answering", total, "rows") as stage:
+        stage.skip(state["read"])
+        every = _checked(rows(), task)
+        source = islice(every, state["read"], None)
+        while block := list(islice(source, task.at_once)):
+            good = [(number, checked) for number, _, checked in block if not isinstance(checked, RowProblem)]
+            bad = [checked for *_, checked in block if isinstance(checked, RowProblem)]
+            answers = list(task.answer([checked for _, checked in good])) if good else []
+            paired = list(zip(good, answers, strict=True))
+            bad += [RowProblem(number, "", answer) for (number, _), answer in paired if isinstance(answer, str)]
+            if bad and not skip_bad:
+                raise task.refused(bad)
+            kept = [answer for answer in answers if not isinstance(answer, str)]
+            state = {
+                "read": state["read"] + len(block),
+                "rows": state["rows"] + len(kept),
+                "skipped": state["skipped"] + len(bad),
+                "bytes": written.append(kept),
+                "problems": [*state["problems"], *bad][:LISTED],
+            }
+            problems = [problem.to_json() for problem in state["problems"]]
+            write_json(out / _STATE, {**state, "problems": problems})
+            stage.advance(len(block))
+    mark_done(out)
+    return Answered(str(path), state["rows"], state["skipped"], tuple(state["problems"]))
+
+
+def _checked(rows: Iterable[Row], task: Task[T]) -> Iterator[tuple[int, Any, T | RowProblem]]:
+    """Each row with its number, as it is and as it was checked, or what is wrong with it."""
+    for number, row in rows:
+        if isinstance(row, str):
+            yield number, row, RowProblem(number, "", row)
+            continue
+        try:
+            yield number, row, task.check(number, row)
+        except task.reject as error:
+            yield number, row, RowProblem(number, str(row.get("guid", row.get("id", ""))), str(error))
+
+
+class _Written:
+    """The file of answers. What a kill left behind the last whole block is cut off first."""
+
+    def __init__(self, path: Path, keep: int) -> None:
+        self._path, self._csv, self._size = path, path.suffix == ".csv", keep
+        with explained(path), path.open("ab") as handle:
+            handle.truncate(keep)
+
+    def append(self, rows: Sequence[Mapping[str, Any]]) -> int:
+        text = io.StringIO()
+        if self._csv and rows:
+            table = csv.DictWriter(text, list(rows[0]), lineterminator="\n", extrasaction="ignore")
+            if not self._size:
+                table.writeheader()
+            table.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
+        elif not self._csv:
+            text.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        raw = text.getvalue().encode("utf-8", "surrogatepass")
+        with explained(self._path), self._path.open("ab") as handle:
+            handle.write(raw)
+            handle.flush()
+            os.fsync(handle.fileno())
+        self._size += len(raw)
+        return self._size
+
+
+def _cell(value: Any) -> Any:
+    """A list in a table is JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple | dict) else value

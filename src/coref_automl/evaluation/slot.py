@@ -1,0 +1,300 @@
+"""One evaluation. In: a model, a set, a length, a dtype. Out: what is finished of it, its scores, and the files of what is new.
+
+Two evaluations are the same when their bytes are: weights, tokenizer files, items, noun table, scorer version, dtype, length.
+Folder names do not count, so that a renamed checkpoint is recognised and changed weights are a new model. A finished evaluation
+is never overwritten by a different one: the first has the plain name, later ones a mark of their identity in it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from coref_automl.decoder import read_stored
+from coref_automl.errors import InputError
+from coref_automl.evaluation.answers import read_table, table_fingerprint, table_path
+from coref_automl.evaluation.columns import ITEMS, lacks, read_items
+from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.metrics import single_entry_share, summarise_with_baselines
+from coref_automl.evaluation.results import (
+    BASES,
+    EVALUATIONS,
+    REMEDY,
+    RESULT,
+    StoredEvaluation,
+    Summary,
+    Target,
+    base_evaluation,
+    find_evaluations,
+    open_evaluation,
+    target_of,
+)
+from coref_automl.evaluation.windows import WordMode, wanted_ids
+from coref_automl.models.model_files import SETTINGS
+from coref_automl.progress import Progress, quiet
+from coref_automl.records import ClozeItem, Evaluation, ItemScore
+from coref_automl.store import (
+    DONE,
+    explained,
+    fingerprint,
+    kind_of_folder,
+    mark_done,
+    natural_order,
+    read_json,
+    sweep,
+    write_json,
+    write_jsonl,
+    write_text,
+)
+
+if TYPE_CHECKING:
+    from coref_automl.models.load import LoadedModel
+
+SCORER = "2"
+"""Version of everything that decides a score: windows, matching, candidates, ranks. Scores of two versions are never compared."""
+
+_MOST_MARKS = 4
+"""Names that are tried after the plain one and the one that the checkpoints of a run share: a new noun table needs another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of one evaluation: of one model on one set with one dtype and length. `prints` reads the model's bytes, once."""
+
+    target: Target
+    evalset: EvalSet
+    seq_len: int
+    dtype: str
+    prints: Callable[[], dict[str, str]]
+    out: Path | None = None
+
+    def find(self, words: WordMode) -> StoredEvaluation | None:
+        """A finished evaluation of the same bytes, here or nearby; None if an item still has to be scored."""
+        items = self.evalset.select()
+        ids = wanted_ids(items, words)
+        return next((stored for stored in self._same_nearby() if not lacks(stored.folder, items, ids)), None)
+
+    def half_done(self) -> dict[str, ItemScore]:
+        """Scores that need not be computed again: of a finished evaluation that lacks words, and of an interrupted one."""
+        finished = next(self._same_nearby(), None)
+        held = {score.item: score for score in finished.scores()} if finished else {}
+        partial = self.partial(self.folder())
+        return held | ({score.item: score for score in read_items(partial)} if partial.is_file() else {})
+
+    def folder(self, known: StoredEvaluation | None = None) -> Path:
+        """Where this evaluation is, or the first place without a finished one of another identity."""
+        if known is not None and self.target.holds(known.folder):
+            return known.folder  # under the name that its set had then
+        own = (self.evalset.fingerprint, SCORER, self.dtype)
+        marks = ("", fingerprint(*own)[:8], *(fingerprint(*own, self.prints(), turn)[:8] for turn in range(_MOST_MARKS)))
+        places = [self.target.folder(self.evalset.name, self.seq_len, mark) for mark in marks]
+        held = [open_evaluation(place) for place in places]
+        for place, found in zip(places, held, strict=True):
+            if found is not None and not found.archived and self._is_same(found.evaluation):
+                return place
+        return places[held.index(None)]
+
+    @property
+    def key(self) -> str:
+        return fingerprint(self.prints(), self.evalset.fingerprint, SCORER, self.dtype, self.seq_len)
+
+    def partial(self, folder: Path) -> Path:
+        """The file to which items are appended while they are scored."""
+        return folder / f".items-{self.key}.jsonl"
+
+    def sweep(self) -> None:
+        """Remove what killed processes left half written."""
+        for folder in (self.target.folder(self.evalset.name, self.seq_len), self.target.base):
+            sweep(folder, deep=False)
+
+    def stamp(self, evaluation: Evaluation) -> Evaluation:
+        """The evaluation with today's names and origin, and the un-adapted model among its baselines if that was evaluated."""
+        made = self.target.provenance()
+        evaluation = replace(
+            evaluation,
+            checkpoint=self.target.name,
+            path=self.target.model,
+            evalset=self.evalset.name,
+            evalset_path=str(self.evalset.folder.resolve()),
+            provenance=made,
+        )
+        if made is None:
+            return evaluation
+
+        base = base_evaluation(made, self._is_comparable, run=Path(self.target.model).parent, out=self.out)
+        if base is None or base.evaluation.path == evaluation.path:
+            return evaluation
+        return replace(evaluation, baselines={**evaluation.baselines, "un-adapted": base.evaluation.estimates})
+
+    def write(self, evaluation: Evaluation, scored: StoredEvaluation | Sequence[ItemScore], *, summary: bool) -> Path:
+        """Items first, the mark last: a folder without the mark is not finished. What is already there is not rewritten."""
+        known = scored if isinstance(scored, StoredEvaluation) else None
+        folder = self.folder(known)
+        at_home = known is not None and known.folder.resolve() == folder.resolve()
+        if not at_home or read_json(folder / RESULT) != evaluation.to_json():
+            if (folder / ITEMS).is_dir():  # before the mark is removed
+                raise InputError(f"{folder / ITEMS} is a folder; remove it and run the same command again.")
+            with explained(folder):
+                (folder / DONE).unlink(missing_ok=True)
+            if not isinstance(scored, StoredEvaluation):
+                write_jsonl(folder / ITEMS, (score.to_json() for score in scored))
+            elif not at_home:
+                write_text(folder / ITEMS, (scored.folder / ITEMS).read_text("utf-8"))
+            write_json(folder / RESULT, evaluation.to_json())
+            mark_done(folder)
+        self.partial(folder).unlink(missing_ok=True)
+        if summary and self._summary_is_due(evaluation):
+            write_json(self.target.summary, summary_json(evaluation))
+        return folder
+
+    def _summary_is_due(self, evaluation: Evaluation) -> bool:
+        """The flat file belongs to the first set, length and dtype that these weights were scored with."""
+        if not self.target.summary.is_file():
+            return True
+        held = read_stored(self.target.summary, Summary, remedy=REMEDY)
+        prints = held.get("fingerprints", {})
+        if prints.get("weights") != evaluation.fingerprints["weights"]:
+            return True
+        same = prints.get("items") == evaluation.fingerprints["items"] and held.get("seq_len") == evaluation.seq_len
+        return bool(same and held.get("dtype", evaluation.dtype) == evaluation.dtype and held != summary_json(evaluation))
+
+    def _is_comparable(self, evaluation: Evaluation) -> bool:
+        same_items = evaluation.fingerprints.get("items") == self.evalset.fingerprint
+        return same_items and (evaluation.scorer, evaluation.dtype, evaluation.seq_len) == (SCORER, self.dtype, self.seq_len)
+
+    def _is_same(self, evaluation: Evaluation) -> bool:
+        if not self._is_comparable(evaluation):
+            return False
+        prints = self.prints()
+        held = {SETTINGS: prints[SETTINGS], **evaluation.fingerprints}  # evaluations of 0.2.0 say nothing of them
+        if any(held.get(name) != value for name, value in prints.items()):
+            return False
+        table = table_path(self.evalset.folder, evaluation.fingerprints.get("tokenizer", ""))
+        return not table.is_file() or table_fingerprint(read_table(table)) == evaluation.fingerprints.get("nouns")
+
+    def _same_nearby(self) -> Iterator[StoredEvaluation]:
+        """Finished evaluations of this identity: in their own folder, among the model's others, in earlier output folders."""
+        home = target_of(self.target.model)
+        own = (target.folder(self.evalset.name, self.seq_len) for target in (self.target, home))
+        roots = [self.target.base, home.base] if self.target.in_run else [self.target.base.parent, Path(EVALUATIONS)]
+        if self.target.base.parent.name == BASES:
+            roots += sorted(self.target.base.parents[2].glob(f"*/{BASES}"), key=natural_order)  # of runs from the same base
+        if self.out:
+            with suppress(OSError):  # a parent that cannot be listed
+                beside = list(self.out.absolute().parent.iterdir())
+                roots += [folder for folder in beside if kind_of_folder(folder) == "evaluations"]
+        seen: set[Path] = set()
+        for stored in chain(filter(None, map(open_evaluation, own)), _under(roots)):
+            if stored.folder.resolve() not in seen and not stored.archived:
+                seen.add(stored.folder.resolve())
+                if self._is_same(stored.evaluation):
+                    yield stored
+
+
+def evaluate_one(
+    loaded: LoadedModel,
+    evalset: EvalSet,
+    *,
+    seq_len: int | None = None,
+    dtype: str = "auto",
+    words: WordMode = "all",
+    budget: int | None = None,
+    known: Mapping[str, ItemScore] | None = None,
+    on_scores: Callable[[list[ItemScore]], None] | None = None,
+    name: str = "",
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> tuple[Evaluation, list[ItemScore]]:
+    """Score one model, on its device, on one set, in memory. `known` are scores of an earlier call; `on_scores` receives new ones
+    in batches."""
+    from coref_automl.evaluation.scorer import Scorer, pick
+    from coref_automl.models.load import tokenizer_fingerprint
+
+    started = time.monotonic()
+    dtype = pick(next(loaded.model.parameters()).device.type, dtype)[1]
+    seq_len = seq_len or loaded.seq_len
+    items = evalset.select()
+    ids = wanted_ids(items, words)
+    nouns = evalset.noun_table(loaded.tokenizer)
+    scores = dict(known or {})
+    todo = unscored(items, scores, ids)
+    scorer = Scorer(loaded, nouns, seq_len=seq_len, dtype=dtype, budget=budget)
+    with (progress or quiet()).stage(f"scoring {name}", len(items), "items") as stage:
+        stage.skip(len(items) - len(todo))
+        for batch in scorer.score(todo, evalset.documents, words=ids):
+            scores |= {score.item: score for score in batch}
+            if on_scores:
+                on_scores(batch)
+            stage.advance(len(batch))
+    ordered = [scores[item.id] for item in items]
+    estimates, baselines = summarise_with_baselines(ordered, evalset, seed=seed)
+    evaluation = Evaluation(
+        checkpoint=name,
+        path=name,
+        evalset=evalset.name,
+        seq_len=seq_len,
+        dtype=dtype,
+        scorer=SCORER,
+        evaluated_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - started, 3),
+        fingerprints={
+            "items": evalset.fingerprint,
+            "tokenizer": tokenizer_fingerprint(loaded.tokenizer),
+            "nouns": table_fingerprint(nouns),
+        },
+        estimates=estimates,
+        baselines=baselines,
+        single_entry_share=single_entry_share(ordered),
+        out_of_reach=sum(score.out_of_reach for score in ordered),
+        evalset_path=str(evalset.folder.resolve()),
+        half=evalset.half,
+    )
+    return evaluation, ordered
+
+
+def unscored(items: Sequence[ClozeItem], scores: Mapping[str, ItemScore], words: frozenset[str]) -> list[ClozeItem]:
+    """Items without a score, or without the word rank that is now wanted."""
+    return [item for item in items if item.id not in scores or (item.id in words and scores[item.id].word_rank is None)]
+
+
+def _under(roots: Sequence[Path]) -> Iterator[StoredEvaluation]:
+    for root in roots:
+        yield from find_evaluations([root] if root.is_dir() else [], skip_damaged=True)
+
+
+def summary_json(evaluation: Evaluation) -> dict[str, Any]:
+    """What `<checkpoint>_eval_results.json` holds and `evaluate --json` prints: flat keys for `jq`, null for what was not run.
+
+    docs/result-schema.md describes every key.
+    """
+    value = {name: estimate.value for name, estimate in evaluation.estimates.items()}
+    count = {name: estimate.n for name, estimate in evaluation.estimates.items()}
+    return {
+        "checkpoint": evaluation.checkpoint,
+        "seq_len": evaluation.seq_len,
+        "dtype": evaluation.dtype,
+        "evaluated_at": evaluation.evaluated_at,
+        "real1": value.get("real1"),
+        "real5": value.get("real5"),
+        "lambada_top1": value.get("lambada_top1"),
+        "score": value.get("score"),
+        "coref_samples": count.get("real1", 0),
+        "lambada_samples": count.get("lambada_top1", 0),
+        "eval_time_seconds": evaluation.seconds,
+        "schema": evaluation.schema,
+        "path": evaluation.path,
+        "eval_set": evaluation.evalset,
+        "estimates": {name: estimate.to_json() for name, estimate in evaluation.estimates.items()},
+        "fingerprints": evaluation.fingerprints,
+        "scorer": evaluation.scorer,
+        "single_entry_share": evaluation.single_entry_share,
+        "out_of_reach": evaluation.out_of_reach,
+        "baselines": {name: {one: held.to_json() for one, held in found.items()} for name, found in evaluation.baselines.items()},
+        "provenance": evaluation.provenance.to_json() if evaluation.provenance else None,
+    }

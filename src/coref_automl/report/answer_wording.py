@@ -1,0 +1,279 @@
+"""An Answer in words, Korean and English. In: an Answer. Out: its headline, reasons, badges and lines; nothing is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coref_automl.comparison.claims import BASE, Answer, Caveat, Claim, NextTime, Question
+from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.report.language import Say, rounded, tokens
+from coref_automl.report.wording import documents, expected_gain, outcome, phrase, seeds, sentence, side, title, verdict
+
+_NAMED = 4
+"""How many a sentence names."""
+
+
+def headline(it: Answer, say: Say) -> str:
+    """What to do; a method with its ties."""
+    if it.action == "use method" and it.method is not None:
+        *first, last = (it.method, *it.ties)[: _NAMED + 1]
+        either = say(" 또는 ", " or ").join(filter(None, (", ".join(first), last)))
+        return say(f"추천: {either}", f"Use {either}")
+    if it.action == "use checkpoint":
+        return say(f"추천: {it.highest}", f"Use {it.highest}")
+    if it.action == "keep base":
+        return say("베이스 모델 유지: 더 나은 것이 확인되지 않았습니다", "Keep the base: nothing here is shown to beat it")
+    if it.action == "no base":
+        return say("비교할 베이스 모델이 없습니다", "No base to compare with")
+    return say("판정할 수 없습니다", "Undecided")
+
+
+def reasons(it: Answer, say: Say) -> list[str]:
+    """Why, in sentences: the gain over the base, ties, what could have been shown, what is missing."""
+    question, out = it.question("base"), []
+    lead = question.lead if question else None
+    if lead is not None and it.action in ("use method", "use checkpoint"):
+        out += [sentence(lead, say), *scores(lead, say)]
+        out += [text] if (text := expected_gain(lead, say)) else []
+        out += [text.strip()] if (text := told_apart(it, say)) else []
+        if it.action == "use checkpoint":
+            out.append(
+                say("시드가 하나이므로 방법에 대해서는 알 수 없습니다.", "One seed per method: it says nothing about methods.")
+            )
+    elif lead is not None and it.action == "keep base":
+        largest = max(question.claims if question else (), key=lambda one: one.difference.value)
+        out += [say("가장 높은 것: ", "Highest: ") + sentence(largest, say), *scores(largest, say), *power(it, say)]
+    elif it.action == "no base":
+        out.append(
+            say(
+                f"베이스 모델이 같은 문항과 창 길이로 평가되지 않았습니다. 가장 높은 것: {it.highest}.",
+                f"The base was not evaluated on these items at this length. Highest: {it.highest}.",
+            )
+            if it.candidates > 1
+            else say(f"{it.highest} 하나만 평가되었습니다.", f"Only {it.highest} was evaluated.")
+        )
+    elif lead is not None:
+        out.append(sentence(lead, say))
+    return out
+
+
+def scores(claim: Claim, say: Say) -> list[str]:
+    """Both sides as they score."""
+    if claim.values is None:
+        return []
+    a, b = (f"{100 * value:.1f}%" for value in claim.values)
+    return [say(f"{side(claim.b, say)} {b}, {claim.a} {a}.", f"The {side(claim.b, say)} scores {b}, {claim.a} {a}.")]
+
+
+def power(it: Answer, say: Say) -> list[str]:
+    """What the study could have shown, and what it would take."""
+    held, out = it.power, []
+    if "floor" in it.against:
+        out.append(
+            say(
+                "바닥 효과: 점수가 너무 낮아 차이가 드러날 수 없습니다.",
+                "Floor effect: scores are too low for a difference to show.",
+            )
+        )
+    if "few documents" in it.against:
+        out.append(say("문서가 너무 적습니다.", "There are too few documents."))
+    if held is None:
+        return out
+    if held.detectable is not None:
+        could, seeds = f"{100 * held.detectable:.1f}", f"{held.seeds} seed{'s' * (held.seeds != 1)}"
+        out.append(
+            say(
+                f"어느 방법이든 {could}점 향상이면 검출됩니다 (검정력 80%, 문서 {held.documents:,}개, 시드 {held.seeds}개).",
+                f"Of any method here, a gain of {could} points is detected (80% power, {held.documents:,} documents, {seeds}).",
+            )
+        )
+    if held.needed is not None and held.largest is not None:
+        gain, count, seeds = f"{100 * held.largest:+.1f}", f"{rounded(held.needed):,}", f"{rounded(held.needed_seeds or 0):,}"
+        out.append(
+            say(
+                f"{gain}점을 확인하려면 문서 약 {count}개와 시드 {seeds}개면 됩니다 (더 싼 조합: coref-automl power).",
+                f"About {count} documents and {seeds} seeds show {gain} points (cheaper combinations: coref-automl power).",
+            )
+        )
+    return out
+
+
+def told_apart(it: Answer, say: Say) -> str:
+    """Every other method: tied, beaten, or without a verdict."""
+    out = ""
+    if it.ties or it.unproven:
+        names = (*it.ties, *it.unproven)
+        at = _at_equal_tokens(it, names, say)
+        out += say(f"{at} 구별되지 않음: {listing(names)}.", f" Not distinguishable from it{at}: {listing(names)}.")
+    if it.unproven:
+        out += say(
+            f" 그중 베이스 모델보다 나음이 미확인: {listing(it.unproven)}.",
+            f" Of these, not shown better than the base: {listing(it.unproven)}.",
+        )
+    if it.beats:
+        at = _at_equal_tokens(it, it.beats, say)
+        out += say(f"{at} 더 나음 확인: {listing(it.beats)} 대비.", f" Shown better{at} than {listing(it.beats)}.")
+    if it.unjudged:
+        out += say(f" 비교할 수 없음: {listing(it.unjudged)}.", f" Not comparable: {listing(it.unjudged)}.")
+    return out
+
+
+def _at_equal_tokens(it: Answer, names: Sequence[str], say: Say) -> str:
+    if not it.at_equal_tokens(*names):
+        return ""
+    return say(" (학습량이 달라) 같은 토큰 수에서", " at equal tokens (training was unequal)")
+
+
+def badge(question: Question, it: Answer, say: Say) -> str:
+    """A question answered in a word or two: yes, no, not known; of methods, how many are tied and beaten."""
+    lead = question.lead
+    if question.id == "method" and it.action == "use method":
+        counts = {
+            say("{}개보다 나음", "better than {}"): len(it.beats),
+            say("{}개와 동률", "tied with {}"): len(it.ties) + len(it.unproven),
+            say("{}개 판정 없음", "{} not judged"): len(it.unjudged),
+        }
+        return " · ".join(text.format(count) for text, count in counts.items() if count) or say("판정 없음", "not judged")
+    if lead.verdict == "equivalent":
+        margin = f"{100 * (lead.within or 0):g}"
+        same = say(f"{margin}점 이내로 같음", f"same within {margin} points")
+        return f"{say('아니요', 'no')}: {same}" if question.id not in ("method", "length", "training") else same
+    words = {
+        "length": {"better": say("긴 쪽", "the longer"), "worse": say("짧은 쪽", "the shorter")},
+        "training": {"better": say("아직 오르는 중", "still gaining"), "worse": say("떨어지는 중", "falling")},
+        "method": {"better": say("더 좋음", "better"), "worse": say("더 나쁨", "worse")},
+    }.get(question.id, {"better": say("예", "yes"), "worse": say("아니요: 더 나쁨", "no: worse")})
+    if lead.part == "peak to end":
+        words = {"better": say("정점을 지남", "past its peak"), "worse": say("아직 오르는 중", "still gaining")}
+    same = say("모든 문항에서 같음", "the same on every item")
+    known = {"not shown": say("알 수 없음", "not known"), "not judged": say("판정 없음", "not judged"), "same": same}
+    return {**words, **known}[lead.verdict]
+
+
+def answer_line(question: Question, it: Answer, say: Say) -> str:
+    """A question's answer in a sentence for the first screen; its badge and its difference stand beside it."""
+    lead = question.lead
+    text = f"{outcome(lead, say)}, {verdict(lead, say)} ({seeds(lead, say)}, {documents(lead, say)})."
+    beside = [one for one in question.claims if (one.outcome, one.part, one.rows) == (lead.outcome, lead.part, lead.rows)]
+    if question.id == "base" and len(beside) > 1:
+        better = [one.a for one in beside if one.verdict == "better"]
+        what = say("체크포인트", "checkpoints") if lead.test == "sign flips" else say("방법", "methods")
+        listed = f": {listing(better)}" if better and len(better) <= _NAMED else ""
+        text += say(
+            f" {what} {len(beside)}개 중 {len(better)}개가 더 좋음{listed}.",
+            f" {len(better)} of {len(beside)} {what} better{listed}.",
+        )
+    if question.id == "method":
+        text += told_apart(it, say)
+    if question.id == "training" and it.next_time is not None:
+        text += f" {next_time(it.next_time, say)}"
+    if question.id == "sources":
+        count = len({one.part for one in question.claims})
+        text += say(f" 데이터 소스 {count}개 중 가장 약한 곳: {lead.part}.", f" Weakest of {count} sources: {lead.part}.")
+    if question.id in CHECKS:
+        mlm = next((one for one in beside if one is not lead and one.a == lead.a and one.b != BASE), None)
+        text += say(f" {mlm.b} 대비 {phrase(mlm, say)}.", f" Against {mlm.b}: {phrase(mlm, say)}.") if mlm else ""
+    return text
+
+
+def next_time(ahead: NextTime, say: Say) -> str:
+    """How long to train next time, and what it would take to know of less."""
+    within = f"{100 * ahead.loss:.2g}"
+    if ahead.how == "less":
+        share = f"{100 * (ahead.share or 0):.0f}%"
+        ko, en = f"이번의 {share}", f"for {share} of this training"
+        if ahead.tokens is not None:
+            ko, en = (
+                f"{tokens(ahead.tokens)} 토큰(이번의 {share})",
+                f"until {tokens(ahead.tokens)} tokens ({share} of this training)",
+            )
+        text = say(
+            f"다음에는 {ko}까지 학습하면 됩니다: 정점과 {within}점 이내(95% 신뢰수준)인 가장 이른 지점입니다.",
+            f"Next time, train {en}: the earliest point within {within} points of the highest at 95% confidence.",
+        )
+    elif ahead.how == "longer":
+        text = say(
+            "다음에는 더 길게 학습해 보세요: 마지막 구간의 향상이 확인되었습니다.",
+            "Next time, train longer: the last step is shown to gain.",
+        )
+    else:
+        text = say("다음에도 이만큼 학습하세요.", "Next time, train as long as now.")
+    if ahead.more_documents and ahead.promising is not None:
+        count, point = f"{rounded(ahead.more_documents):,}", tokens(ahead.promising)
+        text += say(
+            f" 문서가 약 {count}개 더 있으면 {point} 토큰으로 충분한지 검정력 80%로 알 수 있습니다.",
+            f" About {count} more documents would show with 80% power whether {point} tokens are enough.",
+        )
+    return text
+
+
+def keep_lines(it: Answer, say: Say, *, named: bool = True) -> list[str]:
+    """The checkpoint to keep, and what makes it again where its weights are gone; `named`: neither stands anywhere else."""
+    keep = it.keep
+    if keep is None:
+        return []
+    here = say("이 디스크에 있음", "on this disk") if keep.there else say("이 디스크에 없음", "not on this disk")
+    facts = [say(f"체크포인트: {keep.path}", f"Checkpoint: {keep.path}")] if named or not keep.there else []
+    facts += [say(f"{tokens(keep.tokens)} 토큰", f"{tokens(keep.tokens)} tokens")] if keep.tokens else []
+    base = it.question("base")
+    said = base.lead.expected if base else None  # of its method, in the reasons: the same number is not said again
+    if keep.expected is not None and (said is None or f"{100 * said:+.1f}" != f"{100 * keep.expected:+.1f}"):
+        gain = f"{100 * keep.expected:+.1f}"
+        facts.append(say(f"기대 향상 {gain}점 (축소 추정)", f"expected gain {gain} points (shrunken)"))
+    text = [f"{', '.join((*facts, here))}."]
+    if keep.tied:
+        text.append(say(f"값이 같은 체크포인트: {listing(keep.tied)}.", f"As high: {listing(keep.tied)}; the earliest is taken."))
+    if keep.again and named:
+        text.append(say(f"다시 만들기: {keep.again}", f"Make again: {keep.again}"))
+    return text
+
+
+def step_reason(it: Answer, say: Say) -> str:
+    """Why the next step is the next one."""
+    if it.step is None:
+        return ""
+    seeds = it.power.needed_seeds if it.power else None
+    several = say(f"방법당 시드 {seeds}개면 충분할 것으로 보입니다", f"{seeds} per method should do") if seeds else ""
+    return {
+        "add seeds": say("시드 추가", "add seeds") + (f" ({several})" if several else ""),
+        "train longer": say("더 길게 학습", "train longer"),
+        "plan": say("필요한 문서와 시드 계산", "what showing a gain takes, in documents and seeds"),
+        "carry over": say("관계 추출에서 확인", "check it on relation extraction"),
+        "evaluate base": say("베이스 모델 평가", "evaluate the base"),
+        "make again": say("다시 만들기", "make it again"),
+    }[it.step.do]
+
+
+def answer_lines(it: Answer, say: Say) -> list[str]:
+    """The whole answer for a terminal."""
+    lines = [f"{headline(it, say)}.", " ".join(reasons(it, say)), *keep_lines(it, say)]
+    if it.next_time is not None:
+        lines.append(next_time(it.next_time, say))
+    lines += [f"{title(question.id, say)} {sentence(question.lead, say)}" for question in it.questions if question.id != "base"]
+    if it.step is not None and it.step.do != "make again":
+        lines.append(say(f"다음: {step_reason(it, say)}: {it.step.command}", f"Next: {step_reason(it, say)}: {it.step.command}"))
+    return [line for line in (*lines, *warnings(it, say)) if line]
+
+
+def warnings(it: Answer, say: Say) -> list[str]:
+    """How often it was judged, and what stands against the whole answer and is not said elsewhere."""
+    looks = say(
+        f"시드를 더하며 {it.looks}번 판정했습니다. 판정마다의 5%는 그만큼 더해집니다.",
+        f"Judged {it.looks} times as seeds were added: each look adds its own 5%.",
+    )
+    caveats: dict[Caveat, str] = {
+        "unequal training": say(
+            "학습량이 다른 방법이 있습니다: 방법끼리의 판정은 같은 학습량에서만 냅니다.",
+            "Some methods were trained unequally; methods are judged at equal training only.",
+        ),
+        "few documents": say("판정한 문서가 매우 적습니다.", "The verdicts rest on very few documents."),
+        "other tokenizer": say(
+            "토크나이저가 서로 달라 후보 순위(word)로만 비교합니다.",
+            "Tokenizers differ: only ranks among candidates (word) are compared.",
+        ),
+    }
+    return [*([looks] if it.looks > 1 else []), *(caveats[code] for code in it.against if code in caveats)]
+
+
+def listing(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")

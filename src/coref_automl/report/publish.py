@@ -1,0 +1,190 @@
+"""A checkpoint on the hub. In: an evaluated checkpoint and a repository. Out: its weights, its tokenizer and a card there.
+
+The card has what was measured on these very weights and the verdict against the base. Nothing else of the folder is sent: no
+optimizer state, and no path of this machine.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from logging import ERROR
+from pathlib import Path
+from typing import Any
+
+from coref_automl.comparison.claims import Answer
+from coref_automl.decoder import read_stored
+from coref_automl.errors import ComparisonError, InputError, ModelError, WorkError
+from coref_automl.evaluation.metrics import METRICS, PRIMARY
+from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
+from coref_automl.models.model_files import published_files, weights_fingerprint
+from coref_automl.records import Evaluation, Record
+from coref_automl.report.answer_wording import headline
+from coref_automl.report.cells import comparison_verdict
+from coref_automl.report.language import Say
+from coref_automl.report.printout import compare
+from coref_automl.say import speaking
+from coref_automl.store import kind_of_folder, read_json
+from coref_automl.training.folder import KIND as RUN
+from coref_automl.training.folder import card_header, checkpoint_meant
+from coref_automl.training.masking import OBJECTIVES
+
+_UNSAID = {"_name_or_path", "name_or_path"}
+"""Settings that would tell where the model lay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published(Record):
+    """`url` is empty where nothing was sent."""
+
+    repo: str
+    url: str
+    private: bool
+    files: tuple[str, ...]
+    megabytes: float
+    card: str
+
+
+def publish(
+    checkpoint: str,
+    repo: str,
+    *,
+    private: bool = False,
+    dry_run: bool = False,
+    evaluations: str | None = None,
+    lang: str | None = None,
+) -> Published:
+    """Send a checkpoint to a model repository, which is made if missing; the same again changes nothing there."""
+    folder = Path(checkpoint_meant(checkpoint, "checkpoint") or checkpoint)
+    if not folder.is_dir():
+        raise ModelError(f"{checkpoint} is not a folder; pass a checkpoint, or a run of coref-automl train.")
+    owner, _, name = repo.partition("/")
+    if not owner or not name or "/" in name:
+        raise InputError(f"--repo {repo} is not OWNER/NAME; pass for example --repo my-name/my-encoder.")
+    files = published_files(folder)
+    with speaking(lang) as say:
+        card = _card(folder, repo, evaluations, say)
+    parts: dict[str, Any] = {"README.md": card.encode(), **{path.name: _plain(path) for path in files}}
+    size = sum(len(part) if isinstance(part, bytes) else part.stat().st_size for part in parts.values()) / 1e6
+    url = "" if dry_run else _send(parts, repo, private)
+    return Published(repo, url, private, tuple(sorted(parts)), round(size, 1), card)
+
+
+def _plain(path: Path) -> bytes | Path:
+    """A file as it is sent: settings without what says where the model lay."""
+    if path.name not in ("config.json", "tokenizer_config.json"):
+        return path
+    held = {key: value for key, value in read_json(path).items() if key not in _UNSAID}
+    return (json.dumps(held, ensure_ascii=False, indent=2) + "\n").encode()
+
+
+def _send(parts: dict[str, Any], repo: str, private: bool) -> str:
+    from huggingface_hub import CommitOperationAdd, HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub.utils import logging
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+    logging.set_verbosity(ERROR)
+    api = HfApi()
+    added = [CommitOperationAdd(name, str(part) if isinstance(part, Path) else part) for name, part in sorted(parts.items())]
+    try:
+        api.create_repo(repo, private=private or None, exist_ok=True)
+        api.create_commit(repo, added, commit_message="Add the model, its tokenizer and its measured card")
+    except HfHubHTTPError as error:
+        status = getattr(error.response, "status_code", 0)
+        if status in (401, 403, 404):
+            raise InputError(
+                f"The hub does not let you write to {repo}; run `hf auth login`, set HF_TOKEN, or pass another --repo."
+            ) from error
+        raise WorkError(f"The hub refused {repo} (status {status}); run the same command again later.") from error
+    except Exception as error:  # whatever the network throws; the stack stays behind --debug
+        raise WorkError(
+            f"The hub broke off while taking {repo} ({type(error).__name__}); run the same command again: what arrived is not "
+            f"sent twice."
+        ) from error
+    return f"{api.endpoint}/{repo}"
+
+
+def _card(folder: Path, repo: str, evaluations: str | None, say: Say) -> str:
+    study = next((above for above in folder.resolve().parents if kind_of_folder(above) == "experiment"), None)
+    held = Path(evaluations) if evaluations else study / "evaluations" if study else _run(folder) or folder
+    weights = weights_fingerprint(str(folder))
+    found = [one for one in find_evaluations([held], skip_damaged=True) if one.evaluation.fingerprints["weights"] == weights]
+    if not found:
+        raise ComparisonError(
+            f"{held} has no evaluation of these weights, so the card would have no numbers; run: coref-automl evaluate {folder}"
+        )
+    made = found[0].evaluation.provenance
+    lines = [
+        *card_header(made.base if made else ""),
+        f"# {repo.partition('/')[2]}",
+        "",
+        *_verdict(folder, study, held, found, say),
+    ]
+    if made:
+        base = f"`{made.base}`" if not Path(made.base).is_absolute() else f"`{Path(made.base).name}`"
+        about = {str(name): kind.about for name, kind in OBJECTIVES.items()}[made.objective]
+        epochs, tokens = f"{made.epoch:.3g}", f"{made.tokens:,}"
+        length, seed = f"{made.seq_len:,}", made.seed
+        lines += [
+            "",
+            say(
+                f"시작: {base}. 목표: `{made.objective}`. {length}토큰 블록, {epochs}에폭, {tokens}토큰, 시드 {seed}.",
+                f"Started from {base}; trained by {about} on blocks of {length} tokens for {epochs} epochs "
+                f"({tokens} tokens, seed {seed}).",
+            ),
+        ]
+    lines += ["", "```python", "from transformers import pipeline"]
+    lines += [f'pipeline("fill-mask", model="{repo}")("서울은 [MASK]의 수도이다.")', "```", ""]
+    for one in found:
+        lines += _measured(one.evaluation, say)
+    return "\n".join(lines)
+
+
+def _run(folder: Path) -> Path | None:
+    return above if kind_of_folder(above := folder.resolve().parent) == RUN else None
+
+
+def _measured(one: Evaluation, say: Say) -> list[str]:
+    base = one.baselines.get("un-adapted", {})
+    title = say(f"## {one.evalset} 평가, {one.seq_len:,}토큰", f"## Measured on {one.evalset}, {one.seq_len:,} tokens")
+    head = (say("지표", "metric"), say("값 [95% 신뢰구간]", "value [95% interval]"), say("베이스", "base"), say("문항", "items"))
+    rows = [
+        (METRICS[name].label if name in METRICS else name, str(value), str(base.get(name, "")), f"{value.n:,}")
+        for name, value in one.estimates.items()
+    ]
+    lines = (head, ("---", "---", "---", "---:"), *rows)
+    return [title, "", *(f"| {' | '.join(line)} |" for line in lines), ""]
+
+
+def _verdict(folder: Path, study: Path | None, held: Path, found: Sequence[StoredEvaluation], say: Say) -> list[str]:
+    """The study's own answer, which corrects for the choice among its checkpoints; else the comparison with the base."""
+    if study and (study / "answer.json").is_file():
+        answer = read_stored(study / "answer.json", Answer)
+        lines = [headline(answer, say)]
+        if Path(answer.highest_path).name != folder.name or Path(answer.highest_path).parent.name != folder.resolve().parent.name:
+            lines.append(
+                say(f"이 연구에서 가장 높은 것은 {answer.highest}입니다.", f"The highest of its study is {answer.highest}.")
+            )
+        return lines
+    one = next((entry.evaluation for entry in found if PRIMARY in entry.evaluation.estimates), found[0].evaluation)
+    try:
+        table = compare(str(held), eval_set=one.evalset, lang=say.lang)
+        row = next(row for row in table.rows if row.path == one.path)
+    except (ComparisonError, StopIteration):
+        row = None
+    if row is None or row.comparison is None:
+        return [say("베이스 모델과 비교하지 않았습니다.", "Not compared with its base.")]
+    change, label, family = row.comparison.difference, METRICS[table.metric].label, row.comparison.family
+    told = f"{label} {100 * change.value:+.1f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+    verdict = comparison_verdict(row.comparison, say)
+    return [
+        say(
+            f"베이스 모델 {row.comparison.reference}와 비교: {told}점, {verdict} (비교 {family}개 보정).",
+            f"Against its base {row.comparison.reference}: {told} points, {verdict} (corrected for {family} comparisons).",
+        )
+    ]

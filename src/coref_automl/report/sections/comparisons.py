@@ -1,0 +1,119 @@
+"""Comparisons. In: a Subject. Out: methods side by side; every checkpoint against its reference, a chart and a table for each."""
+
+from __future__ import annotations
+
+from coref_automl.comparison.arms import base_of
+from coref_automl.comparison.judging import ends, means
+from coref_automl.comparison.scores import Entry, model_label
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.report import charts
+from coref_automl.report.cells import checkpoint_cell, claim_cell, comparison_verdict, plotted, unjudged
+from coref_automl.report.language import p_text, tokens
+from coref_automl.report.page import Block, Cell, Charts, Section, Table, Text, estimate_cells, in_percent, row
+from coref_automl.report.subject import Subject, epoch_text
+
+_MOST_LINES = 40
+_SHOWN = ("real1_strict", "real1", "real_far1_strict", "lambada_top1_strict", "gold_word")
+
+
+def methods(study: Subject) -> Section | None:
+    """Every method at its last checkpoint and its base, means over seeds on all items; the best of each, gain per token."""
+    found, say = study.arms, study.say
+    if not found:
+        return None
+    metrics = [name for name in dict.fromkeys((study.metric, *_SHOWN)) if _comparable(study, name)]
+    began = [base_of(study, arm) or study.own_base(arm.ends[0]) for arm in found]
+    bases = list({id(base): base for base in began if base is not None}.values())
+    sides = [*([base] for base in bases), *(ends(arm) for arm in found)]
+    columns = [estimate_cells(means(study, sides, metric)) for metric in metrics]
+    asked = study.answer.question("base")
+    gains = {one.a: one for one in asked.claims} if asked else {}
+    lines = []
+    for number, held in enumerate(sides):
+        if number < len(bases):
+            first = (Cell(f"{_short(held[0])} @{held[0].evaluation.seq_len:,}", "quiet"), "–", "–")
+            rest: tuple[str | Cell, ...] = ("–", "–", "–")
+        else:
+            arm = found[number - len(bases)]
+            seeds = str(arm.seeds) if arm.seeds > 1 else say("하나", "one seed")
+            first = (Cell(arm.name), seeds, tokens(arm.tokens))
+            gain = gains.get(arm.name)
+            rate = f"{1e8 * gain.difference.value / arm.tokens:+.2f}" if gain and arm.tokens else "–"
+            rest = (epoch_text(_peak(study, [one for run in arm.runs.values() for one in run])), claim_cell(gain, say), rate)
+        lines.append(row(*first, *(column[number] for column in columns), *rest))
+    head = (say("방법과 길이", "method, length"), say("시드", "seeds"), say("토큰", "tokens"))
+    after = (
+        say("최고 (에폭)", "best (epoch)"), say("베이스 모델 대비 (점)", "over the base (points)"),
+        say("백만 토큰당 (점)", "points per million tokens"),
+    )  # fmt: skip
+    titles = (*head, *(METRICS[name].label for name in metrics), *after)
+    note = say(
+        "각 실행의 마지막 체크포인트, 시드 평균(%), 모든 문항. 최고는 선택용 절반에서 찾은 것이고, 베이스 모델 대비 차이와 그 "
+        "판정은 위 질문의 것입니다.",
+        "Last checkpoint of each run, mean over seeds (%), all items. The best is found on the select half; the difference from "
+        "the base and its verdict are those of the question above.",
+    )
+    table = Table(titles, tuple(lines), frozenset(range(1, len(titles))), shows="all")
+    return Section(
+        "arms", say("방법과 길이를 나란히", "Methods side by side"), (table, Text(note, "quiet")), say("나란히", "side by side")
+    )
+
+
+def _peak(study: Subject, entries: list[Entry]) -> Entry:
+    return study.choice.peak([one for one in entries if one in study.choice.candidates])
+
+
+def _short(base: Entry) -> str:
+    return model_label(base.evaluation.checkpoint).split("/")[0]
+
+
+def _comparable(study: Subject, metric: str) -> bool:
+    if study.group.tokenizers > 1 and METRICS[metric].rule != "word":
+        return False
+    return any(metric in entry.evaluation.estimates for entry in study.entries)
+
+
+def differences(study: Subject) -> Section | None:
+    """Every checkpoint against its reference: its base, or one for all."""
+    table, say = study.table, study.say
+    if table is None:
+        return None
+    judged = {line.name: line.comparison for line in table.rows if line.comparison is not None}
+    cells = dict(zip(judged, estimate_cells([one.difference for one in judged.values()], difference=True), strict=True))
+    largest = sorted(judged, key=lambda name: -abs(judged[name].difference.value))[:_MOST_LINES]
+    drawn = [
+        {"task": name, "name": name, **in_percent(one.difference), "p": one.p_adjusted, "finding": plotted(one.verdict),
+         "verdict": comparison_verdict(one, say)}
+        for name, one in judged.items() if name in largest
+    ]  # fmt: skip
+    lines = tuple(
+        row(
+            line.name,
+            f"{100 * line.value.value:.1f}",
+            one.reference if one else "–",
+            cells.get(line.name, "–"),
+            p_text(one.p_adjusted if one else None),
+            checkpoint_cell(one, say) if one else Cell(unjudged(line, say), "quiet"),
+        )
+        for line in table.rows
+        if line.name not in table.references or line.name in judged
+        for one in (judged.get(line.name),)
+    )
+    head = (
+        say("체크포인트", "checkpoint"), "%", say("기준", "reference"), say("차이 (점)", "difference (points)"), "p (max-T)",
+        say("판정", "verdict"),
+    )  # fmt: skip
+    ko, en = ("확인용 절반의", " of the confirm half") if table.half == "confirm" else ("전체", "")
+    label = METRICS[study.metric].label
+    intro = say(
+        f"{label}, {ko} 문항 {table.items:,}개(문서 {table.documents:,}개)에서. 기준은 체크포인트가 시작한 모델입니다. "
+        f"판정은 문서 단위 부호 뒤집기 검정이며, 비교 {len(judged)}개에 대해 max-T로 보정했습니다.",
+        f"{label} on {table.items:,} items of {table.documents:,} documents{en}. The reference of a checkpoint is the model it "
+        f"began from. The verdict is the sign-flip test over documents, adjusted (step-down max-T) for all {len(judged)}.",
+    )
+    title = say("베이스 모델(기준)과의 차이", "Differences from the reference")
+    blocks: list[Block] = [Text(intro)]
+    if drawn:
+        blocks.append(Charts(((title, charts.forest(drawn, say, task=say("체크포인트", "checkpoint"))),), wide=True))
+    blocks.append(Table(head, lines, frozenset({1, 3, 4}), shows=study.group.judging or "all"))
+    return Section("differences", title, tuple(blocks))

@@ -1,0 +1,252 @@
+"""The page of one run. In: an address that names it. Out: recipe, curve against the base, cost, lineage, files, next commands."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypedDict
+
+from coref_automl.comparison.next_step import BUNDLED_ROWS
+from coref_automl.comparison.study import Study
+from coref_automl.config import read_yaml
+from coref_automl.decoder import read_stored
+from coref_automl.errors import CorefError
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.progress import duration, parse_events
+from coref_automl.report import charts
+from coref_automl.report.cells import checkpoint_cell
+from coref_automl.report.downloads import Download
+from coref_automl.report.language import Say, points, tokens
+from coref_automl.report.page import Block, Cell, Charts, Commands, Section, Table, Text, estimate_cells, in_percent, row
+from coref_automl.store import MANIFEST, natural_order
+from coref_automl.studio.board import Board
+from coref_automl.studio.folders import ARCHIVED, Run, in_words
+from coref_automl.studio.pages import Address
+from coref_automl.studio.shelf import Pending, not_here
+from coref_automl.studio.workspace import Workspace
+
+_CARD, _FILES = 40_000, 200
+"""Characters of a data card, and files, that are shown."""
+
+
+class _Manifest(TypedDict, total=False):
+    dataset: str
+    versions: dict[str, str]
+
+
+def page(ws: Workspace, address: Address) -> str | Download:
+    say, run = address.say, find_run(ws, address)
+    other = ws.folders.run(address.get("other"))
+    mine, theirs = _recipe(ws, run), _recipe(ws, other) if other is not None else None
+    stored = bool(mine) and theirs != {}
+    if not stored:
+        mine, theirs = _record(ws, run), _record(ws, other) if other is not None else None
+    evaluated, waiting = _evaluated(ws, run, address)
+    sections = [
+        *evaluated,
+        _recipes(mine, theirs, say, stored=stored),
+        _cost(ws, run, say),
+        _lineage(ws, run, say),
+        _card(ws, run, mine, say),
+        _listing(run, say),
+        _next(run, say),
+    ]
+    return ws.pages.page(
+        "run.html.j2",
+        address,
+        title=run.folder.name,
+        sections=[one for one in sections if one is not None],
+        run=run,
+        other=other,
+        note=ws.kept.note(run),
+        waiting=waiting,
+        others=[one.key for one in ws.folders.now().runs.values() if one.key != run.key and one.kind == run.kind],
+        saved=ws.kept.note_file(run) if address.get("saved") else None,
+    )
+
+
+def find_run(ws: Workspace, address: Address) -> Run:
+    found = ws.folders.run(address.get("key"))
+    if found is None:
+        raise not_here(address.get("key"))
+    return found
+
+
+def _evaluated(ws: Workspace, run: Run, address: Address) -> tuple[list[Section], bool]:
+    """Its checkpoints on the set that most evaluations share, or the one that the address names."""
+    owners = ws.folders.now().owners
+    mine = [
+        one
+        for mark, one in ws.shelf.sets().items()
+        if address.get("set") in ("", mark) and any(owners.get(held.folder) == run.key for held in one.stored.values())
+    ]
+    if not mine:
+        return [], False
+    try:
+        board = ws.shelf.board(mine[0])
+    except Pending:
+        return [], True
+    study, waiting = ws.ready(board)
+    metric = study.metric if study is not None else next(iter(board.metrics), "")
+    return [_checkpoints(run, owners, board, study, metric, address.say)], waiting
+
+
+def _recipe(ws: Workspace, run: Run) -> dict[str, Any]:
+    path = run.folder / "recipe.yaml"
+    if not path.is_file() or not ws.folders.holds(path):
+        return {}
+    try:
+        return {str(name): value for name, value in ws.folders.once(path, read_yaml).items()}
+    except (CorefError, OSError) as error:
+        return {"recipe.yaml": in_words(error)}
+
+
+def _record(ws: Workspace, run: Run) -> dict[str, Any]:
+    """What the last evaluated checkpoint says of its training: an archive keeps that, and no recipe."""
+    found = ws.folders.now()
+    held = (one.evaluation.provenance for one in found.evaluations.values() if found.owners.get(one.folder) == run.key)
+    made = max((one for one in held if one is not None), key=lambda one: one.step, default=None)
+    names = ("base", "objective", "seq_len", "seed", "dataset", "epoch", "step", "tokens")
+    return {name: value for name in names if (value := getattr(made, name, "")) != ""}
+
+
+def _manifest(ws: Workspace, run: Run) -> _Manifest:
+    path = run.folder / MANIFEST
+    try:
+        return ws.folders.once(path, lambda at: read_stored(at, _Manifest)) if path.is_file() else {}
+    except (CorefError, OSError):
+        return {}
+
+
+def _cost(ws: Workspace, run: Run, say: Say) -> Section | None:
+    """What the last step of its events says of tokens, time and memory, and the versions that it ran with."""
+    events = run.folder / "events.ndjson"
+    last: dict[str, Any] = ws.folders.once(events, _last_step) if events.is_file() else {}
+    told = {
+        say("토큰", "tokens"): f"{last['tokens']:,}" if isinstance(last.get("tokens"), int) else "",
+        say("시간", "time"): duration(last["seconds"], say.lang) if isinstance(last.get("seconds"), int | float) else "",
+        say("토큰/초", "tokens/s"): f"{last['tokens_per_second']:,}" if "tokens_per_second" in last else "",
+        say("GPU 메모리 최대", "peak GPU memory"): f"{last['peak_gigabytes']} GB" if "peak_gigabytes" in last else "",
+        say("장치", "device"): "GPU" if "peak_gigabytes" in last else "CPU" if last else "",
+        **_manifest(ws, run).get("versions", {}),
+    }
+    return _pairs("cost", say("비용", "Cost"), [(name, str(value)) for name, value in told.items() if value], say)
+
+
+def _lineage(ws: Workspace, run: Run, say: Say) -> Section | None:
+    """What it started from, and what started from one of its checkpoints: by folder."""
+    found = ws.folders.now()
+    began = run.model or str(_record(ws, run).get("base", ""))
+    own = [one.evaluation for one in found.evaluations.values() if found.owners.get(one.folder) == run.key]
+    weights = {one.fingerprints.get("weights", "") for one in own} - {""}
+    place = f"{run.folder.parent.name}/{run.folder.name}/"
+    others = [one for one in found.runs.values() if one.key != run.key]
+    after = [one.key for one in others if (one.weights in weights if one.weights else place in f"{one.model}/")]
+    rows = [(say("시작한 모델", "started from"), began)] if began else []
+    rows += [(say("여기서 시작한 실행", "started from it"), key) for key in after]
+    return _pairs("lineage", say("계보", "Lineage"), rows, say)
+
+
+def _card(ws: Workspace, run: Run, recipe: Mapping[str, Any], say: Say) -> Section | None:
+    """The data card of its dataset, where that lies under the folders, and else its name."""
+    name = str(recipe.get("dataset") or _manifest(ws, run).get("dataset", "") or recipe.get("train") or "")
+    if not name:
+        return None
+    places = [Path(name)] if Path(name).is_absolute() else [parent / name for parent in run.folder.parents]
+    card = next((place / "card.md" for place in places if ws.folders.holds(place) and (place / "card.md").is_file()), None)
+    if card is None or not ws.folders.holds(card):
+        return Section("data", say("데이터", "Data"), (Text(name),))
+    text = ws.folders.once(card, lambda at: at.read_text("utf-8", errors="replace")[:_CARD])
+    return Section("data", say("데이터 카드", "Data card"), (Commands(name, tuple(text.splitlines())),))
+
+
+def _listing(run: Run, say: Say) -> Section:
+    rows = []
+    for path in sorted(run.folder.iterdir(), key=natural_order)[:_FILES]:
+        if path.name.startswith(".") or path.is_symlink():
+            continue
+        size = sum(one.stat().st_size for one in path.iterdir() if one.is_file()) if path.is_dir() else path.stat().st_size
+        rows.append(row(path.name + "/" * path.is_dir(), f"{size:,}"))
+    head = (say("파일", "file"), say("바이트", "bytes"))
+    return Section("files", say("파일", "Files"), (Text(str(run.folder), "quiet"), Table(head, tuple(rows), frozenset({1}))))
+
+
+def _pairs(name: str, title: str, rows: Sequence[tuple[str, str]], say: Say) -> Section | None:
+    table = Table((say("항목", "what"), say("값", "value")), tuple(row(*pair) for pair in rows))
+    return Section(name, title, (table,)) if rows else None
+
+
+def _last_step(path: Path) -> dict[str, Any]:
+    with path.open("rb") as handle:
+        handle.seek(max(0, path.stat().st_size - (1 << 16)))
+        lines = handle.read().splitlines(keepends=True)
+    steps = [one for one in parse_events(b"".join(lines[1:] or lines)) if one.get("event") == "step"]
+    return dict(steps[-1]) if steps else {}
+
+
+def _checkpoints(run: Run, owners: Mapping[Path, str], board: Board, study: Study | None, metric: str, say: Say) -> Section:
+    """Every checkpoint: its value, and its paired difference to the base as the study judges it."""
+    entries = [entry for entry in board.entries.values() if owners.get(entry.folder) == run.key]
+    entries.sort(key=lambda entry: (entry.evaluation.seq_len, entry.tokens))
+    against = study.against_base() if study is not None else {}
+    values = estimate_cells([entry.evaluation.estimates.get(metric) for entry in entries])
+    found = [against.get(entry) for entry in entries]
+    moved = [Cell(points(one.difference), estimate=one.difference) if one is not None else Cell("–", "quiet") for one in found]
+    rows = [
+        row(entry.name, tokens(entry.recorded_tokens), value, change, checkpoint_cell(one, say))
+        for entry, value, change, one in zip(entries, values, moved, found, strict=True)
+    ]
+    head = (
+        say("체크포인트", "checkpoint"), say("토큰", "tokens"), f"{METRICS[metric].label} %" if metric else "–",
+        say("베이스 모델과의 짝지은 차이 (점)", "paired difference to the base (points)"), say("판정", "verdict"),
+    )  # fmt: skip
+    notes = []
+    if (family := max((one.family for one in against.values()), default=0)) > 1:
+        ko = f"구간과 판정은 체크포인트 {family}개를 함께 보정했습니다 (max-T). 방법에 대한 판정은 순위표에 있습니다."
+        notes.append(say(ko, f"Corrected for {family} checkpoints (max-T). Verdicts about methods: the leaderboard."))
+    if study is not None and study.group.judging is not None and against:
+        held = "Differences are on the documents held back from choosing, values on all."
+        notes.append(say("차이는 고르는 데 쓰지 않은 문서의 것이고, 값은 모든 문서의 것입니다.", held))
+    judged = [(entry, one) for entry, one in zip(entries, found, strict=True) if one is not None]
+    drawn = [{"run": run.folder.name, "x": entry.tokens, **in_percent(one.difference)} for entry, one in judged]
+    blocks: list[Block] = []
+    if len({one["x"] for one in drawn}) > 1:
+        title = say("베이스 모델과의 짝지은 차이", "Paired difference to the base")
+        blocks.append(Charts(((title, charts.gains(drawn, say, axis=say("학습 토큰", "training tokens"))),), wide=True))
+    blocks += [Table(head, tuple(rows), frozenset({1, 2, 3})), *(Text(note, "quiet") for note in notes)]
+    return Section("checkpoints", say("체크포인트", "Checkpoints") + f" · {board.group.evalset}", tuple(blocks))
+
+
+def _recipes(mine: Mapping[str, Any], theirs: Mapping[str, Any] | None, say: Say, *, stored: bool) -> Section:
+    """The recipe, or what the evaluations record of the training; beside another, the settings that differ."""
+    record = "No recipe is stored: this is what the evaluations record."
+    notes = [say("저장된 레시피가 없어 평가에 기록된 학습 조건을 보입니다.", record)] if not stored else []
+    if theirs is None:
+        rows = tuple(row(name, _plain(value)) for name, value in mine.items())
+        table, title = Table((say("설정", "setting"), say("값", "value")), rows), say("레시피", "Recipe")
+    else:
+        names = list(dict.fromkeys((*mine, *theirs)))
+        apart = [name for name in names if mine.get(name) != theirs.get(name)]
+        head = (say("설정", "setting"), say("이 실행", "this run"), say("다른 실행", "the other run"))
+        table = Table(head, tuple(row(name, _plain(mine.get(name)), _plain(theirs.get(name))) for name in apart))
+        title, same = say("레시피의 차이", "Difference of recipes"), len(names) - len(apart)
+        notes.append(say(f"나머지 설정 {same}개는 같습니다.", f"The other {same} settings are the same."))
+    return Section("recipe", title, (table, *(Text(note, "quiet") for note in notes)))
+
+
+def _plain(value: Any) -> str:
+    return "–" if value is None else str(value)[:300]
+
+
+def _next(run: Run, say: Say) -> Section | None:
+    """Commands that take this run further."""
+    if run.kind == ARCHIVED:
+        return None
+    here = shlex.quote(str(run.folder))
+    lines = {
+        "training": (f"coref-automl evaluate {here}", f"coref-automl compare {here}", f"coref-automl report {here} --out report"),
+        "relation": (f"coref-automl re evaluate {here} --data {BUNDLED_ROWS['dev']}",),
+        "coreference": (f"coref-automl coref annotate TEXTS --model {here} --out chains.jsonl",),
+    }.get(run.kind, (f"coref-automl compare {here}",))
+    return Section("next", say("다음 명령", "Next commands"), (Commands("", lines),))

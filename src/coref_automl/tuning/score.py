@@ -1,0 +1,196 @@
+"""What a study maximises, and what it can show. In: a metric, or weights over metrics, and guards. Out: a Score, a StudyPower."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.comparison.power import sizes_of
+from coref_automl.config import choose
+from coref_automl.errors import RecipeError
+from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.metrics import METRICS, PRIMARY, hits
+from coref_automl.evaluation.tasks import TASKS
+from coref_automl.records import Estimate, ItemScore, Record, Task
+from coref_automl.say import say
+from coref_automl.statistics.intervals import concentration, difference_intervals, standard_error
+from coref_automl.statistics.planning import can_show, plans_for
+from coref_automl.statistics.resampling import Floats, Part
+from coref_automl.tuning.problem import Paired
+from coref_automl.tuning.recipe import TuneRecipe
+
+Marks = NDArray[np.str_]
+RunScores = Sequence[Sequence[ItemScore]]
+"""The scored items of several runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricGuard(Record):
+    """A metric that must not fall below this difference from the reference (a share, not points)."""
+
+    metric: str
+    least: float
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Metrics with weights that sum to 1; `label` is what people read."""
+
+    parts: tuple[tuple[str, float], ...]
+    label: str
+    guards: tuple[MetricGuard, ...] = ()
+
+    @property
+    def main(self) -> str:
+        """The metric with the largest weight: the one that a training run can report by itself."""
+        return max(self.parts, key=lambda part: part[1])[0]
+
+    @property
+    def words(self) -> bool:
+        """Does any part rank candidates word by word?"""
+        return any(METRICS[name].rule == "word" for name in self._names)
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return (*(name for name, _ in self.parts), *(guard.metric for guard in self.guards))
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks that score and guards need, in a fixed order."""
+        needed = {METRICS[name].task for name in self._names}
+        return tuple(task for task in TASKS if task in needed)
+
+    def value(self, scores: Sequence[ItemScore]) -> float:
+        return float(sum(np.mean(values) for values, _ in self._terms(scores)))
+
+    def mrr(self, scores: Sequence[ItemScore]) -> float:
+        """The mean reciprocal rank, weighted as the score is."""
+        total = 0.0
+        for name, weight in self.parts:
+            ranks = [rank for one in scores if one.task == METRICS[name].task and (rank := METRICS[name].rank(one)) is not None]
+            total += weight * float(np.mean([1 / rank if rank else 0.0 for rank in ranks]))
+        return total
+
+    def paired(self, ours: RunScores, theirs: RunScores) -> Paired:
+        """Differences of pairs of runs; each task has an error over its own documents."""
+        sides = [[self._terms(scores) for scores in runs] for runs in (ours, theirs)]
+        per_seed = [sum(float(np.mean(a - b)) for (a, _), (b, _) in zip(x, y, strict=True)) for x, y in zip(*sides, strict=True)]
+        parts = []
+        for number, (_, clusters) in enumerate(sides[0][0]):
+            means = [np.mean([run[number][0] for run in side], axis=0) for side in sides]
+            parts.append(Part(means[0] - means[1], clusters))
+        items = sum(len(np.asarray(part.values)) for part in parts)
+        return Paired(tuple(per_seed), float(standard_error(parts)[0]), round(1 / concentration(parts)), items)
+
+    def guarded(self, ours: RunScores, theirs: RunScores) -> dict[str, Estimate]:
+        """The difference of every guard's metric, with its interval over documents."""
+        found = {}
+        for guard in self.guards:
+            alone = Score(((guard.metric, 1.0),), guard.metric)
+            sides = [np.mean([alone._terms(scores)[0][0] for scores in runs], axis=0) for runs in (ours, theirs)]
+            clusters = alone._terms(ours[0])[0][1]
+            (found[guard.metric],) = difference_intervals([Part(sides[0] - sides[1], clusters)], seed=0)
+        return found
+
+    def _terms(self, scores: Sequence[ItemScore]) -> list[tuple[Floats, Marks]]:
+        """Weighted hits and clusters, one pair of arrays per task, items in the order of their ids."""
+        ordered = sorted(scores, key=lambda one: one.item)
+        by_task: dict[Task | None, tuple[Floats, Marks]] = {}
+        for name, weight in self.parts:
+            _, hit, clusters = hits(ordered, name)
+            before = by_task.get(METRICS[name].task)
+            by_task[METRICS[name].task] = weight * hit.astype(np.float64) + (before[0] if before else 0.0), clusters
+        return list(by_task.values())
+
+
+def score_of(recipe: TuneRecipe) -> Score:
+    """The score of a recipe: --score, --metric, or strict Real@1."""
+    guards = tuple(map(_guard, recipe.guards))
+    if recipe.score is None:
+        metric = choose(recipe.metric or PRIMARY, METRICS, "metric")
+        return Score(metric.parts or ((metric.name, 1.0),), metric.label, guards)
+    parts = []
+    for entry in recipe.score.split(","):
+        name, _, weight = (text.strip() for text in entry.partition("="))
+        parts.append((_plain(name), _number(weight, "score", entry)))
+    if len({name for name, _ in parts}) < len(parts):
+        raise RecipeError(f"--score {recipe.score} names a metric twice; name each once.")
+    if any(weight <= 0 for _, weight in parts) or abs(sum(weight for _, weight in parts) - 1) > 1e-6:
+        raise RecipeError(f"The weights of --score {recipe.score} should be above 0 and sum to 1.")
+    return Score(tuple(parts), " + ".join(f"{weight:g} {METRICS[name].label}" for name, weight in parts), guards)
+
+
+def _guard(text: str) -> MetricGuard:
+    name, sign, least = (part.strip() for part in text.partition(">="))
+    if not sign:
+        raise RecipeError(f"--guard {text} should read METRIC>=POINTS, for example real_far1_strict>=-0.5.")
+    return MetricGuard(_plain(name), _number(least, "guard", text) / 100)
+
+
+def _plain(name: str) -> str:
+    if choose(name, METRICS, "metric").parts:
+        raise RecipeError(f"{name} is a composite itself; name its parts.")
+    return name
+
+
+def _number(text: str, option: str, entry: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not np.isfinite(value):
+        raise RecipeError(f"--{option}: {entry.strip()!r} has no number behind the metric.")
+    return value
+
+
+_USUAL_GAIN = 0.01
+"""What a good search wins where there is something to win."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyPower(Record):
+    """`detectable` is the true gain that is shown with 80% power by all pairs (a share; None: none at all); `needed` are the
+    documents that would show a gain of one point."""
+
+    items: int
+    documents: int
+    pairs: int
+    detectable: float | None
+    needed: int | None
+
+    def lines(self) -> list[str]:
+        size = say(f"문항 {self.items:,}개, 문서 {self.documents:,}개", f"{self.items:,} items in {self.documents:,} documents")
+        if self.detectable is None:
+            return [
+                say(
+                    f"판정용 절반은 {size}이고, 어떤 차이도 검출할 수 없습니다. 문서를 늘리거나 --seeds를 늘리세요.",
+                    f"The half that judges has {size} and can show no gain: name a larger --eval-set, or raise --seeds.",
+                )
+            ]
+        points = f"{100 * self.detectable:.1f}"
+        lines = [
+            say(
+                f"판정용 절반은 {size}, 새 시드는 최대 {self.pairs}쌍입니다. {points}점의 향상을 80% 확률로 검출합니다.",
+                f"The half that judges has {size}; with up to {self.pairs} pairs of new seeds a gain of {points} "
+                "points is detected with 80% power.",
+            )
+        ]
+        if self.detectable > _USUAL_GAIN and self.needed is not None:
+            lines.append(
+                say(
+                    f"1점을 검출하려면 판정용 문서 {self.needed:,}개가 필요합니다: --eval-set으로 더 큰 세트를 지정하세요.",
+                    f"One point takes {self.needed:,} documents in that half: name a larger set with --eval-set.",
+                )
+            )
+        return lines
+
+
+def power_of(confirm: EvalSet, score: Score, recipe: TuneRecipe) -> StudyPower:
+    """By the spreads of the archived studies; a weighted score is planned by the metric that weighs most."""
+    sizes = sizes_of(confirm, score.main)
+    detectable = can_show(sizes, recipe.seeds)
+    plans = plans_for(_USUAL_GAIN, items_a_document=float(sizes.mean()), offered=(recipe.seeds,)) if recipe.seeds > 1 else []
+    return StudyPower(int(sizes.sum()), len(sizes), recipe.seeds, detectable, plans[0].documents if plans else None)

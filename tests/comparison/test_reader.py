@@ -1,0 +1,95 @@
+"""The reader of results: what lies behind paths is found, told apart and opened once a command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from coref_automl.cli.app import run as command
+from coref_automl.comparison.coreference_results import COREFERENCE_FILES
+from coref_automl.comparison.reader import find_runs, open_results
+from tests.agreement.studies import draw, write
+from tests.comparison.conftest import Maker, Model, write_relation_run
+
+RESULTS = ("result.json", "re_results.json", "rows.npz", "coref_results.json", "documents.npz")
+_opened: Counter[str] | None = None
+
+
+def _hear(event: str, arguments: tuple[object, ...]) -> None:
+    if _opened is not None and event == "open" and isinstance(arguments[0], str) and arguments[1] in ("r", "rb"):
+        _opened[os.path.realpath(arguments[0])] += 1
+
+
+sys.addaudithook(_hear)
+
+
+@contextmanager
+def counting() -> Iterator[Counter[str]]:
+    """How often each file of results is opened to be read."""
+    global _opened
+    heard = _opened = Counter()
+    try:
+        yield heard
+    finally:
+        _opened = None
+        for path in [path for path in heard if Path(path).name not in RESULTS]:
+            del heard[path]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Evaluations of methods and their base, relation and coreference runs from them. Read only."""
+    plans = (draw(seed, light=True) for seed in range(200))
+    plan = next(plan for plan in plans if plan.relation and plan.coreference and plan.base == "evaluated" and plan.seeds > 1)
+    return write(plan, tmp_path_factory.mktemp("study"))
+
+
+@pytest.mark.parametrize("name", ["compare", "report", "archive"])
+def test_a_command_opens_each_result_once(study: Path, tmp_path: Path, name: str) -> None:
+    out = [] if name == "compare" else ["--out", str(tmp_path / "out")]
+    wanted = {str(path) for kind in RESULTS for path in study.rglob(kind)}
+    with counting() as opened:
+        assert command([name, str(study), *out]) == 0
+    assert wanted <= set(opened)
+    assert {path: times for path, times in opened.items() if path in wanted and times != 1} == {}
+
+
+def test_a_base_beside_several_checkpoints_is_opened_once(evaluated: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = evaluated([Model("base", 0, -1.0), *(Model(f"run-{n}", 100 * step, 0.5) for n in range(2) for step in (1, 2))])
+    monkeypatch.chdir(root)
+    with counting() as opened:
+        results = open_results(["run-0", "run-1"])
+        assert len(results.with_bases(results.evaluations)) == 5
+        assert results.not_evaluated == []
+    assert set(opened.values()) == {1}
+    assert len(opened) == 5
+
+
+def test_paths_are_told_apart(study: Path, tmp_path: Path) -> None:
+    write_relation_run(tmp_path / "re")
+    (tmp_path / "none").mkdir()
+    results = open_results([str(study), str(tmp_path / "re"), str(tmp_path / "none")])
+    assert results.not_evaluated == [str(tmp_path / "none")]
+    assert results.under(str(tmp_path / "re")) == []
+    assert len(results.runs.checks["relation"]) == len(list(study.rglob("re_results.json"))) + 1
+    assert len(results.runs.checks["coreference"]) == len(list(study.rglob("coref_results.json")))
+
+
+def test_a_run_without_its_facts_is_named_and_one_of_other_seeds_too(study: Path, tmp_path: Path) -> None:
+    run = find_runs([str(study)]).checks["coreference"][0]
+    COREFERENCE_FILES.archive([run], tmp_path)
+    folder = tmp_path / "coreference" / run.name
+    (folder / "documents.npz").rename(folder / "aside.npz")
+    (told,) = find_runs([str(tmp_path)]).unread
+    assert f"{folder} has no documents.npz" in told
+    (folder / "aside.npz").rename(folder / "documents.npz")
+    text = (folder / "coref_results.json").read_text("utf-8")
+    (folder / "coref_results.json").write_text(text.replace('"seeds": [', '"seeds": [], "more": [', 1), "utf-8")
+    (told,) = find_runs([str(tmp_path)]).unread
+    assert "unknown key 'more'" in told

@@ -1,0 +1,125 @@
+"""A file of rows, answered: in order, in blocks, resumable to the same bytes, and nothing begun where a row is wrong."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coref_automl.corpus.batch import Answered, answer_texts
+from coref_automl.errors import InputError, InputsChanged
+from coref_automl.progress import quiet
+
+TEXTS = [f'글 {number}, "쉼표"와\n줄' for number in range(50)]
+
+
+def lengths(texts: Sequence[str]) -> Iterator[dict[str, Any]]:
+    return ({"length": len(text), "list": [text[:1]]} for text in texts)
+
+
+def write(path: Path, texts: Sequence[Any]) -> str:
+    rows = [{"id": number, "text": text} for number, text in enumerate(texts)]
+    with path.open("w", encoding="utf-8", newline="") as handle:
+        if path.suffix == ".csv":
+            table = csv.DictWriter(handle, ["id", "text"])
+            table.writeheader()
+            table.writerows(rows)
+        else:
+            handle.writelines(json.dumps(row) + "\n" for row in rows)
+    return str(path)
+
+
+def answered(data: str, out: Path, answer: Any = lengths, model: str = "a", **options: Any) -> Answered:
+    given = {"column": "text", "at_once": 8, **options}
+    return answer_texts(data, out, "test answers", answer, {"weights": model}, progress=quiet(), **given)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_a_killed_command_resumes_to_the_same_bytes(tmp_path: Path, kind: str) -> None:
+    data = write(tmp_path / f"in.{kind}", TEXTS)
+    whole = Path(answered(data, tmp_path / "whole").path).read_bytes()
+    calls, seen = [0], list[str]()
+
+    def dies(texts: Sequence[str]) -> Iterator[dict[str, Any]]:
+        calls[0] += 1
+        if calls[0] in (3, 5):
+            raise KeyboardInterrupt
+        seen.extend(texts)
+        return lengths(texts)
+
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            answered(data, tmp_path / "out", dies)
+        with (tmp_path / "out" / f"answers.{kind}").open("ab") as handle:
+            handle.write(b'torn, "half')
+    made = answered(data, tmp_path / "out", dies)
+    assert Path(made.path).read_bytes() == whole
+    assert seen == TEXTS  # none twice
+    assert (made.rows, made.skipped) == (50, 0)
+    assert answered(data, tmp_path / "out", None) == made  # finished work is not done again
+
+
+def test_answers_keep_the_columns_of_their_rows(tmp_path: Path) -> None:
+    table = Path(answered(write(tmp_path / "in.csv", TEXTS), tmp_path / "a").path)
+    with table.open(encoding="utf-8", newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    assert [(row["text"], int(row["length"]), json.loads(row["list"])) for row in rows] == [(t, len(t), [t[:1]]) for t in TEXTS]
+    lines = Path(answered(write(tmp_path / "in.jsonl", TEXTS), tmp_path / "b").path).read_text("utf-8").splitlines()
+    assert json.loads(lines[7]) == {"id": 7, "text": TEXTS[7], "length": len(TEXTS[7]), "list": ["글"]}
+
+
+def test_other_rows_or_another_model_are_refused_and_nothing_is_written_over(tmp_path: Path) -> None:
+    data = write(tmp_path / "in.jsonl", TEXTS)
+    made = Path(answered(data, tmp_path / "out").path)
+    before = made.read_bytes()
+    with pytest.raises(InputsChanged, match="other bytes of the rows"):
+        answered(write(tmp_path / "other.jsonl", TEXTS[1:]), tmp_path / "out")
+    with pytest.raises(InputsChanged, match="other bytes of the weights"):
+        answered(data, tmp_path / "out", model="b")
+    assert made.read_bytes() == before
+
+
+def test_a_bad_row_is_said_before_any_work_or_skipped_and_counted(tmp_path: Path) -> None:
+    data = write(tmp_path / "in.jsonl", [*TEXTS, None, "끝", 3])
+    with pytest.raises(InputError, match=r"row 51 \(50\): no text under 'text'.*and 1 more.*--skip-bad"):
+        answered(data, tmp_path / "out", None)
+    assert not (tmp_path / "out").exists()
+    made = answered(data, tmp_path / "out", skip_bad=True)
+    assert (made.rows, made.skipped, [problem.row for problem in made.problems]) == (51, 2, [51, 53])
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    """At most one block is held: the answers of a block are on disk before the next one is asked for."""
+    data, out, held = write(tmp_path / "in.jsonl", TEXTS), tmp_path / "out", list[int]()
+
+    def counts(texts: Sequence[str]) -> Iterator[dict[str, Any]]:
+        path = out / "answers.jsonl"
+        held.append(len(path.read_text("utf-8").splitlines()))
+        assert len(texts) <= 8
+        return lengths(texts)
+
+    answered(data, out, counts)
+    assert held == [0, 8, 16, 24, 32, 40, 48]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("in.csv", b"id,body\n1,a\n", "The columns are 'id', 'body', and none is 'text'"),
+        ("in.jsonl", b"", "has no rows"),
+        ("in.docx", b"x", "is not one of"),
+        ("in.jsonl.gz", b"not gzip", "in.jsonl.gz"),
+        ("missing.jsonl", None, "Cannot read"),
+        ("in.csv", "id,text\n1,한글\n".encode("cp949"), "not UTF-8"),
+    ],
+)
+def test_what_is_no_file_of_rows_is_one_sentence(tmp_path: Path, name: str, content: bytes | None, said: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=said):
+        answered(str(tmp_path / name), tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,44 @@
+"""Passages: the last noun of the last sentence, named earlier and not nearby."""
+
+from __future__ import annotations
+
+from coref_automl.evaluation.tasks.passage import passage_items
+from tests.evaluation.sketch import Part, sketch
+
+FIRST: list[Part] = [("NNP", "한빛전자"), ("", "는 오래전에 문을 열었다. ")]
+MIDDLE: list[Part] = [
+    ("", "그때는 모두 즐거웠고 아무도 떠나지 않았다. 그러다 "),
+    ("NNG", "도자기"),
+    ("", "가 팔리지 않아 조용했다. "),
+]
+LAST: list[Part] = [("", "마침내 오랜 시간이 지나서 "), ("NNP", "한빛전자"), ("", "는 문을 닫았다.")]
+
+
+def test_a_passage_ends_with_the_sentence_of_its_gap() -> None:
+    read = sketch([*FIRST, *MIDDLE, *LAST, ("", " 뒤에 남은 이야기는 없다.")])
+    found = passage_items(read, seed=0)
+    ((item,), (passage,)) = found.items, found.passages
+    assert passage.text == read.text[: read.text.index(" 뒤에")]
+    assert passage.text[item.start : item.end] == item.answer == "한빛전자"
+    assert item.antecedent == (0, 4)
+    assert item.document == passage.id != read.document.id
+    assert item.cluster == read.document.id
+
+
+def test_an_answer_in_its_own_sentence_or_nearby_is_not_asked() -> None:
+    near = passage_items(sketch([*MIDDLE, ("", "그렇다. "), *FIRST, *LAST[1:]]), seed=0)
+    assert near.items == []
+    twice = passage_items(sketch([*FIRST, *MIDDLE, *FIRST[:1], ("", "에서 "), *LAST]), seed=0)
+    assert twice.items == []
+    assert twice.drops["occurs in the last sentence"] == 1
+
+
+def test_only_the_last_noun_of_a_sentence_is_asked() -> None:
+    read = sketch([*FIRST, *MIDDLE, *LAST[:2], ("", "는 "), ("NNG", "창문"), ("", "을 늘 닫았다.")])
+    assert passage_items(read, seed=0).items == []
+
+
+def test_a_short_text_gives_none() -> None:
+    found = passage_items(sketch([*FIRST, *LAST]), seed=0)
+    assert found.items == []
+    assert found.drops["fewer than 4 sentences"] >= 1

@@ -1,0 +1,114 @@
+"""A slice of the attacks: signals to short real commands, hostile tokenizers and pickles, bombs, invented files."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import chdir
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from coref_automl.cli.app import run
+from tests.processes import alive, until
+from tests.torture import bombs, hostile
+from tests.torture.attempt import Ended, fault
+from tests.torture.generated import coreference_case
+from tests.torture.signals import signalled
+
+BUSY = """
+import multiprocessing, os, re, sys
+from coref_automl.machine import end_with_parent, started_quietly
+
+def child():
+    end_with_parent()
+    print(os.getpid(), flush=True)
+    re.match("(a+)+$", "a" * 60 + "b")  # no other thread gets a turn
+
+if __name__ == "__main__":
+    with started_quietly():
+        process = multiprocessing.get_context(sys.argv[1]).Process(target=child)
+        process.start()
+    process.join()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread watches, which needs its turn")
+@pytest.mark.parametrize("kind", ["spawn", "forkserver"])
+def test_a_busy_worker_ends_with_its_parent(tmp_path: Path, kind: str) -> None:
+    script = tmp_path / "busy.py"
+    script.write_text(BUSY)
+    parent = subprocess.Popen([sys.executable, str(script), kind], stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    assert alive(worker)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    until(lambda: not alive(worker), "it went on")
+
+
+@pytest.mark.parametrize(
+    ("name", "sign"), [("studio export", signal.SIGTERM), ("studio play", signal.SIGINT), ("prepare", signal.SIGKILL)]
+)
+def test_nothing_is_left_running(world: Path, tmp_path: Path, name: str, sign: signal.Signals) -> None:
+    pytest.importorskip("uvicorn", reason="the studio extra is not installed")
+    assert signalled(name, shutil.copytree(world, tmp_path / "copy"), sign, 4.0) is None
+
+
+@pytest.mark.journey
+@pytest.mark.parametrize("name", ["study", "tune", "adapt"])
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
+def test_no_job_outlives_its_command(world: Path, tmp_path: Path, name: str, sign: signal.Signals) -> None:
+    assert signalled(name, shutil.copytree(world, tmp_path / "copy"), sign, 15.0) is None
+
+
+def ended(line: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> Ended:
+    words = shlex.split(line)
+    capfd.readouterr()
+    began = time.monotonic()
+    with chdir(folder):
+        status = run(words)
+    out, err = capfd.readouterr()
+    return Ended(tuple(words), status, out, err, time.monotonic() - began, 0.0)
+
+
+@pytest.mark.parametrize(
+    "name", ["an event of one line", "a long header of weights", "one number in base sixty", "brackets near the limit"]
+)
+def test_a_bomb_is_refused(name: str, world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    line, write = bombs.BOMBS[name]
+    folder = shutil.copytree(world, tmp_path / "copy")
+    write(folder)
+    assert fault(ended(line, folder, capfd)) is None
+
+
+@pytest.mark.parametrize("name", ["a group repeated twice", "replacements that multiply", "a bracket that does not close"])
+def test_a_hostile_tokenizer_is_refused(name: str, world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = shutil.copytree(world, tmp_path / "copy")
+    hostile.tokenizer(folder, name)
+    end = ended(hostile.READERS["coref explore"], folder, capfd)
+    assert fault(end) is None
+    assert end.status == 2
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "relation resume.pt", "pytorch_model.bin"])
+def test_a_pickle_is_not_run(name: str, world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    line, write = hostile.PICKLES[name]
+    folder = shutil.copytree(world, tmp_path / "copy")
+    write(folder)
+    end = ended(line, folder, capfd)
+    assert not list(folder.rglob(hostile.OWNED))
+    assert fault(end) is None
+    assert end.status, end.out
+    assert "weights_only" not in end.err
+
+
+def test_invented_coreference_files_are_read_or_refused(tmp_path: Path) -> None:
+    found = (coreference_case(Random(f"slice {number}"), tmp_path) for number in range(200))
+    assert [each for each in found if each] == []

@@ -1,0 +1,40 @@
+"""Simulated studies through the product's own search and end: what benchmarks/tuning_surrogate.py counts, with fewer studies."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "tuning_surrogate.py"
+
+
+@pytest.fixture(scope="module")
+def surrogate() -> ModuleType:
+    found = importlib.util.spec_from_file_location("tuning_surrogate", BENCHMARK)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    sys.modules["tuning_surrogate"] = module
+    found.loader.exec_module(module)
+    return module
+
+
+def test_equal_settings_are_rarely_called_better_and_a_gain_of_one_point_nearly_always(surrogate: ModuleType) -> None:
+    false, _ = surrogate.level(4000)
+    assert false <= 0.025
+    true, pairs = surrogate.level(300, 1.0)
+    assert true > 0.9
+    assert pairs < 14
+
+
+def test_a_simulated_study_with_much_to_win_shows_it_and_one_with_nothing_stops_early(surrogate: ModuleType) -> None:
+    won = [surrogate.study(1.5, seed) for seed in range(2)]
+    assert "better" in [one.decision for one in won]
+    assert all(one.trainings <= 110 for one in won)
+    nothing = [surrogate.study(0.0, seed) for seed in range(2)]
+    assert all(one.decision != "better" for one in nothing)
+    assert min(one.trainings for one in nothing) <= 40
