@@ -165,7 +165,14 @@ def test_the_theme_stays_pages_fit_a_phone_and_the_keyboard_reaches_everything(w
     walk.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
+PAINTED = "return document.readyState === 'complete' && performance.getEntriesByType('paint').length > 0"
+"""Before its first paint the browser drops what is typed on a page."""
+TYPED = "for (const key of arguments[0]) document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true}))"
+"""Keys pressed before the page that the first of them asks for can come."""
+
+
 def press(driver: Any, *keys: str) -> None:
+    until(driver, PAINTED)
     for key in keys:
         driver.switch_to.active_element.send_keys(key)
 
@@ -189,7 +196,6 @@ def tagged(driver: Any, tag: str) -> None:
 
 
 def test_a_walk_by_keyboard_alone_from_the_leaderboard_to_tagged_items(mine: tuple[Any, Visitor], copied: Path) -> None:
-    from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
 
     driver, _ = mine
@@ -217,7 +223,8 @@ def test_a_walk_by_keyboard_alone_from_the_leaderboard_to_tagged_items(mine: tup
     tagged(driver, "unfair")
     press(driver, "j")
     until(driver, f"{ITEM} === '{items[2]}'")
-    ActionChains(driver).send_keys("rjjr").perform()  # faster than pages come: none of the keys is lost
+    until(driver, PAINTED)
+    driver.execute_script(TYPED, "rjjr")  # faster than pages come: none of the keys is lost
     until(driver, f"{ITEM} === '{items[4]}'")
     tagged(driver, "unfair")
     held = json.loads(next(copied.glob("items-*.notes.json")).read_text("utf-8"))["tags"]
