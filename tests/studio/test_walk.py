@@ -167,7 +167,10 @@ def test_the_theme_stays_pages_fit_a_phone_and_the_keyboard_reaches_everything(w
 
 PAINTED = "return document.readyState === 'complete' && performance.getEntriesByType('paint').length > 0"
 """Before its first paint the browser drops what is typed on a page."""
-TYPED = "for (const key of arguments[0]) document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true}))"
+TYPED = (
+    "for (const key of arguments[0])"
+    " document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true}))"
+)
 """Keys pressed before the page that the first of them asks for can come."""
 
 
