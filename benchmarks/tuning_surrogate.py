@@ -24,7 +24,7 @@ import numpy as np
 from coref_automl.engine.job import OUTCOME, Job, Outcome
 from coref_automl.progress import quiet
 from coref_automl.records import Half
-from coref_automl.statistics.sequential import PAIRS, judged, looks_of
+from coref_automl.statistics.planning import PAIRS, judged, looks_of
 from coref_automl.store import write_json
 from coref_automl.tuning.finish import Final, finish
 from coref_automl.tuning.problem import Paired, Problem, Report, Start, job_key

@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.records import Estimate
-from coref_automl.statistics.corrections import step_down_max_t
 from coref_automl.statistics.crossed import Crossed, crossed
-from coref_automl.statistics.intervals import difference_intervals
+from coref_automl.statistics.intervals import difference_intervals, step_down_max_t
 from coref_automl.statistics.methods import method_verdict
 from coref_automl.statistics.planning import Components, can_show
 from coref_automl.statistics.resampling import Gathered, Part

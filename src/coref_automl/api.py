@@ -14,9 +14,8 @@ from coref_automl.errors import InputError
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.progress import Shown, as_progress
-from coref_automl.records import Evaluation
+from coref_automl.records import Evaluation, Tabular
 from coref_automl.report.printout import html_table
-from coref_automl.tabular import Tabular
 
 if TYPE_CHECKING:
     from coref_automl.evaluation.fill import Filled

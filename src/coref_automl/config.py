@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import os
+import sys
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
+from types import ModuleType
 from typing import Any, ParamSpec, TypeVar
 
 import yaml
@@ -233,3 +236,14 @@ def checked(kind: Any, value: Any, where: str) -> Any:
         return decode(kind, value, lenient=True)
     except Misfit as misfit:
         raise RecipeError(f"{misfit.at(where)}. {misfit.advice}".rstrip()) from misfit
+
+
+def callable_package(package: str, function: str) -> None:
+    """Make calls of a package calls of the function `MODULE.NAME`, which is imported when it is first called."""
+    module, _, name = function.rpartition(".")
+
+    class CallablePackage(ModuleType):
+        def __call__(self, *arguments: Any, **options: Any) -> Any:
+            return getattr(importlib.import_module(module), name)(*arguments, **options)
+
+    sys.modules[package].__class__ = CallablePackage

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Self, cast, get_args
 
 from coref_automl.decoder import SCHEMA as SCHEMA
 from coref_automl.decoder import decode_stored
+from coref_automl.errors import InputError
 
 Half = Literal["select", "confirm"]
 Correction = Literal["none", "holm", "bh", "max-t"]
@@ -34,6 +36,31 @@ class Record:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
         return decode_stored(cls, data, cls.__name__)
+
+
+class Tabular(ABC):
+    """A result that can be listed: `to_rows()` as dictionaries, `to_frame()` as a pandas table."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def to_rows(self) -> list[dict[str, Any]]: ...
+
+    def to_frame(self) -> Any:
+        """The rows as a pandas DataFrame; install pandas for it, the package does not."""
+        try:
+            import pandas
+        except ImportError:
+            raise InputError("to_frame() needs pandas, which is not installed; pip install pandas, or use to_rows().") from None
+        return pandas.DataFrame(self.to_rows())
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows: the table as pandas draws it. Without pandas it is the short repr."""
+        try:
+            drawn: str = self.to_frame()._repr_html_()
+        except InputError:
+            return None
+        return drawn
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -96,3 +97,21 @@ def catalogue() -> dict[str, str]:
 def _patterns() -> list[tuple[re.Pattern[str], str]]:
     named = [(english, korean) for english, korean in catalogue().items() if "{}" in english]
     return [(re.compile("(.+?)".join(map(re.escape, english.split("{}"))), re.DOTALL), korean) for english, korean in named]
+
+
+def align(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
+    """Rows with their columns aligned, all but the first to the right if asked; a Hangul syllable is two cells wide."""
+    if not rows:
+        return []
+    widths = [max(cells_of(row[at]) for row in rows) for at in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        blanks = [" " * (width - cells_of(cell)) for cell, width in zip(row, widths, strict=True)]
+        shown = [blank + cell if right and at else cell + blank for at, (cell, blank) in enumerate(zip(row, blanks, strict=True))]
+        lines.append("  ".join(shown).rstrip())
+    return lines
+
+
+def cells_of(text: str) -> int:
+    """The columns of a terminal that a text takes."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)

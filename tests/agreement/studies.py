@@ -13,8 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from coref_automl.comparison.coreference_results import COREFERENCE_FILES, MODES, CoreferenceRun, DocumentSums
-from coref_automl.comparison.relation_results import RELATION_FILES, RelationRun, RowFacts
+from coref_automl.comparison.coreference_results import COREFERENCE_FILES, MODES, DocumentSums
+from coref_automl.comparison.relation_results import RELATION_FILES, RowFacts
+from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.study import LOOKS
 from coref_automl.records import Provenance, Task
 from coref_automl.store import read_json, write_json
@@ -184,7 +185,7 @@ def _starts(plan: Plan) -> list[tuple[str, str, Method | None, int]]:
     return [*found, ("base", "base", None, 0)]
 
 
-def _relation_runs(plan: Plan, rng: np.random.Generator) -> Sequence[RelationRun]:
+def _relation_runs(plan: Plan, rng: np.random.Generator) -> Sequence[TaskRun]:
     gold = rng.random(_ROWS) < 0.7
     sentences = np.arange(_ROWS, dtype=np.int32) // 2
     skills = _downstream(plan, rng)
@@ -193,11 +194,11 @@ def _relation_runs(plan: Plan, rng: np.random.Generator) -> Sequence[RelationRun
         right = (rng.random((_ROWS, 2)) < skills[method.name if method else ""]) & gold[:, None]
         given = right | (rng.random((_ROWS, 2)) < 0.7)
         result = relation_result(model, range(2), n=_ROWS)
-        out.append(RelationRun(f"re-{name}", result, RowFacts(gold, right, given, sentences)))
+        out.append(TaskRun(f"re-{name}", result, RowFacts(gold, right, given, sentences)))
     return out
 
 
-def _coreference_runs(plan: Plan, rng: np.random.Generator) -> Sequence[CoreferenceRun]:
+def _coreference_runs(plan: Plan, rng: np.random.Generator) -> Sequence[TaskRun]:
     mentions = rng.integers(20, 60, size=_TEXTS)
     skills = _downstream(plan, rng)
     out = []
@@ -211,7 +212,7 @@ def _coreference_runs(plan: Plan, rng: np.random.Generator) -> Sequence[Corefere
         weights = f"w{name}{100 * len(method.skills) if method else 0}"  # as in the evaluations of the same encoders
         prints = {"weights": weights}
         result = coreference_result(model, run=name, mentions=int(mentions.sum()), fingerprints=prints, pretraining=made)
-        out.append(CoreferenceRun(f"coref-{name}", result, DocumentSums(marks, mentions, sums)))
+        out.append(TaskRun(f"coref-{name}", result, DocumentSums(marks, mentions, sums)))
     return out
 
 

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from coref_automl.cli.app import run as command
-from coref_automl.report.language import Lang
 from coref_automl.report.printout import recommend
+from coref_automl.say import Lang
 from coref_automl.studio import compare_page, leaderboard
 from coref_automl.studio.pages import Address
 from coref_automl.studio.shelf import Pending

@@ -15,8 +15,8 @@ from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.study import study_at
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.report.answer_wording import answer_lines
-from coref_automl.report.language import Say
 from coref_automl.report.printout import recommend
+from coref_automl.say import Say
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
 

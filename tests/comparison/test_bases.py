@@ -14,11 +14,11 @@ import pytest
 from coref_automl.comparison.arms import base_of
 from coref_automl.comparison.reader import open_results
 from coref_automl.report.checkpoint_report import results_csv
-from coref_automl.report.language import Lang, Say
 from coref_automl.report.page import Charts, Section, Table, Text
 from coref_automl.report.printout import compare, recommend
-from coref_automl.report.sections import comparisons, curves
+from coref_automl.report.sections import comparisons, evidence
 from coref_automl.report.subject import Subject, read_subject
+from coref_automl.say import Lang, Say
 from coref_automl.statistics.closed_forms import holm
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
@@ -225,7 +225,7 @@ def dashed(section: Section | None) -> dict[str, list[tuple[float, str]]]:
 
 def test_curves_have_a_line_for_each_base(two: Path) -> None:
     study = read_study(two)
-    section = curves.draw(study)
+    section = evidence.learning_curves(study)
     held = {entry.name: entry.evaluation.estimates["real1_strict"].value for entry in study.entries}
     values = [100 * held[name] for name in ("strong", "weak")]
     assert dashed(section)["Real@1 strict"] == [(values[0], "base model strong"), (values[1], "base model weak")]
@@ -234,7 +234,7 @@ def test_curves_have_a_line_for_each_base(two: Path) -> None:
 
 def test_curves_of_one_base_have_one_line_without_a_name(one: Path) -> None:
     study = read_study(one)
-    assert [label for _, label in dashed(curves.draw(study))["Real@1 strict"]] == ["base model"]
+    assert [label for _, label in dashed(evidence.learning_curves(study))["Real@1 strict"]] == ["base model"]
 
 
 def test_a_base_without_a_curve_has_no_line(tmp_path: Path) -> None:
@@ -243,11 +243,11 @@ def test_a_base_without_a_curve_has_no_line(tmp_path: Path) -> None:
     assert study.base is not None
     assert study.base.name == "strong"
     weak = next(entry for entry in study.entries if entry.name == "weak").evaluation.estimates["real1_strict"]
-    assert dashed(curves.draw(study))["Real@1 strict"] == [(100 * weak.value, "base model")]
+    assert dashed(evidence.learning_curves(study))["Real@1 strict"] == [(100 * weak.value, "base model")]
 
 
 def test_without_a_base_no_dashed_line_is_spoken_of(tmp_path: Path) -> None:
-    section = curves.draw(read_study(write(tmp_path, steps("c", 0.0), STARTS)))
+    section = evidence.learning_curves(read_study(write(tmp_path, steps("c", 0.0), STARTS)))
     assert dashed(section)["Real@1 strict"] == []
     assert "Dashed" not in texts(section)
 

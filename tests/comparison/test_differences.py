@@ -15,7 +15,7 @@ from coref_automl.errors import ComparisonError, InputError, RecipeError
 from coref_automl.evaluation.metrics import METRICS, halves, hits, summarise
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.records import Estimate
-from coref_automl.report.language import points
+from coref_automl.report.page import points
 from coref_automl.report.printout import compare
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation, write_relation_run
 

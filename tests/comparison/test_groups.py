@@ -10,8 +10,8 @@ import pytest
 
 from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.scores import own_base
-from coref_automl.report.language import Say
 from coref_automl.report.subject import Subject, read_subject
+from coref_automl.say import Say
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 

@@ -16,8 +16,7 @@ from coref_automl.comparison.archive import archive
 from coref_automl.comparison.claims import BASE, Claim, QuestionId
 from coref_automl.comparison.coreference_results import COREFERENCE_FILES, MODES, DocumentSums
 from coref_automl.comparison.groups import read_groups
-from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.outside_verdicts import SeedPairs, over_pairs, shared, start_of
+from coref_automl.comparison.outside_checks import CHECKS, SeedPairs, over_pairs, shared, start_of
 from coref_automl.comparison.reader import find_runs, open_results
 from coref_automl.comparison.relation_results import RELATION_FILES, RowFacts
 from coref_automl.comparison.study import study_at

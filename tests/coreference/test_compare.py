@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from coref_automl.comparison.archive import archive
-from coref_automl.comparison.coreference_results import CoreferenceRun
 from coref_automl.comparison.reader import find_runs
+from coref_automl.comparison.runs import TaskRun
 from coref_automl.coreference.data import CorefDocument
 from coref_automl.coreference.train import train_coreference
 from tests.comparison.conftest import Model, make_scores, write_evaluation
@@ -34,7 +34,7 @@ def copied(trained: Path, tmp_path: Path) -> Path:
     return shutil.copytree(trained, tmp_path / "coref")
 
 
-def found_in(folder: Path) -> dict[str, CoreferenceRun]:
+def found_in(folder: Path) -> dict[str, TaskRun]:
     return {run.name: run for run in find_runs([str(folder)]).checks["coreference"]}
 
 

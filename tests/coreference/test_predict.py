@@ -17,7 +17,7 @@ from coref_automl.coreference.explore import explore
 from coref_automl.coreference.predict import Resolved
 from coref_automl.coreference.show import in_brackets, in_colour, with_names
 from coref_automl.errors import InputError
-from coref_automl.report.coreference_page import in_html
+from coref_automl.report.rendering import in_html
 
 STORY = "영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다. 그는 어머니와 함께 집으로 돌아왔다."
 

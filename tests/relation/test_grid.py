@@ -15,8 +15,8 @@ from coref_automl.errors import EvaluationError, FolderError, RecipeError, Relat
 from coref_automl.relation import train as train_module
 from coref_automl.relation.grid import COLUMNS, GridRecipe, cells_of, run_grid
 from coref_automl.relation.recipe import RelationRecipe
-from coref_automl.report.language import LANGUAGES
 from coref_automl.report.relation_page import write_grid_page
+from coref_automl.say import LANGUAGES
 
 from .conftest import make_raw_rows
 

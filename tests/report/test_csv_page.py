@@ -9,9 +9,9 @@ import pytest
 from coref_automl.errors import InputError
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.csv_page import TableRow, csv_page, findings, read_table, unpaired_tests
-from coref_automl.report.language import Say
 from coref_automl.report.page import Table
 from coref_automl.report.rendering import render_markdown
+from coref_automl.say import Say
 
 DOCS = Path(__file__).parents[2] / "docs"
 STUDY = DOCS / "kf-deberta-study" / "checkpoints.csv"

@@ -10,10 +10,9 @@ import pytest
 
 from coref_automl.engine.job import Job, death
 from coref_automl.progress import quiet
-from coref_automl.report.language import Say
 from coref_automl.report.page import Charts, Page, Table
 from coref_automl.report.tuning_page import study_page
-from coref_automl.say import in_korean
+from coref_automl.say import Say, in_korean
 from coref_automl.tuning.finish import finish
 from coref_automl.tuning.outputs import FinishedStudy, StudyResult, states, table_of
 from coref_automl.tuning.recipe import REPORTS

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from coref_automl.statistics.closed_forms import holm
-from coref_automl.statistics.corrections import benjamini_hochberg, step_down_max_t
+from coref_automl.statistics.intervals import benjamini_hochberg, step_down_max_t
 from coref_automl.statistics.resampling import Part
 
 SOME_PS = st.lists(st.floats(0, 1), min_size=1, max_size=30)

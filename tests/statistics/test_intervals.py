@@ -10,7 +10,6 @@ from scipy import stats
 from coref_automl.records import Estimate
 from coref_automl.statistics import resampling
 from coref_automl.statistics.closed_forms import holm, mcnemar_exact, wilson
-from coref_automl.statistics.corrections import step_down_max_t
 from coref_automl.statistics.intervals import (
     bootstrap_mean,
     composite,
@@ -20,6 +19,7 @@ from coref_automl.statistics.intervals import (
     permutation_draws,
     simultaneous_bounds,
     standard_error,
+    step_down_max_t,
 )
 from coref_automl.statistics.resampling import Part
 

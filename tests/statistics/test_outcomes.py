@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from coref_automl.coreference.metrics import CONLL, METRICS, Ratio, added, conll
 from coref_automl.statistics.intervals import difference_intervals
-from coref_automl.statistics.outcomes import by_document, f1_of_sums, interaction, mean_f1, ratio_verdict, reciprocal
+from coref_automl.statistics.methods import by_document, f1_of_sums, interaction, mean_f1, ratio_verdict, reciprocal
 from coref_automl.statistics.resampling import Part, gather
 
 Array = np.ndarray

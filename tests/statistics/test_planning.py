@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coref_automl.statistics.corrections import step_down_max_t
 from coref_automl.statistics.crossed import crossed, crossed_verdict
+from coref_automl.statistics.intervals import step_down_max_t
 from coref_automl.statistics.planning import Components, can_show, components_of, items_needed, plans_for
 from coref_automl.statistics.resampling import Part
 

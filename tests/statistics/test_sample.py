@@ -16,9 +16,9 @@ from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.statistics.closed_forms import holm
-from coref_automl.statistics.corrections import step_down_max_t
 from coref_automl.statistics.crossed import crossed_verdict
-from coref_automl.statistics.outcomes import interaction, reciprocal
+from coref_automl.statistics.intervals import step_down_max_t
+from coref_automl.statistics.methods import interaction, reciprocal
 from coref_automl.statistics.resampling import Part, gather
 
 SAMPLE = Path(__file__).resolve().parents[2] / "benchmarks" / "sample"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from coref_automl.statistics.sequential import ceiling, judged, looks_of
+from coref_automl.statistics.planning import ceiling, judged, looks_of
 
 
 def test_looks_are_few_at_first_and_end_with_all_pairs() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.report.language import points
+from coref_automl.report.page import points
 from coref_automl.report.printout import recommend
 from coref_automl.store import write_json
 from coref_automl.studio import workspace

@@ -18,7 +18,7 @@ from coref_automl.coreference.evaluate import BUNDLED
 from coref_automl.evaluation.readings import add_mark
 from coref_automl.records import Estimate
 from coref_automl.report.checkpoint_report import report
-from coref_automl.report.language import points
+from coref_automl.report.page import points
 from coref_automl.report.printout import recommend
 from coref_automl.studio import shelf
 from coref_automl.studio.items_page import _cropped

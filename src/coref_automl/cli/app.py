@@ -49,7 +49,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "studio": ("compare", "Look at runs, verdicts and single items in a browser."),
     "re": ("relation", "Relation extraction on KLUE-RE: explore, train, predict, report."),
     "coref": ("coreference", "Coreference: explore, train, evaluate, predict."),
-    "bench": ("bench", "Measure throughput against the usual way, as a ratio."),
+    "bench": ("train", "Measure throughput against the usual way, as a ratio."),
 }
 """Commands in the order of the workflow: the module beside this one that has it, and its line in the list."""
 

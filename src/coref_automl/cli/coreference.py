@@ -179,7 +179,7 @@ def predict(
     with light_imports():
         found = coreference(_given(text, file), model, base=base, scheme=scheme, device=device, progress=progress)
     if html is not None:
-        from coref_automl.report.coreference_page import html_page, in_html
+        from coref_automl.report.rendering import html_page, in_html
 
         page = in_html(found.text, found.chains, note=found.localized_note, confidence=found.confidence)
         write_text(html, html_page(page, "coreference"))

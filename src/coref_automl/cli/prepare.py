@@ -15,8 +15,7 @@ from coref_automl.corpus.tokenizer import TokenizerRecipe
 from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.progress import Progress
-from coref_automl.say import Say, language, say
-from coref_automl.tabular import align
+from coref_automl.say import Say, align, language, say
 
 
 @app.command(epilog="Example: coref-automl sources --check local:news.jsonl.xz kowiki")

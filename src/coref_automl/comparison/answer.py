@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coref_automl.comparison.arms import equally_trained
-from coref_automl.comparison.choice import next_time_of
+from coref_automl.comparison.choice import next_step, next_time_of, train_command
 from coref_automl.comparison.claims import (
     BASE,
     Action,
@@ -30,7 +30,6 @@ from coref_automl.comparison.claims import (
     Question,
     QuestionId,
 )
-from coref_automl.comparison.next_step import next_step, train_command
 from coref_automl.comparison.power import sizes_by_document
 from coref_automl.comparison.questions import StudyClaims
 from coref_automl.comparison.scores import Entry

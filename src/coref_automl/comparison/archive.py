@@ -17,7 +17,7 @@ from typing import Any
 
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.reader import find_runs, nothing_under, open_results
-from coref_automl.comparison.runs import TaskRun, place_of
+from coref_automl.comparison.runs import TaskRun, without_folders
 from coref_automl.comparison.superseded import drop_copies, drop_replaced_weights
 from coref_automl.config import as_paths
 from coref_automl.errors import InputError
@@ -108,8 +108,7 @@ def archive_evaluations(stored: Sequence[StoredEvaluation], out: Path) -> None:
 
 def without_paths(evaluation: Evaluation) -> Evaluation:
     """The same evaluation with names in place of this machine's paths, and no link to the texts."""
-    made = evaluation.provenance
-    moved = made and replace(made, run=PurePath(made.run).name, base=place_of(made.base), dataset=place_of(made.dataset))
+    moved = evaluation.provenance and without_folders(evaluation.provenance)
     path = evaluation.path if not PurePath(evaluation.path).is_absolute() else f"runs/{evaluation.checkpoint}"
     return replace(evaluation, path=path, evalset_path="", provenance=moved)
 
@@ -122,7 +121,7 @@ def _place(evaluation: Evaluation, mark: str = "") -> Path:
     return Path(EVALUATIONS) / model_slug(evaluation.checkpoint) / inside
 
 
-def _refuse_loss(folder: Path, stored: Sequence[StoredEvaluation], runs: Sequence[TaskRun[Any, Any]]) -> None:
+def _refuse_loss(folder: Path, stored: Sequence[StoredEvaluation], runs: Sequence[TaskRun]) -> None:
     """Refuse a folder with other runs, models, relation or coreference runs: an archive is emptied before it is written."""
     again = {_archived_as(one) for one in stored}
     others = {_archived_as(one) for one in find_evaluations([folder], skip_damaged=True)} - again

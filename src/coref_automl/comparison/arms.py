@@ -6,25 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from coref_automl.comparison.scores import Entry, Group, bases_of, grouped, is_equal_training, model_label, runs_of
+from coref_automl.comparison.scores import Entry, bases_of, grouped, is_equal_training, model_label, runs_of
 from coref_automl.records import OBJECTIVES, Provenance
+
+if TYPE_CHECKING:
+    from coref_automl.comparison.study import Study
 
 _RUN = re.compile(r"([^-_/\s]+)-(\d+)-s(\d+)")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)pct-")
 """How `study` names runs of pretraining and of relation extraction: entity-512-s0, 10pct-entity-512-s0."""
-
-
-class Source(Protocol):
-    """What verdicts about arms are made from: a Study."""
-
-    @property
-    def group(self) -> Group: ...
-    @property
-    def base(self) -> Entry | None: ...
-    @property
-    def seed(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +117,7 @@ def objective_rank(objective: str) -> int:
     return OBJECTIVES.index(objective) if objective in OBJECTIVES else len(OBJECTIVES)
 
 
-def base_of(study: Source, arm: Arm) -> Entry | None:
+def base_of(study: Study, arm: Arm) -> Entry | None:
     """The arm's base model, evaluated in windows of the arm's length."""
     found = bases_of(study.group.entries, arm.made) if arm.made else []
     return next((entry for entry in found if not entry.trained and entry.evaluation.seq_len == arm.length), None)

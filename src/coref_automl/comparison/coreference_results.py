@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.runs import TaskFiles, TaskRun, place_of
+from coref_automl.comparison.runs import TaskFiles
 from coref_automl.records import Estimate, Provenance, Record
-from coref_automl.say import say
-from coref_automl.statistics.outcomes import by_document
+from coref_automl.say import align, say
+from coref_automl.statistics.methods import by_document
 from coref_automl.statistics.resampling import Floats
-from coref_automl.tabular import align
 
 CONLL = ("muc", "b_cubed", "ceaf_e")
 """Their F1s' mean is the CoNLL score."""
@@ -69,11 +67,6 @@ class CoreferenceResult(Record):
     gain: dict[str, Estimate] = field(default_factory=dict)
     conditions: dict[str, Any] = field(default_factory=dict)
     pretraining: Provenance | None = None
-
-    def published(self, name: str) -> Self:
-        made = self.pretraining
-        moved = made and replace(made, run=Path(made.run).name, base=place_of(made.base), dataset=place_of(made.dataset))
-        return replace(self, run=name, model=place_of(self.model), pretraining=moved)
 
     def measures(self) -> dict[str, Estimate | None]:
         """What tables of runs show."""
@@ -156,4 +149,3 @@ class DocumentSums:
 
 
 COREFERENCE_FILES = TaskFiles("coreference", "coref_results.json", "documents.npz", CoreferenceResult, DocumentSums)
-CoreferenceRun = TaskRun[CoreferenceResult, DocumentSums]

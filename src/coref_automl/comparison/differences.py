@@ -17,8 +17,7 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Estimate, Half, Record
 from coref_automl.say import say
 from coref_automl.statistics.closed_forms import mcnemar_exact
-from coref_automl.statistics.corrections import step_down_max_t
-from coref_automl.statistics.intervals import composite, concentration, detectable, standard_error
+from coref_automl.statistics.intervals import composite, concentration, detectable, standard_error, step_down_max_t
 
 
 @dataclass(frozen=True, slots=True)

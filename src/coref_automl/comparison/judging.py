@@ -9,23 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.arms import Arm, Source
+from coref_automl.comparison.arms import Arm
 from coref_automl.comparison.claims import ALPHA, BASE, Caveat, Claim, QuestionId, Verdict
 from coref_automl.comparison.scores import Columns, Entry, Group, Ints
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Correction, Estimate, Half
 from coref_automl.statistics.closed_forms import LEVEL, holm
-from coref_automl.statistics.corrections import benjamini_hochberg
 from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
-from coref_automl.statistics.intervals import composite
-from coref_automl.statistics.outcomes import interaction, reciprocal
+from coref_automl.statistics.intervals import benjamini_hochberg, composite
+from coref_automl.statistics.methods import interaction, reciprocal
 from coref_automl.statistics.resampling import Floats, Part
 from coref_automl.statistics.shrinkage import last_step
+
+if TYPE_CHECKING:
+    from coref_automl.comparison.study import Study
 
 FEW = 20
 """Fewer documents show nothing."""
@@ -73,7 +75,7 @@ def half_of_pairs(pairs: Iterable[Pair]) -> Half | None:
 
 
 def judge_pairs(
-    study: Source,
+    study: Study,
     question: QuestionId,
     pairs: Sequence[Pair],
     metric: str,
@@ -103,7 +105,7 @@ def judge_pairs(
 
 
 def judge_change(
-    study: Source, question: QuestionId, arm: Arm, steps: tuple[Runs, Runs], metric: str, *, half: Half | None, part: str
+    study: Study, question: QuestionId, arm: Arm, steps: tuple[Runs, Runs], metric: str, *, half: Half | None, part: str
 ) -> Judged | None:
     """One checkpoint of each run minus another of the same run: it is these differences that vary over seeds."""
     now, before = steps
@@ -155,7 +157,7 @@ def _corrected(one: Judged, p: float, adjusted: float, correction: Correction, f
 
 
 def _judged(
-    study: Source,
+    study: Study,
     question: QuestionId,
     pair: Pair,
     sides: tuple[Runs, Runs],
@@ -236,7 +238,7 @@ def crossed(values: list[tuple[Floats, NDArray[Any]]], count: int, *, model: boo
 
 
 def _values(
-    study: Source,
+    study: Study,
     runs: Runs,
     metric: str,
     half: Half | None,
@@ -275,7 +277,7 @@ def by_run(columns: Columns) -> list[tuple[Floats, NDArray[Any]]]:
 
 
 def means(
-    study: Source, sides: Sequence[Runs], metric: str, *, among: Among = None, half: Half | None = None
+    study: Study, sides: Sequence[Runs], metric: str, *, among: Among = None, half: Half | None = None
 ) -> list[Estimate | None]:
     """The mean over the evaluations of each side, with an interval over documents."""
     usable = {n: list(side) for n, side in enumerate(sides) if side and all(study.group.was_run(metric, entry) for entry in side)}

@@ -48,12 +48,12 @@ _FILES = {check.files.results: check.files for check in CHECKS.values()}
 class TaskRuns:
     """Runs of each outside check, a sentence for each that cannot be read, and the paths that hold some."""
 
-    checks: dict[QuestionId, list[TaskRun[Any, Any]]]
+    checks: dict[QuestionId, list[TaskRun]]
     unread: tuple[str, ...]
     under: frozenset[str]
 
     @property
-    def all(self) -> list[TaskRun[Any, Any]]:
+    def all(self) -> list[TaskRun]:
         return [run for runs in self.checks.values() for run in runs]
 
 

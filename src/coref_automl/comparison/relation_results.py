@@ -6,17 +6,16 @@ Three facts per row determine micro-F1: whether it has a relation, whether one w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.runs import TaskFiles, TaskRun, place_of
+from coref_automl.comparison.runs import TaskFiles
 from coref_automl.decoder import NOT_FINITE
-from coref_automl.records import SCHEMA, Estimate, Record
-from coref_automl.say import say
-from coref_automl.tabular import Tabular, align
+from coref_automl.records import SCHEMA, Estimate, Record, Tabular
+from coref_automl.say import align, say
 
 Bools = NDArray[np.bool_]
 
@@ -93,9 +92,6 @@ class RelationResult(Tabular, Record):
 
     def __repr__(self) -> str:
         return f"{self.run}: micro-F1 {self.micro_f1:.2f}, AUPRC {self.auprc:.2f} on {self.split} ({self.n:,} rows)"
-
-    def published(self, name: str) -> Self:
-        return replace(self, run=name, model=place_of(self.model))
 
     def measures(self) -> dict[str, Estimate | None]:
         """What tables of runs show."""
@@ -193,4 +189,3 @@ class RowFacts:
 
 
 RELATION_FILES = TaskFiles("relation", "re_results.json", "rows.npz", RelationResult, RowFacts)
-RelationRun = TaskRun[RelationResult, RowFacts]

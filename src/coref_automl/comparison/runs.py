@@ -9,76 +9,41 @@ The rooms above write both files through `TaskFiles`; nothing else reads them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError
 from coref_automl.evaluation.results import CHECKPOINT
 from coref_automl.guard import read_arrays
+from coref_automl.records import Provenance
 from coref_automl.store import check_name, write_json, written_whole
 
 _AGAIN = "run the same command again (nothing is trained twice), or make the archive again"
 
 
-class TaskSummary(Protocol):
-    """What the results of both tasks have."""
-
-    @property
-    def model(self) -> str: ...
-
-    @property
-    def fingerprints(self) -> dict[str, str]: ...
-
-    @property
-    def seeds(self) -> Sequence[Any]: ...
-
-    def to_json(self) -> dict[str, Any]: ...
-
-    def published(self, name: str) -> Self:
-        """The same under a name, without local paths."""
-
-
-class Facts(Protocol):
-    """What a task keeps of every row or document, so that runs can be compared without texts."""
-
-    @property
-    def count(self) -> int:
-        """The number of seeds."""
-
-    def arrays(self) -> Mapping[str, NDArray[Any]]: ...
-
-    @classmethod
-    def of_arrays(cls, held: Mapping[str, NDArray[Any]]) -> Self: ...
-
-
-R = TypeVar("R", bound=TaskSummary)
-F = TypeVar("F", bound=Facts)
-
-
 @dataclass(frozen=True, eq=False)
-class TaskRun(Generic[R, F]):
-    """A run's result and facts, the folder it was read from, and those that repeat it."""
+class TaskRun:
+    """A run's result and facts (the records of its task), the folder it was read from, and those that repeat it."""
 
     name: str
-    result: R
-    facts: F
+    result: Any
+    facts: Any
     folder: Path | None = None
     copies: tuple[Path, ...] = ()
 
     @property
     def model(self) -> str:
-        return self.result.model
+        return str(self.result.model)
 
     @property
     def weights(self) -> str:
         """The fingerprint of the weights it started from; empty if not recorded."""
-        return self.result.fingerprints.get("weights", "")
+        return str(self.result.fingerprints.get("weights", ""))
 
     @property
     def seeds(self) -> list[int]:
@@ -87,16 +52,18 @@ class TaskRun(Generic[R, F]):
 
 
 @dataclass(frozen=True)
-class TaskFiles(Generic[R, F]):
-    """The two files of a task's runs; `task` is also the name of their folder in an archive."""
+class TaskFiles:
+    """The two files of a task's runs; `task` is also the name of their folder in an archive. `record` is the result, with `run`,
+    `model`, `fingerprints`, `seeds` and `measures()`; `facts` what is kept of every row or document, so that runs can be compared
+    without texts: `count` (its seeds), `arrays()` and `of_arrays()`."""
 
     task: str
     results: str
     arrays: str
-    record: type[R]
-    facts: type[F]
+    record: type[Any]
+    facts: type[Any]
 
-    def read(self, folder: Path) -> TaskRun[R, F]:
+    def read(self, folder: Path) -> TaskRun:
         check_name(folder)
         result = read_stored(folder / self.results, self.record, remedy=_AGAIN)
         path = folder / self.arrays
@@ -110,15 +77,23 @@ class TaskFiles(Generic[R, F]):
             raise InputError(f"{folder} has {len(result.seeds)} seeds, and {self.arrays} has {facts.count}; {_AGAIN}.")
         return TaskRun(folder.name, result, facts, folder)
 
-    def write(self, folder: Path, result: R, facts: F) -> None:
+    def write(self, folder: Path, result: Any, facts: Any) -> None:
         with written_whole(folder / self.arrays, "wb") as handle:
-            np.savez_compressed(handle, **facts.arrays())  # type: ignore[arg-type]
+            np.savez_compressed(handle, **facts.arrays())
         write_json(folder / self.results, result.to_json())
 
-    def archive(self, runs: Sequence[TaskRun[R, F]], out: Path) -> None:
+    def archive(self, runs: Sequence[TaskRun], out: Path) -> None:
         """Keep results and facts; no text, entity, chain, name of a document or local path."""
         for run in runs:
-            self.write(out / self.task / run.name, run.result.published(run.name), run.facts)
+            told: dict[str, Any] = {"run": run.name, "model": place_of(run.model)}
+            if made := getattr(run.result, "pretraining", None):
+                told["pretraining"] = without_folders(made)
+            self.write(out / self.task / run.name, replace(run.result, **told), run.facts)
+
+
+def without_folders(made: Provenance) -> Provenance:
+    """How a checkpoint came to be, with names in place of this machine's paths."""
+    return replace(made, run=PurePath(made.run).name, base=place_of(made.base), dataset=place_of(made.dataset))
 
 
 def place_of(path: str) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Half
 
-Checks = Mapping[QuestionId, Sequence[TaskRun[Any, Any]]]
+Checks = Mapping[QuestionId, Sequence[TaskRun]]
 """Runs of outside checks."""
 LOOKS = "looks.json"
 """The numbers of seeds at which a study was judged, written beside its runs and in its archive."""

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.scores import Entry, grouped, model_label
@@ -135,7 +134,7 @@ def _is_whole(one: StoredEvaluation) -> tuple[bool, int]:
     return not one.archived, len(one.evaluation.estimates)
 
 
-def copies_of(found: Mapping[Path, TaskRun[Any, Any]]) -> dict[Path, tuple[Path, ...]]:
+def copies_of(found: Mapping[Path, TaskRun]) -> dict[Path, tuple[Path, ...]]:
     """The folders of relation or coreference runs, each run once, with its copies: a run rather than its archive."""
 
     def numbers(folder: Path) -> str:
@@ -147,7 +146,7 @@ def copies_of(found: Mapping[Path, TaskRun[Any, Any]]) -> dict[Path, tuple[Path,
     return {folder: copies[folder] for folder in found if folder in copies}
 
 
-def repeated(runs: Iterable[TaskRun[Any, Any]]) -> list[str]:
+def repeated(runs: Iterable[TaskRun]) -> list[str]:
     """One sentence on the copies of runs."""
     return told_copies((copy, run.name) for run in runs for copy in run.copies)
 

@@ -40,9 +40,8 @@ from coref_automl.errors import CoreferenceDataError, ModelError
 from coref_automl.machine import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.say import say, skipped
+from coref_automl.say import align, say, skipped
 from coref_automl.store import fingerprint, is_done, kind_of_folder
-from coref_automl.tabular import align
 
 Span = tuple[int, int]
 DISTANCES = (50, 200, 1_000)

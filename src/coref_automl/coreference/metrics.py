@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from coref_automl.comparison.coreference_results import CONLL
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL, t_quantile
-from coref_automl.statistics.outcomes import f1_of_sums
+from coref_automl.statistics.methods import f1_of_sums
 from coref_automl.statistics.resampling import Part, gather, resampled_means
 
 Floats = NDArray[np.float64]

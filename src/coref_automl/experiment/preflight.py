@@ -29,10 +29,9 @@ from coref_automl.models.model_files import folder_of, weight_shapes
 from coref_automl.progress import Progress, duration, peak_gigabytes, quiet
 from coref_automl.records import Record
 from coref_automl.relation.recipe import RelationRecipe
-from coref_automl.say import language, say
+from coref_automl.say import align, language, say
 from coref_automl.statistics.planning import can_show, items_needed
 from coref_automl.store import check_folder
-from coref_automl.tabular import align
 from coref_automl.tuning.probe import Size, probe, timed_step
 
 FEWEST_STEPS = 20

@@ -1,7 +1,9 @@
 """A whole experiment. In: its recipe. Out: ExperimentResult, and a folder of runs, all that judges them, a report and an archive.
 
 Killed or interrupted at any moment, the same command resumes: finished steps are recognised by their outcome, the others resume
-in their own folders. A step that fails is named and what needs it is left out; the rest goes on.
+in their own folders. A step that fails is named and what needs it is left out; the rest goes on. `run_until_shown` adds seeds
+look by look (`statistics/planning.py`), until every method is shown to be better or worse than the first one, a difference that
+matters is excluded, or the seeds are spent.
 """
 
 from __future__ import annotations
@@ -12,15 +14,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from coref_automl.comparison.arms import Arm, arms_of
+from coref_automl.comparison.groups import choose_metric, read_groups
+from coref_automl.comparison.reader import open_results
 from coref_automl.config import from_mapping
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.engine.job import NAN, Job
-from coref_automl.engine.launch import Launcher, launcher_of
-from coref_automl.engine.run import End, run_steps, wait_a_little
+from coref_automl.engine.launch import End, Launcher, launcher_of, run_steps, wait_a_little
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.experiment.plan import COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan, start_bytes
 from coref_automl.experiment.recipe import KINDS, ExperimentRecipe, Kind
@@ -28,14 +35,19 @@ from coref_automl.experiment.state import ExperimentResult, ExperimentState, Fai
 from coref_automl.locks import claimed
 from coref_automl.models.memory import release
 from coref_automl.progress import Progress, duration, peak_gigabytes, quiet
+from coref_automl.records import Record
 from coref_automl.relation.recipe import RelationRecipe
-from coref_automl.say import Say, in_korean, language, speaking
+from coref_automl.say import Say, in_korean, language, say, speaking
+from coref_automl.statistics.intervals import concentration, standard_error
+from coref_automl.statistics.planning import Look, SequentialVerdict, judged, looks_of
+from coref_automl.statistics.resampling import Part
 from coref_automl.store import DONE, claim_folder, contents, is_done, remove, write_json, write_text
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 from coref_automl.training.recipe import TrainRecipe
 
 if TYPE_CHECKING:
     from coref_automl.report.printout import PrintedAnswer
+
 
 KIND = "experiment"
 
@@ -267,3 +279,92 @@ _WORK: dict[Kind, Callable[[dict[str, Any], str, Progress], dict[str, Any]]] = {
     "relation": _relation,
     "coreference": _coreference,
 }
+
+
+WORTH = 0.005
+"""The smallest difference that matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class MethodKnown(Record):
+    """A method minus the first one, at the last look."""
+
+    method: str
+    against: str
+    metric: str
+    verdict: SequentialVerdict
+
+    def __str__(self) -> str:
+        found, ends = self.verdict, self.verdict.interval
+        span = f"{100 * found.difference:+.2f} [{100 * ends.low:+.2f}, {100 * ends.high:+.2f}]"
+        words = {
+            "better": say("나음 확인", "shown better"),
+            "worse": say("나쁨 확인", "shown worse"),
+            "futile": say(f"{100 * found.most:.2f}점 넘게 낫지 않음 (95%)", f"gains no more than {100 * found.most:.2f} (95%)"),
+        }
+        verdict = words.get(found.decision, say("유의한 차이 미확인", "not shown"))
+        label = METRICS[self.metric].label
+        return say(
+            f"{self.method} - {self.against}: {label} {span}, {verdict} (시드 {found.pairs}쌍)",
+            f"{self.method} - {self.against}: {span} of {label}, {verdict} ({found.pairs} pairs of seeds)",
+        )
+
+
+def run_until_shown(
+    recipe: ExperimentRecipe,
+    *,
+    progress: Progress | None = None,
+    before: Callable[[Plan], Plan] = lambda plan: plan,
+    **options: object,
+) -> tuple[ExperimentResult, list[MethodKnown]]:
+    """Run the study look by look. A call that was killed or stopped resumes at the look that it had come to."""
+    progress = progress or quiet()
+    if len(recipe.methods) < 2:
+        raise RecipeError("--until-shown compares methods with the first one; name at least two.")
+    if len(recipe.lengths) > 1:
+        raise RecipeError("--until-shown judges one length; pass one --length.")
+    looks = looks_of(recipe.seeds, comparisons=len(recipe.methods) - 1)
+    plans: list[Plan] = []
+
+    def seen(plan: Plan) -> Plan:
+        plans.append(before(plan))
+        return plans[-1]
+
+    for look in looks:
+        result = run_experiment(replace(recipe, seeds=look.pairs), progress=progress, before=seen, **options)  # type: ignore[arg-type]
+        if result.resumes:
+            return result, []
+        known = _known(plans[-1], look, last_look=look is looks[-1])
+        for one in known:
+            progress.note(str(one))
+        if all(one.verdict.decision != "open" for one in known):
+            break
+    return result, known
+
+
+def _known(plan: Plan, look: Look, *, last_look: bool) -> list[MethodKnown]:
+    items = EvalSet.open(plan.sets[0]).fingerprint
+    group = read_groups(open_results([str(plan.out / EVALUATIONS)]), evalset=items)[0]
+    metric, _ = choose_metric(group, plan.recipe.evaluate.metric)
+    arms = {arm.method: arm for arm in arms_of(group.entries, None)}
+    first, *others = [arms[name] for name in plan.recipe.methods if name in arms]
+    found = []
+    for arm in others:
+        shared = [seed for seed in arm.runs if seed in first.runs][: look.pairs]
+        columns = group.columns(metric, entries=[side.runs[seed][-1] for side in (arm, first) for seed in shared])
+        pairs, parts = np.zeros(len(shared)), []
+        for part in columns.parts:
+            rows = np.asarray(part.values, np.float64).T
+            differences = rows[: len(shared)] - rows[len(shared) :]
+            pairs += differences.mean(axis=1)
+            parts.append(Part(differences.mean(axis=0), part.clusters))
+        verdict = judged(
+            pairs, float(standard_error(parts)[0]), look.level, worth=WORTH, last=last_look, items=columns.items,
+            documents=round(1 / concentration(parts)),
+        )  # fmt: skip
+        found.append(MethodKnown(_name(arm), _name(first), metric, verdict))
+    return found
+
+
+def _name(arm: Arm) -> str:
+    return Path(arm.method).name

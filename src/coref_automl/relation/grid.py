@@ -26,8 +26,7 @@ from coref_automl.config import from_mapping, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import SAME, Binding, check_binding
 from coref_automl.engine.job import Job
-from coref_automl.engine.launch import HereLauncher
-from coref_automl.engine.run import End, run_steps
+from coref_automl.engine.launch import End, HereLauncher, run_steps
 from coref_automl.errors import EvaluationError, InputsChanged, RecipeError
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet

@@ -22,7 +22,7 @@ from coref_automl.relation.markers import SCHEMES
 from coref_automl.relation.rows import NO_RELATION, LabelMask, gold_indices
 from coref_automl.relation.scoring import has_predictions, read_probabilities
 from coref_automl.statistics.crossed import crossed_verdict
-from coref_automl.statistics.outcomes import by_document
+from coref_automl.statistics.methods import by_document
 from coref_automl.store import MANIFEST, fingerprint, kind_of_folder, natural_order, short_names
 
 Floats = NDArray[np.float64]

@@ -28,8 +28,8 @@ from coref_automl.relation.data import RelationData, sentence_key, sentence_numb
 from coref_automl.relation.outcomes import Answers, Bools, Floats, Ints, Outcomes, f1_values, find_answers, level
 from coref_automl.relation.rows import NO_RELATION, RelationRow, pair_index
 from coref_automl.say import say
-from coref_automl.statistics.corrections import benjamini_hochberg
 from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
+from coref_automl.statistics.intervals import benjamini_hochberg
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

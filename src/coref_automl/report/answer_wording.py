@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from coref_automl.comparison.claims import BASE, Answer, Caveat, Claim, NextTime, Question
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.report.language import Say, rounded, tokens
+from coref_automl.report.page import rounded, tokens
 from coref_automl.report.wording import documents, expected_gain, outcome, phrase, seeds, sentence, side, title, verdict
+from coref_automl.say import Say
 
 _NAMED = 4
 """How many a sentence names."""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from coref_automl.comparison.claims import Answer, Claim
 from coref_automl.comparison.differences import ComparisonRow, lost_to_family
 from coref_automl.records import Comparison, Finding, Half
-from coref_automl.report.language import Say, is_same, p_text, points
-from coref_automl.report.page import Cell, Shows, Table, row
+from coref_automl.report.page import Cell, Shows, Table, is_same, p_text, points, row
 from coref_automl.report.wording import TONES, change, corrected, documents, outcome, part, side, verdict, why_not
+from coref_automl.say import Say
 
 _MOST = 4
 """More counts of documents than this are not listed in a caption."""

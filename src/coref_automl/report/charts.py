@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from coref_automl.report.language import Say
+from coref_automl.say import Say
 
 Rows = list[dict[str, Any]]
 Spec = dict[str, Any]

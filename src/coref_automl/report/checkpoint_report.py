@@ -21,13 +21,12 @@ from coref_automl.locks import claimed
 from coref_automl.records import Record
 from coref_automl.report.answer_wording import answer_lines, headline, keep_lines, power, reasons, step_reason, warnings
 from coref_automl.report.csv_page import csv_page, read_table
-from coref_automl.report.language import Say
 from coref_automl.report.page import KeepPanel, Page, Part, Section
 from coref_automl.report.rendering import render_html, render_markdown
 from coref_automl.report.sections import draw_sections
 from coref_automl.report.subject import Subject, parse_target, read_subject
 from coref_automl.report.wording import short_title
-from coref_automl.say import speaking
+from coref_automl.say import Say, speaking
 from coref_automl.statistics.intervals import DRAWS
 from coref_automl.store import write_text
 

@@ -19,8 +19,8 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.guard import LINE, check_size
 from coref_automl.records import Estimate
 from coref_automl.report import charts
-from coref_automl.report.language import Say
 from coref_automl.report.page import Cell, Charts, Page, Points, Section, Table, Text, estimate_cells, in_percent, row
+from coref_automl.say import Say
 from coref_automl.statistics.closed_forms import holm, unpaired, wilson
 
 _SAMPLES = {"real1": "real_samples", "real5": "real_samples", "lambada_top1": "lambada_samples"}

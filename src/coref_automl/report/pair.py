@@ -22,10 +22,10 @@ from coref_automl.evaluation.metrics import METRICS, bucket
 from coref_automl.records import Half
 from coref_automl.report import charts
 from coref_automl.report.cells import claims_table
-from coref_automl.report.language import Say
 from coref_automl.report.page import Charts, Section, Text, Tone, in_percent
-from coref_automl.report.sections.curves import curve_points
+from coref_automl.report.sections.evidence import curve_points
 from coref_automl.report.wording import TONES, basis, change, expected_gain, outcome, selection, verdict
+from coref_automl.say import Say
 
 _FEWEST = 20
 """Items that a bar of the picture needs."""

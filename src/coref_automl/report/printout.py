@@ -17,14 +17,13 @@ from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.study import Study, study_at
 from coref_automl.config import as_paths, typed_options
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.records import Tabular
 from coref_automl.report import charts
 from coref_automl.report.answer_wording import answer_lines, headline
 from coref_automl.report.cells import comparison_verdict, plotted, unjudged, which_documents
-from coref_automl.report.language import Lang, Say, is_same, p_text
-from coref_automl.report.page import in_percent
+from coref_automl.report.page import in_percent, is_same, p_text
 from coref_automl.report.wording import outcome
-from coref_automl.say import speaking
-from coref_automl.tabular import Tabular
+from coref_automl.say import Lang, Say, speaking
 
 _WIDTH, _NARROW = 118, 80
 _COLOURS = {"better": "green", "worse": "red", "not shown": "bright_black", "same": "bright_black"}

@@ -23,9 +23,8 @@ from coref_automl.models.model_files import published_files, weights_fingerprint
 from coref_automl.records import Evaluation, Record
 from coref_automl.report.answer_wording import headline
 from coref_automl.report.cells import comparison_verdict
-from coref_automl.report.language import Say
 from coref_automl.report.printout import compare
-from coref_automl.say import speaking
+from coref_automl.say import Say, speaking
 from coref_automl.store import kind_of_folder, read_json
 from coref_automl.training.folder import KIND as RUN
 from coref_automl.training.folder import card_header, checkpoint_meant

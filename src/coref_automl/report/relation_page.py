@@ -13,9 +13,9 @@ from coref_automl.relation.explore import QUANTILES, RelationExploration, SplitF
 from coref_automl.relation.grid import COLUMNS, GridCell, GridResult
 from coref_automl.relation.reasons import MANY_PIECES, Assessment, Finding, Reasons, TokenizerColumns
 from coref_automl.relation.rows import LABELS
-from coref_automl.report.language import Lang, Say, interval, p_text, percent, points
-from coref_automl.report.page import Cell, Page, Section, Table, Text, Tone, row
+from coref_automl.report.page import Cell, Page, Section, Table, Text, Tone, interval, p_text, percent, points, row
 from coref_automl.report.rendering import render_html, render_markdown, write_page
+from coref_automl.say import Lang, Say
 from coref_automl.store import write_text
 
 _TONES: dict[int, Tone] = {1: "good", -1: "bad", 0: "quiet"}

@@ -1,20 +1,22 @@
-"""A page as files. In: a Page. Out: report.md and report.html; the HTML is one file that needs no network."""
+"""A page as files. In: a Page, or the chains of a text. Out: report.md and report.html, one file that needs no network."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from coref_automl.coreference.show import Chains, Confidence, chain_lines, written
 from coref_automl.locks import claimed
 from coref_automl.records import Record
 from coref_automl.report import charts
-from coref_automl.report.language import Say, is_same, points
-from coref_automl.report.page import Charts, Page, Table
+from coref_automl.report.page import Charts, Page, Table, is_same, points
+from coref_automl.say import Say
 from coref_automl.store import write_json, write_text
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none';"
@@ -129,3 +131,39 @@ def _markdown(text: str) -> str:
     """Text from the data stays text: no tag, no line break, no emphasis by accident."""
     plain = " ".join(str(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"[\\*`]|(?<!\w)_|_(?!\w)|\](?=\()|^[#>-]", r"\\\g<0>", plain)
+
+
+_HUES = 12
+
+
+def in_html(text: str, chains: Chains, *, note: str = "", confidence: Confidence = ()) -> str:
+    """A self-contained fragment; hovering over a mention names its chain and how probable its link is."""
+    sizes = [len(chain) for chain in chains]
+    links = {
+        (number, span[0]): f", {value:.2f}"
+        for number, (chain, values) in enumerate(zip(chains, confidence, strict=False))
+        for span, value in zip(chain, values, strict=True)
+        if value is not None
+    }
+
+    def opening(chain: int, place: int) -> str:
+        name = html.escape(text[slice(*chains[chain][0])], quote=True)
+        style = f"background:hsl({_hue(chain)} 80% 85%);color:#111;border-radius:3px;padding:0 2px"
+        return f'<mark title="{chain + 1}: {name} ({sizes[chain]}){links.get((chain, place), "")}" style="{style}">'
+
+    body = written(text, chains, opening, lambda chain: f"<sub>{chain + 1}</sub></mark>", html.escape)
+    lines = chain_lines(text, chains, colour=False, confidence=confidence)
+    legend = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    told = f"<p>{html.escape(note)}</p>" if note else ""
+    return f'{told}<div style="line-height:1.9;white-space:pre-wrap">{body}</div><ul>{legend}</ul>'
+
+
+def html_page(fragment: str, title: str) -> str:
+    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
+    style = "<style>body{font-family:sans-serif;max-width:52em;margin:2em auto;padding:0 1em}</style>"
+    return f'<!doctype html><html lang="ko"><head>{head}{style}</head><body>{fragment}</body></html>\n'
+
+
+def _hue(chain: int) -> int:
+    """Neighbouring chains get distant hues."""
+    return (chain * 5 % _HUES) * 360 // _HUES

@@ -14,7 +14,7 @@ from coref_automl.comparison.study import Study, study_at
 from coref_automl.config import choose, nearest
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.language import Say
+from coref_automl.say import Say
 from coref_automl.store import is_done
 
 

@@ -21,9 +21,9 @@ from coref_automl.models.segmentation import WINDOWS, AnnotatedText, Example, To
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.data import inspect_relations
-from coref_automl.report.language import Lang, Say
 from coref_automl.report.page import Page, Section, Table, row
 from coref_automl.report.rendering import write_page
+from coref_automl.say import Lang, Say
 from coref_automl.store import at_home, short_names
 
 BUNDLED = "bundled:relations-dev"

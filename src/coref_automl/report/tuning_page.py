@@ -6,21 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from coref_automl.report import charts
-from coref_automl.report.language import Say, language
-from coref_automl.report.page import (
-    Cell,
-    Charts,
-    Commands,
-    Page,
-    Section,
-    Table,
-    Text,
-    Tone,
-    estimate_cells,
-    row,
-)
+from coref_automl.report.page import Cell, Charts, Commands, Page, Section, Table, Text, Tone, estimate_cells, row
 from coref_automl.report.rendering import render_html
-from coref_automl.say import in_korean
+from coref_automl.say import Say, in_korean, language
 from coref_automl.store import write_text
 from coref_automl.tuning.finish import Final, Judgement
 from coref_automl.tuning.outputs import FinishedStudy, StudyResult

@@ -5,8 +5,8 @@ from __future__ import annotations
 from coref_automl.comparison.claims import BASE, Caveat, Claim, QuestionId, Verdict
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.language import Say, is_same, points, tokens
-from coref_automl.report.page import Tone
+from coref_automl.report.page import Tone, is_same, points, tokens
+from coref_automl.say import Say
 
 TONES: dict[str, Tone] = {"better": "good", "worse": "bad", "equivalent": "even", "same": "even", "not judged": "blank"}
 _PARTS = {

@@ -14,15 +14,15 @@ from typing import Any
 
 from coref_automl.comparison.arms import base_of
 from coref_automl.comparison.claims import BASE, COREFERENCE, RELATION, Claim
-from coref_automl.comparison.outside_verdicts import rows_of
+from coref_automl.comparison.outside_checks import rows_of
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Side, Study
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.report import answer_wording, wording
 from coref_automl.report.downloads import Download
-from coref_automl.report.language import Say, is_same, points, tokens
-from coref_automl.report.page import Bar, Section, Table, bars_of, row
+from coref_automl.report.page import Bar, Section, Table, bars_of, is_same, points, row, tokens
+from coref_automl.say import Say
 from coref_automl.studio.board import Board, Members
 from coref_automl.studio.folders import in_words
 from coref_automl.studio.pages import AS, Address

@@ -16,9 +16,9 @@ from urllib.parse import urlencode
 
 from coref_automl.report import charts
 from coref_automl.report.downloads import KINDS, Download, of_table
-from coref_automl.report.language import LANGUAGES, Lang, Say
 from coref_automl.report.page import Charts, Section, Table
 from coref_automl.report.rendering import TEMPLATES, environment, for_script, words
+from coref_automl.say import LANGUAGES, Lang, Say
 from coref_automl.store import fingerprint_files
 
 _HERE = Path(__file__).parent

@@ -26,7 +26,8 @@ from coref_automl.models.model_files import BUNDLED
 from coref_automl.records import Provenance
 from coref_automl.relation.rows import TYPES
 from coref_automl.report.downloads import Download
-from coref_automl.report.language import Say, tokens
+from coref_automl.report.page import tokens
+from coref_automl.say import Say
 from coref_automl.store import MANIFEST
 from coref_automl.studio.pages import Address
 from coref_automl.studio.shelf import not_here

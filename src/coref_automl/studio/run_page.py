@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from coref_automl.comparison.next_step import BUNDLED_ROWS
+from coref_automl.comparison.choice import BUNDLED_ROWS
 from coref_automl.comparison.study import Study
 from coref_automl.config import read_yaml
 from coref_automl.decoder import read_stored
@@ -17,8 +17,21 @@ from coref_automl.progress import duration, parse_events
 from coref_automl.report import charts
 from coref_automl.report.cells import checkpoint_cell
 from coref_automl.report.downloads import Download
-from coref_automl.report.language import Say, points, tokens
-from coref_automl.report.page import Block, Cell, Charts, Commands, Section, Table, Text, estimate_cells, in_percent, row
+from coref_automl.report.page import (
+    Block,
+    Cell,
+    Charts,
+    Commands,
+    Section,
+    Table,
+    Text,
+    estimate_cells,
+    in_percent,
+    points,
+    row,
+    tokens,
+)
+from coref_automl.say import Say
 from coref_automl.store import MANIFEST, natural_order
 from coref_automl.studio.board import Board
 from coref_automl.studio.folders import ARCHIVED, Run, in_words

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from coref_automl.errors import CorefError, RecipeError
 from coref_automl.report.downloads import Download
-from coref_automl.report.language import Lang
+from coref_automl.say import Lang
 from coref_automl.studio import leaderboard
 from coref_automl.studio.folders import in_words
 from coref_automl.studio.kept import Changed, note_of

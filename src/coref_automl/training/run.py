@@ -26,10 +26,9 @@ from coref_automl.models.memory import foreign_state, release
 from coref_automl.models.model_files import model_place
 from coref_automl.models.precision import products, software_rounding
 from coref_automl.progress import Progress, duration, quiet
-from coref_automl.records import Provenance
+from coref_automl.records import Provenance, Tabular
 from coref_automl.say import language, say
 from coref_automl.store import is_done, mark_done, read_json, write_json
-from coref_automl.tabular import Tabular
 from coref_automl.training.batches import Collator, MaskedRows, micro_batch
 from coref_automl.training.folder import (
     AVERAGE,

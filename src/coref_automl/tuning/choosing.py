@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from coref_automl.engine.job import Job
-from coref_automl.engine.launch import Launcher
-from coref_automl.engine.run import End, run_steps
+from coref_automl.engine.launch import End, Launcher, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress
 from coref_automl.records import Record
-from coref_automl.statistics.sequential import PRIOR_DEGREES, ceiling
+from coref_automl.statistics.planning import PRIOR_DEGREES, ceiling
 from coref_automl.tuning.problem import ORIGINS, Follower, Origin, Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.search import distinct, origin_of

@@ -2,7 +2,7 @@
 
 The winner is judged against the best of what comes before it: a drawn setting against the best of the portfolio, a portfolio
 entry against the best of the recommended settings. A win of the portfolio is not a win of the search. Pairs of runs are added
-until the difference is shown, until a gain that matters is excluded, or until the budget is spent (`statistics/sequential.py`).
+until the difference is shown, until a gain that matters is excluded, or until the budget is spent (`statistics/planning.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coref_automl.errors import TuningError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL
-from coref_automl.statistics.sequential import SequentialVerdict, judged, looks_of
+from coref_automl.statistics.planning import SequentialVerdict, judged, looks_of
 from coref_automl.tuning.choosing import Contender, Trainer, candidates, ceiling_of, choose
 from coref_automl.tuning.problem import Follower, Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe

@@ -12,9 +12,8 @@ from typing import Any
 
 from coref_automl.config import to_yaml
 from coref_automl.records import Record
-from coref_automl.say import Say, in_words, language
+from coref_automl.say import Say, align, in_words, language
 from coref_automl.store import remove, write_json, write_text, written_whole
-from coref_automl.tabular import align
 from coref_automl.tuning.finish import Final
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe

@@ -10,7 +10,7 @@ from coref_automl.corpus.recipe import Texts
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
 from coref_automl.say import LANGUAGE
-from coref_automl.statistics.sequential import PAIRS
+from coref_automl.statistics.planning import PAIRS
 
 TuneTask = Literal["mlm", "re"]
 REPORTS = 4

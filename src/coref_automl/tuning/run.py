@@ -15,8 +15,7 @@ import yaml
 from coref_automl.config import from_mapping, overlaid, read_yaml, to_mapping
 from coref_automl.decoder import hints_of
 from coref_automl.engine.binding import check_binding
-from coref_automl.engine.launch import Launcher, launcher_of
-from coref_automl.engine.run import wait_a_little
+from coref_automl.engine.launch import Launcher, launcher_of, wait_a_little
 from coref_automl.errors import FolderError, InputError, RecipeError
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet

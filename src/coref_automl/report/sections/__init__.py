@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coref_automl.report.page import Section
-from coref_automl.report.sections import appendix, comparisons, curves, evidence, questions, rating
+from coref_automl.report.sections import appendix, comparisons, evidence, questions
 from coref_automl.report.subject import Subject
 
 Draw = Callable[[Subject], Section | list[Section] | None]
@@ -20,9 +20,9 @@ SECTIONS: tuple[Draw, ...] = (
     questions.draw,
     # the appendix, folded
     comparisons.methods,
-    curves.draw,
+    evidence.learning_curves,
     comparisons.differences,
-    rating.draw,
+    comparisons.rating,
     appendix.checkpoints,
     appendix.datasets,
     appendix.other_sets,

@@ -10,8 +10,7 @@ from coref_automl.comparison.study import study_of
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.answer_wording import headline, reasons
-from coref_automl.report.language import interval, notes, tokens
-from coref_automl.report.page import Block, Cell, Points, Section, Table, Text, Tone, estimate_cells, row
+from coref_automl.report.page import Block, Cell, Points, Section, Table, Text, Tone, estimate_cells, interval, notes, row, tokens
 from coref_automl.report.subject import Subject, epoch_text
 from coref_automl.report.terminal import baseline_name
 

@@ -1,16 +1,34 @@
-"""Comparisons. In: a Subject. Out: methods side by side; every checkpoint against its reference, a chart and a table for each."""
+"""Comparisons. In: a Subject. Out: methods side by side; every checkpoint against its reference; grades of the runs."""
 
 from __future__ import annotations
 
 from coref_automl.comparison.arms import base_of
+from coref_automl.comparison.differences import compare_with
 from coref_automl.comparison.judging import ends, means
 from coref_automl.comparison.scores import Entry, model_label
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.records import Comparison
 from coref_automl.report import charts
-from coref_automl.report.cells import checkpoint_cell, claim_cell, comparison_verdict, plotted, unjudged
-from coref_automl.report.language import p_text, tokens
-from coref_automl.report.page import Block, Cell, Charts, Section, Table, Text, estimate_cells, in_percent, row
+from coref_automl.report.cells import checkpoint_cell, claim_cell, comparison_verdict, plotted, unjudged, which_documents
+from coref_automl.report.page import (
+    Block,
+    Cell,
+    Charts,
+    Points,
+    Section,
+    Table,
+    Text,
+    Tone,
+    estimate_cells,
+    in_percent,
+    notes,
+    p_text,
+    points,
+    row,
+    tokens,
+)
 from coref_automl.report.subject import Subject, epoch_text
+from coref_automl.say import Say
 
 _MOST_LINES = 40
 _SHOWN = ("real1_strict", "real1", "real_far1_strict", "lambada_top1_strict", "gold_word")
@@ -117,3 +135,124 @@ def differences(study: Subject) -> Section | None:
         blocks.append(Charts(((title, charts.forest(drawn, say, task=say("체크포인트", "checkpoint"))),), wide=True))
     blocks.append(Table(head, lines, frozenset({1, 3, 4}), shows=study.group.judging or "all"))
     return Section("differences", title, tuple(blocks))
+
+
+_TONES: dict[str, Tone] = {"A": "good", "B": "quiet", "C": "bad"}
+Grade = tuple[str, str]
+"""A letter, and the number or the words behind it."""
+
+
+def rating(study: Subject) -> Section | None:
+    """Grade every run in six respects: A, B or C, with the rule of each."""
+    runs, say = study.runs(), study.say
+    if not runs:
+        return None
+    respects = (
+        say("시작", "initial"), say("최고", "best"), say("속도", "speed"), say("데이터", "data"), say("안정", "stability"),
+        say("효율", "efficiency"),
+    )  # fmt: skip
+    peaks = {run: study.choice.peak(entries) for run, entries in runs.items()}
+    starts, behind, falls = study.against_base(), _behind(study, list(peaks.values())), _falls(study)
+    lines = []
+    for run, entries in runs.items():
+        peak = peaks[run]
+        grades = (
+            _initial(starts.get(entries[0]), say),
+            _best(study, peak, behind.get(peak)),
+            _speed(study, entries, peak),
+            _data(peak, list(peaks.values()), say),
+            _stability(study, peak, entries[-1], falls.get(peak)),
+            _efficiency(study, peak, list(peaks.values())),
+        )
+        lines.append(row(run, *(Cell(f"{letter} · {because}", _TONES.get(letter, "quiet")) for letter, because in grades)))
+    rules = notes("rating", say, margin=f"{100 * study.margin:g}")
+    which = which_documents(study.group.judging, say)
+    caption = say(
+        f"최고는 선택용 절반에서 찾고 그 값도 거기의 것, 차이는 {which}, 효율은 모든 문서",
+        f"peaks and their values on the select half, differences on {which}, efficiency on all documents",
+    )
+    table = Table((say("실행", "run"), *respects), tuple(lines), caption=caption, shows="both")
+    return Section("rating", say("요약 평가", "Summary rating"), (table, Points(rules)))
+
+
+def _behind(study: Subject, peaks: list[Entry]) -> dict[Entry, Comparison | None]:
+    """The peak of each run against the overall best on confirm, max-T over runs."""
+    return _against(study, {peak: study.best for peak in peaks if peak is not study.best})
+
+
+def _falls(study: Subject) -> dict[Entry, Comparison | None]:
+    """The peak of each run against its last checkpoint on confirm, max-T over runs."""
+    ends = {study.choice.peak(entries): entries[-1] for entries in study.runs().values()}
+    return _against(study, {peak: end for peak, end in ends.items() if peak is not end})
+
+
+def _against(study: Subject, pairs: dict[Entry, Entry]) -> dict[Entry, Comparison | None]:
+    found = compare_with(study.group, study.metric, list(pairs), list(pairs.values()), seed=study.seed, half="confirm")
+    return dict(zip(pairs, found, strict=True))
+
+
+def _initial(start: Comparison | None, say: Say) -> Grade:
+    if start is None:
+        return "–", say("기준 없음", "no base")
+    return {"better": "A", "worse": "C"}.get(start.verdict, "B"), points(start.difference)
+
+
+def _best(study: Subject, peak: Entry, lost: Comparison | None) -> Grade:
+    held = study.choice.candidates[peak]
+    letter = "C" if lost is not None and lost.verdict == "worse" else "B"
+    close = held.bound <= study.margin or peak is study.best
+    return "A" if close else letter, f"{METRICS[study.metric].label} {100 * held.value.value:.1f}%"
+
+
+def _speed(study: Subject, entries: list[Entry], peak: Entry) -> Grade:
+    values = {entry: one.value.value for entry, one in study.choice.candidates.items()}
+    near = next(entry for entry in entries if values[peak] - values[entry] <= study.margin)
+    share = near.tokens / entries[-1].tokens if entries[-1].tokens else 1.0
+    return _under(share, 1 / 3, 2 / 3), f"{100 * share:.0f}%"
+
+
+def _data(peak: Entry, peaks: list[Entry], say: Say) -> Grade:
+    if peak.recorded_tokens is None:
+        return "–", _unrecorded(say)
+    times = peak.recorded_tokens / (min(one.recorded_tokens for one in peaks if one.recorded_tokens is not None) or 1)
+    return _under(times, 1.5, 3), f"×{times:.1f}"
+
+
+def _stability(study: Subject, peak: Entry, last: Entry, fall: Comparison | None) -> Grade:
+    if peak is last:
+        return "A", study.say("마지막이 최고", "the last is the peak")
+    if fall is None:
+        return "–", study.say("알 수 없음", "unknown")
+    could = fall.detectable is not None and fall.detectable <= study.margin
+    shown = {"better": "C", "worse": "A"}  # the peak against the last
+    return shown.get(fall.verdict, "A" if could else "B"), points(fall.difference)
+
+
+def _efficiency(study: Subject, peak: Entry, peaks: list[Entry]) -> Grade:
+    say = study.say
+    if peak.recorded_tokens is None:
+        return "–", _unrecorded(say)
+    own = _gained(study, peak)
+    if own is None:
+        return "–", say("기준 없음", "no base")
+    top = max(rate for one in peaks if (rate := _gained(study, one)) is not None)
+    letter = "C" if top <= 0 or own <= 0 else _under(1 - own / top, 1 / 3, 2 / 3)
+    return letter, say(f"{own:+.2f}점/백만", f"{own:+.2f} points/M")
+
+
+def _gained(study: Subject, peak: Entry) -> float | None:
+    """Points gained over the base per million tokens; None if the base was not evaluated or the tokens not recorded."""
+    base, trained = study.own_base(peak), peak.recorded_tokens
+    before = base.evaluation.estimates.get(study.metric) if base else None
+    if before is None or trained is None:
+        return None
+    value = peak.evaluation.estimates.get(study.metric)
+    return 1e8 * (value.value - before.value) / trained if value and trained else 0.0
+
+
+def _unrecorded(say: Say) -> str:
+    return say("학습 토큰 기록 없음", "tokens not recorded")
+
+
+def _under(value: float, a: float, b: float) -> str:
+    return "A" if value <= a + 1e-9 else "B" if value <= b + 1e-9 else "C"

@@ -13,19 +13,10 @@ from coref_automl.evaluation.tasks.far import BUCKETS
 from coref_automl.records import Estimate
 from coref_automl.report.answer_wording import answer_line, badge
 from coref_automl.report.cells import claims_table, pivot_table
-from coref_automl.report.language import Say, interval
-from coref_automl.report.page import (
-    Block,
-    Section,
-    Table,
-    Text,
-    VerdictLine,
-    estimate_cells,
-    question,
-    row,
-)
+from coref_automl.report.page import Block, Section, Table, Text, VerdictLine, estimate_cells, interval, question, row
 from coref_automl.report.subject import Subject
 from coref_automl.report.wording import TONES, about, sentence, short_title, title
+from coref_automl.say import Say
 
 _FEWEST = 10
 """Distances with fewer items are left out."""
