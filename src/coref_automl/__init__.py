@@ -40,38 +40,25 @@ if TYPE_CHECKING:
     from coref_automl.report.printout import recommend as recommend
     from coref_automl.training.recipe import TrainRecipe as TrainRecipe
 
-_HOMES = {
-    "ClozeItem": "records",
-    "Comparison": "records",
-    "CorefError": "errors",
-    "CoreferenceRecipe": "coreference.recipe",
-    "Document": "records",
-    "Estimate": "records",
-    "EvalRecipe": "evaluation.prepare",
-    "EvaluateRecipe": "evaluation.run",
-    "Evaluation": "records",
-    "ItemScore": "records",
-    "PrepareRecipe": "corpus.recipe",
-    "RelationRecipe": "relation.recipe",
-    "Resolved": "coreference.predict",
-    "TrainRecipe": "training.recipe",
-    "adapt": "api",
-    "compare": "report.printout",
-    "coreference": "",
-    "evaluate": "api",
-    "fill": "api",
-    "load": "api",
-    "path": "api",
-    "predict_relations": "api",
-    "prepare": "corpus.prepare",
-    "prepare_eval": "evaluation.prepare",
-    "recommend": "report.printout",
-    "relation": "",
-    "report": "",
-    "train": "api",
-    "train_coreference": "coreference.train",
-    "train_relation": "relation.train",
+_PUBLIC = {
+    "": "coreference relation report",
+    "api": "adapt evaluate fill load path predict_relations train",
+    "coreference.predict": "Resolved",
+    "coreference.recipe": "CoreferenceRecipe",
+    "coreference.train": "train_coreference",
+    "corpus.prepare": "prepare",
+    "corpus.recipe": "PrepareRecipe",
+    "errors": "CorefError",
+    "evaluation.prepare": "EvalRecipe prepare_eval",
+    "evaluation.run": "EvaluateRecipe",
+    "records": "ClozeItem Comparison Document Estimate Evaluation ItemScore",
+    "relation.recipe": "RelationRecipe",
+    "relation.train": "train_relation",
+    "report.printout": "compare recommend",
+    "training.recipe": "TrainRecipe",
 }
+"""Public names by module; those without one are rooms that can be called."""
+_HOMES = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 
 __all__ = sorted([*_HOMES, "__version__"])
 

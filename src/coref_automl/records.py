@@ -224,7 +224,6 @@ class Comparison(Record):
     difference: Estimate
     p: float
     p_adjusted: float
-    mcnemar_p: float | None
     detectable: float | None
     verdict: Finding
     family: int = 1

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from coref_automl.statistics.closed_forms import holm, inverted_p, mcnemar_exact, t_cdf, t_quantile, unpaired, wilson
+from coref_automl.statistics.closed_forms import holm, inverted_p, t_cdf, t_quantile, unpaired, wilson
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 30), (1, 7), (15, 30), (642, 1000), (30, 30)])
@@ -24,15 +24,6 @@ def test_student_agrees_with_scipy(degrees: int) -> None:
     assert t_cdf(1.7, degrees) == pytest.approx(stats.t.cdf(1.7, degrees), abs=1e-12)
     assert t_cdf(-0.4, degrees) == pytest.approx(stats.t.cdf(-0.4, degrees), abs=1e-12)
     assert t_quantile(0.975, degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=1e-9)
-
-
-@settings(max_examples=100)
-@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=60))
-def test_mcnemar_agrees_with_the_binomial_test(pairs: list[tuple[bool, bool]]) -> None:
-    a, b = map(np.array, zip(*pairs, strict=True))
-    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
-    expected = stats.binomtest(only_a, only_a + only_b).pvalue if only_a + only_b else 1.0
-    assert mcnemar_exact(a, b) == pytest.approx(expected, rel=1e-9)
 
 
 def test_holm_by_hand_and_in_the_order_given() -> None:

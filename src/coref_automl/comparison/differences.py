@@ -13,10 +13,8 @@ import numpy as np
 from coref_automl.comparison.claims import ALPHA
 from coref_automl.comparison.scores import Columns, Entry, Group, find_reference, references
 from coref_automl.errors import ComparisonError
-from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Estimate, Half, Record
 from coref_automl.say import say
-from coref_automl.statistics.closed_forms import mcnemar_exact
 from coref_automl.statistics.intervals import composite, concentration, detectable, standard_error, step_down_max_t
 
 
@@ -170,7 +168,6 @@ def compare_each(
             difference=Estimate(value, value - half, value + half, columns.items),
             p=float(flipped.alone[at]),
             p_adjusted=p,
-            mcnemar_p=_mcnemar(columns, number, other) if not METRICS[metric].parts else None,
             detectable=detectable(float(errors[at]), flipped.level, held),
             verdict="same" if same else "not shown" if p >= ALPHA else "better" if value > 0 else "worse",
             family=len(pairs),
@@ -196,8 +193,3 @@ def compare_with(
 def lost_to_family(comparison: Comparison) -> bool:
     """Significant as a single comparison, and not among so many."""
     return comparison.verdict == "not shown" and comparison.p < ALPHA
-
-
-def _mcnemar(columns: Columns, a: int, b: int) -> float:
-    values = np.asarray(columns.parts[0].values)
-    return mcnemar_exact(values[:, a] > 0, values[:, b] > 0)

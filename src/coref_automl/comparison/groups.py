@@ -88,9 +88,13 @@ def read_groups(results: Results, *, common: bool = False, evalset: str | None =
     if common:
         stored = _without_far_bases(stored, {one.folder.resolve() for one in given})
     keys, named = keyed(stored, common=common), named_folders(results.paths)
+
+    def newest(found: tuple[object, Sequence[StoredEvaluation]]) -> str:
+        return max(one.evaluation.evaluated_at for one in found[1])
+
     groups = [
         group_of(keep_one_dtype(found, named)[0], fingerprint, scorer, unite=common)
-        for (fingerprint, scorer), found in sorted(keys.items(), key=lambda one: _newest(one[1]), reverse=True)
+        for (fingerprint, scorer), found in sorted(keys.items(), key=newest, reverse=True)
     ]
     return sorted(groups, key=lambda group: -len(group.entries))
 
@@ -112,10 +116,6 @@ def _without_far_bases(stored: Sequence[StoredEvaluation], given: set[Path]) -> 
             sets.setdefault(model_of(one), set()).add(items_of(one))
     shared = set.intersection(*sets.values()) if sets else set()
     return [one for one in stored if not shared or items_of(one) in shared or one.folder.resolve() in given]
-
-
-def _newest(stored: Sequence[StoredEvaluation]) -> str:
-    return max(one.evaluation.evaluated_at for one in stored)
 
 
 def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str, *, unite: bool = False) -> Group:

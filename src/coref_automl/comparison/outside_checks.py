@@ -67,7 +67,8 @@ def judge_relation(a: Starts, b: Starts, claim: Claim, seed: int) -> Judged | No
         return None
     if len(a) == 1:
         pairs = [pairs[0].of([number]) for number in pairs[0].seeds]
-    values, (count, found) = _means(pairs), over_pairs(pairs, seed=seed)
+    ours, theirs = (float(np.mean([getattr(pair, side).f1().mean() for pair in pairs])) for side in "ab")
+    count, found = over_pairs(pairs, seed=seed)
     run = next(iter(both[0][0].values()))[0]
     judged = count > 1 and found.p_seeds is not None
     same = found.difference == 0 and found.interval.low == found.interval.high
@@ -78,7 +79,7 @@ def judge_relation(a: Starts, b: Starts, claim: Claim, seed: int) -> Judged | No
         seeds=(count, count),
         difference=found.interval,
         verdict="same" if same else "not judged",
-        values=values,
+        values=(ours, theirs),
         detectable=found.detectable,
         rows=rows_of(run) or None,
         share=read_share(run.name),
@@ -116,11 +117,6 @@ def shared(a: Start, b: Start) -> SeedPairs | None:
 def _joined(rows: Sequence[RowFacts]) -> RowFacts:
     right, given = (np.hstack([getattr(one, name) for one in rows]) for name in ("right", "given"))
     return replace(rows[0], right=right, given=given)
-
-
-def _means(pairs: Sequence[SeedPairs]) -> tuple[float, float]:
-    """Micro-F1 of both sides."""
-    return float(np.mean([pair.a.f1().mean() for pair in pairs])), float(np.mean([pair.b.f1().mean() for pair in pairs]))
 
 
 def over_pairs(pairs: Sequence[SeedPairs], *, seed: int) -> tuple[int, MethodVerdict]:

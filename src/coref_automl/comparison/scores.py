@@ -244,9 +244,10 @@ def find_reference(entries: Sequence[Entry], reference: str | None) -> int:
         return _as_long_as_most(entries, base) if base is not None else 0
     wanted = Path(reference)
     for number, entry in enumerate(entries):
-        if reference in (entry.name, entry.evaluation.checkpoint, entry.evaluation.path) or _same(
-            wanted, Path(entry.evaluation.path)
-        ):
+        place = Path(entry.evaluation.path)
+        if reference in (entry.name, entry.evaluation.checkpoint, entry.evaluation.path):
+            return number
+        if wanted.exists() and place.exists() and wanted.resolve() == place.resolve():
             return number
     raise ComparisonError(
         f"No evaluation of the reference {reference!r} here. {nearest(reference, [entry.name for entry in entries])}"
@@ -294,10 +295,6 @@ def references(entries: Sequence[Entry], first: Entry) -> list[Entry | None]:
         if not entry.trained and entry.evaluation.provenance is None and entry not in used:
             out[number] = next((one for one in used if one.same_model_as(entry)), other)
     return out
-
-
-def _same(a: Path, b: Path) -> bool:
-    return a.exists() and b.exists() and a.resolve() == b.resolve()
 
 
 def _began_from(entry: Entry, weights: str) -> bool:

@@ -124,14 +124,10 @@ def model_of(one: StoredEvaluation | Entry) -> tuple[object, ...]:
 def drop_copies(stored: Sequence[StoredEvaluation]) -> tuple[list[StoredEvaluation], list[str]]:
     """Keep one of equal evaluations, preferably one with text; a sentence on the others."""
     equal = grouped(stored, lambda one: (one.evaluation.identity, model_of(one))).values()
-    first = [(max(same, key=_is_whole), same) for same in equal]
+    first = [(max(same, key=lambda one: (not one.archived, len(one.evaluation.estimates))), same) for same in equal]
     kept = {id(one) for one, _ in first}
     copies = [(one.folder, str(best.folder)) for best, same in first for one in same if id(one) not in kept]
     return [one for one in stored if id(one) in kept], told_copies(copies)
-
-
-def _is_whole(one: StoredEvaluation) -> tuple[bool, int]:
-    return not one.archived, len(one.evaluation.estimates)
 
 
 def copies_of(found: Mapping[Path, TaskRun]) -> dict[Path, tuple[Path, ...]]:

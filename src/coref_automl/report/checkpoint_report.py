@@ -21,7 +21,7 @@ from coref_automl.locks import claimed
 from coref_automl.records import Record
 from coref_automl.report.answer_wording import answer_lines, headline, keep_lines, power, reasons, step_reason, warnings
 from coref_automl.report.csv_page import csv_page, read_table
-from coref_automl.report.page import KeepPanel, Page, Part, Section
+from coref_automl.report.page import KeepPanel, Page, Part, Section, note
 from coref_automl.report.rendering import render_html, render_markdown
 from coref_automl.report.sections import draw_sections
 from coref_automl.report.subject import Subject, parse_target, read_subject
@@ -188,39 +188,20 @@ def _parts(sections: Sequence[Section], say: Say) -> tuple[tuple[Part, str], ...
 def _cannot_tell(study: Subject) -> tuple[str, ...]:
     """Limits of the data: the form of Real items, then whatever is missing here."""
     say = study.say
-    out = [
-        say(
-            "Real 문항은 entity 목표가 학습하는 형식과 같습니다. 이 점수만으로 일반적인 언어 능력이 향상되었다고 볼 수 없습니다. "
-            "외부 확인은 관계 추출과 상호참조 해결입니다.",
-            "Real items have the very form that the entity objective trains. Their score alone does not show a better language "
-            "model; relation extraction and coreference resolution are the outside checks.",
-        )
-    ]
+    out = [note("form of Real", say)]
     held = study.answer.power
     if held is not None and held.detectable is not None and study.answer.action != "keep base":
         out += power(study.answer, say)
     out += warnings(study.answer, say)
     if far := max((entry.evaluation.out_of_reach for entry in study.entries), default=0):
-        out.append(
-            say(
-                f"문항 {far:,}개까지는 앞선 언급이 창 밖에 있습니다. 집계에 포함했습니다.",
-                f"For up to {far:,} items the other mention lies outside the window; they still count.",
-            )
-        )
+        out.append(note("out of reach", say, far=far))
     return tuple(out)
 
 
 def _colophon(study: Subject) -> tuple[str, ...]:
-    say, group = study.say, study.group
-    made = ", ".join(sorted({entry.evaluation.dtype for entry in study.entries}))
-    return (
-        say(
-            f"문항 지문 {group.fingerprint}, 채점기 {group.scorer}, 정밀도 {made}, 시드 {study.seed}, 부트스트랩 "
-            f"{DRAWS:,}회(문서 단위), 여유 {100 * study.margin:g}점.",
-            f"Items {group.fingerprint}, scorer {group.scorer}, {made}, seed {study.seed}, {DRAWS:,} bootstrap draws of "
-            f"documents, margin {100 * study.margin:g} points.",
-        ),
-    )
+    dtypes = ", ".join(sorted({entry.evaluation.dtype for entry in study.entries}))
+    group = {"fingerprint": study.group.fingerprint, "scorer": study.group.scorer, "dtypes": dtypes}
+    return (note("made with", study.say, **group, seed=study.seed, draws=DRAWS, margin=100 * study.margin),)
 
 
 def results_csv(study: Subject) -> str:

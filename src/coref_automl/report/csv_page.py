@@ -19,7 +19,20 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.guard import LINE, check_size
 from coref_automl.records import Estimate
 from coref_automl.report import charts
-from coref_automl.report.page import Cell, Charts, Page, Points, Section, Table, Text, estimate_cells, in_percent, row
+from coref_automl.report.page import (
+    Cell,
+    Charts,
+    Page,
+    Points,
+    Section,
+    Table,
+    Text,
+    estimate_cells,
+    in_percent,
+    note,
+    notes,
+    row,
+)
 from coref_automl.say import Say
 from coref_automl.statistics.closed_forms import holm, unpaired, wilson
 
@@ -153,35 +166,15 @@ def csv_page(rows: Sequence[TableRow], say: Say, *, source: str, target: Mapping
         subtitle=f"{source} · {say(f'{len(rows)}행', f'{len(rows)} rows')}",
         lead=say("먼저", "First"),
         headline=say("문항 없이 말할 수 있는 것", "What can be said without items"),
-        sentence=say(
-            f"이 표에서 가장 높은 것은 {best.name}이지만, 문항별 자료가 없어 짝지어 판정할 수 없습니다. 아래는 n만으로 말할 수 "
-            f"있는 것입니다.",
-            f"The highest row is {best.name}; without item data no paired verdict is possible. Below is what n alone "
-            "allows to say.",
-        ),
-        cannot_tell=(
-            say(
-                "문항별 점수가 없어 짝지은 검정을 할 수 없습니다. 같은 문항을 쓴 행끼리는 짝지으면 더 작은 차이도 검출됩니다.",
-                "No item scores, so no paired test: rows on the same items might differ by less and still be told apart if "
-                "paired.",
-            ),
-            say(
-                "한 문서의 문항들이 서로 독립인 듯 셈했습니다. 실제 구간은 이보다 넓을 수 있습니다.",
-                "Items of one document are counted as if independent: the true intervals may be wider.",
-            ),
-        ),
+        sentence=note("table: highest", say, name=best.name),
+        cannot_tell=notes("table: cannot tell", say),
         sections=(
             Section("findings", say("드러난 것", "Findings"), (Points(tuple(findings(rows, say))),)),
             _curves(rows, say, target),
             _tests(unpaired_tests(rows), say),
             _rows(rows, say),
         ),
-        colophon=(
-            say(
-                "구간: Wilson, n에서. 검정: 짝짓지 않은 두 비율의 z, Holm은 같은 질문 안에서.",
-                "Intervals: Wilson, from n. Tests: unpaired z of two shares, Holm within each question.",
-            ),
-        ),
+        colophon=(note("table: tests", say),),
     )
 
 
@@ -191,30 +184,15 @@ def findings(rows: Sequence[TableRow], say: Say) -> list[str]:
     if wrong := [one for one in rows if one.wrong]:
         families = ", ".join(dict.fromkeys(f"{one.family} {one.seq_len:,}" for one in wrong))
         worst = max(wrong, key=lambda one: abs((one.stated_score or 0) - one.score))
-        stated, computed = f"{worst.stated_score:.4f}", f"{worst.score:.4f}"
-        out.append(
-            say(
-                f"합성 점수가 {len(wrong)}개 행에서 틀렸습니다 ({families}). 가장 큰 차이: {worst.name}, 적힌 값 {stated}, "
-                f"계산한 값 {computed}.",
-                f"The composite is wrong in {len(wrong)} rows ({families}). Largest: {worst.name}, stated {stated}, computed "
-                f"{computed}.",
-            )
-        )
+        told = {"stated": f"{worst.stated_score:.4f}", "computed": f"{worst.score:.4f}"}
+        out.append(note("table: wrong composites", say, count=len(wrong), families=families, name=worst.name, **told))
     counts = sorted({(one.seq_len, one.estimates["real1"].n) for one in rows})
     if len({n for _, n in counts}) > 1:
         listed = ", ".join(f"{n:,} {say('문항', 'items')} @{length:,}" for length, n in counts)
-        told = (
-            f"길이끼리 비교할 수 없습니다: 문항이 다릅니다 ({listed}).",
-            f"Lengths are not comparable: their items differ ({listed}).",
-        )
-        out.append(say(*told))
+        out.append(note("table: other items", say, listed=listed))
     same = [(one, two) for curve in curves(rows).values() for one, two in pairwise(curve) if one.estimates == two.estimates]
     for one, two in same:
-        told = (
-            f"{one.name}과 {two.checkpoint}의 수치가 모두 같습니다.",
-            f"{one.name} and {two.checkpoint} have identical numbers.",
-        )
-        out.append(say(*told))
+        out.append(note("table: identical", say, one=one.name, two=two.checkpoint))
     return out
 
 

@@ -277,7 +277,12 @@ def rounded(count: int) -> int:
     return -(-count // size) * size
 
 
-def notes(name: str, say: Say, **values: str) -> tuple[str, ...]:
+def note(name: str, say: Say, /, **values: Any) -> str:
+    """The one sentence of that name in notes.json."""
+    return " ".join(notes(name, say, **values))
+
+
+def notes(name: str, say: Say, /, **values: Any) -> tuple[str, ...]:
     """Sentences of notes.json, which has each in Korean and in English, with values in their places."""
     held = json.loads((Path(__file__).parent / "templates" / "notes.json").read_text("utf-8"))
     return tuple(say(ko, en).format(**values) for ko, en in held[name])

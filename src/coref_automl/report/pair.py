@@ -65,7 +65,7 @@ def compare_pair(
         claim = next((one for one in claimed if one.outcome == metric), None) or claim_of(group, study, a, b, metric)
     except CorefError as error:
         return Compared(str(error), "bad", (), metrics, wanted)
-    values = claim.values or _values(a, b, metric)
+    values = claim.values or [side.entries[0].evaluation.estimates[metric].value for side in (a, b)]
     lines = [f"A {a.name} {100 * values[0]:.1f}% · B {b.name} {100 * values[1]:.1f}%", basis(claim, say), *text]
     lines += [*_chosen(study, (a, b), say), expected_gain(claim, say)]
     lengths = sorted({entry.evaluation.seq_len for entry in pair.entries})
@@ -110,11 +110,6 @@ def _outcomes(
     numeric = frozenset(column - 2 for column in table.numeric)
     table = replace(table, head=table.head[2:], rows=tuple(line[2:] for line in table.rows), numeric=numeric)
     return Section("outcomes", say("모든 과제", "Every task"), (table,))
-
-
-def _values(a: Side, b: Side, metric: str) -> tuple[float, float]:
-    first, other = (side.entries[0].evaluation.estimates[metric].value for side in (a, b))
-    return first, other
 
 
 def _by_facet(group: Group, study: Study | None, a: Side, b: Side, claim: Claim, say: Say) -> Section | None:

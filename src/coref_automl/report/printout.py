@@ -21,7 +21,7 @@ from coref_automl.records import Tabular
 from coref_automl.report import charts
 from coref_automl.report.answer_wording import answer_lines, headline
 from coref_automl.report.cells import comparison_verdict, plotted, unjudged, which_documents
-from coref_automl.report.page import in_percent, is_same, p_text
+from coref_automl.report.page import in_percent, is_same, note, p_text
 from coref_automl.report.wording import outcome
 from coref_automl.say import Lang, Say, speaking
 
@@ -104,8 +104,8 @@ class PrintedComparison(Tabular, ComparisonTable):
         )
         console.print(self.heading())
         console.print(table)
-        for note in self.notes:
-            console.print(note)
+        for line in self.notes:
+            console.print(line)
         return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
     def _stacked(self, width: int) -> list[str]:
@@ -121,7 +121,7 @@ class PrintedComparison(Tabular, ComparisonTable):
 
     def _repr_html_(self) -> str:
         table = html_table([dict(zip(self.titles(), cells, strict=True)) for cells in self.cells()], most=len(self.rows))
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        notes = "".join(f"<p>{html.escape(line)}</p>" for line in self.notes)
         return f"<p>{html.escape(self.heading())}</p>{table}{notes}"
 
 
@@ -244,12 +244,7 @@ def _taken_as_reference(group: Group, table: ComparisonTable, say: Say) -> list[
     taken = next((entry for entry in group.entries if entry.name == table.reference), None)
     if taken is None or not taken.trained or len(table.references) > 1:
         return []
-    return [
-        say(
-            f"베이스 모델이 평가되지 않아 {taken.name}을 기준으로 삼았습니다. 다른 기준은 --reference NAME으로 고릅니다.",
-            f"No base model was evaluated here, so {taken.name} is the reference; --reference NAME takes another.",
-        )
-    ]
+    return [note("taken as reference", say, name=taken.name)]
 
 
 def _row(row: ComparisonRow) -> dict[str, Any]:

@@ -110,7 +110,15 @@ def _send(parts: dict[str, Any], repo: str, private: bool) -> str:
 
 def _card(folder: Path, repo: str, evaluations: str | None, say: Say) -> str:
     study = next((above for above in folder.resolve().parents if kind_of_folder(above) == "experiment"), None)
-    held = Path(evaluations) if evaluations else study / "evaluations" if study else _run(folder) or folder
+    held = (
+        Path(evaluations)
+        if evaluations
+        else study / "evaluations"
+        if study
+        else run
+        if kind_of_folder(run := folder.resolve().parent) == RUN
+        else folder
+    )
     weights = weights_fingerprint(str(folder))
     found = [one for one in find_evaluations([held], skip_damaged=True) if one.evaluation.fingerprints["weights"] == weights]
     if not found:
@@ -142,10 +150,6 @@ def _card(folder: Path, repo: str, evaluations: str | None, say: Say) -> str:
     for one in found:
         lines += _measured(one.evaluation, say)
     return "\n".join(lines)
-
-
-def _run(folder: Path) -> Path | None:
-    return above if kind_of_folder(above := folder.resolve().parent) == RUN else None
 
 
 def _measured(one: Evaluation, say: Say) -> list[str]:

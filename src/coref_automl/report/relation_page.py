@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from coref_automl.relation.explore import QUANTILES, RelationExploration, SplitFacts
 from coref_automl.relation.grid import COLUMNS, GridCell, GridResult
 from coref_automl.relation.reasons import MANY_PIECES, Assessment, Finding, Reasons, TokenizerColumns
 from coref_automl.relation.rows import LABELS
-from coref_automl.report.page import Cell, Page, Section, Table, Text, Tone, interval, p_text, percent, points, row
+from coref_automl.report.page import Cell, Page, Section, Table, Text, Tone, interval, note, p_text, percent, points, row
 from coref_automl.report.rendering import render_html, render_markdown, write_page
 from coref_automl.say import Lang, Say
 from coref_automl.store import write_text
@@ -45,14 +44,7 @@ def assessment_page(found: Assessment, say: Say) -> Page:
         if count > 1
         else f"{best.variant}: micro-F1 {percent(best.micro_f1)}",
         sentence=next((one.answer for one in sections if one.answer), ""),
-        cannot_tell=(
-            say(
-                f"이 표로 변형을 고르면 {found.split}은 더 이상 시험이 아닙니다 (가장 높은 것: {best.variant}).",
-                f"Choosing a variant from this table makes {found.split} development data (highest: {best.variant}).",
-            ),
-        )
-        if count > 1
-        else (),
+        cannot_tell=(note("relation: chosen", say, split=found.split, variant=best.variant),) if count > 1 else (),
         sections=tuple(sections),
         colophon=("coref-automl re report",),
         notes=found.notes,
@@ -82,12 +74,7 @@ def _variants(found: Assessment, say: Say) -> Section:
     lines = [
         row(one.model, one.variant, str(one.seeds), interval(one.micro_f1), *_tokenizer(one.tokenizer)) for one in found.variants
     ]
-    told = say(
-        "구간은 실행과 문장을 교차시킨 95% 신뢰구간입니다. 조각, 미등록, 경계는 토크나이저의 것이므로 인코더의 점수와 나누어 "
-        "보세요.",
-        "Intervals are 95%, runs crossed with sentences. Pieces, unknown tokens and edges belong to the tokenizer: read them "
-        "beside the encoder's score, not as part of it.",
-    )
+    told = note("relation: tokenizers", say)
     title = say("점수와 토크나이저", "Scores and tokenizers")
     return Section("variants", title, (Table(head, tuple(lines), frozenset(range(2, 7))), Text(told, "quiet")))
 
@@ -111,13 +98,7 @@ def _reasons(found: Reasons, number: int, say: Say) -> Section:
         say("차이 (점)", "difference (points)"), "p (BH)", say("판정", "verdict"),
     )  # fmt: skip
     lines = [_line(one, titles[one.reason], say) for one in found.findings]
-    how = say(
-        "차이는 micro-F1 (불가능한 답과 거짓 관계는 비율, 낮을수록 좋음). 구간은 실행과 문장을 교차시킨 95% 신뢰구간이고, p는 이 "
-        "표의 모든 판정에 대해 Benjamini-Hochberg로 보정했습니다. 긴 문장과 많은 명사는 위쪽 3분의 1입니다.",
-        "Differences are in micro-F1 (impossible answers and false relations are rates, less is better). Intervals are 95%, runs "
-        "crossed with sentences; p is adjusted for all verdicts of this table (Benjamini-Hochberg). Long sentences and many "
-        "nouns are the upper third.",
-    )
+    how = note("relation: reasons", say)
     if found.missing:
         untested = ", ".join(titles[reason] for reason in found.missing)
         how += " " + say(f"확인할 실행이나 행이 없는 것: {untested}.", f"No runs or rows to test: {untested}.")
@@ -182,7 +163,7 @@ def _grid_page(result: GridResult, say: Say) -> Page:
     lines = []
     for cell in ranked:
         values = cell.values()
-        cells = [Cell(_number(values.get(name, ""))) for name in columns]
+        cells = [Cell(f"{value:g}" if isinstance(value := values.get(name, ""), float) else str(value)) for name in columns]
         if best is not None and cell.name == best.name:
             cells[0] = Cell(cells[0].text, "strong")
         lines.append(row(*cells, Cell(cell.error, "bad") if cell.error else Cell("")))
@@ -194,12 +175,7 @@ def _grid_page(result: GridResult, say: Say) -> Page:
         lead=say("학습 자료에서 떼어 둔 문장으로 고른 칸", "The cell that held-out training sentences choose"),
         headline=best.name if best else "-",
         sentence=_chosen(best, say),
-        cannot_tell=(
-            say(
-                "칸 사이의 작은 차이는 시드의 차이일 수 있습니다. spread와 비교하세요.",
-                "Small differences between cells may be differences between seeds: read them beside the spread.",
-            ),
-        ),
+        cannot_tell=(note("relation: seeds", say),),
         sections=(
             Section(
                 "cells",
@@ -219,10 +195,6 @@ def _chosen(best: GridCell | None, say: Say) -> str:
         f"{best.name}: 떼어 둔 문장의 micro-F1 {best.validation:.2f}. 점수를 매긴 분할은 아무것도 고르지 않았습니다.",
         f"{best.name}: micro-F1 {best.validation:.2f} on the held-out sentences. The scored split chose nothing.",
     )
-
-
-def _number(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def write_exploration(found: RelationExploration, out: Path, *, lang: Lang = "ko") -> Path:
@@ -252,12 +224,7 @@ def exploration_page(found: RelationExploration, say: Say) -> Page:
         lead=say("한눈에", "At a glance"),
         headline=say(f"{rows:,}행", f"{rows:,} rows"),
         sentence="; ".join(f"no_relation {100 * one.labels[LABELS[0]] / max(1, one.rows):.1f}% ({one.split})" for one in splits),
-        cannot_tell=(
-            say(
-                "레이블이 옳은지는 알 수 없습니다. 같은 질문에 다른 답이 달린 행만 찾습니다.",
-                "Whether labels are right; only equal questions with different answers are found.",
-            ),
-        ),
+        cannot_tell=(note("relation: labels", say),),
         sections=tuple(sections),
         colophon=("coref-automl re explore",),
     )
@@ -287,10 +254,7 @@ def _sizes(splits: Sequence[SplitFacts], say: Say) -> Section:
             (say("개체 사이", "between entities"), facts.distances),
         )
     ]
-    text = say(
-        "글자 수의 분위수입니다. 거리가 음수이면 한 개체가 다른 개체 안에 있습니다.",
-        "Quantiles in characters; a negative distance means that one entity lies inside the other.",
-    )
+    text = note("relation: quantiles", say)
     blocks = (Text(text), Table(head, tuple(lines), frozenset(range(1, 8))))
     return Section("sizes", say("길이와 거리", "Lengths and distances"), blocks)
 

@@ -148,7 +148,8 @@ def in_html(text: str, chains: Chains, *, note: str = "", confidence: Confidence
 
     def opening(chain: int, place: int) -> str:
         name = html.escape(text[slice(*chains[chain][0])], quote=True)
-        style = f"background:hsl({_hue(chain)} 80% 85%);color:#111;border-radius:3px;padding:0 2px"
+        hue = (chain * 5 % _HUES) * 360 // _HUES  # neighbouring chains get distant ones
+        style = f"background:hsl({hue} 80% 85%);color:#111;border-radius:3px;padding:0 2px"
         return f'<mark title="{chain + 1}: {name} ({sizes[chain]}){links.get((chain, place), "")}" style="{style}">'
 
     body = written(text, chains, opening, lambda chain: f"<sub>{chain + 1}</sub></mark>", html.escape)
@@ -162,8 +163,3 @@ def html_page(fragment: str, title: str) -> str:
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
     style = "<style>body{font-family:sans-serif;max-width:52em;margin:2em auto;padding:0 1em}</style>"
     return f'<!doctype html><html lang="ko"><head>{head}{style}</head><body>{fragment}</body></html>\n'
-
-
-def _hue(chain: int) -> int:
-    """Neighbouring chains get distant hues."""
-    return (chain * 5 % _HUES) * 360 // _HUES

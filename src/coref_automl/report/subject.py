@@ -14,6 +14,7 @@ from coref_automl.comparison.study import Study, study_at
 from coref_automl.config import choose, nearest
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.report.page import note
 from coref_automl.say import Say
 from coref_automl.store import is_done
 
@@ -50,39 +51,18 @@ def read_subject(
             raise ComparisonError(f"No evaluation on the set {evalset!r} here. {nearest(evalset, {g.evalset for g in groups})}")
         chosen = found[0]
     study = study_at(results, chosen, metric=metric, margin=margin, seed=seed)
+    names = ", ".join(results.not_evaluated)
+    command = f"coref-automl evaluate {' '.join(results.not_evaluated)}"
     notes = [
-        *_not_evaluated(results.not_evaluated, say),
+        *([note("not evaluated", say, names=names, command=command)] if names else ()),
         *results.notes,
         *_still_training(chosen, say),
+        *study.notes,
+        *([note("dropped items", say, dropped=study.dropped)] if study.dropped else ()),
     ]
     values = {part.name: getattr(study, part.name) for part in fields(study)}
-    told = (*notes, *study.notes, *_dropped(study, say))
     others = tuple(group for group in groups if group is not chosen)
-    return Subject(**{**values, "notes": told}, say=say, target=target or {}, others=others)
-
-
-def _dropped(study: Study, say: Say) -> list[str]:
-    if not study.dropped:
-        return []
-    return [
-        say(
-            f"문항 {study.dropped:,}개는 일부 평가에만 있어(잘린 파일) 비교에서 뺐습니다. 다시 평가하세요.",
-            f"{study.dropped:,} items are missing from some evaluations (a file cut short) and were left out; evaluate again.",
-        )
-    ]
-
-
-def _not_evaluated(missing: Sequence[str], say: Say) -> list[str]:
-    """Given paths that hold nothing to report."""
-    if not missing:
-        return []
-    names, command = ", ".join(missing), f"coref-automl evaluate {' '.join(missing)}"
-    return [
-        say(
-            f"{names}에는 끝난 평가가 없어 이 보고서에 없습니다. 실행하세요: {command}",
-            f"No finished evaluation under {names}, so this report is without it; run: {command}",
-        )
-    ]
+    return Subject(**{**values, "notes": tuple(notes)}, say=say, target=target or {}, others=others)
 
 
 def _still_training(group: Group, say: Say) -> list[str]:

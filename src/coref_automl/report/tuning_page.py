@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coref_automl.report import charts
-from coref_automl.report.page import Cell, Charts, Commands, Page, Section, Table, Text, Tone, estimate_cells, row
+from coref_automl.report.page import Cell, Charts, Commands, Page, Section, Table, Text, Tone, estimate_cells, note, row
 from coref_automl.report.rendering import render_html
 from coref_automl.say import Say, in_korean, language
 from coref_automl.store import write_text
@@ -60,19 +60,24 @@ def _end(study: FinishedStudy, final: Final, say: Say) -> Section:
     )
     for one, gain in zip(final.raced, gains, strict=True):
         name = Cell(named(one, say), "strong" if one.number == final.winner else "")
-        lines.append(row(name, _value(one.nominated), _each(one.select), gain, _decided(compared.get(one.number), say)))
+        lines.append(
+            row(
+                name,
+                _value(one.nominated),
+                _each(one.select),
+                gain,
+                _decided(compared.get(one.number), say),
+            )
+        )
     head = (
         say("설정", "settings"), say("탐색 때 select %", "select % in the search"),
         say("새 시드별 select %", "select % by fresh seed"),
         say(f"최종 설정과의 차이 ({study.confirm_name}, 점)", f"the winner's lead on {study.confirm_name} (points)"),
         say("판정", "verdict"),
     )  # fmt: skip
-    note = say(
-        "탐색 때의 실행은 선택에 쓰지 않고, 선택한 시드는 판정하지 않습니다. 초기 구간은 95%보다 넓습니다.",
-        "The run of the search does not choose, and the seeds that chose do not judge. Intervals are those of the look that "
-        "ended the comparison, wider than 95% at early ones.",
+    return Section(
+        "end", say("마지막 비교", "The end"), (Table(head, tuple(lines), frozenset({1, 3})), Text(note("tuning: seeds", say)))
     )
-    return Section("end", say("마지막 비교", "The end"), (Table(head, tuple(lines), frozenset({1, 3})), Text(note)))
 
 
 def _decided(found: Judgement | None, say: Say) -> Cell:

@@ -1,4 +1,4 @@
-"""Closed forms. In: counts, values, p-values. Out: Wilson and unpaired intervals, McNemar, Holm, Student's t, p of intervals."""
+"""Closed forms. In: counts, values, p-values. Out: Wilson and unpaired intervals, Holm, Student's t, p of intervals."""
 
 from __future__ import annotations
 
@@ -26,17 +26,6 @@ def wilson(hits: float, n: int, level: float = LEVEL) -> Estimate:
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
     return Estimate(share, centre - half if hits > 0 else 0.0, centre + half if hits < n else 1.0, n)
-
-
-def mcnemar_exact(a: ArrayLike, b: ArrayLike) -> float:
-    """Exact McNemar p, which treats items as independent: reported beside the verdict, never used for it."""
-    right, other = np.asarray(a, dtype=bool), np.asarray(b, dtype=bool)
-    only_a, only_b = int((right & ~other).sum()), int((other & ~right).sum())
-    n, low = only_a + only_b, min(only_a, only_b)
-    if n == 0:
-        return 1.0
-    logs = [math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2) for k in range(low + 1)]
-    return min(1.0, 2 * math.fsum(math.exp(value) for value in logs))
 
 
 def holm(ps: ArrayLike) -> Floats:

@@ -10,7 +10,21 @@ from coref_automl.comparison.study import study_of
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.answer_wording import headline, reasons
-from coref_automl.report.page import Block, Cell, Points, Section, Table, Text, Tone, estimate_cells, interval, notes, row, tokens
+from coref_automl.report.page import (
+    Block,
+    Cell,
+    Points,
+    Section,
+    Table,
+    Text,
+    Tone,
+    estimate_cells,
+    interval,
+    note,
+    notes,
+    row,
+    tokens,
+)
 from coref_automl.report.subject import Subject, epoch_text
 from coref_automl.report.terminal import baseline_name
 
@@ -35,12 +49,7 @@ def checkpoints(study: Subject) -> Section:
     ceiling = ", ".join(sorted({f"{entry.evaluation.single_entry_share:.1%}" for entry in study.entries}))
     blocks.append(
         Text(
-            say(
-                f"값은 모든 문항에 대한 것(%)이고 괄호는 95% 구간입니다. 답이 어휘 항목 하나인 비율(완전 일치 수치의 상한): "
-                f"{ceiling}.",
-                f"Values are on all items (%), brackets are 95% intervals. The ceiling of strict (answers of one entry): "
-                f"{ceiling}.",
-            ),
+            note("values", say, ceiling=ceiling),
             "quiet",
         )
     )

@@ -21,6 +21,7 @@ from coref_automl.report.page import (
     Tone,
     estimate_cells,
     in_percent,
+    note,
     notes,
     p_text,
     points,
@@ -49,7 +50,8 @@ def methods(study: Subject) -> Section | None:
     lines = []
     for number, held in enumerate(sides):
         if number < len(bases):
-            first = (Cell(f"{_short(held[0])} @{held[0].evaluation.seq_len:,}", "quiet"), "–", "–")
+            name = model_label(held[0].evaluation.checkpoint).split("/")[0]
+            first = (Cell(f"{name} @{held[0].evaluation.seq_len:,}", "quiet"), "–", "–")
             rest: tuple[str | Cell, ...] = ("–", "–", "–")
         else:
             arm = found[number - len(bases)]
@@ -57,7 +59,8 @@ def methods(study: Subject) -> Section | None:
             first = (Cell(arm.name), seeds, tokens(arm.tokens))
             gain = gains.get(arm.name)
             rate = f"{1e8 * gain.difference.value / arm.tokens:+.2f}" if gain and arm.tokens else "–"
-            rest = (epoch_text(_peak(study, [one for run in arm.runs.values() for one in run])), claim_cell(gain, say), rate)
+            best = study.choice.peak([one for run in arm.runs.values() for one in run if one in study.choice.candidates])
+            rest = (epoch_text(best), claim_cell(gain, say), rate)
         lines.append(row(*first, *(column[number] for column in columns), *rest))
     head = (say("방법과 길이", "method, length"), say("시드", "seeds"), say("토큰", "tokens"))
     after = (
@@ -65,24 +68,13 @@ def methods(study: Subject) -> Section | None:
         say("백만 토큰당 (점)", "points per million tokens"),
     )  # fmt: skip
     titles = (*head, *(METRICS[name].label for name in metrics), *after)
-    note = say(
-        "각 실행의 마지막 체크포인트, 시드 평균(%), 모든 문항. 최고는 선택용 절반에서 찾은 것이고, 베이스 모델 대비 차이와 그 "
-        "판정은 위 질문의 것입니다.",
-        "Last checkpoint of each run, mean over seeds (%), all items. The best is found on the select half; the difference from "
-        "the base and its verdict are those of the question above.",
-    )
     table = Table(titles, tuple(lines), frozenset(range(1, len(titles))), shows="all")
     return Section(
-        "arms", say("방법과 길이를 나란히", "Methods side by side"), (table, Text(note, "quiet")), say("나란히", "side by side")
+        "arms",
+        say("방법과 길이를 나란히", "Methods side by side"),
+        (table, Text(note("methods", say), "quiet")),
+        say("나란히", "side by side"),
     )
-
-
-def _peak(study: Subject, entries: list[Entry]) -> Entry:
-    return study.choice.peak([one for one in entries if one in study.choice.candidates])
-
-
-def _short(base: Entry) -> str:
-    return model_label(base.evaluation.checkpoint).split("/")[0]
 
 
 def _comparable(study: Subject, metric: str) -> bool:
@@ -123,12 +115,7 @@ def differences(study: Subject) -> Section | None:
     )  # fmt: skip
     ko, en = ("확인용 절반의", " of the confirm half") if table.half == "confirm" else ("전체", "")
     label = METRICS[study.metric].label
-    intro = say(
-        f"{label}, {ko} 문항 {table.items:,}개(문서 {table.documents:,}개)에서. 기준은 체크포인트가 시작한 모델입니다. "
-        f"판정은 문서 단위 부호 뒤집기 검정이며, 비교 {len(judged)}개에 대해 max-T로 보정했습니다.",
-        f"{label} on {table.items:,} items of {table.documents:,} documents{en}. The reference of a checkpoint is the model it "
-        f"began from. The verdict is the sign-flip test over documents, adjusted (step-down max-T) for all {len(judged)}.",
-    )
+    intro = note("differences", say, label=label, ko=ko, items=table.items, documents=table.documents, count=len(judged), en=en)
     title = say("베이스 모델(기준)과의 차이", "Differences from the reference")
     blocks: list[Block] = [Text(intro)]
     if drawn:
@@ -167,10 +154,7 @@ def rating(study: Subject) -> Section | None:
         lines.append(row(run, *(Cell(f"{letter} · {because}", _TONES.get(letter, "quiet")) for letter, because in grades)))
     rules = notes("rating", say, margin=f"{100 * study.margin:g}")
     which = which_documents(study.group.judging, say)
-    caption = say(
-        f"최고는 선택용 절반에서 찾고 그 값도 거기의 것, 차이는 {which}, 효율은 모든 문서",
-        f"peaks and their values on the select half, differences on {which}, efficiency on all documents",
-    )
+    caption = note("peaks", say, which=which)
     table = Table((say("실행", "run"), *respects), tuple(lines), caption=caption, shows="both")
     return Section("rating", say("요약 평가", "Summary rating"), (table, Points(rules)))
 

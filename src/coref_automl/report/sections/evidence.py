@@ -13,7 +13,7 @@ from coref_automl.comparison.study import Study
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report import charts
 from coref_automl.report.cells import which_documents
-from coref_automl.report.page import Block, Cell, Charts, Section, Table, Text, in_percent, interval, is_same, row
+from coref_automl.report.page import Block, Cell, Charts, Section, Table, Text, in_percent, interval, is_same, note, row
 from coref_automl.report.subject import Subject
 from coref_automl.report.wording import about, outcome
 
@@ -49,13 +49,8 @@ def _forest(study: Subject) -> Chart | None:
         tied = study.answer.ties
         for one in (lead, *sorted(own, key=lambda one: one.b not in tied)[: _MOST - 1]):
             rows.append(_row(one, study))
-    note = say(
-        "차이: 추천한(또는 가장 높은) 방법의 판정. 구간은 보정한 수준의 것이고, 초록과 빨강은 유의한 차이, 회색은 미확인입니다.",
-        "Differences: claims about the method to use (or the highest). Intervals are those of the corrected level; green and red "
-        "are shown, grey is not.",
-    )
     title = say("과제별 차이 (점)", "Differences by task (points)")
-    return (title, note, charts.forest(rows, say)) if rows else None
+    return (title, note("forest", say), charts.forest(rows, say)) if rows else None
 
 
 def _row(one: Claim, study: Subject) -> dict[str, Any]:
@@ -70,7 +65,9 @@ def _curve(study: Subject) -> Chart | None:
     if not steps:
         return None
     half = half_of_pairs([(arm, base) for arm, base in shown])
-    asked = [(_at(arm, step), base) for arm, base, step in steps]
+    asked = []
+    for arm, base, step in steps:  # the arm as if it had ended at this step
+        asked.append((replace(arm, runs={seed: [entry] for seed, entry in zip(arm.runs, step, strict=True)}), base))
     found = judge_pairs(study, "training", asked, study.metric, half=half)
     if all(one is None or is_same(one.claim.difference) for one in found):  # nothing has moved: the answer says so
         return None
@@ -98,11 +95,6 @@ def _curved(study: Subject) -> list[tuple[Arm, Entry]]:
         first = max((arm for arm, _ in found), key=lambda arm: arm.seeds)
     beside = [(arm, base) for arm, base in found if first is not None and arm.differs_in_method_from(first)]
     return sorted(beside, key=lambda one: (one[0] is not first, one[0].objective != "mlm"))[:_MOST]
-
-
-def _at(arm: Arm, step: list[Entry]) -> Arm:
-    """The arm as if it had ended at this step."""
-    return replace(arm, runs={seed: [entry] for seed, entry in zip(arm.runs, step, strict=True)})
 
 
 def targets(study: Subject) -> Section | None:

@@ -13,7 +13,7 @@ from coref_automl.evaluation.tasks.far import BUCKETS
 from coref_automl.records import Estimate
 from coref_automl.report.answer_wording import answer_line, badge
 from coref_automl.report.cells import claims_table, pivot_table
-from coref_automl.report.page import Block, Section, Table, Text, VerdictLine, estimate_cells, interval, question, row
+from coref_automl.report.page import Block, Section, Table, Text, VerdictLine, estimate_cells, interval, note, question, row
 from coref_automl.report.subject import Subject
 from coref_automl.report.wording import TONES, about, sentence, short_title, title
 from coref_automl.say import Say
@@ -56,25 +56,8 @@ def _tables(claims: Sequence[Claim], say: Say) -> list[Block]:
 
 def _rule(claims: Sequence[Claim], say: Say) -> str:
     """How these verdicts are reached."""
-    tests = dict.fromkeys(one.test for one in claims)
-    words = {
-        "crossed": say(
-            "실행과 문서를 교차한 검정이며, 한 실행은 시드 하나입니다.", "Runs crossed with documents; a run is one seed."
-        ),
-        "paired": say(
-            "사전학습 시드로 짝지은 검정입니다. 시작마다 관계 추출 시드의 평균으로 셉니다.",
-            "Runs paired by the seed of pretraining; each start counts with the mean over its relation seeds.",
-        ),
-        "sign flips": say(
-            "문서 단위 부호 뒤집기 검정입니다. 체크포인트에 대한 것이며 방법에 대한 것이 아닙니다.",
-            "Sign flips over documents. It is about checkpoints, not about methods.",
-        ),
-    }
-    text = say(
-        " 구간은 보정한 수준의 것이므로, 0을 포함하지 않으면 유의한 차이입니다.",
-        " Intervals are those of the corrected level: one that excludes 0 is shown.",
-    )
-    return " ".join(words[test] for test in tests) + text
+    tests = dict.fromkeys(f"test: {one.test}" for one in claims)
+    return " ".join(note(name, say) for name in (*tests, "corrected level"))
 
 
 def _by_distance(study: Subject) -> list[Block]:
@@ -104,17 +87,5 @@ def _runs(study: Subject, name: QuestionId) -> list[Block]:
     head = (say("실행", "run"), say("시작 모델", "from"), say("시드", "seeds"), *measured, say("분할", "split"))
     caption = say("실행마다 그 분할의 모든 데이터", "all of each run's split")
     blocks: list[Block] = [Table(head, tuple(lines), frozenset(range(2, len(head) - 1)), caption)]
-    unknown, unlike = not_compared(study, name)
-    if unknown:
-        text = (
-            f"시작 체크포인트가 여기서 평가되지 않아 방법의 판정에 들지 않은 실행: {', '.join(unknown)}.",
-            f"Not counted for any method, because the checkpoints they began from were not evaluated here: {', '.join(unknown)}.",
-        )
-        blocks.append(Text(say(*text)))
-    if unlike:
-        text = (
-            f"데이터나 설정이 달라 함께 비교하지 않은 실행: {', '.join(unlike)}.",
-            f"Not compared, because data or settings differ: {', '.join(unlike)}.",
-        )
-        blocks.append(Text(say(*text)))
-    return blocks
+    lost = dict(zip(("start not evaluated", "other conditions"), not_compared(study, name), strict=True))
+    return [*blocks, *(Text(note(why, say, names=", ".join(runs))) for why, runs in lost.items() if runs)]
