@@ -284,5 +284,6 @@ def test_a_base_in_windows_of_another_length_is_no_base(tmp_path: Path) -> None:
     root = write(tmp_path, [STRONG, *steps("a", 1.0, seq_len=512)], STARTS)
     found = recommend(root)
     assert (found.action, found.question("base")) == ("no base", None)
-    assert found.step is not None and found.step.command.endswith(" --seq-len 512")
+    assert found.step is not None
+    assert found.step.command.endswith(" --seq-len 512")
     assert compare(root).unjudged == {"checkpoint-100", "checkpoint-200"}
