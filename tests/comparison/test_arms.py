@@ -133,10 +133,10 @@ def test_a_checkpoint_that_all_began_from_is_their_base(tmp_path: Path) -> None:
 
 
 def test_each_run_is_judged_against_the_model_it_began_from(tmp_path: Path) -> None:
-    """A run from `weak` (evaluated at 256), a better one from `strong`, and one from a model that was not evaluated."""
+    """A run from `weak`, a better one from `strong`, and one from a model that was not evaluated."""
     models = [
         Model("strong", 0, 1.0),
-        Model("weak", 0, -1.5, seq_len=256),
+        Model("weak", 0, -1.5),
         *(Model(run, 100, skill) for run, skill in (("a", 2.0), ("b", 0.0), ("c", 0.0))),
     ]
     root = write(tmp_path, models, documents=90)

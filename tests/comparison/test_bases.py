@@ -50,7 +50,7 @@ def read_study(root: Path, lang: Lang = "en") -> Subject:
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs from `strong`, from `weak`, and from a model that was not evaluated. Read only."""
     return write(
-        tmp_path_factory.mktemp("two"), [STRONG, WEAK, *steps("a", 2.4), *steps("b", 0.0, seq_len=512), *steps("c", 0.0)], STARTS
+        tmp_path_factory.mktemp("two"), [STRONG, WEAK, *steps("a", 2.4), *steps("b", 0.0, seq_len=256), *steps("c", 0.0)], STARTS
     )
 
 
@@ -166,7 +166,7 @@ def test_another_models_base_is_not_called_the_base(tmp_path: Path) -> None:
 
 
 def test_a_base_that_only_another_bases_run_beats_is_not_beaten(tmp_path: Path) -> None:
-    root = write(tmp_path, [STRONG, WEAK, *steps("a", 1.3), *steps("b", 0.3)], STARTS)
+    root = write(tmp_path, [STRONG, WEAK, *steps("a", 1.3), *steps("b", 0.3, seq_len=256)], STARTS)
     found = recommend(root)
     assert (found.base, found.highest) == ("weak", "b/checkpoint-200")
     assert beside(root)["b/checkpoint-200"] == "weak"
@@ -238,7 +238,7 @@ def test_curves_of_one_base_have_one_line_without_a_name(one: Path) -> None:
 
 
 def test_a_base_without_a_curve_has_no_line(tmp_path: Path) -> None:
-    root = write(tmp_path, [STRONG, WEAK, *steps("a", 2.4)[1:], *steps("b", 0.0)], STARTS)
+    root = write(tmp_path, [STRONG, WEAK, *steps("a", 2.4)[1:], *steps("b", 0.0, seq_len=256)], STARTS)
     study = read_study(root)
     assert study.base is not None
     assert study.base.name == "strong"
@@ -271,4 +271,19 @@ def test_compare_and_recommend_take_the_base_in_windows_as_long(tmp_path: Path) 
     assert recommend(root).base == "strong@512"
     assert beside(root) == {"strong@512": None, **dict.fromkeys(("strong@128", "checkpoint-100", "checkpoint-200"), "strong@512")}
     write(root, [*steps("b", 1.0), *steps("c", 1.0)], dict.fromkeys("bc", "strong"))  # by now most are in windows of 128
-    assert {found for name, found in beside(root).items() if "/" in name} == {"strong@128"}
+    found = beside(root)
+    assert {found[f"a/checkpoint-{step}"] for step in (100, 200)} == {"strong@512"}
+    assert {found[f"{run}/checkpoint-{step}"] for run in "bc" for step in (100, 200)} == {"strong@128"}
+    study = read_study(root)
+    lines = list(csv.DictReader(io.StringIO(results_csv(study))))
+    assert {line["reference"] for line in lines if line["run"] == "a"} == {"strong@512"}
+    assert {base.evaluation.seq_len for entry in study.runs()["a"] if (base := study.own_base(entry))} == {512}
+
+
+def test_a_base_in_windows_of_another_length_is_no_base(tmp_path: Path) -> None:
+    root = write(tmp_path, [STRONG, *steps("a", 1.0, seq_len=512)], STARTS)
+    found = recommend(root)
+    assert (found.action, found.question("base")) == ("no base", None)
+    assert found.step is not None
+    assert found.step.command.endswith(" --seq-len 512")
+    assert compare(root).unjudged == {"checkpoint-100", "checkpoint-200"}

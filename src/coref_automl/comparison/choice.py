@@ -215,8 +215,8 @@ def next_step(
     if action == "keep base":
         return _step("plan", _power_command(study, top, power, replicated=replicated))
     made = top.evaluation.provenance
-    base = made.base if made and action == "no base" else ""
-    return _step("evaluate base", f"coref-automl evaluate {shlex.quote(base)}" if base else "")
+    base = shlex.quote(made.base) if made and action == "no base" else ""
+    return _step("evaluate base", f"coref-automl evaluate {base} --seq-len {top.evaluation.seq_len}" if base else "")
 
 
 def _step(do: str, command: str) -> NextStep | None:

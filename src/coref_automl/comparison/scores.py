@@ -265,31 +265,30 @@ def _as_long_as_most(entries: Sequence[Entry], base: Entry) -> int:
 
 
 def own_base(entries: Sequence[Entry], entry: Entry, base: Entry | None) -> Entry | None:
-    """A checkpoint's evaluated base: the study's base, or one with the same window length, or its only evaluation.
+    """A checkpoint's base, evaluated in windows of the same length; that of the study where it is one of several.
 
     A checkpoint without a training record is assumed to have the study's base.
     """
     made = entry.evaluation.provenance
     if made is None:
         return base
-    found = [one for one in bases_of(entries, made) if one is not entry]
-    if base is not None and any(one is base for one in found):
-        return base
-    as_long = next((one for one in found if one.evaluation.seq_len == entry.evaluation.seq_len), None)
-    return as_long or (found[0] if len(found) == 1 else None)
+    length = entry.evaluation.seq_len
+    found = [one for one in bases_of(entries, made) if one is not entry and one.evaluation.seq_len == length]
+    return base if base in found else next(iter(found), None)
 
 
 def references(entries: Sequence[Entry], first: Entry) -> list[Entry | None]:
     """The default reference of each entry: its base, or None if that was not evaluated.
 
     Any other model is compared with the reference that is the same model in other windows, else with `first`, unless it is a
-    reference itself. If no base was evaluated, `first` is the reference of all.
+    reference itself. If no base was evaluated, `first` is the reference of all but those that began from it: windows differ.
     """
     base = None if first.trained else first
     out = [own_base(entries, one, base) if one.trained or one.evaluation.provenance else None for one in entries]
     used = list({id(one): one for one in out if one is not None}.values())
     if not used:
-        return [first] * len(entries)
+        began = [made is not None and first in bases_of(entries, made) for made in (one.evaluation.provenance for one in entries)]
+        return [None if own else first for own in began]
     other = first if first in used else used[0]
     for number, entry in enumerate(entries):
         if not entry.trained and entry.evaluation.provenance is None and entry not in used:
