@@ -61,7 +61,6 @@ def test_a_card_says_of_which_kind_a_tokenizer_is(folder: Path, name: str) -> No
     ("options", "said"),
     [
         (["--byte-fallback"], "WordPiece cannot fall back on bytes"),
-        (["--kind", "bpe", "--tails", "9"], "tails belong to WordPiece"),
         (["--kind", "sentencepiece"], "kind"),
     ],
 )

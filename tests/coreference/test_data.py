@@ -110,11 +110,10 @@ def test_a_document_without_mentions_is_kept_beside_others(tmp_path: Path) -> No
     assert [len(document.mentions) for document in data.documents] == [3, 0]
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "conllu"])
-def test_what_is_written_reads_back_with_text_and_chains(tmp_path: Path, ending: str, tales: tuple[CorefDocument, ...]) -> None:
+def test_what_is_written_reads_back_with_text_and_chains(tmp_path: Path, tales: tuple[CorefDocument, ...]) -> None:
     nested = CorefDocument("nested", "그의 어머니가 왔다", (Mention(0, 7, "b", "noun"), Mention(0, 1, "a", "pronoun")))
-    write_documents(tmp_path / f"a.{ending}", [*tales, nested])
-    back = read_coref(tmp_path / f"a.{ending}").documents
+    write_documents(tmp_path / "a.jsonl", [*tales, nested])
+    back = read_coref(tmp_path / "a.jsonl").documents
     assert [(d.id, d.text, d.chains) for d in back] == [(d.id, d.text, d.chains) for d in (*tales, nested)]
 
 
@@ -140,30 +139,28 @@ def forms(document: CorefDocument) -> list[list[str]]:
     return [[document.text[a:b] for a, b in chain] for chain in document.chains]
 
 
-@pytest.mark.parametrize("ending", ["conll", "conllu"])
 @pytest.mark.parametrize("name", ["plain", "#x", "d (2)", "a/b part 001", "x part 7", "part 003", "two words", "a;", "(a)"])
-def test_a_converted_document_keeps_its_id_and_mentions(tmp_path: Path, ending: str, name: str) -> None:
+def test_a_converted_document_keeps_its_id_and_mentions(tmp_path: Path, name: str) -> None:
     document = CorefDocument(name, ABC + "\nG", (Mention(0, 3, "a"), Mention(2, 5, "b"), Mention(12, 13, "a")))
-    assert explore(tmp_path, ending, document)[0] == 0
-    (back,) = read_coref(tmp_path / f"b.{ending}").documents
+    assert explore(tmp_path, "conll", document)[0] == 0
+    (back,) = read_coref(tmp_path / "b.conll").documents
     assert (back.id, forms(back)) == (name, [["A B", "G"], ["B C"]])
 
 
 @pytest.mark.parametrize(
-    ("ending", "document", "reason"),
+    ("document", "reason"),
     [
-        ("conll", CorefDocument("d", ABC, (Mention(0, 5, "a"), Mention(2, 7, "a"))), "'A B C' and 'B C D', which cross"),
-        ("conllu", CorefDocument("d", ABC, (Mention(0, 5, "a"), Mention(2, 7, "a"))), "'A B C' and 'B C D', which cross"),
-        ("conll", CorefDocument("d", ABC, (Mention(0, 2, "a"),)), "'A ', which begins or ends with a blank"),
-        ("conllu", CorefDocument("d", ABC, (Mention(1, 3, "a"),)), "' B', which begins or ends with a blank"),
-        ("conll", CorefDocument("d\ne", ABC, (Mention(0, 1, "a"),)), "its id"),
-        ("conllu", CorefDocument("", ABC, (Mention(0, 1, "a"),)), "its id"),
+        (CorefDocument("d", ABC, (Mention(0, 5, "a"), Mention(2, 7, "a"))), "'A B C' and 'B C D', which cross"),
+        (CorefDocument("d", ABC, (Mention(0, 2, "a"),)), "'A ', which begins or ends with a blank"),
+        (CorefDocument("d", ABC, (Mention(1, 3, "a"),)), "' B', which begins or ends with a blank"),
+        (CorefDocument("d\ne", ABC, (Mention(0, 1, "a"),)), "its id"),
+        (CorefDocument("", ABC, (Mention(0, 1, "a"),)), "its id"),
     ],
 )
 def test_what_a_column_format_cannot_hold_is_refused_before_anything_is_written(
-    tmp_path: Path, ending: str, document: CorefDocument, reason: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, document: CorefDocument, reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    status, out = explore(tmp_path, ending, document)
+    status, out = explore(tmp_path, "conll", document)
     assert (status, out.exists()) == (2, False)
     said = capsys.readouterr().err
     assert reason in said
@@ -171,23 +168,21 @@ def test_what_a_column_format_cannot_hold_is_refused_before_anything_is_written(
     assert explore(tmp_path, "jsonl", document)[0] == 0
 
 
-@pytest.mark.parametrize("ending", ["conll", "conllu"])
-def test_two_mentions_of_one_entity_that_share_one_token_are_kept(tmp_path: Path, ending: str) -> None:
+def test_two_mentions_of_one_entity_that_share_one_token_are_kept(tmp_path: Path) -> None:
     document = CorefDocument("d", ABC, (Mention(0, 3, "a"), Mention(2, 5, "a")))
-    assert explore(tmp_path, ending, document)[0] == 0
-    assert read_coref(tmp_path / f"b.{ending}").documents[0].chains == document.chains
+    assert explore(tmp_path, "conll", document)[0] == 0
+    assert read_coref(tmp_path / "b.conll").documents[0].chains == document.chains
 
 
 _SPANS = st.tuples(st.integers(0, 5), st.integers(1, 6)).map(lambda ends: (2 * min(ends), 2 * max(ends) - 1))
 
 
-@pytest.mark.parametrize("ending", ["conll", "conllu"])
 @given(spans=st.dictionaries(_SPANS.filter(lambda span: span[0] < span[1]), st.sampled_from("ab"), min_size=1, max_size=6))
 def test_whatever_is_written_reads_back_with_the_same_chains(
-    tmp_path_factory: pytest.TempPathFactory, ending: str, spans: dict[tuple[int, int], str]
+    tmp_path_factory: pytest.TempPathFactory, spans: dict[tuple[int, int], str]
 ) -> None:
     document = CorefDocument("d", ABC, in_order(Mention(start, end, entity) for (start, end), entity in spans.items()))
-    path = tmp_path_factory.getbasetemp() / f"drawn.{ending}"
+    path = tmp_path_factory.getbasetemp() / "drawn.conll"
     try:
         write_documents(path, [document])
     except CoreferenceDataError:

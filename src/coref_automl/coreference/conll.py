@@ -1,4 +1,4 @@
-"""The column formats of coreference: CoNLL-2012 and CorefUD's CoNLL-U. In: a file's text. Out: chunks; and files from documents.
+"""The column formats of coreference: CoNLL-2012, read and written, and CorefUD's CoNLL-U, read. In: a file's text. Out: chunks.
 
 CoNLL-2012: the word is the fourth column and the annotation the last one. The text is the words with blanks between them and a
 line break after each sentence; parts of one document are chunks of it, with entities of their own, as the format defines them.
@@ -33,7 +33,6 @@ _INDEX = re.compile(r"[0-9]{1,9}([-.][0-9]{1,9})?")
 _WORD = 3
 _COLUMNS = 10
 _KINDS = {"PROPN": "name", "NOUN": "noun", "PRON": "pronoun"}
-_TAGS = {kind: tag for tag, kind in _KINDS.items()}
 
 
 @dataclass(slots=True)
@@ -200,32 +199,11 @@ def write_conll(path: Path, documents: Iterable[CorefDocument]) -> None:
     write_text(path, "\n".join(lines) + "\n")
 
 
-def write_corefud(path: Path, documents: Iterable[CorefDocument]) -> None:
-    """Tokens end at blanks and at edges of mentions; SpaceAfter=No keeps the text. Trees are not ours to write: `_`."""
-    lines = ["# global.Entity = eid-etype-head"]
-    for document in documents:
-        _refuse_losses(path, document)
-        names = {e: f"e{n}" for n, e in enumerate(dict.fromkeys(m.entity for m in document.mentions), 1)}
-        lines.append(f"# newdoc id = {document.id}")
-        for sentence in sentences(document):
-            lines.append(f"# text = {document.text[sentence[0][0] : sentence[-1][1]]}")
-            for place, (start, end) in enumerate(sentence, 1):
-                brackets = "".join(_brackets(document, start, end, names, "--1"))
-                misc = [f"Entity={brackets}"] if brackets else []
-                misc += ["SpaceAfter=No"] if document.text[end : end + 1] not in ("", " ", "\n") else []
-                kinds = [m.kind for m in document.mentions if m.start <= start < m.end and m.kind]
-                tag = _TAGS.get(kinds[-1], "X") if kinds else "X"
-                columns = [str(place), document.text[start:end], "_", tag, "_", "_", "0", "_", "_", "|".join(misc) or "_"]
-                lines.append("\t".join(columns))
-            lines.append("")
-    write_text(path, "\n".join(lines) + "\n")
-
-
-def _brackets(document: CorefDocument, start: int, end: int, names: dict[str, str], fields: str = "") -> Iterator[str]:
+def _brackets(document: CorefDocument, start: int, end: int, names: dict[str, str]) -> Iterator[str]:
     """The brackets of a token: inner mentions close first, outer ones open first."""
     closing = [m for m in document.mentions if m.end == end and m.start < start]
     yield from (f"{names[m.entity]})" for m in sorted(closing, key=lambda m: -m.start))
-    yield from (f"({names[m.entity]}{fields}{')' if m.end == end else ''}" for m in document.mentions if m.start == start)
+    yield from (f"({names[m.entity]}{')' if m.end == end else ''}" for m in document.mentions if m.start == start)
 
 
 def _without_blanks(name: str) -> str:

@@ -166,11 +166,11 @@ def inspect_coref(name: str | Path) -> CorefData:
 
 def write_documents(path: Path, documents: Iterable[CorefDocument]) -> None:
     """The same documents in the format that the file's ending names."""
-    from coref_automl.coreference.conll import write_conll, write_corefud
+    from coref_automl.coreference.conll import write_conll
 
-    writers = {".jsonl": _write_jsonl, ".conll": write_conll, ".conllu": write_corefud}
+    writers = {".jsonl": _write_jsonl, ".conll": write_conll}
     if path.suffix not in writers:
-        raise CoreferenceDataError(f"{path} should end in .jsonl, .conll or .conllu.")
+        raise CoreferenceDataError(f"{path} should end in .jsonl or .conll.")
     writers[path.suffix](path, documents)
 
 

@@ -29,16 +29,14 @@ LEAST_VOCABULARY, MOST_VOCABULARY = 1_000, 1_000_000
 class TokenizerRecipe:
     """`nouns` learns nouns apart from their particles: Kiwi cuts the words, for learning alone.
 
-    `alphabet` bounds the single characters, `tails` the entries for what may follow a noun (WordPiece alone). `byte_fallback` is
-    for bpe and unigram; byte-bpe needs none, and WordPiece has no such thing. `characters` draws whole documents of every file up
-    to so many: a large source would else decide the vocabulary alone.
+    `alphabet` bounds the single characters. `byte_fallback` is for bpe and unigram; byte-bpe needs none, and WordPiece has none.
+    `characters` draws whole documents of every file up to so many: a large source would else decide the vocabulary alone.
     """
 
     sources: Annotated[tuple[str, ...], Setting("Named source or local:PATH; repeatable.", flags=("--source",))]
     vocab_size: Annotated[int, Setting("Vocabulary size.", LEAST_VOCABULARY, MOST_VOCABULARY)] = 16_000
     nouns: Annotated[bool, Setting("Learn nouns separately from the particles after them.")] = True
     alphabet: Annotated[int, Setting("Maximum number of single characters in the vocabulary.")] = 3_000
-    tails: Annotated[int | None, Setting("Entries for what follows a noun. Default 6% of the vocabulary.")] = None
     holdout: Annotated[
         float,
         Setting(
@@ -76,12 +74,8 @@ class TokenizerCard(Record):
 def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | None = None) -> TokenizerCard:
     """Read, clean, leave out what is held out, learn, save."""
     progress = progress or quiet()
-    if recipe.tails is not None and not 0 <= recipe.tails <= recipe.vocab_size:
-        raise RecipeError(f"tails should lie between 0 and vocab_size ({recipe.vocab_size:,}), not {recipe.tails:,}.")
     if recipe.byte_fallback and recipe.kind == "wordpiece":
         raise RecipeError("WordPiece cannot fall back on bytes; pass --kind unigram, bpe or byte-bpe.")
-    if recipe.tails is not None and recipe.kind != "wordpiece":
-        raise RecipeError(f"tails belong to WordPiece; leave --tails out with --kind {recipe.kind}.")
     with claimed(out, "tokenizer", fresh=True):
         return _learn(recipe, out, progress)
 
@@ -100,7 +94,7 @@ def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerC
     tagger = Tagger(default_cache()) if recipe.nouns else None
     size, alphabet = recipe.vocab_size, recipe.alphabet
     if recipe.kind == "wordpiece":
-        tokenizer = train_tokenizer(texts, vocab_size=size, tagger=tagger, alphabet=alphabet, tails=recipe.tails)
+        tokenizer = train_tokenizer(texts, vocab_size=size, tagger=tagger, alphabet=alphabet)
     else:
         fallback = recipe.byte_fallback
         tokenizer = train_subwords(texts, recipe.kind, vocab_size=size, tagger=tagger, alphabet=alphabet, byte_fallback=fallback)

@@ -1,4 +1,4 @@
-"""A run's folder. In: a recipe and fingerprints of what it names. Out: a folder claimed for it, checkpoints, model cards.
+"""A run's folder. In: a recipe and fingerprints of what it names. Out: a folder claimed for it, and its checkpoints.
 
 A folder that was begun with other data, another model or another recipe is refused, and the message says what differs.
 """
@@ -18,7 +18,7 @@ from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.errors import FolderError, InputError, ModelError
 from coref_automl.guard import check_packed
 from coref_automl.models.model_files import model_place
-from coref_automl.records import Evaluation, Provenance
+from coref_automl.records import Provenance
 from coref_automl.say import say
 from coref_automl.store import (
     MANIFEST,
@@ -35,7 +35,6 @@ from coref_automl.store import (
     write_json,
     write_text,
 )
-from coref_automl.training.masking import OBJECTIVES
 from coref_automl.training.recipe import FREE, TrainRecipe
 
 KIND = "run"
@@ -232,7 +231,7 @@ def average_checkpoints(checkpoints: Sequence[Path], out: Path) -> Path:
     claim_folder(out, KIND)
     aside = out / WRITING / newest.name
     shutil.rmtree(aside.parent, ignore_errors=True)
-    shutil.copytree(newest, aside, ignore=shutil.ignore_patterns(*STATES, _WEIGHTS, "README.md"))
+    shutil.copytree(newest, aside, ignore=shutil.ignore_patterns(*STATES, _WEIGHTS))
     opened: list[Any] = [safe_open(str(path / _WEIGHTS), "pt") for path in checkpoints]
     mean: dict[str, torch.Tensor] = {}
     for name in opened[0].keys():  # noqa: SIM118 - not a dict
@@ -271,58 +270,3 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = "not installed"  # run from a source tree
     return found
-
-
-def card_header(base: str) -> list[str]:
-    """What the hub reads of a card; a base is named where the hub may know it."""
-    header = ["---", "language: ko", "library_name: transformers", "pipeline_tag: fill-mask", "tags: [masked-lm, coref-automl]"]
-    known = base and not Path(base).exists() and ":" not in base and base.count("/") < 2 and not base.startswith("/")
-    return [*header, *([f"base_model: {base}"] if known else []), "---"]
-
-
-def write_card(folder: Path, recipe: TrainRecipe, made: Provenance) -> None:
-    """A fresh card; results are added when the checkpoint has been scored."""
-    start = f"`{recipe.model}`"
-    if recipe.shape:
-        start = say(f"`{recipe.shape}` 구조의 무작위 가중치", f"random weights of the shape `{recipe.shape}`")
-    if recipe.words_from:
-        start += say(f"(단어 벡터는 `{recipe.words_from}`)", f" with the words of `{recipe.words_from}`")
-    epochs, tokens, data = f"{made.epoch:.3g} epoch{'s' * (made.epoch != 1)}", f"{made.tokens:,}", Path(made.dataset).name
-    lines = [
-        *card_header("" if recipe.shape else recipe.model),
-        say(f"# {made.run}, {made.step}스텝", f"# {made.run}, step {made.step}"),
-        "",
-        say(
-            f"시작: {start}. 목표: `{recipe.objective}`. 데이터: `{data}`의 {made.seq_len:,}토큰 블록. "
-            f"학습량: {made.epoch:.3g}에폭, 패딩을 뺀 {tokens}토큰. 시드: {made.seed}.",
-            f"Started from {start}; trained by {OBJECTIVES[recipe.objective].about} on blocks of {made.seq_len:,} tokens for "
-            f"{epochs} ({tokens} tokens without padding, seed {made.seed}) of `{data}`.",
-        ),
-        "",
-        "```python",
-        "from transformers import pipeline",
-        'pipeline("fill-mask", model="PATH/TO/THIS/FOLDER")("서울은 [MASK]의 수도이다.")',
-        "```",
-        "",
-        say("## 설정", "## Settings"),
-        "```yaml",
-        to_yaml(recipe).rstrip(),
-        "```",
-        "",
-    ]
-    write_text(folder / "README.md", "\n".join(lines))
-
-
-def add_results(folder: Path, evaluation: Evaluation) -> None:
-    """What an evaluation set says of the checkpoint, each number with its interval; earlier results are replaced."""
-    card = folder / "README.md"
-    if not card.is_file():
-        return
-    where = evaluation.evalset, f"{evaluation.seq_len:,}"
-    titles = "## {} 평가 결과, {}토큰".format(*where), "## Results on {}, {} tokens".format(*where)
-    before = card.read_text("utf-8")
-    for title in titles:
-        before = before.split(title)[0].rstrip()
-    rows = [f"| {name} | {estimate} | {estimate.n:,} |" for name, estimate in evaluation.estimates.items()]
-    head = say("| 지표 | 값 [95% 신뢰구간] | 문항 |", "| metric | value [95% confidence interval] | items |")
-    write_text(card, "\n".join([before, "", say(*titles), head, "|---|---|---:|", *rows, ""]))

@@ -42,7 +42,6 @@ from coref_automl.training.folder import (
     read_clock,
     read_mention_losses,
     resumable,
-    write_card,
 )
 from coref_automl.training.judge import Judge, ProcessGroup, score_average
 from coref_automl.training.loss import prepare_model
@@ -297,7 +296,6 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
     write_json(folder / "config.json", read_json(folder / "config.json") | work.own_dropout)
     far = round(clock.progress(step), 4)
     write_json(folder / "clock.json", {"seconds": round(clock.elapsed(), 3), "lost": round(clock.lost, 3), "progress": far})
-    write_card(folder, recipe, provenance)
     write_json(folder / "training.json", provenance.to_json())
 
 
