@@ -11,7 +11,7 @@ import torch
 import coref_automl
 from coref_automl.coreference.data import CorefDocument, Mention, read_schemes, write_documents
 from coref_automl.coreference.evaluate import evaluate_coreference, models_of
-from coref_automl.coreference.loss import Segment, batch_loss, quotes_of, wrong_spans
+from coref_automl.coreference.fit import Segment, batch_loss, quotes_of, wrong_spans
 from coref_automl.coreference.model import load_model
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.split import SIDES, named_split, sides_of

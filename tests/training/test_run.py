@@ -262,7 +262,7 @@ def test_gradient_checkpointing_changes_nothing_that_is_learned(recipe: Recipe, 
 
 def test_a_budget_in_minutes_ends_with_a_checkpoint_and_a_small_rate(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every look at the clock finds it two seconds on, whatever this machine is doing."""
-    from coref_automl.training.schedule import Clock
+    from coref_automl.training.optimizer import Clock
 
     looks = iter(range(10**6))
     monkeypatch.setattr(Clock, "elapsed", lambda self: 2.0 * next(looks))

@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from coref_automl.config import Setting, typed
-from coref_automl.corpus.clean import Filters, normalise, reason_to_drop
-from coref_automl.corpus.holdout import SHARE, limits, rank
+from coref_automl.corpus.clean import SHARE, Filters, limits, normalise, rank, reason_to_drop
 from coref_automl.corpus.sources import inputs_of, read_input
 from coref_automl.errors import RecipeError, SourceError
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
 from coref_automl.models.build import train_tokenizer
 from coref_automl.models.load import tokenizer_fingerprint
-from coref_automl.models.subwords import train_subwords
+from coref_automl.models.subwords import train_unigrams
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Document, Record
 from coref_automl.store import MANIFEST, mark_done, write_json
 
-VocabularyKind = Literal["wordpiece", "bpe", "byte-bpe", "unigram"]
+VocabularyKind = Literal["wordpiece", "unigram"]
 LEAST_VOCABULARY, MOST_VOCABULARY = 1_000, 1_000_000
 
 
@@ -29,7 +28,7 @@ LEAST_VOCABULARY, MOST_VOCABULARY = 1_000, 1_000_000
 class TokenizerRecipe:
     """`nouns` learns nouns apart from their particles: Kiwi cuts the words, for learning alone.
 
-    `alphabet` bounds the single characters. `byte_fallback` is for bpe and unigram; byte-bpe needs none, and WordPiece has none.
+    `alphabet` bounds the single characters. `byte_fallback` is for unigrams; WordPiece has none.
     `characters` draws whole documents of every file up to so many: a large source would else decide the vocabulary alone.
     """
 
@@ -44,9 +43,9 @@ class TokenizerRecipe:
         ),
     ] = SHARE
     filters: Filters = field(default_factory=Filters)
-    kind: Annotated[VocabularyKind, Setting("wordpiece, bpe, byte-bpe or unigram.")] = "wordpiece"
+    kind: Annotated[VocabularyKind, Setting("wordpiece or unigram.")] = "wordpiece"
     byte_fallback: Annotated[
-        bool, Setting("Spell unknown characters with 256 byte entries, so that no text is unknown (bpe, unigram).")
+        bool, Setting("Spell unknown characters with 256 byte entries, so that no text is unknown (unigram).")
     ] = False
     characters: Annotated[
         int | None,
@@ -75,7 +74,7 @@ def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | 
     """Read, clean, leave out what is held out, learn, save."""
     progress = progress or quiet()
     if recipe.byte_fallback and recipe.kind == "wordpiece":
-        raise RecipeError("WordPiece cannot fall back on bytes; pass --kind unigram, bpe or byte-bpe.")
+        raise RecipeError("WordPiece cannot fall back on bytes; pass --kind unigram.")
     with claimed(out, "tokenizer", fresh=True):
         return _learn(recipe, out, progress)
 
@@ -92,12 +91,11 @@ def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerC
         )
     )
     tagger = Tagger(default_cache()) if recipe.nouns else None
-    size, alphabet = recipe.vocab_size, recipe.alphabet
+    shared: dict[str, Any] = {"vocab_size": recipe.vocab_size, "tagger": tagger, "alphabet": recipe.alphabet}
     if recipe.kind == "wordpiece":
-        tokenizer = train_tokenizer(texts, vocab_size=size, tagger=tagger, alphabet=alphabet)
+        tokenizer = train_tokenizer(texts, **shared)
     else:
-        fallback = recipe.byte_fallback
-        tokenizer = train_subwords(texts, recipe.kind, vocab_size=size, tagger=tagger, alphabet=alphabet, byte_fallback=fallback)
+        tokenizer = train_unigrams(texts, **shared, byte_fallback=recipe.byte_fallback)
     tokenizer.save_pretrained(out)
     card = TokenizerCard(
         sources=tuple(source.rsplit("/", 1)[-1] for source in recipe.sources),

@@ -162,13 +162,13 @@ def _words(texts: list[str], tagger: Tagger | None) -> tuple[list[str], list[str
         return texts, []
     heads, tails = [], []
     for text, tags in zip(texts, tagger.tag(texts), strict=True):
-        pieces = list(cut_words(text, tags))
+        pieces = list(_cut_words(text, tags))
         heads.append(" ".join(head for head, _ in pieces))
         tails.append(" ".join(tail for _, tail in pieces if tail))
     return heads, tails
 
 
-def cut_words(text: str, tags: Tags) -> Iterator[tuple[str, str]]:
+def _cut_words(text: str, tags: Tags) -> Iterator[tuple[str, str]]:
     """Each word, cut behind its last noun or pronoun: its start, and what follows."""
     noun_ends = tags.spans[:, 1].tolist()
     at = noun = 0
@@ -233,11 +233,11 @@ def marked_words() -> Any:
     return Sequence([_pre_tokenizer(), Metaspace(replacement=START, prepend_scheme="always", split=False)])
 
 
-def word_normalizer(*, hanja_apart: bool = True) -> Any:
+def word_normalizer() -> Any:
     """NFC, no control characters, and blanks around Hanja."""
     from tokenizers.normalizers import NFC, BertNormalizer, Sequence
 
-    cleaned = BertNormalizer(clean_text=True, handle_chinese_chars=hanja_apart, strip_accents=False, lowercase=False)
+    cleaned = BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=False)
     return Sequence([NFC(), cleaned])
 
 

@@ -20,7 +20,15 @@ from coref_automl.comparison.relation_results import Scores
 from coref_automl.models.attention import without_cudnn
 from coref_automl.progress import Progress, Stage
 from coref_automl.relation.metrics import score
-from coref_automl.relation.model import RelationModel
+from coref_automl.relation.model import (
+    Chosen,
+    LabelledRows,
+    RelationModel,
+    logits_of,
+    matmuls,
+    probabilities,
+    training_order,
+)
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.rows import LABELS
 from coref_automl.relation.techniques import (
@@ -32,14 +40,6 @@ from coref_automl.relation.techniques import (
     masked,
     pushed,
     r_drop,
-)
-from coref_automl.relation.tensors import (
-    Chosen,
-    LabelledRows,
-    logits_of,
-    matmuls,
-    probabilities,
-    training_order,
 )
 from coref_automl.training.finetuning import RESUME, Fit, FitState, Updates, checked_loss, own_randomness, weights_on_cpu
 from coref_automl.training.optimizer import groups_of

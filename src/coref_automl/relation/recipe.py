@@ -84,7 +84,7 @@ class RelationRecipe:
         scheme = choose(self.scheme, SCHEMES, "scheme")
         if self.head in ("starts", "both") and not scheme.has_starts:
             raise RecipeError(f"The scheme {self.scheme!r} has no start marks for the head {self.head!r} to read; use head: cls.")
-        if self.distance and not (scheme.inline and scheme.has_starts):
+        if self.distance and not scheme.has_starts:
             raise RecipeError(f"The scheme {self.scheme!r} has no marks in the sentence to measure a distance between.")
 
     @property

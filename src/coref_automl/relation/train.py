@@ -144,8 +144,7 @@ def _run_seed(work: _Work, seed: int, progress: Progress, cache: RowCache, on_ep
 
 def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache: RowCache, on_epoch: OnEpoch | None) -> None:
     from coref_automl.relation.fit import fit
-    from coref_automl.relation.model import build_model, save_model
-    from coref_automl.relation.tensors import LabelledRows, probabilities
+    from coref_automl.relation.model import LabelledRows, build_model, probabilities, save_model
     from coref_automl.training.finetuning import finish_seed
 
     recipe, device = work.recipe, pick_device(work.recipe.device)

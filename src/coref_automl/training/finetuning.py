@@ -17,11 +17,10 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 
 from coref_automl.errors import NotFinite
-from coref_automl.models.memory import read_state, write_state
 from coref_automl.records import Record
 from coref_automl.store import mark_done, write_json
-from coref_automl.training.optimizer import ParameterGroup, adamw
-from coref_automl.training.schedule import rate_factor
+from coref_automl.training.folder import read_state, write_state
+from coref_automl.training.optimizer import ParameterGroup, adamw, rate_factor
 
 RESUME = "resume.pt"
 """The state of a fit after its last whole epoch, beside the weights it will leave."""

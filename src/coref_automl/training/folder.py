@@ -9,7 +9,8 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict
+from pickle import UnpicklingError
+from typing import IO, Any, TypedDict
 from zipfile import is_zipfile
 
 from coref_automl.config import to_mapping, to_yaml
@@ -34,6 +35,7 @@ from coref_automl.store import (
     remove,
     write_json,
     write_text,
+    written_whole,
 )
 from coref_automl.training.recipe import FREE, TrainRecipe
 
@@ -80,8 +82,6 @@ def read_clock(checkpoint: Path) -> ClockFacts:
 
 
 def read_mention_losses(checkpoint: Path) -> dict[str, Any]:
-    from coref_automl.models.memory import read_state
-
     path = checkpoint / MENTION_LOSSES
     if not path.is_file():
         raise FolderError(f"{path} is missing, without which training cannot resume; copy it here again, or remove {checkpoint}.")
@@ -270,3 +270,53 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = "not installed"  # run from a source tree
     return found
+
+
+def write_state(path: Path, state: dict[str, Any]) -> None:
+    """Write what `torch.load` reads, whole or not at all.
+
+    Torch turns an exception of the file it writes into one of its own, or dies of it: it is shown none, and the first is raised
+    once torch has ended.
+    """
+    import torch
+
+    with written_whole(path, "wb") as handle:
+        writer = _Writer(handle)
+        torch.save(state, writer)
+        if writer.error is not None:
+            raise writer.error
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """What `write_state` wrote. Nothing but numbers is read of it: a pickle that asks for more is refused."""
+    import torch
+
+    check_packed(path)
+    try:
+        held: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, ValueError, EOFError, UnpicklingError) as error:
+        raise FolderError(foreign_state(path)) from error
+    return held
+
+
+def foreign_state(path: Path) -> str:
+    return f"{path} is damaged, or holds more than a training state; remove {path.parent} and run the same command again."
+
+
+class _Writer:
+    """A file that never refuses; it keeps the first error, a Ctrl-C included, and writes nothing more."""
+
+    def __init__(self, handle: IO[bytes]) -> None:
+        self._handle = handle
+        self.error: BaseException | None = None
+
+    def write(self, data: Any) -> int:
+        if self.error is None:
+            try:
+                self._handle.write(data)
+            except BaseException as error:
+                self.error = error
+        return len(data)
+
+    def flush(self) -> None:
+        return

@@ -207,7 +207,7 @@ class _Scorer(NamedTuple):
     scores: Callable[[MentionLosses, Tensor, Tensor], Tensor]
 
 
-_MENTION_LOSSES: dict[MentionLoss, _Scorer] = {
+_MENTION_LOSSES: dict[str, _Scorer] = {
     "copy": _Scorer(("copy_start", "copy_end"), MentionLosses._copy),
     "link": _Scorer(("link",), MentionLosses._link),
 }

@@ -20,9 +20,9 @@ from coref_automl.config import expect
 from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError, FolderError, ModelError, OutOfMemory
 from coref_automl.locks import claimed
+from coref_automl.machine import release
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.load import quiet_library
-from coref_automl.models.memory import foreign_state, release
 from coref_automl.models.model_files import model_place
 from coref_automl.models.precision import products, software_rounding
 from coref_automl.progress import Progress, duration, quiet
@@ -38,6 +38,7 @@ from coref_automl.training.folder import (
     checkpoints_of,
     claim_run,
     describe_state,
+    foreign_state,
     give_up,
     read_clock,
     read_mention_losses,
@@ -45,9 +46,8 @@ from coref_automl.training.folder import (
 )
 from coref_automl.training.judge import Judge, ProcessGroup, score_average
 from coref_automl.training.loss import prepare_model
-from coref_automl.training.optimizer import groups_of
+from coref_automl.training.optimizer import OPEN_END, Clock, groups_of
 from coref_automl.training.recipe import TrainRecipe
-from coref_automl.training.schedule import OPEN_END, Clock
 from coref_automl.training.setup import (
     Prepared,
     arguments_of,
@@ -220,7 +220,7 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
     trainer = MaskedTrainer(
         model=model,
         args=arguments_of(work, run, micro),
-        rows=MaskedRows(work.dataset, masking, recipe.seed, plan, work.last),
+        rows=MaskedRows(work.dataset, masking, recipe.seed),
         collator=Collator.of(work.dataset, masking),
         plan=plan,
         groups=groups,
