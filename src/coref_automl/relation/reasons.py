@@ -33,6 +33,7 @@ from coref_automl.relation.rows import NO_RELATION, LabelMask, RelationRow, gold
 from coref_automl.relation.scoring import has_predictions, read_probabilities
 from coref_automl.say import say
 from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
+from coref_automl.statistics.intervals import benjamini_hochberg
 from coref_automl.statistics.methods import by_document
 from coref_automl.store import MANIFEST, fingerprint, kind_of_folder, natural_order, short_names
 

@@ -68,10 +68,7 @@ def relation_sections(found: Assessment, say: Say) -> list[Section]:
 def _variants(found: Assessment, say: Say) -> Section:
     head = (say("시작 모델", "from"), say("변형", "variant"), say("시드", "seeds"), "micro-F1")
     lines = [row(one.model, one.variant, str(one.seeds), interval(one.micro_f1)) for one in found.variants]
-    told = say(
-        "구간은 실행과 문장을 교차시킨 95% 신뢰구간입니다.",
-        "Intervals are 95%, runs crossed with sentences.",
-    )
+    told = note("relation: scores", say)
     return Section("variants", say("점수", "Scores"), (Table(head, tuple(lines), frozenset({2, 3})), Text(told, "quiet")))
 
 
