@@ -102,9 +102,9 @@ def test_commands_end_to_end(
     assert json.loads(capsys.readouterr().out)["model"] == str(run)
     assert command(["coref", "evaluate", str(run), "--data", str(tales_file)]) == 0
     assert "CoNLL, found mentions" in capsys.readouterr().out
-    assert command(["coref", "explore", str(tales_file), "--json", "--write", str(tmp_path / "a.conll")]) == 0
+    assert command(["coref", "explore", str(tales_file), "--json", "--write", str(tmp_path / "a.jsonl")]) == 0
     facts = json.loads(capsys.readouterr().out)[0]
-    assert facts["mentions"] == read_coref(tmp_path / "a.conll").mentions
+    assert facts["mentions"] == read_coref(tmp_path / "a.jsonl").mentions
 
 
 def test_links_have_a_probability_and_pronouns_become_names(

@@ -50,9 +50,7 @@ SchemeOption = Annotated[
 @coreference_app.command(epilog="Example: coref-automl coref explore koconovel_coref.jsonl.xz")
 def explore(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help=f"Annotated texts: {FILE}.")],
-    write: Annotated[
-        Path | None, typer.Option("--write", help="Convert one file to .jsonl or .conll; bad rows are left out.")
-    ] = None,
+    write: Annotated[Path | None, typer.Option("--write", help="Convert one file to .jsonl; bad rows are left out.")] = None,
     to: Annotated[
         str | None, typer.Option("--to", help="With --write: the convention to convert mentions to (bare, words, heads).")
     ] = None,

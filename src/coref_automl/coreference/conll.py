@@ -1,4 +1,4 @@
-"""The column formats of coreference: CoNLL-2012, read and written, and CorefUD's CoNLL-U, read. In: a file's text. Out: chunks.
+"""The column formats of coreference: CoNLL-2012 and CorefUD's CoNLL-U. In: a file's text. Out: chunks.
 
 CoNLL-2012: the word is the fourth column and the annotation the last one. The text is the words with blanks between them and a
 line break after each sentence; parts of one document are chunks of it, with entities of their own, as the format defines them.
@@ -14,19 +14,14 @@ others open.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
 
-from coref_automl.coreference.data import BadChunk, Chunk, CorefDocument, Mention
+from coref_automl.coreference.data import BadChunk, Chunk, Mention
 from coref_automl.corpus.batch import RowProblem
-from coref_automl.errors import CoreferenceDataError
-from coref_automl.store import write_text
 
 Span = tuple[int, int]
 _BEGIN = re.compile(r"#begin document \(?(.*?)\)?;?(?:\s*part\s+(\d+))?\s*$")
-_PART_ID = re.compile(r"(?P<name>.*\S) part (?P<part>[0-9]+)")
 _BRACKET = re.compile(r"\((?P<start>[^()|]+)(?P<whole>\))?|(?P<end>[^()|]+)\)")
 _PART = re.compile(r"^(?P<entity>.*?)\[(?P<part>\d+)/(?P<of>\d+)\]$")
 _INDEX = re.compile(r"[0-9]{1,9}([-.][0-9]{1,9})?")
@@ -181,66 +176,5 @@ def _token(reading: _Reading, columns: list[str], contracted: int, covered: int)
     return contracted, covered
 
 
-def write_conll(path: Path, documents: Iterable[CorefDocument]) -> None:
-    """Tokens end at blanks and at edges of mentions; blanks themselves are not in the format."""
-    lines: list[str] = []
-    for document in documents:
-        _refuse_losses(path, document)
-        found = _PART_ID.fullmatch(document.id)
-        name, part = (found["name"], found["part"]) if found else (document.id, "")
-        numbers = {entity: str(number) for number, entity in enumerate(dict.fromkeys(m.entity for m in document.mentions))}
-        lines.append(f"#begin document ({name});{part and f' part {part}'}")
-        for sentence in sentences(document):
-            for place, (start, end) in enumerate(sentence):
-                column = "|".join(_brackets(document, start, end, numbers)) or "-"
-                lines.append(f"{_without_blanks(name)}\t{int(part or 0)}\t{place}\t{document.text[start:end]}\t{column}")
-            lines.append("")
-        lines.append("#end document")
-    write_text(path, "\n".join(lines) + "\n")
-
-
-def _brackets(document: CorefDocument, start: int, end: int, names: dict[str, str]) -> Iterator[str]:
-    """The brackets of a token: inner mentions close first, outer ones open first."""
-    closing = [m for m in document.mentions if m.end == end and m.start < start]
-    yield from (f"{names[m.entity]})" for m in sorted(closing, key=lambda m: -m.start))
-    yield from (f"({names[m.entity]}{')' if m.end == end else ''}" for m in document.mentions if m.start == start)
-
-
 def _without_blanks(name: str) -> str:
     return "_".join(name.split())
-
-
-def _refuse_losses(path: Path, document: CorefDocument) -> None:
-    """An error where the columns cannot hold an id or a mention; mentions of one entity may cross in one token at most."""
-    text, ends = document.text, {start: end for sentence in sentences(document) for start, end in sentence}
-    why = ""
-    if not document.id or document.id != document.id.strip() or "\n" in document.id:
-        why = "its id is empty, has a line break, or begins or ends with a blank"
-    for place, first in enumerate(document.mentions):
-        form = text[first.start : first.end]
-        if form != form.strip():
-            why = why or f"it has the mention {form!r}, which begins or ends with a blank"
-        for second in document.mentions[place + 1 :]:
-            if second.start >= first.end:
-                break
-            crossing = first.start < second.start and first.end < second.end and first.entity == second.entity
-            if crossing and ends.get(second.start) != first.end:
-                why = why or f"one entity has the mentions {form!r} and {text[second.start : second.end]!r}, which cross"
-    if why:
-        raise CoreferenceDataError(
-            f"The document {document.id!r} cannot be written as {path.suffix}: {why}; write .jsonl instead."
-        )
-
-
-def sentences(document: CorefDocument) -> Iterator[list[Span]]:
-    """The tokens of each line of a text: cut at blanks and at edges of mentions."""
-    edges = {edge for mention in document.mentions for edge in mention.span}
-    at = 0
-    for line in document.text.split("\n"):
-        tokens: list[Span] = []
-        for word in re.finditer(r"\S+", line):
-            cuts = [word.start() + at, *sorted(e for e in edges if word.start() + at < e < word.end() + at), word.end() + at]
-            tokens += list(pairwise(cuts))
-        if tokens:
-            yield tokens
-        at += len(line) + 1

@@ -1,12 +1,8 @@
-"""What relation data hold. In: one split, or two. Out: counts, lengths, duplicates, conflicts, the shift between them; bad marks.
-
-The check reads marked rows back: the finished token ids are decoded and compared with the sentence as a string with the marks in
-it, so that a fault of the insertion, which works on tokens, shows here.
-"""
+"""What relation data hold. In: one split, or two. Out: counts, lengths, duplicates, conflicts, the shift between them; and what
+cannot be marked with a model's tokenizer."""
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
@@ -19,9 +15,9 @@ from coref_automl.corpus.batch import RowProblem
 from coref_automl.models.load import detect_seq_len, load_tokenizer
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.relation.data import RelationData, sentence_key
-from coref_automl.relation.markers import MarkedRow, Marker, question
-from coref_automl.relation.rows import LABELS, TYPES, BadRow, RelationRow, with_marks
+from coref_automl.relation.data import RelationData, RowCache, sentence_key
+from coref_automl.relation.markers import Marker
+from coref_automl.relation.rows import LABELS, TYPES, RelationRow
 from coref_automl.say import align, say
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
@@ -225,63 +221,14 @@ class CheckResult(Record):
 def check_files(
     splits: Sequence[RelationData], model: str, schemes: Sequence[str], *, max_length: int, progress: Progress | None = None
 ) -> list[CheckResult]:
-    """Every row of every split under every scheme, with a model's tokenizer."""
-    limit = min(max_length, detect_seq_len(model))
-    return [
-        check_rows(data.rows, Marker(load_tokenizer(model), scheme, limit), scheme, split=data.split, progress=progress)
-        for data in splits
-        for scheme in schemes
-    ]
-
-
-def check_rows(
-    rows: Sequence[RelationRow], marker: Marker, scheme: str, *, split: str = "", progress: Progress | None = None
-) -> CheckResult:
-    """Mark every row and read it back."""
-    problems: list[RowProblem] = []
-    cut = unknown = longest = 0
-    for row in (progress or quiet()).track(rows, f"checking {scheme}", len(rows), "rows"):
-        try:
-            marked = marker.mark(row)
-        except BadRow as error:
-            problems.append(RowProblem(row.number, row.guid, str(error)))
-            continue
-        cut += marked.cut
-        longest = max(longest, len(marked.ids))
-        unknown += marker.tokenizer.unk_token_id in marked.ids.tolist()
-        if reason := misread(row, marked, marker):
-            problems.append(RowProblem(row.number, row.guid, reason))
-    return CheckResult(scheme, len(rows), cut, unknown, longest, tuple(problems), split)
-
-
-def misread(row: RelationRow, marked: MarkedRow, marker: Marker) -> str | None:
-    """What is wrong with a marked row, if anything: its length, a start mark, or what it reads as."""
-    ids = marked.ids.tolist()
-    if len(ids) > marker.max_length:
-        return f"{len(ids)} tokens, more than {marker.max_length}"
-    if marker.scheme.has_starts:
-        for role, entity, at in (("E1", row.subject, marked.subject_at), ("E2", row.object, marked.object_at)):
-            opening = marker.marks[role, entity.type][0]
-            if not 0 < at < len(ids) or ids[at : at + len(opening)] != opening:
-                return f"no start mark of {entity.word!r} at its place {at}"
-    read, expected = _letters(marker.tokenizer.decode(ids[1:-1])), _expected(row, marker)
-    pattern = re.escape(read).replace(re.escape(marker.tokenizer.unk_token or "\0"), ".+")
-    if marked.cut or re.fullmatch(pattern, expected, re.DOTALL):
-        return None
-    return f"the row reads as {read!r}, not {expected!r}"
-
-
-def _expected(row: RelationRow, marker: Marker) -> str:
-    """The letters of the sentence with its marks, and of what precedes it."""
-    decode, normalizer = marker.tokenizer.decode, marker.tokenizer.backend_tokenizer.normalizer
-    normalise = normalizer.normalize_str if normalizer else str
-    marks = []
-    for role, entity in (("E1", row.subject), ("E2", row.object)):
-        opening, closing = marker.marks[role, entity.type]
-        marks.append((entity.start, entity.end, decode(opening), decode(closing)))
-    lead = f"{normalise(question(row))}{decode([marker.last])}" if marker.scheme.question else ""
-    return _letters(lead + with_marks(row.sentence, marks, normalise))
-
-
-def _letters(text: str) -> str:
-    return "".join(unicodedata.normalize("NFC", text).split())
+    """Every row of every split marked under every scheme, with a model's tokenizer."""
+    limit, cache, found = min(max_length, detect_seq_len(model)), RowCache(), list[CheckResult]()
+    for data in splits:
+        for scheme in schemes:
+            marker = Marker(load_tokenizer(model), scheme, limit)
+            _, marked, problems = cache.mark(data.rows, marker, progress=progress or quiet(), skip_bad=True)
+            lost, cut = marker.tokenizer.unk_token_id, sum(one.cut for one in marked)
+            unknown = sum(lost in one.ids.tolist() for one in marked)
+            longest = max((len(one.ids) for one in marked), default=0)
+            found.append(CheckResult(scheme, len(data.rows), cut, unknown, longest, tuple(problems), data.split))
+    return found
