@@ -69,3 +69,20 @@ def test_a_worker_process_gets_the_same_rows_from_a_small_message(opened: Packed
         assert Path(dataset.folder).is_dir()
         for mine, theirs in zip(rows[1], pickle.loads(sent)[1], strict=True):
             assert mine.tolist() == theirs.tolist()
+
+
+def test_falling_rates_fall_with_the_steps_of_the_run(opened: PackedDataset, masking: Masking) -> None:
+    from coref_automl.training.batches import BatchPlan, MaskedRows
+
+    falling = replace(masking, objective="mlm", falling=True, min_prob=0.1, max_prob=0.5)
+    plan = BatchPlan.of(opened, batch=1, seed=3)
+    last = 4 * plan.steps_per_epoch
+    rows = MaskedRows(opened, falling, 7, plan, last)
+    order = [(epoch, int(row)) for epoch in range(4) for row in plan.order(epoch)]
+    seen = [rows._progress(epoch, row) for epoch, row in order]
+    assert seen == [step / last for step in range(last)]
+    assert [falling.at(share).max_prob for share in (0.0, 0.5, 1.0)] == pytest.approx([0.5, 0.3, 0.1])
+    shares = [np.mean([(rows[row + epoch * plan.rows].labels != IGNORED).mean() for row in range(plan.rows)]) for epoch in (0, 3)]
+    assert shares[0] > shares[1]
+    again = MaskedRows(opened, falling, 7, plan, last)[plan.rows]
+    assert (again.ids == rows[plan.rows].ids).all()

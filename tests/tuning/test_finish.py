@@ -163,6 +163,14 @@ def test_one_setting_back_tells_what_mattered(tmp_path: Path) -> None:
     assert any(line.startswith("One setting back at a time, in points: learning_rate ") for line in lines)
 
 
+def test_the_share_of_the_tokens_is_where_the_winner_crosses_the_references_end(tmp_path: Path) -> None:
+    def script(job: Job) -> list[float | str]:
+        return [0.3, 0.5, 0.6, 0.7 + wobble(job)] if drawn(job) else [0.2, 0.3, 0.4, 0.5 + wobble(job)]
+
+    final, _ = end(tmp_path, script)
+    assert final.share == pytest.approx(0.5, abs=0.01)
+
+
 def test_finalists_are_different_recipes(tmp_path: Path) -> None:
     """A search over few choices draws the same recipe again; of a start, its own trial stands for it."""
     made, _ = search(tmp_path, lambda job: [1 - rate(job)] * REPORTS, trials=7, finalists=2, ablate=False)

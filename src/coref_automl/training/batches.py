@@ -112,9 +112,14 @@ class MaskedRow(NamedTuple):
 
 
 class MaskedRows(Dataset):  # type: ignore[misc]
-    """Rows of a packed dataset, masked when they are asked for. An index is row + epoch x rows, or BLANK."""
+    """Rows of a packed dataset, masked when they are asked for. An index is row + epoch x rows, or BLANK.
 
-    def __init__(self, dataset: PackedDataset, masking: Masking, seed: int) -> None:
+    With a `plan` of so many steps (`last`) a row knows how far into the run it comes.
+    """
+
+    def __init__(self, dataset: PackedDataset, masking: Masking, seed: int, plan: BatchPlan | None = None, last: int = 1) -> None:
+        self._plan, self._last = plan, last
+        self._places: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, np.int64))
         self._dataset: PackedDataset | None = dataset
         self._folder = dataset.folder
         self._seq_len = dataset.seq_len
@@ -133,8 +138,17 @@ class MaskedRows(Dataset):  # type: ignore[misc]
             return MaskedRow(np.asarray(row.tokens), row.segments, np.full(dataset.seq_len, IGNORED))
         epoch, number = divmod(index, self._rows)
         row = dataset.row(number)
-        ids, labels = mask_row(row, self._masking, row_rng(self._seed, epoch, number))
+        masking = self._masking.at(self._progress(epoch, number)) if self._masking.falling else self._masking
+        ids, labels = mask_row(row, masking, row_rng(self._seed, epoch, number))
         return MaskedRow(ids, row.segments, labels, table_of(row, labels) if self._with_mentions else _NO_MENTIONS)
+
+    def _progress(self, epoch: int, number: int) -> float:
+        """The share of the steps before this row's, by the order of its epoch."""
+        if self._plan is None:
+            return 0.0
+        if self._places[0] != epoch:
+            self._places = epoch, np.argsort(self._plan.order(epoch))
+        return (epoch * self._plan.steps_per_epoch + int(self._places[1][number]) // self._plan.batch) / self._last
 
     def _opened(self) -> PackedDataset:
         if self._dataset is None:  # in a worker's process
@@ -198,7 +212,7 @@ def expected_share(dataset: PackedDataset, masking: Masking) -> float:
     places, mlm = len(dataset) * dataset.seq_len, 0.0
     for part in portions(dataset.pieces):
         lengths = part[:, 2].astype(np.float64)
-        fill = 0.5 if masking.drawn else lengths / dataset.seq_len
+        fill = 0.5 if masking.drawn or masking.falling else lengths / dataset.seq_len
         mlm += float(((masking.min_prob + (masking.max_prob - masking.min_prob) * fill) * lengths).sum()) / places
     inside = sum(int((part[:, 2] - part[:, 1]).sum()) for part in portions(dataset.mentions)) / places
     entity = masking.background * (1 - inside) + _mean_rate(dataset, masking) * inside

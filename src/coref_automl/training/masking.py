@@ -5,7 +5,7 @@ which workers happen to ask: `row_rng` keys a counter-based generator with the t
 
 Objectives:
     mlm        random pieces or whole words; the rate runs from `min_prob` to `max_prob` with the document piece's real length,
-               or is drawn between them for each piece
+               or is drawn between them for each piece, or falls from the one to the other with the run
     entity     later mentions of a repeated noun are hidden as whole spans, one [MASK] a piece; the first mention is never hidden;
                a background of ordinary mlm, away from all mentions, keeps the language model alive
     combined   a share `ratio` of the rows is entity, the rest mlm; a row without a repeated noun is always mlm
@@ -15,7 +15,7 @@ Objectives:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -92,7 +92,7 @@ class Masking:
     """How rows are masked. `special` and `starts` are tables over the vocabulary: never masked; begins a word.
 
     `replace_all=True` puts [MASK] at every hidden position; False gives the 80/10/10 mixture to positions hidden by mlm. Hidden
-    mentions are [MASK] either way, since evaluation shows them so.
+    mentions are [MASK] either way, since evaluation shows them so. `falling` rates are the same for all documents (`at`).
     `far_weight` multiplies the entity rate of far mentions.
     """
 
@@ -103,12 +103,20 @@ class Masking:
     min_prob: float = 0.15
     max_prob: float = 0.15
     drawn: bool = False
+    falling: bool = False
     whole_word: bool = False
     entity_rate: float = 0.3
     background: float = 0.07
     ratio: float = 0.5
     replace_all: bool = True
     far_weight: float = 1.0
+
+    def at(self, progress: float) -> Masking:
+        """These settings so far into a run: a falling rate goes from `max_prob` to `min_prob`."""
+        if not self.falling:
+            return self
+        rate = self.max_prob + (self.min_prob - self.max_prob) * min(1.0, progress)
+        return replace(self, min_prob=rate, max_prob=rate)
 
 
 def row_rng(seed: int, epoch: int, row: int) -> np.random.Generator:

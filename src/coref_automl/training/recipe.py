@@ -61,8 +61,11 @@ class TrainRecipe:
         float | None, Setting("Masking rate of a document that fills its row. Default depends on sequence length.", 0.0, 0.9)
     ] = None
     rates: Annotated[
-        Literal["length", "drawn"],
-        Setting("length: the masking rate grows with the document's length; drawn: it is drawn uniformly per document."),
+        Literal["length", "drawn", "falling"],
+        Setting(
+            "length: the masking rate grows with the document's length; drawn: it is drawn uniformly per document; falling: it "
+            "goes from --max-prob to --min-prob over the run."
+        ),
     ] = "length"
     whole_word: Annotated[bool, Setting("Mask whole words.")] = False
     replacement: Annotated[Literal["mask", "80-10-10"], Setting("What replaces masked tokens: mask, or 80-10-10.")] = "mask"
@@ -177,6 +180,8 @@ def check(recipe: TrainRecipe) -> None:
     if recipe.words_from is not None and recipe.shape is None:
         raise RecipeError(f"{recipe.model} is a trained model; --words-from is for --model new:SHAPE.")
     _check_losses(recipe)
+    if recipe.rates == "falling" and recipe.max_minutes is not None and not (recipe.epochs or recipe.max_tokens):
+        raise RecipeError("--rates falling needs a run of known length; give --epochs or --max-tokens.")
     if recipe.keep_best and recipe.average is not None:
         raise RecipeError("--keep-best removes what --average needs; choose one of them.")
     if (recipe.stop_when_flat or recipe.keep_best) and recipe.eval_set is None:

@@ -220,7 +220,7 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
     trainer = MaskedTrainer(
         model=model,
         args=arguments_of(work, run, micro),
-        rows=MaskedRows(work.dataset, masking, recipe.seed),
+        rows=MaskedRows(work.dataset, masking, recipe.seed, plan, work.last),
         collator=Collator.of(work.dataset, masking),
         plan=plan,
         groups=groups,

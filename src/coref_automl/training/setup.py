@@ -284,6 +284,7 @@ def masking_of(work: Prepared, model: Any) -> Masking:
         min_prob=known(recipe.min_prob),
         max_prob=known(recipe.max_prob),
         drawn=recipe.rates == "drawn",
+        falling=recipe.rates == "falling",
         whole_word=recipe.whole_word,
         entity_rate=recipe.entity_rate,
         background=recipe.background,

@@ -63,7 +63,7 @@ def masked_space(
         "warmup": {"low": 0.0, "high": 0.2},
         "min_prob": {"low": 0.05, "high": 0.2 if scratch else 0.15},
         "max_prob": {"low": 0.2, "high": 0.35 if longest <= 512 else 0.5},
-        "rates": ["length", "drawn"],
+        "rates": ["length", "drawn", *([] if minutes else ["falling"])],
         "batch": sorted({max(1, batch // 4), batch // 2, batch, batch * 2}),
     }
     if not scratch:

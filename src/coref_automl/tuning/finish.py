@@ -23,8 +23,8 @@ from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL
 from coref_automl.statistics.planning import SequentialVerdict, judged, looks_of
 from coref_automl.tuning.choosing import Contender, Trainer, candidates, ceiling_of, choose
-from coref_automl.tuning.problem import Problem
-from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.problem import Follower, Problem
+from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 
 _JUDGING_SEEDS_FROM = 5
 """The first seed that judges, behind the study's own: one nominated, four chose."""
@@ -60,8 +60,9 @@ class SettingEffect(Record):
 class Final(Record):
     """`raced` are the candidates, best first by fresh seeds; `winner` and `reference` are their numbers, `default` is `train`'s.
 
-    `ceiling`: no drawn setting gains more over the best that was not drawn, at 95% confidence. `confirmed` are the winner's
-    scores with the seeds of `judging`. `unmet` is a guard that no drawn setting met.
+    `ceiling`: no drawn setting gains more over the best that was not drawn, at 95% confidence. `share`: the part of the tokens
+    at which the winner's runs had the reference's final score on `select`. `confirmed` are the winner's scores with the seeds of
+    `judging`. `unmet` is a guard that no drawn setting met.
     """
 
     raced: tuple[Contender, ...]
@@ -74,6 +75,7 @@ class Final(Record):
     confirmed: tuple[float, ...] = ()
     ceiling: float | None = None
     stopped_early: bool = False
+    share: float | None = None
     effects: tuple[SettingEffect, ...] = ()
     unmet: str | None = None
     notes: tuple[str, ...] = ()
@@ -131,6 +133,7 @@ def finish(
         confirmed=tuple(problem.confirmed(winner.jobs(problem, seeds, confirm=True))),
         ceiling=most,
         stopped_early=bool(looked),
+        share=_share(runs.curve(winner), runs.curve(reference)) if reference else None,
         effects=effects,
         unmet=unmet,
         notes=tuple(dict.fromkeys(train.notes)),
@@ -201,6 +204,15 @@ class _JudgingRuns:
         )  # fmt: skip
         return Judgement(theirs.number, tuple(shared), verdict, self.problem.guarded(first, second, "confirm"))
 
+    def curve(self, one: Contender) -> dict[int, float]:
+        """The mean score on `select` at each quarter of the budget."""
+        found: dict[int, list[float]] = {}
+        for job in one.jobs(self.problem, self.completed[one.number], confirm=True):
+            for report in self.problem.reports(job, Follower(job.run / "events.ndjson").rows()):
+                if not report.averaged:
+                    found.setdefault(report.step, []).append(report.value)
+        return {step: float(np.mean(values)) for step, values in found.items()}
+
 
 def _compared(winner: Contender, reference: Contender | None, beside: Contender | None, runs: _JudgingRuns) -> Judgement | None:
     """Winner against reference, pairs added until a look decides; `beside` is trained with the first of their seeds."""
@@ -220,6 +232,18 @@ def _compared(winner: Contender, reference: Contender | None, beside: Contender 
         if found is None or found.verdict.decision != "open":
             break
     return found
+
+
+def _share(ours: dict[int, float], theirs: dict[int, float]) -> float | None:
+    """Where our curve crosses the end of theirs, as a part of the budget, linear between its quarters; None: nowhere."""
+    goal = theirs[max(theirs)]
+    reached = next((step for step in sorted(ours) if ours[step] >= goal), None)
+    if reached is None or min(len(ours), len(theirs)) < 2:
+        return None
+    before = max((step for step in ours if step < reached), default=None)
+    if before is None:
+        return reached / REPORTS
+    return (before + (reached - before) * (goal - ours[before]) / (ours[reached] - ours[before])) / REPORTS
 
 
 def _ablated(

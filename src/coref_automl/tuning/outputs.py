@@ -223,6 +223,14 @@ def lines_of(final: Final, recipe: TuneRecipe, label: str, where: str, say: Say)
         gain = gain_of(final.over_default, label, say)
         told.append(say(f"train의 기본 설정(mlm) 대비: {gain}.", f"Over train's plain default (mlm): {gain}."))
     told += _of_search(final, recipe, say)
+    if final.share is not None:
+        share = f"{100 * final.share:.0f}%"
+        told.append(
+            say(
+                f"비교 대상의 최종 점수에 토큰의 {share}에서 도달했습니다(select, 학습률이 아직 내려가는 중).",
+                f"It reached the reference's final score at {share} of the tokens (on select, before its rate had fallen).",
+            )
+        )
     if final.unmet is not None:
         told.append(say(f"조건 {final.unmet}: 만족한 탐색 설정이 없습니다.", f"No drawn setting met the guard {final.unmet}."))
     for name, change in (final.comparison.guards if final.comparison else {}).items():
