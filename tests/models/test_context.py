@@ -15,7 +15,8 @@ from transformers import AutoModelForMaskedLM
 from coref_automl.errors import ModelError
 from coref_automl.models.context import lengthen
 from coref_automl.models.families import length_of
-from coref_automl.models.load import detect_seq_len, load_masked_lm
+from coref_automl.models.load import load_masked_lm
+from coref_automl.models.model_files import detect_seq_len
 from tests.close import assert_same
 from tests.models.conftest import FAMILIES, LENGTH, batch, build, write
 

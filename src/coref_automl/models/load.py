@@ -27,18 +27,14 @@ from coref_automl.models.checks import (
 )
 from coref_automl.models.families import family, length_of, too_long
 from coref_automl.models.model_files import (
-    BUNDLED,
     TOKENIZER_FILES,
     config_of,
-    detect_seq_len,
     folder_of,
     has_tokenizer,
-    resolve,
     trained_length,
     vocabulary_ids,
     weight_files,
     weight_shapes,
-    weights_fingerprint,
 )
 from coref_automl.store import fingerprint
 
@@ -46,18 +42,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from coref_automl.models.context import Policy
-
-__all__ = [
-    "BUNDLED",
-    "LoadedModel",
-    "detect_seq_len",
-    "load_encoder",
-    "load_masked_lm",
-    "load_tokenizer",
-    "resolve",
-    "tokenizer_fingerprint",
-    "weights_fingerprint",
-]
 
 
 @dataclass(frozen=True, slots=True)

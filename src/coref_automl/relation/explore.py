@@ -12,7 +12,8 @@ from itertools import chain
 import numpy as np
 
 from coref_automl.corpus.batch import RowProblem
-from coref_automl.models.load import detect_seq_len, load_tokenizer
+from coref_automl.models.load import load_tokenizer
+from coref_automl.models.model_files import detect_seq_len
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.data import RelationData, RowCache, sentence_key

@@ -21,8 +21,8 @@ from coref_automl.engine.binding import Binding, begin_run
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.models.attention import move
-from coref_automl.models.load import detect_seq_len, load_tokenizer
-from coref_automl.models.model_files import model_prints
+from coref_automl.models.load import load_tokenizer
+from coref_automl.models.model_files import detect_seq_len, model_prints
 from coref_automl.progress import Progress, Shown, as_progress, quiet
 from coref_automl.relation.data import RelationData, RowCache, sentence_mark, split_by_sentence
 from coref_automl.relation.evaluate import KIND, keep_result, list_problems, summarise

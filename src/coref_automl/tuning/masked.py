@@ -187,7 +187,8 @@ class MaskedProblem(Problem):
 
 def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProblem:
     """Check everything a trial will need, prepare texts where they are given, and settle the space."""
-    from coref_automl.models.load import load_tokenizer, weights_fingerprint
+    from coref_automl.models.load import load_tokenizer
+    from coref_automl.models.model_files import weights_fingerprint
 
     score = score_of(recipe)
     original = EvalSet.open(Path(recipe.eval_set) if recipe.eval_set else bundled_eval_set())
