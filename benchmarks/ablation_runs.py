@@ -33,8 +33,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "typed": {"scheme": "typed"},
     "punct": {"scheme": "punct"},
     "typed-punct": {"scheme": "typed-punct"},
-    "typed-prompt": {"scheme": "typed-prompt"},
-    "typed-punct-prompt": {"scheme": "typed-punct-prompt"},
     "typed-punct-question": {"scheme": "typed-punct-question"},
     "head-cls": {"head": "cls"},
     "head-starts": {"head": "starts"},

@@ -58,8 +58,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--lr", type=float, default=3e-4)
-    parser.add_argument("--precision", default="auto", help="auto, float32, tf32 or bfloat16")
-    parser.add_argument("--no-graphs", action="store_true", help="launch kernels one by one on CUDA")
+    parser.add_argument("--precision", default="auto", help="auto, float32 or bfloat16")
     parser.add_argument("--max-rows", type=int, default=None)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--workers", type=int, default=1, help="processes that share the device, a run each at a time")
@@ -88,7 +87,6 @@ def train(options: argparse.Namespace) -> Ran:
             max_rows=options.max_rows,
             device=options.device,
             precision=options.precision,
-            graphs=not options.no_graphs,
             keep_weights=options.keep_weights,
             epoch_checkpoints=False,
         )

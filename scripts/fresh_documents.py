@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from coref_automl.corpus.holdout import held_out, rank
 
 from coref_automl.corpus.chains import mentions
 from coref_automl.corpus.clean import normalise
-from coref_automl.corpus.holdout import held_out, rank
 from coref_automl.evaluation.tasks import far, real
 from coref_automl.evaluation.tasks.eligible import light_nouns
 from coref_automl.korean import Tagger, default_cache

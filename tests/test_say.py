@@ -89,7 +89,7 @@ def test_what_is_told_in_korean_holds_no_english_sentence(
         archive {runs} --out {out}/kept
         sources
         re explore bundled:relations
-        coref explore {tales_file} --model {encoder_folder}
+        coref explore {tales_file}
         coref train --model {encoder_folder} --data {tales_file} --folds 2 --epochs 1 --device cpu --out {out}/coref
         coref predict 민수는.그는.
     """

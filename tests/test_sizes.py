@@ -124,10 +124,9 @@ def test_a_length_that_cannot_be_meant_is_refused(command: list[str], tmp_path: 
 
 
 def test_a_vocabulary_that_cannot_be_meant_is_refused(tmp_path: Path, refused: Refused) -> None:
-    for option in ("--vocab-size", "--tails"):
-        told = refused("tokenizer", "learn", "--source", "bundled:passages", option, 10**12, "--out", tmp_path / "out")
-        assert " should " in told
-        assert "1,000,000,000,000" in told
+    told = refused("tokenizer", "learn", "--source", "bundled:passages", "--vocab-size", 10**12, "--out", tmp_path / "out")
+    assert " should " in told
+    assert "1,000,000,000,000" in told
 
 
 def claiming(shape: tuple[int, ...], held: bytes) -> Callable[[Path], None]:

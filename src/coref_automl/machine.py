@@ -1,13 +1,15 @@
-"""The machine: its cores and devices, memory that ran out, calls that must hear Ctrl-C, processes that end with their parent."""
+"""The machine: its cores and devices, memory that ran out or is given back, calls that must hear Ctrl-C, orphaned processes."""
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import connection, parent_process, resource_tracker
 from typing import TypeVar
 
@@ -151,3 +153,15 @@ def started_quietly() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def release() -> None:
+    """Between two models: a trainer and its model refer to each other, and glibc keeps what they held for later requests."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # another C library
+            ctypes.CDLL("libc.so.6").malloc_trim(0)

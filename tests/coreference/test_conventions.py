@@ -65,12 +65,12 @@ def test_a_model_of_bare_mentions_scores_a_file_of_whole_words_as_well(run: Path
     """Before, none of its mentions was where the file had it."""
     words = tmp_path / "words.conll"
     assert command(["coref", "explore", str(tales_file), "--to", "words", "--write", str(words)]) == 0
-    bare, whole = (evaluate_coreference(run, str(path)).result for path in (tales_file, words))
+    bare, whole = (evaluate_coreference(run, str(path)) for path in (tales_file, words))
     assert "Convention: words" in whole.notes[0]
     for way in ("gold", "found", "found_heads"):
         assert whole.estimates[way]["conll"].value == pytest.approx(bare.estimates[way]["conll"].value, abs=0.02)
     assert whole.estimates["found"]["mention"].value > 0.5
-    forced = evaluate_coreference(run, str(words), convention="bare").result
+    forced = evaluate_coreference(run, str(words), convention="bare")
     assert forced.estimates["found"]["mention"].value < 0.1
 
 

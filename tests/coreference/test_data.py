@@ -5,11 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from coref_automl.cli.app import run as command
-from coref_automl.coreference.data import CorefDocument, Mention, in_order, inspect_coref, read_coref, write_documents
+from coref_automl.coreference.data import CorefDocument, Mention, inspect_coref, read_coref, write_documents
 from coref_automl.errors import CoreferenceDataError
 
 TEXT = "민수는 노인을 만났다. 그는 웃었다."
@@ -110,92 +108,23 @@ def test_a_document_without_mentions_is_kept_beside_others(tmp_path: Path) -> No
     assert [len(document.mentions) for document in data.documents] == [3, 0]
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "conllu"])
-def test_what_is_written_reads_back_with_text_and_chains(tmp_path: Path, ending: str, tales: tuple[CorefDocument, ...]) -> None:
+def test_what_is_written_reads_back_with_text_and_chains(tmp_path: Path, tales: tuple[CorefDocument, ...]) -> None:
     nested = CorefDocument("nested", "그의 어머니가 왔다", (Mention(0, 7, "b", "noun"), Mention(0, 1, "a", "pronoun")))
-    write_documents(tmp_path / f"a.{ending}", [*tales, nested])
-    back = read_coref(tmp_path / f"a.{ending}").documents
+    write_documents(tmp_path / "a.jsonl", [*tales, nested])
+    back = read_coref(tmp_path / "a.jsonl").documents
     assert [(d.id, d.text, d.chains) for d in back] == [(d.id, d.text, d.chains) for d in (*tales, nested)]
 
 
-def test_conll_2012_keeps_chains_over_words_cut_at_mentions(tmp_path: Path, tales: tuple[CorefDocument, ...]) -> None:
-    write_documents(tmp_path / "a.conll", tales[:1])
-    (back,) = read_coref(tmp_path / "a.conll").documents
-    forms = [[back.text[a:b] for a, b in chain] for chain in back.chains]
-    assert forms == [[tales[0].text[a:b] for a, b in chain] for chain in tales[0].chains]
-
-
-ABC = "A B C D E F"
-"""Letters stand at even places."""
-
-
-def explore(tmp_path: Path, ending: str, document: CorefDocument) -> tuple[int, Path]:
-    """What `coref explore --write` leaves of a document."""
-    write_documents(tmp_path / "a.jsonl", [document])
-    out = tmp_path / f"b.{ending}"
-    return command(["coref", "explore", str(tmp_path / "a.jsonl"), "--write", str(out)]), out
-
-
-def forms(document: CorefDocument) -> list[list[str]]:
-    return [[document.text[a:b] for a, b in chain] for chain in document.chains]
-
-
-@pytest.mark.parametrize("ending", ["conll", "conllu"])
-@pytest.mark.parametrize("name", ["plain", "#x", "d (2)", "a/b part 001", "x part 7", "part 003", "two words", "a;", "(a)"])
-def test_a_converted_document_keeps_its_id_and_mentions(tmp_path: Path, ending: str, name: str) -> None:
-    document = CorefDocument(name, ABC + "\nG", (Mention(0, 3, "a"), Mention(2, 5, "b"), Mention(12, 13, "a")))
-    assert explore(tmp_path, ending, document)[0] == 0
-    (back,) = read_coref(tmp_path / f"b.{ending}").documents
-    assert (back.id, forms(back)) == (name, [["A B", "G"], ["B C"]])
-
-
-@pytest.mark.parametrize(
-    ("ending", "document", "reason"),
-    [
-        ("conll", CorefDocument("d", ABC, (Mention(0, 5, "a"), Mention(2, 7, "a"))), "'A B C' and 'B C D', which cross"),
-        ("conllu", CorefDocument("d", ABC, (Mention(0, 5, "a"), Mention(2, 7, "a"))), "'A B C' and 'B C D', which cross"),
-        ("conll", CorefDocument("d", ABC, (Mention(0, 2, "a"),)), "'A ', which begins or ends with a blank"),
-        ("conllu", CorefDocument("d", ABC, (Mention(1, 3, "a"),)), "' B', which begins or ends with a blank"),
-        ("conll", CorefDocument("d\ne", ABC, (Mention(0, 1, "a"),)), "its id"),
-        ("conllu", CorefDocument("", ABC, (Mention(0, 1, "a"),)), "its id"),
-    ],
-)
-def test_what_a_column_format_cannot_hold_is_refused_before_anything_is_written(
-    tmp_path: Path, ending: str, document: CorefDocument, reason: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    status, out = explore(tmp_path, ending, document)
-    assert (status, out.exists()) == (2, False)
-    said = capsys.readouterr().err
-    assert reason in said
-    assert "write .jsonl instead" in said
-    assert explore(tmp_path, "jsonl", document)[0] == 0
-
-
-@pytest.mark.parametrize("ending", ["conll", "conllu"])
-def test_two_mentions_of_one_entity_that_share_one_token_are_kept(tmp_path: Path, ending: str) -> None:
-    document = CorefDocument("d", ABC, (Mention(0, 3, "a"), Mention(2, 5, "a")))
-    assert explore(tmp_path, ending, document)[0] == 0
-    assert read_coref(tmp_path / f"b.{ending}").documents[0].chains == document.chains
-
-
-_SPANS = st.tuples(st.integers(0, 5), st.integers(1, 6)).map(lambda ends: (2 * min(ends), 2 * max(ends) - 1))
-
-
-@pytest.mark.parametrize("ending", ["conll", "conllu"])
-@given(spans=st.dictionaries(_SPANS.filter(lambda span: span[0] < span[1]), st.sampled_from("ab"), min_size=1, max_size=6))
-def test_whatever_is_written_reads_back_with_the_same_chains(
-    tmp_path_factory: pytest.TempPathFactory, ending: str, spans: dict[tuple[int, int], str]
-) -> None:
-    document = CorefDocument("d", ABC, in_order(Mention(start, end, entity) for (start, end), entity in spans.items()))
-    path = tmp_path_factory.getbasetemp() / f"drawn.{ending}"
-    try:
-        write_documents(path, [document])
-    except CoreferenceDataError:
-        pairs = [(a, b) for a in document.mentions for b in document.mentions if a.entity == b.entity]
-        assert any(a.start < b.start < a.end < b.end for a, b in pairs)
-        return
-    (back,) = read_coref(path).documents
-    assert {frozenset(chain) for chain in back.chains} == {frozenset(chain) for chain in document.chains}
+def test_conll_2012_is_read_with_mentions_that_cross_and_parts(tmp_path: Path) -> None:
+    words = ["0\tA\t(0", "1\tB\t0)|(1", "2\tC\t1)", "", "0\tG\t(0)"]
+    lines = ["#begin document (a/b); part 007", *(word and f"a/b\t7\t{word}" for word in words), "", "#end document", ""]
+    (tmp_path / "a.conll").write_text("\n".join(lines), "utf-8")
+    (document,) = read_coref(tmp_path / "a.conll").documents
+    forms = [[document.text[a:b] for a, b in chain] for chain in document.chains]
+    assert (document.id, document.text, forms) == ("a/b part 007", "A B C\nG", [["A B", "G"], ["B C"]])
+    assert command(["coref", "explore", str(tmp_path / "a.conll"), "--write", str(tmp_path / "b.jsonl")]) == 0
+    assert read_coref(tmp_path / "b.jsonl").documents == (document,)
+    assert command(["coref", "explore", str(tmp_path / "a.conll"), "--write", str(tmp_path / "b.conll")]) == 2
 
 
 def test_conll_2012_comments_are_left_out(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def own(run: Path, tmp_path: Path) -> Path:
 
 def found_conll(run: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> float:
     assert command(["coref", "evaluate", str(run), "--data", str(data), "--device", "cpu", "--json"]) == 0
-    return float(json.loads(capsys.readouterr().out)["result"]["estimates"]["found"]["conll"]["value"])
+    return float(json.loads(capsys.readouterr().out)["estimates"]["found"]["conll"]["value"])
 
 
 def evaluate(run: Path, data: Path) -> int:

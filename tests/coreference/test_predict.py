@@ -11,9 +11,9 @@ import pytest
 
 import coref_automl
 from coref_automl.cli.app import run as command
+from coref_automl.coreference.conventions import explore
 from coref_automl.coreference.data import read_coref
 from coref_automl.coreference.evaluate import BUNDLED, bundled_model
-from coref_automl.coreference.explore import explore
 from coref_automl.coreference.predict import Resolved
 from coref_automl.coreference.show import in_brackets, in_colour, with_names
 from coref_automl.errors import InputError
@@ -100,14 +100,11 @@ def test_commands_end_to_end(
     assert "<mark" in (tmp_path / "a.html").read_text("utf-8")
     assert command(["coref", "predict", "민수는 노인을 만났다. 그는 웃었다.", "--model", str(run), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["model"] == str(run)
-    assert command(["coref", "evaluate", str(run), "--data", str(tales_file), "--groups"]) == 0
-    shown = capsys.readouterr().out
-    assert "CoNLL, found mentions" in shown
-    assert "kind: pronoun" in shown
-    assert command(["coref", "explore", str(tales_file), "--json", "--write", str(tmp_path / "a.conllu")]) == 0
+    assert command(["coref", "evaluate", str(run), "--data", str(tales_file)]) == 0
+    assert "CoNLL, found mentions" in capsys.readouterr().out
+    assert command(["coref", "explore", str(tales_file), "--json", "--write", str(tmp_path / "a.jsonl")]) == 0
     facts = json.loads(capsys.readouterr().out)[0]
-    assert facts["mentions"] == read_coref(tmp_path / "a.conllu").mentions
-    assert facts["edges"]["bundled:ko-mini"]["reachable"] == facts["mentions"]
+    assert facts["mentions"] == read_coref(tmp_path / "a.jsonl").mentions
 
 
 def test_links_have_a_probability_and_pronouns_become_names(
@@ -160,7 +157,7 @@ def test_wrong_commands_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_explore_says_whether_particles_are_counted_in(tales_file: Path) -> None:
-    found = explore(read_coref(tales_file), ["bundled:ko-mini"])
+    found = explore(read_coref(tales_file))
     assert found.convention.edges == "bare"
     assert "Convention: bare (without particles)" in "\n".join(found.lines())
 

@@ -11,7 +11,7 @@ import torch
 import coref_automl
 from coref_automl.coreference.data import CorefDocument, Mention, read_schemes, write_documents
 from coref_automl.coreference.evaluate import evaluate_coreference, models_of
-from coref_automl.coreference.loss import Segment, batch_loss, quotes_of, wrong_spans
+from coref_automl.coreference.fit import Segment, batch_loss, quotes_of, wrong_spans
 from coref_automl.coreference.model import load_model
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.split import SIDES, named_split, sides_of
@@ -61,7 +61,7 @@ def test_a_file_is_scored_under_the_scheme_that_it_was_marked_under(two: Path, b
     for path, name in zip(both, ("all", "names"), strict=True):
         documents = [replace(d, text=d.text + f"\n{name} 끝") for d in read_schemes([str(path)]).documents[:4]]
         write_documents(tmp_path / f"{name}.jsonl", documents)
-        fresh.append(evaluate_coreference(two, str(tmp_path / f"{name}.jsonl")).result)
+        fresh.append(evaluate_coreference(two, str(tmp_path / f"{name}.jsonl")))
     assert [result.notes[-1] for result in fresh] == ["Annotation scheme: general", "Annotation scheme: names"]
     assert min(result.estimates["found"]["mention"].value for result in fresh) > 0.8
 
@@ -98,7 +98,7 @@ def test_a_head_that_is_trained_further_is_compared_with_its_start(run: Path, tm
     settings = recipe(tmp_path / "new.jsonl", "", tmp_path / "further", start=str(run), epochs=1, folds=2)
     result = train_coreference(settings)
     assert (result.documents, set(result.gain)) == (6, {"gold", "found"})
-    before = evaluate_coreference(run, str(tmp_path / "new.jsonl")).result
+    before = evaluate_coreference(run, str(tmp_path / "new.jsonl"))
     for mode, gain in result.gain.items():
         gained = result.estimates[mode]["conll"].value - before.estimates[mode]["conll"].value
         assert gain.value == pytest.approx(gained, abs=1e-6)

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coref_automl.coreference.data import CorefDocument, Mention
-from coref_automl.coreference.explore import edges
 from coref_automl.coreference.head import _form_relations, quotations, surfaces
 from coref_automl.coreference.tokens import segments, tokenized, windows
 from coref_automl.errors import CoreferenceDataError
@@ -23,16 +22,14 @@ def test_a_mention_inside_a_token_is_reached_by_cutting_its_particle_off() -> No
     assert doc.trailing.tolist() == [1, 1]
     spans = [doc.span(*map(int, place)) for place in zip(doc.first, doc.last, doc.trailing, strict=True)]
     assert spans == [(0, 1), (10, 11)]
-    found = edges([doc])
-    assert (found.on_edges, found.reachable, found.mentions) == (0, 2, 2)
+    assert doc.reachable.tolist() == [True, True]
 
 
-def test_what_cannot_be_reached_is_counted_with_its_reason() -> None:
+def test_what_is_out_of_reach() -> None:
+    """Over the end of a sentence, from inside a token, and wider than 16 tokens."""
     text = "나를 불렀다. " + "가 " * 40
     document = CorefDocument("d", text, (Mention(0, 9, "c"), Mention(1, 2, "a"), Mention(8, 88, "b")))
-    found = edges(tokenized(GLUING, [document]))
-    assert found.reachable == 0
-    assert found.lost == {"runs over the end of a sentence": 1, "begins inside a token": 1, "wider than 16 tokens": 1}
+    assert not tokenized(GLUING, [document])[0].reachable.any()
 
 
 def test_a_text_without_a_token_is_named() -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.corpus.holdout import held_out, limits, rank
+from coref_automl.corpus.clean import limits, rank
+from tests.corpus.held import held_out
 
 
 @pytest.mark.parametrize(("count", "held"), [(0, 0), (1, 0), (9, 4), (100, 50), (1_000, 300), (15_000, 300), (20_000, 400)])

@@ -15,7 +15,8 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from coref_automl.corpus import encode, remote, shards
+from coref_automl.corpus import encode, shards
+from coref_automl.corpus import files as remote
 from coref_automl.corpus.inputs import surveyed
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.sources import check_source, inputs_of, read_input

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.corpus.holdout import held_out
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.errors import EvalSetError, FolderError, RecipeError, SourceError, WorkError
 from tests.corpus.conftest import WriteRows, korean_text, rows
+from tests.corpus.held import held_out
 
 
 def recipe(folder: Path, *sources: Path, mode: Any = "mlm", **changes: Any) -> PrepareRecipe:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.corpus.holdout import held_out
 from coref_automl.corpus.tokenizer import TokenizerRecipe, build_tokenizer
 from coref_automl.errors import FolderError, RecipeError, SourceError
 from coref_automl.models.load import load_tokenizer
+from tests.corpus.held import held_out
 
 
 @pytest.fixture

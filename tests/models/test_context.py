@@ -15,7 +15,8 @@ from transformers import AutoModelForMaskedLM
 from coref_automl.errors import ModelError
 from coref_automl.models.context import lengthen
 from coref_automl.models.families import length_of
-from coref_automl.models.load import detect_seq_len, load_masked_lm
+from coref_automl.models.load import load_masked_lm
+from coref_automl.models.model_files import detect_seq_len
 from tests.close import assert_same
 from tests.models.conftest import FAMILIES, LENGTH, batch, build, write
 
@@ -135,27 +136,13 @@ def test_loading_lengthens_when_more_is_asked_for(name: str, checkpoint: Callabl
     assert length_of(shorter.model.config) == LENGTH
 
 
-def test_roberta_off_by_two_is_recognised_named_and_read_right(checkpoint: Callable[[str], str], tmp_path: Path) -> None:
+def test_roberta_off_by_two_is_refused_with_both_sizes(checkpoint: Callable[[str], str], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(checkpoint("roberta"), tmp_path / "off"))
     config = folder / "config.json"
     written = json.loads(config.read_text("utf-8"))
     config.write_text(json.dumps({**written, "max_position_embeddings": LENGTH}), "utf-8")
-    sound, off = load_masked_lm(checkpoint("roberta")), load_masked_lm(str(folder))
-    assert any("off-by-two" in note for note in off.notes)
-    assert not any("off-by-two" in note for note in sound.notes)
-    assert off.seq_len == detect_seq_len(str(folder)) == LENGTH
-    torch.testing.assert_close(logits(off.model, LENGTH), logits(sound.model, LENGTH), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("name", ["bert", "roberta"])
-def test_a_last_row_repeated_is_recognised_and_named(name: str, tmp_path: Path) -> None:
-    model = build(name)
-    lengthen(model, LONG)
-    with torch.no_grad():
-        table = model.base_model.embeddings.position_embeddings.weight
-        table[-(LONG - LENGTH) :] = table[-(LONG - LENGTH) - 1].clone()
-    notes = load_masked_lm(write(model, tmp_path)).notes
-    assert any(f"last {LONG - LENGTH + 1} position rows are copies" in note and "from 31 on" in note for note in notes)
+    with pytest.raises(ModelError, match=rf"embeddings.weight is {LENGTH + 2} x .* and {LENGTH} x .*correct config.json"):
+        load_masked_lm(str(folder))
 
 
 def test_a_sound_lengthening_is_not_called_a_fault(tmp_path: Path) -> None:

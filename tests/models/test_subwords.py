@@ -1,4 +1,4 @@
-"""Vocabularies of other kinds: learned, saved, read back; with bytes to fall back on no text is unknown."""
+"""Unigrams: learned, saved, read back; with bytes to fall back on no text is unknown."""
 
 from __future__ import annotations
 
@@ -8,38 +8,26 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import decoders
 from transformers import PreTrainedTokenizerFast
 
 from coref_automl.korean import Tagger
 from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
-from coref_automl.models.subwords import Kind, train_subwords
+from coref_automl.models.subwords import train_unigrams
 from coref_automl.models.vocabulary import split_at, tokenize
 from tests.evaluation.tiny import TEXTS as TALES
 
 ASCII = " ".join(chr(code) for code in range(0x21, 0x7F))
 TEXTS = [*TALES, ASCII]
-FALLING_BACK = [("bpe", True), ("unigram", True), ("byte-bpe", False)]
 
 
 @cache
-def learned(kind: Kind, byte_fallback: bool = False) -> PreTrainedTokenizerFast:
-    return train_subwords(TEXTS * 5, kind, vocab_size=600, byte_fallback=byte_fallback)
+def learned(byte_fallback: bool = True) -> PreTrainedTokenizerFast:
+    return train_unigrams(TEXTS * 5, vocab_size=900, byte_fallback=byte_fallback)
 
 
-@pytest.mark.parametrize(("kind", "byte_fallback"), FALLING_BACK)
-@given(text=st.text(st.characters(exclude_categories=("Cs", "Cc", "Cn", "Co", "Cf")), max_size=30))
-def test_no_text_is_unknown_and_every_text_reads_back(kind: Kind, byte_fallback: bool, text: str) -> None:
-    tokenizer = learned(kind, byte_fallback)
-    pieces = tokenize(tokenizer, text)
-    assert tokenizer.unk_token_id not in pieces.ids
-    normalized = tokenizer.backend_tokenizer.normalizer.normalize_str(text)
-    assert tokenizer.decode(pieces.ids).split() == normalized.replace("▁", " ").split()
-
-
-@pytest.mark.parametrize(("kind", "byte_fallback"), [*FALLING_BACK, ("bpe", False), ("unigram", False)])
-def test_saved_and_loaded_it_is_the_same_tokenizer(kind: Kind, byte_fallback: bool, tmp_path: Path) -> None:
-    tokenizer = learned(kind, byte_fallback)
+@pytest.mark.parametrize("byte_fallback", [True, False])
+def test_saved_and_loaded_it_is_the_same_tokenizer(byte_fallback: bool, tmp_path: Path) -> None:
+    tokenizer = learned(byte_fallback)
     tokenizer.save_pretrained(tmp_path)
     again = load_tokenizer(str(tmp_path))
     assert tokenizer_fingerprint(again) == tokenizer_fingerprint(tokenizer)
@@ -48,16 +36,10 @@ def test_saved_and_loaded_it_is_the_same_tokenizer(kind: Kind, byte_fallback: bo
     assert again.mask_token_id is not None
 
 
-def written(entry: str, kind: Kind) -> str:
-    """An entry's letters, without the mark of a start."""
-    return decoders.ByteLevel().decode([entry]).strip() if kind == "byte-bpe" else entry.removeprefix("▁")
-
-
-@pytest.mark.parametrize("kind", ["bpe", "byte-bpe", "unigram"])
-def test_nouns_learned_apart_are_entries_and_no_entry_joins_one_with_its_particle(kind: Kind) -> None:
+def test_nouns_learned_apart_are_entries_and_no_entry_joins_one_with_its_particle() -> None:
     pytest.importorskip("kiwipiepy", reason="kiwipiepy is not installed")
     together, apart = (
-        {written(entry, kind) for entry in train_subwords(TEXTS * 5, kind, vocab_size=700, tagger=tagger).get_vocab()}
+        {entry.removeprefix("▁") for entry in train_unigrams(TEXTS * 5, vocab_size=700, tagger=tagger).get_vocab()}
         for tagger in (None, Tagger())
     )
     joined = {"시민은", "시민이", "도서관을", "도서관은", "기차는", "나무가", "강변의", "강변에"}
@@ -66,15 +48,9 @@ def test_nouns_learned_apart_are_entries_and_no_entry_joins_one_with_its_particl
     assert {"시민", "도서관", "기차"} <= apart
 
 
-@cache
-def noun_unigrams() -> PreTrainedTokenizerFast:
-    return train_subwords(TEXTS * 5, "unigram", vocab_size=900, tagger=Tagger(), byte_fallback=True)
-
-
 @given(text=st.text(st.characters(exclude_categories=("Cs", "Cc", "Cn", "Co", "Cf")), max_size=30))
-def test_with_nouns_apart_no_text_is_unknown_and_all_its_letters_read_back(text: str) -> None:
-    pytest.importorskip("kiwipiepy", reason="kiwipiepy is not installed")
-    tokenizer = noun_unigrams()
+def test_no_text_is_unknown_and_all_its_letters_read_back(text: str) -> None:
+    tokenizer = learned()
     pieces = tokenize(tokenizer, text)
     assert tokenizer.unk_token_id not in pieces.ids
     normalized = tokenizer.backend_tokenizer.normalizer.normalize_str(text)
@@ -84,38 +60,34 @@ def test_with_nouns_apart_no_text_is_unknown_and_all_its_letters_read_back(text:
 def test_with_nouns_apart_a_pronoun_ends_where_its_particle_begins() -> None:
     pytest.importorskip("kiwipiepy", reason="kiwipiepy is not installed")
     texts = ["그는 나를 보았다. 나는 그의 책을 읽었다. 그가 나의 집에 왔다. 우리는 그를 기다렸다. " * 3, *TEXTS]
-    tokenizer = train_subwords(texts * 5, "unigram", vocab_size=900, tagger=Tagger(), byte_fallback=True)
+    tokenizer = train_unigrams(texts * 5, vocab_size=900, tagger=Tagger(), byte_fallback=True)
     assert tokenizer.tokenize("그는 나를 보았다.")[:4] == ["▁그", "는", "▁나", "를"]
     assert tokenizer.tokenize("(그는)")[:3] == ["▁(", "▁그", "는"]
 
 
-@pytest.mark.parametrize("kind", ["bpe", "byte-bpe", "unigram"])
-def test_no_entry_joins_a_name_with_its_bracket_or_comma(kind: Kind) -> None:
-    tokenizer = train_subwords([*TEXTS, "(시민), [시민]. <시민>!"] * 20, kind, vocab_size=600)
+def test_no_entry_joins_a_name_with_its_bracket_or_comma() -> None:
+    tokenizer = train_unigrams([*TEXTS, "(시민), [시민]. <시민>!"] * 20, vocab_size=900)
     text = "어제 (시민), 오늘"
     pieces = tokenize(tokenizer, text)
     assert text.index("시민") in pieces.starts
     assert text.index("시민") + 2 in pieces.ends
 
 
-@pytest.mark.parametrize("kind", ["bpe", "byte-bpe"])
-def test_the_same_texts_give_the_same_pairs(kind: Kind) -> None:
-    again = train_subwords(TEXTS * 5, kind, vocab_size=600)
-    assert tokenizer_fingerprint(again) == tokenizer_fingerprint(learned(kind))
+def test_the_same_texts_give_the_same_unigrams() -> None:
+    again = train_unigrams(TEXTS * 5, vocab_size=900, byte_fallback=True)
+    assert tokenizer_fingerprint(again) == tokenizer_fingerprint(learned())
 
 
 @pytest.mark.parametrize("entry", ["<0x41>", "[PAD]"])
-@pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_a_text_that_spells_a_byte_or_a_special_entry_is_read_as_letters(kind: Kind, entry: str) -> None:
-    tokenizer = learned(kind, True)
+def test_a_text_that_spells_a_byte_or_a_special_entry_is_read_as_letters(entry: str) -> None:
+    tokenizer = learned()
     read = tokenize(tokenizer, entry).ids
     assert tokenizer.convert_tokens_to_ids(entry) not in read
-    assert tokenizer.decode(read).strip() == entry
+    assert tokenizer.decode(read).replace(" ", "") == entry
 
 
-@pytest.mark.parametrize(("kind", "byte_fallback"), FALLING_BACK)
-def test_an_entity_in_bytes_can_be_marked(kind: Kind, byte_fallback: bool) -> None:
-    tokenizer = learned(kind, byte_fallback)
+def test_an_entity_in_bytes_can_be_marked() -> None:
+    tokenizer = learned()
     text = "시민 뷁똠은 왔다"
     split = split_at(tokenizer, text, tokenize(tokenizer, text), [(3, 5)])
     low, high = split.cover(3, 5)

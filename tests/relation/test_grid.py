@@ -165,9 +165,8 @@ def test_a_finished_folder_refuses_other_rows_or_settings_before_anything_is_wri
             {"settings": {**grid["settings"], "max_length": 48}},
             "was begun with max_length 64, and this command has",
         ),
-        ({"dev": other_rows}, "begun with other bytes of the dev .*begun with --keep-weights can score another --dev"),
+        ({"dev": other_rows}, "begun with other bytes of the dev "),
         ({"dev": None}, "begun with other bytes of the dev "),
-        ({"keep_weights": True}, "was begun with keep_weights False"),
     ):
         with pytest.raises(FolderError, match=said) as told:
             run_grid(GridRecipe(**{**grid, **change}))
@@ -184,24 +183,6 @@ def test_a_folder_in_which_no_cell_began_takes_other_rows(grid: dict[str, Any], 
         run_grid(GridRecipe(**{**grid, "models": (str(tmp_path / "absent"),)}))
     again = {**grid, "models": grid["models"][:1], "learning_rates": (1e-3,), "train": other_rows}
     assert run_grid(GridRecipe(**again)).cells[0].result
-
-
-def test_a_grid_that_keeps_all_weights_scores_another_dev(
-    grid: dict[str, Any], other_rows: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recipe = tmp_path / "grid.yaml"
-    recipe.write_text(to_yaml(GridRecipe(**{**grid, "models": grid["models"][:1]})), "utf-8")
-    command = ["re", "grid", "--recipe", str(recipe), "--keep-weights", "--json"]
-    assert run(command) == 0
-    assert len(list((tmp_path / "grid").glob("cells/*/seed-0/model/relation.json"))) == 2
-    capsys.readouterr()
-    assert run([*command, "--dev", other_rows]) == 0
-    cells = json.loads(capsys.readouterr().out)["cells"]
-    assert [(cell["error"], cell["result"]["split"]) for cell in cells] == [("", "other")] * 2
-    assert run([*command[:-2], "--dev", other_rows]) == 2
-    assert "begun with keep_weights True" in capsys.readouterr().err
-    with pytest.raises(RecipeError, match="keep_weights"):
-        GridRecipe(**{**grid, "keep_weights": True, "settings": {"keep_weights": False}})
 
 
 def test_both_pages_name_the_chosen_cell(grid: dict[str, Any], tmp_path: Path) -> None:

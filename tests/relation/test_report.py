@@ -1,4 +1,4 @@
-"""re report: what stored predictions say of tokenizers and of the five reasons for markers."""
+"""re report: what stored predictions say of the five reasons for markers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,16 @@ from hypothesis import strategies as st
 from coref_automl.cli.app import run
 from coref_automl.relation.data import RelationData, read_relations
 from coref_automl.relation.metrics import micro_f1
-from coref_automl.relation.outcomes import Answers, Outcomes, f1_values, find_answers
-from coref_automl.relation.reasons import Reasons, judge_reasons, sentence_groups, tokenizer_facts
+from coref_automl.relation.reasons import (
+    Answers,
+    Outcomes,
+    Reasons,
+    f1_values,
+    find_answers,
+    judge_reasons,
+    sentence_groups,
+    token_groups,
+)
 from coref_automl.relation.rows import INDEX, LABELS, Entity, RelationRow
 
 from .conftest import raw_row
@@ -71,12 +79,9 @@ def test_a_copy_of_a_run_adds_no_seed(runs: Path, dev_file: Path, tmp_path: Path
     assert any("backup repeats seeds of another run" in said for said in found.left_out)
 
 
-def test_the_report_has_scores_tokenizers_and_all_five_reasons(
-    runs: Path, dev_file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_report_has_scores_and_all_five_reasons(runs: Path, dev_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = reported(capsys, str(runs), "--data", str(dev_file))
     assert [one["variant"] for one in found["variants"]] == list(VARIANTS)
-    assert all(one["tokenizer"]["pieces"] >= 1 for one in found["variants"])
     (reasons,) = found["reasons"]
     tested = {one["reason"] for one in reasons["findings"]} | set(reasons["missing"])
     assert tested == {1, 2, 3, 4, 5}
@@ -137,8 +142,7 @@ def test_other_rows_no_runs_and_a_lost_tokenizer_are_told(
     manifest = tmp_path / "moved" / "manifest.json"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text("utf-8")), "model": str(tmp_path / "gone")}), "utf-8")
     found = reported(capsys, str(tmp_path / "moved"), "--data", str(dev_file))
-    assert found["variants"][0]["tokenizer"] is None
-    assert "No tokenizer columns" in found["notes"][0]
+    assert "Reason 5 is not tested" in found["notes"][0]
 
 
 @given(gold=labels, data=st.data())
@@ -233,7 +237,5 @@ def test_rows_of_a_group(fresh_tokenizer: Any) -> None:
     groups = sentence_groups(rows)
     assert groups["same types"].tolist() == [False, True, False]
     assert groups["long"].tolist() == [False, False, True]
-    columns, groups = tokenizer_facts(rows, fresh_tokenizer())
-    assert columns.pieces >= 1
-    assert 0 <= columns.edges <= 1
+    groups = token_groups(rows, fresh_tokenizer())
     assert {name: group.shape for name, group in groups.items()} == {"fragmented": (3,), "glued": (3,)}

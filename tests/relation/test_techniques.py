@@ -9,6 +9,7 @@ import torch
 
 from coref_automl.relation.fit import loss_settings
 from coref_automl.relation.markers import MarkedRow
+from coref_automl.relation.model import RowTensors, scoring_order, training_order
 from coref_automl.relation.recipe import Loss, RelationRecipe
 from coref_automl.relation.techniques import (
     LossSettings,
@@ -20,7 +21,6 @@ from coref_automl.relation.techniques import (
     pushed,
     r_drop,
 )
-from coref_automl.relation.tensors import RowTensors, scoring_order, training_order
 
 LOGITS = torch.tensor([[2.0, 0.0, -1.0], [0.5, 0.5, 0.0]])
 GOLD = torch.tensor([0, 2])

@@ -14,9 +14,8 @@ from coref_automl.report.page import Charts, Page, Table
 from coref_automl.report.tuning_page import study_page
 from coref_automl.say import Say, in_korean
 from coref_automl.tuning.finish import finish
-from coref_automl.tuning.outputs import FinishedStudy, StudyResult, states, table_of
+from coref_automl.tuning.outputs import FinishedStudy, StudyResult, lines_of, states, trials_of
 from coref_automl.tuning.recipe import REPORTS
-from coref_automl.tuning.words import lines_of
 from tests.tuning.scripted import Script, ScriptedLauncher, rate, search, steady
 
 
@@ -38,7 +37,7 @@ def page(out: Path, script: Script = turned_round, **changes: Any) -> tuple[Page
     told = lines_of(final, recipe, problem.label, problem.confirm_name, say)
     result = StudyResult("study", "real1_strict", states(made.study), tuple(told), final, None, "best.yaml")
     shown = FinishedStudy(
-        result, recipe, problem.label, problem.confirm_name, problem.space, table_of(made.study), final, out / "study.html"
+        result, recipe, problem.label, problem.confirm_name, problem.space, trials_of(made.study), final, out / "study.html"
     )
     return study_page(shown), result
 
@@ -89,15 +88,6 @@ def test_the_page_says_how_many_seeds_chose_and_judged(tmp_path: Path, lang: str
     told = {"ko": f"선택에 시드 4개, 판정에 새 시드 {judged}개", "en": f"seeds: 4 to choose, {judged} new to judge"}
     assert told[lang] in shown.subtitle
     assert ("판정하지 않음" if lang == "ko" else "not judged") in repr(table(shown, "end"))
-
-
-def test_importance_is_left_out_where_all_trials_are_equal(tmp_path: Path) -> None:
-    differ, equal = (
-        page(tmp_path / name, script, lang="en", trials=8)[0]
-        for name, script in (("differ", steady), ("equal", lambda _: [0.5] * REPORTS))
-    )
-    assert "dimensions" in {section.id for section in differ.sections}
-    assert "dimensions" not in {section.id for section in equal.sections}
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ LINES = {
     ),
     "re report": Line(f"re report relation --data relations.jsonl --out {OUT}", ("relation", "relations.jsonl"), seconds=4),
     "re grid": Line(f"re grid --recipe grid.yaml --out {OUT}", ("grid.yaml", "model", "relations.json")),
-    "coref explore": Line("coref explore chains.jsonl --model model", ("chains.jsonl", "model")),
+    "coref explore": Line("coref explore chains.jsonl", ("chains.jsonl",)),
     "coref train": Line(f"coref train --recipe chains.yaml --out {OUT}", ("chains.yaml", "chains.jsonl", "model"), seconds=4),
     "coref evaluate": Line(
         "coref evaluate coreference --data others.jsonl --device cpu", ("coreference", "others.jsonl"), seconds=2

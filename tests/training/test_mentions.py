@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.errors import CorefError
+from coref_automl.errors import CorefError, RecipeError
 from coref_automl.training.masking import FAR, IGNORED, Masking, later_mentions, mask_row, mention_rates, nearest_mate, row_rng
 from coref_automl.training.recipe import TrainRecipe
 from tests.close import assert_same
@@ -277,6 +277,13 @@ def test_a_loss_that_is_not_a_number_is_named(chained: Recipe, monkeypatch: pyte
     monkeypatch.setattr(MentionLosses, "forward", lambda self, *given: kept(self, *given) * float("nan"))
     with pytest.raises(CorefError, match=r"The loss of step 1 is NaN or infinite \(copy, link\)"):
         train(chained(epochs=1))
+
+
+def test_a_loss_between_mentions_without_a_scorer_is_refused() -> None:
+    from coref_automl.training.loss import MentionLosses
+
+    with pytest.raises(RecipeError, match=r"Unknown mention loss 'lnk'.*link"):
+        MentionLosses(8, {"lnk": 1.0})  # type: ignore[dict-item]
 
 
 def test_the_step_compiles_whole(chained_dataset: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.training.schedule import (
+from coref_automl.training.optimizer import (
     OPEN_END,
     Clock,
     crossed_mark,
@@ -64,7 +64,7 @@ def test_no_warm_up_starts_at_the_top() -> None:
 def at(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     """The time a clock sees."""
     now = {"seconds": 0.0}
-    monkeypatch.setattr("coref_automl.training.schedule.time.monotonic", lambda: now["seconds"])
+    monkeypatch.setattr("coref_automl.training.optimizer.time.monotonic", lambda: now["seconds"])
     return now
 
 

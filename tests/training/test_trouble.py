@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from coref_automl.errors import FolderError, StorageError, TrainingError
@@ -41,20 +40,16 @@ def each_loss(monkeypatch: pytest.MonkeyPatch) -> Wrap:
     return arm
 
 
-def test_a_loss_that_is_not_a_number_stops_with_the_batch_saved(recipe: Recipe, each_loss: Wrap, tmp_path: Path) -> None:
-    """Two forward passes a step: the ninth belongs to step 5. Found at the next report, step 6; the batch is that of step 5."""
-    from coref_automl.training.batches import BatchPlan
-
+def test_a_loss_that_is_not_a_number_stops(recipe: Recipe, each_loss: Wrap, tmp_path: Path) -> None:
+    """Two forward passes a step: the ninth belongs to step 5. Found at the next report, step 6."""
     each_loss(lambda call, _, loss: loss * float("nan") if call == 8 else loss)
     with pytest.raises(TrainingError, match="step 5 is NaN or infinite"):
         train(recipe(log_every=3))
-    run = tmp_path / "run"
-    saved = np.load(run / "bad-batch.npz")
-    epoch, rows = BatchPlan(np.ones(12, np.int64), 4, 0).rows_of_step(4)
-    assert saved["rows"].tolist() == rows.tolist()
-    assert int(saved["epoch"]) == epoch == 1
-    assert saved["labels"].shape == (4, 32)
-    assert [path.name for path in sorted(run.glob("checkpoint-*"))] == ["checkpoint-1", "checkpoint-3", "checkpoint-4"]
+    assert [path.name for path in sorted((tmp_path / "run").glob("checkpoint-*"))] == [
+        "checkpoint-1",
+        "checkpoint-3",
+        "checkpoint-4",
+    ]
 
 
 def test_a_checkpoint_is_not_made_of_weights_that_are_not_numbers(recipe: Recipe, each_loss: Wrap, tmp_path: Path) -> None:
@@ -64,10 +59,9 @@ def test_a_checkpoint_is_not_made_of_weights_that_are_not_numbers(recipe: Recipe
     assert [path.name for path in (tmp_path / "run").glob("checkpoint-*")] == ["checkpoint-1"]
 
 
-def test_a_loss_of_exactly_zero_stops(recipe: Recipe, tmp_path: Path) -> None:
+def test_a_loss_of_exactly_zero_stops(recipe: Recipe) -> None:
     with pytest.raises(TrainingError, match="exactly 0"):
         train(recipe(min_prob=0.0, max_prob=0.0))
-    assert (tmp_path / "run" / "bad-batch.npz").is_file()
 
 
 def test_out_of_memory_halves_the_micro_batch_and_keeps_the_effective_one(
@@ -184,7 +178,6 @@ def test_a_gradient_that_is_not_a_number_stops_before_a_checkpoint_is_made_of_it
     with pytest.raises(TrainingError, match=f"The gradient of step {step} is NaN or infinite"):
         train(recipe(log_every=100))
     run = tmp_path / "run"
-    assert int(np.load(run / "bad-batch.npz")["step"]) == step - 1
     assert f"checkpoint-{step}" not in [path.name for path in run.glob("checkpoint-*")]
     assert not (run / "DONE").exists()
 
@@ -194,7 +187,7 @@ def test_seconds_are_counted_once_where_memory_ran_out_after_a_checkpoint(
 ) -> None:
     import torch
 
-    from coref_automl.training import schedule
+    from coref_automl.training import optimizer as schedule
     from coref_automl.training.folder import checkpoints_of, read_clock
 
     clock = iter(range(0, 10**7, 1))  # a second for each look at the clock

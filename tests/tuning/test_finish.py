@@ -12,8 +12,8 @@ from coref_automl.progress import quiet
 from coref_automl.say import Say
 from coref_automl.tuning.choosing import Trainer
 from coref_automl.tuning.finish import Final, finish
+from coref_automl.tuning.outputs import lines_of, sentence_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.words import lines_of, sentence_of
 from tests.tuning.inline import DeadLauncher
 from tests.tuning.scripted import Script, ScriptedLauncher, rate, search
 
@@ -154,11 +154,11 @@ def test_a_finalist_whose_fresh_seed_fails_is_out(tmp_path: Path) -> None:
         end(tmp_path / "none", lambda job: ["fail: a: b"] if job.recipe["seed"] else [0.5] * REPORTS)
 
 
-def test_one_knob_back_tells_what_mattered(tmp_path: Path) -> None:
+def test_one_setting_back_tells_what_mattered(tmp_path: Path) -> None:
     final, _ = end(tmp_path, level(0.6), ablate=True)
-    (knob,) = final.knobs
-    assert (knob.name, knob.back) == ("learning_rate", 0.25)
-    assert knob.loss == pytest.approx(0.1, abs=0.01)
+    (effect,) = final.effects
+    assert (effect.name, effect.back) == ("learning_rate", 0.25)
+    assert effect.loss == pytest.approx(0.1, abs=0.01)
     lines = lines_of(final, _recipe(tmp_path), "Real@1", "confirm", Say("en"))
     assert any(line.startswith("One setting back at a time, in points: learning_rate ") for line in lines)
 

@@ -21,9 +21,8 @@ from coref_automl.models.load import load_encoder
 from coref_automl.progress import quiet
 from coref_automl.relation.data import RowCache
 from coref_automl.relation.markers import Marker
-from coref_automl.relation.model import RelationModel
+from coref_automl.relation.model import RelationModel, RowTensors, training_order
 from coref_automl.relation.rows import gold_indices
-from coref_automl.relation.tensors import RowTensors, training_order
 from coref_automl.tuning.probe import Stopwatch, training_step
 
 

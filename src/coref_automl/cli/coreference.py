@@ -47,31 +47,26 @@ SchemeOption = Annotated[
 ]
 
 
-@coreference_app.command(epilog="Example: coref-automl coref explore koconovel_coref.jsonl.xz --model bundled:ko-mini")
+@coreference_app.command(epilog="Example: coref-automl coref explore koconovel_coref.jsonl.xz")
 def explore(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help=f"Annotated texts: {FILE}.")],
-    model: Annotated[
-        list[str] | None, typer.Option("--model", help="Model whose tokenizer to check; repeatable. Default: bundled:ko-mini.")
-    ] = None,
-    write: Annotated[
-        Path | None, typer.Option("--write", help="Convert one file to .jsonl, .conll or .conllu; bad rows are left out.")
-    ] = None,
+    write: Annotated[Path | None, typer.Option("--write", help="Convert one file to .jsonl; bad rows are left out.")] = None,
     to: Annotated[
         str | None, typer.Option("--to", help="With --write: the convention to convert mentions to (bare, words, heads).")
     ] = None,
     convention: ConventionOption = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Describe annotated data: chains, nesting, convention, mentions on token boundaries, and every problem with its reason."""
+    """Describe annotated data: chains, nesting, convention, and every problem with its reason."""
     from coref_automl.coreference.conventions import converted, known
+    from coref_automl.coreference.conventions import explore as look
     from coref_automl.coreference.data import inspect_coref, write_documents
-    from coref_automl.coreference.explore import explore as look
 
     if write is not None and len(files) != 1:
         raise InputError(f"--write takes one file, not {len(files)}; convert them one by one.")
     read = [inspect_coref(name) for name in files]
     asked, lost = known(convention), list[str]()
-    found = [look(data, model or ["bundled:ko-mini"], asked) for data in read]
+    found = [look(data, asked) for data in read]
     if to is not None and write is None:
         raise InputError("--to converts what --write writes; give a file with --write.")
     if write is not None:
@@ -100,7 +95,7 @@ def train(recipe: RecipeFile = None, *, as_json: AsJson = False, **given: Any) -
     print_result(result, as_json)
 
 
-@coreference_app.command(epilog="Example: coref-automl coref evaluate runs/coref --data my_novels.jsonl --groups")
+@coreference_app.command(epilog="Example: coref-automl coref evaluate runs/coref --data my_novels.jsonl")
 def evaluate(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run, one seed's model, or bundled:ko-mini-coref.")],
     data: Annotated[str, typer.Option("--data", help=f"Annotated texts: {FILE}.")],
@@ -110,7 +105,6 @@ def evaluate(
     side: Annotated[str, typer.Option("--side", help="Side of the split to score: train, dev or test.")] = "test",
     scheme: SchemeOption = None,
     convention: ConventionOption = "auto",
-    groups: Annotated[bool, typer.Option("--groups", help="Add scores by kind of mention and by distance.")] = False,
     base: Base = None,
     skip_bad: SkipBad = False,
     device: Device = "auto",
@@ -121,7 +115,7 @@ def evaluate(
     The same-string baseline stands beside every score. Scores are in the convention of the file's own mentions.
     """
     from coref_automl.coreference.conventions import known
-    from coref_automl.coreference.evaluate import evaluate_coreference, group_lines
+    from coref_automl.coreference.evaluate import evaluate_coreference
 
     progress = Progress(shown=not as_json)
     found = evaluate_coreference(
@@ -134,10 +128,9 @@ def evaluate(
         base=base,
         scheme=scheme,
         convention=known(convention),
-        groups=groups,
         progress=progress,
     )
-    print_result(found, as_json, [*found.result.lines(), *(group_lines(found.groups) if groups else ())])
+    print_result(found, as_json)
 
 
 @coreference_app.command(

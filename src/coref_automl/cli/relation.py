@@ -48,8 +48,8 @@ def explore(
     as_json: AsJson = False,
 ) -> None:
     """Describe relation data: labels, type pairs, lengths, duplicates, conflicts, shift; --check checks all markers."""
-    from coref_automl.relation.check import check_files
     from coref_automl.relation.data import inspect_relations
+    from coref_automl.relation.explore import check_files
     from coref_automl.relation.explore import explore as look
     from coref_automl.report.relation_page import write_exploration
 

@@ -1,4 +1,4 @@
-"""The column formats of coreference: CoNLL-2012 and CorefUD's CoNLL-U. In: a file's text. Out: chunks; and files from documents.
+"""The column formats of coreference: CoNLL-2012 and CorefUD's CoNLL-U. In: a file's text. Out: chunks.
 
 CoNLL-2012: the word is the fourth column and the annotation the last one. The text is the words with blanks between them and a
 line break after each sentence; parts of one document are chunks of it, with entities of their own, as the format defines them.
@@ -14,26 +14,20 @@ others open.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
 
-from coref_automl.coreference.data import BadChunk, Chunk, CorefDocument, Mention
+from coref_automl.coreference.data import BadChunk, Chunk, Mention
 from coref_automl.corpus.batch import RowProblem
-from coref_automl.errors import CoreferenceDataError
-from coref_automl.store import write_text
 
 Span = tuple[int, int]
 _BEGIN = re.compile(r"#begin document \(?(.*?)\)?;?(?:\s*part\s+(\d+))?\s*$")
-_PART_ID = re.compile(r"(?P<name>.*\S) part (?P<part>[0-9]+)")
 _BRACKET = re.compile(r"\((?P<start>[^()|]+)(?P<whole>\))?|(?P<end>[^()|]+)\)")
 _PART = re.compile(r"^(?P<entity>.*?)\[(?P<part>\d+)/(?P<of>\d+)\]$")
 _INDEX = re.compile(r"[0-9]{1,9}([-.][0-9]{1,9})?")
 _WORD = 3
 _COLUMNS = 10
 _KINDS = {"PROPN": "name", "NOUN": "noun", "PRON": "pronoun"}
-_TAGS = {kind: tag for tag, kind in _KINDS.items()}
 
 
 @dataclass(slots=True)
@@ -182,87 +176,5 @@ def _token(reading: _Reading, columns: list[str], contracted: int, covered: int)
     return contracted, covered
 
 
-def write_conll(path: Path, documents: Iterable[CorefDocument]) -> None:
-    """Tokens end at blanks and at edges of mentions; blanks themselves are not in the format."""
-    lines: list[str] = []
-    for document in documents:
-        _refuse_losses(path, document)
-        found = _PART_ID.fullmatch(document.id)
-        name, part = (found["name"], found["part"]) if found else (document.id, "")
-        numbers = {entity: str(number) for number, entity in enumerate(dict.fromkeys(m.entity for m in document.mentions))}
-        lines.append(f"#begin document ({name});{part and f' part {part}'}")
-        for sentence in sentences(document):
-            for place, (start, end) in enumerate(sentence):
-                column = "|".join(_brackets(document, start, end, numbers)) or "-"
-                lines.append(f"{_without_blanks(name)}\t{int(part or 0)}\t{place}\t{document.text[start:end]}\t{column}")
-            lines.append("")
-        lines.append("#end document")
-    write_text(path, "\n".join(lines) + "\n")
-
-
-def write_corefud(path: Path, documents: Iterable[CorefDocument]) -> None:
-    """Tokens end at blanks and at edges of mentions; SpaceAfter=No keeps the text. Trees are not ours to write: `_`."""
-    lines = ["# global.Entity = eid-etype-head"]
-    for document in documents:
-        _refuse_losses(path, document)
-        names = {e: f"e{n}" for n, e in enumerate(dict.fromkeys(m.entity for m in document.mentions), 1)}
-        lines.append(f"# newdoc id = {document.id}")
-        for sentence in sentences(document):
-            lines.append(f"# text = {document.text[sentence[0][0] : sentence[-1][1]]}")
-            for place, (start, end) in enumerate(sentence, 1):
-                brackets = "".join(_brackets(document, start, end, names, "--1"))
-                misc = [f"Entity={brackets}"] if brackets else []
-                misc += ["SpaceAfter=No"] if document.text[end : end + 1] not in ("", " ", "\n") else []
-                kinds = [m.kind for m in document.mentions if m.start <= start < m.end and m.kind]
-                tag = _TAGS.get(kinds[-1], "X") if kinds else "X"
-                columns = [str(place), document.text[start:end], "_", tag, "_", "_", "0", "_", "_", "|".join(misc) or "_"]
-                lines.append("\t".join(columns))
-            lines.append("")
-    write_text(path, "\n".join(lines) + "\n")
-
-
-def _brackets(document: CorefDocument, start: int, end: int, names: dict[str, str], fields: str = "") -> Iterator[str]:
-    """The brackets of a token: inner mentions close first, outer ones open first."""
-    closing = [m for m in document.mentions if m.end == end and m.start < start]
-    yield from (f"{names[m.entity]})" for m in sorted(closing, key=lambda m: -m.start))
-    yield from (f"({names[m.entity]}{fields}{')' if m.end == end else ''}" for m in document.mentions if m.start == start)
-
-
 def _without_blanks(name: str) -> str:
     return "_".join(name.split())
-
-
-def _refuse_losses(path: Path, document: CorefDocument) -> None:
-    """An error where the columns cannot hold an id or a mention; mentions of one entity may cross in one token at most."""
-    text, ends = document.text, {start: end for sentence in sentences(document) for start, end in sentence}
-    why = ""
-    if not document.id or document.id != document.id.strip() or "\n" in document.id:
-        why = "its id is empty, has a line break, or begins or ends with a blank"
-    for place, first in enumerate(document.mentions):
-        form = text[first.start : first.end]
-        if form != form.strip():
-            why = why or f"it has the mention {form!r}, which begins or ends with a blank"
-        for second in document.mentions[place + 1 :]:
-            if second.start >= first.end:
-                break
-            crossing = first.start < second.start and first.end < second.end and first.entity == second.entity
-            if crossing and ends.get(second.start) != first.end:
-                why = why or f"one entity has the mentions {form!r} and {text[second.start : second.end]!r}, which cross"
-    if why:
-        raise CoreferenceDataError(
-            f"The document {document.id!r} cannot be written as {path.suffix}: {why}; write .jsonl instead."
-        )
-
-
-def sentences(document: CorefDocument) -> Iterator[list[Span]]:
-    """The tokens of each line of a text: cut at blanks and at edges of mentions."""
-    edges = {edge for mention in document.mentions for edge in mention.span}
-    at = 0
-    for line in document.text.split("\n"):
-        tokens: list[Span] = []
-        for word in re.finditer(r"\S+", line):
-            cuts = [word.start() + at, *sorted(e for e in edges if word.start() + at < e < word.end() + at), word.end() + at]
-            tokens += list(pairwise(cuts))
-        if tokens:
-            yield tokens
-        at += len(line) + 1

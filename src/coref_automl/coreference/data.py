@@ -165,13 +165,10 @@ def inspect_coref(name: str | Path) -> CorefData:
 
 
 def write_documents(path: Path, documents: Iterable[CorefDocument]) -> None:
-    """The same documents in the format that the file's ending names."""
-    from coref_automl.coreference.conll import write_conll, write_corefud
-
-    writers = {".jsonl": _write_jsonl, ".conll": write_conll, ".conllu": write_corefud}
-    if path.suffix not in writers:
-        raise CoreferenceDataError(f"{path} should end in .jsonl, .conll or .conllu.")
-    writers[path.suffix](path, documents)
+    """The documents as JSON lines."""
+    if path.suffix != ".jsonl":
+        raise CoreferenceDataError(f"{path} should end in .jsonl.")
+    write_jsonl(path, (_row(each) for each in documents))
 
 
 def clusters_of(document: CorefDocument) -> list[list[dict[str, Any]]]:
@@ -182,10 +179,6 @@ def clusters_of(document: CorefDocument) -> list[list[dict[str, Any]]]:
         kind = {"kind": mention.kind} if mention.kind else {}
         found.setdefault(mention.entity, []).append({**entry, "entity": mention.entity, **kind})
     return list(found.values())
-
-
-def _write_jsonl(path: Path, documents: Iterable[CorefDocument]) -> None:
-    write_jsonl(path, (_row(each) for each in documents))
 
 
 def _row(document: CorefDocument) -> dict[str, Any]:

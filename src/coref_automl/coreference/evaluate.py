@@ -1,22 +1,16 @@
 """A trained run on annotated documents. In: its seeds and a file. Out: the mean over seeds with intervals by document.
 
 Documents that the run learned from or chose by are left out. One seed's model by itself is scored too. Answers are kept.
-
-Groups say where a model is right, by kind of mention (name, noun, pronoun) and by how far back, in characters, the entity was
-last mentioned. A mention's share is its B-cubed recall: of the mentions of its entity, those in its predicted chain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from coref_automl.comparison.coreference_results import MODES, CoreferenceResult, CoreferenceSeed
+from coref_automl.comparison.coreference_results import CoreferenceResult, CoreferenceSeed
 from coref_automl.coreference.answers import (
     AGAIN,
     KIND,
@@ -26,99 +20,26 @@ from coref_automl.coreference.answers import (
     finished_seeds,
     read_answers,
     summed,
-    tagged,
     write_answers,
 )
 from coref_automl.coreference.conventions import Asked, Convention, convention_of
 from coref_automl.coreference.data import CorefDocument, read_coref
 from coref_automl.coreference.metrics import added
-from coref_automl.coreference.show import is_pronoun
 from coref_automl.coreference.split import SIDES, documents_fingerprint, sides_of
 from coref_automl.coreference.train import learned_from, text_mark
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CoreferenceDataError, ModelError
 from coref_automl.machine import pick_device
 from coref_automl.progress import Progress, quiet
-from coref_automl.records import Record
-from coref_automl.say import align, say, skipped
+from coref_automl.say import say, skipped
 from coref_automl.store import fingerprint, is_done, kind_of_folder
 
-Span = tuple[int, int]
-DISTANCES = (50, 200, 1_000)
-"""Where a distance in characters counts as longer."""
-NOMINAL = "name or noun"
 EVALUATED = "evaluated"
 """Holds `<name>-<key>.jsonl`, answers beside a model; those of its run to its own test documents are in `answers`."""
 _SHORTEST = 12
 """Documents that a scheme is chosen by, the shortest."""
-_KOREAN = {
-    "kind": "종류",
-    "pronoun": "대명사",
-    "name": "고유명사",
-    "noun": "일반명사",
-    NOMINAL: "고유명사나 일반명사",
-    "last mentioned": "직전 언급",
-    "never": "없음",
-    **{f"under {edge:,} characters before": f"{edge:,}자 미만 앞" for edge in DISTANCES},
-    f"{DISTANCES[-1]:,} characters before or more": f"{DISTANCES[-1]:,}자 이상 앞",
-}
-"""Groups of mentions as a Korean table names them; other kinds, named by the data, stay as they are."""
-
-
-@dataclass(frozen=True, slots=True)
-class MentionGroup(Record):
-    """How many gold mentions, how many of them were found, and the mean share of their chains."""
-
-    mentions: int
-    found: float
-    recovered: float
-
-
-def by_group(documents: Sequence[CorefDocument], chains: Sequence[Iterable[Iterable[Span]]]) -> dict[str, MentionGroup]:
-    """Groups under `kind: ...` and `last mentioned: ...`."""
-    rows: dict[str, list[tuple[bool, float]]] = {}
-    for document, given in zip(documents, chains, strict=True):
-        owner = {span: number for number, chain in enumerate(given) for span in chain}
-        entities: dict[str, list[Span]] = {}
-        for mention in document.mentions:
-            entities.setdefault(mention.entity, []).append(mention.span)
-        last: dict[str, int] = {}
-        tags = None if all(mention.kind for mention in document.mentions) else tagged(document.text)
-        for mention in document.mentions:
-            own, place = entities[mention.entity], owner.get(mention.span)
-            share = sum(owner.get(span) == place for span in own) / len(own) if place is not None else 0.0
-            kind = mention.kind or _kind(document.text[mention.start : mention.end], tags, mention.span)
-            for group in (f"kind: {kind}", f"last mentioned: {_distance(last.get(mention.entity), mention.start)}"):
-                rows.setdefault(group, []).append((place is not None, share))
-            last[mention.entity] = mention.end
-    return {name: MentionGroup(len(group), *np.mean(group, axis=0).tolist()) for name, group in sorted(rows.items())}
-
-
-def _kind(form: str, tags: tuple[tuple[int, int, str], ...] | None, span: Span) -> str:
-    """Where the data say nothing: a closed list of pronouns, and the tagger's word for the rest where it is installed."""
-    if is_pronoun(form):
-        return "pronoun"
-    inside = [tag for start, end, tag in tags or () if span[0] <= start and end <= span[1]]
-    return {"NNP": "name", "NNG": "noun", "NP": "pronoun"}.get(inside[-1] if inside else "", NOMINAL)
-
-
-def _distance(before: int | None, start: int) -> str:
-    if before is None:
-        return "never"
-    edge = next((edge for edge in DISTANCES if start - before < edge), None)
-    return f"under {edge:,} characters before" if edge else f"{DISTANCES[-1]:,} characters before or more"
-
-
 BUNDLED = "bundled:ko-mini-coref"
 _UNTRAINED = CoreferenceSeed(0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "")
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluated(Record):
-    """The scores, and where they come from: groups of mentions under both modes, of the first seed."""
-
-    result: CoreferenceResult
-    groups: dict[str, dict[str, MentionGroup]]
 
 
 def models_of(run: str | Path) -> list[Path]:
@@ -162,9 +83,8 @@ def evaluate_coreference(
     base: str | None = None,
     scheme: str | None = None,
     convention: Asked = "auto",
-    groups: bool = False,
     progress: Progress | None = None,
-) -> Evaluated:
+) -> CoreferenceResult:
     """Every finished seed of a run, or one model, on annotated documents; with `split`, on one side of them alone.
 
     Scores are in the convention of the file's own mentions. The scheme, where the model knows several and none is asked for, is
@@ -198,7 +118,7 @@ def evaluate_coreference(
         notes.insert(1, say(f"표지 방식: {kept[0].scheme}", f"Annotation scheme: {kept[0].scheme}"))
     answers = [reader.answers(name, kept, progress) for reader in readers]
     seeds = tuple(_seed(model) for model in models)
-    result = CoreferenceResult(
+    return CoreferenceResult(
         run=str(run),
         model=settings.base,
         split=name,
@@ -209,23 +129,6 @@ def evaluate_coreference(
         notes=tuple(notes),
         **summed(answers),
     )
-    by_mode = {mode: by_group(kept, [getattr(one, mode) for one in answers[0]]) for mode in MODES} if groups else {}
-    return Evaluated(result, by_mode)
-
-
-def group_lines(groups: dict[str, dict[str, MentionGroup]]) -> list[str]:
-    """One row per group: gold mentions, found, share of the chain recovered under both modes."""
-    recovered = (
-        say("사슬 복원 % (정답 언급)", "chain recovered %, gold"),
-        say("사슬 복원 % (찾은 언급)", "chain recovered %, found"),
-    )
-    rows: list[tuple[str, ...]] = [(say("정답 언급의 종류", "gold mentions"), "n", say("찾음 %", "found %"), *recovered)]
-    for name, gold in groups["gold"].items():
-        found = groups["found"][name]
-        group = ": ".join(say(_KOREAN.get(part, part), part) for part in name.split(": ", 1))
-        shares = (found.found, gold.recovered, found.recovered)
-        rows.append((group, f"{gold.mentions:,}", *(f"{100 * share:.1f}" for share in shares)))
-    return align(rows, right=True)
 
 
 class _Reader:

@@ -69,9 +69,8 @@ def card(manifest: dict[str, Any]) -> str:
             f"Tokenizer: {tokenizer}; unknown tokens {unknown}. Fingerprint of the arrays: {mark}.",
         ),
         say("## 데이터 소스", "## Sources"),
-        _source_table(manifest["sources"]),
-        say("## 제외한 문서와 사유", "## Dropped, and why"),
-        _reason_table(manifest["sources"]),
+        f"```\n{counts_table(manifest)}\n```",
+        "\n".join(f"- {source['name']}: {licence_in_words(source['licence'])}" for source in manifest["sources"]),
         say("## 입력", "## Inputs"),
         _markdown(say("입력/행/지문", "input/rows/fingerprint").split("/"), inputs),
     ]
@@ -84,23 +83,6 @@ def card(manifest: dict[str, Any]) -> str:
         _markdown(say("패키지/버전", "package/version").split("/"), list(manifest["versions"].items())),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _source_table(sources: Sequence[dict[str, Any]]) -> str:
-    head = say("데이터 소스/라이선스/읽은 문서/남은 문서/글자/토큰", "source/licence/documents in/kept/characters/tokens").split(
-        "/"
-    )
-    rows = [
-        (s["name"], licence_in_words(s["licence"]), f"{s['in']:,}", f"{s['kept']:,}", f"{s['characters']:,}", f"{s['tokens']:,}")
-        for s in [*sources, _together(sources)]
-    ]
-    return _markdown(head, rows)
-
-
-def _reason_table(sources: Sequence[dict[str, Any]]) -> str:
-    rows = [(s["name"], in_words(reason), f"{count:,}") for s in sources for reason, count in s["dropped"].items()]
-    head = say("데이터 소스/사유/문서", "source/reason/documents").split("/")
-    return _markdown(head, rows) if rows else say("제외한 문서가 없습니다.", "Nothing was dropped.")
 
 
 def _evaluation(manifest: dict[str, Any]) -> str:
@@ -144,12 +126,8 @@ def _evaluation(manifest: dict[str, Any]) -> str:
 
 def _together(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
     total = {key: sum(source[key] for source in sources) for key in ("in", "kept", "characters", "tokens")}
-    return {
-        "name": say("합계", "total"),
-        "licence": "",
-        "dropped": {"": sum(sum(s["dropped"].values()) for s in sources)},
-        **total,
-    }
+    dropped = {"": sum(sum(source["dropped"].values()) for source in sources)}
+    return {"name": say("합계", "total"), "dropped": dropped, **total}
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

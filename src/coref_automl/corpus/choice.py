@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.corpus.clean import normalise
+from coref_automl.corpus.clean import normalise, own_id, rank
 from coref_automl.corpus.dedup import PERMUTATIONS, RunAll, first_of_each, near_duplicates, signature, text_key, write_signatures
-from coref_automl.corpus.holdout import own_id, rank
 from coref_automl.corpus.shards import Index
 from coref_automl.records import Document
 

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from coref_automl.corpus.files import ByteRange
+from coref_automl.corpus.files import ByteRange, remote_chunks, size_of
 from coref_automl.corpus.formats import LINES
 from coref_automl.corpus.manifest import EvalSetFacts, InputFacts, MadeFrom
 from coref_automl.corpus.overlap import evaluation_fingerprint
 from coref_automl.corpus.recipe import PrepareRecipe
-from coref_automl.corpus.remote import remote_chunks, size_of
 from coref_automl.corpus.sources import BUNDLED, SOURCES, Input, check_source, hub_revision, inputs_of
 from coref_automl.errors import SourceError
 from coref_automl.progress import Progress

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from coref_automl.config import Setting, free_fields, typed
-from coref_automl.corpus.clean import Filters
+from coref_automl.corpus.clean import SHARE, Filters
 from coref_automl.corpus.encode import Mode
-from coref_automl.corpus.holdout import SHARE
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
 from coref_automl.models.families import LONGEST

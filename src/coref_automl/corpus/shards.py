@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.config import from_mapping
-from coref_automl.corpus.clean import Filters, normalise, reason_to_drop
+from coref_automl.corpus.clean import Filters, HoldOut, normalise, rank, reason_to_drop
 from coref_automl.corpus.dedup import PERMUTATIONS, signature, text_key, write_signatures
 from coref_automl.corpus.files import Flaw
-from coref_automl.corpus.holdout import HoldOut, rank
 from coref_automl.corpus.manifest import ANEW, ReadFacts, ShardFacts, read_shard
 from coref_automl.corpus.sources import Input, read_input
 from coref_automl.decoder import read_stored

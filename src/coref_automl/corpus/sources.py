@@ -14,9 +14,19 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from coref_automl.config import nearest
-from coref_automl.corpus.files import ByteRange, Flaw, files_of, name_of, read_file, writable
+from coref_automl.corpus.files import (
+    ByteRange,
+    Flaw,
+    files_of,
+    is_url,
+    local_copy,
+    name_of,
+    read_file,
+    size_of,
+    urls_of,
+    writable,
+)
 from coref_automl.corpus.formats import LINES, opened, stem_of
-from coref_automl.corpus.remote import is_url, local_copy, size_of, urls_of
 from coref_automl.errors import CorefError, MissingExtra, SourceError
 from coref_automl.records import Document, Record
 from coref_automl.say import in_words

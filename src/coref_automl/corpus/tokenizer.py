@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from coref_automl.config import Setting, typed
-from coref_automl.corpus.clean import Filters, normalise, reason_to_drop
-from coref_automl.corpus.holdout import SHARE, limits, rank
+from coref_automl.corpus.clean import SHARE, Filters, limits, normalise, rank, reason_to_drop
 from coref_automl.corpus.sources import inputs_of, read_input
 from coref_automl.errors import RecipeError, SourceError
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
 from coref_automl.models.build import train_tokenizer
 from coref_automl.models.load import tokenizer_fingerprint
-from coref_automl.models.subwords import train_subwords
+from coref_automl.models.subwords import train_unigrams
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Document, Record
 from coref_automl.store import MANIFEST, mark_done, write_json
 
-VocabularyKind = Literal["wordpiece", "bpe", "byte-bpe", "unigram"]
+VocabularyKind = Literal["wordpiece", "unigram"]
 LEAST_VOCABULARY, MOST_VOCABULARY = 1_000, 1_000_000
 
 
@@ -29,16 +28,14 @@ LEAST_VOCABULARY, MOST_VOCABULARY = 1_000, 1_000_000
 class TokenizerRecipe:
     """`nouns` learns nouns apart from their particles: Kiwi cuts the words, for learning alone.
 
-    `alphabet` bounds the single characters, `tails` the entries for what may follow a noun (WordPiece alone). `byte_fallback` is
-    for bpe and unigram; byte-bpe needs none, and WordPiece has no such thing. `characters` draws whole documents of every file up
-    to so many: a large source would else decide the vocabulary alone.
+    `alphabet` bounds the single characters. `byte_fallback` is for unigrams; WordPiece has none.
+    `characters` draws whole documents of every file up to so many: a large source would else decide the vocabulary alone.
     """
 
     sources: Annotated[tuple[str, ...], Setting("Named source or local:PATH; repeatable.", flags=("--source",))]
     vocab_size: Annotated[int, Setting("Vocabulary size.", LEAST_VOCABULARY, MOST_VOCABULARY)] = 16_000
     nouns: Annotated[bool, Setting("Learn nouns separately from the particles after them.")] = True
     alphabet: Annotated[int, Setting("Maximum number of single characters in the vocabulary.")] = 3_000
-    tails: Annotated[int | None, Setting("Entries for what follows a noun. Default 6% of the vocabulary.")] = None
     holdout: Annotated[
         float,
         Setting(
@@ -46,9 +43,9 @@ class TokenizerRecipe:
         ),
     ] = SHARE
     filters: Filters = field(default_factory=Filters)
-    kind: Annotated[VocabularyKind, Setting("wordpiece, bpe, byte-bpe or unigram.")] = "wordpiece"
+    kind: Annotated[VocabularyKind, Setting("wordpiece or unigram.")] = "wordpiece"
     byte_fallback: Annotated[
-        bool, Setting("Spell unknown characters with 256 byte entries, so that no text is unknown (bpe, unigram).")
+        bool, Setting("Spell unknown characters with 256 byte entries, so that no text is unknown (unigram).")
     ] = False
     characters: Annotated[
         int | None,
@@ -76,12 +73,8 @@ class TokenizerCard(Record):
 def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | None = None) -> TokenizerCard:
     """Read, clean, leave out what is held out, learn, save."""
     progress = progress or quiet()
-    if recipe.tails is not None and not 0 <= recipe.tails <= recipe.vocab_size:
-        raise RecipeError(f"tails should lie between 0 and vocab_size ({recipe.vocab_size:,}), not {recipe.tails:,}.")
     if recipe.byte_fallback and recipe.kind == "wordpiece":
-        raise RecipeError("WordPiece cannot fall back on bytes; pass --kind unigram, bpe or byte-bpe.")
-    if recipe.tails is not None and recipe.kind != "wordpiece":
-        raise RecipeError(f"tails belong to WordPiece; leave --tails out with --kind {recipe.kind}.")
+        raise RecipeError("WordPiece cannot fall back on bytes; pass --kind unigram.")
     with claimed(out, "tokenizer", fresh=True):
         return _learn(recipe, out, progress)
 
@@ -98,12 +91,11 @@ def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerC
         )
     )
     tagger = Tagger(default_cache()) if recipe.nouns else None
-    size, alphabet = recipe.vocab_size, recipe.alphabet
+    shared: dict[str, Any] = {"vocab_size": recipe.vocab_size, "tagger": tagger, "alphabet": recipe.alphabet}
     if recipe.kind == "wordpiece":
-        tokenizer = train_tokenizer(texts, vocab_size=size, tagger=tagger, alphabet=alphabet, tails=recipe.tails)
+        tokenizer = train_tokenizer(texts, **shared)
     else:
-        fallback = recipe.byte_fallback
-        tokenizer = train_subwords(texts, recipe.kind, vocab_size=size, tagger=tagger, alphabet=alphabet, byte_fallback=fallback)
+        tokenizer = train_unigrams(texts, **shared, byte_fallback=recipe.byte_fallback)
     tokenizer.save_pretrained(out)
     card = TokenizerCard(
         sources=tuple(source.rsplit("/", 1)[-1] for source in recipe.sources),

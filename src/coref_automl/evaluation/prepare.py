@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from coref_automl import config, store
-from coref_automl.corpus.clean import Filters, is_empty, normalise, reason_to_drop
-from coref_automl.corpus.holdout import limits, qualified_id, rank
+from coref_automl.corpus.clean import Filters, is_empty, limits, normalise, qualified_id, rank, reason_to_drop
 from coref_automl.corpus.sources import inputs_of, read_input
 from coref_automl.errors import EvalSetError, FolderError
 from coref_automl.evaluation import answers

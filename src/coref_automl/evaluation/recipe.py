@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from coref_automl import store
 from coref_automl.config import Setting, choose, to_mapping, typed
+from coref_automl.corpus.clean import LEAST, SHARE
 from coref_automl.corpus.files import files_of, name_of
-from coref_automl.corpus.holdout import LEAST, SHARE
 from coref_automl.corpus.inputs import content_of
 from coref_automl.corpus.sources import inputs_of, licence_of
 from coref_automl.engine.binding import BYTES

@@ -53,7 +53,7 @@ def _models(path: str, unread: list[str]) -> list[str]:
     if not path:
         raise ModelError("A path is empty; pass a checkpoint, a run, runs, or . for this folder.")
     if not folder.is_dir():
-        from coref_automl.models.load import resolve
+        from coref_automl.models.model_files import resolve
 
         resolve(path)
         return [path]

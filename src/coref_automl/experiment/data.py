@@ -20,7 +20,7 @@ from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.experiment.recipe import BUNDLED, CoreferenceStage, ExperimentRecipe, HeldOutTexts, RelationStage
 from coref_automl.progress import Progress
 from coref_automl.store import read_json, short_names, write_json
-from coref_automl.tuning.halves import half_set
+from coref_automl.tuning.score import half_set
 
 SEEDS_APART = 1_000
 """Between the fine-tuning seeds of one run and the next: seeds that a later call adds are still no other run's."""

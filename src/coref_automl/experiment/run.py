@@ -33,7 +33,7 @@ from coref_automl.experiment.plan import COREFERENCE, EVALUATIONS, RELATION, RUN
 from coref_automl.experiment.recipe import KINDS, ExperimentRecipe, Kind
 from coref_automl.experiment.state import ExperimentResult, ExperimentState, Failure
 from coref_automl.locks import claimed
-from coref_automl.models.memory import release
+from coref_automl.machine import release
 from coref_automl.progress import Progress, duration, peak_gigabytes, quiet
 from coref_automl.records import Record
 from coref_automl.relation.recipe import RelationRecipe

@@ -126,28 +126,26 @@ def _positions(shape: Shape, seq_len: int, *, first: int) -> dict[str, Any]:
 
 
 def train_tokenizer(
-    texts: Iterable[str], *, vocab_size: int, tagger: Tagger | None = None, alphabet: int = 3000, tails: int | None = None
+    texts: Iterable[str], *, vocab_size: int, tagger: Tagger | None = None, alphabet: int = 3000
 ) -> PreTrainedTokenizerFast:
     """A WordPiece tokenizer, the same for the same texts. Using it needs no tagger."""
-    return _assemble(learn_entries(list(texts), vocab_size, tagger=tagger, alphabet=alphabet, tails=tails))
+    return _assemble(learn_entries(list(texts), vocab_size, tagger=tagger, alphabet=alphabet))
 
 
-def learn_entries(
-    texts: list[str], size: int, *, tagger: Tagger | None, alphabet: int = 3000, tails: int | None = None
-) -> list[str]:
+def learn_entries(texts: list[str], size: int, *, tagger: Tagger | None, alphabet: int = 3000) -> list[str]:
     """A vocabulary, special entries first; what stands inside a word begins with ##.
 
     With a tagger, nouns and what follows them are learned apart: no entry joins a noun with its particle, so the vocabulary is
     spent on nouns, and a hidden noun is one entry as often as its size allows.
     `alphabet` bounds the single characters (at a word's start and inside one counted apart) to a quarter of the entries at most;
-    `tails` is how many entries are spent on what follows a noun, by default six in a hundred.
+    six entries in a hundred are spent on what follows a noun.
     """
     heads, endings = _words(texts, tagger)
     characters = _characters(texts, min(alphabet, size // 4))
     letters = {form.removeprefix("##") for form in characters}
     entries = [*SPECIAL.values(), *characters]
     if tagger is not None:
-        wanted = min(round(size * _TAIL_SHARE) if tails is None else tails, size - len(entries))
+        wanted = min(round(size * _TAIL_SHARE), size - len(entries))
         entries += _new([f"##{entry.removeprefix('##')}" for entry in _learn(endings, wanted, letters)], entries)[:wanted]
     return entries + _new(_learn(heads, size, letters), entries)[: size - len(entries)]
 
@@ -164,13 +162,13 @@ def _words(texts: list[str], tagger: Tagger | None) -> tuple[list[str], list[str
         return texts, []
     heads, tails = [], []
     for text, tags in zip(texts, tagger.tag(texts), strict=True):
-        pieces = list(cut_words(text, tags))
+        pieces = list(_cut_words(text, tags))
         heads.append(" ".join(head for head, _ in pieces))
         tails.append(" ".join(tail for _, tail in pieces if tail))
     return heads, tails
 
 
-def cut_words(text: str, tags: Tags) -> Iterator[tuple[str, str]]:
+def _cut_words(text: str, tags: Tags) -> Iterator[tuple[str, str]]:
     """Each word, cut behind its last noun or pronoun: its start, and what follows."""
     noun_ends = tags.spans[:, 1].tolist()
     at = noun = 0
@@ -235,11 +233,11 @@ def marked_words() -> Any:
     return Sequence([_pre_tokenizer(), Metaspace(replacement=START, prepend_scheme="always", split=False)])
 
 
-def word_normalizer(*, hanja_apart: bool = True) -> Any:
+def word_normalizer() -> Any:
     """NFC, no control characters, and blanks around Hanja."""
     from tokenizers.normalizers import NFC, BertNormalizer, Sequence
 
-    cleaned = BertNormalizer(clean_text=True, handle_chinese_chars=hanja_apart, strip_accents=False, lowercase=False)
+    cleaned = BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=False)
     return Sequence([NFC(), cleaned])
 
 

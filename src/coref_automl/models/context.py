@@ -1,4 +1,4 @@
-"""Lengthen a model, and recognise two old faults. In: a model in memory. Out: the same model reading more tokens, and notes.
+"""Lengthen a model, or recognise one that was lengthened wrongly. In: a model in memory. Out: the same, reading more; notes.
 
 What is written into the config is all that a plain `from_pretrained` needs: saved and loaded, the model gives the same logits.
 """
@@ -11,14 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from coref_automl.errors import ModelError
-from coref_automl.models.families import family, first_row, length_of, off_by_two
-from coref_automl.models.model_files import position_rows
+from coref_automl.models.families import family, first_row, length_of
 from coref_automl.say import say
 
 Policy = Literal["clamp", "rescale"]
 _USUAL = 512
-_COPIES = 8
-"""So many equal rows at the end of a table do not come from training."""
 
 
 def lengthen(model: Any, seq_len: int, *, policy: Policy = "clamp") -> list[str]:
@@ -47,55 +44,21 @@ def lengthen(model: Any, seq_len: int, *, policy: Policy = "clamp") -> list[str]
     return notes
 
 
-def repair_config(config: Any, shapes: dict[str, tuple[int, ...]]) -> list[str]:
-    """RoBERTa off by two: a table of L + 2 rows beside a config that says L. Loaded as written, all positions would be random."""
-    rows, said = position_rows(shapes), config.max_position_embeddings
-    if not off_by_two(config, rows):
+def bucket_fault(config: Any) -> list[str]:
+    """A DeBERTa-v2 that was lengthened without writing down its range: its buckets follow the new length, its weights the old."""
+    buckets = getattr(config, "position_buckets", -1)
+    if config.model_type != "deberta-v2" or config.max_relative_positions >= 1:
         return []
-    config.max_position_embeddings = rows
+    if not 0 < 2 * buckets < config.max_position_embeddings > _USUAL:
+        return []
     return [
         say(
-            f"config.json의 위치는 {said:,}개, 표의 행은 {rows:,}개입니다(RoBERTa의 2행 차이 오류). {rows:,}행, "
-            f"{length_of(config):,}토큰으로 읽습니다. config.json의 max_position_embeddings를 고치세요.",
-            f"config.json says {said:,} positions and the table has {rows:,} rows: the RoBERTa off-by-two fault. "
-            f"Read as {rows:,} rows, {length_of(config):,} tokens; correct max_position_embeddings in config.json.",
+            f"config.json의 max_relative_positions가 {config.max_relative_positions}이라 거리 구간이 "
+            f"{config.max_position_embeddings:,}토큰에 걸칩니다. {2 * buckets}로 학습한 가중치라면 {2 * buckets}을 적으세요.",
+            f"config.json leaves max_relative_positions at {config.max_relative_positions}, so distances are bucketed over "
+            f"{config.max_position_embeddings:,} tokens; if the weights were trained at {2 * buckets}, write {2 * buckets}.",
         )
     ]
-
-
-def position_faults(model: Any) -> list[str]:
-    """What an earlier lengthening did wrong and the weights still show."""
-    config = model.config
-    notes = []
-    table = _position_table(model)
-    if table is not None:
-        rows = table.weight.detach()
-        copies = _equal_tail(rows)
-        if copies >= _COPIES:
-            start = len(rows) - copies - first_row(config)
-            notes.append(
-                say(
-                    f"마지막 행을 반복해 늘린 표라 위치 행 {copies:,}개가 같고, {start:,}번째 토큰부터 위치를 구별하지 못합니다. "
-                    "베이스 모델을 다시 늘리거나 전체 길이로 학습하세요.",
-                    f"The last {copies:,} position rows are copies of one row (the table was lengthened by repeating its "
-                    f"last row), so tokens from {start:,} on share one position: lengthen the base again or train it all.",
-                )
-            )
-    buckets = getattr(config, "position_buckets", -1)
-    if (
-        config.model_type == "deberta-v2"
-        and config.max_relative_positions < 1
-        and 0 < 2 * buckets < config.max_position_embeddings > _USUAL
-    ):
-        notes.append(
-            say(
-                f"config.json의 max_relative_positions가 {config.max_relative_positions}이라 거리 구간이 "
-                f"{config.max_position_embeddings:,}토큰에 걸칩니다. {2 * buckets}로 학습한 가중치라면 {2 * buckets}을 적으세요.",
-                f"config.json leaves max_relative_positions at {config.max_relative_positions}, so distances are bucketed over "
-                f"{config.max_position_embeddings:,} tokens; if the weights were trained at {2 * buckets}, write {2 * buckets}.",
-            )
-        )
-    return notes
 
 
 def _lengthen_relative(model: Any, old: int, seq_len: int, policy: Policy) -> list[str]:
@@ -174,10 +137,3 @@ def _position_table(model: Any) -> Any:
 
 def _biased(model: Any) -> bool:
     return model.config.model_type == "deberta-v2" and _position_table(model) is not None
-
-
-def _equal_tail(rows: Tensor) -> int:
-    """How many rows at the end equal the last one."""
-    same = (rows == rows[-1]).all(dim=1)
-    different = (~same).nonzero()
-    return len(rows) - (int(different[-1]) + 1 if len(different) else 0)

@@ -71,12 +71,6 @@ def too_long(seq_len: int) -> str | None:
     )
 
 
-def off_by_two(config: Any, rows: int | None) -> bool:
-    """An old fault of lengthened RoBERTa models: the config counts tokens where it should count rows of the table."""
-    before = first_row(config)
-    return rows is not None and before > 0 and rows == _whole(_as_dict(config), "max_position_embeddings", 0) + before
-
-
 def _whole(known: dict[str, Any], key: str, usual: int) -> int:
     value = known.get(key)
     try:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coref_automl.models import quick_deberta, quick_modernbert
+from coref_automl.models import quick_modernbert
 from coref_automl.models.disentangled.layout import Documents
 from coref_automl.models.families import first_row
 
@@ -61,11 +61,10 @@ def _encode_deberta(
     real = _real_tokens(attention_mask)
     first: Tensor = base.embeddings(input_ids=input_ids, position_ids=position_ids, mask=real)
     table = encoder.get_rel_embedding()
-    quick = places is None and quick_deberta.suits(base, attention_mask)
-    run = (quick_deberta.layer_runner if quick else _library_runner)(encoder, first, attention_mask, table)
+    pairs, distances = encoder.get_attention_mask(attention_mask), encoder.get_rel_pos(first)
     hidden = first
     for number, layer in enumerate(encoder.layer if places is None else encoder.layer[:-1]):
-        hidden = run(layer, hidden)
+        hidden = layer(hidden, pairs, relative_pos=distances, rel_embeddings=table)[0]
         if number == 0 and encoder.conv is not None:
             hidden = encoder.conv(first, hidden, real)
     if places is None:
@@ -73,11 +72,6 @@ def _encode_deberta(
     from coref_automl.models.fused_deberta import run_layer_at
 
     return run_layer_at(encoder.layer[-1], hidden, real.bool(), *places, table)
-
-
-def _library_runner(encoder: Any, states: Tensor, attention_mask: Any, table: Tensor | None) -> Callable[[Any, Tensor], Any]:
-    pairs, distances = encoder.get_attention_mask(attention_mask), encoder.get_rel_pos(states)
-    return lambda layer, hidden: layer(hidden, pairs, relative_pos=distances, rel_embeddings=table)[0]
 
 
 def _real_tokens(attention_mask: Any) -> Tensor:

@@ -27,18 +27,14 @@ from coref_automl.models.checks import (
 )
 from coref_automl.models.families import family, length_of, too_long
 from coref_automl.models.model_files import (
-    BUNDLED,
     TOKENIZER_FILES,
     config_of,
-    detect_seq_len,
     folder_of,
     has_tokenizer,
-    resolve,
     trained_length,
     vocabulary_ids,
     weight_files,
     weight_shapes,
-    weights_fingerprint,
 )
 from coref_automl.store import fingerprint
 
@@ -46,18 +42,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
     from coref_automl.models.context import Policy
-
-__all__ = [
-    "BUNDLED",
-    "LoadedModel",
-    "detect_seq_len",
-    "load_encoder",
-    "load_masked_lm",
-    "load_tokenizer",
-    "resolve",
-    "tokenizer_fingerprint",
-    "weights_fingerprint",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +95,7 @@ def load_masked_lm(
     from transformers import AutoModelForMaskedLM
 
     from coref_automl.models.attention import use_attention
-    from coref_automl.models.context import lengthen, position_faults
+    from coref_automl.models.context import bucket_fault, lengthen
 
     if seq_len is not None and seq_len < 1:
         raise ModelError(f"A model cannot read {seq_len} tokens; pass --seq-len 512 or another length above 0.")
@@ -119,7 +103,7 @@ def load_masked_lm(
         raise ModelError(f"A model's length {why}.")
     folder = folder_of(model)
     shapes = weight_shapes(folder)
-    config, notes = _config(folder, shapes)
+    config = _config(folder, shapes)
     tokenizer = load_tokenizer(model)
     if tokenizer.mask_token_id is None:
         raise ModelError(f"The tokenizer of {model} has no mask token, so nothing can be hidden; pass an encoder that has one.")
@@ -127,8 +111,8 @@ def load_masked_lm(
     if is_discriminator(shapes) and not new_head:
         raise ModelError(f"{model} is an ELECTRA discriminator, which has no mask head; pass its generator{or_new(new_head)}.")
     loaded, info = _weights(AutoModelForMaskedLM, folder, config, shapes, dtype=dtype, device=device)
-    notes += judge(model, loaded, info, new_head=new_head)
-    notes += position_faults(loaded)
+    notes = judge(model, loaded, info, new_head=new_head)
+    notes += bucket_fault(loaded.config)
     longest = length_of(loaded.config)
     if seq_len is not None and seq_len > longest:
         notes += lengthen(loaded, seq_len, policy=policy)
@@ -147,7 +131,7 @@ def load_encoder(model: str, *, device: str = "cpu", dtype: str = "float32") -> 
 
     folder = folder_of(model)
     shapes = weight_shapes(folder)
-    config, _ = _config(folder, shapes)
+    config = _config(folder, shapes)
     tokenizer = load_tokenizer(model)
     check_tokenizer(model, tokenizer, config)
     options = {"add_pooling_layer": False} if family(config.model_type).pooler else {}
@@ -176,11 +160,9 @@ def pick_dtype(dtype: str, device: str) -> Any:
     return kinds[dtype]
 
 
-def _config(folder: Path, shapes: dict[str, tuple[int, ...]]) -> tuple[Any, list[str]]:
-    """The config, with what the weights themselves say about it where older tools wrote it wrong."""
+def _config(folder: Path, shapes: dict[str, tuple[int, ...]]) -> Any:
+    """The config, with what the weights themselves say about its head."""
     from transformers import AutoConfig
-
-    from coref_automl.models.context import repair_config
 
     written = config_of(folder)
     family(written["model_type"], str(folder))
@@ -201,7 +183,7 @@ def _config(folder: Path, shapes: dict[str, tuple[int, ...]]) -> tuple[Any, list
         if not config.legacy:
             # this head multiplies by the word embeddings itself, and the library fails on a reload that ties what is not there
             config.tie_word_embeddings = False
-    return config, repair_config(config, shapes)
+    return config
 
 
 def _weights(

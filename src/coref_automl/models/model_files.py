@@ -13,7 +13,7 @@ from typing import Any
 
 from coref_automl.errors import InputError, ModelError
 from coref_automl.guard import LINE, TooLarge, check_packed
-from coref_automl.models.families import length_of, off_by_two
+from coref_automl.models.families import length_of
 from coref_automl.store import at_home, fingerprint, fingerprint_files, natural_order, read_json, refuse_special
 
 BUNDLED = {"bundled:ko-mini": "ko-mini"}
@@ -183,12 +183,7 @@ def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 def detect_seq_len(model: str) -> int:
     """The length a model reads: what it was trained at where a training.json says so, else what its config holds."""
     folder = folder_of(model, weights=False)
-    config = config_of(folder)
-    present = any(any(folder.glob(pattern)) for pattern in (_SAFE[0], _OLD[0]))
-    rows = position_rows(weight_shapes(folder)) if present else None
-    if off_by_two(config, rows):
-        config["max_position_embeddings"] = rows
-    return trained_length(folder, length_of(config))
+    return trained_length(folder, length_of(config_of(folder)))
 
 
 def trained_length(folder: Path, longest: int) -> int:
@@ -199,11 +194,6 @@ def trained_length(folder: Path, longest: int) -> int:
         if isinstance(trained, int) and 0 < trained <= longest:
             return trained
     return longest
-
-
-def position_rows(shapes: dict[str, tuple[int, ...]]) -> int | None:
-    """Rows of the table of absolute positions; None where there is none."""
-    return next((shape[0] for name, shape in shapes.items() if name.endswith("embeddings.position_embeddings.weight")), None)
 
 
 def weights_fingerprint(model: str) -> str:

@@ -1,4 +1,5 @@
-"""What relation data hold. In: one split, or two. Out: counts, lengths, duplicates, conflicts, and the shift between them."""
+"""What relation data hold. In: one split, or two. Out: counts, lengths, duplicates, conflicts, the shift between them; and what
+cannot be marked with a model's tokenizer."""
 
 from __future__ import annotations
 
@@ -11,8 +12,12 @@ from itertools import chain
 import numpy as np
 
 from coref_automl.corpus.batch import RowProblem
+from coref_automl.models.load import load_tokenizer
+from coref_automl.models.model_files import detect_seq_len
+from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.relation.data import RelationData, sentence_key
+from coref_automl.relation.data import RelationData, RowCache, sentence_key
+from coref_automl.relation.markers import Marker
 from coref_automl.relation.rows import LABELS, TYPES, RelationRow
 from coref_automl.say import align, say
 
@@ -189,3 +194,42 @@ def _lines(facts: SplitFacts) -> list[str]:
         f"{facts.split}: {facts.rows:,} rows, {facts.sentences:,} sentences, {bad:,} bad rows",
     )
     return [head, *(f"  {line}" for line in align(list(rows.items())))]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult(Record):
+    """One scheme over all rows of a split: `cut` counts shortened sentences, `unknown` those with an unknown token."""
+
+    scheme: str
+    rows: int
+    cut: int
+    unknown: int
+    longest: int
+    problems: tuple[RowProblem, ...]
+    split: str = ""
+
+    def lines(self) -> list[str]:
+        wrong = len(self.problems)
+        head = f"{self.split}, {self.scheme}: " + say(
+            f"행 {self.rows:,}개 검사, 오류 {wrong:,}개, 잘린 행 {self.cut:,}개, 미등록 토큰이 있는 행 {self.unknown:,}개, "
+            f"최대 {self.longest}토큰",
+            f"{self.rows:,} rows checked, {wrong:,} errors, {self.cut:,} truncated, {self.unknown:,} with an unknown token, "
+            f"longest {self.longest} tokens",
+        )
+        return [head, *(f"  {problem.in_words()}" for problem in self.problems)]
+
+
+def check_files(
+    splits: Sequence[RelationData], model: str, schemes: Sequence[str], *, max_length: int, progress: Progress | None = None
+) -> list[CheckResult]:
+    """Every row of every split marked under every scheme, with a model's tokenizer."""
+    limit, cache, found = min(max_length, detect_seq_len(model)), RowCache(), list[CheckResult]()
+    for data in splits:
+        for scheme in schemes:
+            marker = Marker(load_tokenizer(model), scheme, limit)
+            _, marked, problems = cache.mark(data.rows, marker, progress=progress or quiet(), skip_bad=True)
+            lost, cut = marker.tokenizer.unk_token_id, sum(one.cut for one in marked)
+            unknown = sum(lost in one.ids.tolist() for one in marked)
+            longest = max((len(one.ids) for one in marked), default=0)
+            found.append(CheckResult(scheme, len(data.rows), cut, unknown, longest, tuple(problems), data.split))
+    return found

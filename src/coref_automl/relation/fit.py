@@ -20,7 +20,15 @@ from coref_automl.comparison.relation_results import Scores
 from coref_automl.models.attention import without_cudnn
 from coref_automl.progress import Progress, Stage
 from coref_automl.relation.metrics import score
-from coref_automl.relation.model import RelationModel
+from coref_automl.relation.model import (
+    Chosen,
+    LabelledRows,
+    RelationModel,
+    logits_of,
+    matmuls,
+    probabilities,
+    training_order,
+)
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.rows import LABELS
 from coref_automl.relation.techniques import (
@@ -32,17 +40,6 @@ from coref_automl.relation.techniques import (
     masked,
     pushed,
     r_drop,
-)
-from coref_automl.relation.tensors import (
-    Chosen,
-    LabelledRows,
-    Recorded,
-    Step,
-    logits_of,
-    matmuls,
-    probabilities,
-    recordable,
-    training_order,
 )
 from coref_automl.training.finetuning import RESUME, Fit, FitState, Updates, checked_loss, own_randomness, weights_on_cpu
 from coref_automl.training.optimizer import groups_of
@@ -126,9 +123,6 @@ class _Run:
         device = self.train.tensors.device
         self.gold = torch.from_numpy(self.train.gold).to(device)
         self.settings = loss_settings(self.recipe, self.train.gold, device)
-        self.step: Step = self.gradients
-        if self.recipe.graphs and recordable(self.model, device):
-            self.step = Recorded(self.gradients, tuple(self.model.parameters()), self.recipe.batch_size)
 
     def epoch(self) -> None:
         train, recipe, state = self.train, self.recipe, self.state
@@ -143,20 +137,17 @@ class _Run:
             # repeated negatives make an epoch longer: progress within it is by share, so that the decay still ends at its end
             state.step = begin + round(number / len(order) * (self.total // recipe.epochs))
             self.updates.set_rate((state.step - 0.5) / self.total)
-            loss, logits = self.step(chosen)
+            loss, logits = self.gradients(chosen)
             if recipe.hard_negatives:
                 seen[chosen.rows] = margins(logits)
-            self.updates.step(keep_gradients=True)
+            self.updates.step()
             state.rows_seen += len(chosen.rows)
             if number % _LOOK_EVERY == 0 or number == len(order):
                 self.stage.advance(state.step - self.stage.done, loss=checked_loss(loss, state.step))
         state.margins = seen.cpu() if recipe.hard_negatives else None
 
     def gradients(self, chosen: Chosen) -> tuple[Any, Any]:
-        """Add the gradients of a batch; its loss and logits come back. FGM adds those of the same batch with its words pushed.
-
-        Nothing of the pass outlives it: a graph that was kept from before would break the recording of the next width.
-        """
+        """Add the gradients of a batch; its loss and logits come back. FGM adds those of the same batch with its words pushed."""
         gold = self.gold[chosen.rows]
         loss, logits = self._loss(chosen, gold)
         loss.backward()

@@ -2,7 +2,7 @@
 
 Cells are steps of the engine: finished ones are not run again, the error of one is written down and does not stop the others, and
 a later call tries it anew. Cells are ranked on the slice of train that chose their epoch: the scored split chooses nothing. Only
-the best cell keeps weights, unless all are asked for. A folder that was begun with other rows or settings is refused unwritten.
+the best cell keeps weights. A folder that was begun with other rows or settings is refused unwritten.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 from coref_automl.comparison.relation_results import RELATION_FILES, RelationResult
 from coref_automl.config import from_mapping, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
-from coref_automl.engine.binding import SAME, Binding, check_binding
+from coref_automl.engine.binding import Binding, check_binding
 from coref_automl.engine.job import Job
 from coref_automl.engine.launch import End, HereLauncher, run_steps
 from coref_automl.errors import EvaluationError, InputsChanged, RecipeError
@@ -147,8 +147,7 @@ def run_grid(recipe: GridRecipe, *, progress: Progress | None = None, draw: Draw
         def ended(end: End[str]) -> bool:
             cells.append(_cell(end, recipes[end.step], progress))
             result = GridResult(str(out), tuple(cells))
-            if not recipe.keep_weights:
-                _keep_best_weights(result)
+            _keep_best_weights(result)
             _write_table(result)
             if draw is not None:
                 draw(result)
@@ -179,19 +178,16 @@ class _GridManifest(TypedDict):
 def _begin(recipe: GridRecipe, first: RelationRecipe, rows: RowCache) -> None:
     """Write down what decides the numbers of all cells, or refuse a folder with cells of something else, before any writing.
 
-    Where all cells keep their weights, other rows may be scored later. A cell binds its own model.
+    A cell binds its own model.
     """
     out = Path(recipe.out)
     settings = {key: value for key, value in to_mapping(first).items() if key not in (*FREE, *SIDES)}
     train = rows.read(first.train, skip_bad=first.skip_bad, max_rows=first.max_rows)
     dev = rows_fingerprint(rows.read(first.dev, skip_bad=first.skip_bad).rows) if first.dev else ""
     prints = {"train": rows_fingerprint(train.rows), "dev": dev}
-    binding = Binding(settings={**settings, "keep_weights": recipe.keep_weights}, fingerprints=prints)
+    binding = Binding(settings=settings, fingerprints=prints)
     if any(out.glob(f"cells/*/{MANIFEST}")):
-        begun = read_stored(out / MANIFEST, _GridManifest)["binding"]
-        if recipe.keep_weights:
-            begun["fingerprints"]["dev"] = dev
-        check_binding(out, begun, binding, f"{SAME}; a grid begun with --keep-weights can score another --dev")
+        check_binding(out, read_stored(out / MANIFEST, _GridManifest)["binding"], binding)
     write_json(out / MANIFEST, {"kind": KIND, "binding": binding})
     write_text(out / "recipe.yaml", to_yaml(recipe))
 

@@ -25,21 +25,19 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 Marks = Literal["none", "plain", "typed", "punct", "typed-punct"]
-Lead = Literal["none", "entities", "question"]
 
 
 @dataclass(frozen=True, slots=True)
 class MarkerScheme:
-    """How entities are marked, whether in the sentence, and what precedes it: nothing, the two entities, or a question."""
+    """How entities are marked, and whether a question about them precedes the sentence."""
 
     marks: Marks
-    inline: bool = True
-    lead: Lead = "none"
+    question: bool = False
 
     @property
     def has_starts(self) -> bool:
         """Does a row carry two start marks that a head can read?"""
-        return self.lead == "entities" or (self.inline and self.marks != "none")
+        return self.marks != "none"
 
 
 SCHEMES = {
@@ -48,13 +46,8 @@ SCHEMES = {
     "typed": MarkerScheme("typed"),
     "punct": MarkerScheme("punct"),
     "typed-punct": MarkerScheme("typed-punct"),
-    "none-prompt": MarkerScheme("none", inline=False, lead="entities"),
-    "plain-prompt": MarkerScheme("plain", inline=False, lead="entities"),
-    "typed-prompt": MarkerScheme("typed", inline=False, lead="entities"),
-    "punct-prompt": MarkerScheme("punct", inline=False, lead="entities"),
-    "typed-punct-prompt": MarkerScheme("typed-punct", inline=False, lead="entities"),
-    "typed-question": MarkerScheme("typed", lead="question"),
-    "typed-punct-question": MarkerScheme("typed-punct", lead="question"),
+    "typed-question": MarkerScheme("typed", question=True),
+    "typed-punct-question": MarkerScheme("typed-punct", question=True),
 }
 
 TYPE_WORDS = {"PER": "사람", "ORG": "단체", "LOC": "장소", "DAT": "날짜", "POH": "기타", "NOH": "수량"}
@@ -103,11 +96,9 @@ class Marker:
 
     def mark(self, row: RelationRow, pieces: Pieces | None = None) -> MarkedRow:
         """Tokens of a row; `BadRow` with the reason when both entities cannot be marked. `pieces` are those of the sentence."""
-        lead, lead_at = self._lead(row)
+        lead = [*tokenize(self.tokenizer, question(row)).ids.tolist(), self.last] if self.scheme.question else []
         subject, object_ = self.marks["E1", row.subject.type], self.marks["E2", row.object.type]
-        inline = self.scheme.inline
-        marks = sum(len(part) for part in (*subject, *object_)) if inline else 0
-        room = self.max_length - 2 - len(lead) - marks
+        room = self.max_length - 2 - len(lead) - sum(len(part) for part in (*subject, *object_))
         spans = [trimmed(row.sentence, entity.start, entity.end) for entity in (row.subject, row.object)]
         pieces = split_at(self.tokenizer, row.sentence, pieces or tokenize(self.tokenizer, row.sentence), spans)
         covered = [
@@ -116,26 +107,12 @@ class Marker:
         if covered[0] == covered[1]:
             raise BadRow(f"subject and object are the same tokens ({row.subject.word!r})")
         kept, covered, cut = _window(pieces.ids, covered, room)
-        body, at = _insert(kept, covered, (subject, object_)) if inline else (kept, lead_at)
-        shift = 1 + len(lead) if inline else 1
+        body, at = _insert(kept, covered, (subject, object_))
+        shift = 1 + len(lead)
         ids = np.concatenate([[self.first], lead, body, [self.last]]).astype(np.int32)
         if not self.scheme.has_starts:
             return MarkedRow(ids, -1, -1, cut)
         return MarkedRow(ids, at[0] + shift, at[1] + shift, cut)
-
-    def _lead(self, row: RelationRow) -> tuple[list[int], tuple[int, int]]:
-        """What precedes the sentence, with its closing separator, and the places of both start marks in it."""
-        if self.scheme.lead == "none":
-            return [], (-1, -1)
-        if self.scheme.lead == "question":
-            return [*tokenize(self.tokenizer, question(row)).ids.tolist(), self.last], (-1, -1)
-        ids: list[int] = []
-        at: list[int] = []
-        for role, entity in (("E1", row.subject), ("E2", row.object)):
-            opening, closing = self.marks[role, entity.type]
-            at.append(len(ids))
-            ids += [*opening, *word_ids(self.tokenizer, entity.word.strip()), *closing]
-        return [*ids, self.last], (at[0], at[1])
 
 
 def question(row: RelationRow) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.relation_results import RelationSeed
+from coref_automl.config import choose
 from coref_automl.corpus.batch import Answered, RowProblem, Task, answer_rows
 from coref_automl.decoder import read_stored
 from coref_automl.errors import RelationDataError
@@ -122,7 +123,7 @@ def predict_texts(
 
 def _reader_of_types(settings: ModelSettings) -> str:
     """What of a model depends on entity types; empty when nothing does."""
-    if SCHEMES[settings.scheme].marks in ("typed", "typed-punct"):
+    if choose(settings.scheme, SCHEMES, "scheme").marks in ("typed", "typed-punct"):
         return f"scheme {settings.scheme}"
     return f"label mask {settings.label_mask}" if settings.label_mask != "off" else ""
 
@@ -175,7 +176,7 @@ def _predict(
     seeds: list[Path], rows: tuple[RelationRow, ...], skip_bad: bool, device: str
 ) -> tuple[tuple[RelationRow, ...], NDArray[np.float32], list[RowProblem]]:
     """(the rows that can be marked, their probabilities averaged over seeds, what could not be marked)"""
-    from coref_automl.relation.tensors import LabelledRows, probabilities
+    from coref_automl.relation.model import LabelledRows, probabilities
 
     device, cache = pick_device(device), RowCache()
     found: list[NDArray[np.float32]] = []

@@ -1,9 +1,10 @@
-"""The five reasons for entity markers, tested. In: folders of relation runs, the rows they were scored on. Out: scores by variant
-beside what its tokenizer makes of entities, and a verdict on each reason.
+"""The five reasons for entity markers, tested. In: relation runs and the rows they were scored on. Out: a verdict on each.
 
-Each reason names rows on which markers, types, a label mask or hard negatives should help: long sentences, many candidate nouns,
-several entities of a type, entities in many pieces, particles glued to an entity. A finding compares two variants there. Verdicts
-cross runs with sentences and are corrected for the number of findings (Benjamini-Hochberg).
+Runs that differ in markers, label mask and hard negatives alone are variants of one experiment and can be compared. Each reason
+names rows on which markers, types, a label mask or hard negatives should help: long sentences, many candidate nouns, several
+entities of a type, entities in many pieces, particles glued to an entity. A finding compares two variants there, runs crossed
+with sentences, corrected for the number of findings (Benjamini-Hochberg). Micro-F1 is a ratio of sums, not a mean over rows: each
+row gets the value by which it moves the ratio, and their mean is micro-F1.
 """
 
 from __future__ import annotations
@@ -16,23 +17,155 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coref_automl.comparison.claims import ALPHA
-from coref_automl.errors import ModelError
+from coref_automl.errors import CorefError, ModelError, RelationDataError
 from coref_automl.korean import PRONOUN, Tagger, default_cache
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.segmentation import span_facts
 from coref_automl.models.vocabulary import tokenize_all
 from coref_automl.records import Estimate, Record
 from coref_automl.relation.data import RelationData, sentence_key, sentence_numbers
-from coref_automl.relation.outcomes import Answers, Bools, Floats, Ints, Outcomes, f1_values, find_answers, level
-from coref_automl.relation.rows import NO_RELATION, RelationRow, pair_index
+from coref_automl.relation.evaluate import KIND, finished_seeds, read_manifest
+from coref_automl.relation.markers import SCHEMES
+from coref_automl.relation.rows import NO_RELATION, LabelMask, RelationRow, gold_indices, pair_index
+from coref_automl.relation.scoring import has_predictions, read_probabilities
 from coref_automl.say import say
 from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
 from coref_automl.statistics.intervals import benjamini_hochberg
+from coref_automl.statistics.methods import by_document
+from coref_automl.store import MANIFEST, fingerprint, kind_of_folder, natural_order, short_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
+
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+VARIED = ("scheme", "label_mask", "hard_negatives", "first_seed")
+"""Settings in which the runs of one experiment differ: the variant, and the seed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """What the seeds of one variant answered: `by_seed` holds one label index per row. `runs` are the folders.
+
+    `experiment` is the same for variants that can be compared: same start, training rows and other settings.
+    """
+
+    runs: tuple[str, ...]
+    model: str
+    experiment: str
+    scheme: str
+    label_mask: str
+    hard_negatives: float
+    by_seed: dict[int, Ints]
+    mask: LabelMask | None = None
+
+    @property
+    def variant(self) -> str:
+        """`typed`, `typed + hard mask`, `typed + hard negatives 0.2`."""
+        mask = [f"{self.label_mask} mask"] if self.label_mask != "off" else []
+        return " + ".join([self.scheme, *mask, *([f"hard negatives {self.hard_negatives:g}"] if self.hard_negatives else [])])
+
+    @property
+    def predicted(self) -> Ints:
+        """[seeds, rows]"""
+        return np.stack(list(self.by_seed.values()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """Answers of all variants to the same rows; `left_out` says of each other run why it has none."""
+
+    data: RelationData
+    answers: tuple[Answers, ...]
+    left_out: tuple[str, ...]
+
+    @property
+    def gold(self) -> Ints:
+        return gold_indices(self.data.rows)
+
+    @property
+    def experiments(self) -> list[tuple[Answers, ...]]:
+        """Variants that can be compared, the most first."""
+        names = dict.fromkeys(one.experiment for one in self.answers)
+        return sorted((tuple(one for one in self.answers if one.experiment == name) for name in names), key=len, reverse=True)
+
+
+def find_answers(paths: Sequence[str | Path], data: RelationData) -> Outcomes:
+    """The runs under the paths that have predictions for these rows; seeds of one variant are put together."""
+    manifests = (found for path in paths for found in sorted(Path(path).rglob(MANIFEST), key=natural_order))
+    folders = list({found.parent.resolve(): found.parent for found in manifests if kind_of_folder(found.parent) == KIND}.values())
+    if not folders:
+        raise RelationDataError(f"No relation run under {', '.join(map(str, paths))}; make one with: coref-automl re train")
+    names, by_variant, left_out = short_names(folders), dict[tuple[str, str], Answers](), []
+    for folder in folders:
+        try:
+            run = _answers(folder, names[folder], data)
+        except CorefError as error:
+            left_out.append(str(error))
+            continue
+        earlier = by_variant.setdefault((run.experiment, run.variant), run)
+        if earlier is run:
+            continue
+        if run.by_seed.keys() & earlier.by_seed.keys():
+            left_out.append(f"{folder} repeats seeds of another run of its settings; each counts once.")
+        if run.by_seed.keys() - earlier.by_seed.keys():
+            both = replace(earlier, runs=(*earlier.runs, *run.runs), by_seed={**run.by_seed, **earlier.by_seed})
+            by_variant[run.experiment, run.variant] = replace(both, by_seed=dict(sorted(both.by_seed.items())))
+    if not by_variant:
+        raise RelationDataError(f"No run has predictions for these rows; the first: {left_out[0]}")
+    experiments, schemes = list(dict.fromkeys(name for name, _ in by_variant)), list(SCHEMES)
+
+    def place(one: Answers) -> tuple[int, int, float, bool]:
+        """Experiments as they were found; within one, no markers first, then plain and typed, then what is added to them."""
+        return experiments.index(one.experiment), schemes.index(one.scheme), one.hard_negatives, one.label_mask != "off"
+
+    return Outcomes(data, tuple(sorted(by_variant.values(), key=place)), tuple(left_out))
+
+
+def _answers(folder: Path, name: str, data: RelationData) -> Answers:
+    manifest = read_manifest(folder)
+    seeds = [seed for seed in finished_seeds(folder) if has_predictions(seed, data)]
+    if not seeds:
+        raise RelationDataError(
+            f"{folder} has no predictions for these rows of {data.split}; make them with: "
+            f"coref-automl re evaluate {folder} --data FILE"
+        )
+    binding = manifest["binding"] or {"settings": {}, "fingerprints": {}}
+    shared = {key: value for key, value in binding["settings"].items() if key not in VARIED}
+    return Answers(
+        runs=(name,),
+        model=manifest["model"],
+        experiment=fingerprint([shared, binding["fingerprints"]]),
+        scheme=manifest["scheme"],
+        label_mask=manifest["label_mask"],
+        hard_negatives=float(binding["settings"].get("hard_negatives", 0.0)),
+        by_seed={
+            int(seed.name.rpartition("-")[2]): read_probabilities(seed, data.split).argmax(1).astype(np.int64) for seed in seeds
+        },
+        mask=LabelMask.stored(manifest["label_mask"], manifest["mask_bias"], MANIFEST),
+    )
+
+
+def f1_values(gold: Ints, predicted: Ints) -> Floats:
+    """One value per run and row, [runs, rows]; the mean over rows is the run's micro-F1, a fraction."""
+    relation = gold != NO_RELATION
+    values = []
+    for one in predicted:
+        right, given = (one == gold) & relation, one != NO_RELATION
+        sums = np.stack([right, relation, right, given], axis=1)
+        values.append(by_document(sums[:, None, :], np.ones(len(gold))))
+    return np.stack(values)
+
+
+def level(values: Floats, sentences: Ints) -> Estimate:
+    """The mean over runs with its interval, runs crossed with sentences."""
+    return crossed_verdict(values, np.zeros((1, values.shape[1])), sentences, against_model=True).interval.within(0.0, 1.0)
+
 
 Metric = Literal["micro_f1", "false_relations", "impossible"]
 Pair = tuple[str, str]
@@ -43,27 +176,15 @@ MANY_PIECES = 3
 _LEAST_ROWS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class TokenizerColumns(Record):
-    """What a table of scores says of a tokenizer: mean pieces per entity, and shares of rows and of entities."""
-
-    entries: int
-    pieces: float
-    unknown: float
-    edges: float
-
-
-def tokenizer_facts(rows: Sequence[RelationRow], tokenizer: PreTrainedTokenizerFast) -> tuple[TokenizerColumns, dict[str, Bools]]:
-    """What a tokenizer makes of rows: the columns of a table, and groups of rows by the pieces of their two entities."""
+def token_groups(rows: Sequence[RelationRow], tokenizer: PreTrainedTokenizerFast) -> dict[str, Bools]:
+    """Rows by what a tokenizer makes of their two entities."""
     unknown, read = tokenizer.unk_token_id, tokenize_all(tokenizer, [row.sentence for row in rows])
     facts = [
         span_facts(row.sentence, pieces, [(one.start, one.end) for one in (row.subject, row.object)], unknown)
         for row, pieces in zip(rows, read, strict=True)
     ]
-    pieces, edges, glued = (np.stack([getattr(one, name) for one in facts]) for name in ("pieces", "on_edges", "glued"))
-    lost = float(np.mean([unknown is not None and unknown in one.ids for one in read]))
-    columns = TokenizerColumns(len(tokenizer), float(pieces.mean()), lost, float(edges.mean()))
-    return columns, {"fragmented": pieces.max(axis=1) >= MANY_PIECES, "glued": glued.any(axis=1)}
+    pieces, glued = (np.stack([getattr(one, name) for one in facts]) for name in ("pieces", "glued"))
+    return {"fragmented": pieces.max(axis=1) >= MANY_PIECES, "glued": glued.any(axis=1)}
 
 
 def sentence_groups(rows: Sequence[RelationRow]) -> dict[str, Bools]:
@@ -182,14 +303,13 @@ def _forbidden(outcomes: Outcomes, answers: Sequence[Answers]) -> Bools | None:
 
 @dataclass(frozen=True, slots=True)
 class VariantScore(Record):
-    """One variant of one start: micro-F1 with its interval, and its tokenizer in numbers where it could be loaded."""
+    """One variant of one start: micro-F1 with its interval."""
 
     model: str
     variant: str
     runs: tuple[str, ...]
     seeds: int
     micro_f1: Estimate
-    tokenizer: TokenizerColumns | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,20 +325,19 @@ def assess(paths: Sequence[str | Path], data: RelationData) -> Assessment:
     """Everything that stored predictions say about markers and tokenizers."""
     outcomes = find_answers(paths, data)
     gold, sentences, shared = outcomes.gold, sentence_numbers(data.rows), sentence_groups(data.rows)
-    columns, groups, notes = dict[str, TokenizerColumns](), dict[str, dict[str, Bools]](), list[str]()
+    groups, notes = dict[str, dict[str, Bools]](), list[str]()
     for model in dict.fromkeys(one.model for one in outcomes.answers):
         groups[model] = shared
         try:
-            columns[model], own = tokenizer_facts(data.rows, load_tokenizer(model))
-            groups[model] = shared | own
+            groups[model] = shared | token_groups(data.rows, load_tokenizer(model))
         except ModelError as error:
-            notes.append(say(f"{model}의 토크나이저 열이 없습니다: {error}", f"No tokenizer columns for {model}: {error}"))
+            notes.append(say(f"{model}의 토크나이저를 읽을 수 없습니다: {error}", f"Reason 5 is not tested for {model}: {error}"))
     scores = [level(f1_values(gold, one.predicted), sentences) for one in outcomes.answers]
     return Assessment(
         split=data.split,
         rows=len(data.rows),
         variants=tuple(
-            VariantScore(one.model, one.variant, one.runs, len(one.by_seed), score, columns.get(one.model))
+            VariantScore(one.model, one.variant, one.runs, len(one.by_seed), score)
             for one, score in zip(outcomes.answers, scores, strict=True)
         ),
         reasons=tuple(

@@ -71,8 +71,9 @@ class RelationRecipe:
     encoder_dropout: Annotated[float | None, Setting("Override the encoder's dropout.", 0.0, 0.9)] = None
     skip_bad: Annotated[bool, Setting("Skip bad rows; they are counted and listed.")] = False
     device: Annotated[str, Setting("cpu, cuda, cuda:1, or auto.", free=True)] = "auto"
-    precision: Annotated[Literal["auto", "float32", "tf32", "bfloat16"], Setting("auto, float32, tf32 or bfloat16.")] = "auto"
-    graphs: Annotated[bool, Setting("On CUDA, record a step once and replay it (CUDA graphs).", free=True)] = True
+    precision: Annotated[Literal["auto", "float32", "bfloat16"], Setting("auto (bfloat16 on CUDA), float32 or bfloat16.")] = (
+        "auto"
+    )
     keep_weights: Annotated[bool, Setting("Keep the best weights of each seed.", free=True)] = True
     epoch_checkpoints: Annotated[
         bool, Setting("Save after each epoch, so that an interrupted seed resumes there.", free=True)
@@ -83,7 +84,7 @@ class RelationRecipe:
         scheme = choose(self.scheme, SCHEMES, "scheme")
         if self.head in ("starts", "both") and not scheme.has_starts:
             raise RecipeError(f"The scheme {self.scheme!r} has no start marks for the head {self.head!r} to read; use head: cls.")
-        if self.distance and not (scheme.inline and scheme.has_starts):
+        if self.distance and not scheme.has_starts:
             raise RecipeError(f"The scheme {self.scheme!r} has no marks in the sentence to measure a distance between.")
 
     @property
@@ -98,10 +99,7 @@ FREE = free_fields(RelationRecipe)
 
 @dataclass(frozen=True, slots=True)
 class GridRecipe:
-    """Each list is one side of the grid; `settings` holds what all cells share, in the words of a relation recipe.
-
-    `keep_weights` keeps those of every cell, so that other rows can be scored later; without it the best cell alone has some.
-    """
+    """Each list is one side of the grid; `settings` holds what all cells share, in the words of a relation recipe."""
 
     models: Annotated[tuple[str, ...], Setting("Model; repeatable.", flags=("--model",))]
     train: Annotated[str, Setting(f"Training rows: {FILE}.")]
@@ -114,13 +112,8 @@ class GridRecipe:
     epochs: Annotated[tuple[int, ...], Setting("Maximum number of epochs; repeatable.", flags=("--epochs",))] = (5,)
     schemes: Annotated[tuple[str, ...], Setting("Marker scheme; repeatable.", flags=("--scheme",))] = ("typed",)
     settings: dict[str, Any] = field(default_factory=dict)
-    keep_weights: Annotated[bool, Setting("Keep the weights of every cell, not just the best, to score another --dev later.")] = (
-        False
-    )
 
     def __post_init__(self) -> None:
         for name in ("models", "learning_rates", "batch_sizes", "epochs", "schemes"):
             if not getattr(self, name):
                 raise RecipeError(f"The grid's {name} are empty; name at least one.")
-        if self.keep_weights and self.settings.get("keep_weights") is False:
-            raise RecipeError("The grid keeps weights and its settings say keep_weights: false; leave one of the two out.")

@@ -112,8 +112,7 @@ def predict_seed(seed: Path, data: RelationData, *, device: str, progress: Progr
 
 def seed_probabilities(seed: Path, data: RelationData, *, device: str, progress: Progress, cache: RowCache) -> Any:
     """What a seed's kept weights say of rows."""
-    from coref_automl.relation.model import load_model
-    from coref_automl.relation.tensors import LabelledRows, probabilities
+    from coref_automl.relation.model import LabelledRows, load_model, probabilities
 
     model, marker, settings = load_model(model_of(seed), pick_device(device))
     rows, marked, _ = cache.mark(data.rows, marker, progress=progress, name=data.split)

@@ -21,8 +21,8 @@ from coref_automl.engine.binding import Binding, begin_run
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.models.attention import move
-from coref_automl.models.load import detect_seq_len, load_tokenizer
-from coref_automl.models.model_files import model_prints
+from coref_automl.models.load import load_tokenizer
+from coref_automl.models.model_files import detect_seq_len, model_prints
 from coref_automl.progress import Progress, Shown, as_progress, quiet
 from coref_automl.relation.data import RelationData, RowCache, sentence_mark, split_by_sentence
 from coref_automl.relation.evaluate import KIND, keep_result, list_problems, summarise
@@ -144,8 +144,7 @@ def _run_seed(work: _Work, seed: int, progress: Progress, cache: RowCache, on_ep
 
 def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache: RowCache, on_epoch: OnEpoch | None) -> None:
     from coref_automl.relation.fit import fit
-    from coref_automl.relation.model import build_model, save_model
-    from coref_automl.relation.tensors import LabelledRows, probabilities
+    from coref_automl.relation.model import LabelledRows, build_model, probabilities, save_model
     from coref_automl.training.finetuning import finish_seed
 
     recipe, device = work.recipe, pick_device(work.recipe.device)

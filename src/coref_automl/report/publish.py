@@ -27,7 +27,7 @@ from coref_automl.report.printout import compare
 from coref_automl.say import Say, speaking
 from coref_automl.store import kind_of_folder, read_json
 from coref_automl.training.folder import KIND as RUN
-from coref_automl.training.folder import card_header, checkpoint_meant
+from coref_automl.training.folder import checkpoint_meant
 from coref_automl.training.masking import OBJECTIVES
 
 _UNSAID = {"_name_or_path", "name_or_path"}
@@ -127,7 +127,7 @@ def _card(folder: Path, repo: str, evaluations: str | None, say: Say) -> str:
         )
     made = found[0].evaluation.provenance
     lines = [
-        *card_header(made.base if made else ""),
+        *_card_header(made.base if made else ""),
         f"# {repo.partition('/')[2]}",
         "",
         *_verdict(folder, study, held, found, say),
@@ -150,6 +150,13 @@ def _card(folder: Path, repo: str, evaluations: str | None, say: Say) -> str:
     for one in found:
         lines += _measured(one.evaluation, say)
     return "\n".join(lines)
+
+
+def _card_header(base: str) -> list[str]:
+    """What the hub reads of a card; a base is named where the hub may know it."""
+    header = ["---", "language: ko", "library_name: transformers", "pipeline_tag: fill-mask", "tags: [masked-lm, coref-automl]"]
+    known = base and not Path(base).exists() and ":" not in base and base.count("/") < 2 and not base.startswith("/")
+    return [*header, *([f"base_model: {base}"] if known else []), "---"]
 
 
 def _measured(one: Evaluation, say: Say) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from coref_automl.relation.explore import QUANTILES, RelationExploration, SplitFacts
 from coref_automl.relation.grid import COLUMNS, GridCell, GridResult
-from coref_automl.relation.reasons import MANY_PIECES, Assessment, Finding, Reasons, TokenizerColumns
+from coref_automl.relation.reasons import MANY_PIECES, Assessment, Finding, Reasons
 from coref_automl.relation.rows import LABELS
 from coref_automl.report.page import Cell, Page, Section, Table, Text, Tone, interval, note, p_text, percent, points, row
 from coref_automl.report.rendering import render_html, render_markdown, write_page
@@ -66,23 +66,10 @@ def relation_sections(found: Assessment, say: Say) -> list[Section]:
 
 
 def _variants(found: Assessment, say: Say) -> Section:
-    head = (
-        say("시작 모델", "from"), say("변형", "variant"), say("시드", "seeds"), "micro-F1",
-        say("개체당 조각", "pieces per entity"),
-        say("미등록 토큰이 있는 행 %", "rows with unknown tokens %"), say("토큰 경계와 맞는 개체 %", "entities on token edges %"),
-    )  # fmt: skip
-    lines = [
-        row(one.model, one.variant, str(one.seeds), interval(one.micro_f1), *_tokenizer(one.tokenizer)) for one in found.variants
-    ]
-    told = note("relation: tokenizers", say)
-    title = say("점수와 토크나이저", "Scores and tokenizers")
-    return Section("variants", title, (Table(head, tuple(lines), frozenset(range(2, 7))), Text(told, "quiet")))
-
-
-def _tokenizer(columns: TokenizerColumns | None) -> tuple[str, ...]:
-    if columns is None:
-        return ("–",) * 3
-    return f"{columns.pieces:.2f}", f"{100 * columns.unknown:.1f}", f"{100 * columns.edges:.1f}"
+    head = (say("시작 모델", "from"), say("변형", "variant"), say("시드", "seeds"), "micro-F1")
+    lines = [row(one.model, one.variant, str(one.seeds), interval(one.micro_f1)) for one in found.variants]
+    told = note("relation: scores", say)
+    return Section("variants", say("점수", "Scores"), (Table(head, tuple(lines), frozenset({2, 3})), Text(told, "quiet")))
 
 
 def _reasons(found: Reasons, number: int, say: Say) -> Section:

@@ -11,9 +11,8 @@ from coref_automl.report.rendering import render_html
 from coref_automl.say import Say, in_korean, language
 from coref_automl.store import write_text
 from coref_automl.tuning.finish import Final, Judgement
-from coref_automl.tuning.outputs import FinishedStudy, StudyResult
+from coref_automl.tuning.outputs import FinishedStudy, StudyResult, lines_of, named
 from coref_automl.tuning.recipe import TuneRecipe
-from coref_automl.tuning.words import lines_of, named
 
 
 def write_study_page(study: FinishedStudy) -> None:
@@ -28,7 +27,6 @@ def study_page(study: FinishedStudy) -> Page:
         Section("says", say("그 밖의 결과", "What else it says"), tuple(map(Text, others))),
         _end(study, final, say),
         _search(study, say),
-        _dimensions(study, say),
         _trials(study, say),
         _again(recipe, study.result, say),
     ]
@@ -95,7 +93,7 @@ def _decided(found: Judgement | None, say: Say) -> Cell:
 def _search(study: FinishedStudy, say: Say) -> Section:
     past: list[dict[str, Any]] = []
     best: float | None = None
-    for trial in study.table.trials:
+    for trial in study.trials:
         value = trial.reports[max(trial.reports)] if trial.value is None and trial.reports else trial.value
         if trial.value is not None:
             best = trial.value if best is None else max(best, trial.value)
@@ -107,16 +105,10 @@ def _search(study: FinishedStudy, say: Say) -> Section:
     return Section("search", say("탐색 과정", "The search"), (drawn,))
 
 
-def _dimensions(study: FinishedStudy, say: Say) -> Section:
-    lines = tuple(row(name, f"{100 * share:.0f}%") for name, share in study.table.importance.items())
-    head = (say("차원", "dimension"), say("좋은 시도를 가르는 정도", "how much it sets the good trials apart"))
-    return Section("dimensions", say("차원의 중요도", "Importance"), (Table(head, lines, frozenset({1})),) if lines else ())
-
-
 def _trials(study: FinishedStudy, say: Say) -> Section:
     tones: dict[str, Tone] = {"complete": "good", "failed": "bad"}
     lines = []
-    for trial in sorted(study.table.trials, key=lambda one: (1 if one.value is None else -(one.value or -1), one.number)):
+    for trial in sorted(study.trials, key=lambda one: (1 if one.value is None else -(one.value or -1), one.number)):
         cell = Cell(charts.STATES[trial.state][say.lang], tones.get(trial.state, "quiet"))
         settings = [_text(trial.params[name]) if name in trial.params else "" for name in study.space.names]
         lines.append(

@@ -58,11 +58,6 @@ class BatchPlan:
     def order(self, epoch: int) -> NDArray[np.int64]:
         return _permutation(self.seed, epoch, self.rows)
 
-    def rows_of_step(self, step: int) -> tuple[int, NDArray[np.int64]]:
-        """The epoch of a step (counted from 0) and its rows."""
-        epoch, within = divmod(step, self.steps_per_epoch)
-        return epoch, self.order(epoch)[within * self.batch : (within + 1) * self.batch]
-
     def tokens_after(self, steps: int) -> int:
         """Real tokens seen after `steps` steps."""
         epoch, within = divmod(steps, self.steps_per_epoch)

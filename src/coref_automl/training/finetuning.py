@@ -17,11 +17,10 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 
 from coref_automl.errors import NotFinite
-from coref_automl.models.memory import read_state, write_state
 from coref_automl.records import Record
 from coref_automl.store import mark_done, write_json
-from coref_automl.training.optimizer import ParameterGroup, adamw
-from coref_automl.training.schedule import rate_factor
+from coref_automl.training.folder import read_state, write_state
+from coref_automl.training.optimizer import ParameterGroup, adamw, rate_factor
 
 RESUME = "resume.pt"
 """The state of a fit after its last whole epoch, beside the weights it will leave."""
@@ -45,11 +44,11 @@ class Updates:
         for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
             group["lr"] = peak * rate_factor(progress, "linear", self._warmup)
 
-    def step(self, *, keep_gradients: bool = False) -> None:
-        """Apply the gradients and clear them; `keep_gradients` zeroes them in place, as recorded steps need."""
+    def step(self) -> None:
+        """Apply the gradients and clear them."""
         torch.nn.utils.clip_grad_norm_(self._model.parameters(), _CLIP)
         self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=not keep_gradients)
+        self._optimizer.zero_grad()
 
     def save(self, path: Path, **more: Any) -> None:
         """Write model, optimizer and what else the caller needs to resume."""

@@ -1,4 +1,4 @@
-"""A run's folder. In: a recipe and fingerprints of what it names. Out: a folder claimed for it, checkpoints, model cards.
+"""A run's folder. In: a recipe and fingerprints of what it names. Out: a folder claimed for it, and its checkpoints.
 
 A folder that was begun with other data, another model or another recipe is refused, and the message says what differs.
 """
@@ -9,7 +9,8 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict
+from pickle import UnpicklingError
+from typing import IO, Any, TypedDict
 from zipfile import is_zipfile
 
 from coref_automl.config import to_mapping, to_yaml
@@ -18,7 +19,7 @@ from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.errors import FolderError, InputError, ModelError
 from coref_automl.guard import check_packed
 from coref_automl.models.model_files import model_place
-from coref_automl.records import Evaluation, Provenance
+from coref_automl.records import Provenance
 from coref_automl.say import say
 from coref_automl.store import (
     MANIFEST,
@@ -34,8 +35,8 @@ from coref_automl.store import (
     remove,
     write_json,
     write_text,
+    written_whole,
 )
-from coref_automl.training.masking import OBJECTIVES
 from coref_automl.training.recipe import FREE, TrainRecipe
 
 KIND = "run"
@@ -81,8 +82,6 @@ def read_clock(checkpoint: Path) -> ClockFacts:
 
 
 def read_mention_losses(checkpoint: Path) -> dict[str, Any]:
-    from coref_automl.models.memory import read_state
-
     path = checkpoint / MENTION_LOSSES
     if not path.is_file():
         raise FolderError(f"{path} is missing, without which training cannot resume; copy it here again, or remove {checkpoint}.")
@@ -232,7 +231,7 @@ def average_checkpoints(checkpoints: Sequence[Path], out: Path) -> Path:
     claim_folder(out, KIND)
     aside = out / WRITING / newest.name
     shutil.rmtree(aside.parent, ignore_errors=True)
-    shutil.copytree(newest, aside, ignore=shutil.ignore_patterns(*STATES, _WEIGHTS, "README.md"))
+    shutil.copytree(newest, aside, ignore=shutil.ignore_patterns(*STATES, _WEIGHTS))
     opened: list[Any] = [safe_open(str(path / _WEIGHTS), "pt") for path in checkpoints]
     mean: dict[str, torch.Tensor] = {}
     for name in opened[0].keys():  # noqa: SIM118 - not a dict
@@ -273,56 +272,51 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def card_header(base: str) -> list[str]:
-    """What the hub reads of a card; a base is named where the hub may know it."""
-    header = ["---", "language: ko", "library_name: transformers", "pipeline_tag: fill-mask", "tags: [masked-lm, coref-automl]"]
-    known = base and not Path(base).exists() and ":" not in base and base.count("/") < 2 and not base.startswith("/")
-    return [*header, *([f"base_model: {base}"] if known else []), "---"]
+def write_state(path: Path, state: dict[str, Any]) -> None:
+    """Write what `torch.load` reads, whole or not at all.
+
+    Torch turns an exception of the file it writes into one of its own, or dies of it: it is shown none, and the first is raised
+    once torch has ended.
+    """
+    import torch
+
+    with written_whole(path, "wb") as handle:
+        writer = _Writer(handle)
+        torch.save(state, writer)
+        if writer.error is not None:
+            raise writer.error
 
 
-def write_card(folder: Path, recipe: TrainRecipe, made: Provenance) -> None:
-    """A fresh card; results are added when the checkpoint has been scored."""
-    start = f"`{recipe.model}`"
-    if recipe.shape:
-        start = say(f"`{recipe.shape}` 구조의 무작위 가중치", f"random weights of the shape `{recipe.shape}`")
-    if recipe.words_from:
-        start += say(f"(단어 벡터는 `{recipe.words_from}`)", f" with the words of `{recipe.words_from}`")
-    epochs, tokens, data = f"{made.epoch:.3g} epoch{'s' * (made.epoch != 1)}", f"{made.tokens:,}", Path(made.dataset).name
-    lines = [
-        *card_header("" if recipe.shape else recipe.model),
-        say(f"# {made.run}, {made.step}스텝", f"# {made.run}, step {made.step}"),
-        "",
-        say(
-            f"시작: {start}. 목표: `{recipe.objective}`. 데이터: `{data}`의 {made.seq_len:,}토큰 블록. "
-            f"학습량: {made.epoch:.3g}에폭, 패딩을 뺀 {tokens}토큰. 시드: {made.seed}.",
-            f"Started from {start}; trained by {OBJECTIVES[recipe.objective].about} on blocks of {made.seq_len:,} tokens for "
-            f"{epochs} ({tokens} tokens without padding, seed {made.seed}) of `{data}`.",
-        ),
-        "",
-        "```python",
-        "from transformers import pipeline",
-        'pipeline("fill-mask", model="PATH/TO/THIS/FOLDER")("서울은 [MASK]의 수도이다.")',
-        "```",
-        "",
-        say("## 설정", "## Settings"),
-        "```yaml",
-        to_yaml(recipe).rstrip(),
-        "```",
-        "",
-    ]
-    write_text(folder / "README.md", "\n".join(lines))
+def read_state(path: Path) -> dict[str, Any]:
+    """What `write_state` wrote. Nothing but numbers is read of it: a pickle that asks for more is refused."""
+    import torch
+
+    check_packed(path)
+    try:
+        held: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except (RuntimeError, ValueError, EOFError, UnpicklingError) as error:
+        raise FolderError(foreign_state(path)) from error
+    return held
 
 
-def add_results(folder: Path, evaluation: Evaluation) -> None:
-    """What an evaluation set says of the checkpoint, each number with its interval; earlier results are replaced."""
-    card = folder / "README.md"
-    if not card.is_file():
+def foreign_state(path: Path) -> str:
+    return f"{path} is damaged, or holds more than a training state; remove {path.parent} and run the same command again."
+
+
+class _Writer:
+    """A file that never refuses; it keeps the first error, a Ctrl-C included, and writes nothing more."""
+
+    def __init__(self, handle: IO[bytes]) -> None:
+        self._handle = handle
+        self.error: BaseException | None = None
+
+    def write(self, data: Any) -> int:
+        if self.error is None:
+            try:
+                self._handle.write(data)
+            except BaseException as error:
+                self.error = error
+        return len(data)
+
+    def flush(self) -> None:
         return
-    where = evaluation.evalset, f"{evaluation.seq_len:,}"
-    titles = "## {} 평가 결과, {}토큰".format(*where), "## Results on {}, {} tokens".format(*where)
-    before = card.read_text("utf-8")
-    for title in titles:
-        before = before.split(title)[0].rstrip()
-    rows = [f"| {name} | {estimate} | {estimate.n:,} |" for name, estimate in evaluation.estimates.items()]
-    head = say("| 지표 | 값 [95% 신뢰구간] | 문항 |", "| metric | value [95% confidence interval] | items |")
-    write_text(card, "\n".join([before, "", say(*titles), head, "|---|---|---:|", *rows, ""]))

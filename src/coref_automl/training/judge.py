@@ -30,7 +30,7 @@ from coref_automl.progress import Progress, read_events
 from coref_automl.records import Estimate, Evaluation
 from coref_automl.say import say
 from coref_automl.store import natural_order, write_json
-from coref_automl.training.folder import BEST, add_results, checkpoints_of, read_clock, remove_checkpoint
+from coref_automl.training.folder import BEST, checkpoints_of, read_clock, remove_checkpoint
 from coref_automl.training.recipe import TrainRecipe
 
 PATIENCE = 2
@@ -180,7 +180,6 @@ class Judge:
         """An event, with the checkpoint's own progress: the run may have come further since."""
         metric, name = self._recipe.metric, Path(one.path).name
         value = one.estimates[metric]
-        add_results(Path(one.path), one)
         clock = read_clock(Path(one.path))
         own = {"progress": clock["progress"]} if "progress" in clock else {}
         self._progress.event("evaluation", checkpoint=name, metric=metric, text=str(value), **own, **value.to_json())

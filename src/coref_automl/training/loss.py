@@ -14,8 +14,9 @@ are saved with the optimizer's state.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from types import MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from coref_automl.config import choose
 from coref_automl.models.attention import compiles, packed_masks
 from coref_automl.models.heads import encode, predict
 from coref_automl.training.masking import IGNORED, MentionLoss, RowLike, later_mentions
@@ -170,7 +172,7 @@ class MentionLosses(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.weights = weights
         self.temperature = temperature
-        names = [name for loss in weights for name in _PROJECTIONS[loss]]
+        names = [name for loss in weights for name in choose(loss, _MENTION_LOSSES, "mention loss").projections]
         self.projections = nn.ModuleDict({name: _identity(width) for name in names})
 
     def forward(self, hidden: Tensor, segments: Tensor, mentions: Tensor) -> Tensor:
@@ -186,7 +188,7 @@ class MentionLosses(nn.Module):  # type: ignore[misc]
         with torch.autocast(hidden.device.type, enabled=False):  # a temperature of 0.07 makes much of a rounding
             flat = hidden.reshape(-1, hidden.shape[-1])
             ends = [flat.index_select(0, (row + at).reshape(-1)).reshape(*at.shape, -1).float() for at in (first, last)]
-            scores = [self._copy(*ends) if name == "copy" else self._link(*ends) for name in self.weights]
+            scores = [_MENTION_LOSSES[name].scores(self, *ends) for name in self.weights]
             return torch.stack([_missed(score, candidates, own, role == ASKED) for score in scores])
 
     def _copy(self, first: Tensor, last: Tensor) -> Tensor:
@@ -198,7 +200,17 @@ class MentionLosses(nn.Module):  # type: ignore[misc]
         return vectors @ vectors.transpose(1, 2) / self.temperature
 
 
-_PROJECTIONS: dict[MentionLoss, tuple[str, ...]] = {"copy": ("copy_start", "copy_end"), "link": ("link",)}
+class _Scorer(NamedTuple):
+    """What a loss between mentions learns, and how it scores every mention of a row against every other."""
+
+    projections: tuple[str, ...]
+    scores: Callable[[MentionLosses, Tensor, Tensor], Tensor]
+
+
+_MENTION_LOSSES: dict[str, _Scorer] = {
+    "copy": _Scorer(("copy_start", "copy_end"), MentionLosses._copy),
+    "link": _Scorer(("link",), MentionLosses._link),
+}
 
 
 def _identity(width: int) -> nn.Linear:

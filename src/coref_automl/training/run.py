@@ -20,9 +20,9 @@ from coref_automl.config import expect
 from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError, FolderError, ModelError, OutOfMemory
 from coref_automl.locks import claimed
+from coref_automl.machine import release
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.load import quiet_library
-from coref_automl.models.memory import foreign_state, release
 from coref_automl.models.model_files import model_place
 from coref_automl.models.precision import products, software_rounding
 from coref_automl.progress import Progress, duration, quiet
@@ -38,17 +38,16 @@ from coref_automl.training.folder import (
     checkpoints_of,
     claim_run,
     describe_state,
+    foreign_state,
     give_up,
     read_clock,
     read_mention_losses,
     resumable,
-    write_card,
 )
 from coref_automl.training.judge import Judge, ProcessGroup, score_average
 from coref_automl.training.loss import prepare_model
-from coref_automl.training.optimizer import groups_of
+from coref_automl.training.optimizer import OPEN_END, Clock, groups_of
 from coref_automl.training.recipe import TrainRecipe
-from coref_automl.training.schedule import OPEN_END, Clock
 from coref_automl.training.setup import (
     Prepared,
     arguments_of,
@@ -297,7 +296,6 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
     write_json(folder / "config.json", read_json(folder / "config.json") | work.own_dropout)
     far = round(clock.progress(step), 4)
     write_json(folder / "clock.json", {"seconds": round(clock.elapsed(), 3), "lost": round(clock.lost, 3), "progress": far})
-    write_card(folder, recipe, provenance)
     write_json(folder / "training.json", provenance.to_json())
 
 

@@ -36,8 +36,8 @@ from coref_automl.training.batches import BatchPlan, micro_batch
 from coref_automl.training.folder import WRITING, checkpoint_meant
 from coref_automl.training.loss import MentionLosses, asks_something, dropout_of, with_dropout
 from coref_automl.training.masking import OBJECTIVES, Masking
+from coref_automl.training.optimizer import OPEN_END, even_steps, save_steps, total_steps
 from coref_automl.training.recipe import TrainRecipe, check, settle
-from coref_automl.training.schedule import OPEN_END, even_steps, save_steps, total_steps
 
 _CPU_TOKENS = 4096
 """Tokens of a micro-batch: on a CPU more is slower (page faults); on a GPU this fills it, and memory halves it when it must."""

@@ -19,14 +19,12 @@ from safetensors import SafetensorError
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
 from coref_automl.errors import NotFinite, StorageError, TrainingError
-from coref_automl.models.memory import write_state
 from coref_automl.progress import Progress, Stage, peak_gigabytes
 from coref_automl.store import obey_umask
 from coref_automl.training.batches import BatchPlan, Collator, EpochSampler, MaskedRows
-from coref_automl.training.folder import MENTION_LOSSES, checkpoints_of, drop_states
+from coref_automl.training.folder import MENTION_LOSSES, checkpoints_of, drop_states, write_state
 from coref_automl.training.loss import HEAD, asked_of
-from coref_automl.training.optimizer import ParameterGroup, adamw
-from coref_automl.training.schedule import OPEN_END, Clock, crossed_mark, is_save_step, rate_factor
+from coref_automl.training.optimizer import OPEN_END, Clock, ParameterGroup, adamw, crossed_mark, is_save_step, rate_factor
 
 _WATCHED = ("loss", "gradient")
 _NEVER = torch.iinfo(torch.long).max
@@ -151,38 +149,21 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         return 0
 
     def check_loss(self, *, zero_at: int | None = None) -> None:
-        """Raise if any loss or gradient since the start was NaN or infinite, or the loss of a step was exactly 0; its batch is
-        saved beside the checkpoints."""
+        """Raise if any loss or gradient since the start was NaN or infinite, or the loss of a step was exactly 0."""
         first = self._first_bad[None]
         # every process must come to the same end, or the others would wait for one that has left
         steps = (self.accelerator.gather(first) if self.args.world_size > 1 else first).amin(0).tolist()
         step = min(steps)
         if step < _NEVER:
-            where, parts = self._save_batch(step), self.take_losses()
+            parts = self.take_losses()
             bad = [name.removesuffix("_loss") for name, value in parts.items() if "_loss" in name and not math.isfinite(value)]
             named = f" ({', '.join(bad)})" if bad else ""
             raise NotFinite(
-                f"The {_WATCHED[steps.index(step)]} of step {step + 1} is NaN or infinite{named}; its batch is in {where}. "
+                f"The {_WATCHED[steps.index(step)]} of step {step + 1} is NaN or infinite{named}. "
                 f"Earlier checkpoints are intact: lower --learning-rate and start in another folder."
             )
         if zero_at is not None:
-            raise TrainingError(
-                f"The loss is exactly 0 at step {zero_at}: no position has a label. The batch is in "
-                f"{self._save_batch(zero_at - 1)}; check the masking rates."
-            )
-
-    def _save_batch(self, step: int) -> Path:
-        import numpy as np
-
-        epoch, numbers = self.plan.rows_of_step(step)
-        rows = [self.train_dataset[int(number) + epoch * self.plan.rows] for number in numbers]
-        where = Path(self.args.output_dir).parent / "bad-batch.npz"
-        if self.is_world_process_zero():
-            parts: dict[str, Any] = {
-                name: np.stack([row[at] for row in rows]) for at, name in enumerate(("input_ids", "segments", "labels"))
-            }
-            np.savez_compressed(where, rows=numbers, epoch=epoch, step=step, **parts)
-        return where
+            raise TrainingError(f"The loss is exactly 0 at step {zero_at}: no position has a label; check the masking rates.")
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Write aside, complete, rename; a full disk removes what was begun and leaves earlier checkpoints alone."""

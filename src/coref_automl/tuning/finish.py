@@ -1,8 +1,11 @@
-"""The end of a study. In: its trials. Out: a winner chosen by fresh seeds, judged by other fresh seeds on `confirm`, in words.
+"""The end of a study. In: its trials. Out: a winner chosen by fresh seeds and judged by other fresh seeds on `confirm`.
 
-The winner is judged against the best of what comes before it: a drawn setting against the best of the portfolio, a portfolio
-entry against the best of the recommended settings. A win of the portfolio is not a win of the search. Pairs of runs are added
-until the difference is shown, until a gain that matters is excluded, or until the budget is spent (`statistics/planning.py`).
+1. The best trials are trained again with fresh seeds, which choose the winner (`choosing.py`); guards keep candidates out.
+2. Winner and reference are trained in pairs, each pair with one more seed, until their difference is shown, until a gain that
+   matters is excluded, or until the budget is spent (`statistics/planning.py`). The reference is the best of what comes before
+   the winner: the portfolio for a drawn setting, the recommended settings for an entry of the portfolio. So a win of the
+   portfolio is not a win of the search. `train`'s default is compared beside them.
+3. A winner that is shown to be better is trained with one setting back at a time: which one mattered?
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from coref_automl.engine.job import Job
 from coref_automl.engine.launch import Launcher
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress
@@ -24,12 +26,13 @@ from coref_automl.tuning.choosing import Contender, Trainer, candidates, ceiling
 from coref_automl.tuning.problem import Follower, Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 
-_FRESH_END = 5
-"""Judging seeds begin so far behind the study's own: four choose."""
-_ALONE = 8
+_JUDGING_SEEDS_FROM = 5
+"""The first seed that judges, behind the study's own: one nominated, four chose."""
+_DEFAULT_PAIRS = 8
 """Pairs that the comparison with `train`'s default has at most."""
-_SETTINGS, _BACK = 6, 2
-"""How many settings of a winner are put back, each with so many seeds; as many tell what a winner scores that has no opponent."""
+_ABLATED_SETTINGS = 6
+_FEW_SEEDS = 2
+"""Seeds of an ablated setting, and of a winner without a reference, which is only described."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ class Final(Record):
     ceiling: float | None = None
     stopped_early: bool = False
     share: float | None = None
-    knobs: tuple[SettingEffect, ...] = ()
+    effects: tuple[SettingEffect, ...] = ()
     unmet: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -97,30 +100,57 @@ def finish(
     wait: Callable[[], None],
     looked: Sequence[Contender] = (),
 ) -> Final:
-    """Choose with fresh seeds, then judge with others.
-
-    `looked` are the candidates of a search that stopped early: what they say of the drawn settings stands.
-    """
+    """Choose with fresh seeds, then judge with others. `looked` are the candidates of a search that stopped early."""
     train = Trainer(problem, launcher, progress, wait, [])
     found = candidates(study, problem, recipe)
     raced = list(looked) or choose(found, problem, recipe, train)
     most = ceiling_of(study, raced, problem)
-    allowed, unmet = _guarded(raced, problem, recipe)
-    if most is not None and 100 * most < recipe.worth:
-        allowed = [one for one in allowed if one.origin != "drawn"] or allowed
-    winner = allowed[0]
+    winner, unmet = _winner(raced, most, problem, recipe)
     reference = next((one for one in raced if one.tier < winner.tier), None)
     default = next((one for one in found if one.origin == "default"), None)
     if default is not None and default.number not in [one.number for one in raced]:
         raced = [*raced, default]
-    final = Final(
-        tuple(raced), winner.number, reference.number if reference else None, default.number if default else None,
-        ceiling=most, stopped_early=bool(looked), unmet=unmet,
-    )  # fmt: skip
-    final = _judged(final, _Pairs(problem, recipe, train))
-    if recipe.ablate and reference and final.comparison and final.comparison.verdict.decision == "better":
-        final = replace(final, knobs=_ablated(winner, reference, final.comparison.seeds[:_BACK], problem, train))
-    return replace(final, notes=tuple(dict.fromkeys(train.notes)))
+    compared = [one.number for one in (winner, reference) if one]
+    beside = default if default and default.number not in compared else None
+
+    runs = _JudgingRuns(problem, recipe, train)
+    comparison = _compared(winner, reference, beside, runs)
+    seeds = runs.completed[winner.number]
+    if not seeds:
+        raise TuningError(f"The winner, trial {winner.number}, could not be trained with new seeds: {train.notes[-1]}")
+    better = comparison is not None and comparison.verdict.decision == "better"
+    effects: tuple[SettingEffect, ...] = ()
+    if recipe.ablate and better and comparison and reference:
+        effects = _ablated(winner, reference, comparison.seeds[:_FEW_SEEDS], problem, train)
+    return Final(
+        raced=tuple(raced),
+        winner=winner.number,
+        reference=reference.number if reference else None,
+        default=default.number if default else None,
+        comparison=comparison,
+        over_default=runs.judgement(winner, beside, 1 - LEVEL, last=True) if beside else None,
+        judging=tuple(seeds),
+        confirmed=tuple(problem.confirmed(winner.jobs(problem, seeds, confirm=True))),
+        ceiling=most,
+        stopped_early=bool(looked),
+        share=_share(runs.curve(winner), runs.curve(reference)) if reference else None,
+        effects=effects,
+        unmet=unmet,
+        notes=tuple(dict.fromkeys(train.notes)),
+    )
+
+
+def _winner(
+    raced: Sequence[Contender], ceiling: float | None, problem: Problem, recipe: TuneRecipe
+) -> tuple[Contender, str | None]:
+    """The best candidate that meets the guards, and a guard that no drawn one met.
+
+    A drawn setting wins only where the search can have gained what matters.
+    """
+    allowed, unmet = _guarded(raced, problem, recipe)
+    if ceiling is not None and 100 * ceiling < recipe.worth:
+        allowed = [one for one in allowed if one.origin != "drawn"] or allowed
+    return allowed[0], unmet
 
 
 def _guarded(raced: Sequence[Contender], problem: Problem, recipe: TuneRecipe) -> tuple[list[Contender], str | None]:
@@ -146,28 +176,22 @@ def _breaks(guard: str, differences: dict[str, Estimate]) -> bool:
 
 
 @dataclass(slots=True)
-class _Pairs:
-    """Runs of candidates with judging seeds; `completed` are the seeds of those that ended well, by candidate."""
+class _JudgingRuns:
+    """Runs with judging seeds; `completed` are the seeds of those that ended well, by candidate."""
 
     problem: Problem
     recipe: TuneRecipe
     train: Trainer
     completed: dict[int, list[int]] = field(default_factory=dict)
 
-    def add(self, sides: Sequence[Contender], seeds: Iterable[int], *, beside: Contender | None) -> None:
-        """Train these seeds of the candidates that are judged, and of one `beside` them for its first few seeds."""
-        few = self.recipe.seed + _FRESH_END + _ALONE
-        wanted = [(one.number, seed, one) for seed in seeds for one in sides]
-        wanted += [(beside.number, seed, beside) for seed in seeds if seed < few] if beside else []
-        jobs = {(number, seed): one.jobs(self.problem, [seed], confirm=True)[0] for number, seed, one in wanted}
-        failed = self.train([*jobs.values()], "verdict")
+    def add(self, wanted: Iterable[tuple[Contender, int]]) -> None:
+        """Train these candidates with these seeds."""
+        jobs = {(one.number, seed): one.jobs(self.problem, [seed], confirm=True)[0] for one, seed in wanted}
+        failed = self.train(list(jobs.values()), "verdict")
         for (number, seed), job in jobs.items():
             self.completed.setdefault(number, []).extend([] if job.key in failed else [seed])
 
-    def jobs(self, one: Contender) -> list[Job]:
-        return one.jobs(self.problem, self.completed[one.number], confirm=True)
-
-    def compared(self, ours: Contender, theirs: Contender, level: float, *, last: bool) -> Judgement | None:
+    def judgement(self, ours: Contender, theirs: Contender, level: float, *, last: bool) -> Judgement | None:
         """The verdict over the seeds that both have; None where they have none in common."""
         shared = [seed for seed in self.completed[ours.number] if seed in self.completed[theirs.number]]
         if not shared:
@@ -180,48 +204,41 @@ class _Pairs:
         )  # fmt: skip
         return Judgement(theirs.number, tuple(shared), verdict, self.problem.guarded(first, second, "confirm"))
 
-
-def _judged(final: Final, pairs: _Pairs) -> Final:
-    """The verdict, pairs added look by look; `train`'s default is judged beside, by the first of them."""
-    winner, reference, default = final.won, final.candidate(final.reference), final.candidate(final.default)
-    beside = default if default and default.number not in (winner.number, final.reference) else None
-    comparison = _sequential(winner, reference, beside, pairs)
-    seeds = pairs.completed[winner.number]
-    if not seeds:
-        raise TuningError(f"The winner, trial {winner.number}, could not be trained with new seeds: {pairs.train.notes[-1]}")
-    return replace(
-        final,
-        comparison=comparison,
-        over_default=pairs.compared(winner, beside, 1 - LEVEL, last=True) if beside else None,
-        judging=tuple(seeds),
-        confirmed=tuple(pairs.problem.confirmed(pairs.jobs(winner))),
-        share=_share(winner, reference, pairs) if reference else None,
-    )
+    def curve(self, one: Contender) -> dict[int, float]:
+        """The mean score on `select` at each quarter of the budget."""
+        found: dict[int, list[float]] = {}
+        for job in one.jobs(self.problem, self.completed[one.number], confirm=True):
+            for report in self.problem.reports(job, Follower(job.run / "events.ndjson").rows()):
+                if not report.averaged:
+                    found.setdefault(report.step, []).append(report.value)
+        return {step: float(np.mean(values)) for step, values in found.items()}
 
 
-def _sequential(winner: Contender, reference: Contender | None, beside: Contender | None, pairs: _Pairs) -> Judgement | None:
-    """Pairs are added until a look decides; a winner without an opponent is only described, by a few seeds."""
-    start, looks = pairs.recipe.seed + _FRESH_END, looks_of(pairs.recipe.seeds)
+def _compared(winner: Contender, reference: Contender | None, beside: Contender | None, runs: _JudgingRuns) -> Judgement | None:
+    """Winner against reference, pairs added until a look decides; `beside` is trained with the first of their seeds."""
+    start = runs.recipe.seed + _JUDGING_SEEDS_FROM
+
+    def add(sides: Sequence[Contender], seeds: range) -> None:
+        few = [(beside, seed) for seed in seeds if seed < start + _DEFAULT_PAIRS] if beside else []
+        runs.add([*((one, seed) for seed in seeds for one in sides), *few])
+
     if reference is None:
-        pairs.add([winner], range(start, start + min(pairs.recipe.seeds, _BACK)), beside=beside)
+        add([winner], range(start, start + min(runs.recipe.seeds, _FEW_SEEDS)))
         return None
-    tried, found = 0, None
+    looks, tried, found = looks_of(runs.recipe.seeds), 0, None
     for look in looks:
-        pairs.add([winner, reference], range(start + tried, start + look.pairs), beside=beside)
-        tried, found = look.pairs, pairs.compared(winner, reference, look.level, last=look is looks[-1])
+        add([winner, reference], range(start + tried, start + look.pairs))
+        tried, found = look.pairs, runs.judgement(winner, reference, look.level, last=look is looks[-1])
         if found is None or found.verdict.decision != "open":
             break
     return found
 
 
-def _share(winner: Contender, reference: Contender, pairs: _Pairs) -> float | None:
-    """Where the winner's curve crosses the reference's end, on `select`, between the quarters of the budget; None: nowhere."""
-    ours, theirs = (_curve(one, pairs) for one in (winner, reference))
-    if min(len(ours), len(theirs)) < 2:
-        return None
+def _share(ours: dict[int, float], theirs: dict[int, float]) -> float | None:
+    """Where our curve crosses the end of theirs, as a part of the budget, linear between its quarters; None: nowhere."""
     goal = theirs[max(theirs)]
     reached = next((step for step in sorted(ours) if ours[step] >= goal), None)
-    if reached is None:
+    if reached is None or min(len(ours), len(theirs)) < 2:
         return None
     before = max((step for step in ours if step < reached), default=None)
     if before is None:
@@ -229,22 +246,12 @@ def _share(winner: Contender, reference: Contender, pairs: _Pairs) -> float | No
     return (before + (reached - before) * (goal - ours[before]) / (ours[reached] - ours[before])) / REPORTS
 
 
-def _curve(one: Contender, pairs: _Pairs) -> dict[int, float]:
-    """The mean score on `select` at each quarter of the budget."""
-    found: dict[int, list[float]] = {}
-    for job in pairs.jobs(one):
-        for report in pairs.problem.reports(job, Follower(job.run / "events.ndjson").rows()):
-            if not report.averaged:
-                found.setdefault(report.step, []).append(report.value)
-    return {step: float(np.mean(values)) for step, values in found.items()}
-
-
 def _ablated(
     winner: Contender, reference: Contender, seeds: Sequence[int], problem: Problem, train: Trainer
 ) -> tuple[SettingEffect, ...]:
     """The winner with one setting back at a time, where both sides have it; the largest loss first."""
     names = [name for name, value in winner.params.items() if name in reference.params and reference.params[name] != value]
-    changed = {name: {**winner.params, name: reference.params[name]} for name in names[:_SETTINGS]}
+    changed = {name: {**winner.params, name: reference.params[name]} for name in names[:_ABLATED_SETTINGS]}
     jobs = {
         name: replace(winner, params=params).jobs(problem, seeds, confirm=True)
         for name, params in changed.items()

@@ -27,11 +27,10 @@ from coref_automl.training.batches import BatchPlan
 from coref_automl.training.folder import AVERAGE, checkpoints_of, remove_checkpoint
 from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, check, recommended
 from coref_automl.tuning.default_space import settle_space
-from coref_automl.tuning.halves import split_set
 from coref_automl.tuning.portfolio import known_entries
 from coref_automl.tuning.problem import Follower, Paired, Problem, Report, Start, fixed_of, job_of, models_bytes
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.score import Score, StudyPower, power_of, score_of
+from coref_automl.tuning.score import Score, StudyPower, power_of, score_of, split_set
 from coref_automl.tuning.space import TUNABLE, check_ends
 
 AVERAGED = 2
@@ -188,7 +187,8 @@ class MaskedProblem(Problem):
 
 def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProblem:
     """Check everything a trial will need, prepare texts where they are given, and settle the space."""
-    from coref_automl.models.load import load_tokenizer, weights_fingerprint
+    from coref_automl.models.load import load_tokenizer
+    from coref_automl.models.model_files import weights_fingerprint
 
     score = score_of(recipe)
     original = EvalSet.open(Path(recipe.eval_set) if recipe.eval_set else bundled_eval_set())

@@ -1,31 +1,29 @@
-"""What a study leaves behind. In: its end. Out: best-recipe.yaml, best-model/, result.json, trials.csv, and a FinishedStudy."""
+"""What a study says and leaves behind. In: its end. Out: lines for people, the first of which is the verdict; best-recipe.yaml,
+best-model/, result.json, trials.csv, and a FinishedStudy for its page."""
 
 from __future__ import annotations
 
 import csv
 import shutil
-import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from coref_automl.config import to_yaml
-from coref_automl.records import Record
+from coref_automl.records import Estimate, Record
 from coref_automl.say import Say, align, in_words, language
 from coref_automl.store import remove, write_json, write_text, written_whole
-from coref_automl.tuning.finish import Final
+from coref_automl.tuning.choosing import Contender
+from coref_automl.tuning.finish import Final, Judgement
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.score import StudyPower
 from coref_automl.tuning.space import Space
 from coref_automl.tuning.storage import counts
-from coref_automl.tuning.words import lines_of
 
 TABLE = "trials.csv"
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running"}
-_LEAST = 5
-"""Fewer completed trials say nothing about which dimension matters."""
 _KOREAN = {"complete": "완료", "pruned": "중단", "failed": "실패", "running": "진행 중"}
 _ONLY_FOR_RESUMING = ("optimizer*", "scheduler*", "rng_state*", "scaler*")
 
@@ -82,18 +80,6 @@ class TrialRow(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class TrialTable(Record):
-    """The trials of a study, and how important each dimension was (empty if the trials cannot tell)."""
-
-    trials: tuple[TrialRow, ...]
-    importance: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def completed(self) -> list[TrialRow]:
-        return [trial for trial in self.trials if trial.state == "complete"]
-
-
-@dataclass(frozen=True, slots=True)
 class FinishedStudy:
     """All that a page of a study shows."""
 
@@ -102,7 +88,7 @@ class FinishedStudy:
     label: str
     confirm_name: str
     space: Space
-    table: TrialTable
+    trials: tuple[TrialRow, ...]
     final: Final
     page: Path
 
@@ -136,10 +122,10 @@ def write_outputs(
         str(page) if draw is not None else None, str(remembered) if remembered else None,
     )  # fmt: skip
     write_json(out / "result.json", result.to_json())
-    table = table_of(study)
-    write_table(table, problem, out / TABLE)
+    trials = trials_of(study)
+    write_table(trials, problem, out / TABLE)
     if draw is not None:
-        draw(FinishedStudy(result, recipe, problem.label, problem.confirm_name, problem.space, table, final, page))
+        draw(FinishedStudy(result, recipe, problem.label, problem.confirm_name, problem.space, trials, final, page))
     return result
 
 
@@ -154,10 +140,9 @@ def _keep_winner(problem: Problem, final: Final, recipe_path: Path, model_path: 
     aside.rename(model_path)
 
 
-def table_of(study: Any) -> TrialTable:
+def trials_of(study: Any) -> tuple[TrialRow, ...]:
     """The trials that were asked for and have started."""
-    trials = [trial for trial in study.get_trials(deepcopy=False) if counts(trial) and trial.state.name in STATES]
-    return TrialTable(tuple(map(_row, trials)), _importance(study, trials))
+    return tuple(_row(trial) for trial in study.get_trials(deepcopy=False) if counts(trial) and trial.state.name in STATES)
 
 
 def _row(trial: Any) -> TrialRow:
@@ -177,30 +162,118 @@ def _row(trial: Any) -> TrialRow:
     )
 
 
-def _importance(study: Any, trials: Sequence[Any]) -> dict[str, float]:
-    """PED-ANOVA: how much each dimension separates the best quarter from the rest."""
-    import optuna
-
-    values = [trial.value for trial in trials if trial.state.name == "COMPLETE"]
-    if len(values) < _LEAST or len(set(values)) < 2:
-        return {}  # equal values have no best quarter
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it warns of dimensions that few trials drew; the page shows how few there were
-            found = optuna.importance.get_param_importances(study)
-    except (ValueError, RuntimeError):
-        return {}
-    return {name: float(share) for name, share in found.items()}
-
-
-def write_table(table: TrialTable, problem: Problem, path: Path) -> None:
+def write_table(trials: Sequence[TrialRow], problem: Problem, path: Path) -> None:
     head = ["trial", "state", problem.metric, "origin", "name", *problem.space.names, "tokens", "wall", "reason", "log"]
     head += [f"at {step}/{REPORTS}" for step in range(1, REPORTS + 1)]
     with written_whole(path) as handle:
         rows = csv.writer(handle, lineterminator="\n")  # None is written as nothing
         rows.writerow(head)
-        for trial in table.trials:
+        for trial in trials:
             drawn = [trial.params.get(name) for name in problem.space.names]
             reports = [trial.reports.get(step) for step in range(1, REPORTS + 1)]
             known = (trial.tokens, trial.wall, trial.reason, trial.log)
             rows.writerow([trial.number, trial.state, trial.value, trial.origin, trial.name, *drawn, *known, *reports])
+
+
+_ORIGINS = {
+    "default": ("train의 기본 설정", "train's default"),
+    "recommended": ("추천 설정", "the recommended settings"),
+    "portfolio": ("포트폴리오", "the portfolio"),
+    "drawn": ("탐색", "the search"),
+}
+
+
+def sentence_of(final: Final, label: str, where: str, say: Say) -> str:
+    """Is the winner better than the best of what comes before it, or is it noise?"""
+    winner, reference, found = final.won, final.candidate(final.reference), final.comparison
+    one = named(winner, say)
+    if reference is None:
+        reached = f"{label} {100 * sum(final.confirmed) / len(final.confirmed):.2f}%"
+        return say(
+            f"{one}: 비교할 것 없이 가장 좋습니다 ({where}, {reached}).",
+            f"{_begin(one)} is the best tried ({reached} on {where}), and nothing comes before it to compare it with: keep it.",
+        )
+    other = named(reference, say)
+    if found is None:
+        return say(
+            f"{one}: 가장 좋지만 {other}과(와) 함께 완료된 새 시드가 없어 판정할 수 없습니다. 같은 명령을 다시 실행하세요.",
+            f"{_begin(one)} is the best tried; without a new seed that it and {other} both completed there is no verdict: "
+            "run the same command again.",
+        )
+    gain, seeds = gain_of(found, label, say), len(found.seeds)
+    most = f"{100 * found.verdict.most:.2f}"
+    told = {
+        "better": say(f"{one}: {other}보다 낫습니다. {gain}.", f"{_begin(one)} is better than {other}: {gain}."),
+        "worse": say(f"{one}: {other}보다 나쁩니다. {gain}.", f"{_begin(one)} is worse than {other}: {gain}; keep those."),
+        "futile": say(
+            f"{one}: {other}보다 {most}점 넘게 낫지는 않습니다(95%). {gain}.",
+            f"{_begin(one)} gains no more than {most} points over {other} (95%): {gain}.",
+        ),
+    }.get(
+        found.verdict.decision,
+        say(f"{one}: {other}과(와) 유의한 차이 미확인. {gain}.", f"{_begin(one)} is not shown to differ from {other}: {gain}."),
+    )
+    return told + say(f" ({where}, 새 시드 {seeds}쌍)", f" On {where}, {seeds} pair{'s' * (seeds != 1)} of new seeds.")
+
+
+def lines_of(final: Final, recipe: TuneRecipe, label: str, where: str, say: Say) -> list[str]:
+    """The verdict, the gain over `train`'s default, the search by itself, tokens, guards and settings that mattered."""
+    told = [sentence_of(final, label, where, say)]
+    if final.over_default is not None:
+        gain = gain_of(final.over_default, label, say)
+        told.append(say(f"train의 기본 설정(mlm) 대비: {gain}.", f"Over train's plain default (mlm): {gain}."))
+    told += _of_search(final, recipe, say)
+    if final.share is not None:
+        share = f"{100 * final.share:.0f}%"
+        told.append(
+            say(
+                f"비교 대상의 최종 점수에 토큰의 {share}에서 도달했습니다(select, 학습률이 아직 내려가는 중).",
+                f"It reached the reference's final score at {share} of the tokens (on select, before its rate had fallen).",
+            )
+        )
+    if final.unmet is not None:
+        told.append(say(f"조건 {final.unmet}: 만족한 탐색 설정이 없습니다.", f"No drawn setting met the guard {final.unmet}."))
+    for name, change in (final.comparison.guards if final.comparison else {}).items():
+        told.append(say(f"조건 {name}: {_points(change)}.", f"Guard {name}: {_points(change)}."))
+    if final.effects:
+        each = "; ".join(f"{one.name} {_text(one.value)} -> {_text(one.back)}: {-100 * one.loss:+.2f}" for one in final.effects)
+        told.append(say(f"설정을 하나씩 되돌리면 (점): {each}.", f"One setting back at a time, in points: {each}."))
+    return told
+
+
+def _of_search(final: Final, recipe: TuneRecipe, say: Say) -> list[str]:
+    """What the search itself gained: a portfolio that wins is no win of the search."""
+    if final.won.origin == "drawn" or final.ceiling is None:
+        return []
+    most = f"{100 * max(0.0, final.ceiling):.2f}"
+    told = say(
+        f"시도한 설정 가운데 {most}점 넘게 더 나은 것은 없습니다(95%).",
+        f"No setting tried gains more than {most} points over it (95%).",
+    )
+    if final.stopped_early:
+        told += say(" 그래서 탐색을 일찍 마쳤습니다.", f" The search stopped early: {recipe.worth:g} points would matter.")
+    return [told]
+
+
+def gain_of(found: Judgement, label: str, say: Say) -> str:
+    return say(f"{label} {_points(found.verdict.interval)}", f"{_points(found.verdict.interval)} of {label}")
+
+
+def _points(gain: Estimate) -> str:
+    return f"{100 * gain.value:+.2f} [{100 * gain.low:+.2f}, {100 * gain.high:+.2f}]"
+
+
+def named(one: Contender, say: Say) -> str:
+    """A candidate for people: where it comes from, what it is called, its number."""
+    origin = say(*_ORIGINS[one.origin])
+    number = say(f"시도 {one.number}", f"trial {one.number}")
+    average = say(", 평균", ", averaged") if one.params.get("average") else ""
+    return f"{origin} ({one.name}, {number}{average})" if one.name else f"{origin} ({number}{average})"
+
+
+def _begin(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

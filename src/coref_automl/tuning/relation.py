@@ -119,7 +119,7 @@ class RelationProblem(Problem):
 
 def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> RelationProblem:
     """Read the rows once, so that a bad file is an error now, and settle the space."""
-    from coref_automl.models.load import weights_fingerprint
+    from coref_automl.models.model_files import weights_fingerprint
 
     metric = recipe.metric or "micro_f1"
     choose(metric, METRICS, "metric")

@@ -1,24 +1,32 @@
-"""What a study maximises, and what it can show. In: a metric, or weights over metrics, and guards. Out: a Score, a StudyPower."""
+"""What a study maximises, on which items, and what it can show. In: metrics, guards, a set. Out: a Score, both halves, power.
+
+A trial is handed `select` alone: what it never sees it cannot be chosen by; `confirm` is for the end. Only the tasks that the
+score asks for are kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.power import sizes_of
 from coref_automl.config import choose
+from coref_automl.decoder import read_stored
 from coref_automl.errors import RecipeError
-from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.evalset import EvalSet, freeze
 from coref_automl.evaluation.metrics import METRICS, PRIMARY, hits
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.records import Estimate, ItemScore, Record, Task
+from coref_automl.records import ClozeItem, Document, Estimate, Half, ItemScore, Record, Task
 from coref_automl.say import say
 from coref_automl.statistics.intervals import concentration, difference_intervals, standard_error
 from coref_automl.statistics.planning import can_show, plans_for
 from coref_automl.statistics.resampling import Floats, Part
+from coref_automl.store import claim_folder, fingerprint, is_done, written_whole
 from coref_automl.tuning.problem import Paired
 from coref_automl.tuning.recipe import TuneRecipe
 
@@ -194,3 +202,54 @@ def power_of(confirm: EvalSet, score: Score, recipe: TuneRecipe) -> StudyPower:
     detectable = can_show(sizes, recipe.seeds)
     plans = plans_for(_USUAL_GAIN, items_a_document=float(sizes.mean()), offered=(recipe.seeds,)) if recipe.seeds > 1 else []
     return StudyPower(int(sizes.sum()), len(sizes), recipe.seeds, detectable, plans[0].documents if plans else None)
+
+
+HALVES: tuple[Half, ...] = ("select", "confirm")
+
+
+def split_set(evalset: EvalSet, out: Path, tasks: Sequence[Task], *, limit: int | None) -> dict[Half, EvalSet]:
+    """Write both halves under `out`, or open existing ones. `limit` bounds the items of each task in each half."""
+    missing = [task for task in tasks if not evalset.items.get(task)]
+    if missing:
+        raise RecipeError(
+            f"{evalset.folder} has no {missing[0]} items, which this study is scored on; choose another --metric or --eval-set."
+        )
+    return {half: half_set(evalset, out / half, half, tasks, limit) for half in HALVES}
+
+
+class _HalfManifest(TypedDict, total=False):
+    made_from: str
+
+
+def half_set(evalset: EvalSet, folder: Path, half: Half, tasks: Sequence[Task] = (), limit: int | None = None) -> EvalSet:
+    """One half of a set as a set of its own, for these tasks or for all; an existing one is opened."""
+    tasks = tasks or tuple(evalset.items)
+    source = fingerprint(evalset.fingerprint, half, list(tasks), limit)
+    if not is_done(folder) or read_stored(folder / "manifest.json", _HalfManifest).get("made_from") != source:
+        clusters = {cluster for cluster, of in evalset.halves.items() if of == half}
+        kept = {task: _some(evalset.items[task], clusters, limit) for task in tasks}
+        if empty := [task for task, items in kept.items() if not items]:
+            raise RecipeError(
+                f"No {empty[0]} item of {evalset.folder} falls into its {half} half: the set is too small for that."
+            )
+        used = {item.document for items in kept.values() for item in items}
+        claim_folder(folder, "evalset")
+        documents = [Document(id=name, source="", text=text) for name, text in evalset.documents.items() if name in used]
+        freeze(folder, documents, kept, {"made_from": source, "half": half, "of": evalset.name})
+    for table in evalset.folder.glob("nouns-*.npy"):
+        if not (folder / table.name).is_file():
+            with written_whole(folder / table.name, "wb") as handle:
+                handle.write(table.read_bytes())
+    return EvalSet.open(folder)
+
+
+def _some(items: Sequence[ClozeItem], clusters: Set[str], limit: int | None) -> list[ClozeItem]:
+    """Whole documents among these, in an order that has nothing to do with their content, until there are enough items."""
+    wanted = [item for item in items if item.cluster in clusters]
+    if limit is None or len(wanted) <= limit:
+        return wanted
+    kept: list[ClozeItem] = []
+    for cluster in sorted({item.cluster for item in wanted}, key=lambda cluster: fingerprint("tuning", cluster)):
+        if len(kept) < limit:
+            kept += [item for item in wanted if item.cluster == cluster]
+    return kept
