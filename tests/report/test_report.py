@@ -21,7 +21,7 @@ from coref_automl.say import Say
 from coref_automl.store import mark_done
 from tests.comparison.conftest import Maker, Model, write_relation_run
 
-SECTIONS = {"evidence", "target", "arms", "curves", "differences", "rating", "checkpoints", "data", "reading"}
+SECTIONS = {"evidence", "target", "arms", "curves", "rating", "checkpoints", "data", "reading"}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -169,7 +169,7 @@ def test_one_checkpoint_alone_makes_a_report_without_comparisons(evaluated: Make
     made = report(evaluated([Model("run", 100, 0.5)]), tmp_path / "out")
     text = Path(made.page).read_text("utf-8")
     assert 'class="answer-table"' not in text
-    assert 'id="differences"' not in text
+    assert "difference (points)" not in text
     assert 'id="checkpoints"' in text
 
 

@@ -32,7 +32,7 @@ def test_every_section_module_is_in_the_table() -> None:
 
 def test_every_question_of_the_answer_is_a_section_that_leads_with_its_claim(study: Subject) -> None:
     drawn = {section.id: section for section in draw_sections(study)}
-    assert {"arms", "differences", "checkpoints", "data", "reading"} <= set(drawn)
+    assert {"arms", "checkpoints", "data", "reading"} <= set(drawn)
     for question in study.answer.questions:
         held = drawn[question.id].verdict
         assert held is not None

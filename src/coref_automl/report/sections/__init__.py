@@ -21,7 +21,6 @@ SECTIONS: tuple[Draw, ...] = (
     # the appendix, folded
     comparisons.methods,
     evidence.learning_curves,
-    comparisons.differences,
     comparisons.rating,
     appendix.checkpoints,
     appendix.datasets,
