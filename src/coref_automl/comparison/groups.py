@@ -143,21 +143,20 @@ def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str, 
 
 def _read(folder: Path, index: dict[str, int], facts: list[tuple[Any, ...]]) -> tuple[Ints, Ints]:
     """Row numbers and ranks of an evaluation; new items are added to `index` and `facts`."""
-    held = read_columns(folder, (*FACTS, *RULES, "out_of_reach"))
+    held = read_columns(folder, (*FACTS, *RULES))
     rows = [index.setdefault(item, len(index)) for item in held["item"]]
     for number, fact in zip(rows, zip(*(held[name] for name in FACTS), strict=True), strict=True):
         if number == len(facts):
             facts.append(fact)
-    ranks = [whole_numbers(held[name]) for name in (*RULES, "out_of_reach")]
-    return np.array(rows, np.int32), np.stack(ranks, axis=1)
+    return np.array(rows, np.int32), np.stack([whole_numbers(held[name]) for name in RULES], axis=1)
 
 
 def _entry(one: StoredEvaluation, items: int, rows: Ints, read: Ints) -> Entry:
     """An evaluation with its ranks on the items of the group."""
-    ranks = np.full((items, 4), NOT_RUN, np.int32)
+    ranks = np.full((items, len(RULES)), NOT_RUN, np.int32)
     ranks[rows] = read
     by_rule = {rule: ranks[:, k] for k, rule in enumerate(("strict", "lenient", "word"))}
-    return Entry(one.evaluation.checkpoint, one.evaluation, one.folder, by_rule, ranks[:, 3] == 1)
+    return Entry(one.evaluation.checkpoint, one.evaluation, one.folder, by_rule)
 
 
 def _united(entries: Sequence[Entry]) -> list[Entry]:
@@ -167,7 +166,7 @@ def _united(entries: Sequence[Entry]) -> list[Entry]:
         key = (model_of(entry), *_conditions(entry.evaluation))
         if (first := merged.setdefault(key, entry)) is not entry:
             both = {rule: np.where(ranks == NOT_RUN, entry.ranks[rule], ranks) for rule, ranks in first.ranks.items()}
-            merged[key] = replace(first, ranks=both, out_of_reach=first.out_of_reach | entry.out_of_reach)
+            merged[key] = replace(first, ranks=both)
     return list(merged.values())
 
 
