@@ -39,16 +39,19 @@ def choose_group(results: Results, *, common: bool = False, evalset: str | None 
     whole = [group for group in groups if all(_holds(group, held) for held in under)] if len(under) > 1 else groups
     if not whole:
         raise ComparisonError(_refusal(groups))
-    chosen = whole[0]
-    others = [
+    return whole[0], [*results.notes, *others_than(whole[0], groups)]
+
+
+def others_than(chosen: Group, groups: Sequence[Group]) -> list[str]:
+    """A sentence for each group that is left out beside the chosen one."""
+    return [
         say(
-            f"{group.evalset}(문항 {group.fingerprint[:8]})의 평가 {len(group.entries)}개는 이 표에 없습니다.",
-            f"{len(group.entries)} evaluations on {group.evalset} (items {group.fingerprint[:8]}) are not in this table.",
+            f"{group.evalset}(문항 {group.fingerprint[:8]})의 평가 {len(group.entries)}개는 포함하지 않았습니다 (--eval-set).",
+            f"{len(group.entries)} evaluations on {group.evalset} (items {group.fingerprint[:8]}) are left out (--eval-set).",
         )
         for group in groups
         if group is not chosen
     ]
-    return chosen, [*results.notes, *others]
 
 
 def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:

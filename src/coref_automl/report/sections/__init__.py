@@ -24,7 +24,6 @@ SECTIONS: tuple[Draw, ...] = (
     comparisons.rating,
     appendix.checkpoints,
     appendix.datasets,
-    appendix.other_sets,
     appendix.reading,
 )
 

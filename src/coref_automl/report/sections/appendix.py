@@ -1,4 +1,4 @@
-"""The appendix. In: a Subject. Out: every checkpoint and its difference, the data, other evaluation sets, how to read it."""
+"""The appendix. In: a Subject. Out: every checkpoint and its difference, the data, how to read it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from coref_automl.comparison.judging import checkpoint_claim
-from coref_automl.comparison.study import study_of
-from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.answer_wording import headline, reasons
 from coref_automl.report.cells import claims_table
 from coref_automl.report.page import (
     Block,
@@ -117,31 +114,6 @@ def datasets(study: Subject) -> Section:
         )
         blocks.append(Table(titles, lines, frozenset({4, 5})))
     return Section("data", say("데이터", "Data"), tuple(blocks))
-
-
-def other_sets(study: Subject) -> Section | None:
-    """The answer on each further evaluation set under the same paths."""
-    if not study.others:
-        return None
-    say = study.say
-    lines = []
-    for group in study.others:
-        try:
-            found = study_of(group, margin=study.margin, seed=study.seed).answer
-            told = " ".join((f"{headline(found, say)}.", *reasons(found, say)))
-        except ComparisonError as error:
-            told = str(error)
-        lines.append(row(group.evalset, group.fingerprint[:12], group.scorer, str(len(group.entries)), told))
-    head = (
-        say("세트", "set"),
-        say("문항 지문", "items"),
-        say("채점기", "scorer"),
-        say("평가", "evaluations"),
-        say("답", "answer"),
-    )
-    return Section(
-        "other-sets", say("다른 평가 세트", "Other evaluation sets"), (Table(head, tuple(lines), frozenset({3}), shows="both"),)
-    )
 
 
 def reading(study: Subject) -> Section:
