@@ -14,9 +14,6 @@ from tests.agreement.surfaces import Printed
 _PARTS = {
     "last step": "last-step", "마지막 구간": "last-step", "peak - end": "peak-end", "정점 - 마지막": "peak-end",
     "at equal tokens": "equal-tokens", "같은 토큰 수에서": "equal-tokens",
-    "beyond minus within reach": "reach-contrast", "닿지 않는 문항 - 닿는 문항": "reach-contrast",
-    "within reach of both": "within", "둘 다 닿는 문항": "within",
-    "beyond the shorter's reach": "beyond", "짧은 쪽이 닿지 않는 문항": "beyond",
 }  # fmt: skip
 _OUTCOMES = {"Relation extraction, micro-F1": "relation", "관계 추출 micro-F1": "relation"}
 _OUTCOMES |= {"Coreference, CoNLL with gold mentions": "coreference", "상호참조, 정답 언급의 CoNLL": "coreference"}
@@ -290,7 +287,7 @@ def _json_claim(one: dict[str, Any]) -> Told:
     both = [str(count) for count in one["seeds"]]
     seeds = both[0] if one["b"] == "base" or both[0] == both[1] else "/".join(both)
     part = "" if one["part"] is None else _code(one["part"].replace("peak to end", "peak - end"))
-    part = {"equal tokens": "equal-tokens", "beyond reach": "beyond", "within reach": "within"}.get(part, part)
+    part = {"equal tokens": "equal-tokens"}.get(part, part)
     outcome = {"relation_f1": "relation", "coreference_conll": "coreference"}.get(one["outcome"], "")
     verdict = "same" if same else one["verdict"]
     count = (one["documents"], one["count"])

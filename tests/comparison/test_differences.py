@@ -145,7 +145,7 @@ def test_sets_are_never_pooled(evaluated: Maker) -> None:
     root = evaluated([BASE, GOOD], set_name="b")
     table = compare(root)
     assert table.evalset == "a"
-    assert table.notes == ("2 evaluations on b (items items-b) are not in this table.",)
+    assert table.notes == ("2 evaluations on b (items items-b) are left out (--eval-set).",)
     assert compare(root, eval_set="b").evalset == "b"
     with pytest.raises(ComparisonError, match="No evaluation on the set 'c'"):
         compare(root, eval_set="c")

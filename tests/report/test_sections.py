@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -32,7 +31,7 @@ def test_every_section_module_is_in_the_table() -> None:
 
 def test_every_question_of_the_answer_is_a_section_that_leads_with_its_claim(study: Subject) -> None:
     drawn = {section.id: section for section in draw_sections(study)}
-    assert {"arms", "differences", "checkpoints", "data", "reading"} <= set(drawn)
+    assert {"arms", "checkpoints", "data", "reading"} <= set(drawn)
     for question in study.answer.questions:
         held = drawn[question.id].verdict
         assert held is not None
@@ -42,11 +41,10 @@ def test_every_question_of_the_answer_is_a_section_that_leads_with_its_claim(stu
 
 @pytest.mark.parametrize("lang", ["en", "ko"])
 def test_every_table_says_which_documents_it_shows(study_source: Path, lang: Lang) -> None:
-    """With targets, and with a second set beside the first: every section that a folder of evaluations can have."""
+    """With targets: every section that a folder of evaluations can have."""
     made = read_subject(open_results([str(study_source)]), Say(lang), target={"real1": 0.5, "real5": 0.6})
-    drawn = draw_sections(replace(made, others=(replace(made.group, evalset="other"),)))
+    drawn = draw_sections(made)
     assert len(drawn) > 10
-    assert "other-sets" in {section.id for section in drawn}
     assert silent_tables(drawn) == []
 
 

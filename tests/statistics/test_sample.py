@@ -18,7 +18,7 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.statistics.closed_forms import holm
 from coref_automl.statistics.crossed import crossed_verdict
 from coref_automl.statistics.intervals import step_down_max_t
-from coref_automl.statistics.methods import interaction, reciprocal
+from coref_automl.statistics.methods import reciprocal
 from coref_automl.statistics.resampling import Part, gather
 
 SAMPLE = Path(__file__).resolve().parents[2] / "benchmarks" / "sample"
@@ -58,16 +58,6 @@ def test_differences_and_errors_are_those_of_a_clustered_regression(
     verdict = crossed_verdict(a, b, clusters)
     assert verdict.difference == pytest.approx(difference, abs=1e-8)
     assert error <= verdict.by_documents < 1.04 * error  # each document left out once: a little wider on few
-
-
-def test_the_contrast_of_reach_is_that_of_a_clustered_regression(sample: Group) -> None:
-    (a, clusters), (b, _) = values(sample, "real_far1_strict", "entity-2048"), values(sample, "real_far1_strict", "entity-512")
-    rows = sample.items.facts["task"] == "real-far"
-    beyond = np.any([one.out_of_reach for one in runs(sample, "entity-512")], axis=0)[rows]
-    verdict = crossed_verdict(interaction(a, beyond), interaction(b, beyond), clusters)
-    assert verdict.difference == pytest.approx(0.01800566, abs=1e-8)
-    assert verdict.by_documents == pytest.approx(0.00590627, rel=0.01)
-    assert verdict.shown
 
 
 def test_logistic_models_agree_on_the_direction_and_on_its_strength(sample: Group) -> None:

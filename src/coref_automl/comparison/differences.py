@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coref_automl.comparison.claims import ALPHA
 from coref_automl.comparison.scores import Columns, Entry, Group, find_reference, references
@@ -177,11 +178,18 @@ def compare_each(
 
 
 def compare_with(
-    group: Group, metric: str, entries: Sequence[Entry], own: Sequence[Entry | None], *, seed: int, half: Half | None
+    group: Group,
+    metric: str,
+    entries: Sequence[Entry],
+    own: Sequence[Entry | None],
+    *,
+    seed: int,
+    half: Half | None,
+    among: NDArray[np.bool_] | None = None,
 ) -> list[Comparison | None]:
-    """Compare entries with others each, max-T over all; None without another or without a document to judge by."""
+    """Compare entries with others each, max-T over all, on all items or `among` some; None without another or a document."""
     every = list(dict.fromkeys([*(one for one in own if one is not None), *entries]))
-    columns = group.columns(metric, half=half, entries=every) if entries else None
+    columns = group.columns(metric, half=half, entries=every, among=among) if entries else None
     if columns is None or not columns.items:
         return [None] * len(entries)
     others = dict(zip(entries, own, strict=True))

@@ -16,7 +16,15 @@ import numpy as np
 
 from coref_automl.comparison.reader import Results, items_of, keyed, nothing_under
 from coref_automl.comparison.scores import Entry, Group, Ints, Items, bases_of
-from coref_automl.comparison.superseded import drop_copies, drop_replaced_weights, keep_one_dtype, model_of, named_folders
+from coref_automl.comparison.superseded import (
+    drop_copies,
+    drop_replaced_weights,
+    keep_one_dtype,
+    model_of,
+    named_folders,
+    rename_runs,
+    with_names,
+)
 from coref_automl.config import choose, nearest
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
@@ -24,10 +32,6 @@ from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.evaluation.results import CHECKPOINT, StoredEvaluation
 from coref_automl.records import Evaluation, halves_of
 from coref_automl.say import say
-from coref_automl.store import short_names
-
-_OF_A_RUN = ("seed", "objective", "seq_len", "base_bytes", "dataset_bytes")
-"""What every checkpoint of a run has in common; bytes are empty in older records."""
 
 
 def choose_group(results: Results, *, common: bool = False, evalset: str | None = None) -> tuple[Group, list[str]]:
@@ -39,16 +43,19 @@ def choose_group(results: Results, *, common: bool = False, evalset: str | None 
     whole = [group for group in groups if all(_holds(group, held) for held in under)] if len(under) > 1 else groups
     if not whole:
         raise ComparisonError(_refusal(groups))
-    chosen = whole[0]
-    others = [
+    return whole[0], [*results.notes, *others_than(whole[0], groups)]
+
+
+def others_than(chosen: Group, groups: Sequence[Group]) -> list[str]:
+    """A sentence for each group that is left out beside the chosen one."""
+    return [
         say(
-            f"{group.evalset}(문항 {group.fingerprint[:8]})의 평가 {len(group.entries)}개는 이 표에 없습니다.",
-            f"{len(group.entries)} evaluations on {group.evalset} (items {group.fingerprint[:8]}) are not in this table.",
+            f"{group.evalset}(문항 {group.fingerprint[:8]})의 평가 {len(group.entries)}개는 포함하지 않았습니다 (--eval-set).",
+            f"{len(group.entries)} evaluations on {group.evalset} (items {group.fingerprint[:8]}) are left out (--eval-set).",
         )
         for group in groups
         if group is not chosen
     ]
-    return chosen, [*results.notes, *others]
 
 
 def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
@@ -130,11 +137,11 @@ def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str, 
     scored_half = next((one.evaluation.half for one in stored if one.evaluation.half), None)
     of = halves_of(zip(columns["task"].tolist(), columns["cluster"].tolist(), strict=True))
     halves = np.array([scored_half or of[cluster] for cluster in columns["cluster"].tolist()])
-    entries = [_entry(one, len(index), *table) for one, table in zip(_rename_runs(stored), tables, strict=True)]
+    entries = [_entry(one, len(index), *table) for one, table in zip(rename_runs(stored), tables, strict=True)]
     if unite:
         entries = _united(entries)
     starts = _starts(entries)
-    entries = _with_names([replace(one, start=one in starts) for one in entries])
+    entries = with_names([replace(one, start=one in starts) for one in entries])
     begun = Counter(base.folder for one in entries if (made := one.evaluation.provenance) for base in bases_of(entries, made))
     entries.sort(key=lambda entry: (entry.trained, 0 if entry.trained else -begun[entry.folder]))  # the most used base first
     name = " + ".join(dict.fromkeys(one.evaluation.evalset for one in stored))
@@ -143,21 +150,20 @@ def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str, 
 
 def _read(folder: Path, index: dict[str, int], facts: list[tuple[Any, ...]]) -> tuple[Ints, Ints]:
     """Row numbers and ranks of an evaluation; new items are added to `index` and `facts`."""
-    held = read_columns(folder, (*FACTS, *RULES, "out_of_reach"))
+    held = read_columns(folder, (*FACTS, *RULES))
     rows = [index.setdefault(item, len(index)) for item in held["item"]]
     for number, fact in zip(rows, zip(*(held[name] for name in FACTS), strict=True), strict=True):
         if number == len(facts):
             facts.append(fact)
-    ranks = [whole_numbers(held[name]) for name in (*RULES, "out_of_reach")]
-    return np.array(rows, np.int32), np.stack(ranks, axis=1)
+    return np.array(rows, np.int32), np.stack([whole_numbers(held[name]) for name in RULES], axis=1)
 
 
 def _entry(one: StoredEvaluation, items: int, rows: Ints, read: Ints) -> Entry:
     """An evaluation with its ranks on the items of the group."""
-    ranks = np.full((items, 4), NOT_RUN, np.int32)
+    ranks = np.full((items, len(RULES)), NOT_RUN, np.int32)
     ranks[rows] = read
     by_rule = {rule: ranks[:, k] for k, rule in enumerate(("strict", "lenient", "word"))}
-    return Entry(one.evaluation.checkpoint, one.evaluation, one.folder, by_rule, ranks[:, 3] == 1)
+    return Entry(one.evaluation.checkpoint, one.evaluation, one.folder, by_rule)
 
 
 def _united(entries: Sequence[Entry]) -> list[Entry]:
@@ -167,36 +173,13 @@ def _united(entries: Sequence[Entry]) -> list[Entry]:
         key = (model_of(entry), *_conditions(entry.evaluation))
         if (first := merged.setdefault(key, entry)) is not entry:
             both = {rule: np.where(ranks == NOT_RUN, entry.ranks[rule], ranks) for rule, ranks in first.ranks.items()}
-            merged[key] = replace(first, ranks=both, out_of_reach=first.out_of_reach | entry.out_of_reach)
+            merged[key] = replace(first, ranks=both)
     return list(merged.values())
 
 
 def _conditions(evaluation: Evaluation) -> tuple[object, ...]:
     """How it was scored, whatever the set."""
     return evaluation.scorer, evaluation.dtype, evaluation.seq_len
-
-
-def _rename_runs(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
-    """Name runs by their folders where two of the same name differ in a setting of the run, or in weights at the same step."""
-    settings: dict[tuple[str, object], set[object]] = {}
-    for one in stored:
-        if (made := one.evaluation.provenance) is not None:
-            settings.setdefault((made.run, made.step), set()).add(one.evaluation.fingerprints.get("weights", ""))
-            for name in _OF_A_RUN:
-                if (value := getattr(made, name)) != "":
-                    settings.setdefault((made.run, name), set()).add(value)
-    twice = {run for (run, _), values in settings.items() if len(values) > 1}
-    folders = [PurePath(one.evaluation.path).parent for one in stored]
-    ambiguous = [(made := one.evaluation.provenance) is not None and made.run in twice for one in stored]
-    names = short_names(folder for folder, several in zip(folders, ambiguous, strict=True) if several)
-    return [
-        _renamed(one, names[folder]) if several else one for one, folder, several in zip(stored, folders, ambiguous, strict=True)
-    ]
-
-
-def _renamed(one: StoredEvaluation, run: str) -> StoredEvaluation:
-    made = one.evaluation.provenance
-    return replace(one, evaluation=replace(one.evaluation, provenance=made and replace(made, run=run)))
 
 
 def _starts(entries: Sequence[Entry]) -> set[Entry]:
@@ -212,30 +195,6 @@ def _run_or_model(entry: Entry) -> PurePath:
     """The run of a checkpoint; a model outside a run counts as its own."""
     path = PurePath(entry.evaluation.path)
     return path.parent if CHECKPOINT.fullmatch(path.name) else path
-
-
-def _with_names(entries: Sequence[Entry]) -> list[Entry]:
-    """Unique names: without the run if there is only one; then, where several share a name, with the length or a number."""
-    one_run = len({entry.run for entry in entries if entry.trained}) == 1
-    times = Counter((entry.evaluation.checkpoint, entry.evaluation.seq_len) for entry in entries)
-    renamed = {entry.run for entry in entries if times[entry.evaluation.checkpoint, entry.evaluation.seq_len] > 1}
-
-    def short(entry: Entry) -> str:
-        name, label = entry.evaluation.checkpoint, Path(entry.evaluation.checkpoint).name
-        if not entry.trained or (not one_run and entry.run not in renamed):
-            return name
-        return label if one_run else f"{entry.run}/{label}"
-
-    names = [short(entry) for entry in entries]
-    names = [
-        f"{name}@{entry.evaluation.seq_len}" if names.count(name) > 1 else name
-        for name, entry in zip(names, entries, strict=True)
-    ]
-    places = [names[: number + 1].count(name) for number, name in enumerate(names)]
-    return [
-        replace(entry, name=name if place == 1 else f"{name} ({place})")
-        for entry, name, place in zip(entries, names, places, strict=True)
-    ]
 
 
 def _holds(group: Group, stored: Sequence[StoredEvaluation]) -> bool:

@@ -22,7 +22,7 @@ from coref_automl.records import Comparison, Correction, Estimate, Half
 from coref_automl.statistics.closed_forms import LEVEL, holm
 from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
 from coref_automl.statistics.intervals import benjamini_hochberg, composite
-from coref_automl.statistics.methods import interaction, reciprocal
+from coref_automl.statistics.methods import reciprocal
 from coref_automl.statistics.resampling import Floats, Part
 from coref_automl.statistics.shrinkage import last_step
 
@@ -83,18 +83,17 @@ def judge_pairs(
     half: Half | None,
     part: str = "",
     among: Among = None,
-    beyond: Among = None,
     measure: Measure = "hits",
     at: Sequence[tuple[Runs, Runs]] = (),
 ) -> list[Judged | None]:
     """Compare the last checkpoints of each pair, or those that `at` names; None if the metric was not run by both.
 
-    `among` are the items to compare on; `beyond`: the contrast is judged, the difference on those items minus that on the others.
+    `among` are the items to compare on.
     """
     sides = list(at) or [(ends(a), ends(b)) for a, b in pairs]
     out: list[Judged | None] = []
     for (a, b), (ours, theirs) in zip(pairs, sides, strict=True):
-        values = _values(study, [*ours, *theirs], metric, half, among, beyond, measure)
+        values = _values(study, [*ours, *theirs], metric, half, among, measure)
         if values is None:
             out.append(None)
             continue
@@ -243,7 +242,6 @@ def _values(
     metric: str,
     half: Half | None,
     among: Among = None,
-    beyond: Among = None,
     measure: Measure = "hits",
 ) -> list[tuple[Floats, NDArray[Any]]] | None:
     """Values of all runs by part of the metric, one row per run on the items that all have, and the items' documents."""
@@ -256,11 +254,6 @@ def _values(
     if not rows.any():
         return None
     found = _MEASURES[measure](np.stack([entry.ranks[part.rule][rows] for entry in runs]), part.at)
-    if beyond is not None:
-        inside = beyond[rows]
-        if inside.all() or not inside.any():  # a contrast needs items of both kinds
-            return None
-        found = interaction(found, inside)
     return [(found, study.group.items.facts["cluster"][rows])]
 
 

@@ -19,7 +19,6 @@ from coref_automl.comparison.judging import (
     Runs,
     checkpoint_claim,
     corrected_claims,
-    ends,
     half_of_pairs,
     judge_change,
     judge_pairs,
@@ -165,7 +164,7 @@ class StudyClaims:
         return replace(found, claim=replace(found.claim, part="equal tokens", against=(*found.claim.against, "equal tokens")))
 
     def _lengths(self) -> list[Claim]:
-        """Longer minus shorter of one method: on the study's metric, and on far items by reach and by distance."""
+        """Longer minus shorter of one method: on the study's metric, and on far items, all and by distance."""
         study = self.study
         both = [
             (b, a) for a, b in combinations(self.arms, 2) if a.length < b.length and (a.method, a.origin) == (b.method, b.origin)
@@ -174,25 +173,9 @@ class StudyClaims:
         found = self._judge("length", pairs, study.metric)
         if (far := self._metric(_FAR)) is not None and far != study.metric:
             found += self._judge("length", pairs, far)
-            for pair in pairs:
-                found += self._by_reach(pair, far)
             for start, name in self._distances(far).items():
                 found += self._judge("length", pairs, far, part=start, among=name)
         return corrected_claims(found, "bh", study.margin)
-
-    def _by_reach(self, pair: tuple[Arm, Arm], metric: str) -> list[Judged]:
-        """Within the shorter window's reach, beyond it, and beyond minus within; items differ by pair."""
-        study = self.study
-        beyond = np.any([entry.out_of_reach for entry in ends(pair[1])], axis=0)
-        spoken = study.group.rows(metric, half=self.half, entries=[*ends(pair[0]), *ends(pair[1])])
-        kinds = {"within reach": ~beyond, "beyond reach": beyond}
-        enough = {part: int((rows & spoken).sum()) >= FEWEST_DOCUMENTS for part, rows in kinds.items()}
-        found = [one for part, rows in kinds.items() if enough[part] for one in self._judge("length", [pair], metric, part, rows)]
-        if all(enough.values()):
-            part = "beyond minus within reach"
-            contrast = judge_pairs(study, "length", [pair], metric, half=self.half, part=part, beyond=beyond)
-            found += [one for one in contrast if one is not None]
-        return found
 
     def _distances(self, metric: str) -> dict[str, Among]:
         items = self.study.group.items

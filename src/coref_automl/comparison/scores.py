@@ -52,7 +52,6 @@ class Entry:
     evaluation: Evaluation
     folder: Path
     ranks: dict[str, Ints]
-    out_of_reach: NDArray[np.bool_]
     start: bool = False
 
     @property

@@ -191,12 +191,14 @@ def of_methods(study: Study, a: Side, b: Side, metric: str, among: Among = None)
     return corrected_claims([found], "none", study.margin)[0] if found is not None else None
 
 
-def of_checkpoints(group: Group, study: Study | None, a: Entry, b: Entry, metric: str, half: Half | None) -> Claim:
+def of_checkpoints(
+    group: Group, study: Study | None, a: Entry, b: Entry, metric: str, half: Half | None, among: Among = None
+) -> Claim:
     pair = replace(group, entries=(b, a))
-    found = compare_with(pair, metric, [a], [b], seed=study.seed if study else 0, half=half)[0]
+    found = compare_with(pair, metric, [a], [b], seed=study.seed if study else 0, half=half, among=among)[0]
     if found is None:
         raise ComparisonError("These two share no item to be compared on.")
-    held = group.columns(metric, half=half, entries=[a, b])
+    held = group.columns(metric, half=half, entries=[a, b], among=among)
     first, other = (float(sum(np.asarray(part.values)[:, side].mean() for part in held.parts)) for side in (0, 1))
     claim = checkpoint_claim(pair, "method", found, a, half=half, documents=held.documents)
     return replace(claim, b=b.name, values=(first, other))

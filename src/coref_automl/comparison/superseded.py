@@ -1,4 +1,4 @@
-"""Which of several evaluations or runs counts. In: what was found, some of it twice. Out: those that count, why others do not.
+"""Which of several evaluations or runs counts, and its name. In: what was found. Out: those that count, why others do not.
 
 Equal scores make no copy. Evaluations are the same if their bytes are and their models have the same name, objective, step and
 seed; runs are the same if every number of their results is, training time included.
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.scores import Entry, grouped, model_label
@@ -18,7 +19,7 @@ from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import CHECKPOINT, RESULT, StoredEvaluation
 from coref_automl.models.model_files import PARTS, model_prints
 from coref_automl.say import say
-from coref_automl.store import fingerprint, kind_of_folder
+from coref_automl.store import fingerprint, kind_of_folder, short_names
 
 
 def named_folders(paths: Iterable[str]) -> set[Path]:
@@ -160,4 +161,54 @@ def told_copies(copies: Iterable[tuple[Path, str]]) -> list[str]:
             f"두 번 나온 결과 {len(listed):,}개 (예: {copy}, 같은 결과가 {first}에 있습니다)",
             f"{len(listed):,} results that were found twice, such as {copy}, which repeats {first}",
         )
+    ]
+
+
+_OF_A_RUN = ("seed", "objective", "seq_len", "base_bytes", "dataset_bytes")
+"""What every checkpoint of a run has in common; bytes are empty in older records."""
+
+
+def rename_runs(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+    """Name runs by their folders where two of the same name differ in a setting of the run, or in weights at the same step."""
+    settings: dict[tuple[str, object], set[object]] = {}
+    for one in stored:
+        if (made := one.evaluation.provenance) is not None:
+            settings.setdefault((made.run, made.step), set()).add(one.evaluation.fingerprints.get("weights", ""))
+            for name in _OF_A_RUN:
+                if (value := getattr(made, name)) != "":
+                    settings.setdefault((made.run, name), set()).add(value)
+    twice = {run for (run, _), values in settings.items() if len(values) > 1}
+    folders = [PurePath(one.evaluation.path).parent for one in stored]
+    ambiguous = [(made := one.evaluation.provenance) is not None and made.run in twice for one in stored]
+    names = short_names(folder for folder, several in zip(folders, ambiguous, strict=True) if several)
+    out = []
+    for one, folder, several in zip(stored, folders, ambiguous, strict=True):
+        made = one.evaluation.provenance
+        if several and made is not None:
+            one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, run=names[folder])))
+        out.append(one)
+    return out
+
+
+def with_names(entries: Sequence[Entry]) -> list[Entry]:
+    """Unique names: without the run if there is only one; then, where several share a name, with the length or a number."""
+    one_run = len({entry.run for entry in entries if entry.trained}) == 1
+    times = Counter((entry.evaluation.checkpoint, entry.evaluation.seq_len) for entry in entries)
+    renamed = {entry.run for entry in entries if times[entry.evaluation.checkpoint, entry.evaluation.seq_len] > 1}
+
+    def short(entry: Entry) -> str:
+        name, label = entry.evaluation.checkpoint, Path(entry.evaluation.checkpoint).name
+        if not entry.trained or (not one_run and entry.run not in renamed):
+            return name
+        return label if one_run else f"{entry.run}/{label}"
+
+    names = [short(entry) for entry in entries]
+    names = [
+        f"{name}@{entry.evaluation.seq_len}" if names.count(name) > 1 else name
+        for name, entry in zip(names, entries, strict=True)
+    ]
+    places = [names[: number + 1].count(name) for number, name in enumerate(names)]
+    return [
+        replace(entry, name=name if place == 1 else f"{name} ({place})")
+        for entry, name, place in zip(entries, names, places, strict=True)
     ]

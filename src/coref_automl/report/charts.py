@@ -85,11 +85,8 @@ def learning_curve(
     return _spec(rows, layers, height=250)
 
 
-def forest(rows: Rows, say: Say, *, task: str | None = None) -> Spec:
-    """Differences by task, one interval per name inside a task. A row: task, name, value, low, high, finding; perhaps p, verdict.
-
-    `task` is what the tooltip calls the task.
-    """
+def forest(rows: Rows, say: Say) -> Spec:
+    """Differences by task, one interval per name inside a task. A row: task, name, value, low, high, finding."""
     names = list(dict.fromkeys(row["name"] for row in rows))
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     several = any(row["name"] != row["task"] for row in rows) and len(names) > 1
@@ -99,9 +96,7 @@ def forest(rows: Rows, say: Say, *, task: str | None = None) -> Spec:
         **({"yOffset": {"field": "name", "type": "nominal", "sort": names}} if several else {}),
         "color": _group("finding", scale={"domain": list(_FOUND), "range": list(_FOUND.values())}, legend=None),
     }
-    judged = [{"field": "p", "title": "p (max-T)", "format": ".4f"}, {"field": "verdict", "title": say("판정", "verdict")}]
-    tooltip = [*_tooltip(say, "task", *(["name"] if several else [])), *(judged if all("p" in row for row in rows) else [])]
-    tooltip[0]["title"] = task or tooltip[0]["title"]
+    tooltip = _tooltip(say, "task", *(["name"] if several else []))
     name = {"field": "name"}  # above its interval, from the left end: a label after the interval would be cut off
     layers = [
         _zero("x"),

@@ -139,19 +139,12 @@ def _by_facet(group: Group, study: Study | None, a: Side, b: Side, claim: Claim,
 def _part(group: Group, study: Study | None, a: Side, b: Side, metric: str, half: Half | None, among: Mask) -> Claim | None:
     if study is not None and a.arm is not None:
         return of_methods(study, a, b, metric, among)
-    part = METRICS[metric]
-    if a.arm is not None or b.arm is not None or part.parts:
+    if a.arm is not None or b.arm is not None or METRICS[metric].parts:
         return None
     rows = group.rows(metric, half=half, entries=(a.entries[0], b.entries[0]), among=among)
     if int(rows.sum()) < _FEWEST:
         return None
-    one, other = (_only(side.entries[0], part.rule, among) for side in (a, b))
-    return of_checkpoints(replace(group, entries=(other, one)), study, one, other, metric, half)
-
-
-def _only(entry: Entry, rule: str, among: Mask) -> Entry:
-    """The evaluation as if only these items had been run."""
-    return replace(entry, ranks={**entry.ranks, rule: np.where(among, entry.ranks[rule], NOT_RUN).astype(np.int32)})
+    return of_checkpoints(group, study, a.entries[0], b.entries[0], metric, half, among)
 
 
 def _facets(group: Group, say: Say) -> Iterator[tuple[str, NDArray[Any]]]:

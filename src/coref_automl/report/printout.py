@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import html
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 from coref_automl.comparison.choice import POINTS, checked_margin
 from coref_automl.comparison.claims import Answer
@@ -22,11 +21,12 @@ from coref_automl.report import charts
 from coref_automl.report.answer_wording import answer_lines, headline
 from coref_automl.report.cells import comparison_verdict, plotted, unjudged, which_documents
 from coref_automl.report.page import in_percent, is_same, note, p_text
+from coref_automl.report.terminal import in_blocks
 from coref_automl.report.wording import outcome
 from coref_automl.say import Lang, Say, speaking
 
-_WIDTH, _NARROW = 118, 80
-_COLOURS = {"better": "green", "worse": "red", "not shown": "bright_black", "same": "bright_black"}
+_COLOURS = {"better": 32, "worse": 31, "not shown": 90, "same": 90}
+"""Of a terminal: green, red, grey."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,41 +83,15 @@ class PrintedComparison(Tabular, ComparisonTable):
         return self.printed()
 
     def printed(self, width: int | None = None, *, colour: bool = False) -> str:
-        """The table in so many columns (118 if there is no terminal); verdicts in colour where that is wanted."""
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
-
-        if width is not None and width < _NARROW:
-            return "\n".join(self._stacked(width))
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for title in self.titles():
-            words = title in (self.titles()[0], self.titles()[-1])
-            table.add_column(title, justify="left" if words else "right", overflow="fold", no_wrap=not words)
-        for row, cells in zip(self.rows, self.cells(), strict=True):
-            style = _COLOURS.get(row.comparison.verdict, "") if row.comparison else ""
-            table.add_row(*cells[:-1], Text(cells[-1], style))
-        out = io.StringIO()
-        system: Literal["standard"] | None = "standard" if colour else None
-        console = Console(
-            file=out, width=width or _WIDTH, color_system=system, force_terminal=colour, markup=False, highlight=False
-        )
-        console.print(self.heading())
-        console.print(table)
-        for line in self.notes:
-            console.print(line)
-        return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
-
-    def _stacked(self, width: int) -> list[str]:
-        """For a narrow terminal: one block per checkpoint, one line per column."""
-        from rich.console import Console
-        from rich.text import Text
-
-        lines = [self.heading()]
-        for cells in self.cells():
-            lines += [cells[0], *(f"  {title}: {cell}" for title, cell in zip(self.titles()[1:], cells[1:], strict=True) if cell)]
-        console = Console(width=width)  # counts cells: a Hangul syllable takes two
-        return [part.plain.rstrip() for line in (*lines, *self.notes) for part in Text(line).wrap(console, width)]
+        """The table in blocks of columns that fit so many; verdicts in colour where that is wanted."""
+        cells = self.cells()
+        lines = in_blocks([self.titles(), *cells], width)
+        if colour:
+            shades = {
+                told[-1]: _COLOURS[row.comparison.verdict] for row, told in zip(self.rows, cells, strict=True) if row.comparison
+            }
+            lines = [_shaded(line, shades) for line in lines]
+        return "\n".join([self.heading(), *lines, *self.notes])
 
     def _repr_html_(self) -> str:
         table = html_table([dict(zip(self.titles(), cells, strict=True)) for cells in self.cells()], most=len(self.rows))
@@ -254,6 +228,12 @@ def _row(row: ComparisonRow) -> dict[str, Any]:
         change = [100 * number for number in (answer.difference.value, answer.difference.low, answer.difference.high)]
         told = dict(zip(told, (answer.reference, *change, answer.p_adjusted, answer.verdict), strict=True))
     return {"checkpoint": row.name, "value": 100 * value.value, "low": 100 * value.low, "high": 100 * value.high, **told}
+
+
+def _shaded(line: str, shades: Mapping[str, int]) -> str:
+    """The line with the verdict at its end in colour."""
+    told = next((text for text in shades if line.endswith(text)), "")
+    return f"{line.removesuffix(told)}\x1b[{shades[told]}m{told}\x1b[0m" if told else line
 
 
 def _values(record: Any) -> dict[str, Any]:

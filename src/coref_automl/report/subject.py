@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from coref_automl.comparison.choice import MARGIN
-from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.groups import others_than, read_groups
 from coref_automl.comparison.reader import Results
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.study import Study, study_at
-from coref_automl.config import choose, nearest
-from coref_automl.errors import ComparisonError, RecipeError
+from coref_automl.config import choose
+from coref_automl.errors import RecipeError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.page import note
 from coref_automl.say import Say
@@ -21,11 +21,10 @@ from coref_automl.store import is_done
 
 @dataclass(frozen=True, kw_only=True)
 class Subject(Study):
-    """A study, the language to write in, the targets to reach, and the groups of other evaluation sets that are only listed."""
+    """A study, the language to write in, and the targets to reach."""
 
     say: Say
     target: Mapping[str, float] = field(default_factory=dict)
-    others: tuple[Group, ...] = ()
 
 
 def read_subject(
@@ -39,30 +38,22 @@ def read_subject(
     target: Mapping[str, float] | None = None,
     groups: Sequence[Group] | None = None,
 ) -> Subject:
-    """What a report on the results is about; groups of other evaluation sets are listed only.
-
-    A caller that has read the groups passes them, the one to report on first.
-    """
-    groups = read_groups(results) if groups is None else groups
+    """What a report on the results is about: the largest group of evaluations, or the first of those that a caller has read."""
+    groups = read_groups(results, evalset=evalset) if groups is None else groups
     chosen = groups[0]
-    if evalset is not None:
-        found = [group for group in groups if evalset in (group.evalset, group.fingerprint)]
-        if not found:
-            raise ComparisonError(f"No evaluation on the set {evalset!r} here. {nearest(evalset, {g.evalset for g in groups})}")
-        chosen = found[0]
     study = study_at(results, chosen, metric=metric, margin=margin, seed=seed)
     names = ", ".join(results.not_evaluated)
     command = f"coref-automl evaluate {' '.join(results.not_evaluated)}"
     notes = [
         *([note("not evaluated", say, names=names, command=command)] if names else ()),
         *results.notes,
+        *others_than(chosen, groups),
         *_still_training(chosen, say),
         *study.notes,
         *([note("dropped items", say, dropped=study.dropped)] if study.dropped else ()),
     ]
     values = {part.name: getattr(study, part.name) for part in fields(study)}
-    others = tuple(group for group in groups if group is not chosen)
-    return Subject(**{**values, "notes": tuple(notes)}, say=say, target=target or {}, others=others)
+    return Subject(**{**values, "notes": tuple(notes)}, say=say, target=target or {})
 
 
 def _still_training(group: Group, say: Say) -> list[str]:

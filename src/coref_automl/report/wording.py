@@ -13,9 +13,6 @@ _PARTS = {
     "last step": ("마지막 구간", "last step"),
     "peak to end": ("정점 - 마지막", "peak - end"),
     "equal tokens": ("같은 토큰 수에서", "at equal tokens"),
-    "within reach": ("둘 다 닿는 문항", "within reach of both"),
-    "beyond reach": ("짧은 쪽이 닿지 않는 문항", "beyond the shorter's reach"),
-    "beyond minus within reach": ("닿지 않는 문항 - 닿는 문항", "beyond minus within reach"),
 }
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "max-t": "max-T"}
 

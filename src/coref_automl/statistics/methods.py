@@ -3,8 +3,7 @@
 Runs paired by seed: another seed or other documents might make a difference vanish; it is shown only if neither can explain it,
 nor both together.
 
-A contrast ("it helps more here than there") is a difference of differences, and a verdict of its own: shown here and not shown
-there does not show it. MRR is the mean of reciprocal ranks. An F1 of sums over documents is not a mean, so each document gets the
+MRR is the mean of reciprocal ranks. An F1 of sums over documents is not a mean, so each document gets the
 value by which it moves it (the first-order term: its influence), weighted by its size; the weighted mean is the F1 itself, and
 runs can be crossed with documents as they are for hits. Sums are (hit, gold, right, given): recall is hit / gold, precision right
 / given, each after adding up all documents.
@@ -141,23 +140,6 @@ def _student(mean: float, error: float, degrees: int, n: int) -> Estimate:
 
 def _showable(error: float, degrees: int) -> float:
     return (t_quantile((1 + LEVEL) / 2, degrees) + t_quantile(POWER, degrees)) * error
-
-
-def interaction(values: ArrayLike, inside: ArrayLike) -> Floats:
-    """Values whose mean over all items is that over those `inside` minus that over the others; the last axis is items.
-
-    Documents may hold both kinds: each kind is centred on its own mean, so that a document moves the contrast by what it adds to
-    either mean, and not by how many items of a kind it happens to hold.
-    """
-    seen, here = np.asarray(values, np.float64), np.asarray(inside, np.bool_)
-    if seen.shape[-1] != len(here):
-        raise ValueError(f"{seen.shape[-1]} values and {len(here)} marks: there must be one mark per item.")
-    count = int(here.sum())
-    if count in (0, len(here)):
-        raise ValueError("All items are of one kind; a contrast needs both.")
-    within, beyond = seen[..., here].mean(axis=-1, keepdims=True), seen[..., ~here].mean(axis=-1, keepdims=True)
-    moved = np.where(here, (seen - within) * (len(here) / count), (beyond - seen) * (len(here) / (len(here) - count)))
-    return np.asarray(moved + within - beyond)
 
 
 def reciprocal(ranks: ArrayLike) -> Floats:

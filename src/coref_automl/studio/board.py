@@ -100,8 +100,8 @@ class Members:
     @cached_property
     def entries(self) -> list[Entry]:
         """What the evaluations' summaries say, before any item is read."""
-        none, stored = np.zeros(0, np.bool_), rename_bases(list(self.stored.values()))
-        return [Entry(one.evaluation.checkpoint, one.evaluation, one.folder, {}, none) for one in stored]
+        stored = rename_bases(list(self.stored.values()))
+        return [Entry(one.evaluation.checkpoint, one.evaluation, one.folder, {}) for one in stored]
 
     @cached_property
     def arms(self) -> list[Arm]:

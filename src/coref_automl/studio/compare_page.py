@@ -73,7 +73,7 @@ def _different_sets(one: Members, other: Members) -> tuple[str, str]:
 
 
 def report(ws: Workspace, address: Address) -> Download:
-    """The report of A and B where the address names them, else of the whole set beside the other sets; it may take a minute."""
+    """The report of A and B where the address names them, else of the whole set; it may take a minute."""
     shelf = ws.shelf
     chosen = shelf.members(address.get("set"))
     keys = list(dict.fromkeys(key for name in ("a", "b") if (key := address.get(name)) in chosen.stored))

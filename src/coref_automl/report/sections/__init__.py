@@ -21,11 +21,9 @@ SECTIONS: tuple[Draw, ...] = (
     # the appendix, folded
     comparisons.methods,
     evidence.learning_curves,
-    comparisons.differences,
     comparisons.rating,
     appendix.checkpoints,
     appendix.datasets,
-    appendix.other_sets,
     appendix.reading,
 )
 

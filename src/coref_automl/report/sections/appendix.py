@@ -1,15 +1,15 @@
-"""The appendix. In: a Subject. Out: every checkpoint with all its metrics, the data, other evaluation sets, how to read it."""
+"""The appendix. In: a Subject. Out: every checkpoint and its difference, the data, how to read it."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 
-from coref_automl.comparison.study import study_of
-from coref_automl.errors import ComparisonError
+from coref_automl.comparison.judging import checkpoint_claim
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.answer_wording import headline, reasons
+from coref_automl.report.cells import claims_table
 from coref_automl.report.page import (
     Block,
     Cell,
@@ -35,11 +35,16 @@ _MOST_BARS = 40
 
 
 def checkpoints(study: Subject) -> Section:
-    """Every checkpoint with epoch, tokens, all metrics and the composite; baselines below."""
+    """Every checkpoint against its reference; then with epoch, tokens, all metrics and the composite, baselines below."""
     say = study.say
     names = [*study.metrics(SHOWN_METRICS), *study.metrics(WORD_METRICS)]
     lead = tuple(dict.fromkeys([study.metric, *(name for name in ("real1", "real5", "lambada_top1", "score") if name in names)]))
-    blocks: list[Block] = []
+    half, documents = study.group.judging, study.table.documents if study.table else 0
+    claims = [
+        replace(checkpoint_claim(study.group, "base", one, entry, half=half, documents=documents), b=one.reference)
+        for entry, one in study.against_base().items()
+    ]
+    blocks: list[Block] = [claims_table(claims, say)] if claims else []
     for title, chosen in (
         (say("주요 수치", "main numbers"), lead),
         (say("그 밖의 수치", "other numbers"), [n for n in names if n not in lead]),
@@ -47,12 +52,7 @@ def checkpoints(study: Subject) -> Section:
         if chosen:
             blocks.append(_table(study, title, list(chosen)))
     ceiling = ", ".join(sorted({f"{entry.evaluation.single_entry_share:.1%}" for entry in study.entries}))
-    blocks.append(
-        Text(
-            note("values", say, ceiling=ceiling),
-            "quiet",
-        )
-    )
+    blocks.append(Text(note("values", say, ceiling=ceiling), "quiet"))
     return Section("checkpoints", say("체크포인트와 에폭", "Checkpoints and epochs"), tuple(blocks))
 
 
@@ -65,12 +65,7 @@ def _table(study: Subject, title: str, metrics: list[str]) -> Table:
     lines = []
     for number, entry in enumerate(ordered):
         mark: Tone = "strong" if entry is study.chosen else ""
-        first = (
-            Cell(entry.name, mark),
-            epoch_text(entry),
-            tokens(entry.recorded_tokens),
-            str(entry.evaluation.seq_len),
-        )
+        first = (Cell(entry.name, mark), epoch_text(entry), tokens(entry.recorded_tokens), str(entry.evaluation.seq_len))
         lines.append(row(*first, *(column[number] for column in columns)))
     baselines = {name: found for entry in ordered for name, found in entry.evaluation.baselines.items()}
     for name, held in baselines.items():
@@ -119,31 +114,6 @@ def datasets(study: Subject) -> Section:
         )
         blocks.append(Table(titles, lines, frozenset({4, 5})))
     return Section("data", say("데이터", "Data"), tuple(blocks))
-
-
-def other_sets(study: Subject) -> Section | None:
-    """The answer on each further evaluation set under the same paths."""
-    if not study.others:
-        return None
-    say = study.say
-    lines = []
-    for group in study.others:
-        try:
-            found = study_of(group, margin=study.margin, seed=study.seed).answer
-            told = " ".join((f"{headline(found, say)}.", *reasons(found, say)))
-        except ComparisonError as error:
-            told = str(error)
-        lines.append(row(group.evalset, group.fingerprint[:12], group.scorer, str(len(group.entries)), told))
-    head = (
-        say("세트", "set"),
-        say("문항 지문", "items"),
-        say("채점기", "scorer"),
-        say("평가", "evaluations"),
-        say("답", "answer"),
-    )
-    return Section(
-        "other-sets", say("다른 평가 세트", "Other evaluation sets"), (Table(head, tuple(lines), frozenset({3}), shows="both"),)
-    )
 
 
 def reading(study: Subject) -> Section:

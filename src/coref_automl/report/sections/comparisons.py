@@ -1,4 +1,4 @@
-"""Comparisons. In: a Subject. Out: methods side by side; every checkpoint against its reference; grades of the runs."""
+"""Comparisons. In: a Subject. Out: methods side by side, grades of the runs."""
 
 from __future__ import annotations
 
@@ -8,22 +8,17 @@ from coref_automl.comparison.judging import ends, means
 from coref_automl.comparison.scores import Entry, model_label
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
-from coref_automl.report import charts
-from coref_automl.report.cells import checkpoint_cell, claim_cell, comparison_verdict, plotted, unjudged, which_documents
+from coref_automl.report.cells import claim_cell, which_documents
 from coref_automl.report.page import (
-    Block,
     Cell,
-    Charts,
     Points,
     Section,
     Table,
     Text,
     Tone,
     estimate_cells,
-    in_percent,
     note,
     notes,
-    p_text,
     points,
     row,
     tokens,
@@ -31,7 +26,6 @@ from coref_automl.report.page import (
 from coref_automl.report.subject import Subject, epoch_text
 from coref_automl.say import Say
 
-_MOST_LINES = 40
 _SHOWN = ("real1_strict", "real1", "real_far1_strict", "lambada_top1_strict", "gold_word")
 
 
@@ -81,47 +75,6 @@ def _comparable(study: Subject, metric: str) -> bool:
     if study.group.tokenizers > 1 and METRICS[metric].rule != "word":
         return False
     return any(metric in entry.evaluation.estimates for entry in study.entries)
-
-
-def differences(study: Subject) -> Section | None:
-    """Every checkpoint against its reference: its base, or one for all."""
-    table, say = study.table, study.say
-    if table is None:
-        return None
-    judged = {line.name: line.comparison for line in table.rows if line.comparison is not None}
-    cells = dict(zip(judged, estimate_cells([one.difference for one in judged.values()], difference=True), strict=True))
-    largest = sorted(judged, key=lambda name: -abs(judged[name].difference.value))[:_MOST_LINES]
-    drawn = [
-        {"task": name, "name": name, **in_percent(one.difference), "p": one.p_adjusted, "finding": plotted(one.verdict),
-         "verdict": comparison_verdict(one, say)}
-        for name, one in judged.items() if name in largest
-    ]  # fmt: skip
-    lines = tuple(
-        row(
-            line.name,
-            f"{100 * line.value.value:.1f}",
-            one.reference if one else "–",
-            cells.get(line.name, "–"),
-            p_text(one.p_adjusted if one else None),
-            checkpoint_cell(one, say) if one else Cell(unjudged(line, say), "quiet"),
-        )
-        for line in table.rows
-        if line.name not in table.references or line.name in judged
-        for one in (judged.get(line.name),)
-    )
-    head = (
-        say("체크포인트", "checkpoint"), "%", say("기준", "reference"), say("차이 (점)", "difference (points)"), "p (max-T)",
-        say("판정", "verdict"),
-    )  # fmt: skip
-    ko, en = ("확인용 절반의", " of the confirm half") if table.half == "confirm" else ("전체", "")
-    label = METRICS[study.metric].label
-    intro = note("differences", say, label=label, ko=ko, items=table.items, documents=table.documents, count=len(judged), en=en)
-    title = say("베이스 모델(기준)과의 차이", "Differences from the reference")
-    blocks: list[Block] = [Text(intro)]
-    if drawn:
-        blocks.append(Charts(((title, charts.forest(drawn, say, task=say("체크포인트", "checkpoint"))),), wide=True))
-    blocks.append(Table(head, lines, frozenset({1, 3, 4}), shows=study.group.judging or "all"))
-    return Section("differences", title, tuple(blocks))
 
 
 _TONES: dict[str, Tone] = {"A": "good", "B": "quiet", "C": "bad"}

@@ -8,6 +8,7 @@ from typing import Any
 from coref_automl.comparison.arms import Arm, base_of
 from coref_automl.comparison.claims import Claim
 from coref_automl.comparison.judging import half_of_pairs, judge_pairs, means
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.metrics import METRICS
@@ -19,7 +20,7 @@ from coref_automl.report.wording import about, outcome
 
 _MOST = 4
 """Lines of a chart; more would cover each other."""
-_TASKS = ("base", "method", "far", "lambada", "relation", "coreference")
+_TASKS = ("base", "method", "far", "lambada", *CHECKS)
 Chart = tuple[str, str, dict[str, Any]]
 """Title, note, specification."""
 
