@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from coref_automl.comparison.power import Evidence
 from coref_automl.config import to_yaml
 from coref_automl.records import Record
 from coref_automl.say import Say, align, in_words, language
@@ -17,7 +18,6 @@ from coref_automl.store import remove, write_json, write_text, written_whole
 from coref_automl.tuning.finish import Final
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.score import StudyPower
 from coref_automl.tuning.space import Space
 from coref_automl.tuning.storage import counts
 from coref_automl.tuning.words import lines_of
@@ -39,7 +39,7 @@ class StudyResult(Record):
     trials: dict[str, int]
     told: tuple[str, ...]
     final: Final | None = None
-    ability: StudyPower | None = None
+    ability: Evidence | None = None
     best_recipe: str | None = None
     weights: str | None = None
     page: str | None = None
@@ -124,7 +124,7 @@ def write_outputs(
     final: Final,
     out: Path,
     *,
-    power: StudyPower | None,
+    power: Evidence | None,
     draw: Draw | None = None,
     remembered: Path | None = None,
 ) -> StudyResult:
