@@ -254,6 +254,18 @@ def leave_empty(folder: Path) -> None:
         remove(folder)
 
 
+def check_room(folder: Path, gigabytes: float) -> None:
+    """Refuse checkpoints that do not fit on the disk before any is trained; those that lie there already are among them."""
+    place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
+    held = sum(path.stat().st_size for path in folder.rglob("checkpoint-*/*") if path.is_file())
+    free = shutil.disk_usage(place).free
+    if 1e9 * gigabytes - held > free:
+        raise StorageError(
+            f"The checkpoints in {folder} would take about {gigabytes:,.1f} GB, and the disk has {free / 1e9:,.1f} GB free; free "
+            "some space and run the same command again, or choose another --out."
+        )
+
+
 def mark_done(folder: Path) -> None:
     write_text(folder / DONE, "")
 
@@ -377,6 +389,20 @@ def at_home(place: str) -> Path:
         return Path(place).expanduser()
     except RuntimeError:
         return Path(place)
+
+
+def where_now(stored: str, near: Path, holds: str = "") -> str:
+    """A stored path where it lies now: beside what names it, also after the whole folder was moved or renamed; else as stored.
+
+    `holds` is a file that a folder must have to be the one meant. A checkpoint is known by its run, too.
+    """
+    parts = PurePath(stored).parts
+    least = 1 if holds and not stored.rpartition("/")[2].startswith("checkpoint-") else 2
+    for folder in (*near.parents, *near.resolve().parents):
+        for start in range(len(parts) - least + 1):
+            if (found := folder.joinpath(*parts[start:], holds)).exists():
+                return str(found.parent if holds else found)
+    return stored
 
 
 def is_text(name: str) -> bool:

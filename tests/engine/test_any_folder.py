@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import shutil
 import time
 from pathlib import Path
@@ -12,6 +14,7 @@ import numpy as np
 import pytest
 
 from coref_automl.cli.app import run as command
+from coref_automl.comparison.choice import train_command
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
 from coref_automl.evaluation.answers import save_table, table_path
@@ -65,6 +68,31 @@ def test_the_base_is_found_from_any_folder_and_after_a_move(
     assert verdict(tmp_path / "moved/x") == first
     assert command(["compare", str(tmp_path / "moved")]) == 0
     assert not (tmp_path / "B/evaluations").exists()
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["in the run", "in a folder of evaluations"])
+def test_the_command_that_trains_again_runs_from_any_folder_after_a_move(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], apart: bool
+) -> None:
+    study, moved = tmp_path / "study", tmp_path / "옮긴 폴더" / "연구 1"
+    shutil.copytree(trained, study)
+    monkeypatch.chdir(tmp_path)
+    if apart:
+        shutil.rmtree("study/runs/x/evaluations")
+        score("study/runs/x", Path("study/evalset"), out=Path("study/evaluations"))
+    moved.parent.mkdir()
+    study.rename(moved)
+    (tmp_path / "elsewhere").mkdir()
+    for folder, place in ((tmp_path, moved.relative_to(tmp_path)), (tmp_path / "elsewhere", moved)):
+        monkeypatch.chdir(folder)
+        (group,) = read_groups(open_results([str(place / ("evaluations" if apart else "runs"))]))
+        top = next(entry for entry in group.entries if entry.trained)
+        assert Path(top.evaluation.path).parent == place / "runs/x"
+        assert Path(top.evaluation.evalset_path) in (place / "evalset", trained / "evalset")
+        for line in (train_command(top, seed=1), train_command(top, times=2), train_command(top)):
+            assert command([*shlex.split(line)[1:], "--dry-run", "--json"]) == 0, line
+            told = json.loads(capsys.readouterr().out)["recipe"]
+            assert (told["model"], told["dataset"]) == (str(place / "model"), str(place / "dataset"))
 
 
 def test_a_base_named_beside_its_runs_is_found_with_them(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:

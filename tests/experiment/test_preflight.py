@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from coref_automl.cli.app import run as command
 from coref_automl.errors import RecipeError
 from coref_automl.experiment.adapt import adapt
 from coref_automl.experiment.plan import open_plan
@@ -24,9 +26,10 @@ def test_few_texts_get_a_batch_and_epochs_that_fit(recipe: Make) -> None:
     assert not told.too_short
     assert told.batch < 32
     assert (told.batch, told.epochs) == (plan.recipe.train["batch"], plan.recipe.train["epochs"])
-    assert 0 < told.items <= 12
-    assert told.detectable is None or told.detectable > 0.1
-    assert told.too_coarse
+    assert told.evidence is not None
+    assert 0 < told.evidence.items <= 12
+    assert told.evidence.detectable is None or told.evidence.detectable > 0.1
+    assert told.evidence.too_coarse
     asked = recipe(train={"batch": 16, "epochs": 1}, relation=None)
     assert fitted(again := open_plan(asked, Path(few.out), quiet())) is again
 
@@ -51,7 +54,7 @@ def test_what_it_takes_is_said_before_training_and_a_long_one_is_asked_about(
 
     assert before_training(plan, Progress(), refuse, fit=False) is plan  # few steps that were asked for are trained, and said
     said = capsys.readouterr().err
-    assert "Training and evaluation take about " in said
+    assert " on this machine, " in said
     assert "hours on one H200" in said
     assert "steps change next to nothing" in said
     assert not told
@@ -59,3 +62,17 @@ def test_what_it_takes_is_said_before_training_and_a_long_one_is_asked_about(
     with pytest.raises(RecipeError, match=r"Nothing was trained; .*--yes to go on"):
         before_training(open_plan(fit, Path(fit.out), quiet()), quiet(), refuse, fit=True)
     assert told[0].long
+
+
+def test_tune_says_what_is_ahead_and_too_few_steps_are_not_trained(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ["--source", "bundled:synthetic", "--limit", "16", "--seq-len", "128", "--exact-only"]
+    assert command(["prepare", "combined", *data, "--model", model, "--out", str(tmp_path / "data")]) == 0
+    line = ["tune", "--model", model, "--dataset", str(tmp_path / "data"), "--out", str(tmp_path / "study"), "--trials", "5"]
+    assert command([*line, "--lang", "en"]) == 2
+    told = capsys.readouterr().err
+    assert re.search(r"Training: \d+ documents, [\d,]+ tokens .* \d+ runs of \d+ steps each", told)
+    assert re.search(r"About .* on this machine, [\d.]+ GB of memory per training, up to [\d.]+ GB of disk", told)
+    assert "steps change next to nothing" in told.splitlines()[-1]
+    assert not (tmp_path / "study").exists()

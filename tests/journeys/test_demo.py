@@ -14,6 +14,7 @@ from coref_automl.experiment.adapt import RECIPE
 from tests.browser import console, requests_of_files, show
 from tests.journeys import widgets
 from tests.journeys.shell import Screen, Shell
+from tests.printed import printed_in, wrong_with
 
 CHAINS = "[영수]1는 시장에서 [어머니]2를"
 TOOK = re.compile(r"Took ((\d+) h )?((\d+) min )?[\d.]+ s; peak memory \d+\.\d GB\.")
@@ -64,6 +65,13 @@ def test_the_demo_shows_that_adapting_beats_the_base(shell: Shell, browser: Any)
     page = use_page(browser, shell.folder / result["report"])
     assert page.execute_script("return document.querySelector('.headline').textContent") in result["answer"]
     assert shell("coref-automl demo --lang en").out.splitlines()[:-1] == said.out.splitlines()[:-1]  # but for the time it took
+    moved = shell.folder / "옮긴 폴더" / "내 연구"
+    moved.parent.mkdir()
+    (shell.folder / "demo").rename(moved)
+    for told in (shell(f"coref-automl {verb} '{moved}' --lang en").out for verb in ("compare", "report")):
+        (again,) = (line for line in printed_in(told) if " train --recipe" in line)
+        assert not wrong_with(again)
+        assert shell(f"{again} --dry-run").out
 
 
 @pytest.mark.journey

@@ -17,6 +17,7 @@ from coref_automl.cli.options import (
     RecipeFile,
     Rows,
     SkipBad,
+    note_foreign,
     options_from,
     print_json,
     print_result,
@@ -171,6 +172,7 @@ def predict(
         return
     with light_imports():
         found = coreference(_given(text, file), model, base=base, scheme=scheme, device=device, progress=progress)
+    note_foreign(found.text)
     if html is not None:
         from coref_automl.report.rendering import html_page, in_html
 

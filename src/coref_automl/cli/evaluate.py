@@ -17,6 +17,7 @@ from coref_automl.cli.options import (
     OptionalOut,
     Rows,
     SkipBad,
+    note_foreign,
     options_from,
     print_json,
     print_result,
@@ -161,6 +162,7 @@ def fill(
         made = fill_file(loaded, str(data), Path(out or ""), progress=Progress(shown=not as_json), **options)
         print_result(made, as_json)
         return
+    note_foreign(str(sentence))
     found = [run(ready, str(sentence), name=name, nouns_only=nouns, top=top) for name, ready in loaded.items()]
     print_json([entry.to_json() for entry in found]) if as_json else print("\n".join(format_filled(found)))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +16,7 @@ from coref_automl.cli.options import (
     OptionalOut,
     RecipeFile,
     Yes,
-    agreed_to,
+    agreement,
     options_from,
     print_result,
     recipe_from,
@@ -113,8 +112,7 @@ def adapt(
 
         wanted, tuned = with_tuned(wanted, tune, Progress(shown=not as_json), write_study_page)
         print("\n".join([*tuned.lines(), ""]), file=sys.stderr)
-    agreed = partial(agreed_to, yes=yes, ask=not as_json)
-    _show(run_adapt(wanted, progress=Progress(), agreed=agreed), since, as_json)
+    _show(run_adapt(wanted, progress=Progress(), agreed=agreement(yes, as_json)), since, as_json)
 
 
 @app.command(epilog="Example: coref-automl study --recipe recipes/ko-mini-study.yaml --out studies/ko-mini --dry-run")
@@ -164,8 +162,7 @@ def study(
 
     def before(plan: Plan) -> Plan:
         trains = not only or "train" in only
-        agreed = partial(agreed_to, yes=yes, ask=not as_json)
-        return before_training(plan, progress, agreed, fit=False) if trains else plan
+        return before_training(plan, progress, agreement(yes, as_json), fit=False) if trains else plan
 
     if until_shown:
         from coref_automl.experiment.run import run_until_shown

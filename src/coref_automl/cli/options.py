@@ -72,11 +72,24 @@ def print_result(result: Any, as_json: bool, lines: Iterable[str] | None = None,
         print("\n".join(result.lines() if lines is None else lines))
 
 
-def agreed_to(ahead: Preflight, *, yes: bool, ask: bool) -> bool:
+def agreement(yes: bool, as_json: bool) -> Callable[[Preflight], bool]:
     """Whether to train all the same: --yes, or the answer of a person. Without a terminal, too few steps are not trained."""
-    if yes or not (ask and sys.stdin.isatty()):
-        return yes or not ahead.too_short
-    return typer.confirm(say("계속할까요?", "Go on?"), err=True)
+
+    def agreed(ahead: Preflight) -> bool:
+        if yes or as_json or not sys.stdin.isatty():
+            return yes or not ahead.too_short
+        return typer.confirm(say("계속할까요?", "Go on?"), err=True)
+
+    return agreed
+
+
+def note_foreign(text: str) -> None:
+    """A text that is hardly Korean is answered all the same, with a word about it."""
+    from coref_automl.corpus.clean import hangul_share
+
+    if hangul_share(text.replace("[MASK]", "")) < 0.2:
+        ko = "한글이 거의 없는 텍스트입니다. 한국어 모델이므로 한국어 텍스트를 넣으세요."
+        print(say(ko, "Hardly any of this text is Hangul, and the models read Korean: pass a Korean text."), file=sys.stderr)
 
 
 def whole_file(data: str | None, out: Path | None, alone: Mapping[str, Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,18 @@ import typer
 
 from coref_automl.bench.measurement import EvaluateBench, PrepareBench, RelationBench, TrainBench
 from coref_automl.cli.app import COMMANDS, app
-from coref_automl.cli.options import AsJson, Out, RecipeFile, options_from, print_json, print_result, recipe_from, speak
+from coref_automl.cli.options import (
+    AsJson,
+    Out,
+    RecipeFile,
+    Yes,
+    agreement,
+    options_from,
+    print_json,
+    print_result,
+    recipe_from,
+    speak,
+)
 from coref_automl.config import described, to_mapping, to_yaml
 from coref_automl.progress import Progress
 from coref_automl.store import check_folder, is_done
@@ -107,6 +119,7 @@ def tune(
     recipe: RecipeFile = None,
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the recipe with its search space and exit.")] = False,
+    yes: Yes = False,
     as_json: AsJson = False,
     **given: Any,
 ) -> None:
@@ -118,6 +131,7 @@ def tune(
     """
     if context.invoked_subcommand is not None:
         return
+    from coref_automl.experiment.preflight import before_tuning
     from coref_automl.report.tuning_page import write_study_page
     from coref_automl.tuning.run import read_tune_recipe, recipe_text, run_study, settled
 
@@ -128,7 +142,8 @@ def tune(
         shown = settled(wanted, progress)
         print_json(to_mapping(shown)) if as_json else print(recipe_text(shown), end="")
         return
-    result = run_study(wanted, progress=progress, draw=write_study_page)
+    before = partial(before_tuning, progress=progress, agreed=agreement(yes, as_json))
+    result = run_study(wanted, progress=progress, draw=write_study_page, before=before)
     print_result(result, as_json)
 
 

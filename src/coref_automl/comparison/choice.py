@@ -27,6 +27,7 @@ from coref_automl.records import Estimate
 from coref_automl.statistics.intervals import composite, simultaneous_bounds
 from coref_automl.statistics.resampling import Part
 from coref_automl.statistics.shrinkage import accepted_loss, covariance, posterior_means, times_as_many
+from coref_automl.store import where_now
 
 if TYPE_CHECKING:
     from coref_automl.comparison.study import Study
@@ -198,6 +199,8 @@ def _by_step(part: Part, steps: int, seeds: int) -> Part:
 
 BUNDLED_ROWS = {"train": "bundled:relations", "dev": "bundled:relations-dev"}
 """Rows that everyone has, where no run names others: a printed command runs as it is printed."""
+_READ = {"model": "config.json", "dataset": "manifest.json", "eval_set": "manifest.json", "train": "", "dev": ""}
+"""What runs read by path, and the file that such a folder holds."""
 _RELATION = "runs/re"
 _LONGER = 2
 
@@ -215,7 +218,7 @@ def next_step(
     if action == "keep base":
         return _step("plan", _power_command(study, top, power, replicated=replicated))
     made = top.evaluation.provenance
-    base = shlex.quote(made.base) if made and action == "no base" else ""
+    base = shlex.quote(where_now(made.base, top.folder, _READ["model"])) if made and action == "no base" else ""
     return _step("evaluate base", f"coref-automl evaluate {base} --seq-len {top.evaluation.seq_len}" if base else "")
 
 
@@ -231,8 +234,10 @@ def train_command(entry: Entry, *, seed: int | None = None, times: int = 1) -> s
     other = f" --seed {seed}" if seed is not None else ""
     if made is not None and times > 1:
         other += f" --epochs {math.ceil(times * made.epoch)} --max-tokens {times * made.tokens}"
-    if (run / "recipe.yaml").is_file():
-        return f"coref-automl train --recipe {shlex.quote(str(run / 'recipe.yaml'))}{other} --out {out}"
+    if (recipe := run / "recipe.yaml").is_file():
+        moved = ((name.replace("_", "-"), now) for name, (was, now) in _named_by(recipe).items() if now != was)
+        told = "".join(f" --{name} {shlex.quote(now)}" for name, now in moved)
+        return f"coref-automl train --recipe {shlex.quote(str(recipe))}{told}{other} --out {out}"
     if made is None:
         return ""
     seed = made.seed if seed is None else seed
@@ -241,8 +246,8 @@ def train_command(entry: Entry, *, seed: int | None = None, times: int = 1) -> s
         again = f"coref-automl study --recipe STUDY.yaml {told} --only train --out {shlex.quote(f'{run}-study')}"
         return again if times == 1 else ""  # how long a study trains stands in its recipe
     told = f"--objective {shlex.quote(made.objective)} --seq-len {made.seq_len} --seed {seed} --max-tokens {times * made.tokens}"
-    data = f"--dataset {shlex.quote(made.dataset)}" if made.dataset else "--dataset DATASET"
-    return f"coref-automl train --model {shlex.quote(made.base)} {data} {told} --out {out}"
+    base, data = where_now(made.base, entry.folder, _READ["model"]), where_now(made.dataset, entry.folder, _READ["dataset"])
+    return f"coref-automl train --model {shlex.quote(base)} --dataset {shlex.quote(data or 'DATASET')} {told} --out {out}"
 
 
 def relation_command(study: Study, model: str) -> str:
@@ -259,13 +264,18 @@ def relation_command(study: Study, model: str) -> str:
 
 def _rows_of(run: TaskRun) -> dict[str, str]:
     """The files of rows that a run names in its recipe; none in an archive."""
-    recipe = run.folder / "recipe.yaml" if run.folder else None
+    named = _named_by(run.folder / "recipe.yaml") if run.folder else {}
+    return {name: named[name][1] for name in ("train", "dev") if name in named} if "train" in named else {}
+
+
+def _named_by(recipe: Path) -> dict[str, tuple[str, str]]:
+    """What the recipe of a run names by path: as it was stored, and where it lies now."""
     try:
-        told = read_yaml(recipe) if recipe and recipe.is_file() else {}
+        told = read_yaml(recipe) if recipe.is_file() else {}
     except CorefError:
         return {}
-    held = {name: path for name in ("train", "dev") if isinstance(path := told.get(name), str)}
-    return held if "train" in held else {}
+    held = {name: told[name] for name in _READ if isinstance(told.get(name), str)}
+    return {name: (path, where_now(path, recipe, _READ[name])) for name, path in held.items()}
 
 
 def _power_command(study: Study, top: Entry, power: Power | None, *, replicated: bool) -> str:

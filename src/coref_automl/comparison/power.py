@@ -60,6 +60,50 @@ class Ability(Record):
     difference: float | None
 
 
+_COARSE = 0.1
+"""A set that detects nothing smaller says little about an adaptation: those that we measured gain 1 to 10 points."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence(Record):
+    """What judges training that is still ahead: `detectable` is the difference it detects with 80% power (None: none at all),
+    with up to `pairs` of seeds where both sides are trained; `needed` documents would detect one point."""
+
+    metric: str
+    items: int
+    documents: int
+    detectable: float | None
+    pairs: int = 0
+    needed: int | None = None
+
+    @property
+    def too_coarse(self) -> bool:
+        return self.detectable is None or self.detectable > _COARSE
+
+    def lines(self) -> list[str]:
+        label, points = METRICS[self.metric].label, f"{100 * (self.detectable or 0.0):.1f}"
+        seeds = say(f", 시드 최대 {self.pairs}쌍", f", up to {self.pairs} pairs of seeds") if self.pairs else ""
+        shown = say(
+            f"차이를 약 {points}점부터 검출합니다(검정력 80%{seeds}).",
+            f"They detect a difference of about {points} points (80% power{seeds}).",
+        )
+        none = say("검출할 수 있는 차이가 없습니다.", "They can show no difference.")
+        judged = say(
+            f"평가: {label} 문항 {self.items:,}개, 문서 {self.documents:,}개.",
+            f"Evaluation: {self.items:,} items of {label} in {self.documents:,} documents.",
+        )
+        point = (
+            say(f" 1점에는 문서 {self.needed:,}개가 필요합니다.", f" One point takes {self.needed:,} documents.")
+            if self.needed
+            else ""
+        )
+        coarse = say(
+            "보통 크기의 향상을 확인하기에는 작은 세트입니다. 텍스트를 늘리거나 --eval-set을 지정하세요.",
+            "That set is too small to confirm a gain of the usual size: add texts, or name a larger set with --eval-set.",
+        )
+        return [f"{judged} {none if self.detectable is None else shown}{point}", *([coarse] if self.too_coarse else [])]
+
+
 @dataclass(frozen=True, slots=True)
 class PowerTable(Record):
     """`measured` counts the verdicts from which the spreads come; 0 says that they are those of the archived studies."""
@@ -81,7 +125,7 @@ class PowerTable(Record):
             if self.measured
             else say("보관된 연구들의 값", "those of the archived studies")
         )
-        of = say("기반 모델 대비", "against the base") if self.against_base else say("방법 대 방법", "method against method")
+        of = say("베이스 모델 대비", "against the base") if self.against_base else say("방법 대 방법", "method against method")
         told = [
             f"{self.metric}, {of}. " + say(f"시드 표준편차 {spread}점({drawn}).", f"Seeds vary by {spread} points ({drawn}).")
         ]

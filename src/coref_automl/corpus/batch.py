@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar
 
-from coref_automl.corpus.formats import BROKEN, LISTS, READERS, Row, kind_of
+from coref_automl.corpus.formats import BROKEN, LISTS, READERS, Row, kind_of, refuse_archive
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import check_binding
 from coref_automl.errors import FolderError, InputError
@@ -107,7 +107,8 @@ def rows_of(name: str, column: str, error: type[InputError] = InputError) -> Ite
     if kind not in KINDS:
         raise error(f"{name} is not one of {', '.join(KINDS)} (also .xz, .gz, .bz2, .zst); save the rows as one of them.")
     refuse_special(path)
-    looked = False
+    refuse_archive(path, name, error)
+    looked, number = False, 0
     try:
         for number, (_, row) in enumerate(KINDS[kind](path), 1):
             if not looked and isinstance(row, dict):
@@ -116,6 +117,8 @@ def rows_of(name: str, column: str, error: type[InputError] = InputError) -> Ite
                     found = ", ".join(repr(key[:_SHOWN]) for key in row)
                     raise error(f"{name}: The columns are {found}, and none is {column!r}; rename the column that holds it.")
             yield number, row
+        if not number:
+            raise error(f"{name} has no rows; pass a file with at least one.")
     except InputError:
         raise
     except UnicodeDecodeError as fault:
@@ -191,8 +194,6 @@ def answer_rows(
                 break
     if problems and not skip_bad:
         raise task.refused(problems)
-    if not total:
-        raise InputError("The file has no rows; pass one with at least one.")
     binding = {"fingerprints": {**made_from, "rows": digest.hexdigest()}}
     with claimed(out, task.kind):
         if (out / MANIFEST).is_file():

@@ -83,6 +83,11 @@ class PackedDataset:
     @classmethod
     def open(cls, folder: Path) -> PackedDataset:
         folder = Path(folder)
+        if folder.is_file():
+            raise DatasetError(
+                f"{folder} is a file, not a prepared dataset; run: coref-automl prepare combined --source local:{folder} "
+                "--model MODEL --out prepared, and pass that folder."
+            )
         if not folder.is_dir():
             raise DatasetError(f"The dataset {folder} does not exist. Make it with: coref-automl prepare mlm --out {folder} ...")
         if not (folder / MANIFEST).is_file():

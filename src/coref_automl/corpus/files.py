@@ -17,9 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
-from zipfile import is_zipfile
 
-from coref_automl.corpus.formats import BROKEN, KNOWN, READERS, TEXT, Row, kind_of, lines_between, stem_of
+from coref_automl.corpus.formats import BROKEN, KNOWN, READERS, TEXT, Row, kind_of, lines_between, refuse_archive, stem_of
 from coref_automl.errors import SourceError
 from coref_automl.records import Document
 from coref_automl.store import at_home, is_text, natural_order
@@ -124,8 +123,7 @@ def read_file(
 
 
 def _rows(path: Path, shown: str, span: ByteRange | None) -> Iterator[Row]:
-    if is_zipfile(path):
-        raise SourceError(f"{shown} is a zip archive or an office document; unpack it, or save it as text, and pass that.")
+    refuse_archive(path, shown, SourceError)
     reader = READERS.get(kind_of(path))
     if reader is None:
         raise SourceError(f"{shown} has an unknown file type; known types: {KNOWN}.")

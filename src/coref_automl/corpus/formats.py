@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
+from zipfile import is_zipfile
 
-from coref_automl.errors import MissingExtra
+from coref_automl.errors import InputError, MissingExtra
 from coref_automl.guard import LINE as LONGEST
 from coref_automl.guard import parse_json, read_whole
 
@@ -26,6 +27,11 @@ NOT_UTF8 = "not UTF-8"
 
 Row = tuple[int, dict[str, Any] | str]
 """A line number and what is there: a row, or the reason why there is none."""
+
+
+def refuse_archive(path: Path, shown: str, error: type[InputError]) -> None:
+    if is_zipfile(path):
+        raise error(f"{shown} is a zip archive or an office document; unpack it, or save it as text, and pass that.")
 
 
 def kind_of(path: Path) -> str:

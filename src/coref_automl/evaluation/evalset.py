@@ -198,6 +198,11 @@ def _manifest(folder: Path) -> SetManifest:
     if (kind := store.kind_of_folder(folder)) not in ("", KIND):
         what = store.with_article(kind)
         raise EvalSetError(f"{folder} is not an evaluation set, it holds {what}; build one with: coref-automl prepare eval")
+    if folder.is_file():
+        raise EvalSetError(
+            f"{folder} is a file, not an evaluation set; run: coref-automl prepare eval --source local:{folder} --model MODEL "
+            "--out evalset, and pass that folder."
+        )
     if not (folder / store.MANIFEST).is_file() or not (folder / DOCUMENTS).is_file():
         raise EvalSetError(f"{folder} holds no finished evaluation set; build one with coref-automl prepare eval --out {folder}.")
     remedy = f"build it again with coref-automl prepare eval --out {folder}"

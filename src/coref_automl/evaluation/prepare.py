@@ -105,7 +105,7 @@ class _Builder:
             if not self.items.get(task.name):
                 why = reasons(self._unread() | self.drops.get(task.name, Counter()))
                 raise EvalSetError(
-                    f"No {task.name} item came out of these inputs (dropped: {why}); give longer texts, or more of them."
+                    f"No {task.name} item came out of these inputs (dropped: {why}); give more or longer Korean texts."
                 )
         self.items = {task.name: self.items[task.name] for task in tasks}
 

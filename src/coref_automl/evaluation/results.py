@@ -24,13 +24,7 @@ from coref_automl.errors import InputError
 from coref_automl.evaluation.columns import RANKS, has_items, holds_text, read_scores
 from coref_automl.models.model_files import model_place
 from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
-from coref_automl.store import (
-    check_name,
-    files_under,
-    fingerprint,
-    is_done,
-    natural_order,
-)
+from coref_automl.store import check_name, files_under, fingerprint, is_done, natural_order, where_now
 
 EVALUATIONS = "evaluations"
 BASES = "base-evaluations"
@@ -166,7 +160,17 @@ def open_evaluation(folder: Path) -> StoredEvaluation | None:
     run = run_of(folder)
     if run is not None and (moved := run / folder.name).is_dir():
         evaluation = replace(evaluation, checkpoint=f"{moved.parent.resolve().name}/{moved.name}", path=str(moved))
-    return StoredEvaluation(evaluation, folder)
+    else:
+        evaluation = replace(evaluation, path=_model_now(evaluation.path, folder))
+    items = where_now(evaluation.evalset_path, folder, "documents.jsonl")
+    return StoredEvaluation(replace(evaluation, evalset_path=items), folder)
+
+
+def _model_now(stored: str, near: Path) -> str:
+    """A model's folder, or that of a run whose weights were removed."""
+    if (found := where_now(stored, near, "config.json")) != stored or not CHECKPOINT.fullmatch(Path(stored).name):
+        return found
+    return str(Path(where_now(str(Path(stored).parent), near, "recipe.yaml")) / Path(stored).name)
 
 
 def run_of(folder: Path) -> Path | None:

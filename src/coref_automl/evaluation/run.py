@@ -30,7 +30,7 @@ from coref_automl.models.families import too_long
 from coref_automl.models.model_files import PARTS, detect_seq_len, is_here, model_prints
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Evaluation, ItemScore, Provenance
-from coref_automl.store import MANIFEST, JsonlAppender, claim_folder, explained
+from coref_automl.store import MANIFEST, JsonlAppender, claim_folder, explained, leave_empty
 
 if TYPE_CHECKING:
     from coref_automl.models.load import LoadedModel
@@ -93,6 +93,7 @@ def evaluate(
     for why in unread:
         progress.note(progress.say(f"제외: {why}", f"Left out: {why}"))
     recipe = replace(recipe, words=words_to_compare(targets, recipe.words, progress))
+    new = recipe.out if recipe.out and not recipe.out.exists() else None
     if recipe.out:
         claim_folder(recipe.out, "evaluations")
     if recipe.engine == "local":
@@ -108,6 +109,8 @@ def evaluate(
     _evaluate_all([target for target in targets if target.in_run], sets, recipe, devices, tally)
     order = {target.model: place for place, target in enumerate(targets)}
     if tally.failures:
+        if new:
+            leave_empty(new)
         _raise(tally.failures, len(targets))
     return sorted(tally.done, key=lambda evaluation: order[evaluation.path])
 

@@ -19,7 +19,7 @@ from coref_automl.evaluation.results import (
 )
 from coref_automl.evaluation.windows import WordMode
 from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
-from coref_automl.models.model_files import is_here, model_place, model_prints
+from coref_automl.models.model_files import is_here, model_place, model_prints, refuse_foreign
 from coref_automl.progress import Progress
 from coref_automl.store import natural_order
 
@@ -65,6 +65,7 @@ def _models(path: str, unread: list[str]) -> list[str]:
     if not inside and unread:
         raise ModelError(unread[0])
     if not inside:
+        refuse_foreign(folder)
         raise ModelError(
             f"{path} holds no checkpoint (no checkpoint-N folder and no config.json); pass a checkpoint, a run, or runs."
         )

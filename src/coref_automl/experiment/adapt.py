@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from coref_automl.config import from_mapping, nearest, overlaid, read_yaml, show
 from coref_automl.engine.launch import HereLauncher
 from coref_automl.errors import RecipeError
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
-from coref_automl.experiment.preflight import Preflight, before_training, fitted
+from coref_automl.experiment.preflight import Preflight, before_training, before_tuning, fitted
 from coref_automl.experiment.recipe import CHOSEN, EvaluateStage, ExperimentRecipe, HeldOutTexts, RelationStage
 from coref_automl.experiment.run import KIND, run_experiment
 from coref_automl.locks import claimed
@@ -167,7 +168,8 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
             device=recipe.device,
             lang=recipe.lang,
         )
-        result = run_study(wanted, progress=progress, draw=draw)
+        before = partial(before_tuning, progress=progress, agreed=lambda _: True)  # its minutes were asked for
+        result = run_study(wanted, progress=progress, draw=draw, before=before)
     assert result.final is not None
     won = {name: value for name, value in result.final.won.params.items() if name not in ("average", "model", "dataset")}
     evaluate = replace(recipe.evaluate, half="confirm", sets=(str(plan.sets[0]),))

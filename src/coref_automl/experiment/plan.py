@@ -38,8 +38,7 @@ from coref_automl.experiment.data import (
 )
 from coref_automl.experiment.recipe import CHOSEN, CoreferenceStage, ExperimentRecipe, Kind, RelationStage, Start
 from coref_automl.machine import device_seen
-from coref_automl.models.families import family
-from coref_automl.models.model_files import config_of, folder_of, model_prints
+from coref_automl.models.model_files import model_prints
 from coref_automl.progress import Progress
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.store import read_json
@@ -291,8 +290,11 @@ def _bound(recipe: Any, named: tuple[str, ...], prints: Mapping[str, str]) -> di
 
 def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
     """Open what the recipe names, or prepare it; nothing is trained. A run's folder as the base means one checkpoint of it."""
+    from coref_automl.models.load import load_masked_lm
+
     recipe = replace(recipe, model=checkpoint_meant(recipe.model, "--model") or recipe.model)
-    family(config_of(folder_of(recipe.model))["model_type"], recipe.model)  # before texts are prepared for it
+    new_head = any(recipe.settings(method).get("new_head") for method in recipe.methods) or None
+    load_masked_lm(recipe.model, new_head=new_head)  # one without a mask head is refused before texts are prepared for it
     refuse_other_first_seed(recipe, out)
     sets = evaluation_sets(recipe, out, progress)
     packed = datasets(recipe, out, sets, progress)

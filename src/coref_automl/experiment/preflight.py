@@ -1,7 +1,7 @@
-"""Before anything is trained: what there is, can show and takes. In: an opened Plan. Out: Preflight, Budget, a plan that fits.
+"""What training will take and can show, said before it starts. In: an opened Plan (`adapt`, `study`) or Problem (`tune`).
+Out: a Preflight that was agreed to, and a plan that fits the texts.
 
-For `adapt`, where neither a batch nor a length of training was asked for, both are fitted to the rows that there are. Times come
-from finished steps of the same kind, or else from one timed training step and the tokens that a step reads.
+Times come from the tokens that every step reads, at the speed of finished steps of its kind or else of one timed training step.
 """
 
 from __future__ import annotations
@@ -12,27 +12,30 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from coref_automl.comparison.power import sizes_of
-from coref_automl.coreference.recipe import CoreferenceRecipe
+from coref_automl.comparison.power import Evidence, sizes_of
 from coref_automl.corpus.manifest import read_prepared
 from coref_automl.errors import OutOfMemory, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
-from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.experiment.plan import Plan, Step, open_plan
 from coref_automl.experiment.recipe import KINDS, KOREAN, ExperimentRecipe, Kind
 from coref_automl.experiment.run import KIND
 from coref_automl.experiment.state import ExperimentState
 from coref_automl.locks import claimed
-from coref_automl.models.model_files import folder_of, weight_shapes
 from coref_automl.progress import Progress, duration, peak_gigabytes, quiet
 from coref_automl.records import Record
-from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.say import align, language, say
 from coref_automl.statistics.planning import can_show, items_needed
-from coref_automl.store import check_folder
+from coref_automl.store import check_folder, check_room
+from coref_automl.tuning.masked import MaskedProblem
 from coref_automl.tuning.probe import Size, probe, timed_step
+from coref_automl.tuning.problem import Problem
+from coref_automl.tuning.recipe import REPORTS
+
+if TYPE_CHECKING:
+    from coref_automl.training.setup import Prepared
 
 FEWEST_STEPS = 20
 """A run of fewer changes next to nothing: its learning rate has hardly risen when it falls again."""
@@ -45,18 +48,27 @@ _FORWARD = 1 / 3
 """The cost of reading beside that of training on as much: a forward pass, and no backward pass of twice its cost."""
 _WORDS, _ROW_TOKENS, _CHARACTERS = 3, 64, 2
 """The cost of scoring word ranks beside none; tokens of a relation row, with its markers; characters per token of Korean."""
-_COARSE = 0.1
-"""A set that detects nothing smaller says little about an adaptation: those that we measured gain 1 to 10 points."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share(Record):
+    """What is left of one kind of step: how many, seconds one after another, and where the figure comes from."""
+
+    kind: Kind
+    steps: int
+    left: int
+    seconds: float
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
 class Preflight(Record):
-    """`detectable` is the difference from the base that is detected with 80% power; None where the set can show none.
+    """`tokens` are those of one epoch, `trained` those of all runs together; `disk` and `memory` are in gigabytes.
 
-    `tokens` are those of one reading; `enough` is how many would give as many steps as a run needs. `seconds` are those of
-    training and evaluation on this machine, None where nothing was timed; `trained` is what all runs read together.
+    `shares` are empty where nothing was timed. `evidence` is what judges the runs.
     """
 
+    device: str
     documents: int
     rows: int
     length: int
@@ -65,220 +77,111 @@ class Preflight(Record):
     epochs: float
     steps: int
     runs: int
-    metric: str
-    held_out: int
-    items: int
-    detectable: float | None
-    enough: int
     trained: int
-    seconds: float | None = None
+    disk: float
+    jobs: int = 1
+    memory: float = 0.0
+    shares: tuple[Share, ...] = ()
+    evidence: Evidence | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Of all steps, one after another."""
+        return sum(share.seconds for share in self.shares)
 
     @property
     def too_short(self) -> bool:
         return self.steps < FEWEST_STEPS
 
     @property
-    def too_coarse(self) -> bool:
-        return self.detectable is None or self.detectable > _COARSE
-
-    @property
     def long(self) -> bool:
-        return (self.seconds or 0.0) > _LONG
+        return self.seconds / self.jobs > _LONG
 
     def lines(self) -> list[str]:
-        batch = f"{self.batch} x {self.epochs:g}"
-        lines = [
-            say(
-                f"학습: 문서 {self.documents:,}개, 토큰 {self.tokens:,}개({self.length:,}토큰 행 {self.rows:,}개). "
-                f"실행 {self.runs}개, 각 {self.steps:,}스텝(배치 x 에폭: {batch}).",
-                f"To train on: {self.documents:,} documents, {self.tokens:,} tokens ({self.rows:,} rows of {self.length:,}). "
-                f"{self.runs} runs of {self.steps:,} steps each (batch x epochs: {batch}).",
-            )
-        ]
-        label, could = METRICS[self.metric].label, say("검출할 수 있는 차이가 없습니다.", "They can show no difference.")
-        if self.detectable is not None:
-            points = f"{100 * self.detectable:.1f}"
-            could = say(
-                f"베이스 모델과의 차이를 약 {points}점부터 검출합니다(검정력 80%).",
-                f"They detect a difference of about {points} points from the base (80% power).",
-            )
-        lines.append(
-            say(
-                f"평가: {label} 문항 {self.items:,}개, 문서 {self.held_out:,}개. {could}",
-                f"To judge by: {self.items:,} items of {label} in {self.held_out:,} documents. {could}",
-            )
+        size = f"{self.batch} x {self.epochs:g}"
+        ahead = say(
+            f"학습: 문서 {self.documents:,}개, 토큰 {self.tokens:,}개({self.length:,}토큰 행 {self.rows:,}개). "
+            f"실행 {self.runs}개, 각 {self.steps:,}스텝(배치 x 에폭: {size}), {self.device}.",
+            f"Training: {self.documents:,} documents, {self.tokens:,} tokens ({self.rows:,} rows of {self.length:,}). "
+            f"{self.runs} runs of {self.steps:,} steps each (batch x epochs: {size}) on {self.device}.",
         )
-        lines += [self._cost()] if self.seconds is not None else []
-        if self.too_short:
-            lines.append(
-                say(
-                    f"{self.steps}스텝으로는 거의 바뀌지 않습니다. {FEWEST_STEPS}스텝에 약 {self.enough:,}토큰이 필요합니다.",
-                    f"{self.steps} steps change next to nothing; {FEWEST_STEPS} take about {self.enough:,} tokens.",
-                )
-            )
-        if self.too_coarse:
-            lines.append(
-                say(
-                    "보통 크기의 향상을 확인하기에는 작은 세트입니다. 텍스트를 늘리거나 --eval-set을 지정하세요.",
-                    "That set is too small to confirm a gain of the usual size: add texts, or name a larger set with --eval-set.",
-                )
-            )
-        return lines
-
-    def _cost(self) -> str:
-        here, hours = duration(self.seconds or 0.0, language()), self.trained / _BASE_SPEED / 3_600
-        there = f"{hours:.1f}" if hours >= 0.1 else "0.1"
-        price = f"{float(there) * _HOURLY:,.1f}"
-        return say(
-            f"이 컴퓨터에서 학습과 평가에 약 {here}. base 크기 인코더라면 H200 한 장으로 약 {there}시간, "
-            f"시간당 {_HOURLY:g}달러일 때 {price}달러입니다.",
-            f"Training and evaluation take about {here} on this machine; with an encoder of base size about {there} hours on one "
-            f"H200, {price} dollars where an hour costs {_HOURLY:g}.",
+        short = say(
+            f"{self.steps}스텝으로는 거의 바뀌지 않습니다. {FEWEST_STEPS}스텝에 약 {self.enough:,}토큰이 필요합니다.",
+            self.shortage,
         )
-
-
-def before_training(
-    plan: Plan, progress: Progress, agreed: Callable[[Preflight], bool], *, fit: bool, with_time: bool = True
-) -> Plan:
-    """Tell what is ahead, and go on where that is agreed. Too few steps that somebody asked for are ahead and trained."""
-    free = not {"epochs", "max_tokens"} & set(plan.recipe.train)
-    plan = fitted(plan) if fit else plan
-    ahead = preflight(plan)
-    if with_time and not ExperimentState.of(plan).done:
-        progress.note(say("속도 측정 ...", "Timing a training step ..."))
-        speed = timed(plan).tokens_per_second
-        steps = [step for step in plan.steps if step.kind in ("train", "evaluate")]
-        ahead = replace(ahead, seconds=sum(tokens_of(plan, step) for step in steps) / speed)
-    for line in ahead.lines():
-        progress.note(line)
-    if (free if ahead.too_short else ahead.long) and not agreed(ahead):
-        if not ahead.too_short:
-            raise RecipeError("Nothing was trained; pass fewer methods, seeds or tokens, or --yes to go on.")
-        short = ahead.lines()[-1 - ahead.too_coarse]
-        raise RecipeError(f"{short} Add texts, pass a smaller --seq-len, or --yes to go on.")
-    return plan
-
-
-def fitted(plan: Plan) -> Plan:
-    """The plan with a batch and epochs that make enough steps of the rows at hand; what was asked for stays as it is."""
-    given = plan.recipe.train
-    if "max_tokens" in given or ("batch" in given and "epochs" in given):
-        return plan
-    work = next(iter(plan.works.values()))
-    rows, batch, epochs = work.plan.rows, work.plan.batch, float(given.get("epochs", 1.0))
-    if "batch" not in given:
-        while batch > LEAST_BATCH and epochs * rows / batch < FEWEST_STEPS:
-            batch //= 2
-    if "epochs" not in given and rows:
-        epochs = float(min(MOST_EPOCHS, max(1, math.ceil(FEWEST_STEPS * batch / rows))))
-    fit = {**given, "epochs": epochs, **({"batch": batch} if batch != work.plan.batch else {})}
-    return replace(plan, recipe=replace(plan.recipe, train=fit))
-
-
-def preflight(plan: Plan) -> Preflight:
-    recipe, held = plan.recipe, EvalSet.open(plan.sets[0])
-    metric = recipe.evaluate.metric or PRIMARY
-    if (METRICS[metric].task or metric) not in held.items and not METRICS[metric].parts:
-        metric = next(name for name, one in METRICS.items() if one.task in held.items and one.rule == "strict")
-    sizes, arms = sizes_of(held, metric), plan.arms
-    if recipe.seeds > 1:
-        could = can_show(sizes, recipe.seeds, comparisons=len(arms), against_model=True)
-    else:
-        could = _of_single_runs(int(sizes.sum()), len(arms))
-    work = plan.works[arms[0]]
-    rows, batch = work.plan.rows, work.plan.batch
-    needed = FEWEST_STEPS * batch / max(1.0, work.last / max(1, work.plan.steps_per_epoch))
-    return Preflight(
-        documents=sum(one["kept"] for one in read_prepared(plan.datasets[arms[0].length])["sources"]),
-        rows=rows,
-        length=arms[0].length,
-        tokens=work.plan.tokens_per_epoch,
-        batch=batch,
-        epochs=round(work.last / max(1, work.plan.steps_per_epoch), 2),
-        steps=work.last,
-        runs=len(arms) * len(plan.seeds),
-        metric=metric,
-        held_out=len(sizes),
-        items=int(sizes.sum()),
-        detectable=could,
-        enough=int(work.plan.tokens_per_epoch * needed / max(1, rows)),
-        trained=sum(plan.works[arm].plan.tokens_after(plan.works[arm].last) for arm in arms) * len(plan.seeds),
-    )
-
-
-def _of_single_runs(items: int, runs: int) -> float | None:
-    """What one checkpoint per method shows against the base: the sign-flip test, runs corrected together."""
-    tried = (step / 200 for step in range(1, 101))
-    return next((gain for gain in tried if items_needed(gain, max(0.1, 1.5 * gain), family=runs) <= items), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Share(Record):
-    """What is left of one kind of step: how many, seconds one after another, and where the figure comes from."""
-
-    kind: str
-    steps: int
-    left: int
-    seconds: float
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Budget(Record):
-    """`seconds` are those of all steps one after another; `gigabytes` is what one step of training needs."""
-
-    device: str
-    jobs: int
-    runs: int
-    tokens: int
-    shares: tuple[Share, ...]
-    gigabytes: float
-    disk: float
+        judged = self.evidence.lines() if self.evidence else []
+        return [ahead, *judged, *(self._costs() if self.shares else []), *([short] if self.too_short else [])]
 
     @property
-    def seconds(self) -> float:
-        return sum(share.seconds for share in self.shares)
+    def shortage(self) -> str:
+        return f"{self.steps} steps change next to nothing; {FEWEST_STEPS} take about {self.enough:,} tokens."
 
-    def lines(self) -> list[str]:
+    @property
+    def enough(self) -> int:
+        """Tokens of text that would give as many steps as a run needs."""
+        return int(FEWEST_STEPS * self.batch * self.tokens / max(1.0, self.epochs * self.rows))
+
+    def _costs(self) -> list[str]:
         rows = [(say("단계", "step"), say("남음", "left"), say("시간", "time"), say("근거", "measured"))]
         for share in self.shares:
             left = say(f"{share.left}/{share.steps}", f"{share.left} of {share.steps}")
             rows.append((say(KOREAN[share.kind], share.kind), left, duration(share.seconds, language()), share.source))
         whole, least = (duration(seconds, language()) for seconds in (self.seconds, self.seconds / self.jobs))
-        jobs = say(f", {self.jobs}개씩 함께 하면 최소 {least}", f", at least {least} with {self.jobs} at a time")
-        steps = sum(share.steps for share in self.shares)
+        jobs = say(f"({self.jobs}개씩 함께 하면 최소 {least})", f"(at least {least} with {self.jobs} at a time)")
+        whole = f"{whole} {jobs}" if self.jobs > 1 else whole
+        hours = max(0.1, self.trained / _BASE_SPEED / 3_600)
         return [
-            say(
-                f"{self.tokens:,}토큰의 실행 {self.runs}개, 단계 {steps}개 ({self.device})",
-                f"{self.runs} runs of {self.tokens:,} tokens, {steps} steps on {self.device}",
-            ),
             *(f"  {line}" for line in align(rows)),
-            say(f"시간: 차례로 {whole}", f"Time: {whole} one after another") + (jobs if self.jobs > 1 else ""),
             say(
-                f"메모리: 학습 단계당 {self.gigabytes:.1f} GB. 디스크: {self.disk:.1f} GB.",
-                f"Memory: {self.gigabytes:.1f} GB per training. Disk: {self.disk:.1f} GB.",
+                f"이 컴퓨터에서 약 {whole}, 메모리는 학습 하나에 {self.memory:.1f} GB, 디스크는 최대 {self.disk:.1f} GB.",
+                f"About {whole} on this machine, {self.memory:.1f} GB of memory per training, up to {self.disk:.1f} GB of disk.",
+            ),
+            say(
+                f"base 크기 인코더라면 H200 한 장으로 학습에 약 {hours:.1f}시간, 시간당 {_HOURLY:g}달러일 때 "
+                f"{hours * _HOURLY:,.1f}달러입니다.",
+                f"An encoder of base size trains for about {hours:.1f} hours on one H200, which costs {hours * _HOURLY:,.1f} "
+                f"dollars at {_HOURLY:g} an hour.",
             ),
         ]
 
 
-def budget(recipe: ExperimentRecipe, *, progress: Progress | None = None) -> Budget:
+Agree = Callable[[Preflight], bool]
+
+
+def before_training(plan: Plan, progress: Progress, agreed: Agree, *, fit: bool, with_time: bool = True) -> Plan:
+    """Say what is ahead of `adapt` or `study`, and give the plan to go on with; `fit` sizes batch and epochs to the texts."""
+    asked = bool({"epochs", "max_tokens"} & set(plan.recipe.train))
+    plan = fitted(plan) if fit else plan
+    state, ahead = ExperimentState.of(plan), preflight(plan)
+    check_room(plan.out, ahead.disk)
+    _go_on(_timed(ahead, plan, state, progress) if with_time and not state.done else ahead, progress, agreed, asked=asked)
+    return plan
+
+
+def before_tuning(problem: Problem, progress: Progress, agreed: Agree) -> None:
+    """Say what is ahead of `tune` for pretraining: the trials of the search, of which pruning ends some early."""
+    from coref_automl.training.setup import prepare_run
+
+    if not isinstance(problem, MaskedProblem):
+        return
+    recipe, starts, items = problem.recipe, problem.starts(), len(problem.halves["select"].select())
+    work = prepare_run(problem.training(starts[0].params, recipe.seed))
+    check_room(problem.out, disk := recipe.workers * work.disk())
+    size, runs = _speed(work, progress), len(starts) if recipe.portfolio_only else max(recipe.trials, len(starts))
+    speed = size.tokens_per_second
+    tokens = work.plan.tokens_after(work.last) if recipe.max_minutes is None else int(60 * recipe.max_minutes * speed)
+    scored = _FORWARD * REPORTS * items * work.dataset.seq_len * (_WORDS if problem.score.words else 1)
+    share = Share("train", runs, runs, runs * (tokens + scored) / speed, _measured(size))
+    ahead = replace(_of_runs(work, runs, tokens), disk=disk, jobs=recipe.workers, memory=_memory(size), shares=(share,))
+    ahead = replace(ahead, evidence=problem.power())
+    _go_on(ahead, progress, agreed, asked=any((recipe.epochs, recipe.max_tokens, recipe.max_minutes)))
+
+
+def budget(recipe: ExperimentRecipe, *, progress: Progress | None = None) -> Preflight:
     """What a study will take. A recipe that the study would refuse is refused here; nothing is trained or kept."""
     progress = progress or quiet()
     with _opened(recipe, progress) as plan:
-        progress.note(say("속도 측정 ...", "Timing a training step ..."))
-        state, size, work = ExperimentState.of(plan), timed(plan), plan.works[plan.arms[0]]
-        kinds = [kind for kind in KINDS if any(step.kind == kind for step in plan.steps)]
-        weights = 4e-9 * sum(map(math.prod, weight_shapes(folder_of(plan.recipe.model)).values()))
-        kept = len(plan.arms) * len(plan.seeds) if recipe.keep_weights else recipe.jobs
-        return Budget(
-            device=work.device,
-            jobs=recipe.jobs,
-            runs=len(plan.arms) * len(plan.seeds),
-            tokens=work.plan.tokens_after(work.last),
-            shares=tuple(_share(plan, state, kind, size) for kind in kinds),
-            gigabytes=size.gigabytes or peak_gigabytes(),
-            disk=kept * weights * (len(work.saves()) + 2),  # every checkpoint, and the optimizer's state of the newest
-        )
+        return _timed(preflight(plan), plan, ExperimentState.of(plan), progress)
 
 
 @contextmanager
@@ -291,50 +194,152 @@ def _opened(recipe: ExperimentRecipe, progress: Progress) -> Iterator[Plan]:
         yield open_plan(recipe, Path(folder) if apart else out, progress)
 
 
+def _go_on(ahead: Preflight, progress: Progress, agreed: Agree, *, asked: bool) -> None:
+    """Print it, and ask where it is long or too short. Few steps are trained where a length was `asked` for."""
+    for line in ahead.lines():
+        progress.note(line)
+    if ahead.too_short and not asked and not agreed(ahead):
+        raise RecipeError(f"{ahead.shortage} Add texts, prepare shorter rows (--seq-len), or pass --yes to go on.")
+    if ahead.long and not ahead.too_short and not agreed(ahead):
+        raise RecipeError("Nothing was trained; ask for fewer methods, trials, seeds or tokens, or pass --yes to go on.")
+
+
+def fitted(plan: Plan) -> Plan:
+    """The plan with a batch and epochs that make enough steps of the rows at hand; what was asked for stays as it is."""
+    given = plan.recipe.train
+    if "max_tokens" in given or ("batch" in given and "epochs" in given):
+        return plan
+    work = plan.works[plan.arms[0]]
+    rows, batch, epochs = work.plan.rows, work.plan.batch, float(given.get("epochs", 1.0))
+    if "batch" not in given:
+        while batch > LEAST_BATCH and epochs * rows / batch < FEWEST_STEPS:
+            batch //= 2
+    if "epochs" not in given and rows:
+        epochs = float(min(MOST_EPOCHS, max(1, math.ceil(FEWEST_STEPS * batch / rows))))
+    fit = {**given, "epochs": epochs, **({"batch": batch} if batch != work.plan.batch else {})}
+    return replace(plan, recipe=replace(plan.recipe, train=fit))
+
+
+def preflight(plan: Plan) -> Preflight:
+    work, runs = plan.works[plan.arms[0]], len(plan.arms) * len(plan.seeds)
+    kept = runs if plan.recipe.keep_weights else min(runs, plan.recipe.jobs)
+    ahead = _of_runs(work, runs, work.plan.tokens_after(work.last))  # all methods see equal numbers of tokens
+    return replace(ahead, disk=kept * work.disk(), jobs=plan.recipe.jobs, evidence=_evidence(plan))
+
+
+def _of_runs(work: Prepared, runs: int, tokens: int) -> Preflight:
+    """So many runs like this one, each of so many tokens."""
+    plan = work.plan
+    steps = min(work.last, round(tokens * plan.steps_per_epoch / max(1, plan.tokens_per_epoch)))
+    return Preflight(
+        device=work.device,
+        documents=sum(one["kept"] for one in read_prepared(work.dataset.folder)["sources"]),
+        rows=plan.rows,
+        length=work.dataset.seq_len,
+        tokens=plan.tokens_per_epoch,
+        batch=plan.batch,
+        epochs=round(steps / max(1, plan.steps_per_epoch), 2),
+        steps=steps,
+        runs=runs,
+        trained=runs * tokens,
+        disk=runs * work.disk(),
+    )
+
+
+def _evidence(plan: Plan) -> Evidence:
+    recipe, held = plan.recipe, EvalSet.open(plan.sets[0])
+    metric = recipe.evaluate.metric or PRIMARY
+    if (METRICS[metric].task or metric) not in held.items and not METRICS[metric].parts:
+        metric = next(name for name, one in METRICS.items() if one.task in held.items and one.rule == "strict")
+    sizes, methods = sizes_of(held, metric), len(plan.arms)
+    if recipe.seeds > 1:
+        detectable = can_show(sizes, recipe.seeds, comparisons=methods, against_model=True)
+    else:
+        detectable = _of_single_runs(int(sizes.sum()), methods)
+    return Evidence(metric, int(sizes.sum()), len(sizes), detectable)
+
+
+def _of_single_runs(items: int, runs: int) -> float | None:
+    """What one checkpoint per method shows against the base: the sign-flip test, runs corrected together."""
+    tried = (step / 200 for step in range(1, 101))
+    return next((gain for gain in tried if items_needed(gain, max(0.1, 1.5 * gain), family=runs) <= items), None)
+
+
+def _timed(ahead: Preflight, plan: Plan, state: ExperimentState, progress: Progress) -> Preflight:
+    size = _speed(plan.works[plan.arms[0]], progress)
+    kinds = [kind for kind in KINDS if any(step.kind == kind for step in plan.steps)]
+    return replace(ahead, memory=_memory(size), shares=tuple(_share(plan, state, kind, size) for kind in kinds))
+
+
 def _share(plan: Plan, state: ExperimentState, kind: Kind, size: Size) -> Share:
     """What is left of one kind, by the speed at which its finished steps read tokens, or else by that of training."""
     steps = [step for step in plan.steps if step.kind == kind]
     left = [step for step in steps if not state.closed(step)]
     ended = [(step, outcome.facts) for step in steps if step.label in state.done and (outcome := step.outcome(plan.out))]
-    speed, source = (
-        size.tokens_per_second,
-        say(f"초당 {size.tokens_per_second:,.0f}토큰", f"{size.tokens_per_second:,.0f} tokens/s"),
-    )
+    speed, source = size.tokens_per_second, _measured(size)
     if ended:
         speed = sum(tokens_of(plan, step) for step, _ in ended) / max(1e-9, sum(float(facts["seconds"]) for _, facts in ended))
         source = say(f"끝난 단계 {len(ended)}개", f"{len(ended)} finished")
     return Share(kind, len(steps), len(left), sum(tokens_of(plan, step) for step in left) / speed, source)
 
 
-def timed(plan: Plan) -> Size:
-    """Whole training steps of the first method, with fewer rows at a time where they do not fit.
+def _speed(work: Prepared, progress: Progress) -> Size:
+    """Whole training steps, with fewer rows at a time where they do not fit.
 
     A GPU is left to the runs: there the steps are taken in a process of its own.
     """
-    arm = plan.arms[0]
-    work = plan.works[arm]
-    if work.device == "cpu":
-        return timed_step(work, work.micro, 1)
+    progress.note(say("속도 측정 ...", "Timing a training step ..."))
     rows = work.micro
+    if work.device == "cpu":
+        return timed_step(work, rows, 1)
     while True:
         try:
-            return probe(plan.training(arm, plan.recipe.first_seed), first=rows, largest=rows).sizes[0]
+            return probe(work.recipe, first=rows, largest=rows).sizes[0]
         except OutOfMemory:
             if rows == 1:
                 raise
             rows //= 2
 
 
+def _measured(size: Size) -> str:
+    return say(f"초당 {size.tokens_per_second:,.0f}토큰", f"{size.tokens_per_second:,.0f} tokens/s")
+
+
+def _memory(size: Size) -> float:
+    return size.gigabytes or peak_gigabytes()
+
+
 def tokens_of(plan: Plan, step: Step) -> float:
     """Tokens that a step trains on; those that it only reads count a third. Upper bounds: early stopping is not foreseen."""
-    recipe, work = step.recipe, plan.works[plan.arms[0]]
-    if isinstance(recipe, EvaluateRecipe):
-        models, length = len(work.saves()) if step.run else 1, recipe.seq_len or max(plan.recipe.lengths)
-        return _FORWARD * models * plan.items * length * (_WORDS if recipe.words == "all" else 1)
-    if isinstance(recipe, RelationRecipe) and plan.rows:
-        rows = (recipe.max_rows or plan.rows.count) * recipe.epochs + _FORWARD * plan.rows.dev_count
-        return recipe.seeds * rows * _ROW_TOKENS
-    if isinstance(recipe, CoreferenceRecipe) and plan.annotated:
-        passes = recipe.epochs * max(1, recipe.folds - 1) + _FORWARD
-        return recipe.seeds * passes * plan.annotated.characters / _CHARACTERS
+    return _TOKENS[step.kind](plan, step, step.recipe)
+
+
+def _of_training(plan: Plan, _step: Step, _recipe: Any) -> float:
+    work = plan.works[plan.arms[0]]
     return work.plan.tokens_after(work.last)
+
+
+def _of_evaluation(plan: Plan, step: Step, recipe: Any) -> float:
+    models = len(plan.works[plan.arms[0]].saves()) if step.run else 1
+    length = recipe.seq_len or max(plan.recipe.lengths)
+    return _FORWARD * models * plan.items * length * (_WORDS if recipe.words == "all" else 1)
+
+
+def _of_relation(plan: Plan, _step: Step, recipe: Any) -> float:
+    assert plan.rows is not None
+    rows = (recipe.max_rows or plan.rows.count) * recipe.epochs + _FORWARD * plan.rows.dev_count
+    return float(recipe.seeds * rows * _ROW_TOKENS)
+
+
+def _of_coreference(plan: Plan, _step: Step, recipe: Any) -> float:
+    assert plan.annotated is not None
+    passes = recipe.epochs * max(1, recipe.folds - 1) + _FORWARD
+    return float(recipe.seeds * passes * plan.annotated.characters / _CHARACTERS)
+
+
+_TOKENS: dict[Kind, Callable[[Plan, Step, Any], float]] = {
+    "train": _of_training,
+    "evaluate": _of_evaluation,
+    "relation": _of_relation,
+    "coreference": _of_coreference,
+}

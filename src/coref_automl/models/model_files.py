@@ -13,7 +13,7 @@ from typing import Any
 
 from coref_automl.errors import InputError, ModelError
 from coref_automl.guard import LINE, TooLarge, check_packed
-from coref_automl.models.families import length_of
+from coref_automl.models.families import family, length_of
 from coref_automl.store import at_home, fingerprint, fingerprint_files, natural_order, read_json, refuse_special
 
 BUNDLED = {"bundled:ko-mini": "ko-mini"}
@@ -89,13 +89,8 @@ def folder_of(model: str, *, weights: bool = True) -> Path:
     except PermissionError as error:
         raise ModelError(f"{folder} cannot be read ({error.strerror}); make it readable, or pass another checkpoint.") from error
     if not (folder / "config.json").is_file() and not (not weights and has_tokenizer(folder)):
+        refuse_foreign(folder)
         inside = sorted((path.name for path in folder.glob("checkpoint-*") if path.is_dir()), key=natural_order)
-        if (folder / "adapter_config.json").is_file():
-            raise ModelError(
-                f"{folder} is a LoRA adapter; merge it into its base (merge_and_unload, save_pretrained) and pass that folder."
-            )
-        if (folder / "modules.json").is_file():
-            raise ModelError(f"{folder} is a sentence-transformers model; pass {folder / '0_Transformer'}, its encoder.")
         hint = (
             f"pass one of its checkpoints, such as {folder / inside[-1]}"
             if inside
@@ -107,6 +102,16 @@ def folder_of(model: str, *, weights: bool = True) -> Path:
         if not any(folder.glob("*.safetensors")):
             folder = _from_hub(found, _SMALL + _OLD)
     return folder
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Folders that other libraries write in place of a model."""
+    if (folder / "adapter_config.json").is_file():
+        raise ModelError(
+            f"{folder} is a LoRA adapter; merge it into its base (merge_and_unload, save_pretrained) and pass that folder."
+        )
+    if (folder / "modules.json").is_file():
+        raise ModelError(f"{folder} is a sentence-transformers model; pass {folder / '0_Transformer'}, its encoder.")
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -183,7 +188,9 @@ def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 def detect_seq_len(model: str) -> int:
     """The length a model reads: what it was trained at where a training.json says so, else what its config holds."""
     folder = folder_of(model, weights=False)
-    return trained_length(folder, length_of(config_of(folder)))
+    config = config_of(folder)
+    family(config["model_type"], model)
+    return trained_length(folder, length_of(config))
 
 
 def trained_length(folder: Path, longest: int) -> int:

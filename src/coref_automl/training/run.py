@@ -28,7 +28,7 @@ from coref_automl.models.precision import products, software_rounding
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance, Tabular
 from coref_automl.say import language, say
-from coref_automl.store import is_done, mark_done, read_json, write_json
+from coref_automl.store import check_room, is_done, mark_done, read_json, write_json
 from coref_automl.training.batches import Collator, MaskedRows, micro_batch
 from coref_automl.training.folder import (
     AVERAGE,
@@ -120,6 +120,7 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
     work = prepare_run(recipe)
     group = ProcessGroup(work.processes, work.device)
     run = Path(work.recipe.out)
+    check_room(run, work.disk())
     with claimed(run, KIND) if main else nullcontext():  # the other processes work for the first one
         try:
             result = _train(work, run, main, group, progress, started)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import math
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ from coref_automl.models.load import (
     load_tokenizer,
     tokenizer_fingerprint,
 )
-from coref_automl.models.model_files import config_of, folder_of, has_tokenizer, model_prints, models_print, weights_fingerprint
+from coref_automl.models.model_files import config_of, folder_of, has_tokenizer, model_prints, models_print, weight_shapes
 from coref_automl.models.precision import rounding_note
 from coref_automl.models.vocabulary import word_starts
 from coref_automl.progress import Progress, duration
@@ -80,6 +81,14 @@ class Prepared:
         if self.recipe.checkpoints:
             return even_steps(self.recipe.checkpoints, self.last)
         return save_steps(self.plan.steps_per_epoch, self.recipe.save_every, self.last)
+
+    def disk(self) -> float:
+        """Gigabytes of its checkpoints and of the optimizer's state of the newest; those of a new model are not known before."""
+        if self.recipe.shape is not None:
+            return 0.0
+        numbers = sum(map(math.prod, weight_shapes(folder_of(self.recipe.model)).values()))
+        kept = 3 if self.recipe.keep_best else len(self.saves()) or self.recipe.checkpoints or 1
+        return 4e-9 * numbers * (kept + 2)
 
     def lines(self, micro: int | None = None) -> list[str]:
         """What is about to be done, for a person."""
@@ -148,7 +157,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     prints = {"dataset": dataset.fingerprint, "tokenizer": tokens_print}
     if recipe.words_from is not None:
         _check_words(recipe, recipe.words_from, tokens_print)
-        prints["words"] = weights_fingerprint(recipe.words_from)
+        prints["words"] = model_prints(recipe.words_from)["weights"]
     prints |= {"models": models_print([recipe.tokenizer])} if recipe.tokenizer else {}
     prints |= model_prints(recipe.model) if recipe.shape is None else {}
     slow = rounding_note(device, recipe.dtype)

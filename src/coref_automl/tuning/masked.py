@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coref_automl.comparison.power import Evidence
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.engine.job import Job
@@ -30,7 +31,7 @@ from coref_automl.tuning.default_space import settle_space
 from coref_automl.tuning.portfolio import known_entries
 from coref_automl.tuning.problem import Follower, Paired, Problem, Report, Start, fixed_of, job_of, models_bytes
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.score import Score, StudyPower, power_of, score_of, split_set
+from coref_automl.tuning.score import Score, power_of, score_of, split_set
 from coref_automl.tuning.space import TUNABLE, check_ends
 
 AVERAGED = 2
@@ -84,7 +85,7 @@ class MaskedProblem(Problem):
         dimension = self.space.get(name)
         return dimension.offers(value) if dimension else bool(self.fixed.get(name) == value)
 
-    def power(self) -> StudyPower:
+    def power(self) -> Evidence:
         return power_of(self.halves["confirm"], self.score, self.recipe)
 
     def accepts(self, params: dict[str, Any]) -> bool:
@@ -95,12 +96,12 @@ class MaskedProblem(Problem):
         return True
 
     def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:
-        recipe = self._train_recipe(params, seed)
+        recipe = self.training(params, seed)
         model, dataset = recipe.model, params.get("dataset", next(iter(self.datasets)))
         prints = {name: self.prints[name] for name in (f"model {model}", f"dataset {dataset}", "eval_set")}
         return job_of(train_masked, self.task, recipe, prints, self.out, str(self.halves["confirm"].folder) if confirm else None)
 
-    def _train_recipe(self, params: Mapping[str, Any], seed: int) -> TrainRecipe:
+    def training(self, params: Mapping[str, Any], seed: int) -> TrainRecipe:
         values = {**self.recipe.settings, **params}
         values["average"] = values.get("average", AVERAGED) or None
         values["model"] = values.get("model", self.recipe.models[0])
@@ -144,7 +145,7 @@ class MaskedProblem(Problem):
         return last
 
     def best_recipe(self, params: Mapping[str, Any], out: Path) -> TrainRecipe:
-        recipe = self._train_recipe(params, self.recipe.seed)
+        recipe = self.training(params, self.recipe.seed)
         return dataclasses.replace(
             recipe,
             out=str(out),
@@ -187,10 +188,13 @@ class MaskedProblem(Problem):
 
 def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProblem:
     """Check everything a trial will need, prepare texts where they are given, and settle the space."""
-    from coref_automl.models.load import load_tokenizer
+    from coref_automl.models.load import load_masked_lm, load_tokenizer
     from coref_automl.models.model_files import weights_fingerprint
 
     score = score_of(recipe)
+    for model in recipe.models:
+        if not model.startswith(NEW):  # a model without a mask head is refused before texts are prepared for it
+            load_masked_lm(model, new_head=recipe.settings.get("new_head"))
     original = EvalSet.open(Path(recipe.eval_set) if recipe.eval_set else bundled_eval_set())
     datasets = open_datasets(recipe, original, out, progress)
     scratch = [model.startswith(NEW) for model in recipe.models]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coref_automl.comparison.power import Evidence
 from coref_automl.config import to_yaml
 from coref_automl.records import Estimate, Record
 from coref_automl.say import Say, align, in_words, language
@@ -18,7 +19,6 @@ from coref_automl.tuning.choosing import Contender
 from coref_automl.tuning.finish import Final, Judgement
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.score import StudyPower
 from coref_automl.tuning.space import Space
 from coref_automl.tuning.storage import counts
 
@@ -37,7 +37,7 @@ class StudyResult(Record):
     trials: dict[str, int]
     told: tuple[str, ...]
     final: Final | None = None
-    ability: StudyPower | None = None
+    ability: Evidence | None = None
     best_recipe: str | None = None
     weights: str | None = None
     page: str | None = None
@@ -110,7 +110,7 @@ def write_outputs(
     final: Final,
     out: Path,
     *,
-    power: StudyPower | None,
+    power: Evidence | None,
     draw: Draw | None = None,
     remembered: Path | None = None,
 ) -> StudyResult:

@@ -22,7 +22,7 @@ from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.space import Space, read_space
 
 if TYPE_CHECKING:
-    from coref_automl.tuning.score import StudyPower
+    from coref_automl.comparison.power import Evidence
 
 
 Origin = Literal["default", "recommended", "portfolio", "drawn"]
@@ -108,7 +108,7 @@ class Problem(ABC):
     def starts(self) -> list[Start]:
         """The points to begin with."""
 
-    def power(self) -> StudyPower | None:
+    def power(self) -> Evidence | None:
         """What the half that judges can show; None where that is not known."""
         return None
 

@@ -16,7 +16,7 @@ from coref_automl.config import from_mapping, overlaid, read_yaml, to_mapping
 from coref_automl.decoder import hints_of
 from coref_automl.engine.binding import check_binding
 from coref_automl.engine.launch import Launcher, launcher_of, wait_a_little
-from coref_automl.errors import FolderError, InputError, RecipeError
+from coref_automl.errors import FolderError, InputError, RecipeError, StorageError
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.say import say, speaking
@@ -73,8 +73,9 @@ def run_study(
     launcher: Launcher | None = None,
     wait: Callable[[], None] = wait_a_little,
     draw: Draw | None = None,
+    before: Callable[[Problem], None] | None = None,
 ) -> StudyResult:
-    """Search, or resume searching, then finish; what is done already is recognised."""
+    """Search, or resume searching, then finish; what is done already is recognised. `before` may refuse a study not yet begun."""
     out = Path(recipe.out)
     progress = progress or quiet()
     _check_first(recipe, out)
@@ -86,14 +87,13 @@ def run_study(
             progress = progress.into(out / "events.ndjson")
             problem = open_problem(recipe, out, progress)
             study = open_study(recipe, out, problem.binding, starts=problem.starts())
-        except InputError:
+            if before and not any(one.state.is_finished() for one in study.get_trials(deepcopy=False)):
+                before(problem)
+        except (InputError, StorageError):
             if new:
                 remove(out)  # a command that is refused leaves nothing half-made
             raise
         write_text(out / "recipe.yaml", recipe_text(replace(recipe, space=problem.space.plain())))
-        power = problem.power()
-        for line in power.lines() if power else ():
-            progress.note(line)
         launcher = launcher or launcher_of(recipe.engine, recipe.workers, recipe.device)
         search = Search(study, problem, recipe, launcher, progress, owner, wait)
         looked = run_search(search, len(problem.starts()))
@@ -107,7 +107,7 @@ def run_study(
             return StudyResult(recipe.study, problem.metric, states(study), (note,))
         final = finish(study, problem, recipe, launcher, progress, wait=wait, looked=looked)
         kept = _remembered(final, problem, recipe, out, progress)
-        return write_outputs(study, problem, recipe, final, out, power=power, draw=draw, remembered=kept)
+        return write_outputs(study, problem, recipe, final, out, power=problem.power(), draw=draw, remembered=kept)
 
 
 def run_search(search: Search, starts: int) -> list[Contender]:

@@ -14,7 +14,7 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.power import sizes_of
+from coref_automl.comparison.power import Evidence, sizes_of
 from coref_automl.config import choose
 from coref_automl.decoder import read_stored
 from coref_automl.errors import RecipeError
@@ -22,7 +22,6 @@ from coref_automl.evaluation.evalset import EvalSet, freeze
 from coref_automl.evaluation.metrics import METRICS, PRIMARY, hits
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.records import ClozeItem, Document, Estimate, Half, ItemScore, Record, Task
-from coref_automl.say import say
 from coref_automl.statistics.intervals import concentration, difference_intervals, standard_error
 from coref_automl.statistics.planning import can_show, plans_for
 from coref_automl.statistics.resampling import Floats, Part
@@ -158,50 +157,13 @@ _USUAL_GAIN = 0.01
 """What a good search wins where there is something to win."""
 
 
-@dataclass(frozen=True, slots=True)
-class StudyPower(Record):
-    """`detectable` is the true gain that is shown with 80% power by all pairs (a share; None: none at all); `needed` are the
-    documents that would show a gain of one point."""
-
-    items: int
-    documents: int
-    pairs: int
-    detectable: float | None
-    needed: int | None
-
-    def lines(self) -> list[str]:
-        size = say(f"문항 {self.items:,}개, 문서 {self.documents:,}개", f"{self.items:,} items in {self.documents:,} documents")
-        if self.detectable is None:
-            return [
-                say(
-                    f"판정용 절반은 {size}이고, 어떤 차이도 검출할 수 없습니다. 문서를 늘리거나 --seeds를 늘리세요.",
-                    f"The half that judges has {size} and can show no gain: name a larger --eval-set, or raise --seeds.",
-                )
-            ]
-        points = f"{100 * self.detectable:.1f}"
-        lines = [
-            say(
-                f"판정용 절반은 {size}, 새 시드는 최대 {self.pairs}쌍입니다. {points}점의 향상을 80% 확률로 검출합니다.",
-                f"The half that judges has {size}; with up to {self.pairs} pairs of new seeds a gain of {points} "
-                "points is detected with 80% power.",
-            )
-        ]
-        if self.detectable > _USUAL_GAIN and self.needed is not None:
-            lines.append(
-                say(
-                    f"1점을 검출하려면 판정용 문서 {self.needed:,}개가 필요합니다: --eval-set으로 더 큰 세트를 지정하세요.",
-                    f"One point takes {self.needed:,} documents in that half: name a larger set with --eval-set.",
-                )
-            )
-        return lines
-
-
-def power_of(confirm: EvalSet, score: Score, recipe: TuneRecipe) -> StudyPower:
+def power_of(confirm: EvalSet, score: Score, recipe: TuneRecipe) -> Evidence:
     """By the spreads of the archived studies; a weighted score is planned by the metric that weighs most."""
     sizes = sizes_of(confirm, score.main)
     detectable = can_show(sizes, recipe.seeds)
     plans = plans_for(_USUAL_GAIN, items_a_document=float(sizes.mean()), offered=(recipe.seeds,)) if recipe.seeds > 1 else []
-    return StudyPower(int(sizes.sum()), len(sizes), recipe.seeds, detectable, plans[0].documents if plans else None)
+    far = plans and (detectable is None or detectable > _USUAL_GAIN)
+    return Evidence(score.main, int(sizes.sum()), len(sizes), detectable, recipe.seeds, plans[0].documents if far else None)
 
 
 HALVES: tuple[Half, ...] = ("select", "confirm")
