@@ -14,15 +14,16 @@ from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ParamSpec, TypeVar
-
-import yaml
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from coref_automl.decoder import Misfit, decode, hints_of
 from coref_automl.decoder import nearest as nearest
 from coref_automl.decoder import shown as shown
 from coref_automl.errors import RecipeError
 from coref_automl.store import refuse_special, with_article
+
+if TYPE_CHECKING:
+    import yaml
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -77,23 +78,28 @@ _LARGEST, _DIGITS = 1 << 18, 1_000
 """Bytes of a recipe, and of a number in it."""
 
 
-class _Loader(yaml.SafeLoader):
+@functools.cache
+def _loader() -> type[yaml.SafeLoader]:
     """YAML without aliases, which turn a few hundred bytes into billions, without keys that stand twice in a mapping, and without
     endless numbers: those in base 60 (1:1:1:...) take minutes."""
+    import yaml
 
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("it has an alias (*name), write the value where it belongs")
-        node = super().compose_node(parent, index)
-        if isinstance(node, yaml.ScalarNode) and len(node.value) > _DIGITS and node.tag.endswith((":int", ":float")):
-            raise yaml.YAMLError(f"it has a number of more than {_DIGITS:,} characters")
-        return node
+    class Loader(yaml.SafeLoader):
+        def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.YAMLError("it has an alias (*name), write the value where it belongs")
+            node = super().compose_node(parent, index)
+            if isinstance(node, yaml.ScalarNode) and len(node.value) > _DIGITS and node.tag.endswith((":int", ":float")):
+                raise yaml.YAMLError(f"it has a number of more than {_DIGITS:,} characters")
+            return node
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = Counter(str(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
-        if twice := next((key for key, count in keys.items() if count > 1), None):
-            raise yaml.YAMLError(f"it names {shown(twice)} twice, keep one of them")
-        return super().construct_mapping(node, deep=deep)
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            keys = Counter(str(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+            if twice := next((key for key, count in keys.items() if count > 1), None):
+                raise yaml.YAMLError(f"it names {shown(twice)} twice, keep one of them")
+            return super().construct_mapping(node, deep=deep)
+
+    return Loader
 
 
 def choose(name: str, registry: Mapping[str, T], what: str) -> T:
@@ -106,11 +112,13 @@ def choose(name: str, registry: Mapping[str, T], what: str) -> T:
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file."""
+    import yaml
+
     try:
         refuse_special(path)
         if path.stat().st_size > _LARGEST:
             raise RecipeError(f"{path} is too large for a recipe ({path.stat().st_size:,} bytes); pass the path of a recipe.")
-        data = yaml.load(path.read_text("utf-8"), _Loader)
+        data = yaml.load(path.read_text("utf-8"), _loader())
     except OSError as error:
         raise RecipeError(f"Cannot read the recipe {path} ({error.strerror}).") from error
     except RecursionError as error:
@@ -218,6 +226,8 @@ def to_mapping(recipe: Any) -> dict[str, Any]:
 
 
 def to_yaml(recipe: Any) -> str:
+    import yaml
+
     return yaml.safe_dump(to_mapping(recipe), allow_unicode=True, sort_keys=False)
 
 

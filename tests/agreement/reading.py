@@ -24,7 +24,7 @@ VERDICTS = {
     "모든 문항에서 같음": "same",
 }  # fmt: skip
 _SAME = r"the same on every item|모든 문항에서 같음"
-_N = r"[+-]\d+\.\d"
+_N = r"[+-]\d+\.\d\d?"
 POINTS = rf"({_N}) \[({_N}), ({_N})\]"
 _SEEDS = r"(?:(\d+(?:/\d+)?) seeds?|시드 (\d+(?:/\d+)?)개|(one checkpoint|체크포인트 하나))"
 _DOCUMENTS = (
@@ -36,7 +36,11 @@ _KINDS = {
     "sentences": "rows", "모든 문장": "rows", "texts": "texts", "글": "texts",
 }  # fmt: skip
 _BASIS = re.compile(rf"\({_SEEDS}, {_DOCUMENTS}(?:, (?:corrected for|비교) (\d+)[^()]*\([^()]*\))?\)")
-_CLAIM = re.compile(rf"(?P<left>.+?): (?:{_SAME}|{POINTS}, (?P<verdict>.+?)) (?P<basis>{_BASIS.pattern})\.")
+_CLAIM = re.compile(
+    rf"(?P<left>.+?): (?:{_SAME}|{POINTS}, (?P<verdict>.+?)|(?P<none>(?:not judged|판정 없음).*?)) (?P<basis>{_BASIS.pattern})\."
+)
+_UNTESTED = re.compile(r"Not tested for (.+)\.$|^(.+): 평가되지 않았습니다\.$")
+_ELSEWHERE = re.compile(r"(?:Told apart on another task|다른 과제에서는 구별됨): (.+?)\.(?=\s|$|<)")
 _NAME = r"(?:[^,:]|,(?=\d))+"
 _USE = re.compile(r"^(?:Use|추천:) (.+)$")
 _OR = re.compile(r", (?=\D)| or | 또는 ")
@@ -44,7 +48,7 @@ _BADGES = {
     "yes": "better", "예": "better", "no: worse": "worse", "아니요: 더 나쁨": "worse", "not known": "not shown",
     "알 수 없음": "not shown", "the longer": "better", "긴 쪽": "better", "the shorter": "worse", "짧은 쪽": "worse",
     "still gaining": "better", "아직 오르는 중": "better", "falling": "worse", "떨어지는 중": "worse",
-    "past its peak": "better", "정점을 지남": "better",
+    "past its peak": "better", "정점을 지남": "better", "one checkpoint": "better", "체크포인트 하나": "better",
 }  # fmt: skip
 """Badges of questions that ask yes or no, for which length, and of the course of training."""
 _COUNTS = {
@@ -121,6 +125,8 @@ class Said:
     detects: str = ""
     lead: Told | None = None
     questions: dict[str, Told] = field(default_factory=dict)
+    untested: dict[str, str] = field(default_factory=dict)
+    elsewhere: int = 0
     counted: tuple[int, int] | None = None
     pair: tuple[tuple[str, ...], str] | None = None
     faults: tuple[str, ...] = ()
@@ -164,23 +170,31 @@ def _cells(text: str) -> tuple[tuple[Told, ...], tuple[str, ...]]:
 def _lines(lines: list[str], pair: tuple[tuple[str, ...], str] | None) -> Said:
     """An answer in lines: terminal, Python, studio."""
     action, use, ties = _action(lines[0].removesuffix(".")) if lines else ("", "", ())
-    text, questions, lead = "\n".join(lines), {}, None
+    text, questions, lead, untested = "\n".join(lines), {}, None, {}
     for line in lines[1:]:
         asked = next((name for name, titles in TITLES.items() if line.startswith(titles)), "")
         found = _claim(_without_title(line))
-        if asked and found:
+        if asked and (lacks := _first(_UNTESTED, _without_title(line))):
+            untested[asked] = lacks
+        elif asked and found:
             questions[asked] = found
         elif found and lead is None:
             lead = found
-    return _said(text, action, use, ties, questions, lead, keep=_first(_PATH, text), pair=pair)
+    said = _said(text, action, use, ties, questions, lead, keep=_first(_PATH, text), pair=pair)
+    return replace(said, untested=untested)
 
 
 def _first_screen(headline: str, sentence: str, rows: list[Row], keep: tuple[str, bool], status: str, whole: str) -> Said:
     """An answer as a page: headline, sentence, rows of questions (title, badge, sentence, difference), what to keep."""
     action, use, ties = _action(headline)
-    questions, faults, counted = {}, [], None
+    questions, faults, counted, untested = {}, [], None, {}
     for title, badge, told, change in rows:
         asked = next((name for name, titles in TITLES.items() if title in titles), title)
+        if lacks := _first(_UNTESTED, told):
+            untested[asked] = lacks
+            if badge not in ("not tested", "미평가") or change != "–":
+                faults.append(f"{title}: {told}, and yet {badge} {change}")
+            continue
         about, _, moved = change.rpartition(": ")
         found, basis = re.fullmatch(POINTS, moved), _BASIS.search(told)
         if basis is None:
@@ -208,6 +222,7 @@ def _first_screen(headline: str, sentence: str, rows: list[Row], keep: tuple[str
         text, action, use, ties, {name: one for name, one in questions.items() if name != "base"},
         _claim(_without_title(sentence)), keep="" if of_base else path, pair=None,
     )  # fmt: skip
+    said = replace(said, untested=untested)
     base = questions.get("base")
     if said.lead and base and action == "use" and said.lead != base:
         faults.append(f"the sentence leads with {said.lead}, the table with {base}")
@@ -241,6 +256,7 @@ def _said(
         detects=_first(_DETECTS, text),
         lead=lead,
         questions=questions,
+        elsewhere=len(_first(_ELSEWHERE, text).split("; ")) if _ELSEWHERE.search(text) else 0,
         pair=pair,
         faults=(f"the headline ties {ties}, the text {level}, of them unproven {unproven}",) if apart else (),
     )
@@ -250,7 +266,7 @@ def _from_json(held: dict[str, Any]) -> Said:
     """The answer of `compare --json`: names and numbers as documented in docs/result-schema.md, rounded as texts are."""
     action = {"use method": "use", "use checkpoint": "use", "keep base": "keep"}.get(held["action"], held["action"])
     keep, ahead, power = held["keep"], held["next_time"], held["power"]
-    questions = {one["id"]: _json_claim(one["lead"]) for one in held["questions"]}
+    questions = {one["id"]: _json_claim(one["lead"]) for one in held["questions"] if one["tested"]}
     base = next((one for one in held["questions"] if one["id"] == "base"), None)
     lead = questions.pop("base", None)
     expected = base["lead"]["expected"] if base and action == "use" else None
@@ -275,15 +291,29 @@ def _from_json(held: dict[str, Any]) -> Said:
         detects=f"{100 * power['detectable']:.1f}" if power and power["detectable"] is not None else "",
         lead=lead,
         questions=questions,
+        untested={one["id"]: held["method"] or held["highest"] for one in held["questions"] if not one["tested"]},
+        elsewhere=_apart(held),
         cells=tuple(_json_claim(claim) for one in held["questions"] for claim in (one["lead"], *one["others"])),
     )
 
 
+def _apart(held: dict[str, Any]) -> int:
+    """Claims of another task that tell the method from one that it is tied with; texts name four."""
+    every = [claim for one in held["questions"] for claim in (one["lead"], *one["others"])]
+    tied = {*held["ties"], *held["unproven"]}
+    found = [one for one in every if {one["a"], one["b"]} - tied == {held["method"]} and len({one["a"], one["b"]}) == 2
+             and one["verdict"] in ("better", "worse") and not one["part"] and one["question"] != "sources"
+             and one["outcome"].split(":")[0] != held["metric"]]  # fmt: skip
+    return min(4, len(found))
+
+
 def _json_claim(one: dict[str, Any]) -> Told:
     held = one["difference"]
-    same = one["verdict"] == "same" or held["value"] == held["low"] == held["high"] == 0
-    clipped = (min(1.0, max(-1.0, held[name])) for name in ("value", "low", "high"))
-    change = () if same else tuple(f"{100 * number + 0.0:+.1f}" for number in clipped)
+    none = held["value"] == held["low"] == held["high"] == 0
+    same = one["verdict"] == "same" or (none and one["verdict"] != "not judged")
+    clipped = [100 * min(1.0, max(-1.0, held[name])) for name in ("value", "low", "high")]
+    digits = [2 if n and abs(number) > 0 and round(abs(number), 1) == 0 else 1 for n, number in enumerate(clipped)]
+    change = () if same or none else tuple(f"{number + 0.0:+.{k}f}" for number, k in zip(clipped, digits, strict=True))
     both = [str(count) for count in one["seeds"]]
     seeds = both[0] if one["b"] == "base" or both[0] == both[1] else "/".join(both)
     part = "" if one["part"] is None else _code(one["part"].replace("peak to end", "peak - end"))
@@ -308,7 +338,7 @@ def _parted(label: str) -> tuple[str, str, str]:
 
 
 def _by_badge(badge: str) -> str:
-    if re.search(r"same within|이내로 같음", badge):
+    if re.search(r"same within|이내로 같음|no gain above|넘는 향상 없음", badge):
         return "equivalent"
     return _BADGES.get(badge) or _verdict(badge)
 
@@ -322,7 +352,7 @@ def _miscounted(badge: str, told: str) -> list[str]:
 
 
 def _names(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
-    found = _first(pattern, text)
+    found = re.sub(r" \([+-]\d[^()]*\)", "", _first(pattern, text))
     return tuple(found.split(", ")) if found else ()
 
 
@@ -343,7 +373,8 @@ def _claim(text: str) -> Told | None:
     if basis is None:
         return None
     change = tuple(one for one in found.groups()[1:4] if one)
-    verdict = _verdict(found["verdict"]) if found["verdict"] else "same"
+    words = found["verdict"] or found["none"]
+    verdict = _verdict(words) if words else "same"
     return Told(a, b, part, _outcome(outcome), change, verdict, _seeds(basis), _documents(basis))
 
 

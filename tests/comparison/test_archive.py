@@ -199,7 +199,7 @@ def test_runs_of_one_name_and_foreign_folders_are_refused(evaluated: Maker, tmp_
         archive(root / "run", tmp_path / "elsewhere", out=tmp_path / "kept")
     with pytest.raises(FolderError):
         archive(root / "run", out=tmp_path / "elsewhere")
-    with pytest.raises(CorefError, match="No finished evaluation"):
+    with pytest.raises(CorefError, match="nothing does not exist"):
         archive(tmp_path / "nothing", out=tmp_path / "kept")
 
 

@@ -159,7 +159,7 @@ def test_wrong_names_are_errors_with_the_next_step(evaluated: Maker, tmp_path: P
         compare(root, reference="checkpoint-10")
     with pytest.raises(ComparisonError, match="was not run"):
         compare(root, metric="gold_word")
-    with pytest.raises(ComparisonError, match="run: coref-automl evaluate"):
+    with pytest.raises(InputError, match="does not exist"):
         compare(tmp_path / "nothing")
     with pytest.raises(ComparisonError, match="second checkpoint"):
         compare(root / "run")
@@ -170,6 +170,9 @@ def test_a_path_that_was_never_evaluated_is_named(evaluated: Maker, tmp_path: Pa
     (tmp_path / "new").mkdir()
     with pytest.raises(ComparisonError, match=f"No finished evaluation under {tmp_path / 'new'}; run: coref-automl evaluate"):
         compare(root / "run", tmp_path / "new")
+    for paths in ((tmp_path / "typo",), (root / "run", tmp_path / "typo")):
+        with pytest.raises(InputError, match=f"{tmp_path / 'typo'} does not exist"):
+            compare(*paths)
     write_relation_run(tmp_path / "new")
     assert len(compare(root / "run", tmp_path / "new").rows) == 2  # a relation run has nothing to compare here
 
@@ -191,5 +194,5 @@ def test_the_same_seed_gives_the_same_table(evaluated: Maker) -> None:
 
 
 def test_an_end_that_rounds_to_nothing_keeps_the_side_of_zero_it_lies_on() -> None:
-    assert points(Estimate(-0.008, -0.016, -0.0002, 9)) == "-0.8 [-1.6, -0.0]"
-    assert points(Estimate(-0.0, 0.0002, 0.01, 9)) == "+0.0 [+0.0, +1.0]"
+    assert points(Estimate(-0.008, -0.016, -0.0002, 9)) == "-0.8 [-1.6, -0.02]"
+    assert points(Estimate(-0.0, 0.0002, 0.01, 9)) == "+0.0 [+0.02, +1.0]"

@@ -36,6 +36,7 @@ def test_every_question_of_the_answer_is_a_section_that_leads_with_its_claim(stu
         held = drawn[question.id].verdict
         assert held is not None
         assert held.badge
+        assert question.tested
         assert held.estimate == question.lead.difference
 
 

@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from coref_automl.cli.app import run as command
+from coref_automl.corpus.dataset import KIND as DATASET
+from coref_automl.store import claim_folder
 from coref_automl.studio import folders
 from coref_automl.studio.folders import Folders
+from tests.agreement.studies import Method, small, write
 from tests.studio.conftest import RUN, Visitor, serving
 from tests.studio.test_pages import key, text_of
 
@@ -115,6 +118,29 @@ def test_an_archive_beside_its_runs_adds_no_model_and_no_relation_run(copied: Pa
     page = (tmp_path / "page/report.md").read_text("utf-8").replace("\\", "")
     assert f"Left out: {copied / 'kept/relation/relation'} repeats relation" in page
     assert page.count("| relation |") == 1
+
+
+def test_of_several_archives_each_is_a_study_to_choose(tmp_path: Path) -> None:
+    names = ("entity", "combined")
+    for name in names:
+        runs = write(small(methods=(Method(name, (0.5,)),), relation=False), tmp_path / name)
+        assert command(["archive", str(runs), "--out", str(tmp_path / "kept" / name)]) == 0
+    with serving(tmp_path / "kept") as visitor:
+        sets = visitor.studio.workspace.shelf.sets()
+        assert [one.study for one in sets.values()] == ["kept/combined", "kept/entity", None]
+        for mark, one in sets.items():
+            page = visitor.ready("/", set=mark, lang="en").body
+            shown = [f"{name} 128" in page for name in names]
+            assert shown == [one.study in (None, f"kept/{name}") for name in names]
+
+
+def test_a_dataset_in_preparation_is_on_the_runs_page(tmp_path: Path) -> None:
+    claim_folder(tmp_path / "web", DATASET)
+    with serving(tmp_path) as visitor:
+        page = text_of(visitor.ready("/runs", lang="en").body)
+    assert "Datasets in preparation" in page
+    assert "fingerprint inputs: 0/0" in page
+    assert "Stopped: the same command resumes it." in page
 
 
 def test_nothing_is_written_into_the_folders(copied: Path) -> None:

@@ -228,7 +228,9 @@ def studio(
     folders = paths or [Path()]
     for path in folders:
         if not path.is_dir():
-            raise InputError(f"{path} is not a folder; pass folders of runs, or none for this one.")
+            raise InputError(
+                f"{path} {'is not a folder' if path.exists() else 'does not exist'}; pass folders of runs, or none for this one."
+            )
 
     def ready(address: str) -> None:
         print(address, flush=True)

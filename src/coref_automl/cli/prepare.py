@@ -171,26 +171,10 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show how far a preparation has come: shards done, running and failed, throughput, time left."""
-    from coref_automl.corpus.status import prepare_status
-    from coref_automl.progress import duration
-    from coref_automl.say import in_words
+    from coref_automl.corpus.status import prepare_status, status_lines
 
     found = prepare_status(out)
-    if found.stage == "finished":
-        lines = [say("완료", "finished")]
-    else:
-        lines = [f"{in_words(found.stage)}: {found.done:,}/{found.total:,}"]
-        if found.speed:
-            unit = "MB/s" if found.stage == "read and clean" else say("백만 글자/초", "million characters/s")
-            lines[0] += f", {found.speed / 1e6:.2f} {unit}"
-        if found.seconds_left is not None:
-            wait = duration(found.seconds_left, language())
-            lines[0] += say(f", {wait} 남음", f", {wait} left")
-        if not found.alive:
-            lines.append(say("중단됨: 같은 명령을 다시 실행하면 이어서 진행합니다.", "Stopped: the same command resumes it."))
-        lines += [say(f"진행 중: {name}", f"running: {name}") for name in found.running]
-        lines += [say(f"실패: {reason}", f"failed: {reason}") for reason in found.failed]
-    print_result(found, as_json, lines)
+    print_result(found, as_json, status_lines(found))
 
 
 tokenizer_app = typer.Typer(help=COMMANDS["tokenizer"][1], no_args_is_help=True, rich_markup_mode=None)

@@ -59,6 +59,7 @@ class _Deciding(StudyClaims):
         beside = self._beside(method) if action == "use method" else {}
         better = {one.a for one in self.gains if one.verdict == "better"}
         level = [name for name, sign in beside.items() if sign is not None and sign <= 0]
+        unequal = self._less_trained([name for name, sign in beside.items() if sign is None])
         base, ahead, power = study.own_base(self.top), self._next_time() if keep else None, self._power()
         return Answer(
             action=action,
@@ -82,7 +83,7 @@ class _Deciding(StudyClaims):
             unread=unread,
             unproven=tuple(name for name in level if name not in better),
             unjudged=tuple(name for name, sign in beside.items() if sign is None),
-            step=next_step(study, action, self.top, keep, ahead, power, replicated=bool(self.replicated)),
+            step=next_step(study, action, self.top, keep, ahead, power, replicated=bool(self.replicated), unequal=unequal),
         )
 
     def _beside(self, method: str | None) -> dict[str, int | None]:
@@ -94,6 +95,15 @@ class _Deciding(StudyClaims):
                 out[name] = sign if one.verdict != "not judged" else out.get(name)
         return out
 
+    def _less_trained(self, unjudged: Sequence[str]) -> tuple[Entry, int] | None:
+        """Of the method to use and one that could not be judged beside it, the one of less training, and the other's tokens."""
+        for a, b in self.same_length:
+            names = {a.name, b.name}
+            if self.leading in (a, b) and names & {*unjudged} and not equally_trained(a, b):
+                less, more = sorted((a, b), key=lambda arm: arm.tokens)
+                return less.ends[0], more.tokens
+        return None
+
     @cached_property
     def top(self) -> Entry:
         """The checkpoint to use, or what came out highest: of the method; with one seed, of what is shown better."""
@@ -101,10 +111,7 @@ class _Deciding(StudyClaims):
         if self._action == "use method" and self.leading is not None:
             held = [one for step in self.leading.steps() for one in step.values() if one in choice.candidates]
             return choice.highest(held) if held else choice.chosen
-        if self._action == "use checkpoint":
-            better = {one.a for one in self.gains if one.verdict == "better"}
-            return choice.highest([entry for entry in choice.candidates if entry.name in better])
-        return choice.chosen
+        return self.highest
 
     # -- what follows
 
@@ -207,21 +214,24 @@ class _Deciding(StudyClaims):
         claims = self.by_question[name]
         if not claims:
             return None
-        own = self.top.name if self.leading is None or "checkpoint" in claims[0].against else self.leading.name
+        method = "" if self.leading is None or "checkpoint" in claims[0].against else self.leading.name
+        runs = self.leading.runs.values() if self.leading is not None and not method else ()
+        own = [method or self.top.name, *(entry.name for run in runs for entry in run)]  # the latter: others of its method
         plain = next(
             (b.name for pair in self.equal for a, b in (pair, pair[::-1]) if a is self.leading and b.objective == "mlm"), None
         )
         first = (plain, BASE) if name == "method" else (BASE, plain)
 
-        def order(claim: Claim) -> tuple[bool, bool, bool, int, bool, float]:
-            other = claim.b if claim.a == own else claim.a
+        def order(claim: Claim) -> tuple[bool, bool, bool, bool, int, bool, float]:
+            other = claim.b if claim.a in own else claim.a
             main = claim.part in ("", "last step") and (claim.outcome == self.study.metric or name not in ("method", "length"))
             place = -first.index(other) if other in first else -len(first)
             every = name == "sources"  # the weakest of them answers: one that is not better, then the lowest
             weakest = (claim.verdict != "better", -claim.difference.value) if every else (False, 0.0)
-            return own in (claim.a, claim.b), claim.verdict != "not judged", main or every, place, *weakest
+            sides = (claim.a, claim.b)
+            about = any(one in sides for one in own), own[0] in sides
+            return *about, claim.verdict != "not judged", main or every, place, *weakest
 
         lead = max(claims, key=order)  # the first of equals
-        if name in ("far", "lambada") and own not in (lead.a, lead.b):
-            return None  # the method to use was not scored on these items: what others do there answers nothing
-        return Question(name, lead, tuple(one for one in claims if one is not lead))
+        tested = any(one in (lead.a, lead.b) for one in own)  # what others do answers nothing about the method to use
+        return Question(name, lead, tuple(one for one in claims if one is not lead), tested)

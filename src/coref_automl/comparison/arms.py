@@ -96,14 +96,15 @@ def arms_of(evaluated: Sequence[Entry], base: Entry | None) -> list[Arm]:
     for made, entries in found:
         length = entries[-1].evaluation.seq_len
         usual = method_name(made) or (_stem(made) if made.objective in twice else made.objective)
-        for method in (usual, PurePath(made.run).name):
+        on = PurePath(made.dataset).name or made.data[:8]
+        for method in (usual, f"{usual} ({on})", PurePath(made.run).name):
             label = model_label(made.base)
             origin = made.base_bytes or label
             arm = held.setdefault(
                 (made.base_bytes or made.base, length, made.seq_len, method),
                 Arm(method, made.objective, label, length, {}, origin=origin),
             )
-            # a second run with that name and seed, of another objective or on other data, is a method of its own
+            # seeds on other data are a method of their own; so is a second run with that name and seed
             if made.seed not in arm.runs and _data(arm) in (None, made.data) and arm.objective == made.objective:
                 arm.runs[made.seed] = entries
                 break

@@ -206,18 +206,28 @@ _LONGER = 2
 
 
 def next_step(
-    study: Study, action: Action, top: Entry, keep: Keep | None, ahead: NextTime | None, power: Power | None, *, replicated: bool
+    study: Study,
+    action: Action,
+    top: Entry,
+    keep: Keep | None,
+    ahead: NextTime | None,
+    power: Power | None,
+    *,
+    replicated: bool,
+    unequal: tuple[Entry, int] | None = None,
 ) -> NextStep | None:
+    """`unequal`: the last checkpoint of a method that has had less training than one beside it, and the tokens of that one."""
+    made = top.evaluation.provenance
     if action == "use checkpoint":
-        made = top.evaluation.provenance
         return _step("add seeds", train_command(top, seed=made.seed + 1) if made else "")
-    if ahead is not None and ahead.how == "longer" and (longer := train_command(top, times=_LONGER)):
+    if ahead is not None and ahead.how == "longer" and made and (longer := train_command(top, tokens=_LONGER * made.tokens)):
         return _step("train longer", longer)
+    if unequal is not None:
+        return _step("train equally", train_command(unequal[0], tokens=unequal[1]))
     if keep is not None:
         return _step("carry over", relation_command(study, keep.path)) if keep.there else _step("make again", keep.again)
     if action == "keep base":
         return _step("plan", _power_command(study, top, power, replicated=replicated))
-    made = top.evaluation.provenance
     base = shlex.quote(where_now(made.base, top.folder, _READ["model"])) if made and action == "no base" else ""
     return _step("evaluate base", f"coref-automl evaluate {base} --seq-len {top.evaluation.seq_len}" if base else "")
 
@@ -226,14 +236,14 @@ def _step(do: str, command: str) -> NextStep | None:
     return NextStep(do, command) if command else None  # type: ignore[arg-type]
 
 
-def train_command(entry: Entry, *, seed: int | None = None, times: int = 1) -> str:
-    """Training that makes a checkpoint again, with another seed or so many times as long: from its run's recipe, or from what its
+def train_command(entry: Entry, *, seed: int | None = None, tokens: int | None = None) -> str:
+    """Training that makes a checkpoint again, with another seed or until so many tokens: from its run's recipe, or from what its
     record says."""
     run, made = Path(entry.evaluation.path).parent, entry.evaluation.provenance
-    out = shlex.quote(f"{run}-{'longer' if times > 1 else 'again' if seed is None else f'seed{seed}'}")
+    out = shlex.quote(f"{run}-{'longer' if tokens else 'again' if seed is None else f'seed{seed}'}")
     other = f" --seed {seed}" if seed is not None else ""
-    if made is not None and times > 1:
-        other += f" --epochs {math.ceil(times * made.epoch)} --max-tokens {times * made.tokens}"
+    if made is not None and tokens:
+        other += f" --epochs {math.ceil(tokens / max(1, made.tokens) * made.epoch)} --max-tokens {tokens}"
     if (recipe := run / "recipe.yaml").is_file():
         moved = ((name.replace("_", "-"), now) for name, (was, now) in _named_by(recipe).items() if now != was)
         told = "".join(f" --{name} {shlex.quote(now)}" for name, now in moved)
@@ -244,8 +254,10 @@ def train_command(entry: Entry, *, seed: int | None = None, times: int = 1) -> s
     if method_name(made) not in ("", made.objective):  # its settings are in the recipe of its study, not in its record
         told = f"--method {shlex.quote(method_name(made))} --length {made.seq_len} --first-seed {seed} --seeds 1"
         again = f"coref-automl study --recipe STUDY.yaml {told} --only train --out {shlex.quote(f'{run}-study')}"
-        return again if times == 1 else ""  # how long a study trains stands in its recipe
-    told = f"--objective {shlex.quote(made.objective)} --seq-len {made.seq_len} --seed {seed} --max-tokens {times * made.tokens}"
+        return again if tokens is None else ""  # how long a study trains stands in its recipe
+    told = (
+        f"--objective {shlex.quote(made.objective)} --seq-len {made.seq_len} --seed {seed} --max-tokens {tokens or made.tokens}"
+    )
     base, data = where_now(made.base, entry.folder, _READ["model"]), where_now(made.dataset, entry.folder, _READ["dataset"])
     return f"coref-automl train --model {shlex.quote(base)} --dataset {shlex.quote(data or 'DATASET')} {told} --out {out}"
 

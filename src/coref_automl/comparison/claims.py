@@ -31,7 +31,7 @@ Caveat = Literal[
 says nothing about methods; "equal tokens": compared where both had seen as many; "floor": no model scores high enough."""
 Action = Literal["use method", "use checkpoint", "keep base", "no base", "undecided"]
 Training = Literal["less", "as long", "longer"]
-Do = Literal["add seeds", "train longer", "make again", "carry over", "plan", "evaluate base"]
+Do = Literal["add seeds", "train longer", "train equally", "make again", "carry over", "plan", "evaluate base"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,13 @@ class Claim(Record):
 
 @dataclass(frozen=True, slots=True)
 class Question(Record):
-    """A question that a person asks: the claim that answers it first, and the others, in order of the methods."""
+    """A question that a person asks: the claim that answers it first, and the others, in order of the methods. Not `tested`: the
+    method to use took no part, and the claims are about others."""
 
     id: QuestionId
     lead: Claim
     others: tuple[Claim, ...] = ()
+    tested: bool = True
 
     @property
     def claims(self) -> tuple[Claim, ...]:
@@ -226,6 +228,19 @@ class Answer(Record):
         return any(
             {one.a, one.b} & {*names} and self.method in (one.a, one.b) for one in self.claims if one.part == "equal tokens"
         )
+
+    def beside(self, name: str) -> Claim | None:
+        """The method to use minus another, as `ties`, `beats` and `unproven` say: at equal tokens where training was unequal."""
+        found = [one for one in self.claims if one.part in ("", "equal tokens") and one.outcome == self.metric]
+        held = [one for one in found if {one.a, one.b} == {self.method, name} and one.verdict != "not judged"]
+        return next((one if one.a == self.method else one.reversed() for one in held), None)
+
+    def apart(self) -> list[Claim]:
+        """What tells the method to use from those it is tied with on another task."""
+        if self.method is None:
+            return []
+        claims = [claim for name in (*self.ties, *self.unproven) for claim in self.between(self.method, name)]
+        return [one for one in claims if one.shown and one.outcome.partition(":")[0] != self.metric]
 
     def between(self, a: str, b: str | None) -> list[Claim]:
         """What is claimed of two methods, or of one and the base, on all items of each outcome: `a` minus `b`."""

@@ -89,11 +89,24 @@ class StudyClaims:
 
     @cached_property
     def leading(self) -> Arm | None:
-        """The method to use; if none is shown better than its base, the one that came out highest."""
+        """The method to use; if none is shown better than its base, that of the highest checkpoint."""
         better = {one.a: one.values[0] for one in self.method_gains if one.verdict == "better" and one.values}
         if better:
             return max((arm for arm in self.replicated if arm.name in better), key=lambda arm: better[arm.name])
-        return next((arm for arm in self.arms if any(self.study.choice.chosen in run for run in arm.runs.values())), None)
+        return next((arm for arm in self.arms if any(self.highest in run for run in arm.runs.values())), None)
+
+    @cached_property
+    def highest(self) -> Entry:
+        """The checkpoint that came out highest; with one seed per method, of those that are shown better than their base."""
+        better = set() if self._several else {one.a for one in self.gains if one.verdict == "better"}
+        choice = self.study.choice
+        shown = [entry for entry in choice.candidates if entry.name in better]
+        return choice.highest(shown) if shown else choice.chosen
+
+    @property
+    def _several(self) -> bool:
+        """Is a method with several seeds judged against its base?"""
+        return any(one.seeds[0] > 1 for one in self.method_gains)
 
     def _judge(self, name: QuestionId, pairs: Sequence[Pair], metric: str, part: str = "", among: Among = None) -> list[Judged]:
         found = judge_pairs(self.study, name, pairs, metric, half=self.half, part=part, among=among)
@@ -103,7 +116,7 @@ class StudyClaims:
     def gains(self) -> list[Claim]:
         """Methods with several seeds against their base (Holm); single checkpoints (max-T) only where there are none."""
         study = self.study
-        if any(one.seeds[0] > 1 for one in self.method_gains):
+        if self._several:
             return self._with_expected(self.method_gains)
         half, judged = study.group.judging, study.against_base()
         bases = {entry: study.own_base(entry) for entry in judged}

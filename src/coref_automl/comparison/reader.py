@@ -36,7 +36,7 @@ from coref_automl.evaluation.results import (
     run_of,
     target_of,
 )
-from coref_automl.models.model_files import model_place
+from coref_automl.models.model_files import is_here, model_place
 from coref_automl.records import Evaluation, Provenance
 from coref_automl.say import say
 from coref_automl.store import files_under, short_names
@@ -139,7 +139,11 @@ class Results:
         if len(held) == len(self.paths):
             return []
         bases = {model_place(one.evaluation.path) for one in self._bases(self.evaluations)}
-        return [path for path in self.paths if path not in held and model_place(path) not in bases]
+        lost = [path for path in self.paths if path not in held and model_place(path) not in bases]
+        if gone := [path for path in lost if not Path(path).exists() and not is_here(path)]:
+            told = ", ".join(gone)
+            raise InputError(say(f"없는 경로입니다: {told}", f"{told} does not exist; check the path."))
+        return lost
 
     def with_bases(self, stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
         """Evaluations of these results, and those of their base models."""

@@ -18,7 +18,9 @@ from coref_automl.corpus.shards import READ
 from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError
 from coref_automl.locks import is_alive
+from coref_automl.progress import duration
 from coref_automl.records import Record
+from coref_automl.say import in_words, language, say
 from coref_automl.store import is_done, kind_of_folder, read_json
 
 _RECENT = 600.0
@@ -67,6 +69,23 @@ def prepare_status(out: Path) -> PrepareStatus:
     if all(map(_finished, shards)):
         return PrepareStatus(alive, "pack", len(shards), len(shards), failed=failed)
     return _status(alive, "encode", shards, {stem: stem.name for stem in shards}, failed)
+
+
+def status_lines(found: PrepareStatus) -> list[str]:
+    """In the language of results."""
+    if found.stage == "finished":
+        return [say("완료", "finished")]
+    lines = [f"{in_words(found.stage)}: {found.done:,}/{found.total:,}"]
+    if found.speed:
+        unit = "MB/s" if found.stage == "read and clean" else say("백만 글자/초", "million characters/s")
+        lines[0] += f", {found.speed / 1e6:.2f} {unit}"
+    if found.seconds_left is not None:
+        wait = duration(found.seconds_left, language())
+        lines[0] += say(f", {wait} 남음", f", {wait} left")
+    if not found.alive:
+        lines.append(say("중단됨: 같은 명령을 다시 실행하면 이어서 진행합니다.", "Stopped: the same command resumes it."))
+    lines += [say(f"진행 중: {name}", f"running: {name}") for name in found.running]
+    return [*lines, *(say(f"실패: {reason}", f"failed: {reason}") for reason in found.failed)]
 
 
 def _finished(stem: Path) -> bool:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from coref_automl.comparison.claims import BASE, Answer, Caveat, Claim, NextTime, Question
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.report.page import rounded, tokens
-from coref_automl.report.wording import documents, expected_gain, outcome, phrase, seeds, sentence, side, title, verdict
+from coref_automl.report.page import is_same, points, rounded, tokens
+from coref_automl.report.wording import about, documents, expected_gain, outcome, phrase, seeds, sentence, side, title, verdict
 from coref_automl.say import Say
 
 _NAMED = 4
@@ -53,8 +53,8 @@ def reasons(it: Answer, say: Say) -> list[str]:
             if it.candidates > 1
             else say(f"{it.highest} 하나만 평가되었습니다.", f"Only {it.highest} was evaluated.")
         )
-    elif lead is not None:
-        out.append(sentence(lead, say))
+    elif question is not None and question.tested:
+        out.append(sentence(question.lead, say))
     return out
 
 
@@ -104,8 +104,8 @@ def told_apart(it: Answer, say: Say) -> str:
     out = ""
     if it.ties or it.unproven:
         names = (*it.ties, *it.unproven)
-        at = _at_equal_tokens(it, names, say)
-        out += say(f"{at} 구별되지 않음: {listing(names)}.", f" Not distinguishable from it{at}: {listing(names)}.")
+        at, told = _at_equal_tokens(it, names, say), listing([_lead_over(it, name) for name in names])
+        out += say(f"{at} 구별되지 않음: {told}.", f" Not distinguishable from it{at}: {told}.")
     if it.unproven:
         out += say(
             f" 그중 베이스 모델보다 나음이 미확인: {listing(it.unproven)}.",
@@ -116,7 +116,16 @@ def told_apart(it: Answer, say: Say) -> str:
         out += say(f"{at} 더 나음 확인: {listing(it.beats)} 대비.", f" Shown better{at} than {listing(it.beats)}.")
     if it.unjudged:
         out += say(f" 비교할 수 없음: {listing(it.unjudged)}.", f" Not comparable: {listing(it.unjudged)}.")
+    if elsewhere := it.apart()[:_NAMED]:
+        told = "; ".join(f"{outcome(one, say)}, {about(one, say)}: {phrase(one, say)}" for one in elsewhere)
+        out += say(f" 다른 과제에서는 구별됨: {told}.", f" Told apart on another task: {told}.")
     return out
+
+
+def _lead_over(it: Answer, name: str) -> str:
+    """A tied method, and how far the method to use leads it."""
+    claim = it.beside(name)
+    return f"{name} ({points(claim.difference)})" if claim is not None and not is_same(claim.difference) else name
 
 
 def _at_equal_tokens(it: Answer, names: Sequence[str], say: Say) -> str:
@@ -128,6 +137,8 @@ def _at_equal_tokens(it: Answer, names: Sequence[str], say: Say) -> str:
 def badge(question: Question, it: Answer, say: Say) -> str:
     """A question answered in a word or two: yes, no, not known; of methods, how many are tied and beaten."""
     lead = question.lead
+    if not question.tested:
+        return say("미평가", "not tested")
     if question.id == "method" and it.action == "use method":
         counts = {
             say("{}개보다 나음", "better than {}"): len(it.beats),
@@ -138,7 +149,10 @@ def badge(question: Question, it: Answer, say: Say) -> str:
     if lead.verdict == "equivalent":
         margin = f"{100 * (lead.within or 0):g}"
         same = say(f"{margin}점 이내로 같음", f"same within {margin} points")
-        return f"{say('아니요', 'no')}: {same}" if question.id not in ("method", "length", "training") else same
+        none = say(f"{margin}점을 넘는 향상 없음", f"no gain above {margin} points")
+        return same if question.id in ("method", "length", "training") else none
+    if lead.verdict == "better" and "checkpoint" in lead.against:
+        return say("체크포인트 하나", "one checkpoint")
     words = {
         "length": {"better": say("긴 쪽", "the longer"), "worse": say("짧은 쪽", "the shorter")},
         "training": {"better": say("아직 오르는 중", "still gaining"), "worse": say("떨어지는 중", "falling")},
@@ -154,6 +168,8 @@ def badge(question: Question, it: Answer, say: Say) -> str:
 def answer_line(question: Question, it: Answer, say: Say) -> str:
     """A question's answer in a sentence for the first screen; its badge and its difference stand beside it."""
     lead = question.lead
+    if not question.tested:
+        return untested(it, say)
     text = f"{outcome(lead, say)}, {verdict(lead, say)} ({seeds(lead, say)}, {documents(lead, say)})."
     beside = [one for one in question.claims if (one.outcome, one.part, one.rows) == (lead.outcome, lead.part, lead.rows)]
     if question.id == "base" and len(beside) > 1:
@@ -175,6 +191,12 @@ def answer_line(question: Question, it: Answer, say: Say) -> str:
         mlm = next((one for one in beside if one is not lead and one.a == lead.a and one.b != BASE), None)
         text += say(f" {mlm.b} 대비 {phrase(mlm, say)}.", f" Against {mlm.b}: {phrase(mlm, say)}.") if mlm else ""
     return text
+
+
+def untested(it: Answer, say: Say) -> str:
+    """Of a question that others were put to, and not what is to be used."""
+    name = it.method or it.highest
+    return say(f"{name}: 평가되지 않았습니다.", f"Not tested for {name}.")
 
 
 def next_time(ahead: NextTime, say: Say) -> str:
@@ -238,6 +260,7 @@ def step_reason(it: Answer, say: Say) -> str:
     return {
         "add seeds": say("시드 추가", "add seeds") + (f" ({several})" if several else ""),
         "train longer": say("더 길게 학습", "train longer"),
+        "train equally": say("같은 학습량으로", "train as long as the other, then compare"),
         "plan": say("필요한 문서와 시드 계산", "what showing a gain takes, in documents and seeds"),
         "carry over": say("관계 추출에서 확인", "check it on relation extraction"),
         "evaluate base": say("베이스 모델 평가", "evaluate the base"),
@@ -250,7 +273,8 @@ def answer_lines(it: Answer, say: Say) -> list[str]:
     lines = [f"{headline(it, say)}.", " ".join(reasons(it, say)), *keep_lines(it, say)]
     if it.next_time is not None:
         lines.append(next_time(it.next_time, say))
-    lines += [f"{title(question.id, say)} {sentence(question.lead, say)}" for question in it.questions if question.id != "base"]
+    asked = [one for one in it.questions if one.id != "base" or not one.tested]
+    lines += [f"{title(one.id, say)} {sentence(one.lead, say) if one.tested else untested(it, say)}" for one in asked]
     if it.step is not None and it.step.do != "make again":
         lines.append(say(f"다음: {step_reason(it, say)}: {it.step.command}", f"Next: {step_reason(it, say)}: {it.step.command}"))
     return [line for line in (*lines, *warnings(it, say)) if line]

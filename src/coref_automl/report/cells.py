@@ -8,7 +8,7 @@ from coref_automl.comparison.claims import Answer, Claim
 from coref_automl.comparison.differences import ComparisonRow, lost_to_family
 from coref_automl.records import Comparison, Finding, Half
 from coref_automl.report.page import Cell, Shows, Table, is_same, p_text, points, row
-from coref_automl.report.wording import TONES, change, corrected, documents, outcome, part, side, verdict, why_not
+from coref_automl.report.wording import TONES, change, corrected, documents, outcome, part, phrase, side, verdict, why_not
 from coref_automl.say import Say
 
 _MOST = 4
@@ -40,7 +40,7 @@ def claim_cell(claim: Claim | None, say: Say) -> Cell:
     if claim is None:
         return Cell("–", "quiet")
     if is_same(claim.difference):
-        return Cell(change(claim, say), "quiet")
+        return Cell(phrase(claim, say), "quiet")
     text = why_not(claim, say) if claim.verdict == "not judged" else ""
     text = text or (say("확인", "shown") if claim.shown else "")
     return Cell(f"{points(claim.difference)} {text}".rstrip(), TONES.get(claim.verdict, "quiet"), estimate=claim.difference)

@@ -109,15 +109,15 @@ def forest(rows: Rows, say: Say) -> Spec:
     )
 
 
-def gains(rows: Rows, say: Say, *, axis: str) -> Spec:
-    """Gains over a base with bands. A row: run, x, value, low, high."""
+def gains(rows: Rows, say: Say, *, axis: str, color: str = "") -> Spec:
+    """Gains over a base with bands. A row: run, x, value, low, high. `color` is that of a single run."""
     x, y = _number("x", axis, axis={"format": ".3~s"}), _number("value", say("점", "points"))
-    color = _group("run", legend=_LEGEND)
+    line = _group("run", legend=_LEGEND, **({"scale": {"range": [color]}} if color else {}))
     layers = [
         _zero("y"),
-        _between(_BAND, "y", y, x=x, color=color),
-        _layer(_LINE, x=x, y=y, color=color),
-        _layer(_point(52), x=x, y=y, color=color, tooltip=_tooltip(say, "run")),
+        _between(_BAND, "y", y, x=x, color=line),
+        _layer(_LINE, x=x, y=y, color=line),
+        _layer(_point(52), x=x, y=y, color=line, tooltip=_tooltip(say, "run")),
     ]
     return _spec(rows, layers, height=300)
 

@@ -76,6 +76,8 @@ def about(claim: Claim, say: Say) -> str:
 
 
 def change(claim: Claim, say: Say) -> str:
+    if claim.verdict == "not judged" and is_same(claim.difference):
+        return "–"  # the same on every item would be a verdict
     return say("모든 문항에서 같음", "the same on every item") if is_same(claim.difference) else points(claim.difference)
 
 
@@ -119,7 +121,7 @@ def why_not(claim: Claim, say: Say) -> str:
 def phrase(claim: Claim, say: Say) -> str:
     """`+2.3 [+1.4, +3.1], better`."""
     if claim.verdict == "same" or is_same(claim.difference):
-        return say("모든 문항에서 같음", "the same on every item")
+        return verdict(claim, say) if claim.verdict == "not judged" else say("모든 문항에서 같음", "the same on every item")
     return f"{change(claim, say)}, {verdict(claim, say)}"
 
 

@@ -75,12 +75,19 @@ class Board:
 
 @dataclass(frozen=True)
 class Members:
-    """The evaluations of one set before they are loaded: by key, as compare would choose them."""
+    """The evaluations of one set before they are loaded: by key, as compare would choose them. `study` is the key of the archive
+    or experiment that they lie in, None for those of all."""
 
     mark: str
     items: str
     scorer: str
     stored: Mapping[str, StoredEvaluation]
+    study: str | None = None
+
+    @property
+    def own(self) -> str:
+        """What its items' tags are kept by, whichever study they are looked at in."""
+        return self.mark.partition("~")[0]
 
     @property
     def name(self) -> str:

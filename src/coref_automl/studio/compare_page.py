@@ -84,8 +84,8 @@ def report(ws: Workspace, address: Address) -> Download:
         sets = [Members(chosen.mark, chosen.items, chosen.scorer, stored)]
         paths = [str(one.folder) for one in stored.values()]
     else:
-        sets = [chosen, *(one for mark, one in shelf.sets().items() if mark != chosen.mark)]
-        paths = [str(root) for root in ws.folders.roots.values()]
+        sets = [chosen, *(one for one in shelf.sets().values() if one.study is None and one.items != chosen.items)]
+        paths = [str(ws.folders.place(chosen.study))] if chosen.study else [str(root) for root in ws.folders.roots.values()]
     metric = address.get("metric") or None
     states = (*(one.state for one in sets), *shelf.results().items())
     asked = ("export", chosen.mark, chosen.state, tuple(keys), states, metric, address.lang)

@@ -24,21 +24,24 @@ from coref_automl.evaluation.columns import ITEMS, RANKS
 from coref_automl.evaluation.evalset import DOCUMENTS, SetManifest, bundled_eval_set
 from coref_automl.evaluation.results import RESULT, StoredEvaluation, open_evaluation, run_of
 from coref_automl.models.model_files import has_tokenizer
-from coref_automl.store import MANIFEST, check_name, is_text, kind_of_folder, natural_order, repeats_study
+from coref_automl.store import MANIFEST, check_name, is_done, is_text, kind_of_folder, natural_order, repeats_study
 
 T = TypeVar("T")
+EXPERIMENT = "experiment"
 RUNS = {
     "run": "training",
     "relation run": "relation",
     "coreference run": "coreference",
     "study": "tuning",
-    "experiment": "experiment",
+    EXPERIMENT: "experiment",
     "relation grid": "grid",
 }
 """Kinds of folders that hold a run, and the word for each in addresses and styles."""
 RESULTS = {files.results: files.task for files in (RELATION_FILES, COREFERENCE_FILES)}
 """Archives keep these without a manifest."""
 ARCHIVED = "archived"
+_ARCHIVE = re.compile(r"items-.+\.npz")
+"""The ranks of an archive's evaluations."""
 _CHAINS = re.compile(rb'"clusters"\s*:\s*\[')
 _LARGEST = 20_000_000
 """Bytes of a file with chains that is opened to be corrected."""
@@ -66,16 +69,23 @@ class _Start(TypedDict, total=False):
 @dataclass(frozen=True, slots=True)
 class FolderContents:
     """What lies under the folders at one moment, by key. `sets` are evaluation sets by fingerprint, `texts` files with annotated
-    chains, `broken` are sentences. `owners` are the keys of the runs whose checkpoints were evaluated, by its folder; a
-    run of which the evaluations alone are there is of the kind ARCHIVED."""
+    chains, `preparing` unfinished datasets, `studies` the keys of archives and experiments, `broken` are sentences. `owners` are
+    the keys of the runs whose checkpoints were evaluated, by its folder; a run of which the evaluations alone are there is of the
+    kind ARCHIVED."""
 
     runs: Mapping[str, Run] = field(default_factory=dict)
     evaluations: Mapping[str, StoredEvaluation] = field(default_factory=dict)
     models: Mapping[str, Path] = field(default_factory=dict)
     sets: Mapping[str, Path] = field(default_factory=dict)
     texts: Mapping[str, Path] = field(default_factory=dict)
+    preparing: Mapping[str, Path] = field(default_factory=dict)
+    studies: frozenset[str] = frozenset()
     owners: Mapping[Path, str] = field(default_factory=dict)
     broken: tuple[str, ...] = ()
+
+    def study(self, key: str) -> str:
+        """The key of the archive or experiment that something lies in; empty outside of them."""
+        return max((one for one in self.studies if key.startswith(f"{one}/")), key=len, default="")
 
 
 class Folders:
@@ -105,6 +115,11 @@ class Folders:
             return False
         return any(real.is_relative_to(root) for root in self.roots.values())
 
+    def place(self, key: str) -> Path:
+        """The folder of a key that was found here."""
+        root, _, inside = key.partition("/")
+        return self.roots[root] / inside
+
     def run(self, key: str) -> Run | None:
         return self._now.runs.get(key)
 
@@ -115,14 +130,21 @@ class Folders:
         models: dict[str, Path] = {}
         sets: dict[str, Path] = {}
         texts: dict[str, Path] = {}
+        preparing: dict[str, Path] = {}
+        studies: set[str] = set()
         broken: list[str] = []
         for key, folder, files in self._folders(broken):
             try:
-                kind = RUNS.get(kind_of_folder(folder)) or next((word for name, word in RESULTS.items() if name in files), "")
+                marked = kind_of_folder(folder)
+                kind = RUNS.get(marked) or next((word for name, word in RESULTS.items() if name in files), "")
+                if marked == EXPERIMENT or any(map(_ARCHIVE.fullmatch, files)):
+                    studies.add(key)
+                if marked == DATASET and not is_done(folder):
+                    preparing[key] = folder
                 if kind:
                     told = next((name for name in (MANIFEST, *RESULTS) if name in files), "")
                     runs[key] = Run(key, folder, kind, *(self.once(folder / told, _start, "start") if told else ()))
-                elif files >= {MANIFEST, DOCUMENTS} and kind_of_folder(folder) != DATASET:
+                elif files >= {MANIFEST, DOCUMENTS} and marked != DATASET:
                     sets[self.once(folder / MANIFEST, _fingerprint)] = folder
                 elif RESULT in files and (ITEMS in files or RANKS in files):
                     stored = self.once(folder / RESULT, lambda at: self._confined(open_evaluation(at.parent)))
@@ -141,7 +163,7 @@ class Folders:
         owners = {one.folder: owner for key, one in evaluations.items() if (owner := _owner(key, one, runs, named)) is not None}
         known = {**{run.key: run for run in owners.values() if run.kind == ARCHIVED}, **runs}
         of = {folder: run.key for folder, run in owners.items()}
-        found = FolderContents(known, evaluations, models, sets, texts, of, tuple(broken))
+        found = FolderContents(known, evaluations, models, sets, texts, preparing, frozenset(studies), of, tuple(broken))
         if found != self._now:  # pages keep what they made of it
             self._now = found
         return self._now
@@ -184,7 +206,7 @@ class Folders:
             broken.append(f"{folder / outside[0]} is a link to outside the given folders, and is not followed.")
             away = any(not (folder / name).is_dir() for name in outside)
         inside = [entry.name for entry in held if entry.name not in links and entry.is_dir(follow_symlinks=False)]
-        if kind_of_folder(folder) == "experiment":
+        if kind_of_folder(folder) == EXPERIMENT:
             inside = [name for name in inside if not repeats_study(folder / name)]
         files = {entry.name for entry in held if entry.is_file(follow_symlinks=False)}
         files |= {name for name in links if (folder / name).is_file()}

@@ -119,7 +119,8 @@ def item(ws: Workspace, address: Address) -> str | Download:
         asked,
         title=say("문항", "Item"),
         card=_card(asked, row, asked.sides, say, whole=True),
-        others=_card(asked, row, others[:_OTHERS], say),
+        others=_card(asked, row, others if address.get("every") else others[:_OTHERS], say),
+        more=0 if address.get("every") else max(0, len(others) - _OTHERS),
         before=board.ids[asked.rows[at - 1]] if at else "",
         after=board.ids[asked.rows[after]] if after < len(asked.rows) else "",
         place=at + 1 if inside else 0,
@@ -133,14 +134,14 @@ def tag_items(ws: Workspace, address: Address, items: Sequence[str] | None, tag:
     items = [asked.board.ids[row] for row in asked.rows] if items is None else items
     if not tag or not items or any(item not in index for item in items):
         raise InputError(address.say("고른 문항이나 태그가 없습니다.", "There is no such item or tag, or none is chosen."))
-    ws.kept.tag_items(asked.members.mark, items, tag, on=on)
+    ws.kept.tag_items(asked.members.own, items, tag, on=on)
 
 
 def _render(ws: Workspace, name: str, address: Address, asked: Asked, *, title: str, **values: Any) -> str | Download:
     """Either page with what both show."""
-    tags = ws.kept.item_tags(asked.members.mark)
+    tags = ws.kept.item_tags(asked.members.own)
     values |= {"tags": tags, "labels": sorted({tag for held in tags.values() for tag in held})}
-    values |= {"saved": ws.kept.tags_file(asked.members.mark) if address.get("saved") else None}
+    values |= {"saved": ws.kept.tags_file(asked.members.own) if address.get("saved") else None}
     values |= {"readings": _readings(ws, asked.board), "fault": address.say(*asked.board.passages.fault)}
     return ws.pages.page(name, address, title=title, asked=asked, board=asked.board, study=asked.study, **values)
 
@@ -152,7 +153,7 @@ def _asked(ws: Workspace, address: Address) -> Asked:
     state = {name: address.get(name) for name in ("task", "source", "distance", "tag")}
     which, rule, text, label = (address.get(name) for name in ("which", "rule", "q", "label"))
     rule, text = rule if rule in RULES else RULES[0], text[:_LONGEST]
-    tags = ws.kept.item_tags(members.mark) if label else {}
+    tags = ws.kept.item_tags(members.own) if label else {}
     labelled = tuple(sorted(item for item, held in tags.items() if label in held)) if label else None
     keys = [side.key for side in sides]
     key = ("items", board.mark, board.state, *keys, bool(study), which, rule, *state.values(), text, label, labelled)
@@ -202,7 +203,7 @@ def _card(asked: Asked, row: int, sides: Sequence[Shown], say: Say, *, whole: bo
 
 def _rows(ws: Workspace, asked: Asked) -> Iterator[dict[str, Any]]:
     """The filtered items as rows of a file: facts, answers, ranks and tags; the seeds of a method one after the other."""
-    board, tags = asked.board, ws.kept.item_tags(asked.members.mark)
+    board, tags = asked.board, ws.kept.item_tags(asked.members.own)
     facts = board.group.items.facts
     for at in asked.rows.tolist():
         out: dict[str, Any] = {"item": board.ids[at], "answer": board.answers[at]}
@@ -211,6 +212,8 @@ def _rows(ws: Workspace, asked: Asked) -> Iterator[dict[str, Any]]:
             out[f"{letter} model"] = side.name
             for rule in RULES:
                 ranks = [int(one.ranks[rule][at]) for one in side.entries if one.ranks[rule][at] != NOT_RUN]
+                if rule == asked.rule:
+                    out[f"{letter} right"] = {1: "right", 0: "wrong"}.get(_hit(side, rule, at), "")
                 out |= {f"{letter} {rule} rank": ranks[0] if len(ranks) == 1 else " ".join(map(str, ranks))} if ranks else {}
             out[f"{letter} answers"] = " ".join(_answers(board, side, at))
         yield {**out, "tags": ", ".join(tags.get(board.ids[at], ()))}
@@ -293,8 +296,13 @@ def _line(board: Board, side: Shown, row: int, rule: str, say: Say) -> Line:
     rank = rank or (told["no_rank"] if right else "")
     if len(entries) > 1:
         rank += say(f" · 시드 {len(entries)}개 중 {sum(right)}개 맞음", f" · {sum(right)} of {len(entries)} seeds right")
-    hit = -1 if len(right) < len(entries) else int(2 * sum(right) > len(entries))
-    return Line(side.name, hit, tuple(_answers(board, side, row)), rank, side.color)
+    return Line(side.name, _hit(side, rule, row), tuple(_answers(board, side, row)), rank, side.color)
+
+
+def _hit(side: Shown, rule: str, row: int) -> int:
+    """1 if most seeds are right, 0 if not, -1 if one of them was not run."""
+    ranks = [int(entry.ranks[rule][row]) for entry in side.entries]
+    return -1 if NOT_RUN in ranks else int(2 * ranks.count(1) > len(ranks))
 
 
 def _cropped(pieces: list[list[str]]) -> list[list[str]]:

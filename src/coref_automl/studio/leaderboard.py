@@ -84,7 +84,7 @@ def page(ws: Workspace, address: Address) -> str | Download:
         study = ws.study(board, metric)
         if study is not None:
             asked = (metric, tuple(wanted), address.get("ref"))
-            key = ("rows", board.mark, board.state, *asked, say.lang, *ws.shelf.results().items())
+            key = ("rows", board.mark, board.state, *asked, say.lang, *ws.shelf.results(board.mark).items())
             rows, columns = ws.shelf.made(key, partial(partial(_judged, ws), board, study, wanted, address.get("ref"), say))
     except Pending:  # of the study, or of that of a column's metric
         waiting = True
@@ -116,10 +116,25 @@ def page(ws: Workspace, address: Address) -> str | Download:
         columns=columns,
         all_columns={**columns, **metrics},
         metrics=metrics,
+        meanings={key: meaning(key, say) for key in columns if key in METRICS},
         wanted=wanted,
         tokens=tokens,
         words=wording,
     )
+
+
+def meaning(metric: str, say: Say) -> str:
+    """What a metric measures, for those who point at its name."""
+    of = METRICS[metric]
+    if of.parts:
+        return " + ".join(f"{weight:g} {METRICS[name].label}" for name, weight in of.parts)
+    rule = {
+        "strict": say("정답과 같음", "equal to the answer"),
+        "lenient": say("같거나 한쪽이 다른 쪽을 포함", "equal, or one contains the other"),
+        "word": say("후보 낱말 가운데", "among candidate words"),
+    }[of.rule]
+    share = f"share of {of.task} items with a right answer in the first {of.at} ({rule})"
+    return say(f"{of.task} 문항 중 상위 {of.at}개 안에 정답이 있는 비율 ({rule})", share)
 
 
 def _judged(ws: Workspace, board: Board, study: Study, wanted: Sequence[str], reference: str, say: Say) -> Rows:

@@ -22,7 +22,8 @@ from coref_automl.say import LANGUAGES, Lang, Say
 from coref_automl.store import fingerprint_files
 
 _HERE = Path(__file__).parent
-COLORS = ("#3f74e8", "#e07a2f", "#1f9d78", "#c2498f", "#8a6fe0", "#b38a00", "#3d9bb5", "#6a9a2d")
+COLORS = ("#3f74e8", "#e07a2f", "#1f9d78", "#c2498f", "#8a6fe0", "#b38a00", "#3d9bb5", "#6a9a2d",
+          "#5458b0", "#9c5c2e", "#0e7c86", "#a64fc9", "#7d8c1c", "#4f7f5c")  # fmt: skip
 """The report's own, in its order, without red and grey, which mean something."""
 _EMBED = {"defaultStyle": False, "tooltip": {"disableDefaultStyle": True, "theme": "custom"}}
 """Vega's own style elements are not allowed by the policy; studio.css has what they said."""

@@ -102,7 +102,8 @@ def _evaluated(ws: Workspace, run: Run, address: Address) -> tuple[list[Section]
         return [], True
     study, waiting = ws.ready(board)
     metric = study.metric if study is not None else next(iter(board.metrics), "")
-    return [_checkpoints(run, owners, board, study, metric, address.say)], waiting
+    color = ws.shelf.color(run.folder.name)
+    return [_checkpoints(run, owners, board, study, metric, address.say, color)], waiting
 
 
 def _recipe(ws: Workspace, run: Run) -> dict[str, Any]:
@@ -198,7 +199,9 @@ def _last_step(path: Path) -> dict[str, Any]:
     return dict(steps[-1]) if steps else {}
 
 
-def _checkpoints(run: Run, owners: Mapping[Path, str], board: Board, study: Study | None, metric: str, say: Say) -> Section:
+def _checkpoints(
+    run: Run, owners: Mapping[Path, str], board: Board, study: Study | None, metric: str, say: Say, color: str
+) -> Section:
     """Every checkpoint: its value, and its paired difference to the base as the study judges it."""
     entries = [entry for entry in board.entries.values() if owners.get(entry.folder) == run.key]
     entries.sort(key=lambda entry: (entry.evaluation.seq_len, entry.tokens))
@@ -226,7 +229,8 @@ def _checkpoints(run: Run, owners: Mapping[Path, str], board: Board, study: Stud
     blocks: list[Block] = []
     if len({one["x"] for one in drawn}) > 1:
         title = say("베이스 모델과의 짝지은 차이", "Paired difference to the base")
-        blocks.append(Charts(((title, charts.gains(drawn, say, axis=say("학습 토큰", "training tokens"))),), wide=True))
+        axis = say("학습 토큰", "training tokens")
+        blocks.append(Charts(((title, charts.gains(drawn, say, axis=axis, color=color)),), wide=True))
     blocks += [Table(head, tuple(rows), frozenset({1, 2, 3})), *(Text(note, "quiet") for note in notes)]
     return Section("checkpoints", say("체크포인트", "Checkpoints") + f" · {board.group.evalset}", tuple(blocks))
 

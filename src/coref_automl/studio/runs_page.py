@@ -14,7 +14,7 @@ from coref_automl.progress import duration
 from coref_automl.records import Estimate
 from coref_automl.report.downloads import Download
 from coref_automl.report.page import Cell, Section, Table, estimate_cells, percent, row
-from coref_automl.say import Say
+from coref_automl.say import Say, speaking
 from coref_automl.store import fingerprint, is_done
 from coref_automl.studio.folders import ARCHIVED, RESULTS, FolderContents, Run, in_words
 from coref_automl.studio.pages import Address
@@ -142,12 +142,26 @@ def _tables(ws: Workspace, found: FolderContents, say: Say) -> list[Section]:
         "grid": say("관계 추출 격자", "Relation grids"),
     }
     head = (say("실행", "run"), say("결과", "result"), say("무엇", "what"), say("상태", "state"))
+    prepared = [row(key, *_preparing(folder, say)) for key, folder in found.preparing.items()]
+    data = Table((say("데이터셋", "dataset"), say("진행", "progress"), say("상세", "details")), tuple(prepared))
     of = {kind: [run for run in found.runs.values() if run.kind == kind] for kind in titles}
-    return [
+    return [Section("preparing", say("준비 중인 데이터셋", "Datasets in preparation"), (data,))] * bool(prepared) + [
         Section(kind, titles[kind], (Table(head, tuple(row(run.key, *_result(ws, run, say)) for run in runs)),))
         for kind, runs in of.items()
         if runs
     ]
+
+
+def _preparing(folder: Path, say: Say) -> tuple[str | Cell, ...]:
+    """What `prepare status` says of a dataset."""
+    from coref_automl.corpus.status import prepare_status, status_lines
+
+    try:
+        with speaking(say.lang):
+            first, *rest = status_lines(prepare_status(folder))
+        return first, " · ".join(rest)
+    except (CorefError, OSError) as error:
+        return Cell(say("읽을 수 없음", "unreadable"), "bad"), in_words(error)
 
 
 def _result(ws: Workspace, run: Run, say: Say) -> tuple[str | Cell, ...]:

@@ -9,15 +9,17 @@ from __future__ import annotations
 import multiprocessing
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from coref_automl.comparison.reader import keyed
+from coref_automl.comparison.scores import grouped
 from coref_automl.comparison.superseded import drop_copies, drop_replaced_weights, keep_one_dtype
 from coref_automl.errors import InputError
+from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.machine import end_with_parent, started_quietly
 from coref_automl.studio.board import Board, Members, load
 from coref_automl.studio.folders import RESULTS, FolderContents, Folders
@@ -81,21 +83,36 @@ class Shelf:
         return self._sets[2].get(run, COLORS[0])
 
     def _among(self, found: FolderContents) -> dict[str, Members]:
-        of = {id(one): key for key, one in found.evaluations.items()}
-        once = drop_copies(list(found.evaluations.values()))[0]
+        """By items and scorer, the largest first; of several archives and experiments each by itself, then all."""
+        whole, keys = self._of(found.evaluations, None), grouped(found.evaluations, found.study)
+        studies = {found.study(key) for one in whole.values() for key in one.stored}  # not those that repeat others
+        if len(studies) < 2:
+            return whole
+        parts = [self._of({key: found.evaluations[key] for key in keys[study]}, study) for study in keys if study in studies]
+        each = sorted((one for part in parts for one in part.values()), key=lambda one: -len(one.stored))
+        shared = [one for one in whole.values() if len({found.study(key) for key in one.stored}) > 1]
+        return {one.mark: one for one in (*each, *shared)}
+
+    def _of(self, evaluations: Mapping[str, StoredEvaluation], study: str | None) -> dict[str, Members]:
+        of = {id(one): key for key, one in evaluations.items()}
+        once = drop_copies(list(evaluations.values()))[0]
         known = [one for one in once if self._folders.holds(Path(one.evaluation.path))]
         today = {id(one) for one in drop_replaced_weights(known)[0]} | {id(one) for one in once} - {id(one) for one in known}
         out = {}
         for (items, scorer), members in keyed([one for one in once if id(one) in today]).items():
             kept = keep_one_dtype(members, set())[0]
-            mark = set_key(items, scorer)
-            out[mark] = Members(mark, items, scorer, {of[id(one)]: one for one in kept})
+            mark = set_key(items, scorer) + (f"~{study}" if study is not None else "")
+            out[mark] = Members(mark, items, scorer, {of[id(one)]: one for one in kept}, study)
         return dict(sorted(out.items(), key=lambda pair: -len(pair[1].stored)))
 
-    def results(self) -> dict[Path, tuple[int, int]]:
-        """Folders with relation or coreference results, and what tells their files apart from those of before."""
-        out = {}
-        for run in self._folders.now().runs.values():
+    def results(self, mark: str = "") -> dict[Path, tuple[int, int]]:
+        """Folders with relation or coreference results, those of a set's study, and what tells their files apart from those of
+        before."""
+        out, found = {}, self._folders.now()
+        study = self.sets()[mark].study if mark in self.sets() else None
+        for run in found.runs.values():
+            if study is not None and found.study(f"{run.key}/") != study:
+                continue
             for path in (run.folder / name for name, kind in RESULTS.items() if kind == run.kind):
                 if path.is_file():
                     out[run.folder] = (path.stat().st_mtime_ns, path.stat().st_size)
@@ -194,7 +211,7 @@ def _colors(sets: Sequence[Members]) -> dict[str, str]:
     method: dict[str, str] = {}
     first: dict[str, str] = {}
     for members in sets:
-        method |= {one.run: arm.name for arm in members.arms for run in arm.runs.values() for one in run}
+        method = {one.run: arm.name for arm in members.arms for run in arm.runs.values() for one in run} | method
     for entry in (entry for members in sets for entry in members.entries):
         owner = method.setdefault(entry.run, entry.run)
         first[owner] = min(first.get(owner, "~"), entry.evaluation.evaluated_at)

@@ -58,7 +58,7 @@ class Workspace:
     def study(self, board: Board, metric: str = "") -> Study | None:
         """None where nothing was run by all of them; Pending until it is made, which takes seconds with many checkpoints."""
         chosen = metric if metric in board.metrics else None
-        results = self.shelf.results()
+        results = self.shelf.results(board.mark)
         make = partial(self._made, board.group, chosen, [str(folder) for folder in results])
         try:
             key = ("study", board.mark, board.state, chosen, tuple(results.items()))

@@ -39,7 +39,7 @@ def _forest(study: Subject) -> Chart | None:
     """Of every question its leading claim, and the same method's others on all items, those it is tied with first."""
     say, rows = study.say, []
     for question in study.answer.questions:
-        if question.id not in _TASKS:
+        if question.id not in _TASKS or not question.tested:
             continue
         lead = question.lead
         own = [

@@ -15,7 +15,7 @@ from coref_automl.report.answer_wording import answer_line, badge
 from coref_automl.report.cells import claims_table, pivot_table
 from coref_automl.report.page import Block, Section, Table, Text, VerdictLine, estimate_cells, interval, note, question, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.wording import TONES, about, sentence, short_title, title
+from coref_automl.report.wording import TONES, about, change, sentence, short_title, title
 from coref_automl.say import Say
 
 _FEWEST = 10
@@ -39,9 +39,11 @@ def _section(study: Subject, asked: Question) -> Section:
         blocks += _by_distance(study)
     if asked.id in CHECKS:
         blocks += _runs(study, asked.id)
-    text, tone = answer_line(asked, study.answer, say), TONES.get(lead.verdict, "quiet")
-    verdict = VerdictLine(badge(asked, study.answer, say), text, lead.difference, about(lead, say), tone)
-    return question(asked.id, title(asked.id, say), sentence(lead, say), blocks, short_title(asked.id, say), verdict)
+    text, tone = answer_line(asked, study.answer, say), TONES.get(lead.verdict, "quiet") if asked.tested else "blank"
+    words, known = badge(asked, study.answer, say), asked.tested and change(lead, say) != "–"
+    verdict = VerdictLine(words, text, lead.difference if known else None, about(lead, say) if known else "", tone)
+    told = sentence(lead, say) if asked.tested else text
+    return question(asked.id, title(asked.id, say), told, blocks, short_title(asked.id, say), verdict)
 
 
 def _tables(claims: Sequence[Claim], say: Say) -> list[Block]:

@@ -30,11 +30,8 @@
     }).catch(function () { place.textContent = place.dataset.lost; }).then(function () { setTimeout(follow, 1500, place); });
   }
 
-  // Forms send themselves when a choice is made; what was not chosen stays out of the address.
+  // What was not chosen stays out of the address.
   function forms() {
-    document.querySelectorAll("form[data-auto]").forEach(function (form) {
-      form.addEventListener("change", function () { form.requestSubmit(); });
-    });
     document.querySelectorAll("form").forEach(function (form) {
       form.addEventListener("formdata", function (event) {
         Array.from(event.formData.entries()).forEach(function (pair) { if (pair[1] === "") event.formData.delete(pair[0]); });
