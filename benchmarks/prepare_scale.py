@@ -133,8 +133,8 @@ def engines(work: Path, arguments: argparse.Namespace) -> None:
     print(f"ratio {took['ray'] / took['local']:.2f}, same bytes: {same}")
 
 
-def kills(work: Path, arguments: argparse.Namespace) -> None:
-    """Of three kills one is the command's own, which is then started again; with Ray another is a node's, which is replaced."""
+def kills(work: Path, arguments: argparse.Namespace) -> tuple[dict[str, int], bool]:
+    """Workers are killed at random moments, with Ray every third time a node, which is replaced; at last the command itself."""
     write_corpus(work / "texts.jsonl", arguments.megabytes[0])
     options, nodes, cluster = ("--engine", arguments.engine, "--workers", "2", "--portion", "100000"), list[Any](), None
     if arguments.engine == "ray":
@@ -150,9 +150,9 @@ def kills(work: Path, arguments: argparse.Namespace) -> None:
     while process.poll() is None or process.returncode != 0:
         if process.poll() is not None:
             raise SystemExit(f"prepare ended with status {process.returncode}")
-        if time.monotonic() >= next_kill and (count := sum(killed.values())) < arguments.kills:
-            next_kill = time.monotonic() + draw.random() * 2 * whole / arguments.kills
-            if count % 3 == 0:
+        if time.monotonic() >= next_kill and (count := sum(killed.values())) <= arguments.kills:
+            next_kill = time.monotonic() + draw.random() * whole / arguments.kills
+            if count == arguments.kills:
                 process.kill()
                 process.wait()
                 killed["driver"] += 1
@@ -169,6 +169,7 @@ def kills(work: Path, arguments: argparse.Namespace) -> None:
     print(f"{arguments.engine}: {whole:.0f} s undisturbed, killed {killed}, same bytes: {same}")
     if cluster:
         cluster.shutdown()
+    return killed, same
 
 
 def _is_worker(process: psutil.Process) -> bool:
