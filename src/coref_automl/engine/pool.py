@@ -215,7 +215,9 @@ def ray_remote(function: Callable[..., Any], *, retries: int, cpu: bool) -> Any:
     except ImportError as missing:
         raise MissingExtra("ray", "scale", "--engine ray") from missing
     if not ray.is_initialized():
-        ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level=logging.ERROR)
+        joined = os.environ.get("RAY_ADDRESS")
+        own: dict[str, Any] = {} if joined else {"include_dashboard": False}  # it takes a core for seconds, and nobody looks
+        ray.init(address=joined, log_to_driver=False, logging_level=logging.ERROR, **own)
     gpus = 1 if not cpu and ray.cluster_resources().get("GPU") else 0
     return ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(function)
 
