@@ -1,7 +1,7 @@
 """Preparation of large sources, measured on one machine. In: megabytes. Out: peak memory, ratios of engines, bytes after kills.
 
-    python benchmarks/prepare_scale.py memory --megabytes 20 200        peak memory of driver and worker, by stage
-    python benchmarks/prepare_scale.py engines --megabytes 4            local against Ray, the same cores, with Kiwi
+    python benchmarks/prepare_scale.py memory --megabytes 20 200        peak memory of command and worker, tags from a store
+    python benchmarks/prepare_scale.py engines --megabytes 1 3          local against Ray, the same cores, with Kiwi
     python benchmarks/prepare_scale.py kills --megabytes 20 --kills 10  workers (or Ray nodes) killed at random moments
     python benchmarks/prepare_scale.py dedup --documents 100000         seconds and memory of one band, pairs to decide
 
@@ -29,13 +29,14 @@ import psutil
 FILES = ("tokens.npy", "blocks.npy", "mentions.npy", "documents.jsonl", "manifest.json")
 
 
-def write_corpus(path: Path, megabytes: float, seed: int = 0) -> None:
+def sentences() -> list[str]:
     from coref_automl.corpus.sources import passages
 
-    draw = random.Random(seed)
-    sentences = sorted(
-        {line for document in passages() for line in document.text.replace("\n", " ").split(". ") if len(line) > 20}
-    )
+    return sorted({line for document in passages() for line in document.text.replace("\n", " ").split(". ") if len(line) > 20})
+
+
+def write_corpus(path: Path, megabytes: float, seed: int = 0) -> None:
+    draw, known = random.Random(seed), sentences()
     size, earlier = 0, list[list[str]]()
     with path.open("w", encoding="utf-8") as handle:
         while size < megabytes * 1e6:
@@ -43,7 +44,7 @@ def write_corpus(path: Path, megabytes: float, seed: int = 0) -> None:
                 text = list(draw.choice(earlier))
                 text[draw.randrange(len(text))] = f"{size}번째로 고친 문장이다"
             else:
-                text = [f"{draw.choice(sentences)} {draw.randrange(10**6)}" for _ in range(draw.randint(8, 40))]
+                text = [f"{draw.choice(known)} {draw.randrange(10**6)}" for _ in range(draw.randint(8, 40))]
                 earlier = [*earlier[-999:], text]
             size += handle.write(json.dumps({"text": ". ".join(text) + "."}, ensure_ascii=False) + "\n") * 5 // 2
 
@@ -76,13 +77,13 @@ def below(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
         return []
 
 
-def watched(process: subprocess.Popen[bytes], look: Callable[[], None]) -> None:
+def watched(process: subprocess.Popen[bytes], look: Callable[[], None], every: float = 0.05) -> None:
     while process.poll() is None:
         try:
             look()
         except psutil.Error:
             continue
-        time.sleep(0.05)
+        time.sleep(every)
     if process.returncode:
         raise SystemExit(f"prepare ended with status {process.returncode}")
 
@@ -91,50 +92,94 @@ def digest(out: Path) -> str:
     return hashlib.blake2b(b"".join((out / name).read_bytes() for name in FILES)).hexdigest()[:12]
 
 
+def store_tags(texts: Path, cache: Path) -> None:
+    """The tags of every text, put together from those of its sentences: what would take Kiwi hours."""
+    import numpy as np
+
+    from coref_automl import korean
+
+    known = dict(zip(own := sentences(), korean.Tagger(None).tag(own), strict=True))
+    store, fresh = korean._TagStore(cache / f"tags2-{korean.kiwi_version()}.sqlite"), dict[bytes, korean.Tags]()
+    for line in texts.open(encoding="utf-8"):
+        text, at, found = json.loads(line)["text"], 0, [korean.Tags(np.empty((0, 2), np.int32), *[np.empty(0, np.uint8)] * 2)]
+        ends = list[int]()
+        for part in text.split(". "):
+            if tags := known.get(part.rpartition(" ")[0]):
+                found.append(korean.Tags(tags.spans + at, tags.surroundings, tags.sentence_ends))
+            at += len(part) + 2
+            ends.append(min(at, len(text)))
+        spans, around = (np.concatenate([getattr(one, name) for one in found]) for name in ("spans", "surroundings"))
+        fresh[korean._key(text)] = korean.Tags(spans.astype(np.int32), around, np.array(ends, np.int32))
+        if len(fresh) == 1000:
+            store.put(fresh)
+            fresh = {}
+    store.put(fresh)
+
+
+class Peaks(dict[str, float]):
+    """The most memory (MB) that the command and any one of its workers took; `pss` divides what processes share."""
+
+    def see(self, process: subprocess.Popen[bytes]) -> None:
+        seen = {"command": [psutil.Process(process.pid)], "worker": [one for one in below(process) if _is_worker(one)]}
+        for who, those in seen.items():
+            for one in those:
+                held = one.memory_full_info()
+                for kind in ("rss", "pss"):
+                    self[f"{who} {kind}"] = max(self.get(f"{who} {kind}", 0), getattr(held, kind) / 1e6)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {peak:.0f} MB" for name, peak in self.items())
+
+
 def memory(work: Path, arguments: argparse.Namespace) -> None:
+    """Tags come from a store, so that texts of any size can be gone through in minutes."""
+    cache = work / "cache"
     for megabytes in arguments.megabytes:
         write_corpus(work / "texts.jsonl", megabytes)
-        process, peaks = (
-            start(work / "texts.jsonl", work / "out", "--workers", "2", mode=arguments.mode),
-            {"driver": 0, "worker": 0},
-        )
-        began = time.monotonic()
-
-        def look(process: Any = process, peaks: dict[str, int] = peaks) -> None:
-            peaks["driver"] = max(peaks["driver"], psutil.Process(process.pid).memory_info().rss)
-            peaks["worker"] = max([peaks["worker"], *(one.memory_info().rss for one in below(process))])
-
-        watched(process, look)
-        shown = ", ".join(f"{name} {peak / 1e6:.0f} MB" for name, peak in peaks.items())
-        print(f"{megabytes:g} MB: peak {shown}, {time.monotonic() - began:.0f} s", flush=True)
+        if arguments.mode != "mlm":
+            store_tags(work / "texts.jsonl", cache)
+        began, peaks = time.monotonic(), Peaks()
+        process = start(work / "texts.jsonl", work / "out", "--workers", "2", mode=arguments.mode, COREF_AUTOML_CACHE=str(cache))
+        watched(process, lambda process=process, peaks=peaks: peaks.see(process), 0.5)  # type: ignore[misc]
+        print(f"{megabytes:g} MB: {peaks}; {time.monotonic() - began:.0f} s", flush=True)
         shutil.rmtree(work / "out")
 
 
 def engines(work: Path, arguments: argparse.Namespace) -> None:
-    write_corpus(work / "texts.jsonl", arguments.megabytes[0])
-    took: dict[str, float] = {}
-    for engine in ("local", "ray"):
-        cache = str(work / f"cache-{engine}")
-        began = time.monotonic()
-        options = ("--engine", engine, "--workers", "2", "--portion", "100000")
-        process, used = (
-            start(work / "texts.jsonl", work / engine, *options, mode="combined", COREF_AUTOML_CACHE=cache),
-            dict[int, float](),
-        )
+    """With two sizes, the ratio of what every further megabyte takes: what it takes to start is left out."""
+    seconds: dict[str, list[float]] = {"local": [], "ray": []}
+    for number, megabytes in enumerate(arguments.megabytes):
+        write_corpus(work / "texts.jsonl", megabytes)
+        for engine, took in seconds.items():
+            out, used, peaks, began = work / f"{engine}-{number}", dict[int, float](), Peaks(), time.monotonic()
+            options = ("--engine", engine, "--workers", "2", "--portion", "100000")
+            cache = str(work / f"cache-{out.name}")
+            process = start(work / "texts.jsonl", out, *options, mode="combined", COREF_AUTOML_CACHE=cache)
 
-        def look(process: Any = process, used: dict[int, float] = used) -> None:
-            for one in (psutil.Process(process.pid), *below(process)):
-                used[one.pid] = sum(one.cpu_times()[:2])
+            def look(process: Any = process, used: dict[int, float] = used, peaks: Peaks = peaks) -> None:
+                for one in (psutil.Process(process.pid), *below(process)):
+                    used[one.pid] = sum(one.cpu_times()[:2])
+                peaks.see(process)
 
-        watched(process, look)
-        took[engine] = time.monotonic() - began
-        print(f"{engine}: {arguments.megabytes[0]:g} MB in {took[engine]:.1f} s, {sum(used.values()):.1f} s of CPU", flush=True)
-    same = digest(work / "local") == digest(work / "ray")
-    print(f"ratio {took['ray'] / took['local']:.2f}, same bytes: {same}")
+            watched(process, look, 0.2)
+            took.append(sum(used.values()))
+            print(f"{engine}, {megabytes:g} MB: {time.monotonic() - began:.0f} s, {took[-1]:.1f} s of CPU, {peaks}", flush=True)
+        print(f"same bytes: {digest(work / f'local-{number}') == digest(work / f'ray-{number}')}", flush=True)
+    more = {engine: (took[-1] - took[0]) or took[0] for engine, took in seconds.items()}
+    print(f"Ray to local, CPU: {more['ray'] / more['local']:.2f} ({more['ray']:.1f} s and {more['local']:.1f} s)")
+    from kiwipiepy import Kiwi
+
+    kiwi = Kiwi(num_workers=1, load_multi_dict=False)
+    kiwi.tokenize("서울")
+    texts, began = [json.loads(line)["text"] for line in (work / "texts.jsonl").open(encoding="utf-8")], time.process_time()
+    for _ in kiwi.tokenize(texts):
+        pass
+    alone = time.process_time() - began
+    print(f"Kiwi alone on the last: {alone:.1f} s, {alone / seconds['local'][-1]:.0%} of the CPU of the local engine")
 
 
-def kills(work: Path, arguments: argparse.Namespace) -> None:
-    """Of three kills one is the command's own, which is then started again; with Ray another is a node's, which is replaced."""
+def kills(work: Path, arguments: argparse.Namespace) -> tuple[dict[str, int], bool]:
+    """Workers are killed at random moments, with Ray every third time a node, which is replaced; at last the command itself."""
     write_corpus(work / "texts.jsonl", arguments.megabytes[0])
     options, nodes, cluster = ("--engine", arguments.engine, "--workers", "2", "--portion", "100000"), list[Any](), None
     if arguments.engine == "ray":
@@ -150,9 +195,9 @@ def kills(work: Path, arguments: argparse.Namespace) -> None:
     while process.poll() is None or process.returncode != 0:
         if process.poll() is not None:
             raise SystemExit(f"prepare ended with status {process.returncode}")
-        if time.monotonic() >= next_kill and (count := sum(killed.values())) < arguments.kills:
-            next_kill = time.monotonic() + draw.random() * 2 * whole / arguments.kills
-            if count % 3 == 0:
+        if time.monotonic() >= next_kill and (count := sum(killed.values())) <= arguments.kills:
+            next_kill = time.monotonic() + draw.random() * whole / arguments.kills
+            if count == arguments.kills:
                 process.kill()
                 process.wait()
                 killed["driver"] += 1
@@ -169,6 +214,7 @@ def kills(work: Path, arguments: argparse.Namespace) -> None:
     print(f"{arguments.engine}: {whole:.0f} s undisturbed, killed {killed}, same bytes: {same}")
     if cluster:
         cluster.shutdown()
+    return killed, same
 
 
 def _is_worker(process: psutil.Process) -> bool:
@@ -217,7 +263,7 @@ if __name__ == "__main__":
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--engine", choices=("local", "ray"), default="local")
-    parser.add_argument("--mode", default="mlm")
+    parser.add_argument("--mode", default="combined")
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--at-once", type=int, default=1_000_000)
     given = parser.parse_args()

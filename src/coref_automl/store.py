@@ -209,6 +209,8 @@ def _refuse_closed(folder: Path) -> None:
 
 
 def _refuse_other(folder: Path, kind: str, *, fresh: bool) -> None:
+    if re.match(r"[a-z][a-z0-9+.-]+:/", str(folder)):  # what a path makes of s3://
+        raise FolderError(f"{folder} is a URL, and results are written to folders; choose a folder as --out, and copy it there.")
     with explained(folder):
         if folder.exists() and not folder.is_dir():
             raise FolderError(f"{folder} is a file; choose another --out.")

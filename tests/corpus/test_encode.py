@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +14,10 @@ from transformers import PreTrainedTokenizerFast
 
 from coref_automl.corpus import encode
 from coref_automl.corpus.chains import chains, mentions
-from coref_automl.corpus.encode import EncodeSettings, Special, special_of, tokenizer_of
+from coref_automl.corpus.encode import EncodeSettings, Special, special_of, store_tokenizer, tokenizer_of
 from coref_automl.errors import ModelError
 from coref_automl.korean import KINDS, Tags
+from coref_automl.models.load import load_tokenizer
 from coref_automl.models.vocabulary import split_at, tokenize
 
 _NOUNS = ("서울", "도서관", "김민수", "병원")
@@ -56,7 +59,7 @@ def test_mentions_stand_for_their_characters_and_no_token_is_lost(
 ) -> None:
     text = "".join(word + after for word, after in words).strip()
     tags = tags_of(text)
-    chosen = EncodeSettings("m", "combined", seq_len, False, cap, Path())
+    chosen = EncodeSettings(Path(), "combined", seq_len, False, cap, Path())
     pieces, reason = encode._encode(text, tags, tokenizer, special, chosen)
     repeated = [m for chain in chains(mentions(text, tags), cap=None) for m in chain]
     whole = split_at(tokenizer, text, tokenize(tokenizer, text), [(m.start, m.end) for m in repeated])
@@ -80,14 +83,32 @@ def test_mentions_stand_for_their_characters_and_no_token_is_lost(
 
 def test_only_names_leaves_common_nouns_alone(tokenizer: PreTrainedTokenizerFast, special: Special) -> None:
     text = "서울은 크다. 서울은 넓다."
-    chosen = EncodeSettings("m", "combined", 64, True, 8, Path())
+    chosen = EncodeSettings(Path(), "combined", 64, True, 8, Path())
     ((_, found),), _ = encode._encode(text, tags_of(text), tokenizer, special, chosen)
     assert not len(found)
 
 
-def test_a_tokenizer_without_a_mask_is_refused(tokenizer_folder: Path) -> None:
-    from coref_automl.models.load import load_tokenizer
+def test_a_worker_reads_the_same_tokenizer_without_the_library_that_made_it(tokenizer_folder: Path, tmp_path: Path) -> None:
+    text = "서울의 도서관은 [MASK] 힣 a1 서울에 있다."
+    held = store_tokenizer(str(tokenizer_folder), tmp_path / "tokenizer.json")
+    code = (
+        "import sys; from pathlib import Path; from coref_automl.corpus import encode, shards;"
+        "from coref_automl.models.vocabulary import read_entries, split_at, tokenize;"
+        "one = encode.stored_tokenizer(Path(sys.argv[1])); entries = read_entries(one);"
+        "read = split_at(one, sys.argv[2], tokenize(one, sys.argv[2]), [(0, 1)]);"
+        "print(read.ids.tolist(), read.starts.tolist(), len(one), one.special, entries.unknown, sorted(entries.special));"
+        "assert not {'torch', 'transformers'} & set(sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code, str(held), text], capture_output=True, text=True, check=True).stdout
+    whole = load_tokenizer(str(tokenizer_folder))
+    read = split_at(whole, text, tokenize(whole, text), [(0, 1)])
+    named = (whole.unk_token_id, sorted(whole.all_special_ids))
+    assert told.split("\n")[0] == " ".join(
+        map(str, (read.ids.tolist(), read.starts.tolist(), len(whole), special_of(whole, "m"), *named))
+    )
 
+
+def test_a_tokenizer_without_a_mask_is_refused(tokenizer_folder: Path) -> None:
     bare = load_tokenizer(str(tokenizer_folder))
     bare.mask_token = None
     with pytest.raises(ModelError, match="no mask token"):

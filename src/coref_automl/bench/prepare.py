@@ -20,7 +20,7 @@ from coref_automl.bench.measurement import BenchResult, PrepareBench, recipe_for
 from coref_automl.corpus import encode
 from coref_automl.corpus.choice import choose_documents
 from coref_automl.corpus.dataset import KIND
-from coref_automl.corpus.encode import EncodeSettings, encode_shard, tokenizer_of
+from coref_automl.corpus.encode import EncodeSettings, encode_shard, store_tokenizer, tokenizer_of
 from coref_automl.corpus.inputs import surveyed
 from coref_automl.corpus.pack import assemble
 from coref_automl.corpus.prepare import DEDUP, ENCODE
@@ -94,11 +94,13 @@ def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) 
     cleaned = (row["text"] for shard in index.shards for row in read_jsonl(shard.texts))
     timed(f"tag, {workers} threads", lambda: list(tagger.remember(cleaned)))
     release_kiwi()
-    settings = EncodeSettings(model, "combined", seq_len, False, recipe.chain_cap, work / "cache")
+    settings = EncodeSettings(
+        store_tokenizer(model, work / "tokenizer.json"), "combined", seq_len, False, recipe.chain_cap, work / "cache"
+    )
     kept = (choice.kept[index.rows_of(number)] for number in range(len(index.shards)))
     jobs = [(s.texts, keep, work / ENCODE / s.stem.name, settings) for s, keep in zip(index.shards, kept, strict=True)]
     with ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent) as pool:
-        list(pool.map(encode.warm_up, [model] * 4 * workers))  # the tokenizer is loaded
+        list(pool.map(encode.warm_up, [settings.tokenizer] * 4 * workers))  # the tokenizer is loaded
         timed(f"encode, {workers} processes", lambda: list(pool.map(encode_shard, *zip(*jobs, strict=True))))
     claim_folder(work / "out", KIND)
     made_from = surveyed(recipe, [part], quiet())[0]

@@ -6,8 +6,9 @@ and, last, `NAME.json`.
 
 from __future__ import annotations
 
+import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +27,7 @@ from coref_automl.errors import ModelError
 from coref_automl.korean import Tagger, Tags
 from coref_automl.models.vocabulary import Pieces, split_at, tokenize
 from coref_automl.records import Document
-from coref_automl.store import write_json, write_jsonl, written_whole
+from coref_automl.store import read_json, write_json, write_jsonl, write_text, written_whole
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -38,7 +39,7 @@ REASONS = ("", "no noun chain", "no tokens", "reads as a special token", "could 
 
 @dataclass(frozen=True, slots=True)
 class EncodeSettings:
-    model: str
+    tokenizer: Path
     mode: Mode
     seq_len: int
     only_names: bool
@@ -57,6 +58,44 @@ class Special:
     ids: tuple[int, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class StoredTokenizer:
+    """A tokenizer as workers read it, without transformers: they start sooner, and each is 70 MB smaller."""
+
+    backend_tokenizer: Any
+    special: Special
+
+    def __len__(self) -> int:
+        return int(self.backend_tokenizer.get_vocab_size())
+
+    def get_vocab(self) -> dict[str, int]:
+        return dict(self.backend_tokenizer.get_vocab())
+
+    @property
+    def unk_token_id(self) -> int | None:
+        return None if self.special.unk < 0 else self.special.unk
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        return [*self.special.ids, *({self.special.unk} - {-1})]
+
+
+def store_tokenizer(model: str, path: Path) -> Path:
+    tokenizer = tokenizer_of(model)
+    special = asdict(special_of(tokenizer, model))
+    write_text(path, json.dumps({"rules": tokenizer.backend_tokenizer.to_str(), "special": special}))
+    stored_tokenizer.cache_clear()
+    return path
+
+
+@lru_cache(maxsize=1)
+def stored_tokenizer(path: Path) -> StoredTokenizer:
+    from tokenizers import Tokenizer
+
+    held = read_json(path)
+    return StoredTokenizer(Tokenizer.from_str(held["rules"]), from_mapping(Special, held["special"], "special entries"))
+
+
 @lru_cache(maxsize=2)
 def tokenizer_of(model: str) -> PreTrainedTokenizerFast:
     from coref_automl.models.load import load_tokenizer
@@ -64,9 +103,9 @@ def tokenizer_of(model: str) -> PreTrainedTokenizerFast:
     return load_tokenizer(model)
 
 
-def warm_up(model: str) -> None:
+def warm_up(path: Path) -> None:
     """Load a tokenizer in this process."""
-    tokenizer_of(model)
+    stored_tokenizer(path)
 
 
 def special_of(tokenizer: PreTrainedTokenizerFast, model: str) -> Special:
@@ -84,8 +123,8 @@ def encode_shard(texts: Path, keep: NDArray[np.bool_], stem: Path, settings: Enc
     size = sum(len(document.text) for _, document in rows)
     if stem.with_suffix(".json").is_file():
         return size
-    tokenizer = tokenizer_of(settings.model)
-    special = special_of(tokenizer, settings.model)
+    tokenizer = stored_tokenizer(settings.tokenizer)
+    special = tokenizer.special
     known: NDArray[np.uint64] | None = np.load(settings.grams) if settings.grams else None
     pieces: list[tuple[int, int, int]] = []
     marks: list[NDArray[np.int32]] = []
@@ -157,7 +196,7 @@ Encoded = list[tuple[NDArray[np.int32], NDArray[np.int32]]]
 
 
 def _encode(
-    text: str, tags: Tags | None, tokenizer: PreTrainedTokenizerFast, special: Special, settings: EncodeSettings
+    text: str, tags: Tags | None, tokenizer: StoredTokenizer | PreTrainedTokenizerFast, special: Special, settings: EncodeSettings
 ) -> tuple[Encoded, int]:
     pieces = tokenize(tokenizer, text)
     repeated: list[NounMention] = []

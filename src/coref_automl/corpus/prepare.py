@@ -27,7 +27,7 @@ from coref_automl.corpus.card import refuse_empty
 from coref_automl.corpus.choice import DocumentChoice, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
-from coref_automl.corpus.encode import EncodeSettings, set_shard_aside, special_of, tokenizer_of
+from coref_automl.corpus.encode import EncodeSettings, set_shard_aside, special_of, store_tokenizer, tokenizer_of
 from coref_automl.corpus.inputs import bytes_of, difference, pinned, readable_parts, sets_of, surveyed
 from coref_automl.corpus.manifest import (
     AGAIN,
@@ -236,7 +236,7 @@ def _encode(
                     stage.advance(amount)
         release_kiwi()  # its model is 300 MB, and the next stage has processes of its own
     settings = EncodeSettings(
-        model=recipe.model,
+        tokenizer=store_tokenizer(recipe.model, work / "tokenizer.json"),
         mode=recipe.mode,
         seq_len=recipe.seq_len,
         only_names=recipe.only_names,
@@ -289,7 +289,7 @@ def _each(
             advance(outcome.value)
 
     devices = ("cpu",) if recipe.engine == "ray" else None
-    run_calls(calls, workers=workers, devices=devices, engine=recipe.engine, retries=_RETRIES, light=True, on_return=heard)
+    run_calls(calls, workers=workers, devices=devices, engine=recipe.engine, retries=_RETRIES, on_return=heard)
     if deadly and not (recipe.allow_missing and aside):
         listed = "; ".join(deadly[job] for job in sorted(deadly))
         raise WorkError(

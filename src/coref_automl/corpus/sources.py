@@ -258,6 +258,7 @@ def _hub(name: str, field: str | None, revision: str | None) -> Iterator[Documen
     except ImportError as error:
         raise MissingExtra("datasets", "hub", f"The source {name} ({source.hub})") from error
     config.STREAMING_READ_MAX_RETRIES = _ATTEMPTS
+    config.TORCH_AVAILABLE = False  # it would import torch, which is 350 MB, to stream rows
     if not _hub_answers():
         raise SourceError(f"{name} ({source.hub}) cannot be reached; check the network, or download it and pass local:PATH.")
     try:

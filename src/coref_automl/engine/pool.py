@@ -14,7 +14,6 @@ import logging
 import os
 import pickle
 import platform
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import chdir, suppress
@@ -35,8 +34,6 @@ _SHIP = (
     "Install the same version on every machine, or let Ray ship it: "
     """ray job submit --runtime-env-json '{"pip": ["coref-automl[scale]"]}' -- coref-automl ..."""
 )
-_WITHOUT_TORCH = "COREF_AUTOML_WITHOUT_TORCH"
-_LIGHT = {_WITHOUT_TORCH: "1", "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1"}
 _AHEAD = 64
 """Calls that wait in the cluster beyond those that run: no node is idle, and no queue grows with the work."""
 
@@ -65,21 +62,19 @@ def run_calls(
     devices: Sequence[str] | None = None,
     engine: Engine = "local",
     retries: int = 1,
-    light: bool = False,
     on_return: Callable[[Returned], None] | None = None,
 ) -> list[Returned]:
     """Make every call and wait for all. `on_return` hears of each as it ends; the list keeps the order of the calls.
 
     One worker without a device of its own runs in this process. With `devices`, worker i sees only device i modulo their number.
     On Ray the cluster decides how many run at a time; a call asks for a GPU where there is one, unless `devices` names the CPU.
-    `light` calls need no torch: their workers take 350 MB less, and start without it.
     """
     tell = on_return or (lambda _: None)
     if engine == "ray":
-        return _on_ray(calls, retries, tell, cpu=devices is not None and set(devices) <= {"cpu"}, light=light)
+        return _on_ray(calls, retries, tell, cpu=devices is not None and set(devices) <= {"cpu"})
     if workers <= 1 and not devices:
         return _in_this_process(calls, tell)
-    return _Pool(min(max(workers, 1), len(calls)), devices, retries, tell, _LIGHT if light else {}).run(calls)
+    return _Pool(min(max(workers, 1), len(calls)), devices, retries, tell).run(calls)
 
 
 def _in_this_process(calls: Sequence[Call], tell: Callable[[Returned], None]) -> list[Returned]:
@@ -128,7 +123,6 @@ class _Pool:
     devices: Sequence[str] | None
     retries: int
     tell: Callable[[Returned], None]
-    environment: dict[str, str] = field(default_factory=dict)
     workers: list[_Worker] = field(default_factory=list)
 
     def run(self, calls: Sequence[Call]) -> list[Returned]:
@@ -161,7 +155,7 @@ class _Pool:
     def _start(self, slot: int) -> _Worker:
         ours, theirs = _SPAWN.Pipe()
         device = self.devices[slot % len(self.devices)] if self.devices else None
-        environment = {**self.environment, **(environment_of(device) if device else {})}
+        environment = environment_of(device) if device else {}
         process = _SPAWN.Process(target=_serve, args=(theirs, environment), daemon=False)
         with started_quietly():
             process.start()
@@ -206,7 +200,6 @@ def _serve(pipe: Any, environment: dict[str, str]) -> None:
     """A worker's life: take a call, answer, until the pipe closes."""
     end_with_parent()
     os.environ.update(environment)
-    _leave_torch_out()
     try:
         while True:
             target, arguments = pipe.recv()
@@ -215,27 +208,21 @@ def _serve(pipe: Any, environment: dict[str, str]) -> None:
         return
 
 
-def _leave_torch_out() -> None:
-    """In a worker for light calls: transformers imports torch where it finds it, and tokenizers do without."""
-    if _WITHOUT_TORCH in os.environ:
-        sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
-
-
-def ray_remote(function: Callable[..., Any], *, retries: int, cpu: bool, light: bool = False) -> Any:
+def ray_remote(function: Callable[..., Any], *, retries: int, cpu: bool) -> Any:
     """The function as a Ray task of one CPU, and of one GPU where the cluster has any. Joins the cluster, or starts one here."""
     try:
         import ray
     except ImportError as missing:
         raise MissingExtra("ray", "scale", "--engine ray") from missing
     if not ray.is_initialized():
-        ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False, logging_level=logging.ERROR)
+        joined = os.environ.get("RAY_ADDRESS")
+        own: dict[str, Any] = {} if joined else {"include_dashboard": False}  # it takes a core for seconds, and nobody looks
+        ray.init(address=joined, log_to_driver=False, logging_level=logging.ERROR, **own)
     gpus = 1 if not cpu and ray.cluster_resources().get("GPU") else 0
-    options: dict[str, Any] = {"runtime_env": {"env_vars": _LIGHT}} if light else {}  # in worker processes of their own
-    return ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries, **options)(function)
+    return ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(function)
 
 
 def _call_in(folder: str, ours: str, target: str, arguments: dict[str, Any]) -> Answer:
-    _leave_torch_out()
     if ours != (theirs := version(_PACKAGE)):
         return None, WorkError(f"{platform.node()} has {_PACKAGE} {theirs}, and this command is {ours}. {_SHIP}")
     if not Path(folder).is_dir():
@@ -244,8 +231,8 @@ def _call_in(folder: str, ours: str, target: str, arguments: dict[str, Any]) -> 
         return _portable(_call(target, arguments))
 
 
-def _on_ray(calls: Sequence[Call], retries: int, tell: Callable[[Returned], None], *, cpu: bool, light: bool) -> list[Returned]:
-    remote = ray_remote(_call_in, retries=retries, cpu=cpu, light=light)
+def _on_ray(calls: Sequence[Call], retries: int, tell: Callable[[Returned], None], *, cpu: bool) -> list[Returned]:
+    remote = ray_remote(_call_in, retries=retries, cpu=cpu)
     import ray
 
     waiting, pending = deque(enumerate(calls)), dict[Any, int]()

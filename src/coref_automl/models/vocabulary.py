@@ -263,17 +263,15 @@ def tokenize_all(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> li
     entries = read_entries(tokenizer)
     if not texts:
         return []
-    # This call lifts a cut-off that an earlier one left on the tokenizer. `verbose` would warn about the length.
-    read = tokenizer(
-        list(texts),
-        add_special_tokens=False,
-        return_offsets_mapping=True,
-        return_attention_mask=False,
-        return_token_type_ids=False,
-        split_special_tokens=True,
-        verbose=False,
-    )
-    return [_pieces(entries, *one) for one in zip(texts, read["input_ids"], read["offset_mapping"], strict=True)]
+    backend = tokenizer.backend_tokenizer
+    if backend.truncation:  # left there by an earlier call, or by its file
+        backend.no_truncation()
+    if backend.padding:
+        backend.no_padding()
+    if not backend.encode_special_tokens:
+        backend.encode_special_tokens = True
+    read = backend.encode_batch(list(texts), add_special_tokens=False)
+    return [_pieces(entries, text, one.ids, one.offsets) for text, one in zip(texts, read, strict=True)]
 
 
 def _pieces(entries: Entries, text: str, read: list[int], offsets: list[tuple[int, int]]) -> Pieces:
