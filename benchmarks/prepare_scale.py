@@ -100,8 +100,9 @@ def store_tags(texts: Path, cache: Path) -> None:
 
     known = dict(zip(own := sentences(), korean.Tagger(None).tag(own), strict=True))
     store, fresh = korean._TagStore(cache / f"tags2-{korean.kiwi_version()}.sqlite"), dict[bytes, korean.Tags]()
+    nothing = korean.Tags(np.empty((0, 2), np.int32), np.empty(0, np.uint8), np.empty(0, np.int32))
     for line in texts.open(encoding="utf-8"):
-        text, at, found = json.loads(line)["text"], 0, [korean.Tags(np.empty((0, 2), np.int32), *[np.empty(0, np.uint8)] * 2)]
+        text, at, found = json.loads(line)["text"], 0, [nothing]
         ends = list[int]()
         for part in text.split(". "):
             if tags := known.get(part.rpartition(" ")[0]):

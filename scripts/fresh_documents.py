@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from coref_automl.corpus.holdout import held_out, rank
 
 from coref_automl.corpus.chains import mentions
-from coref_automl.corpus.clean import normalise
+from coref_automl.corpus.clean import limits, normalise, rank
 from coref_automl.evaluation.tasks import far, real
 from coref_automl.evaluation.tasks.eligible import light_nouns
 from coref_automl.korean import Tagger, default_cache
@@ -70,7 +69,8 @@ def choose(corpus: Path, source: str, spoken_for: set[str], known: set[str]) -> 
     """The documents of a source to judge with, and those to train on."""
     judged, trained, least, most = TAKEN[source]
     found = {row["id"]: row for path in sorted(corpus.glob(f"{source}*.jsonl.xz")) for row in rows(path)}
-    taken = held_out(list(found)) | spoken_for
+    limit = limits(("", one) for one in found)[""]
+    taken = {one for one in found if rank(one) <= limit} | spoken_for
     free = (row for row in found.values() if row["id"] not in taken and least <= len(row["text"]) <= most)
     order = sorted(free, key=lambda row: rank(SALT + row["id"]))
     judge = [row for row in order[:judged] if not was_judged(normalise(row["text"]), known)]
