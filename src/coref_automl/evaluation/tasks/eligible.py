@@ -58,6 +58,8 @@ _PARTICLE = re.compile(
     r"[들님씨]?[은는이가을를의에게서께도만까지부터보다처럼와과나라고인였었다며란데야말으로써]{0,6}(?![가-힣A-Za-z0-9])"
 )
 """Letters of particles and the copula behind a noun: a closed class."""
+_CLAUSE = re.compile(r"[고며면서나자데만니여지후때년월일],")
+"""The comma behind a clause or a date, which is not one of an enumeration."""
 _ENDED = re.compile(r"([은는이가을를의에서도며면한된던될할]|..[고나자지인]|[^가-힣])$")
 """The last letter of a word that ends with a particle, a verb ending or a sign."""
 _ROLE = re.compile(r"(으)?로(?![가-힣])")
@@ -293,7 +295,7 @@ class Eligible:
         """Whether a sign of an enumeration or a bracket stands directly beside a span."""
         text, start = self.read.text, span[0] - (self.read.text[span[0] - 1 : span[0]] == " ")
         lead, tail = text[max(0, start - 1) : start], text[span[1] : span[1] + 1]
-        listed = bool(lead) and lead in _SIGNS and (lead != "," or start - 1 in self._ends)  # not the comma behind a clause
+        listed = bool(lead) and lead in _SIGNS and not _CLAUSE.match(text, max(0, start - 2))
         return listed or bool(tail and tail in _SIGNS.replace("(", ""))
 
     def _noun_before(self, mention: NounMention) -> bool:
