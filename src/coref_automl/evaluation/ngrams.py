@@ -6,6 +6,7 @@ the gap calls for in other documents needs no context, and is not asked.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ class Neighbours:
     behind: _Beside = field(default_factory=lambda: defaultdict(list))
     before: _Beside = field(default_factory=lambda: defaultdict(list))
     numbers: dict[str, int] = field(default_factory=dict)
+    words: list[str] = field(default_factory=list)
+    """Every word that follows another, sorted."""
 
     @classmethod
     def count(cls, documents: Iterable[tuple[str, str]]) -> Neighbours:
@@ -37,7 +40,18 @@ class Neighbours:
             for left, right in set(pairwise(text.split())):
                 behind[left].append((right, number))
                 before[right].append((left, number))
+        found.words = sorted(before)
         return found
+
+    def documents_with(self, noun: str, document: str) -> int:
+        """How many other documents hold a word that begins with a noun."""
+        words = self.words
+        found = {
+            number
+            for word in words[bisect_left(words, noun) : bisect_left(words, noun + "\uffff")]
+            for _, number in self.before[word]
+        }
+        return len(found - {self.numbers.get(document, -1)})
 
     def call_for(self, answer: str, ending: str, before: str, behind: str, document: str) -> bool:
         """Whether the words around a gap call for its answer. `ending` is what follows the answer inside its word."""

@@ -125,7 +125,7 @@ class _Builder:
         neighbours = {
             source: Neighbours.count((held.id, held.text) for held in texts) for source, texts in (others or {}).items()
         }
-        return Choices(self.recipe.seed, self.recipe.per_document, allowed, neighbours)
+        return Choices(self.recipe.seed, self.recipe.per_document, self.recipe.min_syllables, allowed, neighbours)
 
     def _read_texts(self, tasks: Sequence[ClozeTask]) -> None:
         """Documents of `--source`: read and tagged once for all tasks."""

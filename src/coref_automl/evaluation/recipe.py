@@ -72,8 +72,9 @@ class EvalRecipe:
         False
     )
     per_source: Annotated[int, Setting("Maximum number of real items per source, of names and of common nouns.", 1)] = 1_600
-    per_bucket: Annotated[int, Setting("Maximum number of far items per source and distance bucket.", 1)] = 400
+    per_bucket: Annotated[int, Setting("Maximum number of far items per source and distance bucket.", 1)] = 800
     per_document: Annotated[int, Setting("Maximum number of real items per document.", 1)] = PER_DOCUMENT
+    min_syllables: Annotated[int, Setting("Minimum number of syllables of the answer of a real item or passage.", 2)] = 3
     single_entry: Annotated[bool, Setting("Keep only real items whose answer is one vocabulary entry of the first --model.")] = (
         False
     )
@@ -111,7 +112,7 @@ def _option(task: ClozeTask) -> str:
     return f"--{task.name}" if task.name in ("gold", "lambada") else f"--file {task.name}=PATH"
 
 
-ADDED = {"per_document": 3}
+ADDED = {"per_document": 3, "min_syllables": 2}
 """Settings that older sets do not name, with the value that applied then."""
 
 

@@ -53,6 +53,7 @@ def _built_set(recipe: ExperimentRecipe, texts: HeldOutTexts, folder: Path, prog
         limit=texts.limit,
         per_source=stage.per_source,
         per_document=stage.per_document,
+        min_syllables=stage.min_syllables,
         single_entry=stage.single_entry,
     )
     return prepare_eval(wanted, folder, progress=progress).folder

@@ -53,6 +53,7 @@ class EvaluateStage:
     margin: float = 2.0
     per_source: int = 1_600
     per_document: int = 3
+    min_syllables: int = 3
     single_entry: bool = False
 
     def __post_init__(self) -> None:

@@ -7,18 +7,27 @@ import pytest
 from coref_automl.evaluation.ngrams import Neighbours
 from coref_automl.evaluation.tasks.eligible import Eligible, frequent_nouns, light_nouns, rivals
 from coref_automl.evaluation.tasks.real import real_items
-from coref_automl.evaluation.tasks.task import read_document
+from coref_automl.evaluation.tasks.task import Choices, read_document
 from coref_automl.korean import Tagger
 from coref_automl.records import Document
 from tests.evaluation.sketch import LETTERS, Part, sketch
 
-LEAD: list[Part] = [("NNP", "한빛전자"), ("", "는 어제 "), ("NNG", "도자기"), ("", "를 팔았다. 그리고 아주 조용히 ")]
+LEAD: list[Part] = [
+    ("NNP", "한빛전자"), ("", "는 어제 "), ("NNG", "도자기"), ("", "를 팔았다. 늘 "), ("NNG", "도자기"), ("", "만 곱다. "),
+    ("NNG", "도자기"), ("", "도 그때 컸다. 그리고 아주 조용히 "),
+]  # fmt: skip
+"""A name, and a common noun often enough to be a thing the document is about."""
+
+
+def counted(texts: list[tuple[str, str]]) -> Choices:
+    """Choices that know these other documents of the source."""
+    return Choices(neighbours={"sketches": Neighbours.count(texts)})
 
 
 def reason(*gap: Part, far: bool = False) -> str | None:
     """Why the last mention of these parts is not hidden."""
     read = sketch([*LEAD, *gap])
-    return Eligible(read).unfit(read.mentions[-1], far=far)
+    return Eligible(read, Choices()).unfit(read.mentions[-1], far=far)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +43,19 @@ def reason(*gap: Part, far: bool = False) -> str | None:
         ("not in a prose sentence", [("NNP", "한빛전자"), ("", "가 문을 닫음")]),
         ("coordinated with another noun", [("NNP:JOINED", "한빛전자"), ("", "와 그가 문을 닫았다.")]),
         ("coordinated with another noun", [("", "그 및 "), ("NNP", "한빛전자"), ("", "가 문을 닫았다.")]),
-        ("stands in an enumeration, a bracket or a title", [("", "그, "), ("NNP", "한빛전자"), ("", "가 문을 닫았다.")]),
+        ("stands in an enumeration, a bracket or a title",
+         [("NNG", "자개장"), ("", ", "), ("NNP", "한빛전자"), ("", "가 문을 닫았다.")]),
+        (None, [("", "그때, "), ("NNP", "한빛전자"), ("", "가 문을 닫았다.")]),
+        (None, [("NNG", "당시"), ("", " "), ("NNP", "한빛전자"), ("", "가 문을 닫았다.")]),
+        ("fewer than 3 times in its document", [("NNP", "실용신안"), ("NNG", "등록"), ("", "이 곧 문을 닫았다.")]),
+        ("a term, not a name", [("NNP", "배임죄"), ("", "가 문을 닫았다.")]),
+        ("whoever holds a role", [("NNP", "외무대신"), ("", "이 문을 닫았다.")]),
+        ("whoever holds a role",
+         [("NNG", "조합원"), ("", "이 "), ("NNG", "조합원"), ("", "도 "), ("NNG", "조합원"), ("", "을 닫았다.")]),
+        ("part of a term of several words",
+         [("", "고고 "), ("NNP", "한빛전자"), ("", "는 또 고고 "), ("NNP", "한빛전자"), ("", "를 닫았다.")]),
+        ("a variant of it is in the document", [("NNP", "한빛전지"), ("", "가 문을 닫았다.")]),
+        ("a variant of it is in the document", [("NNP", "포항"), ("", "에서 나와 "), ("NNP", "포항시"), ("", "가 문을 닫았다.")]),
         ("stands in an enumeration, a bracket or a title", [("NNP", "한빛전자"), ("", "(HB)가 문을 닫았다.")]),
         ("no particle behind it", [("NNP", "한빛전자"), ("", " 큰 문을 닫았다.")]),
         ("part of a term of several words", [("NNG", "도자기"), ("", " "), ("NNP", "한빛전자"), ("", "가 문을 닫았다.")]),
@@ -51,9 +72,10 @@ def reason(*gap: Part, far: bool = False) -> str | None:
         ("stands in an enumeration, a bracket or a title", [("", "'"), ("NNP", "한빛전자"), ("", "가 문을 닫았다.")]),
         ("described by a clause or an owner of its own", [("", "고운 "), ("NNG:CLAUSE", "도자기"), ("", "가 문을 닫았다.")]),
         ("described by a clause or an owner of its own", [("", "그의 "), ("NNG", "도자기"), ("", "가 문을 닫았다.")]),
-        ("a longer or shorter term of its kind is in the document", [("NNG", "백자도자기"), ("", "가 문을 닫았다.")]),
-        ("another noun stands in the same place", [("NNG", "자개장"), ("", "를 팔았다. 그리고 조용히 쉬었다.")]),
-        ("another noun stands in the same place", [("", "는 어제 "), ("NNG", "자개장"), ("", "를 두고 곧 나섰다.")]),
+        ("a longer or shorter term of its kind is in the document",
+         [("NNG", "백자도자기"), ("", "만 "), ("NNG", "도자기"), ("", "를 닫았다.")]),
+        ("another noun stands in the same place", [("NNP", "자개장"), ("", "를 팔았다. 그리고 조용히 쉬었다.")]),
+        ("another noun stands in the same place", [("", "는 어제 "), ("NNP", "자개장"), ("", "를 두고 곧 나섰다.")]),
     ],
 )  # fmt: skip
 def test_a_mention_is_not_hidden_for_a_reason(why: str | None, gap: list[Part]) -> None:
@@ -73,31 +95,59 @@ def test_a_far_common_noun_has_three_syllables_and_a_sentence_to_be_found_by() -
     assert reason(*often, ("NNG", "수염"), ("", "만 혼자 문을 닫았다."), far=True) == "a common noun of two syllables"
     read = sketch([*LEAD, ("NNG", "자개장"), ("", "이 문을 닫자 "), ("NNP", "한빛전자"), ("", "도 닫았다.")])
     gap = read.mentions[-1]
-    eligible = Eligible(read)
+    eligible = Eligible(read, Choices())
     assert (eligible.shared(gap), eligible.unfit(gap, 127, far=True)) == (0, None)
     assert eligible.unfit(gap, 128, far=True) == "shares fewer than 1 nouns with a sentence that names it"
-    told = Eligible(sketch([*LEAD, ("NNG", "도자기"), ("", "만 남기고 "), ("NNP", "한빛전자"), ("", "도 닫았다.")]))
+    told = Eligible(sketch([*LEAD, ("NNG", "도자기"), ("", "만 남기고 "), ("NNP", "한빛전자"), ("", "도 닫았다.")]), Choices())
     gap = told.read.mentions[-1]
     assert (told.shared(gap), told.unfit(gap, 128, far=True)) == (1, None)
     assert told.unfit(gap, 512, far=True) == "shares fewer than 3 nouns with a sentence that names it"
+
+
+def test_short_answers_are_not_asked() -> None:
+    read = sketch([*LEAD, ("NNP", "서울"), ("", "이 문을 닫았다.")])
+    assert Eligible(read, Choices(min_syllables=3)).unfit(read.mentions[-1]) == "fewer than 3 syllables"
+    assert Eligible(read, Choices(min_syllables=2)).unfit(read.mentions[-1]) is None
+
+
+def test_a_noun_of_many_documents_of_its_source_is_not_asked() -> None:
+    """Where a hundred were counted: a name in more than 1% of them, a common noun in any."""
+    name = sketch([*LEAD, ("NNP", "한빛전자"), ("", "가 문을 닫았다.")])
+    noun = sketch([*LEAD, ("NNG", "도자기"), ("", "가 문을 닫았다.")])
+    texts = [(str(number), "여기에는 아무것도 없다.") for number in range(100)]
+    once, twice = [*texts[1:], ("a", "그 한빛전자의 도자기는")], [*texts[2:], ("a", "그 한빛전자의"), ("b", "이 한빛전자가")]
+    many = "a noun of many documents of its source"
+    assert Eligible(name, counted(once)).unfit(name.mentions[-1]) is None
+    assert Eligible(name, counted(twice)).unfit(name.mentions[-1]) == many
+    assert Eligible(name, counted(twice[50:])).unfit(name.mentions[-1]) is None
+    assert Eligible(noun, counted(once)).unfit(noun.mentions[-1]) == many
+    assert Eligible(noun, counted(texts)).unfit(noun.mentions[-1]) is None
+
+
+def test_part_of_a_longer_name_is_no_antecedent() -> None:
+    read = sketch(
+        [("NNP", "토론토"), ("", " "), ("NNP", "블루제이스"), ("", "가 이겼다. "), ("NNP", "토론토"), ("", " 시민이 웃었다.")]
+    )
+    eligible = Eligible(read, Choices())
+    assert [eligible.unfit_antecedent(mention) for mention in read.mentions] == ["antecedent in a longer name", None, None]
 
 
 def test_what_other_documents_write_beside_the_neighbour_is_guessable() -> None:
     read = sketch([*LEAD, ("", "주식회사의 "), ("NNP", "한빛전자"), ("", "가 문을 닫았다.")])
     gap = read.mentions[-1]
     texts = [(name, "모두가 주식회사의 한빛전자를 안다.") for name in ("one", "two")]
-    assert Eligible(read, Neighbours.count(texts)).unfit(gap) == "guessable from its neighbours"
-    assert Eligible(read, Neighbours.count(texts[:1])).unfit(gap) is None
+    assert Eligible(read, counted(texts)).unfit(gap) == "guessable from its neighbours"
+    assert Eligible(read, counted(texts[:1])).unfit(gap) is None
     own = [("document", texts[0][1]), texts[1]]
-    assert Eligible(read, Neighbours.count(own)).unfit(gap) is None
+    assert Eligible(read, counted(own)).unfit(gap) is None
     rare = [*texts, *((str(number), "이 주식회사의 사람은 많다.") for number in range(30))]
-    assert Eligible(read, Neighbours.count(rare)).unfit(gap) is None
+    assert Eligible(read, counted(rare)).unfit(gap) is None
 
 
 def test_the_answer_beside_the_same_word_elsewhere_is_copyable() -> None:
     read = sketch([("", "옛날 그 "), *LEAD, ("", "떠나온 그 "), ("NNP", "한빛전자"), ("", "가 문을 닫았다.")])
-    assert Eligible(read).copyable(read.mentions[-1])
-    assert not Eligible(read).copyable(read.mentions[1])
+    assert Eligible(read, Choices()).copyable(read.mentions[-1])
+    assert not Eligible(read, Choices()).copyable(read.mentions[1])
 
 
 def test_the_lists_hold_what_the_documentation_names() -> None:
@@ -113,5 +163,5 @@ def test_the_tagger_s_words_are_kept_apart() -> None:
         "그때 사람들이 모두 말하기를 김유신은 늘 말이 없었다고 한다."
     )
     read = read_document(Document("kiwi", "texts", text), next(Tagger().tag([text])), LETTERS)
-    assert [item.answer for item in real_items(read, seed=0).items] == ["김유신"]
-    assert Eligible(read).unfit(next(m for m in read.mentions if m.form == "지정")) == "a verbal noun"
+    assert [item.answer for item in real_items(read, Choices()).items] == ["김유신"]
+    assert Eligible(read, Choices()).unfit(next(m for m in read.mentions if m.form == "지정")) == "a verbal noun"

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from coref_automl.evaluation.tasks.eligible import Eligible
 from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of, far_items, occurrences
-from coref_automl.evaluation.tasks.task import ReadDocument, is_apart
+from coref_automl.evaluation.tasks.task import Choices, ReadDocument, is_apart
 from tests.evaluation.sketch import Part, letters_between, parts, sketch
 
 KEEP: Part = ("NNG", " 한강")
@@ -39,20 +39,20 @@ def test_buckets_are_half_open(distance: int, bucket: tuple[int, int] | None) ->
 @pytest.mark.parametrize("distance", [30, 127, 128, 511, 512, 1024, 1535, 1536, 1999])
 def test_an_item_knows_how_far_its_nearest_occurrence_is(distance: int) -> None:
     read = far(distance)
-    (item,) = far_items(read, seed=0).items
+    (item,) = far_items(read, Choices()).items
     start = read.text.index("강촌")
     assert (item.answer, item.distance, item.antecedent, item.before) == ("강촌", distance, (start, start + 2), True)
 
 
 def test_beyond_the_last_bucket_there_is_no_item() -> None:
-    found = far_items(far(2000), seed=0)
+    found = far_items(far(2000), Choices())
     assert found.items == []
     assert found.drops["2000 tokens away or more"] == 2
 
 
 def test_an_occurrence_behind_the_gap_counts_and_is_told_apart() -> None:
     read = sketch([*SHARED, ("NNP", "강촌"), ("", "을 보았다. " + "아" * 600 + " "), *SHARED, ("NNP", "강촌"), ("", "."), KEEP])
-    (item,) = far_items(read, seed=0).items
+    (item,) = far_items(read, Choices()).items
     assert item.antecedent is not None
     assert item.antecedent[0] > item.start
     assert item.before is False
@@ -60,23 +60,23 @@ def test_an_occurrence_behind_the_gap_counts_and_is_told_apart() -> None:
 
 def test_a_nearer_occurrence_inside_a_longer_word_drops_the_item() -> None:
     read = sketch([("NNP", "강촌"), gap_of(600), ("", "헌강촌내기 "), ("NNP", "강촌"), TAIL, KEEP])
-    found = far_items(read, seed=0)
+    found = far_items(read, Choices())
     assert found.items == []
     assert found.drops["nearest occurrence inside a longer word"] == 1
     glued = sketch([("NNP:GLUED", "강촌"), gap_of(600), ("NNP", "강촌"), TAIL, KEEP])
-    assert far_items(glued, seed=0).drops["nearest occurrence inside a longer word"] == 1
+    assert far_items(glued, Choices()).drops["nearest occurrence inside a longer word"] == 1
 
 
 def test_an_occurrence_that_overlaps_the_gap_is_no_antecedent() -> None:
     read = sketch([("NNP", "나나"), ("", "나 "), KEEP])
-    assert far_items(read, seed=0).drops["occurs once"] == 1
+    assert far_items(read, Choices()).drops["occurs once"] == 1
 
 
 def test_a_pronoun_does_not_drop_an_item_but_is_recorded() -> None:
     read = sketch([("NNP", "강촌"), ("", "은. "), ("NP", "그"), gap_of(40), ("NNP", "강촌"), TAIL, KEEP])
-    (item,) = far_items(read, seed=0).items
+    (item,) = far_items(read, Choices()).items
     assert item.pronoun_between
-    assert not far_items(far(40), seed=0).items[0].pronoun_between
+    assert not far_items(far(40), Choices()).items[0].pronoun_between
 
 
 def test_occurrences_may_overlap() -> None:
@@ -86,10 +86,10 @@ def test_occurrences_may_overlap() -> None:
 @given(parts)
 def test_far_items_are_what_the_definition_says(drawn: list[Part]) -> None:
     read = sketch(drawn)
-    eligible = Eligible(read)
+    eligible = Eligible(read, Choices())
     words = {mention.span: mention for mention in eligible.words}
     seen: set[tuple[tuple[int, int] | None, str]] = set()
-    for item in far_items(read, seed=1).items:
+    for item in far_items(read, Choices(1)).items:
         gap, size = (item.start, item.end), len(item.answer)
         others = [(at, at + size) for at in occurrences(read.text, item.answer) if abs(at - item.start) >= size]
         assert bucket_of(min(letters_between(read.text, gap, other) for other in others)) == bucket_of(item.distance)
@@ -97,5 +97,5 @@ def test_far_items_are_what_the_definition_says(drawn: list[Part]) -> None:
         assert eligible.unfit(words[gap], item.distance, far=True) is None
         assert all(is_apart(group[0], item.answer) for group in item.candidates[1:])
         seen.add((bucket_of(item.distance), item.answer))
-    assert len(seen) == len(far_items(read, seed=1).items)
+    assert len(seen) == len(far_items(read, Choices(1)).items)
     assert all(bucket in BUCKETS for bucket, _ in seen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from coref_automl.evaluation.tasks.passage import passage_items
+from coref_automl.evaluation.tasks.task import Choices
 from tests.evaluation.sketch import Part, sketch
 
 FIRST: list[Part] = [("NNP", "한빛전자"), ("", "는 오래전에 문을 열었다. ")]
@@ -16,7 +17,7 @@ LAST: list[Part] = [("", "마침내 오랜 시간이 지나서 "), ("NNP", "한�
 
 def test_a_passage_ends_with_the_sentence_of_its_gap() -> None:
     read = sketch([*FIRST, *MIDDLE, *LAST, ("", " 뒤에 남은 이야기는 없다.")])
-    found = passage_items(read, seed=0)
+    found = passage_items(read, Choices())
     ((item,), (passage,)) = found.items, found.passages
     assert passage.text == read.text[: read.text.index(" 뒤에")]
     assert passage.text[item.start : item.end] == item.answer == "한빛전자"
@@ -26,19 +27,32 @@ def test_a_passage_ends_with_the_sentence_of_its_gap() -> None:
 
 
 def test_an_answer_in_its_own_sentence_or_nearby_is_not_asked() -> None:
-    near = passage_items(sketch([*MIDDLE, ("", "그렇다. "), *FIRST, *LAST[1:]]), seed=0)
+    near = passage_items(sketch([*MIDDLE, ("", "그렇다. "), *FIRST, *LAST[1:]]), Choices())
     assert near.items == []
-    twice = passage_items(sketch([*FIRST, *MIDDLE, *FIRST[:1], ("", "에서 "), *LAST]), seed=0)
+    twice = passage_items(sketch([*FIRST, *MIDDLE, *FIRST[:1], ("", "에서 "), *LAST]), Choices())
     assert twice.items == []
     assert twice.drops["occurs in the last sentence"] == 1
 
 
 def test_only_the_last_noun_of_a_sentence_is_asked() -> None:
     read = sketch([*FIRST, *MIDDLE, *LAST[:2], ("", "는 "), ("NNG", "창문"), ("", "을 늘 닫았다.")])
-    assert passage_items(read, seed=0).items == []
+    assert passage_items(read, Choices()).items == []
+
+
+def test_nouns_of_the_verb_and_light_nouns_are_not_the_last_word() -> None:
+    read = sketch(
+        [*FIRST, *MIDDLE, *LAST[:2], ("", "는 "), ("NNG", "당시"), ("", " 문을 "), ("NNG:VERBAL", "폐쇄"), ("", "하였다.")]
+    )
+    assert [item.answer for item in passage_items(read, Choices()).items] == ["한빛전자"]
+
+
+def test_a_common_noun_is_not_asked() -> None:
+    read = sketch([("NNG", "도자기"), ("", "는 오래전에 늘 있었다. "), *MIDDLE, *LAST[:1], ("NNG", "도자기"), ("", "도 닫았다.")])
+    found = passage_items(read, Choices())
+    assert (found.items, found.drops["not a name"]) == ([], 3)
 
 
 def test_a_short_text_gives_none() -> None:
-    found = passage_items(sketch([*FIRST, *LAST]), seed=0)
+    found = passage_items(sketch([*FIRST, *LAST]), Choices())
     assert found.items == []
     assert found.drops["fewer than 4 sentences"] >= 1

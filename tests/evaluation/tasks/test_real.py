@@ -6,7 +6,7 @@ from hypothesis import given
 
 from coref_automl.evaluation.tasks.eligible import Eligible
 from coref_automl.evaluation.tasks.real import REACH, real_items
-from coref_automl.evaluation.tasks.task import ReadDocument, is_apart
+from coref_automl.evaluation.tasks.task import Choices, ReadDocument, is_apart
 from coref_automl.records import ClozeItem
 from tests.evaluation.sketch import NOUNS, Part, letters_between, parts, sketch
 
@@ -17,7 +17,7 @@ TWICE: list[Part] = [
 
 
 def only(read: ReadDocument) -> ClozeItem:
-    (item,) = real_items(read, seed=0).items
+    (item,) = real_items(read, Choices()).items
     return item
 
 
@@ -25,7 +25,7 @@ def test_the_second_mention_is_hidden_and_the_first_is_the_antecedent() -> None:
     read = sketch(
         [*TWICE, ("NNP", " 서울"), ("", "도 그렇게 그때 거기 있다."), ("NNP", " 서울"), ("", "만 여전히 그때 거기 있다.")]
     )
-    item, second = real_items(read, seed=0).items
+    item, second = real_items(read, Choices()).items
     start = read.text.index("서울", 2)
     assert second.start == read.text.index("서울", start + 1)  # a noun gives two gaps at most
     assert (item.start, item.end, item.answer, item.tag) == (start, start + 2, "서울", "NNP")
@@ -56,7 +56,7 @@ def test_the_nearest_mention_that_names_the_thing_is_the_antecedent() -> None:
 
 
 def test_a_pronoun_between_the_two_mentions_drops_the_noun() -> None:
-    found = real_items(sketch([*TWICE[:2], ("NP", "그"), *TWICE[1:]]), seed=0)
+    found = real_items(sketch([*TWICE[:2], ("NP", "그"), *TWICE[1:]]), Choices())
     assert found.items == []
     assert found.drops["a pronoun between the two mentions"] == 1
 
@@ -72,21 +72,24 @@ def test_the_antecedent_may_be_400_tokens_away_and_no_more() -> None:
     start = read.text.rindex("서울")
     room = letters_between(read.text, (0, 2), (start, start + 2))
     assert only(spaced(REACH - (room - REACH))).distance == REACH
-    found = real_items(spaced(REACH - (room - REACH) + 1), seed=0)
+    found = real_items(spaced(REACH - (room - REACH) + 1), Choices())
     assert found.items == []
     assert found.drops[f"earlier mention over {REACH} tokens away"] == 1
 
 
-def test_names_and_common_nouns_have_quotas_of_their_own_and_the_seed_chooses() -> None:
-    once: list[Part] = []
-    for place, noun in enumerate(f"{first}{second}당" for first in "가나다라" for second in "바사"):
-        once += [("NNP" if place % 2 else "NNG", noun), ("", f"에서 누가{place} 또 무엇을{place} 했다. ")]
-    read = sketch([*once, *[(kind, text.replace("누가", "아무나")) for kind, text in once]])
-    found = real_items(read, seed=0, per_document=3)
-    assert [item.tag for item in found.items].count("NNP") == [item.tag for item in found.items].count("NNG") == 3
-    assert found.drops["over 3 gaps of its document"] == 2
-    assert real_items(read, seed=0, per_document=3) == found
-    assert len({tuple(item.answer for item in real_items(read, seed=seed, per_document=3).items) for seed in range(8)}) > 1
+def test_names_are_drawn_before_common_nouns_and_the_seed_chooses() -> None:
+    told: list[Part] = []
+    for who in ("누가", "아무나", "모두"):
+        for place, noun in enumerate(("파하강", "가나담", "거너덤", "라마밥", "러머범", "사아잔", "서어전", "차카탄")):
+            told += [("NNP" if place % 2 else "NNG", noun), ("", f"에서 {who}{place} 또 무엇을{place} 했다. ")]
+    read = sketch(told)
+    found = real_items(read, Choices(per_document=10))
+    tags = [item.tag for item in found.items]
+    assert (tags.count("NNP"), tags.count("NNG")) == (8, 2)  # of four names two gaps each
+    assert found.drops["over 10 gaps of its document"] == 6
+    assert real_items(read, Choices(per_document=10)) == found
+    drawn = [real_items(read, Choices(seed, per_document=3)).items for seed in range(8)]
+    assert len({tuple(item.answer for item in items) for items in drawn}) > 1
 
 
 def test_candidates_are_nouns_of_the_document_that_neither_contain_the_answer_nor_lie_in_it() -> None:
@@ -112,8 +115,8 @@ def test_an_item_s_id_names_its_text_and_its_span_and_not_its_document() -> None
 @given(parts)
 def test_real_items_are_what_the_definition_says(drawn: list[Part]) -> None:
     read = sketch(drawn)
-    found = real_items(read, seed=3)
-    eligible = Eligible(read)
+    found = real_items(read, Choices(3, 12))
+    eligible = Eligible(read, Choices())
     words = {mention.span: mention for mention in eligible.words}
     repeated = [form for form in NOUNS if sum(mention.form == form for mention in words.values()) > 1]
     others = {mention.form for mention in words.values()} - set(NOUNS)  # nouns written together

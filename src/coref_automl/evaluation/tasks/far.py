@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from coref_automl.corpus.chains import NounMention
-from coref_automl.evaluation.ngrams import Neighbours
 from coref_automl.evaluation.tasks.eligible import Eligible, eligible_of
-from coref_automl.evaluation.tasks.task import ClozeTask, Found, Limit, ReadDocument, Span, draw_lot
+from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, Limit, ReadDocument, Span, draw_lot
 from coref_automl.records import ClozeItem
 
-VERSION = 2
+VERSION = 3
 
 BUCKETS: tuple[tuple[int, int], ...] = ((0, 128), (128, 512), (512, 1024), (1024, 1536), (1536, 2000))
 """Distances in reference tokens, half open."""
@@ -31,8 +30,8 @@ def bucket_of(distance: int) -> tuple[int, int] | None:
     return next((bucket for bucket in BUCKETS if bucket[0] <= distance < bucket[1]), None)
 
 
-def far_items(read: ReadDocument, *, seed: int, per_bucket: int = PER_BUCKET, usual: Neighbours | None = None) -> Found:
-    eligible = eligible_of(read, usual)
+def far_items(read: ReadDocument, choices: Choices) -> Found:
+    eligible, seed = eligible_of(read, choices), choices.seed
     drops: Counter[str] = Counter()
     fit: dict[tuple[int, int], dict[str, list[tuple[NounMention, NounMention]]]] = {bucket: {} for bucket in BUCKETS}
     by_form: dict[str, list[NounMention]] = {}
@@ -53,8 +52,8 @@ def far_items(read: ReadDocument, *, seed: int, per_bucket: int = PER_BUCKET, us
     for bucket, nouns in fit.items():
         for tag in ("NNP", "NNG"):
             of_tag = [form for form, pairs in nouns.items() if pairs[0][0].tag == tag]
-            chosen = sorted(of_tag, key=lambda form: draw_lot(seed, read.identity, bucket[0], form))[:per_bucket]
-            drops[f"over {per_bucket} nouns of its document in one bucket"] += len(of_tag) - len(chosen)
+            chosen = sorted(of_tag, key=lambda form: draw_lot(seed, read.identity, bucket[0], form))[:PER_BUCKET]
+            drops[f"over {PER_BUCKET} nouns of its document in one bucket"] += len(of_tag) - len(chosen)
             for form in chosen:
                 mention, other = min(nouns[form], key=lambda pair: draw_lot(seed, read.identity, pair[0].start))
                 earlier = (word.span for word in whole[form] if word.start < mention.start)
@@ -68,7 +67,7 @@ def _antecedent(
 ) -> tuple[NounMention, tuple[int, int]] | str:
     """The nearest mention of the same word and its bucket, in which the nearest occurrence is too; or why there is none."""
     read = eligible.read
-    if reason := eligible.meaning(mention, far=True):
+    if reason := eligible.unfit_word(mention, far=True):
         return reason
     nearest = nearest_occurrence(read, mention.span, places)
     bucket = bucket_of(nearest[1]) if nearest else None
@@ -107,6 +106,6 @@ TASK = ClozeTask(
     name="real-far",
     label="Real-far",
     version=VERSION,
-    find=lambda read, _, choices: far_items(read, seed=choices.seed, usual=choices.usual(read.document)),
+    find=lambda read, _, choices: far_items(read, choices),
     limit=Limit("per_bucket", lambda item: (item.source, item.tag, bucket_of(item.distance)), "the limit of its bucket"),
 )

@@ -12,26 +12,37 @@ from dataclasses import replace
 from itertools import pairwise
 
 from coref_automl.corpus.chains import NounMention
-from coref_automl.evaluation.ngrams import Neighbours
-from coref_automl.evaluation.tasks.eligible import TOPICAL, Eligible, eligible_of
-from coref_automl.evaluation.tasks.task import NO_CHOICE, ClozeTask, Found, Limit, ReadDocument, Span, choose_candidates, draw_lot
+from coref_automl.evaluation.tasks.eligible import Eligible, eligible_of, light_nouns
+from coref_automl.evaluation.tasks.task import (
+    NO_CHOICE,
+    Choices,
+    ClozeTask,
+    Found,
+    Limit,
+    ReadDocument,
+    Span,
+    choose_candidates,
+    draw_lot,
+)
+from coref_automl.korean import VERBAL
 from coref_automl.records import ClozeItem, Document
 
-VERSION = 1
+VERSION = 3
 LEAST_SENTENCES, MOST_SENTENCES = 4, 14
 """Sentences of a passage, the last one included."""
 LEAST_DISTANCE, MOST_TOKENS = 20, 450
 """Reference tokens from the gap to the nearest earlier mention at least, and of a passage at most."""
-PER_DOCUMENT = 2
+PER_DOCUMENT = 3
 
 
-def passage_items(read: ReadDocument, *, seed: int, per_document: int = PER_DOCUMENT, usual: Neighbours | None = None) -> Found:
-    eligible = eligible_of(read, usual)
+def passage_items(read: ReadDocument, choices: Choices) -> Found:
+    eligible, seed = eligible_of(read, choices), choices.seed
     drops: Counter[str] = Counter()
     fit: list[tuple[NounMention, NounMention, Span]] = []
     bounds = [0, *(int(end) for end in read.tags.sentence_ends)]
     sentences = list(pairwise(bounds))
-    last = {read.sentence_of(mention.start): mention for mention in read.mentions}
+    content = (mention for mention in read.mentions if not mention.around & VERBAL and mention.form not in light_nouns())
+    last = {read.sentence_of(mention.start): mention for mention in content}
     for at, sentence in enumerate(sentences):
         hidden = last.get(sentence)
         if hidden is None:
@@ -43,8 +54,8 @@ def passage_items(read: ReadDocument, *, seed: int, per_document: int = PER_DOCU
         else:
             fit.append((hidden, *found))
     drawn = sorted(fit, key=lambda entry: draw_lot(seed, read.identity, entry[0].start))
-    chosen = list({entry[0].form: entry for entry in reversed(drawn)}.values())[-per_document:]
-    drops[f"over {per_document} passages of its document"] += len(fit) - len(chosen)
+    chosen = list({entry[0].form: entry for entry in reversed(drawn)}.values())[-PER_DOCUMENT:]
+    drops[f"over {PER_DOCUMENT} passages of its document"] += len(fit) - len(chosen)
     made = [_item(eligible, *entry, seed) for entry in sorted(chosen, key=lambda entry: entry[0].start)]
     items = [item for item, _ in made if len(item.candidates) > 1]
     drops[NO_CHOICE] += len(made) - len(items)
@@ -55,8 +66,8 @@ def _passage(eligible: Eligible, hidden: NounMention, sentences: list[Span]) -> 
     """The nearest earlier mention and the span of the passage; or why there is none."""
     read = eligible.read
     final, whole = sentences[-1], (hidden.start, hidden.end)
-    if hidden.tag != "NNP" and (len(hidden.form) < 3 or eligible.counts[hidden.form] < TOPICAL):
-        return "a common noun the document is not about"
+    if not eligible.is_name(hidden):
+        return "not a name"
     if len(sentences) < LEAST_SENTENCES:
         return f"fewer than {LEAST_SENTENCES} sentences"
     if read.text[final[0] : final[1]].count(hidden.form) > 1:
@@ -95,7 +106,7 @@ TASK = ClozeTask(
     name="passage",
     label="Passage",
     version=VERSION,
-    find=lambda read, _, choices: passage_items(read, seed=choices.seed, usual=choices.usual(read.document)),
+    find=lambda read, _, choices: passage_items(read, choices),
     limit=Limit("per_source", lambda item: (item.source, item.tag), "the limit of its source"),
     on_request=True,
 )

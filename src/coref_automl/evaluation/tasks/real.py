@@ -12,34 +12,24 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from coref_automl.corpus.chains import NounMention, chains
-from coref_automl.evaluation.ngrams import Neighbours
 from coref_automl.evaluation.tasks.eligible import Eligible, eligible_of
-from coref_automl.evaluation.tasks.task import ClozeTask, Found, Limit, ReadDocument, draw_lot
-from coref_automl.records import ClozeItem
+from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, Limit, ReadDocument, draw_lot
 
-VERSION = 2
+VERSION = 3
 REACH = 400
-PER_DOCUMENT = 8
+PER_DOCUMENT = 12
 PER_NOUN = 2
 """Gaps of one noun, in different sentences; a first of every noun is drawn before a second of any."""
 
 
-def real_items(
-    read: ReadDocument,
-    *,
-    seed: int,
-    per_document: int = PER_DOCUMENT,
-    answers: Collection[str] | None = None,
-    usual: Neighbours | None = None,
-) -> Found:
-    """The items of one document. `answers`: hide only these words."""
-    eligible = eligible_of(read, usual)
+def real_items(read: ReadDocument, choices: Choices) -> Found:
+    eligible, seed, per_document = eligible_of(read, choices), choices.seed, choices.per_document
     drops: Counter[str] = Counter()
     fit: list[tuple[int, NounMention, NounMention]] = []
     for chain in chains(eligible.words, cap=None):
         reasons, gaps = list[str](), list[tuple[NounMention, NounMention]]()
         for at, hidden in enumerate(chain[1:], 1):
-            first = _antecedent(eligible, chain[:at], hidden, answers)
+            first = _antecedent(eligible, chain[:at], hidden, choices.answers)
             if isinstance(first, str):
                 reasons.append(first)
             elif not gaps or read.sentence_at(hidden.start) != read.sentence_at(gaps[-1][1].start):
@@ -49,12 +39,11 @@ def real_items(
         fit += [(order, *gap) for order, gap in enumerate(gaps)]
         if not gaps:
             drops[reasons[0]] += 1
-    items: list[ClozeItem] = []
-    for tag in ("NNP", "NNG"):
-        of_tag = [gap for gap in fit if gap[2].tag == tag]
-        drawn = sorted(of_tag, key=lambda gap: (gap[0], draw_lot(seed, read.identity, gap[2].form)))[:per_document]
-        drops[f"over {per_document} gaps of its document"] += len(of_tag) - len(drawn)
-        items += [eligible.item("real", VERSION, hidden, first.span, seed=seed, before=True) for _, first, hidden in drawn]
+    drawn = sorted(fit, key=lambda gap: (gap[2].tag != "NNP", gap[0], draw_lot(seed, read.identity, gap[2].form)))
+    drops[f"over {per_document} gaps of its document"] += max(0, len(fit) - per_document)
+    items = [
+        eligible.item("real", VERSION, hidden, first.span, seed=seed, before=True) for _, first, hidden in drawn[:per_document]
+    ]
     return Found(sorted(items, key=lambda item: item.start), +drops)
 
 
@@ -63,7 +52,7 @@ def _antecedent(
 ) -> NounMention | str:
     """The nearest earlier mention that names what a gap asks for; or why the gap is not asked."""
     read = eligible.read
-    if reason := eligible.meaning(hidden):
+    if reason := eligible.unfit_word(hidden):
         return reason
     near = [mention for mention in earlier if read.distance(mention.span, hidden.span) <= REACH]
     if not near:
@@ -80,8 +69,6 @@ TASK = ClozeTask(
     name="real",
     label="Real",
     version=VERSION,
-    find=lambda read, _, choices: real_items(
-        read, seed=choices.seed, per_document=choices.per_document, answers=choices.answers, usual=choices.usual(read.document)
-    ),
+    find=lambda read, _, choices: real_items(read, choices),
     limit=Limit("per_source", lambda item: (item.source, item.tag), "the limit of its source"),
 )

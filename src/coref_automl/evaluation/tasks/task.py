@@ -50,13 +50,14 @@ class Found:
     passages: list[Document] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Choices:
     """What `prepare eval` asks of every task. `answers`: the only words that may be hidden; None allows any. `neighbours`: for
     each source, which words stand beside which in documents that hold no item."""
 
     seed: int = 0
     per_document: int = 3
+    min_syllables: int = 2
     answers: Collection[str] | None = None
     neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
 
