@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import IO, Any
@@ -40,18 +41,24 @@ def write_state(path: Path, state: dict[str, Any]) -> None:
             raise writer.error
 
 
-def read_state(path: Path) -> dict[str, Any]:
-    """What `write_state` wrote. Nothing but numbers is read of it: a pickle that asks for more is refused."""
-    check_packed(path)
+@contextmanager
+def own_state(path: Path) -> Iterator[None]:
+    """Libraries fail in many ways on a training state that is not theirs; here it is one."""
     try:
-        held: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, ValueError, EOFError, UnpicklingError) as error:
-        raise FolderError(foreign_state(path)) from error
-    return held
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, ValueError, OSError, EOFError, UnpicklingError, LookupError, TypeError, AttributeError) as error:
+        what = "missing, damaged, or not the state of this training"
+        raise FolderError(f"{path} is {what}; remove {path.parent} and run the same command again.") from error
 
 
-def foreign_state(path: Path) -> str:
-    return f"{path} is damaged, or holds more than a training state; remove {path.parent} and run the same command again."
+@contextmanager
+def stored_state(path: Path) -> Iterator[dict[str, Any]]:
+    """What `torch.save` wrote, for the block to take up. Nothing but numbers is read: a pickle that asks for more is refused."""
+    with own_state(path):
+        check_packed(path)
+        yield torch.load(path, map_location="cpu", weights_only=True)
 
 
 class _Writer:

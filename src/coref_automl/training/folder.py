@@ -52,7 +52,7 @@ REMOVING = ".removing"
 MENTION_LOSSES = "mention_losses.pt"
 """What a loss between mentions has learned beside the model."""
 
-STATES = ("optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state*.pth", MENTION_LOSSES)
+STATES = ("optimizer.pt", "scheduler.pt", "rng_state*.pth", MENTION_LOSSES)
 """What only a resumption needs; most of a checkpoint's size."""
 
 
@@ -78,15 +78,6 @@ class ClockFacts(TypedDict, total=False):
 def read_clock(checkpoint: Path) -> ClockFacts:
     path = checkpoint / "clock.json"
     return read_stored(path, ClockFacts) if path.is_file() else {}
-
-
-def read_mention_losses(checkpoint: Path) -> dict[str, Any]:
-    from coref_automl.models.memory import read_state
-
-    path = checkpoint / MENTION_LOSSES
-    if not path.is_file():
-        raise FolderError(f"{path} is missing, without which training cannot resume; copy it here again, or remove {checkpoint}.")
-    return read_state(path)
 
 
 def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any]) -> Path:
@@ -148,6 +139,8 @@ def resumable(run: Path) -> Path | None:
     able = [path for path in checkpoints_of(run) if (path / "optimizer.pt").is_file() and (path / "trainer_state.json").is_file()]
     if not able:
         return None
+    if (foreign := able[-1] / "scaler.pt").exists():  # gradients are scaled for float16, which is not trained in
+        raise FolderError(f"{foreign} was not written by this training; remove it and run the same command again.")
     for path in (able[-1] / "trainer_state.json", able[-1] / "clock.json", *(p for s in STATES for p in able[-1].glob(s))):
         if not _is_whole(path):
             earlier = f"remove {able[-1]} to resume from {able[-2].name}" if len(able) > 1 else f"remove {run} to train again"

@@ -68,3 +68,11 @@ def adamw(groups: Iterable[ParameterGroup], *, fused: bool) -> torch.optim.AdamW
     """AdamW with the betas that BERT-like pretraining uses."""
     members = [{"params": list(g.parameters), "lr": g.rate, "weight_decay": g.weight_decay} for g in groups]
     return torch.optim.AdamW(members, betas=(0.9, 0.98), eps=1e-6, fused=fused)
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, held: dict[str, Any]) -> None:
+    """Torch counts the parameters of a state; that of another model with as many would fail at the first step."""
+    optimizer.load_state_dict(held)
+    for parameter, state in optimizer.state.items():
+        if any(value.ndim and value.shape != parameter.shape for value in state.values()):
+            raise ValueError("the optimizer's state is of other shapes")
