@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coref_automl import korean
+from coref_automl.errors import StorageError
 from coref_automl.korean import KINDS, PRONOUN, Tagger, Tags, ends_in_consonant, is_hangul
 from tests.corpus.conftest import korean_text
 
@@ -86,6 +87,27 @@ def test_what_is_remembered_is_found_by_others(tmp_path: Path, monkeypatch: pyte
 def test_a_tagger_without_a_cache_cannot_remember() -> None:
     with pytest.raises(ValueError, match="without a cache"):
         list(Tagger(None).remember(["글"]))
+
+
+def test_a_cache_on_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    tagger = Tagger(tmp_path, threads=1)
+    assert tagger._store is not None
+    tagger._store._db.execute("PRAGMA max_page_count = 2")  # as much as there is already
+    texts = (f"시민 {number}명은 서울에서 도서관을 찾았다." for number in range(300))
+    with pytest.raises(StorageError, match=r"sqlite cannot be used \(database or disk is full\); free some space"):
+        list(tagger.tag(texts))
+
+
+def test_a_cache_that_cannot_be_used_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / f"tags2-{korean.kiwi_version()}.sqlite").write_bytes(b"no database" * 1_000)
+    (tmp_path / "file").touch()
+    for cache, why in (
+        (tmp_path, "file is not a database"),
+        (tmp_path / "file", "File exists"),
+        (tmp_path / "file/a", "Not a dir"),
+    ):
+        with pytest.raises(StorageError, match=f"cannot be used .*{why}.* let COREF_AUTOML_CACHE name another folder"):
+            Tagger(cache)
 
 
 def test_words_that_are_nouns_alone(tagger: Tagger) -> None:

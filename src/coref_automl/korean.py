@@ -11,7 +11,7 @@ import unicodedata
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import version
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.errors import InputError
+from coref_automl.errors import InputError, StorageError
 from coref_automl.machine import usable_cores
 
 if TYPE_CHECKING:
@@ -180,25 +180,39 @@ class _TagStore:
     """A small key-value file. SQLite, because several processes share it and a killed one must not spoil it."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path, timeout=60)
-        weakref.finalize(self, self._db.close)  # from Python 3.13 on, one that is left open is warned about
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=NORMAL")
-        self._db.execute("CREATE TABLE IF NOT EXISTS tags (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
-        self._db.commit()
+        self._path = path
+        with self._explained():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, timeout=60)
+            weakref.finalize(self, self._db.close)  # from Python 3.13 on, one that is left open is warned about
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.execute("CREATE TABLE IF NOT EXISTS tags (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
+            self._db.commit()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """A full disk, a damaged file or a closed folder, in one sentence."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise StorageError(
+                f"The cache {self._path} cannot be used ({error}); free some space or remove it, or let COREF_AUTOML_CACHE name "
+                f"another folder, and run the same command again."
+            ) from error
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
-        for low in range(0, len(keys), 500):
-            part = keys[low : low + 500]
-            marks = ",".join("?" * len(part))
-            found.update(self._db.execute(f"SELECT key, value FROM tags WHERE key IN ({marks})", part))
+        with self._explained():
+            for low in range(0, len(keys), 500):
+                part = keys[low : low + 500]
+                marks = ",".join("?" * len(part))
+                found.update(self._db.execute(f"SELECT key, value FROM tags WHERE key IN ({marks})", part))
         return found
 
     def put(self, fresh: dict[bytes, Tags]) -> None:
         rows = [(key, tags.pack()) for key, tags in fresh.items()]
-        with self._db:
+        with self._explained(), self._db:
             self._db.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", rows)
 
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import chdir
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,11 @@ from safetensors.torch import load_file, save_file
 from coref_automl.coreference.evaluate import evaluate_coreference
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.train import train_coreference
+from coref_automl.corpus.sources import bundled_rows
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
+from coref_automl.experiment.adapt import adapt, adapt_recipe
 from coref_automl.experiment.recipe import EvaluateStage, ExperimentRecipe
 from coref_automl.experiment.run import run_experiment
 from coref_automl.models.model_files import weights_fingerprint
@@ -71,6 +74,7 @@ CHANGES: dict[str, Callable[[Path], None]] = {
     "rows": lambda home: shorter(home / "train.json"),
     "scored rows": lambda home: shorter(home / "dev.json"),
     "documents": lambda home: swap_lines(home / "tales.jsonl"),
+    "texts": lambda home: swap_lines(home / "texts.jsonl"),
     "blocks": lambda home: edit_json(home / "dataset/manifest.json", fingerprint="other"),
     "set": lambda home: swap_lines(home / "evalset/items-real.jsonl"),
     "own head": lambda home: shift_weights(next(home.glob("out/seed-0/model/head.safetensors"))),
@@ -161,6 +165,25 @@ def do_study(home: Path, **changes: Any) -> Any:
     return run_experiment(recipe, only=("train", "evaluate"), launcher=InlineLauncher(), wait=lambda: None).finished
 
 
+def do_adapt(home: Path, **changes: Any) -> Any:
+    texts = home / "texts.jsonl"
+    if not texts.is_file():
+        rows = islice(bundled_rows("synthetic"), 8)
+        texts.write_text("".join(json.dumps({"text": row["text"]}) + "\n" for row in rows), "utf-8")
+    settings: dict[str, Any] = {
+        "model": "model",
+        "methods": {"mlm": {}},
+        "lengths": [64],
+        "seeds": 1,
+        "device": "cpu",
+        "out": "out",
+    }
+    settings |= {"texts": {"sources": ["local:texts.jsonl"], "near_duplicates": False}, "train": {"epochs": 1, "batch": 8}}
+    settings |= {"evaluate": {"sets": ["evalset"], "words": "none"}, "relation": None, **changes}
+    with chdir(home):  # a dataset is bound to its sources as they are named
+        return adapt(adapt_recipe(None, settings), agreed=lambda _: True, with_time=False).answer
+
+
 @dataclass(frozen=True)
 class Command:
     """`settings` are what another command line would have; `again`: the same answer comes from a run from the beginning."""
@@ -185,6 +208,7 @@ COMMANDS = {
     "coref evaluate of a low-rank head": Command(do_low_rank_evaluate, ("own head", *MODEL), again=False),
 }
 LONG = {
+    "adapt": Command(do_adapt, (*MODEL, "texts", "set"), ({"train": {"epochs": 2, "batch": 8}},)),
     "tune": Command(do_tune, (*MODEL, "blocks", "set"), ({"seed": 1}, {"epochs": 2})),
     "study": Command(do_study, (*MODEL, "blocks", "set"), ({"train": {"epochs": 2, "batch": 8, "checkpoints": 1}},)),
 }
@@ -247,10 +271,25 @@ def test_nothing_changed_is_answered_from_what_was_done(
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "moved/out").rglob("*.safetensors")} == stamps
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_another_language_is_no_other_result(
+    finished: Callable[[str], tuple[Path, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """What is stored has no language: neither recomputed nor answered otherwise."""
+    held, before = finished(name)
+    shutil.copytree(held, tmp_path / "home")
+    results = {path: path.stat().st_mtime_ns for path in (tmp_path / "home/out").rglob("*.safetensors")}
+    for language in ("en", "ko"):
+        monkeypatch.setenv(VARIABLE, language)
+        assert COMMANDS[name].run(tmp_path / "home") == before
+    assert {path: path.stat().st_mtime_ns for path in results} == results
+
+
 SCORED_BY = {
     "evaluate": ("evaluation.slot.SCORER",),
     "re evaluate": ("relation.scoring.VERSION",),
     "coref evaluate": ("coreference.evaluate.VERSION",),
+    "re train": ("relation.scoring.VERSION",),
 }
 """What says which code scored."""
 
@@ -342,15 +381,29 @@ def test_a_change_after_a_study_is_refused(
 
 
 @pytest.mark.journey
-def test_a_finished_study_is_told_in_the_language_asked_for(
-    finished: Callable[[str], tuple[Path, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", LONG)
+def test_a_study_of_another_version_of_the_scoring_code_is_refused(
+    finished: Callable[[str], tuple[Path, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    held, _ = finished("tune")
+    held, _ = finished(name)
+    shutil.copytree(held, tmp_path / "home")
+    for place in ("evaluation.slot", "experiment.plan", "tuning.masked"):
+        monkeypatch.setattr(f"coref_automl.{place}.SCORER", "another")
+    with pytest.raises(CorefError, match="scoring code"):
+        LONG[name].run(tmp_path / "home")
+
+
+@pytest.mark.journey
+@pytest.mark.parametrize("name", ["tune", "adapt"])
+def test_a_finished_study_is_told_in_the_language_asked_for(
+    finished: Callable[[str], tuple[Path, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    held, _ = finished(name)
     shutil.copytree(held, tmp_path / "home")
     told = []
     for language in ("en", "ko"):
         monkeypatch.setenv(VARIABLE, language)
-        told.append(do_tune(tmp_path / "home"))
+        told.append(LONG[name].run(tmp_path / "home"))
     assert [any("가" <= sign <= "힣" for sign in sentence) for sentence in told] == [False, True]
 
 

@@ -97,7 +97,7 @@ def test_a_hostile_tokenizer_is_refused(name: str, world: Path, tmp_path: Path, 
     assert end.status == 2
 
 
-@pytest.mark.parametrize("name", ["optimizer.pt", "relation resume.pt", "pytorch_model.bin"])
+@pytest.mark.parametrize("name", ["optimizer.pt", "scaler.pt", "relation resume.pt", "pytorch_model.bin"])
 def test_a_pickle_is_not_run(name: str, world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     line, write = hostile.PICKLES[name]
     folder = shutil.copytree(world, tmp_path / "copy")

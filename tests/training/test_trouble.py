@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from coref_automl.errors import FolderError, StorageError, TrainingError
+from coref_automl.training.folder import resumable
 from coref_automl.training.recipe import TrainRecipe
 
 Recipe = Callable[..., TrainRecipe]
@@ -150,8 +153,6 @@ def test_disk_trouble_is_told_from_other_errors(text: str, disk: bool) -> None:
 def test_a_state_that_was_cut_short_is_named_before_training_goes_on(
     recipe: Recipe, tmp_path: Path, name: str, left: int
 ) -> None:
-    from coref_automl.training.folder import resumable
-
     run = tmp_path / "run"
     train(recipe(epochs=1))
     (run / "DONE").unlink()
@@ -161,6 +162,47 @@ def test_a_state_that_was_cut_short_is_named_before_training_goes_on(
     path.write_bytes(path.read_bytes()[:left])
     with pytest.raises(FolderError, match=rf"{name} is damaged .* or remove .*run to train again\."):
         train(recipe(epochs=1))
+
+
+def interrupted(recipe: Recipe, run: Path) -> Path:
+    """The checkpoint that a run killed before its last one goes on from."""
+    train(recipe(keep_states=True))
+    (run / "DONE").unlink()
+    shutil.rmtree(str(resumable(run)))
+    earlier = resumable(run)
+    assert earlier is not None
+    return earlier
+
+
+def _of_another_model(path: Path) -> None:
+    held = torch.load(path, weights_only=True)
+    first = held["state"][0]["exp_avg"]
+    torch.save({**held, "state": {**held["state"], 0: {**held["state"][0], "exp_avg": first.repeat(2, 1)}}}, path)
+
+
+FOREIGN: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "no optimizer's state": ("optimizer.pt", lambda at: torch.save({}, at), "not the state of this training"),
+    "another model's": ("optimizer.pt", _of_another_model, "not the state of this training"),
+    "no scheduler's state": ("scheduler.pt", lambda at: torch.save([1], at), "not the state of this training"),
+    "no scheduler": ("scheduler.pt", Path.unlink, "missing"),
+    "no randomness": ("rng_state.pth", Path.unlink, "missing"),
+    "other randomness": ("rng_state.pth", lambda at: torch.save({"python": 1}, at), "not the state of this training"),
+    "a scaler": ("scaler.pt", lambda at: torch.save({"scale": 1.0}, at), "was not written by this training; remove it"),
+    "another step": (
+        "trainer_state.json",
+        lambda at: at.write_text('{"global_step": 1}'),
+        "not the state of this training",
+    ),
+    "another trainer": ("trainer_state.json", lambda at: at.write_text('{"loss": 1}'), "not the state of this training"),
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN)
+def test_a_state_that_is_not_of_this_training_is_refused(recipe: Recipe, tmp_path: Path, case: str) -> None:
+    name, harm, said = FOREIGN[case]
+    harm(interrupted(recipe, tmp_path / "run") / name)
+    with pytest.raises(FolderError, match=said):
+        train(recipe(keep_states=True))
 
 
 @pytest.mark.parametrize("step", [3, 6])  # a step that is saved, and the last

@@ -61,7 +61,7 @@ def fit(
 ) -> CoreferenceFitState:
     """Train all epochs; the model is left with the weights of the epoch that `dev` scored best, or else of the last one."""
     updates = Updates(model, _groups(model, recipe), recipe.warmup)
-    state = CoreferenceFitState.of(updates.load(folder / RESUME))
+    state = updates.load(folder / RESUME, CoreferenceFitState)
     total = recipe.epochs * len(epoch_batches(train, recipe, seed, 0))
     with progress.stage(f"seed {seed}", total, "steps") as stage, own_randomness(str(model.device)), without_cudnn():
         stage.skip(state.epoch * total / recipe.epochs)

@@ -26,8 +26,9 @@ _WORDS = {
     "tokenizer_files": "tokenizer",
     "settings": "model's config or tokenizer settings",
     "models": "configs or tokenizers",
+    "scorer": "scoring code",
 }
-_UNRECORDED = {f"{BYTES}{name}" for name in ("weights", "tokenizer_files", "settings", "models")}
+_UNRECORDED = {f"{BYTES}{name}" for name in ("weights", "tokenizer_files", "settings", "models", "scorer")}
 """Bytes that earlier versions did not write down: where they are missing, nothing is known, and nothing is refused."""
 _OFF: tuple[Any, ...] = (None, False, 0, "", "off", [], {})
 """Values that a setting has where it does nothing: a version without that setting does the same."""

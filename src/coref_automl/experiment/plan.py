@@ -25,6 +25,7 @@ from coref_automl.errors import RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import target_of
 from coref_automl.evaluation.run import EvaluateRecipe
+from coref_automl.evaluation.slot import SCORER
 from coref_automl.experiment.data import (
     SEEDS_APART,
     AnnotatedData,
@@ -223,7 +224,7 @@ class Plan:
             base=False,
         )
         binding = {"eval_sets": [held.fingerprint for held in self._opened_sets], "words": stage.words}
-        return Step("evaluate", name, run, recipe, binding | self._start(run))
+        return Step("evaluate", name, run, recipe, binding | {f"{BYTES}scorer": SCORER} | self._start(run))
 
     def _start(self, run: str | None) -> dict[str, str]:
         """The bytes that a step starts from: the base's; a run's own are bound by its training."""

@@ -72,7 +72,7 @@ def fit(
     device = train.tensors.device
     groups = groups_of(model, rate=rate_of(recipe, model), weight_decay=recipe.weight_decay, layer_decay=recipe.layer_decay)
     updates = Updates(model, groups, recipe.warmup)
-    state = RelationFitState.of(updates.load(folder / RESUME))
+    state = updates.load(folder / RESUME, RelationFitState)
     total = recipe.epochs * math.ceil(len(train.tensors) / recipe.batch_size)
     with (
         progress.stage(f"seed {seed}", total, "steps") as stage,

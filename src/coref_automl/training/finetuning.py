@@ -12,20 +12,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 
 from coref_automl.errors import NotFinite
 from coref_automl.records import Record
 from coref_automl.store import mark_done, write_json
-from coref_automl.training.folder import read_state, write_state
-from coref_automl.training.optimizer import ParameterGroup, adamw, rate_factor
+from coref_automl.training.folder import stored_state, write_state
+from coref_automl.training.optimizer import ParameterGroup, adamw, load_optimizer, rate_factor
 
 RESUME = "resume.pt"
 """The state of a fit after its last whole epoch, beside the weights it will leave."""
 
 _CLIP = 1.0
+State = TypeVar("State", bound="FitState")
 Seen = TypeVar("Seen")
 """What a task sees of an epoch on the data that choose."""
 
@@ -54,14 +55,14 @@ class Updates:
         """Write model, optimizer and what else the caller needs to resume."""
         write_state(path, {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(), **more})
 
-    def load(self, path: Path) -> dict[str, Any] | None:
-        """Put model and optimizer back where `save` left them; what else it kept, or None where nothing was saved."""
+    def load(self, path: Path, kind: type[State]) -> State:
+        """Put model and optimizer back as `save` left them; the fit's state (0.2.0 kept a part beside `state`), or a new one."""
         if not path.is_file():
-            return None
-        held = read_state(path)
-        self._model.load_state_dict(held.pop("model"))
-        self._optimizer.load_state_dict(held.pop("optimizer"))
-        return held
+            return kind()
+        with stored_state(path) as held:
+            self._model.load_state_dict(held.pop("model"))
+            load_optimizer(self._optimizer, held.pop("optimizer"))
+            return kind(**held.pop("state"), **held)
 
 
 @dataclass(slots=True)
@@ -73,11 +74,6 @@ class FitState:
     seconds: float = 0.0
     best_epoch: int = 0
     best_weights: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, held: dict[str, Any] | None) -> Self:
-        """As `Updates.load` found it (0.2.0 kept a part beside `state`); a new one where it found nothing."""
-        return cls(**held.pop("state"), **held) if held else cls()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,8 @@ A folder that was begun with other data, another model or another recipe is refu
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from pickle import UnpicklingError
@@ -53,7 +54,7 @@ REMOVING = ".removing"
 MENTION_LOSSES = "mention_losses.pt"
 """What a loss between mentions has learned beside the model."""
 
-STATES = ("optimizer.pt", "optimizer.bin", "scheduler.pt", "scaler.pt", "rng_state*.pth", MENTION_LOSSES)
+STATES = ("optimizer.pt", "scheduler.pt", "rng_state*.pth", MENTION_LOSSES)
 """What only a resumption needs; most of a checkpoint's size."""
 
 
@@ -79,13 +80,6 @@ class ClockFacts(TypedDict, total=False):
 def read_clock(checkpoint: Path) -> ClockFacts:
     path = checkpoint / "clock.json"
     return read_stored(path, ClockFacts) if path.is_file() else {}
-
-
-def read_mention_losses(checkpoint: Path) -> dict[str, Any]:
-    path = checkpoint / MENTION_LOSSES
-    if not path.is_file():
-        raise FolderError(f"{path} is missing, without which training cannot resume; copy it here again, or remove {checkpoint}.")
-    return read_state(path)
 
 
 def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any]) -> Path:
@@ -147,6 +141,8 @@ def resumable(run: Path) -> Path | None:
     able = [path for path in checkpoints_of(run) if (path / "optimizer.pt").is_file() and (path / "trainer_state.json").is_file()]
     if not able:
         return None
+    if (foreign := able[-1] / "scaler.pt").exists():  # gradients are scaled for float16, which is not trained in
+        raise FolderError(f"{foreign} was not written by this training; remove it and run the same command again.")
     for path in (able[-1] / "trainer_state.json", able[-1] / "clock.json", *(p for s in STATES for p in able[-1].glob(s))):
         if not _is_whole(path):
             earlier = f"remove {able[-1]} to resume from {able[-2].name}" if len(able) > 1 else f"remove {run} to train again"
@@ -287,20 +283,28 @@ def write_state(path: Path, state: dict[str, Any]) -> None:
             raise writer.error
 
 
-def read_state(path: Path) -> dict[str, Any]:
-    """What `write_state` wrote. Nothing but numbers is read of it: a pickle that asks for more is refused."""
+@contextmanager
+def own_state(path: Path) -> Iterator[None]:
+    """Libraries fail in many ways on a training state that is not theirs; here it is one."""
     import torch
 
-    check_packed(path)
     try:
-        held: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, ValueError, EOFError, UnpicklingError) as error:
-        raise FolderError(foreign_state(path)) from error
-    return held
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, ValueError, OSError, EOFError, UnpicklingError, LookupError, TypeError, AttributeError) as error:
+        what = "missing, damaged, or not the state of this training"
+        raise FolderError(f"{path} is {what}; remove {path.parent} and run the same command again.") from error
 
 
-def foreign_state(path: Path) -> str:
-    return f"{path} is damaged, or holds more than a training state; remove {path.parent} and run the same command again."
+@contextmanager
+def stored_state(path: Path) -> Iterator[dict[str, Any]]:
+    """What `torch.save` wrote, for the block to take up. Nothing but numbers is read: a pickle that asks for more is refused."""
+    import torch
+
+    with own_state(path):
+        check_packed(path)
+        yield torch.load(path, map_location="cpu", weights_only=True)
 
 
 class _Writer:

@@ -76,6 +76,14 @@ def adamw(groups: Iterable[ParameterGroup], *, fused: bool) -> torch.optim.AdamW
     return torch.optim.AdamW(members, betas=(0.9, 0.98), eps=1e-6, fused=fused)
 
 
+def load_optimizer(optimizer: torch.optim.Optimizer, held: dict[str, Any]) -> None:
+    """Torch counts the parameters of a state; that of another model with as many would fail at the first step."""
+    optimizer.load_state_dict(held)
+    for parameter, state in optimizer.state.items():
+        if any(value.ndim and value.shape != parameter.shape for value in state.values()):
+            raise ValueError("the optimizer's state is of other shapes")
+
+
 OPEN_END = 1_000_000_000
 """The step count of a run whose budget is in minutes alone."""
 

@@ -11,14 +11,13 @@ import time
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import torch
 
 from coref_automl.config import expect
 from coref_automl.decoder import read_stored
-from coref_automl.errors import DatasetError, FolderError, ModelError, OutOfMemory
+from coref_automl.errors import DatasetError, ModelError, OutOfMemory
 from coref_automl.locks import claimed
 from coref_automl.machine import release
 from coref_automl.models.attention import without_cudnn
@@ -33,16 +32,16 @@ from coref_automl.training.batches import Collator, MaskedRows, micro_batch
 from coref_automl.training.folder import (
     AVERAGE,
     KIND,
+    MENTION_LOSSES,
     average_of,
     best_of,
     checkpoints_of,
     claim_run,
     describe_state,
-    foreign_state,
     give_up,
     read_clock,
-    read_mention_losses,
     resumable,
+    stored_state,
 )
 from coref_automl.training.judge import Judge, ProcessGroup, score_average
 from coref_automl.training.loss import prepare_model
@@ -58,7 +57,7 @@ from coref_automl.training.setup import (
     prepare_run,
     verify_dataset,
 )
-from coref_automl.training.trainer import MaskedTrainer, RunCallback
+from coref_automl.training.trainer import MaskedTrainer, RunCallback, check_trainer_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +198,8 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
     model = loaded.model
     mention_losses = mention_losses_of(work, model)
     if mention_losses is not None and resume is not None:
-        mention_losses.load_state_dict(read_mention_losses(resume))
+        with stored_state(resume / MENTION_LOSSES) as held:
+            mention_losses.load_state_dict(held)
     prepare_model(model, cross_document=recipe.cross_document, compiled=recipe.compile, mention_losses=mention_losses)
     groups = groups_of(
         model,
@@ -235,6 +235,7 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
     if work.processes > 1:
         clock.shared = lambda progress: _agree(trainer, progress)
     if resume:
+        check_trainer_state(resume)
         progress.note(describe_state(run))
     for line in work.lines(micro):
         progress.note(line)
@@ -261,8 +262,6 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
         if callback.stopped is None and not clock.over(clock.first):
             try:
                 trainer.train(resume_from_checkpoint=str(resume) if resume else None)
-            except UnpicklingError as error:
-                raise FolderError(foreign_state((resume or run) / "optimizer.pt")) from error
             finally:
                 trainer.close_workers()
     if trainer.is_world_process_zero():

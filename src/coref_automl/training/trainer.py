@@ -16,15 +16,24 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments
 
 from coref_automl.errors import NotFinite, StorageError, TrainingError
 from coref_automl.progress import Progress, Stage, peak_gigabytes
 from coref_automl.store import obey_umask
 from coref_automl.training.batches import BatchPlan, Collator, EpochSampler, MaskedRows
-from coref_automl.training.folder import MENTION_LOSSES, checkpoints_of, drop_states, write_state
+from coref_automl.training.folder import MENTION_LOSSES, checkpoints_of, drop_states, own_state, stored_state, write_state
 from coref_automl.training.loss import HEAD, asked_of
-from coref_automl.training.optimizer import OPEN_END, Clock, ParameterGroup, adamw, crossed_mark, is_save_step, rate_factor
+from coref_automl.training.optimizer import (
+    OPEN_END,
+    Clock,
+    ParameterGroup,
+    adamw,
+    crossed_mark,
+    is_save_step,
+    load_optimizer,
+    rate_factor,
+)
 
 _WATCHED = ("loss", "gradient")
 _NEVER = torch.iinfo(torch.long).max
@@ -82,6 +91,19 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
             )
             self._created_lr_scheduler = True
         return self.lr_scheduler
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            with stored_state(Path(checkpoint) / "optimizer.pt") as held:
+                load_optimizer(self.optimizer, held)
+            with stored_state(Path(checkpoint) / "scheduler.pt") as held:
+                self.lr_scheduler.load_state_dict(held)
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            with own_state(Path(checkpoint) / "rng_state.pth"):
+                min(Path(checkpoint).glob("rng_state*.pth"))  # one for each process, where there are several; not none
+                super()._load_rng_state(checkpoint)
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> tuple[list[Any], Any]:
         """Beside the asked tokens of the whole effective batch, its asked mentions: a loss between them is a mean over those."""
@@ -212,6 +234,13 @@ _DISK = (
     "No space left", "StorageFull", "Disk quota", "File too large", "os error 27", "os error 28",
     "PytorchStreamWriter failed", "iostream error", "unexpected pos",
 )  # fmt: skip
+
+
+def check_trainer_state(checkpoint: Path) -> None:
+    path, step = checkpoint / "trainer_state.json", int(checkpoint.name.rpartition("-")[2])
+    with own_state(path):
+        if TrainerState.load_from_json(str(path)).global_step != step:
+            raise ValueError("the state of another step")
 
 
 class RunCallback(TrainerCallback):  # type: ignore[misc]

@@ -18,6 +18,7 @@ from coref_automl.errors import EvaluationError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import PRIMARY
 from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
+from coref_automl.evaluation.slot import SCORER
 from coref_automl.machine import device_seen
 from coref_automl.models.build import NEW
 from coref_automl.models.model_files import config_of, folder_of
@@ -208,7 +209,7 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
         tokenizer = load_tokenizer(str(recipe.settings.get("tokenizer") or model))
         for half in halves.values():
             half.noun_table(tokenizer)
-    prints["models"] = models_bytes(recipe)
+    prints |= {"models": models_bytes(recipe), "scorer": SCORER}
     space = settle_space(recipe, datasets, scratch=all(scratch))
     metric = recipe.score or recipe.metric or PRIMARY
     problem = MaskedProblem(
