@@ -8,7 +8,7 @@ import pytest
 
 from coref_automl.evaluation.prepare import prepare_eval
 from coref_automl.evaluation.recipe import EvalRecipe
-from coref_automl.experiment.adapt import RECIPE, closing
+from coref_automl.experiment.adapt import closing, demo_recipe
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.vocabulary import entry_words
 from coref_automl.statistics.planning import items_needed
@@ -16,14 +16,15 @@ from coref_automl.statistics.planning import items_needed
 
 @pytest.mark.journey
 def test_the_demo_asks_as_many_answerable_items_as_its_verdict_needs(tmp_path: Path) -> None:
-    stage = RECIPE.evaluate
-    assert RECIPE.texts
+    recipe = demo_recipe()
+    stage = recipe.evaluate
+    assert recipe.texts
     built = prepare_eval(
         EvalRecipe(
-            models=(RECIPE.model,),
+            models=(recipe.model,),
             tasks=("real",),
-            sources=RECIPE.texts.sources,
-            limit=RECIPE.texts.limit,
+            sources=recipe.texts.sources,
+            limit=recipe.texts.limit,
             per_source=stage.per_source,
             per_document=stage.per_document,
             min_syllables=stage.min_syllables,
@@ -32,10 +33,10 @@ def test_the_demo_asks_as_many_answerable_items_as_its_verdict_needs(tmp_path: P
         tmp_path / "set",
     )
     items = built.items["real"]
-    needed = items_needed(0.08, 0.18)  # 80% power for the least gain, which Holm tests last: see RECIPE
+    needed = items_needed(0.08, 0.18)  # 80% power for the least gain, which Holm tests last: see demo.yaml
     assert needed <= len(items) < 1.1 * needed
-    assert {item.answer for item in items} <= set(entry_words(load_tokenizer(RECIPE.model)))
-    assert RECIPE.train["save_every"] == 0  # one checkpoint per run: nothing to choose, all documents judge
+    assert {item.answer for item in items} <= set(entry_words(load_tokenizer(recipe.model)))
+    assert recipe.train["save_every"] == 0  # one checkpoint per run: nothing to choose, all documents judge
 
 
 def test_the_demo_ends_with_the_chains_of_a_text() -> None:

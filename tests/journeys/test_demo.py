@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coref_automl.config import to_mapping
-from coref_automl.experiment.adapt import RECIPE
+from coref_automl.experiment.adapt import demo_recipe
 from tests.browser import console, requests_of_files, show
 from tests.journeys import widgets
 from tests.journeys.shell import Screen, Shell
@@ -77,7 +77,7 @@ def test_the_demo_shows_that_adapting_beats_the_base(shell: Shell, browser: Any)
 @pytest.mark.journey
 def test_with_the_training_switched_off_nothing_is_shown(shell: Shell, browser: Any) -> None:
     """The demo's own recipe with a learning rate of 0."""
-    recipe = to_mapping(RECIPE)
+    recipe = to_mapping(demo_recipe())
     recipe["train"] |= {"learning_rate": 0.0}
     recipe["methods"] = {"mlm": {}}
     recipe["relation"] = None

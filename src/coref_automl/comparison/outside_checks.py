@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,6 @@ from coref_automl.comparison.relation_results import RELATION_FILES, RowFacts
 from coref_automl.comparison.runs import TaskFiles, TaskRun
 from coref_automl.comparison.scores import Entry, grouped, model_label
 from coref_automl.evaluation.results import CHECKPOINT
-from coref_automl.records import Estimate
 from coref_automl.statistics.intervals import DRAWS, from_draws
 from coref_automl.statistics.methods import MethodVerdict, method_verdict, ratio_verdict
 from coref_automl.statistics.resampling import Floats, resampled_f1
@@ -56,7 +56,7 @@ def rows_of(run: Run) -> int:
     return (run.result.train_rows or 0) + (run.result.validation_rows or 0)
 
 
-def judge_relation(a: Starts, b: Starts, claim: Claim, seed: int) -> Judged | None:
+def judge_relation(a: Starts, b: Starts, claim: Callable[..., Claim], seed: int) -> Judged | None:
     """Starts of one pretraining seed are paired; every start with a base; of a single start, its fine-tuning seeds.
 
     None if seeds are not shared: a verdict over a base must cover every start of the method, one between methods two pairs.
@@ -73,8 +73,8 @@ def judge_relation(a: Starts, b: Starts, claim: Claim, seed: int) -> Judged | No
     judged = count > 1 and found.p_seeds is not None
     same = found.difference == 0 and found.interval.low == found.interval.high
     lost: tuple[Caveat, ...] = () if judged or same else ("one seed" if count < 2 else "copies",)
-    told = replace(
-        claim,
+    told = claim(
+        *lost,
         count=run.result.n,
         seeds=(count, count),
         difference=found.interval,
@@ -83,7 +83,6 @@ def judge_relation(a: Starts, b: Starts, claim: Claim, seed: int) -> Judged | No
         detectable=found.detectable,
         rows=rows_of(run) or None,
         share=read_share(run.name),
-        against=(*claim.against, *lost),
     )
     return Judged(told, found.p if judged else None, found.interval_at)
 
@@ -147,21 +146,21 @@ def _draws(pairs: Sequence[SeedPairs], sentences: NDArray[Any], seed: int) -> ND
     return np.asarray(resampled_f1(joined.right, joined.given, gold, sentences, seed=seed, draws=DRAWS) @ share)
 
 
-def judge_coreference(a: Starts, b: Starts, claim: Claim, _seed: int) -> Judged:
+def judge_coreference(a: Starts, b: Starts, claim: Callable[..., Claim], _seed: int) -> Judged:
     """CoNLL with gold mentions, runs crossed with documents: the starts of a method, or the fine-tuning seeds of a single one."""
     documents: DocumentSums = next(iter(next(iter(a.values())).values()))[0].facts
     sides = [_by_document(side) for side in (a, b)]
     ours, theirs = (float(np.mean([np.average(run, weights=documents.sizes) for run in runs])) for runs in sides)
     found = ratio_verdict(sides[0], sides[1], documents.sizes)
-    told = replace(
-        claim,
+    told = claim(
+        *why_unjudged(found),
+        *few_documents(len(documents.marks)),
         count=len(documents.marks),
         seeds=found.seeds,
         difference=found.interval,
         verdict="same" if found.reason == "same" else "not judged",
         values=(ours, theirs),
         detectable=found.detectable,
-        against=(*claim.against, *why_unjudged(found), *few_documents(len(documents.marks))),
     )
     return Judged(told, None if found.reason else found.p, found.interval_at)
 
@@ -185,7 +184,12 @@ class OutsideCheck:
     documents: Documents
     test: Test
     comparable: Callable[[Sequence[Run]], list[list[Run]]]
-    judge: Callable[[Starts, Starts, Claim, int], Judged | None]
+    judge: Callable[[Starts, Starts, Callable[..., Claim], int], Judged | None]
+
+    def claim(self, several: bool, names: Mapping[str, Any], *against: Caveat, **found: Any) -> Claim:
+        """A claim of this check; of single starts it is about checkpoints."""
+        told: tuple[Caveat, ...] = against if several else ("checkpoint", *against)
+        return Claim(**names, outcome=self.outcome, documents=self.documents, test=self.test, against=told, **found)
 
 
 def _same_rows(runs: Sequence[Run]) -> list[list[Run]]:
@@ -251,20 +255,8 @@ def judge_check(study: Study, question: QuestionId) -> list[Claim]:
     for runs in check.comparable(study.checks.get(question, ())):
         found = []
         for one, b, starts in _pairs(study.arms, runs):
-            told = Claim(
-                question,
-                one.name,
-                b,
-                check.outcome,
-                check.documents,
-                0,
-                (0, 0),
-                Estimate(0.0, 0.0, 0.0, 0),
-                check.test,
-                "not judged",
-                against=() if one.several else ("checkpoint",),
-            )
-            found.append(check.judge(one.starts, starts, told, study.seed))
+            names = {"question": question, "a": one.name, "b": b}
+            found.append(check.judge(one.starts, starts, partial(check.claim, one.several, names), study.seed))
         out += corrected_claims(found, "bh", study.margin)
     return out
 

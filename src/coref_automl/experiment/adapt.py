@@ -20,7 +20,7 @@ from coref_automl.engine.launch import HereLauncher
 from coref_automl.errors import RecipeError
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
 from coref_automl.experiment.preflight import Preflight, before_training, before_tuning, fitted
-from coref_automl.experiment.recipe import CHOSEN, EvaluateStage, ExperimentRecipe, HeldOutTexts, RelationStage
+from coref_automl.experiment.recipe import CHOSEN, ExperimentRecipe
 from coref_automl.experiment.run import KIND, run_experiment
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from coref_automl.tuning.outputs import Draw, StudyResult
 
 
-METHODS: dict[str, dict[str, Any]] = {"mlm": {}, "combined": {}, "entity": {}}
-DEFAULTS: dict[str, Any] = {"methods": METHODS, "lengths": [512], "seeds": 1}
+DEFAULTS: dict[str, Any] = {"methods": {"mlm": {}, "combined": {}, "entity": {}}, "lengths": [512], "seeds": 1}
 """What `adapt` sets where neither the recipe nor an option does."""
+_DEMO = Path(__file__).parents[1] / "assets" / "demo.yaml"
 _TRAININGS, _OF_SEARCH = 24, 90
 """With --tune: about how many trainings a study of the portfolio takes, and one with a search."""
 _LONG = 2.0
@@ -176,37 +176,6 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
     return replace(recipe, methods={**recipe.methods, "tuned": won}, evaluate=evaluate), result
 
 
-RECIPE = ExperimentRecipe(
-    model="bundled:ko-mini",
-    methods=METHODS,
-    out="demo",
-    lengths=(128,),
-    seeds=1,
-    texts=HeldOutTexts(("bundled:synthetic-short",), near_duplicates=False),
-    train={"max_tokens": 38_000, "batch": 16, "learning_rate": 8e-4, "warmup": 0.1, "save_every": 0},
-    evaluate=EvaluateStage(
-        words="none", metric="real1_strict", per_source=100, per_document=8, min_syllables=2, single_entry=True
-    ),
-    relation=RelationStage(
-        rows=400, start="chosen", shares=(1.0,), seeds=1, settings={"epochs": 3, "batch_size": 16, "learning_rate": 8e-4}
-    ),
-)
-"""Half of the generated documents to learn from; the other half, held out, and written cloze passages to be measured by.
-
-The held-out half has 251 Real items that are one vocabulary entry. Measured on them: mlm gains 9.9 points of strict Real@1 (seed
-0; one of the two models alone is right on 20% of the items). In runs of 16 steps, with seeds 0 and 1, mlm gains 10.7 and
-6.7, combined 12.6 and 9.9, entity 22.5 (seed 0 alone). After these two, Holm's last step detects a gain of 8 points by mlm with
-80% power from 243 items on.
-"""
-
-QUICK = replace(
-    RECIPE,
-    texts=HeldOutTexts(("bundled:synthetic-short",), limit=24, near_duplicates=False),
-    train={**RECIPE.train, "max_tokens": 4_000, "batch": 8, "micro_batch": 2},
-    relation=RelationStage(rows=90, start="chosen", shares=(1.0,), seeds=1, settings={"epochs": 1, "batch_size": 8}),
-)
-"""A fraction of the texts, few rows at a time: under 1 GB."""
-
 OWN = (
     "coref-automl adapt --model bundled:ko-mini --source bundled:synthetic --out adapted"
     "    # or --model YOUR_MODEL --source local:YOUR_TEXTS.jsonl"
@@ -223,7 +192,12 @@ def closing() -> Resolved:
     return coreference(TEXT)
 
 
+def demo_recipe(*, quick: bool = False) -> ExperimentRecipe:
+    held = read_yaml(_DEMO)
+    return from_mapping(ExperimentRecipe, overlaid(held["demo"], held["quick"] if quick else {}), _DEMO.name)
+
+
 def demo(out: Path, *, quick: bool = False, lang: str | None = None, progress: Progress | None = None) -> Adapted:
     """Run the full pipeline on bundled data; the same call resumes."""
-    recipe = replace(QUICK if quick else RECIPE, out=str(out), lang=language(lang))
+    recipe = replace(demo_recipe(quick=quick), out=str(out), lang=language(lang))
     return adapt(recipe, progress=progress, then=(OWN, f"coref-automl studio {quote(str(out))}"), with_time=False)

@@ -6,7 +6,7 @@ Texts are prepared, and bundled rows and parts of annotated data written, under 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -98,17 +98,16 @@ def _prepared(
 
 
 @dataclass(frozen=True, slots=True)
-class RelationRows:
-    """Files of rows to fine-tune on and to score; how many rows they hold, and their bytes."""
+class TaskData:
+    """What a task is fine-tuned on and scored by: files and settings in the words of its recipe, their sizes and their bytes."""
 
-    train: str
-    dev: str | None
-    count: int
-    dev_count: int
+    files: dict[str, str | None]
+    sizes: dict[str, int]
     prints: dict[str, str]
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
-def relation_rows(stage: RelationStage, out: Path) -> RelationRows:
+def relation_rows(stage: RelationStage, out: Path) -> TaskData:
     """The rows that a stage names; the first of the bundled ones are written to OUT/relation-rows."""
     from coref_automl.corpus.sources import bundled_rows
     from coref_automl.relation.data import read_relations
@@ -124,21 +123,10 @@ def relation_rows(stage: RelationStage, out: Path) -> RelationRows:
     skip = bool(stage.settings.get("skip_bad", False))
     read = {name: read_relations(path, skip_bad=skip).rows for name, path in files.items() if path}
     prints = {name: rows_fingerprint(rows) for name, rows in read.items()}
-    return RelationRows(str(files["train"]), files["dev"], len(read["train"]), len(read.get("dev", ())), prints)
+    return TaskData(files, {name: len(rows) for name, rows in read.items()}, prints)
 
 
-@dataclass(frozen=True, slots=True)
-class AnnotatedData:
-    """Annotated texts that a head is trained on, with a split or in folds; how many characters, and their bytes."""
-
-    path: str
-    split: str | None
-    folds: int
-    characters: int
-    prints: dict[str, str]
-
-
-def annotated_data(stage: CoreferenceStage, out: Path) -> AnnotatedData:
+def annotated_data(stage: CoreferenceStage, out: Path) -> TaskData:
     """The documents of a stage. A part of them (`dev`, `not-dev`) is written to OUT/data, with its split."""
     from coref_automl.coreference.data import read_schemes, write_documents
     from coref_automl.coreference.split import Split, documents_fingerprint, sides_of
@@ -159,9 +147,9 @@ def annotated_data(stage: CoreferenceStage, out: Path) -> AnnotatedData:
         if stage.documents == "dev":
             split, folds = str(Path(path).with_suffix(".split.json")), 0
             write_json(Path(split), Split(sides.train, (), sides.dev).to_json())
-    characters = sum(len(document.text) for document in documents)
+    characters = {"characters": sum(len(document.text) for document in documents)}
     prints = {"documents": documents_fingerprint(documents)}
-    return AnnotatedData(path, split, min(folds, len(documents)), characters, prints)
+    return TaskData({"data": path, "split": split}, characters, prints, {"folds": min(folds, len(documents))})
 
 
 def refuse_unequal(tokens: Mapping[Any, int]) -> None:

@@ -8,8 +8,8 @@ OUT/evaluations, OUT/relation, OUT/coreference                evaluate, re train
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -28,8 +28,7 @@ from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.slot import SCORER
 from coref_automl.experiment.data import (
     SEEDS_APART,
-    AnnotatedData,
-    RelationRows,
+    TaskData,
     annotated_data,
     datasets,
     evaluation_sets,
@@ -37,7 +36,7 @@ from coref_automl.experiment.data import (
     refuse_unequal,
     relation_rows,
 )
-from coref_automl.experiment.recipe import CHOSEN, CoreferenceStage, ExperimentRecipe, Kind, RelationStage, Start
+from coref_automl.experiment.recipe import CHOSEN, ExperimentRecipe, Kind, Start
 from coref_automl.machine import device_seen
 from coref_automl.models.model_files import model_prints
 from coref_automl.progress import Progress
@@ -50,8 +49,15 @@ if TYPE_CHECKING:
     from coref_automl.training.setup import Prepared
 
 TASK = "coref_automl.experiment.run:run_step"
-RUNS, EVALUATIONS, RELATION, COREFERENCE = "runs", "evaluations", "relation", "coreference"
+RUNS, EVALUATIONS = "runs", "evaluations"
+RELATION: Kind = "relation"
+COREFERENCE: Kind = "coreference"
 Recipe = TrainRecipe | EvaluateRecipe | RelationRecipe | CoreferenceRecipe
+TASKS: dict[Kind, tuple[type[Any], dict[str, Any]]] = {
+    RELATION: (RelationRecipe, {"keep_weights": False}),
+    COREFERENCE: (CoreferenceRecipe, {}),
+}
+"""The recipe of each task that is fine-tuned, and what a study sets unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +124,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """A recipe with what it names opened. `sets` are evaluation sets, `datasets` folders by length."""
+    """A recipe with what it names opened. `sets` are evaluation sets, `datasets` folders by length, `data` those of tasks."""
 
     recipe: ExperimentRecipe
     out: Path
     sets: tuple[Path, ...]
     datasets: Mapping[int, Path]
-    rows: RelationRows | None = None
-    annotated: AnnotatedData | None = None
+    data: Mapping[Kind, TaskData] = field(default_factory=dict)
 
     @property
     def arms(self) -> list[MethodAtLength]:
@@ -144,7 +149,7 @@ class Plan:
         """Seed by seed, the base first, all that belongs to a run together: a study that is cut short has whole seeds."""
         found = [self._evaluation(arm_name(BASE, length), None, seq_len=length) for length in self.recipe.lengths]
         if (stage := self.recipe.coreference) and stage.start == CHOSEN:
-            found.append(self._coreference(stage, BASE, None, self.recipe.first_seed))
+            found += self._fine_tuning("coreference", BASE, None, self.recipe.first_seed)
         for number, seed in enumerate(self.seeds):
             found += self._tasks("every", self.run_name(None, seed), None, number * SEEDS_APART)
             for arm in self.arms:
@@ -160,14 +165,13 @@ class Plan:
 
     def _tasks(self, start: Start, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
         """Relation extraction and coreference, as far as their stages start there."""
-        if (stage := self.recipe.relation) and stage.start == start:
-            yield from self._relation(stage, name, run, first_seed)
-        if (texts := self.recipe.coreference) and texts.start == start:
-            yield self._coreference(texts, name, run, first_seed)
+        for kind in self.data:
+            if getattr(self.recipe, kind).start == start:
+                yield from self._fine_tuning(kind, name, run, first_seed)
 
     @property
     def waits_for_choice(self) -> bool:
-        return any(stage and stage.start == CHOSEN for stage in (self.recipe.relation, self.recipe.coreference))
+        return any(getattr(self.recipe, kind).start == CHOSEN for kind in self.data)
 
     def after_choice(self, model: str) -> list[Step]:
         """What starts from the model that the evaluations recommend, in folders named by it: another choice lies beside it."""
@@ -243,40 +247,25 @@ class Plan:
         """Items of all evaluation sets."""
         return sum(len(held.select()) for held in self._opened_sets)
 
-    def _relation(self, stage: RelationStage, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
-        """The k-th run of every method and the k-th tuning of the base have the same relation seeds, which no other k has."""
-        assert self.rows is not None
-        for share in stage.shares:
-            mark = relation_name(share, name)
+    def _fine_tuning(self, kind: Kind, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
+        """A task from one start, once for each share of its rows. The k-th run of every method and the k-th tuning of the base
+        have the same seeds, which no other k has."""
+        stage, data, (task, usual) = getattr(self.recipe, kind), self.data[kind], TASKS[kind]
+        for share in getattr(stage, "shares", (None,)):
+            mark = name if share is None else relation_name(share, name)
             decided = {
+                **data.files,
+                **data.settings,
                 "model": self.recipe.model,
-                "train": self.rows.train,
-                "dev": self.rows.dev,
-                "out": str(self.out / RELATION / mark),
+                "out": str(self.out / kind / mark),
                 "seeds": stage.seeds,
                 "first_seed": first_seed,
-                "max_rows": None if share == 1 else max(2, round(share * self.rows.count)),
                 "device": self.recipe.device,
             }
-            settings = {"keep_weights": False, **stage.settings}
-            recipe = from_mapping(RelationRecipe, {**settings, **decided}, "relation: settings")
-            yield Step("relation", mark, run, recipe, _bound(recipe, ("train", "dev"), self.rows.prints | self._start(run)))
-
-    def _coreference(self, stage: CoreferenceStage, name: str, run: str | None, first_seed: int) -> Step:
-        """Seeds as for relation extraction."""
-        assert self.annotated is not None
-        decided = {
-            "model": self.recipe.model,
-            "data": self.annotated.path,
-            "out": str(self.out / COREFERENCE / name),
-            "split": self.annotated.split,
-            "folds": self.annotated.folds,
-            "seeds": stage.seeds,
-            "first_seed": first_seed,
-            "device": self.recipe.device,
-        }
-        recipe = from_mapping(CoreferenceRecipe, {**stage.settings, **decided}, "coreference: settings")
-        return Step("coreference", name, run, recipe, _bound(recipe, ("data", "split"), self.annotated.prints | self._start(run)))
+            if share is not None:
+                decided["max_rows"] = None if share == 1 else max(2, round(share * data.sizes["train"]))
+            recipe = from_mapping(task, {**usual, **stage.settings, **decided}, f"{kind}: settings")
+            yield Step(kind, mark, run, recipe, _bound(recipe, data.files, data.prints | self._start(run)))
 
 
 def start_bytes(model: str) -> dict[str, str]:
@@ -284,7 +273,7 @@ def start_bytes(model: str) -> dict[str, str]:
     return {f"{BYTES}{name}": value for name, value in model_prints(model).items()}
 
 
-def _bound(recipe: Any, named: tuple[str, ...], prints: Mapping[str, str]) -> dict[str, Any]:
+def _bound(recipe: Any, named: Collection[str], prints: Mapping[str, str]) -> dict[str, Any]:
     free = ("out", "device", "model", "seeds", *named)
     return {key: value for key, value in to_mapping(recipe).items() if key not in free} | dict(prints)
 
@@ -299,6 +288,6 @@ def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
     refuse_other_first_seed(recipe, out)
     sets = evaluation_sets(recipe, out, progress)
     packed = datasets(recipe, out, sets, progress)
-    rows = relation_rows(recipe.relation, out) if recipe.relation else None
-    annotated = annotated_data(recipe.coreference, out) if recipe.coreference else None
-    return Plan(replace(recipe, device=device_seen(recipe.device)), out, sets, packed, rows, annotated)
+    data: dict[Kind, TaskData] = {"relation": relation_rows(recipe.relation, out)} if recipe.relation else {}
+    data |= {"coreference": annotated_data(recipe.coreference, out)} if recipe.coreference else {}
+    return Plan(replace(recipe, device=device_seen(recipe.device)), out, sets, packed, data)

@@ -326,15 +326,14 @@ def _of_evaluation(plan: Plan, step: Step, recipe: Any) -> float:
 
 
 def _of_relation(plan: Plan, _step: Step, recipe: Any) -> float:
-    assert plan.rows is not None
-    rows = (recipe.max_rows or plan.rows.count) * recipe.epochs + _FORWARD * plan.rows.dev_count
+    sizes = plan.data["relation"].sizes
+    rows = (recipe.max_rows or sizes["train"]) * recipe.epochs + _FORWARD * sizes.get("dev", 0)
     return float(recipe.seeds * rows * _ROW_TOKENS)
 
 
 def _of_coreference(plan: Plan, _step: Step, recipe: Any) -> float:
-    assert plan.annotated is not None
     passes = recipe.epochs * max(1, recipe.folds - 1) + _FORWARD
-    return float(recipe.seeds * passes * plan.annotated.characters / _CHARACTERS)
+    return float(recipe.seeds * passes * plan.data["coreference"].sizes["characters"] / _CHARACTERS)
 
 
 _TOKENS: dict[Kind, Callable[[Plan, Step, Any], float]] = {

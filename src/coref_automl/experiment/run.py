@@ -29,7 +29,7 @@ from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.run import EvaluateRecipe
-from coref_automl.experiment.plan import COREFERENCE, EVALUATIONS, RELATION, RUNS, Plan, Step, open_plan, start_bytes
+from coref_automl.experiment.plan import COREFERENCE, EVALUATIONS, RUNS, TASKS, Plan, Step, open_plan, start_bytes
 from coref_automl.experiment.recipe import KINDS, ExperimentRecipe, Kind
 from coref_automl.experiment.state import ExperimentResult, ExperimentState, Failure
 from coref_automl.locks import claimed
@@ -70,7 +70,7 @@ def run_experiment(
     out = Path(recipe.out)
     progress = progress or quiet()
     ends = time.monotonic() + 60 * max_minutes if max_minutes else None
-    for stage in ("relation", "coreference"):
+    for stage in TASKS:
         if stage in only and getattr(recipe, stage) is None:
             raise RecipeError(f"The recipe has no {stage} stage to run; add one, or leave out --only {stage}.")
     with speaking(recipe.lang), claimed(out, KIND):
@@ -194,7 +194,7 @@ def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progre
             return result
         raise ComparisonError(f"{out} has no finished evaluation to report on; run it first, without --only report.")
     progress.note(progress.say("판정, 보고서, 보관본 작성", "Writing verdicts, report and archive"))
-    paths = [str(folder) for name in (EVALUATIONS, RELATION, COREFERENCE) if (folder := out / name).is_dir()]
+    paths = [str(folder) for name in (EVALUATIONS, *TASKS) if (folder := out / name).is_dir()]
     looks = _looked(out / LOOKS, sum(arm.finished for arm in result.arms))
     costs = {step.label: outcome.facts for step in state.steps if (outcome := step.outcome(out)) and outcome.done}
     items = EvalSet.open(plan.sets[0]).fingerprint

@@ -92,7 +92,9 @@ def rating(study: Subject) -> Section | None:
         say("효율", "efficiency"),
     )  # fmt: skip
     peaks = {run: study.choice.peak(entries) for run, entries in runs.items()}
-    starts, behind, falls = study.against_base(), _behind(study, list(peaks.values())), _falls(study)
+    starts = study.against_base()
+    behind = _against(study, {peak: study.best for peak in peaks.values() if peak is not study.best})
+    falls = _against(study, {peaks[run]: entries[-1] for run, entries in runs.items() if peaks[run] is not entries[-1]})
     lines = []
     for run, entries in runs.items():
         peak = peaks[run]
@@ -112,18 +114,8 @@ def rating(study: Subject) -> Section | None:
     return Section("rating", say("요약 평가", "Summary rating"), (table, Points(rules)))
 
 
-def _behind(study: Subject, peaks: list[Entry]) -> dict[Entry, Comparison | None]:
-    """The peak of each run against the overall best on confirm, max-T over runs."""
-    return _against(study, {peak: study.best for peak in peaks if peak is not study.best})
-
-
-def _falls(study: Subject) -> dict[Entry, Comparison | None]:
-    """The peak of each run against its last checkpoint on confirm, max-T over runs."""
-    ends = {study.choice.peak(entries): entries[-1] for entries in study.runs().values()}
-    return _against(study, {peak: end for peak, end in ends.items() if peak is not end})
-
-
 def _against(study: Subject, pairs: dict[Entry, Entry]) -> dict[Entry, Comparison | None]:
+    """Peaks against other checkpoints on confirm, max-T over runs."""
     found = compare_with(study.group, study.metric, list(pairs), list(pairs.values()), seed=study.seed, half="confirm")
     return dict(zip(pairs, found, strict=True))
 
