@@ -20,7 +20,7 @@ LEARNED = ("wordpiece", "unigram")
 KINDS = {
     "wordpiece": ("WordPiece", ["--kind", "wordpiece"]),
     "bytes": ("byte-level BPE", []),
-    "unigram": ("Unigram with bytes", ["--kind", "unigram", "--byte-fallback"]),
+    "unigram": ("Unigram with bytes", ["--kind", "unigram"]),
 }
 CHAIN = {
     "doc_id": "a",
@@ -56,13 +56,11 @@ def inspected(folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str,
 def test_a_card_says_of_which_kind_a_tokenizer_is(folder: Path, name: str) -> None:
     card = json.loads((folder / name / "manifest.json").read_text("utf-8"))
     assert card["kind"] == KINDS[name][1][1]
-    assert card["byte_fallback"] == ("--byte-fallback" in KINDS[name][1])
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--byte-fallback"], "WordPiece cannot fall back on bytes"),
         (["--kind", "sentencepiece"], "kind"),
     ],
 )

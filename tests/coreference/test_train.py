@@ -168,7 +168,7 @@ def test_the_threshold_is_the_best_for_the_chains_that_are_answered(tmp_path: Pa
 def test_a_span_is_found_once_where_tokens_share_a_character(
     tmp_path: Path, tales: tuple[CorefDocument, ...], tales_file: Path
 ) -> None:
-    learned = train_unigrams(["가나다 hello world"] * 3, vocab_size=300, byte_fallback=True)  # other Hangul is spelt byte by byte
+    learned = train_unigrams(["가나다 hello world"] * 3, vocab_size=300)  # other Hangul is spelt byte by byte
     encoder, run = tmp_path / "encoder", tmp_path / "run"
     for part in (build_masked_lm("tiny", learned, seq_len=256), learned):
         part.save_pretrained(encoder)

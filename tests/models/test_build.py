@@ -13,7 +13,7 @@ import torch
 from coref_automl.corpus.sources import bundled_rows
 from coref_automl.errors import RecipeError
 from coref_automl.korean import Tagger
-from coref_automl.models.build import SHAPES, build_masked_lm, shapes_as_wide, train_tokenizer
+from coref_automl.models.build import SHAPES, build_masked_lm, train_tokenizer
 from coref_automl.models.model_files import detect_seq_len
 
 TEXTS = [
@@ -86,12 +86,6 @@ def test_single_characters_come_from_the_alphabet_alone() -> None:
     singles = [entry for entry in entries if len(entry.removeprefix("##")) == 1]
     assert len(singles) == 40
     assert not any(entry.startswith("##[") for entry in entries)
-
-
-def test_shapes_of_a_width_are_named_or_there_is_none() -> None:
-    assert shapes_as_wide(320) == "shapes 320 wide: new:ko-mini, new:deberta-mini"
-    for width in (768, None):
-        assert shapes_as_wide(width) == "no shape is of that width, so take the words of another model"
 
 
 def test_a_new_roberta_reads_the_length_that_was_asked_for(tmp_path: Path) -> None:

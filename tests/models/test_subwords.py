@@ -1,4 +1,4 @@
-"""Unigrams: learned, saved, read back; with bytes to fall back on no text is unknown."""
+"""Unigrams: learned, saved, read back; with bytes to fall back on, no text is unknown."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ TEXTS = [*TALES, ASCII]
 
 
 @cache
-def learned(byte_fallback: bool = True) -> PreTrainedTokenizerFast:
-    return train_unigrams(TEXTS * 5, vocab_size=900, byte_fallback=byte_fallback)
+def learned() -> PreTrainedTokenizerFast:
+    return train_unigrams(TEXTS * 5, vocab_size=900)
 
 
-@pytest.mark.parametrize("byte_fallback", [True, False])
-def test_saved_and_loaded_it_is_the_same_tokenizer(byte_fallback: bool, tmp_path: Path) -> None:
-    tokenizer = learned(byte_fallback)
+def test_saved_and_loaded_it_is_the_same_tokenizer(tmp_path: Path) -> None:
+    tokenizer = learned()
     tokenizer.save_pretrained(tmp_path)
     again = load_tokenizer(str(tmp_path))
     assert tokenizer_fingerprint(again) == tokenizer_fingerprint(tokenizer)
@@ -60,7 +59,7 @@ def test_no_text_is_unknown_and_all_its_letters_read_back(text: str) -> None:
 def test_with_nouns_apart_a_pronoun_ends_where_its_particle_begins() -> None:
     pytest.importorskip("kiwipiepy", reason="kiwipiepy is not installed")
     texts = ["그는 나를 보았다. 나는 그의 책을 읽었다. 그가 나의 집에 왔다. 우리는 그를 기다렸다. " * 3, *TEXTS]
-    tokenizer = train_unigrams(texts * 5, vocab_size=900, tagger=Tagger(), byte_fallback=True)
+    tokenizer = train_unigrams(texts * 5, vocab_size=900, tagger=Tagger())
     assert tokenizer.tokenize("그는 나를 보았다.")[:4] == ["▁그", "는", "▁나", "를"]
     assert tokenizer.tokenize("(그는)")[:3] == ["▁(", "▁그", "는"]
 
@@ -74,7 +73,7 @@ def test_no_entry_joins_a_name_with_its_bracket_or_comma() -> None:
 
 
 def test_the_same_texts_give_the_same_unigrams() -> None:
-    again = train_unigrams(TEXTS * 5, vocab_size=900, byte_fallback=True)
+    again = train_unigrams(TEXTS * 5, vocab_size=900)
     assert tokenizer_fingerprint(again) == tokenizer_fingerprint(learned())
 
 

@@ -12,8 +12,8 @@ import pytest
 from coref_automl.errors import RecipeError
 from coref_automl.progress import quiet
 from coref_automl.training.recipe import RECOMMENDED, recommended
-from coref_automl.tuning.default_space import masked_space, relation_space
 from coref_automl.tuning.masked import DEFAULTS, open_masked
+from coref_automl.tuning.portfolio import masked_space, relation_space
 from coref_automl.tuning.recipe import TuneRecipe, TuneTexts
 from coref_automl.tuning.run import open_problem, run_study
 from coref_automl.tuning.space import read_space

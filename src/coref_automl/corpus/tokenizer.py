@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from coref_automl.config import Setting, typed
 from coref_automl.corpus.clean import SHARE, Filters, limits, normalise, rank, reason_to_drop
 from coref_automl.corpus.sources import inputs_of, read_input
-from coref_automl.errors import RecipeError, SourceError
+from coref_automl.errors import SourceError
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
 from coref_automl.models.build import train_tokenizer
@@ -28,7 +28,7 @@ LEAST_VOCABULARY, MOST_VOCABULARY = 1_000, 1_000_000
 class TokenizerRecipe:
     """`nouns` learns nouns apart from their particles: Kiwi cuts the words, for learning alone.
 
-    `alphabet` bounds the single characters. `byte_fallback` is for unigrams; WordPiece has none.
+    `alphabet` bounds the single characters. Unigrams fall back on bytes, so that no text is unknown; WordPiece cannot.
     `characters` draws whole documents of every file up to so many: a large source would else decide the vocabulary alone.
     """
 
@@ -43,10 +43,9 @@ class TokenizerRecipe:
         ),
     ] = SHARE
     filters: Filters = field(default_factory=Filters)
-    kind: Annotated[VocabularyKind, Setting("wordpiece or unigram.")] = "wordpiece"
-    byte_fallback: Annotated[
-        bool, Setting("Spell unknown characters with 256 byte entries, so that no text is unknown (unigram).")
-    ] = False
+    kind: Annotated[
+        VocabularyKind, Setting("wordpiece, or unigram: bytes spell what the vocabulary lacks, so that no text is unknown.")
+    ] = "wordpiece"
     characters: Annotated[
         int | None,
         Setting("Learn from at most this many characters of each file or hub source, drawn by document. Default: all.", 1),
@@ -67,14 +66,11 @@ class TokenizerCard(Record):
     nouns: bool
     fingerprint: str
     kind: VocabularyKind = "wordpiece"
-    byte_fallback: bool = False
 
 
 def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | None = None) -> TokenizerCard:
     """Read, clean, leave out what is held out, learn, save."""
     progress = progress or quiet()
-    if recipe.byte_fallback and recipe.kind == "wordpiece":
-        raise RecipeError("WordPiece cannot fall back on bytes; pass --kind unigram.")
     with claimed(out, "tokenizer", fresh=True):
         return _learn(recipe, out, progress)
 
@@ -92,10 +88,7 @@ def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerC
     )
     tagger = Tagger(default_cache()) if recipe.nouns else None
     shared: dict[str, Any] = {"vocab_size": recipe.vocab_size, "tagger": tagger, "alphabet": recipe.alphabet}
-    if recipe.kind == "wordpiece":
-        tokenizer = train_tokenizer(texts, **shared)
-    else:
-        tokenizer = train_unigrams(texts, **shared, byte_fallback=recipe.byte_fallback)
+    tokenizer = (train_tokenizer if recipe.kind == "wordpiece" else train_unigrams)(texts, **shared)
     tokenizer.save_pretrained(out)
     card = TokenizerCard(
         sources=tuple(source.rsplit("/", 1)[-1] for source in recipe.sources),
@@ -105,7 +98,6 @@ def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerC
         nouns=recipe.nouns,
         fingerprint=tokenizer_fingerprint(tokenizer),
         kind=recipe.kind,
-        byte_fallback=recipe.byte_fallback,
     )
     write_json(out / MANIFEST, {"kind": "tokenizer", **card.to_json()})
     mark_done(out)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from coref_automl.config import choose
@@ -41,7 +41,6 @@ class Shape:
     hidden: int
     heads: int
     intermediate: int
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 NEW = "new:"
@@ -58,14 +57,6 @@ SHAPES = {
     "electra-tiny": Shape("electra", 2, 64, 2, 128),
 }
 """ModernBERT first: pre-norm and rotary, it learns in minutes where the post-norm families stay at the unigram loss."""
-
-
-def shapes_as_wide(width: int | None) -> str:
-    """The next step of one whose words are of this width: the shapes that take them, or another model's words."""
-    found = [f"{NEW}{name}" for name, shape in SHAPES.items() if shape.hidden == width]
-    return (
-        f"shapes {width} wide: {', '.join(found)}" if found else "no shape is of that width, so take the words of another model"
-    )
 
 
 def build_masked_lm(shape: str, tokenizer: PreTrainedTokenizerFast, *, seq_len: int, seed: int = 0) -> PreTrainedModel:
@@ -97,7 +88,7 @@ def _config(shape: Shape, tokenizer: PreTrainedTokenizerFast, seq_len: int) -> A
         "sep_token_id": tokenizer.sep_token_id,
     }
     positions = _positions(shape, seq_len, first=tokenizer.pad_token_id + 1)
-    return AutoConfig.for_model(shape.family, **common, **positions, **shape.extra)
+    return AutoConfig.for_model(shape.family, **common, **positions)
 
 
 def _positions(shape: Shape, seq_len: int, *, first: int) -> dict[str, Any]:

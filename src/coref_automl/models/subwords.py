@@ -27,17 +27,17 @@ _NEVER = 1000.0
 
 
 def train_unigrams(
-    texts: Iterable[str], *, vocab_size: int, tagger: Tagger | None = None, alphabet: int = 3000, byte_fallback: bool = False
+    texts: Iterable[str], *, vocab_size: int, tagger: Tagger | None = None, alphabet: int = 3000
 ) -> PreTrainedTokenizerFast:
     """Entries as WordPiece learns them, scored by how often a text takes them, the fewest pieces first.
 
     The library's own trainer begins with what several words share and would lose nouns that are cut out of all their words.
-    `byte_fallback` spends 256 entries on bytes, which spell what the alphabet lacks.
+    256 entries are bytes, which spell what the alphabet lacks.
     """
     from tokenizers.decoders import ByteFallback, Metaspace, Sequence
 
-    lines, spare = list(texts), _BYTES if byte_fallback else []
-    learned = learn_entries(lines, vocab_size - len(spare) - 1, tagger=tagger, alphabet=alphabet)[len(SPECIAL) :]
+    lines = list(texts)
+    learned = learn_entries(lines, vocab_size - len(_BYTES) - 1, tagger=tagger, alphabet=alphabet)[len(SPECIAL) :]
     entries = [START, *(entry.removeprefix("##") if entry.startswith("##") else f"{START}{entry}" for entry in learned)]
     entries = [*SPECIAL.values(), *dict.fromkeys(entries)]
     scores = [0.0] * len(entries)
@@ -47,7 +47,7 @@ def train_unigrams(
         scores = [math.log((counts[place] + _UNSEEN) / total) for place in range(len(entries))]
     low = min(scores) - _NEVER  # a text that spells a special or byte entry is not one
     scores = [low if entry in SPECIAL.values() else score for entry, score in zip(entries, scores, strict=True)]
-    tokenizer = _tokenizer([*entries, *spare], [*scores, *[low] * len(spare)], byte_fallback=byte_fallback)
+    tokenizer = _tokenizer([*entries, *_BYTES], [*scores, *[low] * len(_BYTES)], byte_fallback=True)
     tokenizer.decoder = Sequence([ByteFallback(), Metaspace(replacement=START, prepend_scheme="always")])
     return framed(tokenizer)
 

@@ -20,7 +20,7 @@ from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.machine import environment_of, pick_device, usable_cores
 from coref_automl.models.attention import use_attention
-from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words, shapes_as_wide
+from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words
 from coref_automl.models.context import lengthen
 from coref_automl.models.load import (
     LoadedModel,
@@ -213,9 +213,7 @@ def _check_words(recipe: TrainRecipe, source: str, tokens_print: str) -> None:
     config, wanted = config_of(folder_of(source)), SHAPES[known(recipe.shape)].hidden
     wide = next((config[name] for name in ("embedding_size", "hidden_size", "dim") if name in config), None)
     if wide != wanted:
-        raise ModelError(
-            f"The embeddings of {source} have width {wide} and {recipe.model} needs {wanted}; {shapes_as_wide(wide)}."
-        )
+        raise ModelError(f"The embeddings of {source} have width {wide} and {recipe.model} needs {wanted}; pass another shape.")
 
 
 def _checkpoints_of_runs(recipe: TrainRecipe) -> tuple[TrainRecipe, list[str]]:

@@ -28,8 +28,7 @@ from coref_automl.store import is_done, natural_order, remove
 from coref_automl.training.batches import BatchPlan
 from coref_automl.training.folder import AVERAGE, checkpoints_of, remove_checkpoint
 from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, check, recommended
-from coref_automl.tuning.default_space import settle_space
-from coref_automl.tuning.portfolio import known_entries
+from coref_automl.tuning.portfolio import known_entries, settle_space
 from coref_automl.tuning.problem import Follower, Paired, Problem, Report, Start, fixed_of, job_of, models_bytes
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.score import Score, power_of, score_of, split_set
