@@ -90,6 +90,8 @@ def test_items_are_filtered_searched_and_unfolded(walk: Any, visit: Visitor) -> 
     assert "도서관" in text(walk, "#items .item")
     address = walk.current_url
     walk.execute_script(CHOOSE, "select[name=which]", "both-wrong")
+    assert "which" not in walk.current_url  # a choice sends nothing before Search is pressed
+    walk.execute_script("document.querySelector('#item-filters').requestSubmit()")
     until(walk, "return location.search.includes('which=both-wrong')")
     until(walk, READY)
     assert walk.execute_script("return document.querySelectorAll('#items > .item > .answers .right').length") == 0
