@@ -169,7 +169,7 @@ def test_one_checkpoint_alone_makes_a_report_without_comparisons(evaluated: Make
     made = report(evaluated([Model("run", 100, 0.5)]), tmp_path / "out")
     text = Path(made.page).read_text("utf-8")
     assert 'class="answer-table"' not in text
-    assert "difference (points)" not in text
+    assert 'class="number">p</th>' not in text
     assert 'id="checkpoints"' in text
 
 

@@ -31,13 +31,17 @@ from coref_automl.store import where_now
 
 if TYPE_CHECKING:
     from coref_automl.comparison.study import Study
-
-
 MARGIN = 0.02
 POINTS = 100 * MARGIN
 """The margin as it is given and written: in points."""
 _FEWEST_POINTS = 0.1
 _EQUAL = 1e-9
+BUNDLED_ROWS = {"train": "bundled:relations", "dev": "bundled:relations-dev"}
+"""Rows that everyone has, where no run names others: a printed command runs as it is printed."""
+_READ = {"model": "config.json", "dataset": "manifest.json", "eval_set": "manifest.json", "train": "", "dev": ""}
+"""What runs read by path, and the file that such a folder holds."""
+_RELATION = "runs/re"
+_LONGER = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +199,6 @@ def next_time_of(
 def _by_step(part: Part, steps: int, seeds: int) -> Part:
     values = np.asarray(part.values)
     return replace(part, values=values.reshape(len(values), steps, seeds).mean(axis=2))
-
-
-BUNDLED_ROWS = {"train": "bundled:relations", "dev": "bundled:relations-dev"}
-"""Rows that everyone has, where no run names others: a printed command runs as it is printed."""
-_READ = {"model": "config.json", "dataset": "manifest.json", "eval_set": "manifest.json", "train": "", "dev": ""}
-"""What runs read by path, and the file that such a folder holds."""
-_RELATION = "runs/re"
-_LONGER = 2
 
 
 def next_step(

@@ -47,9 +47,9 @@ from coref_automl.training.recipe import TrainRecipe
 
 if TYPE_CHECKING:
     from coref_automl.report.printout import PrintedAnswer
-
-
 KIND = "experiment"
+WORTH = 0.005
+"""The smallest difference that matters."""
 
 
 def run_experiment(
@@ -279,10 +279,6 @@ _WORK: dict[Kind, Callable[[dict[str, Any], str, Progress], dict[str, Any]]] = {
     "relation": _relation,
     "coreference": _coreference,
 }
-
-
-WORTH = 0.005
-"""The smallest difference that matters."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from coref_automl.store import write_json, write_text
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none';"
 TEMPLATES = Path(__file__).parent / "templates"
+_HUES = 12
 
 
 def words(say: Say) -> dict[str, Any]:
@@ -131,9 +132,6 @@ def _markdown(text: str) -> str:
     """Text from the data stays text: no tag, no line break, no emphasis by accident."""
     plain = " ".join(str(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"[\\*`]|(?<!\w)_|_(?!\w)|\](?=\()|^[#>-]", r"\\\g<0>", plain)
-
-
-_HUES = 12
 
 
 def in_html(text: str, chains: Chains, *, note: str = "", confidence: Confidence = ()) -> str:

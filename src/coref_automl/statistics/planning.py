@@ -28,6 +28,16 @@ _MOST_ITEMS = 1 << 20
 _LARGEST = 1.0
 SEEDS = (2, 3, 5, 8, 12)
 """What a plan offers."""
+Decision = Literal["better", "worse", "futile", "open", "not shown"]
+PAIRS = 24
+"""Pairs of runs at the last look."""
+_LOOKS = ((1 / 6, 0.0005), (1 / 3, 0.005), (2 / 3, 0.02), (1.0, 0.035))
+"""Share of the pairs, and nominal level. The first look is there to stop what is not worth going on with."""
+_FEW, _SINGLE = 12, 0.05
+_ONE_SIDED = 0.95
+PRIOR_SPREAD, PRIOR_DEGREES = 0.003, 8
+"""The spread of pairs in the archived studies, and how many degrees of freedom it is worth."""
+_CEILING_DRAWS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,18 +204,6 @@ def _detectable(
         middle = (low + high) / 2
         low, high = (low, middle) if _power(middle, halves, error) >= power else (middle, high)
     return high
-
-
-Decision = Literal["better", "worse", "futile", "open", "not shown"]
-PAIRS = 24
-"""Pairs of runs at the last look."""
-_LOOKS = ((1 / 6, 0.0005), (1 / 3, 0.005), (2 / 3, 0.02), (1.0, 0.035))
-"""Share of the pairs, and nominal level. The first look is there to stop what is not worth going on with."""
-_FEW, _SINGLE = 12, 0.05
-_ONE_SIDED = 0.95
-PRIOR_SPREAD, PRIOR_DEGREES = 0.003, 8
-"""The spread of pairs in the archived studies, and how many degrees of freedom it is worth."""
-_CEILING_DRAWS = 20_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,10 @@ from functools import partial
 from coref_automl.comparison.study import Study
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.downloads import Download
 from coref_automl.report.pair import Compared, compare_pair
 from coref_automl.say import Lang, speaking
 from coref_automl.studio.board import Board, Members
-from coref_automl.studio.pages import Address
+from coref_automl.studio.pages import Address, Download
 from coref_automl.studio.shelf import not_here
 from coref_automl.studio.workspace import Shown, Workspace
 

@@ -19,13 +19,12 @@ from coref_automl.errors import CorefError, InputError
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.readings import FOLDER, Mark, marks_of, summarise
 from coref_automl.records import ClozeItem
-from coref_automl.report.downloads import KINDS, Download, of_rows
 from coref_automl.report.pair import by_who_is_right, in_order, right_items
 from coref_automl.report.rendering import words
 from coref_automl.say import Say
 from coref_automl.studio.board import Board, Members
 from coref_automl.studio.kept import TAG
-from coref_automl.studio.pages import AS, Address
+from coref_automl.studio.pages import AS, KINDS, Address, Download, of_rows
 from coref_automl.studio.shelf import not_here
 from coref_automl.studio.workspace import Shown, Workspace
 

@@ -20,12 +20,11 @@ from coref_automl.comparison.study import Side, Study
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.report import answer_wording, wording
-from coref_automl.report.downloads import Download
 from coref_automl.report.page import Bar, Section, Table, bars_of, is_same, points, row, tokens
 from coref_automl.say import Say
 from coref_automl.studio.board import Board, Members
 from coref_automl.studio.folders import in_words
-from coref_automl.studio.pages import AS, Address
+from coref_automl.studio.pages import AS, Address, Download
 from coref_automl.studio.shelf import Pending
 from coref_automl.studio.workspace import METHOD, Workspace
 

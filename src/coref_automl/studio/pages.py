@@ -1,11 +1,15 @@
-"""Pages of the studio. In: a template, an address, values. Out: HTML in the language of the address, with the report's blocks.
+"""Pages of the studio. In: a template, an address, values. Out: HTML in the language of the address; tables as CSV or JSON.
 
 The state of a page is its address: forms send it, links change a part of it, and opening it again shows the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -15,7 +19,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 from coref_automl.report import charts
-from coref_automl.report.downloads import KINDS, Download, of_table
 from coref_automl.report.page import Charts, Section, Table
 from coref_automl.report.rendering import TEMPLATES, environment, for_script, words
 from coref_automl.say import LANGUAGES, Lang, Say
@@ -137,3 +140,53 @@ def static_link(name: str) -> str:
     """The address of a file, with a mark of its content, so that a browser may keep it."""
     mark = version("vl-convert-python") if name == LIBRARY else fingerprint_files([_STATIC[name][1] / name])[:12]
     return f"/static/{name}?{mark}"
+
+
+KINDS = {"csv": "text/csv; charset=utf-8", "json": "application/json; charset=utf-8"}
+Row = dict[str, Any]
+_INTERVAL = re.compile(r"([+-]?[\d.]+)%? \[([+-]?[\d.]+), ([+-]?[\d.]+)\]\s*(.*)")
+_NUMBER = re.compile(r"[+-]?\d[\d,]*(\.\d+)?%?")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a cell begins that a spreadsheet would run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Download:
+    name: str
+    kind: str
+    text: str
+
+
+def of_table(table: Table, name: str, kind: str) -> Download:
+    rows = [
+        dict(pair for title, cell in zip(table.head, line, strict=True) for pair in _parts(title, cell.text))
+        for line in table.rows
+    ]
+    return of_rows(rows, name, kind)
+
+
+def of_rows(rows: Sequence[Row], name: str, kind: str) -> Download:
+    if kind == "json":
+        return Download(f"{name}.json", KINDS[kind], json.dumps(rows, ensure_ascii=False, indent=1))
+    text = io.StringIO()
+    head = list(dict.fromkeys(key for row in rows for key in row))
+    writer = csv.DictWriter(text, head, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _harmless(value) for key, value in row.items()} for row in rows)
+    return Download(f"{name}.csv", KINDS[kind], f"\ufeff{text.getvalue()}")
+
+
+def _parts(title: str, text: str) -> Iterable[tuple[str, Any]]:
+    if found := _INTERVAL.fullmatch(text):
+        value, low, high, rest = found.groups()
+        yield from ((title, float(value)), (f"{title} low", float(low)), (f"{title} high", float(high)))
+        if rest:
+            yield f"{title} verdict", rest
+    elif _NUMBER.fullmatch(text):
+        yield title, float(text.replace(",", "").rstrip("%"))
+    else:
+        yield title, "" if text == "–" else text
+
+
+def _harmless(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

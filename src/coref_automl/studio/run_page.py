@@ -16,7 +16,6 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.progress import duration, parse_events
 from coref_automl.report import charts
 from coref_automl.report.cells import checkpoint_cell
-from coref_automl.report.downloads import Download
 from coref_automl.report.page import (
     Block,
     Cell,
@@ -35,7 +34,7 @@ from coref_automl.say import Say
 from coref_automl.store import MANIFEST, natural_order
 from coref_automl.studio.board import Board
 from coref_automl.studio.folders import ARCHIVED, Run, in_words
-from coref_automl.studio.pages import Address
+from coref_automl.studio.pages import Address, Download
 from coref_automl.studio.shelf import Pending, not_here
 from coref_automl.studio.workspace import Workspace
 

@@ -19,12 +19,11 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from coref_automl.errors import CorefError, RecipeError
-from coref_automl.report.downloads import Download
 from coref_automl.say import Lang
 from coref_automl.studio import leaderboard
 from coref_automl.studio.folders import in_words
 from coref_automl.studio.kept import Changed, note_of
-from coref_automl.studio.pages import Address, static_file
+from coref_automl.studio.pages import Address, Download, static_file
 from coref_automl.studio.safety import LONGEST, App, Guard
 from coref_automl.studio.shelf import Gone, Pending
 from coref_automl.studio.workspace import Workspace

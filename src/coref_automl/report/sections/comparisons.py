@@ -27,6 +27,9 @@ from coref_automl.report.subject import Subject, epoch_text
 from coref_automl.say import Say
 
 _SHOWN = ("real1_strict", "real1", "real_far1_strict", "lambada_top1_strict", "gold_word")
+_TONES: dict[str, Tone] = {"A": "good", "B": "quiet", "C": "bad"}
+Grade = tuple[str, str]
+"""A letter, and the number or the words behind it."""
 
 
 def methods(study: Subject) -> Section | None:
@@ -75,11 +78,6 @@ def _comparable(study: Subject, metric: str) -> bool:
     if study.group.tokenizers > 1 and METRICS[metric].rule != "word":
         return False
     return any(metric in entry.evaluation.estimates for entry in study.entries)
-
-
-_TONES: dict[str, Tone] = {"A": "good", "B": "quiet", "C": "bad"}
-Grade = tuple[str, str]
-"""A letter, and the number or the words behind it."""
 
 
 def rating(study: Subject) -> Section | None:

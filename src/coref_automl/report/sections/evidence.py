@@ -23,6 +23,7 @@ _MOST = 4
 _TASKS = ("base", "method", "far", "lambada", *CHECKS)
 Chart = tuple[str, str, dict[str, Any]]
 """Title, note, specification."""
+_CURVES = ("real1", "real5", "lambada_top1", "score", "real_word", "gold_word")
 
 
 def draw(study: Subject) -> Section | None:
@@ -119,9 +120,6 @@ def targets(study: Subject) -> Section | None:
     head = (say("수치", "metric"), say("목표 %", "target %"), study.chosen.name, say("판정", "verdict"))
     table = Table(head, tuple(lines), frozenset({1, 2}), shows="all")
     return Section("target", say("목표까지", "Distance to the targets"), (table,), part="target")
-
-
-_CURVES = ("real1", "real5", "lambada_top1", "score", "real_word", "gold_word")
 
 
 def learning_curves(study: Subject) -> Section | None:
