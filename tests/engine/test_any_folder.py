@@ -89,7 +89,7 @@ def test_the_command_that_trains_again_runs_from_any_folder_after_a_move(
         top = next(entry for entry in group.entries if entry.trained)
         assert Path(top.evaluation.path).parent == place / "runs/x"
         assert Path(top.evaluation.evalset_path) in (place / "evalset", trained / "evalset")
-        for line in (train_command(top, seed=1), train_command(top, times=2), train_command(top)):
+        for line in (train_command(top, seed=1), train_command(top, tokens=4_000), train_command(top)):
             assert command([*shlex.split(line)[1:], "--dry-run", "--json"]) == 0, line
             told = json.loads(capsys.readouterr().out)["recipe"]
             assert (told["model"], told["dataset"]) == (str(place / "model"), str(place / "dataset"))
