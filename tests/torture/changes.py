@@ -6,6 +6,7 @@ In: a seed and a number. Out: the line, and what was stale, silent or different.
 from __future__ import annotations
 
 import codecs
+import importlib
 import json
 import os
 import random as chance
@@ -123,7 +124,7 @@ UNREADABLE = {
     LINES["coref evaluate"].text: ("coreference/seed-0/model", "others.jsonl"),
     LINES["prepare mlm"].text: ("texts.jsonl", "tokenizer", "tokenizer/tokenizer.json"),
     LINES["fill"].text: ("model/tokenizer.json", "model/config.json"),
-    LINES["re predict"].text: ("relation/manifest.json", "relations.csv"),
+    LINES["re predict"].text: ("relation/seed-0/model/relation.json", "relations.csv"),
 }
 _CLOSED = [(line, pattern) for line, patterns in UNREADABLE.items() for pattern in patterns]
 
@@ -140,6 +141,7 @@ def unreadable(seed: int, number: int, world: Path, folder: Path) -> tuple[str, 
     def as_nobody() -> None:
         for name in ("unicode-escape", "utf-32-le"):  # codecs load late, and the interpreter may lie in a closed folder
             codecs.lookup(name)
+        importlib.import_module("importlib.readers")
         os.environ["HOME"] = "/nonexistent"
         os.setgroups([])
         os.setgid(NOBODY)
