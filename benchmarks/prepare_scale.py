@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -172,11 +173,15 @@ def engines(work: Path, arguments: argparse.Namespace) -> None:
 
     kiwi = Kiwi(num_workers=1, load_multi_dict=False)
     kiwi.tokenize("서울")
-    texts, began = [json.loads(line)["text"] for line in (work / "texts.jsonl").open(encoding="utf-8")], time.process_time()
+    trained = {json.loads(line)["id"] for line in (work / f"local-{number}/documents.jsonl").open(encoding="utf-8")}
+    lines = enumerate((work / "texts.jsonl").open(encoding="utf-8"), 1)
+    texts, began = [json.loads(line)["text"] for row, line in lines if f"texts-{row}" in trained], time.process_time()
     for _ in kiwi.tokenize(texts):
         pass
     alone = time.process_time() - began
-    print(f"Kiwi alone on the last: {alone:.1f} s, {alone / seconds['local'][-1]:.0%} of the CPU of the local engine")
+    print(
+        f"Kiwi alone on what was tagged of the last: {alone:.1f} s; {alone / seconds['local'][-1]:.0%} of the local engine's CPU"
+    )
 
 
 def kills(work: Path, arguments: argparse.Namespace) -> tuple[dict[str, int], bool]:
@@ -189,15 +194,16 @@ def kills(work: Path, arguments: argparse.Namespace) -> tuple[dict[str, int], bo
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
         nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
         os.environ["RAY_ADDRESS"] = cluster.address
-    began = time.monotonic()
-    watched(start(work / "texts.jsonl", work / "whole", *options), lambda: None)
-    whole, draw, killed = time.monotonic() - began, random.Random(arguments.seed), {"worker": 0, "driver": 0, "node": 0}
-    process, next_kill = start(work / "texts.jsonl", work / "killed", *options), time.monotonic() + 5
+    looks = list[tuple[float, bool]]()
+    watched(start(work / "texts.jsonl", work / "whole", *options), lambda: looks.append((time.monotonic(), bool(busy_workers()))))
+    busy = sum(later - at for (at, found), (later, _) in pairwise(looks) if found)
+    draw, killed, next_kill = random.Random(arguments.seed), {"worker": 0, "driver": 0, "node": 0}, 0.0
+    process = start(work / "texts.jsonl", work / "killed", *options)
     while process.poll() is None or process.returncode != 0:
         if process.poll() is not None:
             raise SystemExit(f"prepare ended with status {process.returncode}")
-        if time.monotonic() >= next_kill and (count := sum(killed.values())) <= arguments.kills:
-            next_kill = time.monotonic() + draw.random() * whole / arguments.kills
+        if (count := sum(killed.values())) <= arguments.kills and time.monotonic() >= next_kill and (those := busy_workers()):
+            next_kill = time.monotonic() + draw.random() * busy / arguments.kills
             if count == arguments.kills:
                 process.kill()
                 process.wait()
@@ -207,15 +213,19 @@ def kills(work: Path, arguments: argparse.Namespace) -> tuple[dict[str, int], bo
                 cluster.remove_node(nodes.pop(0), allow_graceful=False)
                 nodes.append(cluster.add_node(num_cpus=1))
                 killed["node"] += 1
-            elif busy := [one for one in psutil.Process().children(recursive=True) if _is_worker(one)]:
-                draw.choice(busy).kill()
+            else:
+                draw.choice(those).kill()
                 killed["worker"] += 1
         time.sleep(0.02)
     same = digest(work / "whole") == digest(work / "killed")
-    print(f"{arguments.engine}: {whole:.0f} s undisturbed, killed {killed}, same bytes: {same}")
+    print(f"{arguments.engine}: workers busy for {busy:.0f} s undisturbed, killed {killed}, same bytes: {same}")
     if cluster:
         cluster.shutdown()
     return killed, same
+
+
+def busy_workers() -> list[psutil.Process]:
+    return [one for one in psutil.Process().children(recursive=True) if _is_worker(one)]
 
 
 def _is_worker(process: psutil.Process) -> bool:
