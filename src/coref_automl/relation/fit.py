@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from coref_automl.comparison.relation_results import Scores
 from coref_automl.models.attention import without_cudnn
 from coref_automl.progress import Progress, Stage
+from coref_automl.relation.graphs import Recorded, Step, recordable
 from coref_automl.relation.metrics import score
 from coref_automl.relation.model import (
     Chosen,
@@ -123,6 +124,9 @@ class _Run:
         device = self.train.tensors.device
         self.gold = torch.from_numpy(self.train.gold).to(device)
         self.settings = loss_settings(self.recipe, self.train.gold, device)
+        self.step: Step = self.gradients
+        if self.recipe.graphs and recordable(self.model, device):
+            self.step = Recorded(self.gradients, tuple(self.model.parameters()), self.recipe.batch_size)
 
     def epoch(self) -> None:
         train, recipe, state = self.train, self.recipe, self.state
@@ -137,17 +141,20 @@ class _Run:
             # repeated negatives make an epoch longer: progress within it is by share, so that the decay still ends at its end
             state.step = begin + round(number / len(order) * (self.total // recipe.epochs))
             self.updates.set_rate((state.step - 0.5) / self.total)
-            loss, logits = self.gradients(chosen)
+            loss, logits = self.step(chosen)
             if recipe.hard_negatives:
                 seen[chosen.rows] = margins(logits)
-            self.updates.step()
+            self.updates.step(keep_gradients=True)
             state.rows_seen += len(chosen.rows)
             if number % _LOOK_EVERY == 0 or number == len(order):
                 self.stage.advance(state.step - self.stage.done, loss=checked_loss(loss, state.step))
         state.margins = seen.cpu() if recipe.hard_negatives else None
 
     def gradients(self, chosen: Chosen) -> tuple[Any, Any]:
-        """Add the gradients of a batch; its loss and logits come back. FGM adds those of the same batch with its words pushed."""
+        """Add the gradients of a batch; its loss and logits come back. FGM adds those of the same batch with its words pushed.
+
+        Nothing of the pass outlives it: a graph that was kept from before would break the recording of the next width.
+        """
         gold = self.gold[chosen.rows]
         loss, logits = self._loss(chosen, gold)
         loss.backward()

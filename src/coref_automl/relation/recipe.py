@@ -74,6 +74,7 @@ class RelationRecipe:
     precision: Annotated[Literal["auto", "float32", "bfloat16"], Setting("auto (bfloat16 on CUDA), float32 or bfloat16.")] = (
         "auto"
     )
+    graphs: Annotated[bool, Setting("On CUDA, record a step once and replay it (CUDA graphs).", free=True)] = True
     keep_weights: Annotated[bool, Setting("Keep the best weights of each seed.", free=True)] = True
     epoch_checkpoints: Annotated[
         bool, Setting("Save after each epoch, so that an interrupted seed resumes there.", free=True)

@@ -45,11 +45,11 @@ class Updates:
         for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
             group["lr"] = peak * rate_factor(progress, "linear", self._warmup)
 
-    def step(self) -> None:
-        """Apply the gradients and clear them."""
+    def step(self, *, keep_gradients: bool = False) -> None:
+        """Apply the gradients and clear them; `keep_gradients` zeroes them in place, as recorded steps need."""
         torch.nn.utils.clip_grad_norm_(self._model.parameters(), _CLIP)
         self._optimizer.step()
-        self._optimizer.zero_grad()
+        self._optimizer.zero_grad(set_to_none=not keep_gradients)
 
     def save(self, path: Path, **more: Any) -> None:
         """Write model, optimizer and what else the caller needs to resume."""
