@@ -41,7 +41,7 @@ def test_wrong_calls_are_one_sentence(
         assert command(["studio", *arguments, "--no-open"]) == 2
         return capsys.readouterr().err
 
-    assert "is not a folder" in said(str(tmp_path / "nowhere"))
+    assert "nowhere does not exist" in said(str(tmp_path / "nowhere"))
     assert "told in ko and en" in said(str(tmp_path), "--lang", "fr")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert "pass another --port" in said(str(tmp_path), "--port", str(taken.getsockname()[1]))
