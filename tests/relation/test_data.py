@@ -77,7 +77,7 @@ def test_many_bad_rows_are_one_readable_text_that_says_where_they_can_be_skipped
         ("a.txt", b"", "not one of .json"),
         ("a.json", b"{", "damaged or not json"),
         ("a.json", b'{"a": 1}', "list of rows"),
-        ("a.json", b"[]", "no usable row"),
+        ("a.json", b"[]", "has no rows; pass a file with at least one"),
         ("a.json.xz", b"nonsense", "damaged"),
         ("a.jsonl", b'{"sentence": "a"}\n\n{"sentence"', "row 2: not JSON"),
         ("a.jsonl", b"[1]", "row 1: not a JSON object"),
@@ -86,7 +86,7 @@ def test_many_bad_rows_are_one_readable_text_that_says_where_they_can_be_skipped
         ("a.csv", b"\xff\xfe\x00", r"a.csv: row 1: not UTF-8\..* Save the file as UTF-8\.$"),
         ("a.csv", "id,sentence\n1,가나".encode("cp949"), "Save the file as UTF-8"),
         ("a.csv", b"id,text,label\n1,a,b\n", r"a.csv: The columns are 'id', 'text', 'label', and none is 'sentence'; "),
-        ("a.csv", b"", "no usable row"),
+        ("a.csv", b"", "has no rows; pass a file with at least one"),
     ],
 )
 def test_an_unreadable_file_is_one_sentence(tmp_path: Path, name: str, content: bytes, message: str) -> None:
