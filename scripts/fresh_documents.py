@@ -140,7 +140,8 @@ def main() -> None:
     print(f"passages: {len(hidden)} of {len({row['title'] for row in hidden})} novels and tales")
     known = archived()
     annotated = {row["origin"] for path in sorted(Path("data/ko-coref").glob("*.jsonl.xz")) for row in rows(path)}
-    judge, train = [], []
+    judge: list[dict[str, Any]] = []
+    train: list[dict[str, Any]] = []
     for source in TAKEN:
         first, then = choose(chosen.corpus, source, annotated, known)
         judge += first
