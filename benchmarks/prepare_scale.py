@@ -222,9 +222,7 @@ def kills(work: Path, arguments: argparse.Namespace) -> tuple[dict[str, int], bo
                 killed["worker"] += 1
         time.sleep(0.02)
     same = digest(work / "whole") == digest(work / "killed")
-    print(
-        f"{arguments.engine}: workers busy for {busy:.0f} s undisturbed, killed {killed}, run again {again} times, same bytes: {same}"
-    )
+    print(f"{arguments.engine}: busy for {busy:.0f} s undisturbed, killed {killed}, run again {again} times, same bytes: {same}")
     if cluster:
         cluster.shutdown()
     return killed, same
