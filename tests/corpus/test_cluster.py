@@ -96,7 +96,7 @@ def test_a_folder_that_machines_do_not_see_is_named(
 @pytest.mark.parametrize("engine", ["local", "ray"])
 def test_ten_random_kills_change_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "as the cluster says")
-    killed, same = prepare_scale.kills(tmp_path, Namespace(megabytes=[4.0], kills=10, seed=7, engine=engine))
+    killed, same = prepare_scale.kills(tmp_path, Namespace(megabytes=[10.0], kills=10, seed=7, engine=engine))
     assert killed["worker"] + killed["node"] == 10
     assert killed["driver"] == 1
     assert same
