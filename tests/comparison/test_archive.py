@@ -165,6 +165,19 @@ def test_making_it_again_leaves_nothing_of_before(evaluated: Maker, tmp_path: Pa
     assert len(find_evaluations([tmp_path / "kept"])) == 2
 
 
+def test_an_archive_that_stands_survives_a_kill(
+    kept: Path, study_source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    out = shutil.copytree(kept, tmp_path / "archive")
+    monkeypatch.setattr("coref_automl.comparison.archive.without_paths", killed)
+    with pytest.raises(KeyboardInterrupt):
+        archive(study_source, out=out)
+    assert list(by_name(out)) == list(by_name(kept))
+
+
 def test_an_archive_is_not_emptied_of_what_is_not_written_again(evaluated: Maker, tmp_path: Path) -> None:
     root, kept = evaluated([Model("base", 0, -1), Model("a", 100, 0.5), Model("b", 100, 0.6)]), tmp_path / "kept"
     write_relation_run(tmp_path / "re" / "re-a")

@@ -34,7 +34,7 @@ from coref_automl.evaluation.results import (
 from coref_automl.locks import claimed
 from coref_automl.records import Evaluation, Record
 from coref_automl.say import say
-from coref_automl.store import contents, fingerprint, natural_order, remove, write_json
+from coref_automl.store import contents, fingerprint, natural_order, write_json
 
 KIND = "archive"
 _NAMED = 5
@@ -78,11 +78,13 @@ def archive(*paths: Any, out: str | Path) -> Archive:
         raise InputError(results.runs.unread[0])  # an archive is complete or not written
     with claimed(folder, KIND):
         _refuse_loss(folder, stored, results.runs.all)
-        for inside in contents(folder):
-            remove(inside) if inside.is_dir() else inside.unlink()
+        files = [path for inside in contents(folder) for path in (inside, *inside.rglob("*")) if path.is_file()]
+        before = {path: path.stat().st_mtime_ns for path in files}
         archive_evaluations(stored, folder)
         for question, runs in results.runs.checks.items():
             CHECKS[question].files.archive(runs, folder)
+        for path in (path for path, written in before.items() if path.stat().st_mtime_ns == written):
+            path.unlink()  # only now: an archive that stands survives a kill
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     counts: dict[str, int] = {question: len(runs) for question, runs in results.runs.checks.items()}
     return Archive(str(folder), len(stored), counts, size / 1e6, tuple(results.not_evaluated))
@@ -122,7 +124,7 @@ def _place(evaluation: Evaluation, mark: str = "") -> Path:
 
 
 def _refuse_loss(folder: Path, stored: Sequence[StoredEvaluation], runs: Sequence[TaskRun]) -> None:
-    """Refuse a folder with other runs, models, relation or coreference runs: an archive is emptied before it is written."""
+    """Refuse a folder with other runs, models, relation or coreference runs: what an archive does not write again is removed."""
     again = {_archived_as(one) for one in stored}
     others = {_archived_as(one) for one in find_evaluations([folder], skip_damaged=True)} - again
     held = find_runs([str(folder)])
