@@ -207,7 +207,7 @@ def kills(work: Path, arguments: argparse.Namespace) -> tuple[dict[str, int], bo
                 raise SystemExit(f"prepare ended with status {status}")
             process = start(work / "texts.jsonl", work / "killed", *options)
         if (count := sum(killed.values())) <= arguments.kills and time.monotonic() >= next_kill and (those := busy_workers()):
-            next_kill = time.monotonic() + draw.uniform(0, 1.6) * busy / arguments.kills
+            next_kill = time.monotonic() + draw.uniform(0, 1.2) * busy / arguments.kills
             if count == arguments.kills:
                 process.kill()
                 process.wait()
