@@ -184,7 +184,7 @@ def test_a_damaged_evaluation_that_was_asked_for_is_an_error(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["compare", "nowhere"], "coref-automl evaluate nowhere"),
+        (["compare", "nowhere"], "nowhere does not exist"),
         (["report", "--out", "x"], "either evaluated PATHs or a --table"),
         (["report", "runs", "--table", "t.csv", "--out", "x"], "either evaluated PATHs or a --table"),
         (["compare", "nowhere", "--margin", "200"], "such as 2"),

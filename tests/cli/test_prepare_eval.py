@@ -61,7 +61,7 @@ def test_noun_tables_alone_need_a_set_that_stands(
 
 def test_answers_of_one_vocabulary_entry_and_more_nouns_a_document_can_be_asked_for(arguments: list[str], tmp_path: Path) -> None:
     def items(name: str, *extra: str) -> list[tuple[str, str]]:
-        assert run([*arguments, "--task", "real", "--out", str(tmp_path / name), *extra]) == 0
+        assert run([*arguments, "--task", "real", "--min-syllables", "2", "--out", str(tmp_path / name), *extra]) == 0
         return [(item.document, item.answer) for item in EvalSet.open(tmp_path / name).items["real"]]
 
     words = set(entry_words(tokenizer_of("wordpiece")))

@@ -144,7 +144,7 @@ def test_bad_rows_are_left_out_and_counted(folder: Path, tmp_path: Path, capsys:
 
 
 BAD = {
-    "empty.jsonl": ("", "no usable text"),
+    "empty.jsonl": ("", "has no rows"),
     "fields.jsonl": ('{"body": "글"}\n', "no usable text (1 bad rows)"),
     "broken.json": ("[{", "broken.json"),
     "texts.docx": ("x", "texts.docx"),

@@ -63,7 +63,7 @@ def test_a_file_shows_its_convention(tales: tuple[CorefDocument, ...]) -> None:
 
 def test_a_model_of_bare_mentions_scores_a_file_of_whole_words_as_well(run: Path, tales_file: Path, tmp_path: Path) -> None:
     """Before, none of its mentions was where the file had it."""
-    words = tmp_path / "words.conll"
+    words = tmp_path / "words.jsonl"
     assert command(["coref", "explore", str(tales_file), "--to", "words", "--write", str(words)]) == 0
     bare, whole = (evaluate_coreference(run, str(path)) for path in (tales_file, words))
     assert "Convention: words" in whole.notes[0]

@@ -9,14 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
 from coref_automl.errors import ModelError
 from coref_automl.models import model_files
 from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 from coref_automl.models.model_files import BUNDLED, detect_seq_len, folder_of, resolve, weight_shapes, weights_fingerprint
-from tests.models.conftest import FAMILIES, LENGTH, build, tokenizer, write
+from tests.models.conftest import FAMILIES, LENGTH, build, tokenizer
 
 Copied = Callable[[str], Path]
 
@@ -143,15 +142,3 @@ def test_what_the_hub_refuses_is_one_sentence(error: type[Exception], words: str
     with pytest.raises(ModelError, match=words) as raised:
         load_tokenizer("someone/encoder")
     assert "\n" not in str(raised.value)
-
-
-def test_the_length_of_an_old_roberta_is_read_from_its_weights_whatever_their_format(tmp_path: Path) -> None:
-    model = build("roberta")
-    write(model, tmp_path)
-    config = tmp_path / "config.json"
-    told = json.loads(config.read_text("utf-8"))
-    config.write_text(json.dumps({**told, "max_position_embeddings": told["max_position_embeddings"] - 2}), "utf-8")
-    assert detect_seq_len(str(tmp_path)) == LENGTH
-    torch.save(model.state_dict(), tmp_path / "pytorch_model.bin")
-    (tmp_path / "model.safetensors").unlink()
-    assert detect_seq_len(str(tmp_path)) == LENGTH

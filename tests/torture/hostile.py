@@ -58,7 +58,6 @@ READERS = {
     "evaluate": LINES["evaluate"].text,
     "train": LINES["plan"].text,
     "re check": LINES["re check"].text,
-    "coref explore": LINES["coref explore"].text,
     "prepare": f"prepare mlm --source local:texts.jsonl --model model --seq-len 64 --holdout 0 --workers 2 --out {OUT}",
 }
 

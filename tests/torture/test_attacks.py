@@ -92,7 +92,7 @@ def test_a_bomb_is_refused(name: str, world: Path, tmp_path: Path, capfd: pytest
 def test_a_hostile_tokenizer_is_refused(name: str, world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = shutil.copytree(world, tmp_path / "copy")
     hostile.tokenizer(folder, name)
-    end = ended(hostile.READERS["coref explore"], folder, capfd)
+    end = ended(hostile.READERS["re check"], folder, capfd)
     assert fault(end) is None
     assert end.status == 2
 

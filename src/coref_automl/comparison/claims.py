@@ -235,6 +235,13 @@ class Answer(Record):
         held = [one for one in found if {one.a, one.b} == {self.method, name} and one.verdict != "not judged"]
         return next((one if one.a == self.method else one.reversed() for one in held), None)
 
+    def not_compared(self) -> list[str]:
+        """Methods that were judged against the base and not beside the method to use: of another length and another objective."""
+        base = self.question("base")
+        named = {self.method, *self.ties, *self.beats, *self.unproven, *self.unjudged}
+        judged = dict.fromkeys(one.a for one in base.claims if one.outcome == self.metric) if base and self.method else ()
+        return [name for name in judged if name not in named]
+
     def apart(self) -> list[Claim]:
         """What tells the method to use from those it is tied with on another task."""
         if self.method is None:

@@ -30,7 +30,7 @@ from coref_automl.relation.model import (
     probabilities,
     training_order,
 )
-from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.relation.recipe import RelationRecipe, usual_rate
 from coref_automl.relation.rows import LABELS
 from coref_automl.relation.techniques import (
     LossSettings,
@@ -71,7 +71,8 @@ def fit(
 ) -> RelationFitState:
     """Train until the epochs are over or patience is; the model is left with the weights of its best epoch."""
     device = train.tensors.device
-    groups = groups_of(model, rate=rate_of(recipe, model), weight_decay=recipe.weight_decay, layer_decay=recipe.layer_decay)
+    rate = usual_rate(model.config.hidden_size) if recipe.learning_rate is None else recipe.learning_rate
+    groups = groups_of(model, rate=rate, weight_decay=recipe.weight_decay, layer_decay=recipe.layer_decay)
     updates = Updates(model, groups, recipe.warmup)
     state = updates.load(folder / RESUME, RelationFitState)
     total = recipe.epochs * math.ceil(len(train.tensors) / recipe.batch_size)
@@ -89,13 +90,6 @@ def fit(
         stage.conclude(best_epoch=state.best_epoch, validation_f1=state.best["micro_f1"])
     model.load_state_dict(state.best_weights)
     return state
-
-
-def rate_of(recipe: RelationRecipe, model: RelationModel) -> float:
-    """Small encoders want a larger rate: the one our measurements used for them."""
-    if recipe.learning_rate is not None:
-        return recipe.learning_rate
-    return 3e-4 if model.config.hidden_size < 512 else 5e-5
 
 
 def loss_settings(recipe: RelationRecipe, gold: NDArray[np.int64], device: str) -> LossSettings:

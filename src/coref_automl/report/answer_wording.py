@@ -47,8 +47,8 @@ def reasons(it: Answer, say: Say) -> list[str]:
     elif it.action == "no base":
         out.append(
             say(
-                f"베이스 모델이 같은 문항과 창 길이로 평가되지 않았습니다. 가장 높은 것: {it.highest}.",
-                f"The base was not evaluated on these items at this length. Highest: {it.highest}.",
+                f"베이스 모델이 같은 문항과 창 길이로 평가되지 않았습니다. 고르는 데 쓴 문서에서 가장 높은 것: {it.highest}.",
+                f"The base was not evaluated on these items at this length. Highest on the documents that choose: {it.highest}.",
             )
             if it.candidates > 1
             else say(f"{it.highest} 하나만 평가되었습니다.", f"Only {it.highest} was evaluated.")
@@ -116,6 +116,8 @@ def told_apart(it: Answer, say: Say) -> str:
         out += say(f"{at} 더 나음 확인: {listing(it.beats)} 대비.", f" Shown better{at} than {listing(it.beats)}.")
     if it.unjudged:
         out += say(f" 비교할 수 없음: {listing(it.unjudged)}.", f" Not comparable: {listing(it.unjudged)}.")
+    if others := it.not_compared():
+        out += say(f" 함께 비교하지 않음: {listing(others)}.", f" Not set beside it: {listing(others)}.")
     if elsewhere := it.apart()[:_NAMED]:
         told = "; ".join(f"{outcome(one, say)}, {about(one, say)}: {phrase(one, say)}" for one in elsewhere)
         out += say(f" 다른 과제에서는 구별됨: {told}.", f" Told apart on another task: {told}.")

@@ -151,7 +151,7 @@ def _read(ws: Workspace, path: Path) -> Documents:
 
 def _work(ws: Workspace, path: Path, by: str) -> Work:
     found = [ws.kept.find(path.parent, f"{path.stem}.{by}{kind}.jsonl") if by else None for kind in ("", ".draft")]
-    accepted, draft = (_read(ws, one) if one is not None else {} for one in found)
+    accepted, draft = (_read(ws, one) if one is not None and one.stat().st_size else {} for one in found)  # drafts empty
     return Work(accepted, draft)
 
 

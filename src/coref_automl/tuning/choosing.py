@@ -112,7 +112,7 @@ def choose(found: Sequence[Contender], problem: Problem, recipe: TuneRecipe, tra
     """Two rounds of fresh seeds; those that took part, best first. What fails with a seed is out; one alone is chosen already."""
     if len(found) == 1:
         return list(found)
-    first, second = _rounds(recipe)
+    first, second = choosing_seeds(recipe)
     drawn = [one for one in found if one.origin == "drawn"][: recipe.finalists]
     raced = _scored([*drawn, *_references(found)], first, problem, train)
     better = [one for one in raced if one.origin == "drawn"][: max(1, recipe.finalists // 2)]
@@ -121,7 +121,7 @@ def choose(found: Sequence[Contender], problem: Problem, recipe: TuneRecipe, tra
 
 def looked_at(found: Sequence[Contender], problem: Problem, train: Trainer, recipe: TuneRecipe) -> list[Contender]:
     """A first look at a search: the best three drawn, and the best of the others, with fresh seeds."""
-    first, second = _rounds(recipe)
+    first, second = choosing_seeds(recipe)
     drawn = [one for one in found if one.origin == "drawn"][:_LOOKED_AT]
     raced = _scored([*drawn, *_references(found)], first, problem, train)
     rest = [one for one in raced if one.origin != "drawn"][:1]
@@ -129,7 +129,7 @@ def looked_at(found: Sequence[Contender], problem: Problem, train: Trainer, reci
     return sorted([*again, *(one for one in raced if one not in rest)], key=_order)
 
 
-def _rounds(recipe: TuneRecipe) -> tuple[range, range]:
+def choosing_seeds(recipe: TuneRecipe) -> tuple[range, range]:
     """The seeds of the two rounds of choosing."""
     middle = recipe.seed + 1 + _FRESH
     return range(recipe.seed + 1, middle), range(middle, middle + _FRESH)

@@ -22,12 +22,10 @@ from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL
 from coref_automl.statistics.planning import SequentialVerdict, judged, looks_of
-from coref_automl.tuning.choosing import Contender, Trainer, candidates, ceiling_of, choose
+from coref_automl.tuning.choosing import Contender, Trainer, candidates, ceiling_of, choose, choosing_seeds
 from coref_automl.tuning.problem import Follower, Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 
-_JUDGING_SEEDS_FROM = 5
-"""The first seed that judges, behind the study's own: one nominated, four chose."""
 _DEFAULT_PAIRS = 8
 """Pairs that the comparison with `train`'s default has at most."""
 _ABLATED_SETTINGS = 6
@@ -216,7 +214,7 @@ class _JudgingRuns:
 
 def _compared(winner: Contender, reference: Contender | None, beside: Contender | None, runs: _JudgingRuns) -> Judgement | None:
     """Winner against reference, pairs added until a look decides; `beside` is trained with the first of their seeds."""
-    start = runs.recipe.seed + _JUDGING_SEEDS_FROM
+    start = choosing_seeds(runs.recipe)[-1].stop  # what nominated or chose does not judge
 
     def add(sides: Sequence[Contender], seeds: range) -> None:
         few = [(beside, seed) for seed in seeds if seed < start + _DEFAULT_PAIRS] if beside else []
