@@ -78,7 +78,7 @@ def ray_cluster() -> Iterator[None]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     here = str(Path(__file__).parents[1])
     ray.init(
-        num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
+        address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR,
         runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join((here, f"{here}/src"))}},
     )  # fmt: skip
     yield

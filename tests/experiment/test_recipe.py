@@ -169,5 +169,5 @@ def test_a_dry_run_measures_every_kind_of_step_and_leaves_nothing(
     ]  # fmt: skip
     assert all(share["seconds"] > 0 for share in told["shares"])
     assert told["runs"] == 4
-    assert told["gigabytes"] > 0.1
+    assert told["memory"] > 0.1
     assert not out.exists()

@@ -102,7 +102,18 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         [(blocks, np.array([(row, 0, 14, row) for row in range(len(texts))], np.int32), np.array(mentions, np.int32))],
         seq_len=LENGTH,
         dtype=np.uint16,
-        manifest=lambda _: {"mode": "combined", "pad_id": 0, "tokenizer": "tiny", "tokenizer_fingerprint": tokenizer_print},
+        manifest=lambda _: {
+            "mode": "combined",
+            "pad_id": 0,
+            "tokenizer": "tiny",
+            "tokenizer_fingerprint": tokenizer_print,
+            "sources": [{"name": "world", "in": len(texts), "kept": len(texts), "dropped": {}, "characters": 0, "tokens": 0}],
+            "tokens": 14 * len(texts),
+            "padding_share": 0.0,
+            "mentions": len(mentions),
+            "chains": len(texts),
+            "settings": {},
+        },
     )
 
     documents, items = [], []

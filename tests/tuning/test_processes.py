@@ -138,7 +138,7 @@ def test_a_trial_forked_from_a_process_that_touched_a_gpu_starts_anew(
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # ray leaves its own sockets and pipes open
 def test_a_trial_on_ray_that_is_killed_runs_again(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
     ray = pytest.importorskip("ray", reason="ray is not installed (pip install 'coref-automl[scale]')")
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
         problem = open_masked(recipe(epochs=20), tmp_path / "study", quiet())
         job = problem.job(problem.starts()[0].params, 0)
@@ -165,7 +165,7 @@ def test_relative_paths_mean_the_folder_of_the_command_wherever_the_cluster_was_
     ray = pytest.importorskip("ray", reason="ray is not installed (pip install 'coref-automl[scale]')")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
         monkeypatch.chdir(tmp_path)
         problem = open_masked(world.recipe(Path("study"), epochs=1), Path("study"), quiet())
