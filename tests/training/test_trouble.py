@@ -165,7 +165,7 @@ def test_a_state_that_was_cut_short_is_named_before_training_goes_on(
 
 
 def interrupted(recipe: Recipe, run: Path) -> Path:
-    """The checkpoint that a run killed before its last one goes on from."""
+    """The checkpoint from which a run resumes that was killed before its last one."""
     train(recipe(keep_states=True))
     (run / "DONE").unlink()
     shutil.rmtree(str(resumable(run)))

@@ -84,7 +84,7 @@ def archive(*paths: Any, out: str | Path) -> Archive:
         for question, runs in results.runs.checks.items():
             CHECKS[question].files.archive(runs, folder)
         for path in (path for path, written in before.items() if path.stat().st_mtime_ns == written):
-            path.unlink()  # only now: an archive that stands survives a kill
+            path.unlink()  # last, so that a kill leaves the earlier archive whole
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     counts: dict[str, int] = {question: len(runs) for question, runs in results.runs.checks.items()}
     return Archive(str(folder), len(stored), counts, size / 1e6, tuple(results.not_evaluated))

@@ -108,7 +108,7 @@ class Fit(Generic[Seen]):
 
 
 def finish_seed(folder: Path, result: Record) -> None:
-    """What a seed has come to, then its mark: what it would resume from is no longer needed."""
+    """Write the result of a seed and mark it done; the state to resume from is removed."""
     write_json(folder / "result.json", result.to_json())
     mark_done(folder)
     (folder / RESUME).unlink(missing_ok=True)

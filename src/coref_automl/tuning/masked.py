@@ -79,7 +79,7 @@ class MaskedProblem(Problem):
         return _with_batch(settings, batch) if batch and {"batch", "learning_rate"} <= set(settings) else settings
 
     def _offers(self, name: str, value: Any) -> bool:
-        """Can a trial of this study have this setting? A fixed batch is no obstacle."""
+        """Can a trial of this study have this setting? A fixed batch does not rule it out."""
         if name == "batch" and "batch" in self.recipe.settings:
             return True
         dimension = self.space.get(name)

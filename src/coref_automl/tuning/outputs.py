@@ -242,7 +242,7 @@ def lines_of(final: Final, recipe: TuneRecipe, label: str, where: str, say: Say)
 
 
 def _of_search(final: Final, recipe: TuneRecipe, say: Say) -> list[str]:
-    """What the search itself gained: a portfolio that wins is no win of the search."""
+    """What the search itself gained: a win of the portfolio does not count."""
     if final.won.origin == "drawn" or final.ceiling is None:
         return []
     most = f"{100 * max(0.0, final.ceiling):.2f}"
