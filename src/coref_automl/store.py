@@ -28,6 +28,8 @@ _MARK = ".coref-automl"
 _CHUNK = 1 << 20
 _LONGEST_MARK = 200
 _PARTIAL = re.compile(r"\..*\.part")
+SWAP = ".archive.swap"
+"""A whole archive that is being moved into place."""
 
 
 _CLOSED = {
@@ -352,6 +354,10 @@ def files_under(folder: Path, wanted: Collection[str], unread: list[InputError] 
 
     found: list[Path] = []
     for at, inside, names in os.walk(folder, onerror=closed):
+        if SWAP in inside and (Path(at) == folder or not repeats(Path(at))):
+            unread.append(InputError(f"{at} was not archived to the end; run the same command again."))
+            inside[:], names = [], []
+        inside[:] = [name for name in inside if not _PARTIAL.fullmatch(name)]
         found += [Path(at, name) for name in wanted if name in names]
         for link in (path for path in (Path(at, one) for one in inside) if path.is_symlink()):
             if not Path(os.path.realpath(link)).is_relative_to(folder.resolve()):

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import signal
+import sys
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -176,6 +180,62 @@ def test_an_archive_that_stands_survives_a_kill(
     with pytest.raises(KeyboardInterrupt):
         archive(study_source, out=out)
     assert list(by_name(out)) == list(by_name(kept))
+
+
+def test_a_killed_archive_is_not_read_as_a_whole_one(evaluated: Maker, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Killed before each change of the disk: the earlier archive stands, or the new one, or it is refused in a sentence."""
+    place = tmp_path_factory.mktemp("killed")
+    root = evaluated([Model("run", 100, 0.5), Model("run", 200, 0.6)])
+    write_relation_run(root / "relation")
+    whole, seen = held(Path(archive(root, out=place / "whole").folder)), set()
+    earlier = Path(archive(root / "run" / "checkpoint-100", out=place / "earlier").folder)
+    for stands in (place / "nothing", earlier):
+        for number in count(1):
+            out = place / f"{stands.name}-{number}"
+            if stands.is_dir():
+                shutil.copytree(stands, out)
+            pid = os.fork()
+            if pid == 0:
+                _die_at(number)
+                archive(root, out=out)
+                os._exit(0)
+            if not os.waitpid(pid, 0)[1]:
+                assert number > 20
+                break
+            found = held(out)
+            if found == [f"{out} was not archived to the end; run the same command again."]:
+                seen.add("refused")
+            else:
+                assert found in (held(stands), whole)
+                seen.add("whole" if found == whole else "earlier")
+            archive(root, out=out)
+            assert held(out) == whole
+            assert not list(out.glob(".archive*"))
+            shutil.rmtree(out)
+    assert seen == {"earlier", "whole", "refused"}
+
+
+def held(folder: Path) -> list[str]:
+    """What `compare` finds there, or why it reads nothing."""
+    if not folder.is_dir():
+        return []
+    results = open_results([str(folder)])
+    names = [*(one.evaluation.checkpoint for one in results.everything), *(run.name for run in results.runs.all)]
+    return list(results.runs.unread) or sorted(names)
+
+
+def _die_at(number: int) -> None:
+    """SIGKILL before the so-manieth change of the disk."""
+    left = [number]
+
+    def changes(event: str, given: tuple[object, ...]) -> None:
+        written = event == "open" and isinstance(given[2], int) and given[2] & os.O_CREAT
+        if written or event in ("os.rename", "os.remove", "os.rmdir"):
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(changes)
 
 
 def test_an_archive_is_not_emptied_of_what_is_not_written_again(evaluated: Maker, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from coref_automl.evaluation.results import (
 from coref_automl.locks import claimed
 from coref_automl.records import Evaluation, Record
 from coref_automl.say import say
-from coref_automl.store import contents, fingerprint, natural_order, write_json
+from coref_automl.store import SWAP, contents, fingerprint, natural_order, remove, write_json
 
 KIND = "archive"
 _NAMED = 5
@@ -77,17 +77,32 @@ def archive(*paths: Any, out: str | Path) -> Archive:
     if results.runs.unread:
         raise InputError(results.runs.unread[0])  # an archive is complete or not written
     with claimed(folder, KIND):
+        _swap_in(folder)  # what a killed command had written
         _refuse_loss(folder, stored, results.runs.all)
-        files = [path for inside in contents(folder) for path in (inside, *inside.rglob("*")) if path.is_file()]
-        before = {path: path.stat().st_mtime_ns for path in files}
-        archive_evaluations(stored, folder)
-        for question, runs in results.runs.checks.items():
-            CHECKS[question].files.archive(runs, folder)
-        for path in (path for path, written in before.items() if path.stat().st_mtime_ns == written):
-            path.unlink()  # last, so that a kill leaves the earlier archive whole
+        aside = folder / ".archive.part"  # readers pass over it: a kill leaves the earlier archive whole
+        try:
+            remove(aside)
+            archive_evaluations(stored, aside)
+            for question, runs in results.runs.checks.items():
+                CHECKS[question].files.archive(runs, aside)
+            aside.rename(folder / SWAP)
+        finally:
+            remove(aside)
+        for path in contents(folder):
+            if path.name != SWAP:
+                remove(path) if path.is_dir() else path.unlink()
+        _swap_in(folder)
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     counts: dict[str, int] = {question: len(runs) for question, runs in results.runs.checks.items()}
     return Archive(str(folder), len(stored), counts, size / 1e6, tuple(results.not_evaluated))
+
+
+def _swap_in(folder: Path) -> None:
+    """Move what was written aside into place. Readers refuse an archive in which this was not finished."""
+    for path in contents(folder / SWAP) if (folder / SWAP).is_dir() else ():
+        remove(folder / path.name)
+        path.replace(folder / path.name)
+    remove(folder / SWAP)
 
 
 def archive_evaluations(stored: Sequence[StoredEvaluation], out: Path) -> None:
