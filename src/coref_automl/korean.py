@@ -83,6 +83,7 @@ class Tags:
 
 def kiwi_version() -> str:
     """The version that decides what a tag is: code and model together."""
+    require_kiwi()
     return f"kiwi{version('kiwipiepy')}-{version('kiwipiepy_model')}"
 
 
@@ -166,6 +167,7 @@ class Tagger:
 @lru_cache(maxsize=1)
 def _kiwi(threads: int) -> Kiwi:
     """One for a process: it takes seconds to load and hundreds of megabytes to keep."""
+    require_kiwi()
     from kiwipiepy import Kiwi
 
     return Kiwi(num_workers=threads, load_multi_dict=False)
@@ -219,7 +221,6 @@ class _TagStore:
 @lru_cache(maxsize=64)
 def word_tails(text: str) -> dict[int, int]:
     """Where each particle, copula and verb ending of a text begins, by where it ends; contracted ones cannot be cut off."""
-    require_kiwi()
     found, at = dict[int, int](), 0
     for piece, tokens in zip(_pieces(text), _kiwi(usable_cores()).tokenize(_pieces(text)), strict=True):
         tails = [token for token in tokens if token.tag[0] in "JE" or token.tag.startswith("VCP")]

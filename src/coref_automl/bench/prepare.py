@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from kiwipiepy import Kiwi
 
 from coref_automl.bench.measurement import BenchResult, PrepareBench, recipe_for_texts
 from coref_automl.corpus import encode
@@ -116,6 +115,8 @@ def _in_turn(target: str, jobs: Iterable[dict[str, Any]]) -> list[Any]:
 
 def _plain(texts: list[str], model: str, seq_len: int) -> tuple[float, float, float]:
     """Seconds, padding share, and the share of tokens that one row per document cuts off."""
+    from kiwipiepy import Kiwi
+
     tokenizer, kiwi, clock = tokenizer_of(model), Kiwi(load_multi_dict=False), Stopwatch()
     kiwi.tokenize("서울")
 

@@ -19,7 +19,7 @@ from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.errors import FolderError, InputError, ModelError
 from coref_automl.guard import check_packed
-from coref_automl.models.model_files import model_place
+from coref_automl.models.model_files import model_place, weight_shapes
 from coref_automl.records import Provenance
 from coref_automl.say import say
 from coref_automl.store import (
@@ -222,6 +222,8 @@ def average_checkpoints(checkpoints: Sequence[Path], out: Path) -> Path:
     for path in checkpoints:
         if not (path / _WEIGHTS).is_file():
             raise ModelError(f"{path} has no {_WEIGHTS} to average; name checkpoints of a run that were saved whole.")
+        if weight_shapes(path) != weight_shapes(newest):
+            raise ModelError(f"{path} and {newest} have other weights; average checkpoints of one run.")
     if is_done(out):
         remove(out)
     claim_folder(out, KIND)
@@ -232,8 +234,6 @@ def average_checkpoints(checkpoints: Sequence[Path], out: Path) -> Path:
     mean: dict[str, torch.Tensor] = {}
     for name in opened[0].keys():  # noqa: SIM118 - not a dict
         values = [one.get_tensor(name) for one in opened]
-        if any(value.shape != values[0].shape for value in values):
-            raise ModelError(f"{name} has another shape in another checkpoint; average checkpoints of one run.")
         if not values[0].is_floating_point():
             mean[name] = values[-1]
             continue
