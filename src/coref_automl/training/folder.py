@@ -6,7 +6,7 @@ A folder that was begun with other data, another model or another recipe is refu
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -195,26 +195,21 @@ def remove_checkpoint(checkpoint: Path) -> None:
 
 
 def average_of(run: Path, last: int, out: Path) -> Path:
-    """The mean of a run's last checkpoints, as `out`/checkpoint-STEP; an existing one of the same checkpoints is returned."""
-    held = checkpoints_of(run)
-    if last < 2 or len(held) < last:
-        raise ModelError(
-            f"{run} has {len(held)} checkpoints and an average takes two or more of them; --average {last} is not one."
-        )
-    return average_checkpoints(held[-last:], out)
+    """The mean of a run's last checkpoints (in float64, stored as they were) as `out`/checkpoint-STEP; all else is the last's.
 
-
-def average_checkpoints(checkpoints: Sequence[Path], out: Path) -> Path:
-    """A checkpoint whose weights are the mean of these (in float64, stored as they were); all else is the last one's.
-
-    Late checkpoints lie around a better point than any of them; with a rate that falls to 0 the gain is small, and it costs
-    nothing.
+    An existing one of the same checkpoints is returned. Late checkpoints lie around a better point than any of them; with a rate
+    that falls to 0 the gain is small, and it costs nothing.
     """
     import torch
     from safetensors import safe_open
     from safetensors.torch import save_file
 
-    newest = checkpoints[-1]
+    held = checkpoints_of(run)
+    if last < 2 or len(held) < last:
+        raise ModelError(
+            f"{run} has {len(held)} checkpoints and an average takes two or more of them; --average {last} is not one."
+        )
+    checkpoints, newest = held[-last:], held[-1]
     made = out / newest.name
     names = [path.name for path in checkpoints]
     if is_done(out) and (made / "training.json").is_file() and (out / f"{'+'.join(names)}.txt").is_file():
@@ -234,10 +229,9 @@ def average_checkpoints(checkpoints: Sequence[Path], out: Path) -> Path:
     mean: dict[str, torch.Tensor] = {}
     for name in opened[0].keys():  # noqa: SIM118 - not a dict
         values = [one.get_tensor(name) for one in opened]
-        if not values[0].is_floating_point():
-            mean[name] = values[-1]
-            continue
-        mean[name] = (sum(value.double() for value in values) / len(values)).to(values[-1].dtype).contiguous()
+        mean[name] = values[-1]
+        if values[0].is_floating_point():
+            mean[name] = (sum(value.double() for value in values) / len(values)).to(values[-1].dtype).contiguous()
     save_file(mean, str(aside / _WEIGHTS), metadata={"format": "pt"})
     provenance = read_stored(newest / "training.json", Provenance)
     run = f"{provenance.run}-{AVERAGE}" if out.name == AVERAGE else out.name
