@@ -28,8 +28,7 @@ _MARK = ".coref-automl"
 _CHUNK = 1 << 20
 _LONGEST_MARK = 200
 _PARTIAL = re.compile(r"\..*\.part")
-SWAP = ".archive.swap"
-"""A whole archive that is being moved into place."""
+SWAP = ".archive.swap"  # a whole archive that is being moved into place
 
 
 _CLOSED = {

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from coref_automl.comparison.outside_checks import CHECKS
@@ -34,7 +35,7 @@ from coref_automl.evaluation.results import (
 from coref_automl.locks import claimed
 from coref_automl.records import Evaluation, Record
 from coref_automl.say import say
-from coref_automl.store import SWAP, contents, fingerprint, natural_order, remove, write_json
+from coref_automl.store import SWAP, contents, explained, fingerprint, natural_order, remove, write_json
 
 KIND = "archive"
 _NAMED = 5
@@ -79,15 +80,11 @@ def archive(*paths: Any, out: str | Path) -> Archive:
     with claimed(folder, KIND):
         _swap_in(folder)  # what a killed command had written
         _refuse_loss(folder, stored, results.runs.all)
-        aside = folder / ".archive.part"  # readers pass over it: a kill leaves the earlier archive whole
-        try:
-            remove(aside)
-            archive_evaluations(stored, aside)
+        with explained(folder), TemporaryDirectory(prefix=".", suffix=".part", dir=folder) as aside:  # readers pass over it
+            archive_evaluations(stored, Path(aside))
             for question, runs in results.runs.checks.items():
-                CHECKS[question].files.archive(runs, aside)
-            aside.rename(folder / SWAP)
-        finally:
-            remove(aside)
+                CHECKS[question].files.archive(runs, Path(aside))
+            Path(aside).rename(folder / SWAP)
         for path in contents(folder):
             if path.name != SWAP:
                 remove(path) if path.is_dir() else path.unlink()
@@ -99,7 +96,7 @@ def archive(*paths: Any, out: str | Path) -> Archive:
 
 def _swap_in(folder: Path) -> None:
     """Move what was written aside into place. Readers refuse an archive in which this was not finished."""
-    for path in contents(folder / SWAP) if (folder / SWAP).is_dir() else ():
+    for path in sorted((folder / SWAP).glob("*")):
         remove(folder / path.name)
         path.replace(folder / path.name)
     remove(folder / SWAP)

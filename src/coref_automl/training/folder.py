@@ -206,11 +206,8 @@ def average_of(run: Path, last: int, out: Path) -> Path:
 
     held = checkpoints_of(run)
     if last < 2 or len(held) < last:
-        raise ModelError(
-            f"{run} has {len(held)} checkpoints and an average takes two or more of them; --average {last} is not one."
-        )
-    checkpoints, newest = held[-last:], held[-1]
-    made = out / newest.name
+        raise ModelError(f"{run} has {len(held)} checkpoints; an average takes two or more, and --average asks for {last}.")
+    checkpoints, newest, made = held[-last:], held[-1], out / held[-1].name
     names = [path.name for path in checkpoints]
     if is_done(out) and (made / "training.json").is_file() and (out / f"{'+'.join(names)}.txt").is_file():
         return made
