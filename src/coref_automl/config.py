@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import importlib
 import os
+import re
 import sys
 import typing
 from collections import Counter
@@ -118,7 +119,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
         refuse_special(path)
         if path.stat().st_size > _LARGEST:
             raise RecipeError(f"{path} is too large for a recipe ({path.stat().st_size:,} bytes); pass the path of a recipe.")
-        data = yaml.load(path.read_text("utf-8"), _loader())
+        if re.search(r"\\u[dD][89a-fA-F]", text := path.read_text("utf-8")):
+            raise RecipeError(f"{path} holds half of a surrogate pair (\\ud800 to \\udfff); write the character itself.")
+        data = yaml.load(text, _loader())
     except OSError as error:
         raise RecipeError(f"Cannot read the recipe {path} ({error.strerror}).") from error
     except RecursionError as error:

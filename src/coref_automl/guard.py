@@ -15,6 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, TYPE_CHECKING, Any
 
 from coref_automl.errors import InputError
@@ -28,6 +29,7 @@ LINE = 16 << 20
 """Bytes of the longest line that is read as one row; a longer one is a broken export."""
 ARRAYS = 256 << 20
 """Bytes of all arrays of one packed file."""
+_UNREADABLE = (OSError, ValueError, EOFError, MemoryError, TokenError)  # the last of numpy's header, from Python 3.12
 _OBJECTS = 600 << 20
 """Bytes that the objects of a JSON text may take."""
 _EACH = {b"[": 64, b"{": 240, b",": 60}
@@ -87,7 +89,7 @@ def read_array(path: Path, *, mapped: bool = False) -> NDArray[Any]:
         with path.open("rb") as handle:
             _check_claim(handle, path.stat().st_size)
         array: NDArray[Any] = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
-    except (OSError, ValueError, EOFError, MemoryError) as error:
+    except _UNREADABLE as error:
         raise InputError(f"{path.name}: {_why(error)}") from error
     return array
 
@@ -108,7 +110,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             file.seek(0)
             with np.load(file, allow_pickle=False) as held:
                 return {name: held[name] for name in held.files}
-    except (OSError, ValueError, EOFError, MemoryError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+    except (*_UNREADABLE, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{path.name}: {_why(error)}") from error
 
 

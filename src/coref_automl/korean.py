@@ -251,9 +251,8 @@ def composed(text: str) -> tuple[str, list[int]]:
 def splits_a_letter(text: str, at: int) -> bool:
     """Would the letters on both sides of a place become one when composed, as a tokenizer may do?"""
     before, after = text[max(0, at - 3) : at], text[at : at + 3]
-    return unicodedata.normalize("NFC", before + after) != unicodedata.normalize("NFC", before) + unicodedata.normalize(
-        "NFC", after
-    )
+    whole, *parts = (unicodedata.normalize("NFC", one) for one in (before + after, before, after))
+    return whole != "".join(parts)
 
 
 def ends_in_consonant(word: str) -> bool:

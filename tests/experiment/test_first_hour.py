@@ -78,7 +78,7 @@ MISTAKES = {
     "a zip named jsonl": "is a zip archive or an office document; unpack it",
     "English text": "Hangul",
     "a decoder model": "'gpt2', which is not supported; choose a model of one of these",
-    "a LoRA adapter": "is a LoRA adapter; merge it into its base .* and pass that folder",
+    "a LoRA adapter": "is a LoRA adapter; merge it into its base .* and pass that",
     "a sentence-transformer": "is a sentence-transformers model; pass .*0_Transformer",
     "no mask head": r"has no trained mask head .* Pass a checkpoint with one\.$",
     "3 documents": r"more|add texts|Add texts",

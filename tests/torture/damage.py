@@ -237,10 +237,12 @@ def _changed(random: Random, value: Any) -> Any:
     return value
 
 
-def _places(value: Any, depth: int = 0) -> Iterator[tuple[Any, Any]]:
-    if depth > 12:
+def _places(value: Any, depth: int = 0, seen: set[int] | None = None) -> Iterator[tuple[Any, Any]]:
+    seen = set() if seen is None else seen
+    if depth > 12 or id(value) in seen:  # an alias of YAML, which would be walked through once per mention
         return
+    seen |= {id(value)} if isinstance(value, dict | list) else set()
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, part in list(entries)[:400]:
         yield value, key
-        yield from _places(part, depth + 1)
+        yield from _places(part, depth + 1, seen)

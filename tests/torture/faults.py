@@ -41,6 +41,7 @@ PATIENT = 1_200.0
 _FINISHED = "holds a finished "
 """What a command says that does not take up a folder again once it is done."""
 _SAME = (".safetensors", ".npy", "items.jsonl", "documents.jsonl")
+_MAY = {"trials", "log.txt"}
 _LEFT = (".part", ".lock", ".lock.json")
 
 
@@ -153,10 +154,12 @@ class Faults:
 def _left(folder: Path) -> dict[str, int]:
     """What a command left, with a sum over the bytes of what depends on nothing but its inputs.
 
-    Not a study's trials, of which a killed one is tried again under a name of its own.
+    Not a study's trials, of which a killed one is tried again under a name of its own, nor the log of a step that failed first.
     """
     places = [folder / OUT, *folder.glob("coreference/seed-*/evaluated")]
-    found = (path for place in places for path in place.rglob("*") if path.is_file() and "trials" not in path.parts)
+    found = (
+        path for place in places for path in place.rglob("*") if path.is_file() and not {"trials", "log.txt"} & {*path.parts}
+    )
     return {str(path.relative_to(folder)): crc32(path.read_bytes()) if path.name.endswith(_SAME) else 0 for path in found}
 
 

@@ -61,7 +61,7 @@ def case(seed: int, number: int, world: Path, folder: Path, *, heavy: bool = Tru
 
 def finished(folder: Path) -> dict[Path, Stat]:
     found = (path for path in folder.rglob("*") if path.name.endswith(FINISHED) and path.is_file())
-    return {path: _stat(path) for path in found}
+    return {path: _stat(path) for path in found if not any(part.endswith((".part", ".swap")) for part in path.parts)}
 
 
 def _stat(path: Path) -> Stat:

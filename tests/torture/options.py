@@ -36,8 +36,8 @@ _LONG = {
 }  # fmt: skip
 """A large number here is an order for long work, no mistake: these are given small or impossible ones alone."""
 _SMALL = tuple(value for value in NUMBERS if len(value) < 4 and value not in ("1e3", "inf"))
-_NEVER = {"help", "engine", "compile", "compiled", "storage", "once"}
-"""What starts a cluster, a compiler or an endless view, and what only prints the help."""
+_NEVER = {"help", "engine", "compile", "compiled", "storage", "once", "reader"}
+"""What starts a cluster, a compiler or an endless view, what asks a person at the keyboard, and what only prints the help."""
 
 
 @dataclass(frozen=True, slots=True)

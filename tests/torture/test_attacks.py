@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import chdir
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
 from coref_automl.cli.app import run
+from coref_automl.store import natural_order
+from tests.engine.test_matrix import edit_json
 from tests.processes import alive, until
 from tests.torture import bombs, hostile
 from tests.torture.attempt import Ended, fault
 from tests.torture.generated import coreference_case
 from tests.torture.signals import signalled
+from tests.torture.world import LINES
 
 BUSY = """
 import multiprocessing, os, re, sys
@@ -107,6 +113,61 @@ def test_a_pickle_is_not_run(name: str, world: Path, tmp_path: Path, capfd: pyte
     assert fault(end) is None
     assert end.status, end.out
     assert "weights_only" not in end.err
+
+
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _row_out_of_range(path: Path) -> None:
+    pieces = np.load(path)
+    pieces[0, 0] = 2**31 - 1
+    np.save(path, pieces)
+
+
+FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
+    "a name that no hub id has": ("compare 가나다", lambda at: None, "가나다 does not exist"),
+    "a pipe among texts": (LINES["coref annotate"].text, lambda at: _pipe(at / "plain/tale.txt"), "tale.txt is a pipe"),
+    "a pipe in a checkpoint": (
+        LINES["average"].text,
+        lambda at: _pipe(max(at.glob("runs/a/checkpoint-*/tokenizer_config.json"), key=natural_order)),
+        "tokenizer_config.json cannot be copied",
+    ),
+    "a piece of no row": (LINES["plan"].text, lambda at: _row_out_of_range(at / "data/blocks.npy"), "rows that are not there"),
+    "a batch under zero": (
+        LINES["tune plan"].text,
+        lambda at: (at / "tune.yaml").write_text((at / "tune.yaml").read_text().replace("batch: 2", "batch: -1")),
+        "batch",
+    ),
+    "half a surrogate pair": (
+        LINES["re grid"].text,
+        lambda at: (at / "grid.yaml").write_text((at / "grid.yaml").read_text().replace("- model", '- "\\ud800"')),
+        "half of a surrogate pair",
+    ),
+    "no scheme": (
+        LINES["coref evaluate"].text,
+        lambda at: edit_json(at / "coreference/seed-0/model/coreference.json", schemes=[]),
+        "or edited",
+    ),
+    "bad rows without an end": (
+        "coref explore chains.jsonl",
+        lambda at: (at / "chains.jsonl").write_text("{}\n" * 100_002),
+        "has over 100,000 bad rows, row 1: a row needs",
+    ),
+}
+"""What generated cases found: the line, what was done to the world, and a part of the sentence."""
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_stays_a_sentence(name: str, world: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    line, write, words = FOUND[name]
+    folder = shutil.copytree(world, tmp_path / "copy")
+    write(folder)
+    end = ended(line, folder, capfd)
+    assert fault(end) is None
+    assert end.status == 2
+    assert words in end.err
 
 
 def test_invented_coreference_files_are_read_or_refused(tmp_path: Path) -> None:

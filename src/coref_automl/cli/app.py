@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import signal
 import sys
 import traceback
@@ -164,6 +165,8 @@ def _run(parser: Any, arguments: list[str], debug: bool) -> int:
         return _report(_INTERRUPTED, 130, debug)
     except MemoryError:
         return _report("Out of memory; close other programs, or give the command less at a time.", 1, debug)
+    except shutil.Error as error:  # the first file of a folder that could not be copied
+        return _report(f"{error.args[0][0][0]} cannot be copied ({error.args[0][0][2]}); copy the folder again.", 2, debug)
     except OSError as error:
         if error.filename is None or not error.strerror:
             return _report(_unforeseen(error), 1, debug)

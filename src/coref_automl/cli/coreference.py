@@ -29,7 +29,7 @@ from coref_automl.errors import InputError
 from coref_automl.guard import LINE, read_whole
 from coref_automl.progress import Progress
 from coref_automl.say import say
-from coref_automl.store import natural_order, write_jsonl, write_text
+from coref_automl.store import natural_order, refuse_special, write_jsonl, write_text
 
 coreference_app = typer.Typer(help=COMMANDS["coref"][1], no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(coreference_app, name="coref")
@@ -207,6 +207,8 @@ def annotate(
         raise InputError(f"{folder} has no .txt files; pass a folder with one document per file.")
     if out.exists():
         raise InputError(f"{out} exists, and corrections in it would be lost; pass another name.")
+    for path in paths:
+        refuse_special(path)
     texts = {path.stem: _given(None, path) for path in paths}
     note, rows = annotated_rows(texts, model, base=base, scheme=scheme, device=device, progress=Progress())
     print(note, file=sys.stderr, flush=True)

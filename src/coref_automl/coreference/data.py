@@ -30,6 +30,7 @@ GENERAL = "general"
 """The scheme of texts whose marks cover every kind of entity, and of all that nobody says anything about."""
 _NAMED = re.compile(r"(?P<scheme>[a-z][a-z0-9-]*)=(?P<file>.+)")
 _LISTED = 3
+_PROBLEMS = 100_000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -134,15 +135,13 @@ def bad_rows(data: CorefData) -> CoreferenceDataError:
 
 
 def inspect_coref(name: str | Path) -> CorefData:
-    """Every good document and every problem, whatever their number."""
+    """Every good document and every problem."""
     from coref_automl.coreference.conll import conll_chunks, corefud_chunks
 
     path = Path(name)
     kind = kind_of(path).lower()
     if kind not in ENDINGS:
-        raise CoreferenceDataError(
-            f"{name} is not a .jsonl, .conll or .conllu file (also .xz, .gz, .bz2, .zst); convert it to one of them."
-        )
+        raise CoreferenceDataError(f"{name} is not a .jsonl, .conll or .conllu file (also .xz, .gz, .bz2, .zst); convert it.")
     if kind == ".jsonl":
         chunked = _jsonl_chunks(path)
     else:
@@ -151,6 +150,8 @@ def inspect_coref(name: str | Path) -> CorefData:
     chunks: list[Chunk] = []
     problems: list[RowProblem] = []
     for found in chunked:
+        if len(problems) > _PROBLEMS:
+            raise CoreferenceDataError(f"{path} has over {_PROBLEMS:,} bad rows, {problems[0]} first; pass the right file.")
         if isinstance(found, RowProblem):
             problems.append(found)
             continue
@@ -247,8 +248,9 @@ def _given(row: dict[str, Any], name: str, default: Any) -> Any:
 def _composed(chunk: Chunk, notes: Counter[str]) -> Chunk:
     """The chunk in whole syllables, where all its mentions begin and end with one."""
     text, places = composed(chunk.text)
-    new = {old: place for place, old in enumerate(places)}
-    if text == chunk.text or any(edge not in new for cluster in chunk.clusters for m in cluster for edge in m.span):
+    edges = {edge for cluster in chunk.clusters for m in cluster for edge in m.span}
+    new = {old: place for place, old in enumerate(places) if old in edges}
+    if text == chunk.text or edges - new.keys():
         return chunk
     notes["documents in decomposed letters (NFD), read as syllables"] += 1
     clusters = (tuple(replace(m, start=new[m.start], end=new[m.end]) for m in cluster) for cluster in chunk.clusters)

@@ -253,8 +253,8 @@ def read_settings(folder: Path) -> HeadSettings:
     if not (folder / SETTINGS).is_file():
         raise ModelError(f"{folder} is not a coreference model; pass the RUN folder of `coref-automl coref train`.")
     settings = read_stored(folder / SETTINGS, HeadSettings, error=ModelError, remedy=AGAIN)
-    if settings.version != VERSION:
-        raise ModelError(f"{folder} was written by another version; train it again with this one.")
+    if settings.version != VERSION or not settings.schemes:
+        raise ModelError(f"{folder} was written by another version, or edited; train it again with this one.")
     return settings
 
 

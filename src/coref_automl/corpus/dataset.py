@@ -167,6 +167,8 @@ class PackedDataset:
         """The real tokens of every row."""
         found = np.zeros(len(self), np.int64)
         for part in portions(self.pieces):
+            if not ((part[:, 0] >= 0) & (part[:, 0] < len(self))).all():
+                raise DatasetError(f"The dataset {self.folder} is damaged ({PIECES} names rows that are not there); {AGAIN}.")
             np.add.at(found, part[:, 0], part[:, 2])
         return found
 

@@ -29,7 +29,7 @@ _TOKENIZER_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "adde
 _ABOUT = {"_name_or_path", "name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "_commit_hash"}
 """Settings that change no score."""
 _ASSETS = Path(__file__).parent.parent / "assets" / "models"
-_HUB_ID = re.compile(r"[\w.-]+(/[\w.-]+)?")
+_HUB_ID = re.compile(r"(?=.{1,96}$)(?!.*(--|\.\.))\w([\w.-]*\w)?(/\w([\w.-]*\w)?)?", re.ASCII)
 _SMALL = [
     "config.json",
     "training.json",
@@ -48,9 +48,7 @@ def resolve(model: str) -> str:
     if model in BUNDLED:
         folder = _ASSETS / BUNDLED[model]
         if not (folder / "config.json").is_file():
-            raise ModelError(
-                f"{model} is not part of this installation; reinstall the package, or pass --model with a folder or a hub id."
-            )
+            raise ModelError(f"{model} is not part of this installation; reinstall it, or pass --model with a folder or hub id.")
         return str(folder)
     path = at_home(model)
     if model and path.is_dir():
@@ -59,7 +57,7 @@ def resolve(model: str) -> str:
         raise ModelError(f"{model} is a file; pass the folder that holds config.json and the weights.")
     if model.startswith("bundled:"):
         raise ModelError(f"Unknown model {model}; bundled models: {', '.join(BUNDLED)}.")
-    if not _HUB_ID.fullmatch(model) or model.startswith("."):
+    if not _HUB_ID.fullmatch(model):
         raise ModelError(f"{model} is neither a folder nor a hub id; check the path.")
     return model
 
@@ -91,11 +89,7 @@ def folder_of(model: str, *, weights: bool = True) -> Path:
     if not (folder / "config.json").is_file() and not (not weights and has_tokenizer(folder)):
         refuse_foreign(folder)
         inside = sorted((path.name for path in folder.glob("checkpoint-*") if path.is_dir()), key=natural_order)
-        hint = (
-            f"pass one of its checkpoints, such as {folder / inside[-1]}"
-            if inside
-            else "pass a folder that save_pretrained wrote"
-        )
+        hint = f"pass a checkpoint, such as {folder / inside[-1]}" if inside else "pass a folder that save_pretrained wrote"
         raise ModelError(f"{folder} is not a checkpoint (it has no config.json); {hint}.")
     if weights and folder != Path(found):
         folder = _from_hub(found, _SMALL + _SAFE)
@@ -107,9 +101,7 @@ def folder_of(model: str, *, weights: bool = True) -> Path:
 def refuse_foreign(folder: Path) -> None:
     """Folders that other libraries write in place of a model."""
     if (folder / "adapter_config.json").is_file():
-        raise ModelError(
-            f"{folder} is a LoRA adapter; merge it into its base (merge_and_unload, save_pretrained) and pass that folder."
-        )
+        raise ModelError(f"{folder} is a LoRA adapter; merge it into its base (merge_and_unload, save_pretrained) and pass that.")
     if (folder / "modules.json").is_file():
         raise ModelError(f"{folder} is a sentence-transformers model; pass {folder / '0_Transformer'}, its encoder.")
 
@@ -172,9 +164,7 @@ def weight_files(folder: Path) -> list[Path]:
             if lost := [name for name in names if not (folder / name).is_file()]:
                 raise ModelError(f"{folder} lacks {lost[0]}, which its index names; copy the checkpoint again.")
             return [folder / name for name in names]
-    raise ModelError(
-        f"{folder} has no weights (model.safetensors or pytorch_model.bin); copy the checkpoint again or pass another."
-    )
+    raise ModelError(f"{folder} has no weights (model.safetensors or pytorch_model.bin); copy it again or pass another.")
 
 
 def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
@@ -231,9 +221,7 @@ def model_prints(model: str, *, weights: bool = True) -> dict[str, str]:
     try:
         prints = {name: fingerprint_files(held) for name, held in files.items()}
     except OSError as error:
-        raise ModelError(
-            f"{error.filename or folder} cannot be read ({error.strerror}); make it readable, or copy it again."
-        ) from error
+        raise ModelError(f"{error.filename or folder} cannot be read ({error.strerror}); make it readable.") from error
     return {**prints, SETTINGS: _settings_fingerprint(folder)}
 
 
@@ -312,6 +300,4 @@ def _pickled_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         state = torch.load(path, map_location="meta", weights_only=True)
         return {name: tuple(value.shape) for name, value in state.items()}
     except Exception as error:  # torch raises many kinds for a damaged file and for a pickle that holds more than weights
-        raise ModelError(
-            f"{path} cannot be read as plain weights ({type(error).__name__}); convert it to safetensors or copy it again."
-        ) from error
+        raise ModelError(f"{path} is not plain weights ({type(error).__name__}); convert it to safetensors.") from error

@@ -219,6 +219,7 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
             "settings": recipe.settings, "budget": _budget(recipe), "bytes": prints,
         },
     )  # fmt: skip
+    check_settings(recipe.settings)
     for name, dataset in datasets.items():
         _refuse_short(problem, name, dataset)
     plain = problem.plain(recipe.models[0], next(iter(datasets.values())))
