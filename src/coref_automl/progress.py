@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from coref_automl.guard import lines_of, parse_json
+from coref_automl.guard import lines_of, parse_json, refuse_special
 from coref_automl.records import Record
 from coref_automl.say import Say, catalogue, in_korean, language
-from coref_automl.store import NOT_JSON, refuse_special
+from coref_automl.store import NOT_JSON
 
 T = TypeVar("T")
 

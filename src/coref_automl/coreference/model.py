@@ -23,12 +23,13 @@ from coref_automl.coreference.head import CoreferenceHead
 from coref_automl.coreference.tokens import TokenizedDocument, TokenWindow, windows
 from coref_automl.decoder import read_stored
 from coref_automl.errors import ModelError
+from coref_automl.fingerprints import fingerprint
 from coref_automl.models.attention import move
 from coref_automl.models.heads import encode, encode_at
 from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.models.model_files import detect_seq_len, folder_print, model_place, model_prints
 from coref_automl.records import Record
-from coref_automl.store import fingerprint, obey_umask, write_json
+from coref_automl.store import obey_umask, write_json
 
 _WIDE = 2.0
 

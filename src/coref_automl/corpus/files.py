@@ -20,8 +20,8 @@ from typing import Any
 
 from coref_automl.corpus.formats import BROKEN, KNOWN, READERS, TEXT, Row, kind_of, lines_between, refuse_archive, stem_of
 from coref_automl.errors import SourceError
+from coref_automl.paths import at_home, is_text, natural_order
 from coref_automl.records import Document
-from coref_automl.store import at_home, is_text, natural_order
 
 _WAITING = 1_000
 """Flaws at the head of a file that wait for its first document."""

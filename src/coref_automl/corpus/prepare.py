@@ -46,21 +46,13 @@ from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import SAME, check_binding
 from coref_automl.engine.pool import Call, Returned, run_calls
 from coref_automl.errors import CorefError, DatasetError, FolderError, WorkerDied, WorkError
+from coref_automl.folders import MANIFEST, is_done, kind_of_folder, remove
 from coref_automl.korean import Tagger, default_cache, release_kiwi, require_kiwi
 from coref_automl.locks import claimed
 from coref_automl.machine import usable_cores
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Document
-from coref_automl.store import (
-    MANIFEST,
-    is_done,
-    kind_of_folder,
-    read_jsonl,
-    remove,
-    write_json,
-    write_text,
-    written_whole,
-)
+from coref_automl.store import read_jsonl, write_json, write_text, written_whole
 
 __all__ = ["PrepareRecipe", "prepare"]
 

@@ -18,13 +18,13 @@ from coref_automl.errors import SourceError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.segmentation import WINDOWS, AnnotatedText, Example, TokenizerFacts, examples, facts_of
+from coref_automl.paths import at_home, short_names
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.data import inspect_relations
 from coref_automl.report.page import Page, Section, Table, row
 from coref_automl.report.rendering import write_page
 from coref_automl.say import Lang, Say
-from coref_automl.store import at_home, short_names
 
 BUNDLED = "bundled:relations-dev"
 """What tokenizers are looked at with where nothing is named."""

@@ -17,8 +17,9 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from coref_automl.errors import NotFinite
+from coref_automl.folders import mark_done
 from coref_automl.records import Record
-from coref_automl.store import mark_done, write_json
+from coref_automl.store import write_json
 from coref_automl.training.folder import stored_state, write_state
 from coref_automl.training.optimizer import ParameterGroup, adamw, load_optimizer, rate_factor
 

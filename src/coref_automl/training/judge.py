@@ -26,10 +26,11 @@ from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from coref_automl.models.model_files import model_place
+from coref_automl.paths import natural_order
 from coref_automl.progress import Progress, read_events
 from coref_automl.records import Estimate, Evaluation
 from coref_automl.say import say
-from coref_automl.store import natural_order, write_json
+from coref_automl.store import write_json
 from coref_automl.training.folder import BEST, checkpoints_of, read_clock, remove_checkpoint
 from coref_automl.training.recipe import TrainRecipe
 

@@ -21,11 +21,13 @@ from coref_automl.errors import RecipeError
 from coref_automl.evaluation.evalset import EvalSet, freeze
 from coref_automl.evaluation.metrics import METRICS, PRIMARY, hits
 from coref_automl.evaluation.tasks import TASKS
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import claim_folder, is_done
 from coref_automl.records import ClozeItem, Document, Estimate, Half, ItemScore, Record, Task
 from coref_automl.statistics.intervals import concentration, difference_intervals, standard_error
 from coref_automl.statistics.planning import can_show, plans_for
 from coref_automl.statistics.resampling import Floats, Part
-from coref_automl.store import claim_folder, fingerprint, is_done, written_whole
+from coref_automl.store import written_whole
 from coref_automl.tuning.problem import Paired
 from coref_automl.tuning.recipe import TuneRecipe
 

@@ -17,7 +17,8 @@ from typing import Any
 
 from coref_automl.engine.binding import SAME, check_binding
 from coref_automl.errors import InputError, MissingExtra
-from coref_automl.store import JsonlAppender, fingerprint
+from coref_automl.fingerprints import fingerprint
+from coref_automl.store import JsonlAppender
 from coref_automl.tuning.problem import Start
 from coref_automl.tuning.recipe import TuneRecipe
 
