@@ -24,7 +24,8 @@ from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.engine.job import NAN, Job
-from coref_automl.engine.launch import End, Launcher, launcher_of, run_steps, wait_a_little
+from coref_automl.engine.launch import Launcher, launcher_of
+from coref_automl.engine.schedule import End, run_steps, wait_a_little
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS

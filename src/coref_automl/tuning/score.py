@@ -117,7 +117,7 @@ class Score:
 
 def score_of(recipe: TuneRecipe) -> Score:
     """The score of a recipe: --score, --metric, or strict Real@1."""
-    guards = tuple(map(_guard, recipe.guards))
+    guards = tuple(map(guard_of, recipe.guards))
     if recipe.score is None:
         metric = choose(recipe.metric or PRIMARY, METRICS, "metric")
         return Score(metric.parts or ((metric.name, 1.0),), metric.label, guards)
@@ -132,7 +132,7 @@ def score_of(recipe: TuneRecipe) -> Score:
     return Score(tuple(parts), " + ".join(f"{weight:g} {METRICS[name].label}" for name, weight in parts), guards)
 
 
-def _guard(text: str) -> MetricGuard:
+def guard_of(text: str) -> MetricGuard:
     name, sign, least = (part.strip() for part in text.partition(">="))
     if not sign:
         raise RecipeError(f"--guard {text} should read METRIC>=POINTS, for example real_far1_strict>=-0.5.")
