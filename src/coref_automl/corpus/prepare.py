@@ -275,8 +275,10 @@ def _each(
             job = calls.index(outcome.call)
             deadly[job] = f"{outcome.call.name}: {outcome.error}"
             write_text(named[job][1].with_suffix(".failed"), deadly[job])
+        elif isinstance(outcome.error, CorefError):
+            raise outcome.error
         elif outcome.error is not None:
-            raise _as_ours(outcome.error) from outcome.error
+            raise WorkError(f"{type(outcome.error).__name__}: {outcome.error}") from outcome.error
         else:
             advance(outcome.value)
 
@@ -291,10 +293,6 @@ def _each(
     for job in sorted(deadly):
         if aside:
             aside(job)
-
-
-def _as_ours(error: Exception) -> CorefError:
-    return error if isinstance(error, CorefError) else WorkError(f"{type(error).__name__}: {error}")
 
 
 def _plain(settings: Any) -> dict[str, Any]:

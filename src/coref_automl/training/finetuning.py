@@ -97,7 +97,7 @@ class Fit(Generic[Seen]):
         state = self.state
         while not self.over():
             began = time.monotonic()
-            seed_epoch(self.seed, state.epoch)
+            torch.manual_seed(1_000_003 * self.seed + state.epoch)
             self.epoch()
             state.epoch += 1
             seen = self.look()
@@ -120,10 +120,6 @@ def own_randomness(device: str) -> Iterator[None]:
     """Dropout draws from torch's global state, which is restored afterwards."""
     with torch.random.fork_rng(devices=[torch.device(device)] if device.startswith("cuda") else []):
         yield
-
-
-def seed_epoch(seed: int, epoch: int) -> None:
-    torch.manual_seed(1_000_003 * seed + epoch)
 
 
 def checked_loss(loss: Any, step: int) -> float:
