@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from coref_automl.bench.measurement import BenchResult, PrepareBench, recipe_for_texts
+from coref_automl.bench import BenchResult, PrepareBench, recipe_for_texts
 from coref_automl.corpus import encode
 from coref_automl.corpus.choice import choose_documents
 from coref_automl.corpus.dataset import KIND

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coref_automl.bench.measurement import EvaluateBench, PrepareBench, RelationBench, TrainBench
+from coref_automl.bench import EvaluateBench, PrepareBench, RelationBench, TrainBench
 from coref_automl.cli.app import COMMANDS, app
 from coref_automl.cli.options import (
     AsJson,
