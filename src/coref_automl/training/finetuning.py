@@ -79,7 +79,8 @@ class FitState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit(Generic[Seen]):
-    """One seed's training: `epoch` trains one epoch, `look` scores what chooses, `over` says when to end.
+    """One seed's training: `epoch` trains one epoch, `look` scores what chooses, `over` says when to end. `run` advances
+    `state.epoch` and `state.seconds`; all else of the state belongs to the three.
 
     `on_epoch(seed, epoch, seen)` hears of every epoch; what it raises ends the fit, which a later call can take up again.
     """
