@@ -7,6 +7,8 @@ BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Two processes; a file, or a folder whose files share what is costly (tests/conftest.py), stays in one of them.
 TWO := -n 2 --dist loadfile
+# Bytecode is kept wherever the environment forbids it: else every process that a test starts compiles the package anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-masked journeys torture kernels lint docs site picture release results clean
 

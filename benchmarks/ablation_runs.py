@@ -18,6 +18,7 @@ from typing import Any
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.engine.pool import Call, Returned, run_calls
 from coref_automl.errors import EvaluationError, InputError
+from coref_automl.folders import is_done
 from coref_automl.locks import claimed
 from coref_automl.machine import usable_cores
 from coref_automl.progress import Progress, quiet
@@ -25,7 +26,6 @@ from coref_automl.relation.data import RowCache
 from coref_automl.relation.evaluate import KIND
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.train import train_one_seed
-from coref_automl.store import is_done
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "none": {"scheme": "none"},

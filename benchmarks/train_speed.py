@@ -40,7 +40,7 @@ def main() -> None:
     import torch
 
     from base_models import base_deberta, base_modernbert
-    from coref_automl.bench.measurement import TrainBench
+    from coref_automl.bench import TrainBench
     from coref_automl.bench.train import against, race
     from coref_automl.models.build import train_tokenizer
 

@@ -22,6 +22,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 _MASKS = pytest.MonkeyPatch()
 hide(_MASKS)
 
+gc.disable()  # until the tests are collected: what imports make stays
+
 _EXAMPLES = 100 if os.environ.get("CI") and MASKED else 30  # the masked half of CI has more time
 settings.register_profile("local", deadline=None, max_examples=_EXAMPLES)
 settings.register_profile(
@@ -54,6 +56,7 @@ def pytest_report_header() -> str | None:
 
 def pytest_collection_finish() -> None:
     """What imports have made stays out of every later collection of garbage, of which each training ends with one."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 

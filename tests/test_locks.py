@@ -171,7 +171,7 @@ def test_the_lock_of_a_command_that_was_killed_when_its_work_was_done_goes(
     assert not list(out.glob(".lock*"))
 
 
-@pytest.mark.slow
+@pytest.mark.journey
 def test_a_second_prepare_is_refused_while_the_first_runs_and_goes_on_after_it_was_killed(
     inputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

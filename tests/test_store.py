@@ -12,22 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coref_automl.errors import FolderError, InputError, StorageError
-from coref_automl.store import (
-    JsonlAppender,
-    check_folder,
-    claim_folder,
-    fingerprint,
-    fingerprint_files,
-    is_done,
-    kind_of_folder,
-    mark_done,
-    natural_order,
-    read_json,
-    read_jsonl,
-    short_names,
-    write_json,
-    written_whole,
-)
+from coref_automl.fingerprints import fingerprint, fingerprint_files
+from coref_automl.folders import check_folder, claim_folder, is_done, kind_of_folder, mark_done
+from coref_automl.paths import natural_order, short_names
+from coref_automl.store import JsonlAppender, read_json, read_jsonl, write_json, written_whole
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:

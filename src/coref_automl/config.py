@@ -21,7 +21,8 @@ from coref_automl.decoder import Misfit, decode, hints_of
 from coref_automl.decoder import nearest as nearest
 from coref_automl.decoder import shown as shown
 from coref_automl.errors import RecipeError
-from coref_automl.store import refuse_special, with_article
+from coref_automl.folders import with_article
+from coref_automl.guard import refuse_special
 
 if TYPE_CHECKING:
     import yaml

@@ -157,9 +157,6 @@ def _strict(kind: Any) -> Decode:
             raise _unlike(kind, value)
         return value
 
-    def decode_path(value: Any) -> Any:
-        return Path(decode_text(value))
-
     def decode_none(value: Any) -> Any:
         if value is not None:
             raise Misfit(f" should be null, not {shown(value)}")
@@ -170,7 +167,7 @@ def _strict(kind: Any) -> Decode:
         return decode_none
     if kind is Path:
         decode_text = _strict(str)
-        return decode_path
+        return lambda value: Path(decode_text(value))
     return decode_plain
 
 
@@ -254,6 +251,8 @@ def _sequence(arguments: tuple[Any, ...], lenient: bool, build: type) -> Decode:
 
 
 def _mapping(arguments: tuple[Any, ...], lenient: bool) -> Decode:
+    if arguments[0] in (bool, float, int):
+        raise TypeError(f"JSON has text as keys, and a record asks for {arguments[0].__name__}")
     inner = _decoder(arguments[1], lenient)
 
     def decode_mapping(value: Any) -> Any:

@@ -21,23 +21,11 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from coref_automl.errors import FolderError, InputError
+from coref_automl.folders import HOLDER, LOCK, check_folder, claim_folder, contents, is_done, leave_empty, remove
 from coref_automl.progress import duration
 from coref_automl.records import Record
 from coref_automl.say import say
-from coref_automl.store import (
-    HOLDER,
-    LOCK,
-    check_folder,
-    claim_folder,
-    contents,
-    explained,
-    is_done,
-    leave_empty,
-    read_json,
-    remove,
-    sweep,
-    write_json,
-)
+from coref_automl.store import explained, read_json, sweep, write_json
 
 SIGN_EVERY = 20.0
 """Seconds between two signs of life of a holder."""

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from coref_automl.guard import lines_of, parse_json
+from coref_automl.guard import lines_of, parse_json, refuse_special
 from coref_automl.records import Record
 from coref_automl.say import Say, catalogue, in_korean, language
-from coref_automl.store import NOT_JSON, refuse_special
+from coref_automl.store import NOT_JSON
 
 T = TypeVar("T")
 
@@ -89,7 +89,8 @@ class Stage:
 
     def _told(self, facts: Mapping[str, Any]) -> str:
         say = self._progress.say
-        return "".join(f", {say(in_korean(key), key.replace('_', ' '))} {_short(value)}" for key, value in facts.items())
+        short = {key: f"{value:.4g}" if isinstance(value, float) else str(value) for key, value in facts.items()}
+        return "".join(f", {say(in_korean(key), key.replace('_', ' '))} {value}" for key, value in short.items())
 
     def _unit(self) -> str:
         """The unit, unless the stage is named after it."""
@@ -279,7 +280,3 @@ def duration(seconds: float, lang: str = "en") -> str:
     if whole < 3600:
         return f"{whole // 60}{minute} {whole % 60:02d}{second}"
     return f"{whole // 3600}{hour} {whole % 3600 // 60:02d}{minute}"
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.bench import evaluate
-from coref_automl.bench.measurement import EvaluateBench
+from coref_automl.bench import EvaluateBench, evaluate
 from coref_automl.cli.app import run as command
 from coref_automl.errors import EvalSetError
 from coref_automl.evaluation.answers import build_table, save_table

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.bench.measurement import PrepareBench
+from coref_automl.bench import PrepareBench
 from coref_automl.bench.prepare import run
 from tests.corpus.conftest import rows
 

@@ -81,8 +81,6 @@ def test_relation_rows_and_chains_are_known_by_their_rows(
     assert (data["texts"], data["entities"]) == (texts, entities)
     assert [(one["model"], one["kind"]) for one in data["tokenizers"]] == [(name, kind) for name, (kind, _) in KINDS.items()]
     assert all(one["entities"]["entities"] == entities for one in data["tokenizers"])
-    assert data["examples"]
-    assert all(len(one["cuts"]) == len(KINDS) for one in data["examples"])
 
 
 def test_sources_and_evaluation_sets_stand_beside_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,9 +19,10 @@ from coref_automl.comparison.relation_results import RELATION_FILES, RelationRes
 from coref_automl.evaluation.answers import save_table
 from coref_automl.evaluation.evalset import freeze
 from coref_automl.evaluation.metrics import summarise
+from coref_automl.folders import mark_done
 from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.records import Document, Estimate, Evaluation, ItemScore, Provenance, Task
-from coref_automl.store import mark_done, write_json, write_jsonl
+from coref_automl.store import write_json, write_jsonl
 from tests.evaluation.tiny import TEXTS, item, noun_table, save_checkpoint, tokenizer_of
 
 WORDS = ("서울", "대통령", "회사", "선수", "학교", "정부", "영화", "음악")

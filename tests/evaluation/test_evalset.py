@@ -140,13 +140,13 @@ def test_without_kiwi_a_missing_table_gives_the_command_that_builds_it(folder: P
 
 
 def test_a_table_that_cannot_be_saved_still_serves(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from coref_automl import store
     from coref_automl.errors import StorageError
+    from coref_automl.evaluation import answers
 
     def refuse(*_: object) -> None:
         raise StorageError("read-only")
 
-    monkeypatch.setattr(store, "written_whole", refuse)
+    monkeypatch.setattr(answers, "written_whole", refuse)
     assert EvalSet.open(folder).noun_table(tokenizer_of("wordpiece")).any()
 
 

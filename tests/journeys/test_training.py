@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 
-from coref_automl.comparison.choice import choose
-from coref_automl.comparison.groups import read_groups
-from coref_automl.comparison.reader import open_results
 from tests.journeys.foreign import write_foreign
 from tests.journeys.shell import Screen, Shell
 
@@ -117,31 +114,6 @@ def test_two_lengths_and_two_sets_of_one_name_stand_beside_each_other(trained: S
     stamps = {path: path.stat().st_mtime_ns for path in found.values()}
     shell("coref-automl evaluate runs/entity --eval-set sets/real --seq-len 128 --words none")
     assert {path: path.stat().st_mtime_ns for path in stamps} == stamps  # nothing is computed twice
-
-
-@pytest.mark.journey
-def test_keep_best_keeps_the_best_after_an_evaluation_at_another_length(prepared: Shell) -> None:
-    """A wide margin stops at the earliest checkpoint; the best is another one and stays beside it."""
-    shell, run = prepared, prepared.folder / "runs/kept"
-    own = "--source local:articles.jsonl --model bundled:ko-mini"
-    shell(f"coref-automl prepare eval {own} --task real --per-document 9 --single-entry --out sets/mini")
-    shell(f"coref-automl prepare combined {own} --seq-len 128 --exact-only --eval-set sets/mini --out data-mini")
-    line = (
-        "coref-automl train --model bundled:ko-mini --dataset data-mini --objective mlm --epochs 3.5 --batch 8 "
-        "--learning-rate 5e-4 --out runs/kept --eval-set sets/mini --eval-words none --keep-best --margin 90"
-    )
-    said = shell.interrupted(line, lambda: len(list(run.glob("checkpoint-*_eval_results.json"))) == 6, signal.SIGINT)
-    assert said.status == 130
-    shell("coref-automl evaluate runs/kept --eval-set sets/mini --seq-len 64 --words none --no-base")
-    result = json.loads(shell(f"{line} --json").out)
-    assert (shell.folder / result["best"] / "model.safetensors").is_file()
-    (group,) = [
-        one for one in read_groups(open_results([str(run)])) if all(entry.evaluation.seq_len == 128 for entry in one.entries)
-    ]
-    choice = choose(group, "real1_strict")
-    assert len(choice.candidates) == 7
-    assert (run / Path(choice.best.evaluation.path).name / "model.safetensors").is_file()
-    assert len(checkpoints(run)) <= 4  # the earliest that would do, the recommended, the best, the newest
 
 
 @pytest.mark.journey

@@ -22,6 +22,7 @@ assert torch.distributed.is_available() and torch._dynamo.config and scipy.optim
 """
 
 
+@pytest.mark.journey
 def test_a_light_process_fills_as_any_other(checkpoint: Callable[[str], str], capsys: pytest.CaptureFixture[str]) -> None:
     models = [word for name in ("bert", "deberta", "modernbert") for word in ("--model", checkpoint(name))]
     command = ["fill", "말1 [MASK] 말2", *models, "--no-nouns", "--json"]

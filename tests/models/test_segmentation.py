@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from coref_automl.models.segmentation import (
     TOO_LONG,
     AnnotatedText,
-    examples,
     facts_of,
     place,
     span_facts,
@@ -128,11 +127,3 @@ def test_only_bytes_break_a_character() -> None:
     shares = {kind: facts_of(kind, built(kind), row).entities for kind in KINDS}
     broken = {kind: one.broken for kind, one in shares.items() if one is not None}
     assert broken == {"wordpiece": 0.0, "prefixed pairs": 0.0, "byte pairs": 0.5, "unigram": 0.0}
-
-
-def test_examples_are_whole_words_and_those_that_are_cut_most_differently_come_first() -> None:
-    rows = [AnnotatedText("큰 부산 도시", ((2, 4),)), AnnotatedText("뷁서울은 수도", ((1, 3),))]
-    found = examples({kind: built(kind) for kind in ("wordpiece", "byte pairs")}, rows)
-    assert [one.word for one in found] == ["뷁서울은", "부산"]
-    assert found[0].cuts["wordpiece"] == "[뷁서울은]"
-    assert found[0].cuts["byte pairs"].startswith("뷁×3|")

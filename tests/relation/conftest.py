@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from transformers import PreTrainedTokenizerFast
 
+from coref_automl.comparison.relation_results import RelationResult
 from coref_automl.models.build import SPECIAL, build_masked_lm, train_tokenizer
 from coref_automl.relation.data import read_relations
+from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.rows import RelationRow
+from coref_automl.relation.train import train_relation
 
 TEXTS = [
     "〈Something〉는 조지 해리슨이 쓰고 비틀즈가 1969년 앨범 《Abbey Road》에 담은 노래다.",
@@ -144,3 +147,27 @@ def encoder_folder(tmp_path_factory: pytest.TempPathFactory, fresh_tokenizer: An
     build_masked_lm("tiny", tokenizer, seq_len=128).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def trained(
+    encoder_folder: Path, relation_file: Path, dev_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> RelationResult:
+    """Two seeds that learn the made rows; read by the tests that only look."""
+    return train_relation(
+        RelationRecipe(
+            model=str(encoder_folder),
+            train=str(relation_file),
+            dev=str(dev_file),
+            out=str(tmp_path_factory.mktemp("trained") / "run"),
+            scheme="typed",
+            seeds=2,
+            epochs=8,
+            batch_size=8,
+            learning_rate=3e-3,
+            holdout=0.2,
+            max_length=64,
+            patience=0,
+            device="cpu",
+        )
+    )

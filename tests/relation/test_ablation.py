@@ -11,9 +11,9 @@ import pytest
 from ablation_runs import run_variants, variants_of
 from ablation_table import fill_section, markdown, table
 from coref_automl.errors import ComparisonError, EvaluationError, InputError
+from coref_automl.folders import remove
 from coref_automl.relation.data import read_relations
 from coref_automl.relation.recipe import RelationRecipe
-from coref_automl.store import remove
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "relation_ablation.py"
 

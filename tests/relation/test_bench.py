@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.bench.measurement import RelationBench
+from coref_automl.bench import RelationBench
 from coref_automl.bench.relation import run as bench
 from coref_automl.cli.app import run
 

@@ -24,35 +24,13 @@ from .conftest import make_raw_rows
 BORN = "어느 날 이순신은 서울에서 태어났다. 그때는 1950년이었다."
 
 
-@pytest.fixture(scope="module")
-def learned(
-    encoder_folder: Path, relation_file: Path, dev_file: Path, tmp_path_factory: pytest.TempPathFactory
-) -> RelationResult:
-    return train_relation(
-        RelationRecipe(
-            model=str(encoder_folder),
-            train=str(relation_file),
-            dev=str(dev_file),
-            out=str(tmp_path_factory.mktemp("learned") / "run"),
-            scheme="typed",
-            seeds=2,
-            epochs=6,
-            batch_size=8,
-            learning_rate=3e-3,
-            holdout=0.2,
-            max_length=64,
-            device="cpu",
-        )
-    )
-
-
-def test_a_submission_has_a_line_a_row_with_probabilities_in_label_order(learned: RelationResult, tmp_path: Path) -> None:
+def test_a_submission_has_a_line_a_row_with_probabilities_in_label_order(trained: RelationResult, tmp_path: Path) -> None:
     raw = make_raw_rows(12, start=400)
     for row in raw:
         del row["label"]
     path = tmp_path / "new.json"
     path.write_text(json.dumps(raw), "utf-8")
-    made = predict_file(Path(learned.run), str(path), tmp_path / "out", device="cpu")
+    made = predict_file(Path(trained.run), str(path), tmp_path / "out", device="cpu")
     with Path(made.path).open(encoding="utf-8", newline="") as handle:
         lines = list(csv.DictReader(handle))
     assert [line["id"] for line in lines] == [row["guid"] for row in raw]
@@ -63,27 +41,27 @@ def test_a_submission_has_a_line_a_row_with_probabilities_in_label_order(learned
         assert sum(probs) == pytest.approx(1.0, abs=1e-4)
 
 
-def test_bad_rows_of_a_file_to_predict_are_listed_not_guessed(learned: RelationResult, tmp_path: Path) -> None:
+def test_bad_rows_of_a_file_to_predict_are_listed_not_guessed(trained: RelationResult, tmp_path: Path) -> None:
     raw = make_raw_rows(3, start=400)
     raw[1]["object_entity"]["end_idx"] += 1
     path = tmp_path / "bad.json"
     path.write_text(json.dumps(raw), "utf-8")
     with pytest.raises(RelationDataError, match="row 2"):
-        predict_file(Path(learned.run), str(path), tmp_path / "out")
-    made = predict_file(Path(learned.run), str(path), tmp_path / "out", skip_bad=True, device="cpu")
+        predict_file(Path(trained.run), str(path), tmp_path / "out")
+    made = predict_file(Path(trained.run), str(path), tmp_path / "out", skip_bad=True, device="cpu")
     assert (made.rows, made.skipped, [problem.row for problem in made.problems]) == (2, 1, [2])
 
 
 def test_a_submission_is_made_again_but_never_over_another(
-    learned: RelationResult, dev_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained: RelationResult, dev_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, other = tmp_path / "out", tmp_path / "other.json"
     other.write_text(json.dumps(make_raw_rows(3, start=400)), "utf-8")
-    command = ["re", "predict", learned.run, "--out", str(out), "--device", "cpu", "--data"]
+    command = ["re", "predict", trained.run, "--out", str(out), "--device", "cpu", "--data"]
     assert run([*command, str(dev_file)]) == 0
     made = (out / "submission.csv").read_bytes()
     (out / "submission.csv").write_text("cut short", "utf-8")
-    moved, same = shutil.copytree(learned.run, tmp_path / "moved"), shutil.copy(dev_file, tmp_path / "renamed.json")
+    moved, same = shutil.copytree(trained.run, tmp_path / "moved"), shutil.copy(dev_file, tmp_path / "renamed.json")
     assert run([*command[:2], str(moved), *command[3:], str(same)]) == 0
     assert (out / "submission.csv").read_bytes() == made
     monkeypatch.setattr(predict_module, "_predict", None)  # finished work is not done again, and other work is refused before any
@@ -104,18 +82,18 @@ def test_a_submission_is_made_again_but_never_over_another(
     assert "holds something that is not ours and is left alone" in capsys.readouterr().err
 
 
-def test_a_sentence_is_answered_and_an_ensemble_averages_the_seeds(learned: RelationResult) -> None:
+def test_a_sentence_is_answered_and_an_ensemble_averages_the_seeds(trained: RelationResult) -> None:
     options: dict[str, Any] = {"types": ("PER", "LOC"), "device": "cpu"}
-    one = predict_text(Path(learned.run), BORN, "이순신", "서울", **options)
-    both = predict_text(Path(learned.run), BORN, "이순신", "서울", ensemble=True, **options)
+    one = predict_text(Path(trained.run), BORN, "이순신", "서울", **options)
+    both = predict_text(Path(trained.run), BORN, "이순신", "서울", ensemble=True, **options)
     assert one.ranked[0][0] == "per:place_of_birth"
     assert len(one.ranked) == 30
     assert both.seeds == (0, 1)
     assert sum(p for _, p in both.ranked) == pytest.approx(1.0, abs=1e-4)
 
 
-def test_an_ambiguous_or_absent_word_is_not_guessed(learned: RelationResult) -> None:
-    folder, twice = Path(learned.run), "서울 사람 이순신은 서울에서 태어났다."
+def test_an_ambiguous_or_absent_word_is_not_guessed(trained: RelationResult) -> None:
+    folder, twice = Path(trained.run), "서울 사람 이순신은 서울에서 태어났다."
     with pytest.raises(RelationDataError, match="occurs at 0, 11; say which one with --object-start"):
         predict_text(folder, twice, "이순신", "서울", types=("PER", "LOC"))
     found = predict_text(folder, twice, "이순신", "서울", types=("PER", "LOC"), starts=(None, 11), device="cpu")
@@ -162,10 +140,10 @@ def test_a_type_that_was_not_given_is_not_shown() -> None:
 
 
 def test_a_run_that_reads_types_answers_no_sentence_without_them(
-    learned: RelationResult, capsys: pytest.CaptureFixture[str]
+    trained: RelationResult, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for given in ([], ["--subject-type", "PER"], ["--object-type", "LOC"]):
-        assert run(["re", "predict", learned.run, "--text", BORN, "--subject", "이순신", "--object", "서울", *given]) == 2
+        assert run(["re", "predict", trained.run, "--text", BORN, "--subject", "이순신", "--object", "서울", *given]) == 2
         message = capsys.readouterr().err.strip()
         assert "scheme typed" in message
         assert "--subject-type and --object-type, each one of PER, ORG, LOC, DAT, POH, NOH." in message
@@ -174,9 +152,9 @@ def test_a_run_that_reads_types_answers_no_sentence_without_them(
 
 @pytest.mark.parametrize("label_mask", ["off", "soft"])
 def test_types_may_be_left_out_only_where_neither_scheme_nor_mask_reads_them(
-    learned: RelationResult, relation_file: Path, tmp_path: Path, label_mask: Any
+    trained: RelationResult, relation_file: Path, tmp_path: Path, label_mask: Any
 ) -> None:
-    recipe = recipe_from(RelationRecipe, {}, "test", Path(learned.run) / "recipe.yaml")
+    recipe = recipe_from(RelationRecipe, {}, "test", Path(trained.run) / "recipe.yaml")
     recipe = replace(recipe, out=str(tmp_path / "run"), dev=None, scheme="plain", label_mask=label_mask, seeds=1, epochs=1)
     folder = Path(train_relation(recipe).run)
     if label_mask == "soft":
@@ -194,28 +172,28 @@ def test_types_may_be_left_out_only_where_neither_scheme_nor_mask_reads_them(
 
 @pytest.mark.parametrize("mixed", [["--data", "FILE", "--out", "sub"], ["--data", "FILE"], ["--out", "sub"]])
 def test_a_file_and_a_sentence_together_are_refused(
-    learned: RelationResult, dev_file: Path, tmp_path: Path, mixed: list[str], capsys: pytest.CaptureFixture[str]
+    trained: RelationResult, dev_file: Path, tmp_path: Path, mixed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     places = {"FILE": str(dev_file), "sub": str(tmp_path / "sub")}
     options = [places.get(word, word) for word in mixed]
     sentence = ["--text", BORN, "--subject", "이순신", "--object", "서울", "--subject-type", "PER", "--object-type", "LOC"]
-    assert run(["re", "predict", learned.run, *options, *sentence]) == 2
+    assert run(["re", "predict", trained.run, *options, *sentence]) == 2
     told = capsys.readouterr()
     assert f"{mixed[0]} is for a file of rows and --text for one text" in told.err
     assert not told.out
     assert not (tmp_path / "sub").exists()
-    assert run(["re", "predict", learned.run, *options, "--object-start", "3"]) == 2
+    assert run(["re", "predict", trained.run, *options, "--object-start", "3"]) == 2
     assert "--object-start for one text" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("ensemble", [False, True])
 def test_a_seeds_model_alone_answers_as_its_run_does(
-    learned: RelationResult, dev_file: Path, tmp_path: Path, *, ensemble: bool
+    trained: RelationResult, dev_file: Path, tmp_path: Path, *, ensemble: bool
 ) -> None:
     options: dict[str, Any] = {"types": ("PER", "LOC"), "device": "cpu"}
-    of_run = predict_text(Path(learned.run), BORN, "이순신", "서울", **options)
+    of_run = predict_text(Path(trained.run), BORN, "이순신", "서울", **options)
     model = tmp_path / "best-model"
-    shutil.copytree(Path(learned.run) / f"seed-{of_run.seeds[0]}" / "model", model)
+    shutil.copytree(Path(trained.run) / f"seed-{of_run.seeds[0]}" / "model", model)
     assert predict_text(model, BORN, "이순신", "서울", ensemble=ensemble, **options) == of_run
     made = predict_file(model, str(dev_file), tmp_path / "out", ensemble=ensemble, device="cpu")
     assert made.rows == 40
@@ -227,22 +205,22 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_or_a_folder_of_predictions_in_use_is_refused(
-    learned: RelationResult, dev_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    trained: RelationResult, dev_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from coref_automl.cli.app import run
     from coref_automl.locks import claimed, locked
 
-    with locked(Path(learned.run)):
-        assert run(["re", "evaluate", learned.run, "--data", str(dev_file), "--device", "cpu"]) == 2
-        assert f"{learned.run} is in use by" in capsys.readouterr().err
+    with locked(Path(trained.run)):
+        assert run(["re", "evaluate", trained.run, "--data", str(dev_file), "--device", "cpu"]) == 2
+        assert f"{trained.run} is in use by" in capsys.readouterr().err
     out = tmp_path / "out"
     with claimed(out, "relation predictions"):
-        assert run(["re", "predict", learned.run, "--data", str(dev_file), "--device", "cpu", "--out", str(out)]) == 2
+        assert run(["re", "predict", trained.run, "--data", str(dev_file), "--device", "cpu", "--out", str(out)]) == 2
         assert f"{out} is in use by" in capsys.readouterr().err
 
 
-def test_a_model_stays_loaded_until_its_files_change(learned: RelationResult, tmp_path: Path) -> None:
-    seeds = sorted(Path(learned.run).glob("seed-*/model"))
+def test_a_model_stays_loaded_until_its_files_change(trained: RelationResult, tmp_path: Path) -> None:
+    seeds = sorted(Path(trained.run).glob("seed-*/model"))
     folder = shutil.copytree(seeds[0], tmp_path / "model")
     asked = (folder, BORN, "이순신", "서울")
     first = predict_text(*asked, types=("PER", "LOC"), device="cpu")

@@ -56,30 +56,6 @@ def change(recipe: RelationRecipe, **parts: Any) -> RelationRecipe:
     return dataclasses.replace(recipe, **parts)
 
 
-@pytest.fixture(scope="module")
-def trained(
-    encoder_folder: Path, relation_file: Path, dev_file: Path, tmp_path_factory: pytest.TempPathFactory
-) -> RelationResult:
-    """Two seeds that learn the made rows; read by the tests that only look."""
-    return train_relation(
-        RelationRecipe(
-            model=str(encoder_folder),
-            train=str(relation_file),
-            dev=str(dev_file),
-            out=str(tmp_path_factory.mktemp("trained") / "run"),
-            scheme="typed",
-            seeds=2,
-            epochs=8,
-            batch_size=8,
-            learning_rate=3e-3,
-            holdout=0.2,
-            max_length=64,
-            patience=0,
-            device="cpu",
-        )
-    )
-
-
 def test_training_learns_the_relation_and_names_the_split(trained: RelationResult) -> None:
     assert trained.split == "made_dev"
     assert trained.n == 40

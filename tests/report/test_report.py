@@ -13,12 +13,12 @@ import pytest
 
 from coref_automl.comparison.reader import open_results
 from coref_automl.errors import ComparisonError, FolderError, RecipeError
+from coref_automl.folders import mark_done
 from coref_automl.report import charts
 from coref_automl.report.checkpoint_report import WrittenReport, checkpoint_page, report
 from coref_automl.report.page import Table
 from coref_automl.report.subject import read_subject
 from coref_automl.say import Say
-from coref_automl.store import mark_done
 from tests.comparison.conftest import Maker, Model, write_relation_run
 
 SECTIONS = {"evidence", "target", "arms", "curves", "rating", "checkpoints", "data", "reading"}

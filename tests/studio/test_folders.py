@@ -13,7 +13,7 @@ import pytest
 
 from coref_automl.cli.app import run as command
 from coref_automl.corpus.dataset import KIND as DATASET
-from coref_automl.store import claim_folder
+from coref_automl.folders import claim_folder
 from coref_automl.studio import folders
 from coref_automl.studio.folders import Folders
 from tests.agreement.studies import Method, small, write

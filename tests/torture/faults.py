@@ -22,7 +22,7 @@ LONG = {
     "prepare": f"prepare combined --source local:texts.jsonl --model tokenizer --seq-len 64 --holdout 0 --workers 2 --out {OUT}",
     "prepare eval": f"prepare eval --source local:texts.jsonl --model tokenizer --all-documents --out {OUT}",
     "train": f"train --recipe train.yaml --epochs 2 --save-every 0.5 --keep-states --out {OUT}",
-    "train and score": f"train --recipe train.yaml --epochs 1 --eval-set set --keep-best --out {OUT}",
+    "train and score": f"train --recipe train.yaml --epochs 1 --eval-set set --out {OUT}",
     "evaluate": f"evaluate runs --eval-set set --seq-len 32 --device cpu --out {OUT}",
     "re train": f"re train --recipe relation.yaml --seeds 2 --epochs 2 --out {OUT}",
     "re grid": f"re grid --recipe grid.yaml --out {OUT}",

@@ -59,6 +59,7 @@ def test_a_busy_worker_ends_with_its_parent(tmp_path: Path, kind: str) -> None:
     until(lambda: not alive(worker), "it went on")
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(
     ("name", "sign"), [("studio export", signal.SIGTERM), ("studio play", signal.SIGINT), ("prepare", signal.SIGKILL)]
 )

@@ -15,8 +15,8 @@ import pytest
 from coref_automl.cli.app import run as command_line
 from coref_automl.config import to_yaml
 from coref_automl.errors import InputError
+from coref_automl.folders import HOLDER
 from coref_automl.locks import locked
-from coref_automl.store import HOLDER
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.watch import spark, status_of
 

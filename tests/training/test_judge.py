@@ -125,10 +125,6 @@ def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
     return make
 
 
-def left(root: Path) -> list[str]:
-    return sorted(path.name for path in root.glob("checkpoint-*") if path.is_dir())
-
-
 FLAT, LATE, RISING, UNSURE = (
     {65: 1.0, 131: 1.0, 196: 1.0}, {65: -1.0, 131: 1.0, 196: 1.0}, {65: -1.0, 131: 0.0, 196: 1.0}, {65: 1.6, 131: 1.0, 196: 0.8},
 )  # fmt: skip
@@ -152,11 +148,6 @@ def test_without_the_option_nothing_stops_and_the_choice_is_written(judge: Calla
     assert read_json(tmp_path / "run" / "best.json")["checkpoint"] == "checkpoint-65"
 
 
-def test_keeping_the_best_removes_what_is_neither_best_nor_newest(judge: Callable[..., Any], tmp_path: Path) -> None:
-    judge({1: -1.0, 2: 1.0, 3: 0.2, 4: 0.1, 5: 0.0}, keep_best=True).after_checkpoint()
-    assert left(tmp_path / "run") == ["checkpoint-2", "checkpoint-5"]
-
-
 def test_an_evaluation_at_another_length_has_no_say(judge: Callable[..., Any], tmp_path: Path) -> None:
     for step, skill in ((1, -1.0), (2, 2.0)):
         model = Model("run", step, skill, seq_len=64)
@@ -168,18 +159,16 @@ def test_an_evaluation_at_another_length_has_no_say(judge: Callable[..., Any], t
 
 def test_a_checkpoint_that_was_removed_is_not_chosen_later(judge: Callable[..., Any], tmp_path: Path) -> None:
     """By later evidence the first would have done. Its weights are gone, so another is chosen; patience counts it still."""
-    judge({1: -1.0, 2: 1.0, 3: 0.5}, keep_best=True).after_checkpoint()
-    assert left(tmp_path / "run") == ["checkpoint-2", "checkpoint-3"]
+    judge({1: -1.0, 2: 1.0, 3: 0.5}).after_checkpoint()
     shutil.rmtree(tmp_path / "run" / "evaluations")
     for step in (1, 2, 3):  # evaluated anew, all are alike
         model = Model("run", step, 1.0)
         write_evaluation(tmp_path, model, make_scores(model, documents=60, own=0))
     shutil.rmtree(tmp_path / "run" / "checkpoint-1")  # the fixture made the folder of its name anew
-    reason = judge({4: 1.0}, keep_best=True, stop_when_flat=True).after_checkpoint()
+    reason = judge({4: 1.0}, stop_when_flat=True).after_checkpoint()
     held = read_json(tmp_path / "run" / "best.json")["checkpoint"]
     assert held == "checkpoint-2"
     assert (tmp_path / "run" / held).is_dir()
-    assert left(tmp_path / "run") == ["checkpoint-2", "checkpoint-4"]
     assert reason is not None
     assert "2 further checkpoints" in reason
 
@@ -216,14 +205,15 @@ def test_a_removal_that_is_stopped_midway_leaves_nothing_that_looks_like_a_check
 ) -> None:
     from coref_automl.training import folder
 
+    judge({1: -1.0, 2: 1.0, 3: 0.0})
+
     def stopped(*_: Any, **options: Any) -> None:
         if (tmp_path / "run" / ".removing" / "checkpoint-1").is_dir():
             raise KeyboardInterrupt
 
     monkeypatch.setattr(folder.shutil, "rmtree", stopped)
-    made = judge({1: -1.0, 2: 1.0, 3: 0.0}, keep_best=True)
     with pytest.raises(KeyboardInterrupt):
-        made.after_checkpoint()
+        folder.remove_checkpoint(tmp_path / "run" / "checkpoint-1")
     assert [path.name for path in folder.checkpoints_of(tmp_path / "run")] == ["checkpoint-2", "checkpoint-3"]
 
 
@@ -248,48 +238,6 @@ def test_a_run_killed_while_its_last_checkpoint_was_scored_is_scored_and_not_tra
     assert [path.name for path in again.checkpoints] == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]
     assert told(whole.run) == [("checkpoint-1", 0.3333), ("checkpoint-2", 0.6667), ("checkpoint-3", 1.0)]
     assert (whole.run / "DONE").exists()
-
-
-def test_keep_best_keeps_the_best_after_evaluations_of_other_kinds(
-    scored_recipe: Callable[..., TrainRecipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Train, stop, evaluate the run at a second length, on a second set of the name and in another dtype, go on, end: the weights
-    that best.json names are there, and so are those of the highest score."""
-    from coref_automl.cli.app import run as command
-    from coref_automl.training import trainer
-    from coref_automl.training.run import train
-
-    recipe = scored_recipe(epochs=2.5, keep_best=True)
-    saved, count = trainer.MaskedTrainer._save_checkpoint, []
-
-    def stopped(*arguments: Any, **options: Any) -> None:
-        count.append(1)
-        if len(count) == 4:
-            raise KeyboardInterrupt
-        saved(*arguments, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(trainer.MaskedTrainer, "_save_checkpoint", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            train(recipe)
-    freeze_tiny(tmp_path / "else" / "set", tasks=("real",))
-    for folder, other in (("set", ["--seq-len", "24"]), ("else/set", []), ("set", ["--dtype", "bfloat16"])):
-        line = ["evaluate", recipe.out, "--eval-set", str(tmp_path / folder), "--device", "cpu", "--words", "none", *other]
-        assert command(line) == 0
-    done = train(recipe)
-    assert done.best is not None
-    assert (done.best / "model.safetensors").is_file()
-    chosen = read_json(done.run / "best.json")
-    values = {
-        stored.folder.name: stored.evaluation.estimates[chosen["metric"]].value
-        for stored in find_evaluations([done.run])
-        if (stored.evaluation.seq_len, stored.evaluation.dtype, stored.evaluation.evalset_path)
-        == (48, "float32", str((tmp_path / "set").resolve()))
-    }
-    assert len(values) == 5
-    there = {path.name: values[path.name] for path in done.checkpoints}
-    assert 2 <= len(there) <= 3
-    assert max(there.values()) == max(values.values())
 
 
 def test_the_base_is_known_by_its_bytes_wherever_it_moved(

@@ -50,7 +50,6 @@ def test_one_masking_rate_alone_keeps_the_range_in_order(given: dict[str, float]
         ({"min_prob": 0.4, "max_prob": 0.2}, "swap them"),
         ({"model": "new:tiny"}, "--tokenizer"),
         ({"stop_when_flat": True}, "--eval-set"),
-        ({"keep_best": True}, "--eval-set"),
         ({"layer_decay": 1.2}, "layer_decay should be"),
     ],
 )

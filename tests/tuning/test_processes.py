@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import pytest
@@ -59,7 +59,8 @@ def test_a_killed_trial_is_noticed_and_tried_again(recipe: Callable[..., TuneRec
     launcher = LocalLauncher(1, ["cpu"])
     first = launcher.start(job, 0)
     until(lambda: bool(list(job.run.glob("checkpoint-*/training.json"))), "a first checkpoint")
-    os.kill(first.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+    (trial,) = active_children()
+    os.kill(int(str(trial.pid)), signal.SIGKILL)
     until(lambda: not first.alive, "the end of the trial")
     assert first.code == -signal.SIGKILL
     assert read_outcome(job) is None

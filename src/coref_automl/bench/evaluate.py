@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from transformers import FillMaskPipeline
 
-from coref_automl.bench.measurement import BenchResult, EvaluateBench
+from coref_automl.bench import BenchResult, EvaluateBench
 from coref_automl.errors import EvalSetError
 from coref_automl.evaluation.answers import matches
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set

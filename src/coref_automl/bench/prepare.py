@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from coref_automl.bench.measurement import BenchResult, PrepareBench, recipe_for_texts
+from coref_automl.bench import BenchResult, PrepareBench, recipe_for_texts
 from coref_automl.corpus import encode
 from coref_automl.corpus.choice import choose_documents
 from coref_automl.corpus.dataset import KIND
@@ -27,11 +27,12 @@ from coref_automl.corpus.shards import READ, ReadSettings, build_index, read_par
 from coref_automl.corpus.sources import inputs_of, open_source
 from coref_automl.engine.pool import Call, run_calls
 from coref_automl.errors import SourceError
+from coref_automl.folders import claim_folder
 from coref_automl.korean import Tagger, release_kiwi
 from coref_automl.machine import end_with_parent, usable_cores
 from coref_automl.models.build import train_tokenizer
 from coref_automl.progress import quiet
-from coref_automl.store import claim_folder, read_jsonl
+from coref_automl.store import read_jsonl
 from coref_automl.tuning.probe import Stopwatch
 
 T = TypeVar("T")

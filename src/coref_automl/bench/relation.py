@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from coref_automl.bench.measurement import BenchResult, RelationBench
+from coref_automl.bench import BenchResult, RelationBench
 from coref_automl.machine import pick_device
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.build import build_masked_lm, train_tokenizer

@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import DataLoader, RandomSampler
 from transformers import DataCollatorForLanguageModeling
 
-from coref_automl.bench.measurement import BenchResult, TrainBench, recipe_for_texts
+from coref_automl.bench import BenchResult, TrainBench, recipe_for_texts
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.sources import open_source

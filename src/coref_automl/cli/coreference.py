@@ -26,10 +26,11 @@ from coref_automl.cli.options import (
 )
 from coref_automl.coreference.recipe import FILE, CoreferenceRecipe
 from coref_automl.errors import InputError
-from coref_automl.guard import LINE, read_whole
+from coref_automl.guard import LINE, read_whole, refuse_special
+from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
 from coref_automl.say import say
-from coref_automl.store import natural_order, refuse_special, write_jsonl, write_text
+from coref_automl.store import write_jsonl, write_text
 
 coreference_app = typer.Typer(help=COMMANDS["coref"][1], no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(coreference_app, name="coref")

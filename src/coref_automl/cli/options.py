@@ -253,7 +253,7 @@ PANELS: dict[str, tuple[str, ...]] = {
     ),
     "Evaluation": (
         "eval-set", "eval-words", "eval-items", "words", "metric", "score", "guard", "worth", "margin", "stop-when-flat",
-        "keep-best", "holdout", "base", "new-head", "by", "choose-by", "per-source", "per-bucket", "per-document", "single-entry",
+        "holdout", "base", "new-head", "by", "choose-by", "per-source", "per-bucket", "per-document", "single-entry",
     ),
 }  # fmt: skip
 """Options by panel, whichever command has them; the rest stand under Other."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from coref_automl.bench.measurement import EvaluateBench, PrepareBench, RelationBench, TrainBench
+from coref_automl.bench import EvaluateBench, PrepareBench, RelationBench, TrainBench
 from coref_automl.cli.app import COMMANDS, app
 from coref_automl.cli.options import (
     AsJson,
@@ -25,8 +25,8 @@ from coref_automl.cli.options import (
     speak,
 )
 from coref_automl.config import described, to_mapping, to_yaml
+from coref_automl.folders import check_folder, is_done
 from coref_automl.progress import Progress
-from coref_automl.store import check_folder, is_done
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.tuning.recipe import TuneRecipe
 

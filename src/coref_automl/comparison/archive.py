@@ -27,15 +27,19 @@ from coref_automl.evaluation.results import (
     CHECKPOINT,
     EVALUATIONS,
     RESULT,
+    SWAP,
     StoredEvaluation,
     find_evaluations,
     folder_name,
     model_slug,
 )
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import contents, remove
 from coref_automl.locks import claimed
+from coref_automl.paths import natural_order
 from coref_automl.records import Evaluation, Record
 from coref_automl.say import say
-from coref_automl.store import SWAP, contents, explained, fingerprint, natural_order, remove, write_json
+from coref_automl.store import explained, write_json
 
 KIND = "archive"
 _NAMED = 5

@@ -23,11 +23,11 @@ from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.scores import Columns, Entry, Group, bases_of
 from coref_automl.config import read_yaml
 from coref_automl.errors import ComparisonError, CorefError
+from coref_automl.evaluation.results import where_now
 from coref_automl.records import Estimate
 from coref_automl.statistics.intervals import composite, simultaneous_bounds
 from coref_automl.statistics.resampling import Part
 from coref_automl.statistics.shrinkage import accepted_loss, covariance, posterior_means, times_as_many
-from coref_automl.store import where_now
 
 if TYPE_CHECKING:
     from coref_automl.comparison.study import Study

@@ -26,10 +26,10 @@ from coref_automl.comparison.relation_results import RELATION_FILES, RowFacts
 from coref_automl.comparison.runs import TaskFiles, TaskRun
 from coref_automl.comparison.scores import Entry, grouped, model_label
 from coref_automl.evaluation.results import CHECKPOINT
+from coref_automl.fingerprints import fingerprint
 from coref_automl.statistics.intervals import DRAWS, from_draws
 from coref_automl.statistics.methods import MethodVerdict, method_verdict, ratio_verdict
 from coref_automl.statistics.resampling import Floats, resampled_f1
-from coref_automl.store import fingerprint
 
 if TYPE_CHECKING:
     from coref_automl.comparison.study import Study

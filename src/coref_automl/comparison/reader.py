@@ -30,6 +30,7 @@ from coref_automl.evaluation.results import (
     Opened,
     StoredEvaluation,
     base_evaluation,
+    files_under,
     is_of_one_model,
     look_through,
     marked,
@@ -37,9 +38,9 @@ from coref_automl.evaluation.results import (
     target_of,
 )
 from coref_automl.models.model_files import is_here, model_place
+from coref_automl.paths import short_names
 from coref_automl.records import Evaluation, Provenance
 from coref_automl.say import say
-from coref_automl.store import files_under, short_names
 
 _FILES = {check.files.results: check.files for check in CHECKS.values()}
 

@@ -20,8 +20,9 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError
 from coref_automl.evaluation.results import CHECKPOINT
 from coref_automl.guard import read_arrays
+from coref_automl.paths import check_name
 from coref_automl.records import Provenance
-from coref_automl.store import check_name, write_json, written_whole
+from coref_automl.store import write_json, written_whole
 
 _AGAIN = "run the same command again (nothing is trained twice), or make the archive again"
 

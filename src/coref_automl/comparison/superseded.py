@@ -17,9 +17,11 @@ from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.scores import Entry, grouped, model_label
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import CHECKPOINT, RESULT, StoredEvaluation
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import kind_of_folder
 from coref_automl.models.model_files import PARTS, model_prints
+from coref_automl.paths import short_names
 from coref_automl.say import say
-from coref_automl.store import fingerprint, kind_of_folder, short_names
 
 
 def named_folders(paths: Iterable[str]) -> set[Path]:

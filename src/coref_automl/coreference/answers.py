@@ -33,10 +33,12 @@ from coref_automl.coreference.metrics import METRICS, Ratio, added, difference, 
 from coref_automl.decoder import read_stored, read_stored_rows
 from coref_automl.engine.binding import Binding
 from coref_automl.errors import FolderError
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import MANIFEST, is_done
 from coref_automl.korean import KINDS, PRONOUN, Tagger
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Provenance, Record
-from coref_automl.store import MANIFEST, fingerprint, is_done, write_jsonl
+from coref_automl.store import write_jsonl
 
 VERSION = "resolver 3"
 """How chains are made from scores, and scored; answers of another version are made anew."""

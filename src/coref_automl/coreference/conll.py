@@ -111,7 +111,7 @@ def conll_chunks(text: str) -> Iterator[Chunk | RowProblem]:
     for number, line in enumerate(text.split("\n"), 1):
         if match := _BEGIN.match(line):
             name, part = match.group(1).strip(), match.group(2)
-            reading, first_column = _Reading(f"{name} part {part}" if part else name, number), _without_blanks(name)
+            reading, first_column = _Reading(f"{name} part {part}" if part else name, number), "_".join(name.split())
         elif reading is None:
             continue
         elif line.startswith("#end document"):
@@ -174,7 +174,3 @@ def _token(reading: _Reading, columns: list[str], contracted: int, covered: int)
     end = None if start is None else len(reading.text)
     reading.annotate(start, end, entries.get("Entity", ""), tag=tag, fields=True)
     return contracted, covered
-
-
-def _without_blanks(name: str) -> str:
-    return "_".join(name.split())

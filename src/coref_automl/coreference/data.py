@@ -18,10 +18,10 @@ from typing import Any
 from coref_automl.corpus.batch import RowProblem, rows_of
 from coref_automl.corpus.formats import BROKEN, kind_of, opened, stem_of
 from coref_automl.errors import CoreferenceDataError
-from coref_automl.guard import read_whole
+from coref_automl.guard import read_whole, refuse_special
 from coref_automl.korean import composed
 from coref_automl.records import Record
-from coref_automl.store import refuse_special, write_jsonl
+from coref_automl.store import write_jsonl
 
 ENDINGS = (".jsonl", ".conll", ".conllu")
 JOINT = "\n"

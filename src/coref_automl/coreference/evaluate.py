@@ -29,10 +29,11 @@ from coref_automl.coreference.split import SIDES, documents_fingerprint, sides_o
 from coref_automl.coreference.train import learned_from, text_mark
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CoreferenceDataError, ModelError
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import is_done, kind_of_folder
 from coref_automl.machine import pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.say import say, skipped
-from coref_automl.store import fingerprint, is_done, kind_of_folder
 
 EVALUATED = "evaluated"
 """Holds `<name>-<key>.jsonl`, answers beside a model; those of its run to its own test documents are in `answers`."""

@@ -23,14 +23,17 @@ from coref_automl.coreference.head import CoreferenceHead
 from coref_automl.coreference.tokens import TokenizedDocument, TokenWindow, windows
 from coref_automl.decoder import read_stored
 from coref_automl.errors import ModelError
+from coref_automl.evaluation.windows import special_edges
+from coref_automl.fingerprints import fingerprint
 from coref_automl.models.attention import move
 from coref_automl.models.heads import encode, encode_at
 from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.models.model_files import detect_seq_len, folder_print, model_place, model_prints
 from coref_automl.records import Record
-from coref_automl.store import fingerprint, obey_umask, write_json
+from coref_automl.store import obey_umask, write_json
 
 _WIDE = 2.0
+"""LoRA's scale (alpha / rank), the usual one: with it, the learning rate does not depend on the rank."""
 
 
 class LowRank(nn.Module):  # type: ignore[misc]
@@ -214,7 +217,7 @@ def save_model(folder: Path, model: CoreferenceModel) -> None:
     own = {f"head.{name}": value for name, value in model.head.state_dict().items()}
     if model.settings.rank:
         own |= {_ENCODER + name: value for name, value in changes(model.encoder).items()}
-        own = {name: value.to(torch.bfloat16) for name, value in own.items()}
+        own = {name: value.to(torch.bfloat16) for name, value in own.items()}  # half the bytes of what is sent around
     else:
         with quiet_library():
             model.encoder.save_pretrained(folder)
@@ -276,8 +279,6 @@ def _stored(folder: Path, base: str | None) -> tuple[HeadSettings, dict[str, Any
 
 def _ends(tokenizer: Any, schemes: Sequence[str]) -> tuple[list[list[int]], list[int]]:
     """What stands before a text, by scheme, and behind it: special tokens, and the scheme's name where there are several."""
-    opening = tokenizer.cls_token_id if tokenizer.cls_token_id is not None else tokenizer.bos_token_id
-    closing = tokenizer.sep_token_id if tokenizer.sep_token_id is not None else tokenizer.eos_token_id
-    begin = [opening] if opening is not None else []
+    opening, closing = (edge.tolist() for edge in special_edges(tokenizer))
     names = [tokenizer(name, add_special_tokens=False)["input_ids"] if len(schemes) > 1 else [] for name in schemes]
-    return [[*begin, *name] for name in names], [closing] if closing is not None else []
+    return [[*opening, *name] for name in names], closing

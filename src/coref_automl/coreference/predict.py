@@ -18,13 +18,14 @@ from coref_automl.coreference.evaluate import BUNDLED, models_of
 from coref_automl.coreference.show import chain_lines, in_brackets, in_colour, with_names
 from coref_automl.corpus.batch import Answered, answer_texts
 from coref_automl.errors import InputError
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import State, state_of
 from coref_automl.korean import composed
 from coref_automl.machine import pick_device
 from coref_automl.models.model_files import folder_print
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.say import say
-from coref_automl.store import State, fingerprint, state_of
 
 Span = tuple[int, int]
 KIND = "coreference predictions"

@@ -11,8 +11,8 @@ from typing import Any
 from coref_automl.coreference.data import CorefDocument
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CoreferenceDataError
+from coref_automl.fingerprints import fingerprint
 from coref_automl.records import Record
-from coref_automl.store import fingerprint
 
 SIDES = ("train", "dev", "test")
 FIXED = "fixed"

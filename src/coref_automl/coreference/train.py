@@ -36,13 +36,15 @@ from coref_automl.coreference.tokens import tokenized
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, begin_run
 from coref_automl.evaluation.results import target_of
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import MANIFEST, is_done, mark_done
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.models.attention import move
 from coref_automl.models.model_files import folder_print, model_prints
 from coref_automl.progress import Progress, quiet
 from coref_automl.say import say, skipped
-from coref_automl.store import MANIFEST, fingerprint, is_done, mark_done, write_json
+from coref_automl.store import write_json
 
 LEARNED = "learned_from.json"
 """Marks of the texts a model learned from or was chosen by; beside its weights, so that it keeps them when it moves."""

@@ -22,21 +22,14 @@ from coref_automl.corpus.formats import BROKEN, LISTS, READERS, Row, kind_of, re
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import check_binding
 from coref_automl.errors import FolderError, InputError
+from coref_automl.folders import MANIFEST, is_done, mark_done
+from coref_automl.guard import refuse_special
 from coref_automl.locks import claimed
+from coref_automl.paths import is_text
 from coref_automl.progress import Progress
 from coref_automl.records import Record
 from coref_automl.say import of_row, say, skipped
-from coref_automl.store import (
-    MANIFEST,
-    NOT_JSON,
-    explained,
-    is_done,
-    is_text,
-    json_fault,
-    mark_done,
-    refuse_special,
-    write_json,
-)
+from coref_automl.store import NOT_JSON, explained, json_fault, write_json
 
 T = TypeVar("T")
 KINDS = {kind: reader for kind, reader in {**LISTS, **READERS}.items() if kind != ".txt"}

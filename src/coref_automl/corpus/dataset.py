@@ -24,21 +24,11 @@ from numpy.typing import NDArray
 from coref_automl.corpus.manifest import AGAIN, DatasetManifest
 from coref_automl.decoder import decode_stored
 from coref_automl.errors import DatasetError, InputError
+from coref_automl.fingerprints import chunks_of, fingerprint_files
+from coref_automl.folders import MANIFEST, claim_folder, is_done, mark_done, with_article
 from coref_automl.guard import read_array
 from coref_automl.progress import Progress
-from coref_automl.store import (
-    MANIFEST,
-    chunks_of,
-    claim_folder,
-    fingerprint_files,
-    is_done,
-    mark_done,
-    read_json,
-    with_article,
-    write_json,
-    write_text,
-    written_whole,
-)
+from coref_automl.store import read_json, write_json, write_text, written_whole
 
 KIND = "dataset"
 TOKENS, PIECES, MENTIONS, CARD = "tokens.npy", "blocks.npy", "mentions.npy", "card.md"

@@ -20,8 +20,8 @@ from typing import Any
 
 from coref_automl.corpus.formats import BROKEN, KNOWN, READERS, TEXT, Row, kind_of, lines_between, refuse_archive, stem_of
 from coref_automl.errors import SourceError
+from coref_automl.paths import at_home, is_text, natural_order
 from coref_automl.records import Document
-from coref_automl.store import at_home, is_text, natural_order
 
 _WAITING = 1_000
 """Flaws at the head of a file that wait for its first document."""
@@ -96,7 +96,8 @@ def read_file(
             else:
                 entry = _document(row, where, f"{stem_of(path)}-{line}", name, source, field)
                 found = found or field in row
-                lacking = lacking or _wrong_field(shown, field, row)
+                has = ", ".join(map(str, row)) or "nothing"
+                lacking = lacking or SourceError(f"{shown} has no field {field!r}; its rows hold {has}. Pass --field.")
                 found = found or (span is not None and span.lines > 0)  # the head of the file has been asked
             if isinstance(entry, Document):
                 source = entry.source
@@ -128,10 +129,6 @@ def _rows(path: Path, shown: str, span: ByteRange | None) -> Iterator[Row]:
     if reader is None:
         raise SourceError(f"{shown} has an unknown file type; known types: {KNOWN}.")
     return lines_between(path, span.start, span.end, span.lines) if span else reader(path)
-
-
-def _wrong_field(shown: str, field: str, row: dict[str, Any]) -> SourceError:
-    return SourceError(f"{shown} has no field {field!r}; its rows hold {', '.join(map(str, row)) or 'nothing'}. Pass --field.")
 
 
 def _document(row: dict[str, Any], where: str, fallback: str, name: str, before: str | None, field: str) -> Document | Flaw:

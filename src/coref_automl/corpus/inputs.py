@@ -19,8 +19,8 @@ from coref_automl.corpus.overlap import evaluation_fingerprint
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import BUNDLED, SOURCES, Input, check_source, hub_revision, inputs_of
 from coref_automl.errors import SourceError
+from coref_automl.fingerprints import chunks_of, fingerprint_files
 from coref_automl.progress import Progress
-from coref_automl.store import chunks_of, fingerprint_files
 
 
 def readable_parts(recipe: PrepareRecipe, progress: Progress, *, hub: bool = True) -> tuple[list[Input], list[str]]:

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError
-from coref_automl.store import MANIFEST
+from coref_automl.folders import MANIFEST
 
 AGAIN = "prepare it again in another folder"
 ANEW = "remove the folder, and prepare it again"

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from coref_automl.decoder import read_stored, read_stored_rows
 from coref_automl.errors import EvalSetError
+from coref_automl.folders import MANIFEST
 from coref_automl.records import Document, Record
-from coref_automl.store import MANIFEST, written_whole
+from coref_automl.store import written_whole
 
 WORDS = 13
 """Words in a row that two texts hardly share by chance; shorter texts count as one run."""

@@ -27,10 +27,11 @@ from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.shards import Index
 from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError
+from coref_automl.fingerprints import chunks_of
 from coref_automl.korean import kiwi_version
 from coref_automl.progress import Progress, Stage
 from coref_automl.records import Document
-from coref_automl.store import chunks_of, written_whole
+from coref_automl.store import written_whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -46,21 +46,13 @@ from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import SAME, check_binding
 from coref_automl.engine.pool import Call, Returned, run_calls
 from coref_automl.errors import CorefError, DatasetError, FolderError, WorkerDied, WorkError
+from coref_automl.folders import MANIFEST, is_done, kind_of_folder, remove
 from coref_automl.korean import Tagger, default_cache, release_kiwi, require_kiwi
 from coref_automl.locks import claimed
 from coref_automl.machine import usable_cores
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Document
-from coref_automl.store import (
-    MANIFEST,
-    is_done,
-    kind_of_folder,
-    read_jsonl,
-    remove,
-    write_json,
-    write_text,
-    written_whole,
-)
+from coref_automl.store import read_jsonl, write_json, write_text, written_whole
 
 __all__ = ["PrepareRecipe", "prepare"]
 
@@ -283,8 +275,10 @@ def _each(
             job = calls.index(outcome.call)
             deadly[job] = f"{outcome.call.name}: {outcome.error}"
             write_text(named[job][1].with_suffix(".failed"), deadly[job])
+        elif isinstance(outcome.error, CorefError):
+            raise outcome.error
         elif outcome.error is not None:
-            raise _as_ours(outcome.error) from outcome.error
+            raise WorkError(f"{type(outcome.error).__name__}: {outcome.error}") from outcome.error
         else:
             advance(outcome.value)
 
@@ -299,10 +293,6 @@ def _each(
     for job in sorted(deadly):
         if aside:
             aside(job)
-
-
-def _as_ours(error: Exception) -> CorefError:
-    return error if isinstance(error, CorefError) else WorkError(f"{type(error).__name__}: {error}")
 
 
 def _plain(settings: Any) -> dict[str, Any]:

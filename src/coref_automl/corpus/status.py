@@ -17,11 +17,12 @@ from coref_automl.corpus.prepare import DEDUP, ENCODE, PARTS, WORK
 from coref_automl.corpus.shards import READ
 from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError
+from coref_automl.folders import is_done, kind_of_folder
 from coref_automl.locks import is_alive
 from coref_automl.progress import duration
 from coref_automl.records import Record
 from coref_automl.say import in_words, language, say
-from coref_automl.store import is_done, kind_of_folder, read_json
+from coref_automl.store import read_json
 
 _RECENT = 600.0
 """Seconds of the past that speed is measured over."""

@@ -11,6 +11,7 @@ from coref_automl.config import Setting, typed
 from coref_automl.corpus.clean import SHARE, Filters, limits, normalise, rank, reason_to_drop
 from coref_automl.corpus.sources import inputs_of, read_input
 from coref_automl.errors import SourceError
+from coref_automl.folders import MANIFEST, mark_done
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
 from coref_automl.models.build import train_tokenizer
@@ -18,7 +19,7 @@ from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.models.subwords import train_unigrams
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Document, Record
-from coref_automl.store import MANIFEST, mark_done, write_json
+from coref_automl.store import write_json
 
 VocabularyKind = Literal["wordpiece", "unigram"]
 LEAST_VOCABULARY, MOST_VOCABULARY = 1_000, 1_000_000

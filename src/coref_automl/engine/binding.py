@@ -14,7 +14,8 @@ from typing import Any, TypedDict
 from coref_automl.config import to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.errors import InputsChanged
-from coref_automl.store import MANIFEST, write_json, write_text
+from coref_automl.folders import MANIFEST
+from coref_automl.store import write_json, write_text
 
 BYTES = "bytes of the "
 SAME = "pass the same settings to resume, or choose another --out"

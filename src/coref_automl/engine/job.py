@@ -70,7 +70,9 @@ def run_job(
     with locked(folder, on_wait=print):
         (folder / OUTCOME).unlink(missing_ok=True)
         try:
-            outcome = Outcome(True, facts=(call or _function(work.task))(work) or {})
+            module, _, function = work.task.partition(":")
+            task = call or getattr(importlib.import_module(module), function)
+            outcome = Outcome(True, facts=task(work) or {})
         except BaseException as error:
             if raising(error):
                 raise
@@ -79,11 +81,6 @@ def run_job(
             outcome = failure(error)
         write_json(folder / OUTCOME, outcome.to_json())
     return outcome
-
-
-def _function(name: str) -> Any:
-    module, _, function = name.partition(":")
-    return getattr(importlib.import_module(module), function)
 
 
 def read_outcome(job: Job) -> Outcome | None:

@@ -3,8 +3,6 @@
 In this process, one job after the other; in processes that see one device each (more jobs than GPUs share them); or as a task
 somewhere in a Ray cluster, whose machines must all see the command's folder. Local processes are forked from a server that has
 imported torch already: a job starts in a tenth of a second instead of seven. A job's process ends with the one that started it.
-`run_steps` fills the slots of a launcher; a step is asked for its job only when what it needs is there, so that it may start from
-what an earlier one made.
 """
 
 from __future__ import annotations
@@ -13,15 +11,14 @@ import os
 import platform
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import chdir, suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver, get_context
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
-from coref_automl.engine.job import OUTCOME, Job, Outcome, Work, death, failure, outcome_of, run_job
+from coref_automl.engine.job import OUTCOME, Job, Outcome, Work, death, failure, run_job
 from coref_automl.engine.pool import Engine, ray_remote
 from coref_automl.errors import FolderError
 from coref_automl.machine import CORES, devices_here, end_with_parent, environment_of, pick_device, started_quietly, usable_cores
@@ -116,10 +113,6 @@ class _Process:
     def code(self) -> int:
         return int(self._process.exitcode or 0)
 
-    @property
-    def pid(self) -> int:
-        return int(self._process.pid)
-
     def stop(self) -> None:
         self._process.terminate()
         self._process.join(10)
@@ -160,12 +153,12 @@ def run_apart(job: dict[str, Any], at: str | None = None) -> int:
         work = Job.from_json(job)
         path, ended = Path(work.folder) / "job.json", Path(work.folder) / OUTCOME
         write_json(path, job)
-        before = ended.stat().st_mtime_ns if ended.is_file() else 0
+        ended.unlink(missing_ok=True)
         with work.log.open("a") as log:
             command = [sys.executable, "-m", MODULE, str(path), "--with-parent"]
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT) as process:
                 code = process.wait()  # its input stays open as long as this process lives
-        if code > 0 and (ended.stat().st_mtime_ns if ended.is_file() else 0) == before:  # it never came to its work
+        if code > 0 and not ended.is_file():  # it never came to its work
             write_json(ended, Outcome(False, "no outcome", death(code, work)).to_json())
         return code
 
@@ -219,89 +212,3 @@ def main(arguments: list[str]) -> int:
 
 if __name__ == "__main__":
     os._exit(main(sys.argv[1:]))
-
-
-POLL = 0.2
-S = TypeVar("S")
-
-
-@dataclass(frozen=True, slots=True)
-class End(Generic[S]):
-    """How one attempt at a step ended. `outcome` is None where its process died without one; `attempt` counts from 1."""
-
-    step: S
-    job: Job
-    outcome: Outcome | None
-    code: int
-    seconds: float
-    attempt: int
-
-    @property
-    def done(self) -> bool:
-        return self.outcome is not None and self.outcome.done
-
-    @property
-    def kind(self) -> str:
-        return self.outcome.kind if self.outcome else "killed" if self.code < 0 else "no outcome"
-
-    @property
-    def reason(self) -> str:
-        return self.outcome.reason if self.outcome else death(self.code, self.job)
-
-
-@dataclass(slots=True)
-class _Active(Generic[S]):
-    step: S
-    job: Job
-    running: Running
-    began: float
-
-
-def wait_a_little() -> None:
-    time.sleep(POLL)
-
-
-def run_steps(
-    steps: Sequence[S],
-    launcher: Launcher,
-    job_of: Callable[[S], Job],
-    on_end: Callable[[End[S]], bool],
-    *,
-    ready: Callable[[S], bool] = lambda _: True,
-    lost: Callable[[S], bool] = lambda _: False,
-    over: Callable[[], bool] = lambda: False,
-    wait: Callable[[], None] = wait_a_little,
-) -> int:
-    """Run steps in their order as far as they are `ready`; those that are `lost` are left out. Gives the number left to do.
-
-    `on_end` hears of every attempt and says whether the step is finished with; one that is not is tried again after the others.
-    When `over` says so, or on an exception, what runs is stopped.
-    """
-    waiting, active, attempts = list(steps), dict[int, _Active[S]](), dict[int, int]()
-    try:
-        while waiting or active:
-            if over():
-                return len(waiting) + len(active)
-            for slot in range(launcher.slots):
-                waiting = [step for step in waiting if not lost(step)]
-                step = next((step for step in waiting if ready(step)), None) if slot not in active else None
-                if step is None:
-                    continue
-                waiting.remove(step)
-                attempts[id(step)] = attempts.get(id(step), 0) + 1
-                job, began = job_of(step), time.monotonic()
-                active[slot] = _Active(step, job, launcher.start(job, slot), began)
-            ended = [slot for slot, one in active.items() if not one.running.alive]
-            for one in [active.pop(slot) for slot in ended]:
-                code, seconds = one.running.code, time.monotonic() - one.began
-                end = End(one.step, one.job, outcome_of(one.job, code), code, seconds, attempts[id(one.step)])
-                if not on_end(end):
-                    waiting.append(one.step)
-            if waiting and not active and not ended:
-                raise RuntimeError("steps wait for something that no step makes")
-            if active:
-                wait()
-        return 0
-    finally:
-        for one in active.values():
-            one.running.stop()

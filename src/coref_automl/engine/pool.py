@@ -136,7 +136,9 @@ class _Pool:
                     if worker.call is None and waiting:
                         worker.call = waiting.popleft()
                         attempts[worker.call] += 1
-                        self._give(worker, calls[worker.call])
+                        call = calls[worker.call]
+                        with suppress(OSError):  # it died while idle: its closed pipe is noticed by _ready
+                            worker.pipe.send((call.target, call.arguments))
                 for worker in self._ready():
                     index = worker.call
                     answer = self._answer(worker)
@@ -161,10 +163,6 @@ class _Pool:
             process.start()
         theirs.close()
         return _Worker(process, ours, slot)
-
-    def _give(self, worker: _Worker, call: Call) -> None:
-        with suppress(OSError):  # it died while idle: its closed pipe is noticed by _ready
-            worker.pipe.send((call.target, call.arguments))
 
     def _ready(self) -> list[_Worker]:
         ready = set(connection.wait([worker.pipe for worker in self.workers]))

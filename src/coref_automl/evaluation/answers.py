@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl import store
 from coref_automl.errors import EvalSetError, InputError, StorageError
+from coref_automl.fingerprints import fingerprint
 from coref_automl.guard import read_array
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.models.vocabulary import entry_words
+from coref_automl.store import sweep, written_whole
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -60,8 +61,8 @@ def table_path(folder: Path, fingerprint: str) -> Path:
 
 def save_table(folder: Path, fingerprint: str, table: NDArray[np.bool_]) -> None:
     path = table_path(folder, fingerprint)
-    store.sweep(path.parent, deep=False)
-    with store.written_whole(path, "wb") as handle:
+    sweep(path.parent, deep=False)
+    with written_whole(path, "wb") as handle:
         np.save(handle, table)
 
 
@@ -111,7 +112,7 @@ def read_table(path: Path) -> NDArray[np.bool_]:
 
 
 def table_fingerprint(nouns: NDArray[np.bool_]) -> str:
-    return store.fingerprint(nouns.astype(bool).tobytes())
+    return fingerprint(nouns.astype(bool).tobytes())
 
 
 def matches(word: str, answer: str) -> bool:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl import store
 from coref_automl.decoder import read_stored, shown
 from coref_automl.errors import EvalSetError
 from coref_automl.evaluation import answers
 from coref_automl.evaluation.tasks import TASKS
+from coref_automl.fingerprints import fingerprint, fingerprint_files
+from coref_automl.folders import MANIFEST, kind_of_folder, mark_done, with_article
 from coref_automl.records import SCHEMA, ClozeItem, Document, Half, Task, halves_of
+from coref_automl.store import read_jsonl, write_json, write_jsonl
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -80,8 +82,8 @@ class EvalSet:
                 f"{folder} was edited after it was frozen (fingerprint {held}, frozen as {manifest['fingerprint']}); restore its "
                 "files, or build the set again with coref-automl prepare eval."
             )
-        texts = {row["id"]: row["text"] for row in store.read_jsonl(folder / DOCUMENTS)}
-        items = {task: tuple(map(_item, store.read_jsonl(folder / name))) for task, name in files.items()}
+        texts = {row["id"]: row["text"] for row in read_jsonl(folder / DOCUMENTS)}
+        items = {task: tuple(map(_item, read_jsonl(folder / name))) for task, name in files.items()}
         return cls(folder.resolve().name, folder, manifest, held, texts, items)
 
     def select(self, tasks: Sequence[Task] | None = None, half: Half | None = None) -> list[ClozeItem]:
@@ -111,15 +113,15 @@ def freeze(folder: Path, documents: Iterable[Document], items: Mapping[Task, Seq
     """Write a set, with `facts` in its manifest, and mark it done."""
     documents = list(documents)
     check(documents, items)
-    store.write_jsonl(folder / DOCUMENTS, (document.to_json() for document in documents))
+    write_jsonl(folder / DOCUMENTS, (document.to_json() for document in documents))
     for task in TASKS:
         if task in items:
-            store.write_jsonl(folder / _file_of(task), (item.to_json() for item in items[task]))
+            write_jsonl(folder / _file_of(task), (item.to_json() for item in items[task]))
         else:
             (folder / _file_of(task)).unlink(missing_ok=True)
     held = _fingerprint(folder, _files(folder))
-    store.write_json(folder / store.MANIFEST, {"kind": KIND, "schema": SCHEMA, "fingerprint": held, **facts})
-    store.mark_done(folder)
+    write_json(folder / MANIFEST, {"kind": KIND, "schema": SCHEMA, "fingerprint": held, **facts})
+    mark_done(folder)
 
 
 def check(documents: Sequence[Document], items: Mapping[Task, Sequence[ClozeItem]]) -> None:
@@ -191,22 +193,22 @@ def _files(folder: Path) -> dict[Task, str]:
 
 def _fingerprint(folder: Path, files: Mapping[Task, str]) -> str:
     names = [DOCUMENTS, *files.values()]
-    return store.fingerprint(names, store.fingerprint_files(folder / name for name in names))
+    return fingerprint(names, fingerprint_files(folder / name for name in names))
 
 
 def _manifest(folder: Path) -> SetManifest:
-    if (kind := store.kind_of_folder(folder)) not in ("", KIND):
-        what = store.with_article(kind)
+    if (kind := kind_of_folder(folder)) not in ("", KIND):
+        what = with_article(kind)
         raise EvalSetError(f"{folder} is not an evaluation set, it holds {what}; build one with: coref-automl prepare eval")
     if folder.is_file():
         raise EvalSetError(
             f"{folder} is a file, not an evaluation set; run: coref-automl prepare eval --source local:{folder} --model MODEL "
             "--out evalset, and pass that folder."
         )
-    if not (folder / store.MANIFEST).is_file() or not (folder / DOCUMENTS).is_file():
+    if not (folder / MANIFEST).is_file() or not (folder / DOCUMENTS).is_file():
         raise EvalSetError(f"{folder} holds no finished evaluation set; build one with coref-automl prepare eval --out {folder}.")
     remedy = f"build it again with coref-automl prepare eval --out {folder}"
-    manifest = read_stored(folder / store.MANIFEST, SetManifest, error=EvalSetError, remedy=remedy)
+    manifest = read_stored(folder / MANIFEST, SetManifest, error=EvalSetError, remedy=remedy)
     if manifest["schema"] != SCHEMA:
         raise EvalSetError(f"{folder} was made by another version; {remedy}.")
     for task in manifest.get("tasks", {}):

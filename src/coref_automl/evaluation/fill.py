@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from coref_automl.corpus.batch import Answered, answer_texts
 from coref_automl.decoder import shown
 from coref_automl.errors import EvalSetError, InputError, RecipeError
+from coref_automl.fingerprints import fingerprint
 from coref_automl.models.model_files import weights_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import ClozeItem, Record
-from coref_automl.store import fingerprint
 
 if TYPE_CHECKING:
     from coref_automl.models.load import LoadedModel

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from coref_automl import config, store
+from coref_automl import config
 from coref_automl.corpus.clean import Filters, is_empty, limits, normalise, qualified_id, rank, reason_to_drop
 from coref_automl.corpus.sources import inputs_of, read_input
 from coref_automl.errors import EvalSetError, FolderError
@@ -33,6 +33,7 @@ from coref_automl.evaluation.tasks.task import (
     read_rows,
     spread,
 )
+from coref_automl.folders import is_done
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
@@ -58,7 +59,7 @@ def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | No
     if recipe.asks_for_items:
         chosen = settings(recipe, tokenizer_fingerprint(tokenizers[0]))
         with claimed(out, KIND):
-            if not store.is_done(out):
+            if not is_done(out):
                 built = _Builder(recipe, tokenizers[0], tagger, progress)
                 built.build()
                 freeze(out, built.used(), built.items, facts(recipe, chosen, built.items, built.drops, built.sources))

@@ -16,12 +16,12 @@ from itertools import combinations
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from coref_automl import store
 from coref_automl.decoder import read_stored_rows
 from coref_automl.errors import EvalSetError
 from coref_automl.evaluation.tasks.task import draw_lot
 from coref_automl.records import ClozeItem, Estimate, Record, Task
 from coref_automl.statistics.closed_forms import wilson
+from coref_automl.store import JsonlAppender
 
 Mark = Literal["fair", "ambiguous", "lexical", "wrong antecedent", "tagger error"]
 KEYS: dict[str, Mark] = {
@@ -77,7 +77,7 @@ def marks_of(folder: Path) -> dict[str, dict[str, Mark]]:
 def add_mark(folder: Path, reader: str, item: str, mark: Mark) -> None:
     path = path_of(folder, reader)
     path.parent.mkdir(exist_ok=True)
-    with store.JsonlAppender(path) as handle:
+    with JsonlAppender(path) as handle:
         handle.append([{"item": item, "mark": mark}])
 
 

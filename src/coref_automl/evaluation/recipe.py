@@ -9,7 +9,6 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from coref_automl import store
 from coref_automl.config import Setting, choose, to_mapping, typed
 from coref_automl.corpus.clean import LEAST, SHARE
 from coref_automl.corpus.files import files_of, name_of
@@ -23,6 +22,7 @@ from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
 from coref_automl.evaluation.tasks.lambada import HUB
 from coref_automl.evaluation.tasks.real import PER_DOCUMENT
 from coref_automl.evaluation.tasks.task import ClozeTask
+from coref_automl.fingerprints import fingerprint_files
 from coref_automl.korean import kiwi_version
 from coref_automl.records import ClozeItem, Half, Task, halves_of
 from coref_automl.say import in_words, say
@@ -231,7 +231,7 @@ def _inputs(name: str) -> list[tuple[str, str]]:
 def _annotations(name: str) -> list[tuple[str, str]]:
     if name.startswith("bundled:") or name in ("ko-lambada", HUB):
         return [(name, "")]
-    return [(path.name, store.fingerprint_files([path])) for path in files_of(name.removeprefix("local:"))]
+    return [(path.name, fingerprint_files([path])) for path in files_of(name.removeprefix("local:"))]
 
 
 def label(name: str) -> str:

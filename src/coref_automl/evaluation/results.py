@@ -14,22 +14,26 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TypedDict
 
 from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError
 from coref_automl.evaluation.columns import RANKS, has_items, holds_text, read_scores
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import PARTIAL, is_done, kind_of_folder
 from coref_automl.models.model_files import model_place
+from coref_automl.paths import check_name, natural_order
 from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
-from coref_automl.store import check_name, files_under, fingerprint, is_done, natural_order, where_now
 
 EVALUATIONS = "evaluations"
 BASES = "base-evaluations"
 RESULT = "result.json"
 CHECKPOINT = re.compile(r"checkpoint-\d+")
+SWAP = ".archive.swap"
+"""A whole archive that is being moved into place."""
 
 REMEDY = "remove it, and evaluate again"
 
@@ -173,6 +177,20 @@ def _model_now(stored: str, near: Path) -> str:
     return str(Path(where_now(str(Path(stored).parent), near, "recipe.yaml")) / Path(stored).name)
 
 
+def where_now(stored: str, near: Path, holds: str = "") -> str:
+    """A stored path where it lies now: beside what names it, also after the whole folder was moved or renamed; else as stored.
+
+    `holds` is a file that a folder must have to be the one meant. A checkpoint is known by its run, too.
+    """
+    parts = PurePath(stored).parts
+    least = 1 if holds and not CHECKPOINT.fullmatch(PurePath(stored).name) else 2
+    for folder in (*near.parents, *near.resolve().parents):
+        for start in range(len(parts) - least + 1):
+            if (found := folder.joinpath(*parts[start:], holds)).exists():
+                return str(found.parent if holds else found)
+    return stored
+
+
 def run_of(folder: Path) -> Path | None:
     """The run whose checkpoint was evaluated in this folder; None for a model outside runs."""
     in_run = CHECKPOINT.fullmatch(folder.name) and len(folder.parents) > 2 and folder.parents[1].name == EVALUATIONS
@@ -276,3 +294,31 @@ def _evaluation_folders(path: str, unread: list[InputError]) -> Iterator[Path]:
     for entry in files_under(folder, (RESULT,), unread):
         if BASES not in entry.relative_to(folder).parts:  # found through the checkpoints that began from it
             yield entry.parent
+
+
+def repeats_study(folder: Path) -> bool:
+    """Whether a folder is the archive inside a study, which repeats the study's own results."""
+    return kind_of_folder(folder) == "archive" and kind_of_folder(folder.parent) == "experiment"
+
+
+def files_under(folder: Path, wanted: Collection[str], unread: list[InputError]) -> list[Path]:
+    """The files of some names under a folder, in natural order; those in the archive of a study under it are left out.
+
+    `unread` gets an error for each folder that cannot be listed, and for each link to a folder outside, which is not followed.
+    """
+
+    def closed(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):  # no folder, or one that was just removed
+            unread.append(InputError(f"{error.filename} cannot be read ({error.strerror}); make it readable, or move it away."))
+
+    found: list[Path] = []
+    for at, inside, names in os.walk(folder, onerror=closed):
+        if SWAP in inside:
+            unread.append(InputError(f"{at} was not archived to the end; run the same command again."))
+            inside[:], names = [], []
+        inside[:] = [name for name in inside if not PARTIAL.fullmatch(name) and not repeats_study(Path(at, name))]
+        found += [Path(at, name) for name in wanted if name in names]
+        for link in (path for path in (Path(at, name) for name in inside) if path.is_symlink()):
+            if not Path(os.path.realpath(link)).is_relative_to(folder.resolve()):
+                unread.append(InputError(f"{link} is a link to outside {folder} and is not followed; pass it by itself."))
+    return sorted(found, key=natural_order)

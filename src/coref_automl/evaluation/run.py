@@ -25,12 +25,13 @@ from coref_automl.evaluation.results import BASES, Target, base_evaluation
 from coref_automl.evaluation.slot import Slot, evaluate_one
 from coref_automl.evaluation.targets import base_targets, find_targets, words_to_compare
 from coref_automl.evaluation.windows import WordMode
+from coref_automl.folders import MANIFEST, claim_folder, leave_empty
 from coref_automl.locks import locked
 from coref_automl.models.families import too_long
 from coref_automl.models.model_files import PARTS, detect_seq_len, is_here, model_prints
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Evaluation, ItemScore, Provenance
-from coref_automl.store import MANIFEST, JsonlAppender, claim_folder, explained, leave_empty
+from coref_automl.store import JsonlAppender, explained
 
 if TYPE_CHECKING:
     from coref_automl.models.load import LoadedModel

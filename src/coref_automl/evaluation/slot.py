@@ -36,22 +36,13 @@ from coref_automl.evaluation.results import (
     target_of,
 )
 from coref_automl.evaluation.windows import WordMode, wanted_ids
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import DONE, kind_of_folder, mark_done
 from coref_automl.models.model_files import SETTINGS
+from coref_automl.paths import natural_order
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import ClozeItem, Evaluation, ItemScore
-from coref_automl.store import (
-    DONE,
-    explained,
-    fingerprint,
-    kind_of_folder,
-    mark_done,
-    natural_order,
-    read_json,
-    sweep,
-    write_json,
-    write_jsonl,
-    write_text,
-)
+from coref_automl.store import explained, read_json, sweep, write_json, write_jsonl, write_text
 
 if TYPE_CHECKING:
     from coref_automl.models.load import LoadedModel

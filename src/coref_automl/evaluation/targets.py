@@ -20,8 +20,8 @@ from coref_automl.evaluation.results import (
 from coref_automl.evaluation.windows import WordMode
 from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 from coref_automl.models.model_files import is_here, model_place, model_prints, refuse_foreign
+from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
-from coref_automl.store import natural_order
 
 _DEEPEST = 3
 

@@ -18,8 +18,9 @@ from coref_automl.engine.job import Job
 from coref_automl.errors import FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.experiment.recipe import BUNDLED, CoreferenceStage, ExperimentRecipe, HeldOutTexts, RelationStage
+from coref_automl.paths import short_names
 from coref_automl.progress import Progress
-from coref_automl.store import read_json, short_names, write_json
+from coref_automl.store import read_json, write_json
 from coref_automl.tuning.score import half_set
 
 SEEDS_APART = 1_000

@@ -23,12 +23,13 @@ from coref_automl.experiment.plan import Plan, Step, open_plan
 from coref_automl.experiment.recipe import KINDS, KOREAN, ExperimentRecipe, Kind
 from coref_automl.experiment.run import KIND
 from coref_automl.experiment.state import ExperimentState
+from coref_automl.folders import check_folder
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, duration, peak_gigabytes, quiet
 from coref_automl.records import Record
 from coref_automl.say import align, language, say
 from coref_automl.statistics.planning import can_show, items_needed
-from coref_automl.store import check_folder, check_room
+from coref_automl.training.folder import check_room
 from coref_automl.tuning.masked import MaskedProblem
 from coref_automl.tuning.probe import Size, probe, timed_step
 from coref_automl.tuning.problem import Problem

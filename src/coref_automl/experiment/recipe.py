@@ -190,7 +190,6 @@ _DECIDED = {
     "max_minutes": "methods are compared at equal tokens; give max_tokens or epochs",
     "stop_when_flat": "methods are compared at equal tokens; leave it out",
     "eval_set": "the study scores every checkpoint itself; give it under evaluate",
-    "keep_best": "the study scores every checkpoint itself; leave it out",
 }
 """Settings of a run that the study decides, and what to write instead."""
 _OF_RELATION = dict.fromkeys(("model", "train", "dev", "out", "seeds", "first_seed", "max_rows", "device"), "leave it out")

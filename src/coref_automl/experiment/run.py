@@ -24,7 +24,8 @@ from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.engine.job import NAN, Job
-from coref_automl.engine.launch import End, Launcher, launcher_of, run_steps, wait_a_little
+from coref_automl.engine.launch import Launcher, launcher_of
+from coref_automl.engine.schedule import End, run_steps, wait_a_little
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
@@ -32,6 +33,7 @@ from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.experiment.plan import COREFERENCE, EVALUATIONS, RUNS, TASKS, Plan, Step, open_plan, start_bytes
 from coref_automl.experiment.recipe import KINDS, ExperimentRecipe, Kind
 from coref_automl.experiment.state import ExperimentResult, ExperimentState, Failure
+from coref_automl.folders import DONE, claim_folder, contents, is_done, remove
 from coref_automl.locks import claimed
 from coref_automl.machine import release
 from coref_automl.progress import Progress, duration, peak_gigabytes, quiet
@@ -41,7 +43,7 @@ from coref_automl.say import Say, in_korean, language, say, speaking
 from coref_automl.statistics.intervals import concentration, standard_error
 from coref_automl.statistics.planning import Look, SequentialVerdict, judged, looks_of
 from coref_automl.statistics.resampling import Part
-from coref_automl.store import DONE, claim_folder, contents, is_done, remove, write_json, write_text
+from coref_automl.store import write_json, write_text
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 from coref_automl.training.recipe import TrainRecipe
 

@@ -37,7 +37,7 @@ def lengthen(model: Any, seq_len: int, *, policy: Policy = "clamp") -> list[str]
         notes = _lengthen_relative(model, old, seq_len, policy)
     else:
         notes = [_tiled(old, seq_len)]
-    if positions in ("absolute", "offset") or _biased(model):
+    if positions in ("absolute", "offset") or (model.config.model_type == "deberta-v2" and _position_table(model) is not None):
         _tile_positions(model, old, seq_len)
     config.max_position_embeddings = seq_len + first_row(config)
     _renew_buffers(model, config.max_position_embeddings)
@@ -133,7 +133,3 @@ def _renew_buffers(model: Any, rows: int) -> None:
 
 def _position_table(model: Any) -> Any:
     return getattr(model.base_model.embeddings, "position_embeddings", None)
-
-
-def _biased(model: Any) -> bool:
-    return model.config.model_type == "deberta-v2" and _position_table(model) is not None

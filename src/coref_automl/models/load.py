@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coref_automl.errors import ModelError, WorkError
+from coref_automl.fingerprints import fingerprint
 from coref_automl.machine import is_out_of_memory, pick_device, without_panics
 from coref_automl.models.checks import (
     check_ids,
@@ -36,7 +37,6 @@ from coref_automl.models.model_files import (
     weight_files,
     weight_shapes,
 )
-from coref_automl.store import fingerprint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast

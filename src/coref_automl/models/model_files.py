@@ -12,9 +12,11 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from coref_automl.errors import InputError, ModelError
-from coref_automl.guard import LINE, TooLarge, check_packed
+from coref_automl.fingerprints import fingerprint, fingerprint_files
+from coref_automl.guard import LINE, TooLarge, check_packed, refuse_special
 from coref_automl.models.families import family, length_of
-from coref_automl.store import at_home, fingerprint, fingerprint_files, natural_order, read_json, refuse_special
+from coref_automl.paths import at_home, natural_order
+from coref_automl.store import read_json
 
 BUNDLED = {"bundled:ko-mini": "ko-mini"}
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "tokenizer.model", "sentencepiece.bpe.model")

@@ -177,14 +177,6 @@ class TokenizerFacts(Record):
     entities: EntityFacts | None
 
 
-@dataclass(frozen=True, slots=True)
-class Example(Record):
-    """A word with an entity as each tokenizer cuts it: `서울|은`; `뷁×3` is a character in three tokens, `[뷁]` unknown."""
-
-    word: str
-    cuts: dict[str, str]
-
-
 def vocabulary_kind(entries: Entries) -> str:
     """WordPiece, BPE, byte-level BPE or Unigram, and what it does with a character it lacks."""
     name = type(entries.model).__name__
@@ -239,37 +231,3 @@ def facts_of(model: str, tokenizer: PreTrainedTokenizerFast, texts: Sequence[Ann
         if len(held)
         else None,
     )
-
-
-def examples(
-    tokenizers: dict[str, PreTrainedTokenizerFast], texts: Sequence[AnnotatedText], *, count: int = 12
-) -> tuple[Example, ...]:
-    """Words with entities on which the tokenizers differ most (one alone: those that it cuts smallest), each once."""
-    words = list(dict.fromkeys(_around(one.text, *span) for one in texts[:_AT_ONCE] for span in one.spans))
-    read = {name: zip(words, tokenize_all(tokenizer, words), strict=True) for name, tokenizer in tokenizers.items()}
-    cuts = {name: [_cut(*one, tokenizers[name].unk_token_id) for one in some] for name, some in read.items()}
-    sizes = np.array([[len(cut) for cut in some] for some in cuts.values()]).reshape(len(cuts), len(words))
-    worth = np.ptp(sizes, axis=0) if len(cuts) > 1 else sizes[0]
-    chosen = np.argsort(-worth, kind="stable")[:count].tolist()
-    return tuple(Example(words[at], {name: "|".join(some[at]) for name, some in cuts.items()}) for at in chosen)
-
-
-def _around(text: str, start: int, end: int) -> str:
-    """A span with what is written on to it, up to the next blanks."""
-    before, after = text[:start].split(), text[end:].split()
-    joined = bool(before) and not text[start - 1].isspace()
-    follows = bool(after) and not text[end].isspace()
-    return (before[-1] if joined else "") + text[start:end].strip() + (after[0] if follows else "")
-
-
-def _cut(word: str, pieces: Pieces, unknown: int | None) -> list[str]:
-    """The tokens of a word; those that share a character are one part with their number."""
-    parts: list[tuple[int, int, int, bool]] = []
-    for number, start, end in zip(pieces.ids.tolist(), pieces.starts.tolist(), pieces.ends.tolist(), strict=True):
-        if parts and start < parts[-1][1]:
-            first, last, count, lost = parts[-1]
-            parts[-1] = first, max(last, end), count + 1, lost or number == unknown
-        elif start < end:
-            parts.append((start, end, 1, number == unknown))
-    forms = ((word[start:end], count, lost) for start, end, count, lost in parts)
-    return [f"[{form}]" if lost else f"{form}×{count}" if count > 1 else form for form, count, lost in forms]

@@ -64,13 +64,11 @@ class Entries:
         self.inner_words = list(self.words)
         self.starts = np.zeros(len(self.words), np.bool_)
         for entry, number in self.vocabulary.items():
-            self.starts[number] = number in self.special or self._opens(entry)
+            opens = entry.startswith(self.start_mark) if self.start_mark else not entry.startswith(self.inner_mark)
+            self.starts[number] = number in self.special or opens
             if number not in self.special:
                 held, mark = (self.words, self.start_mark) if self.starts[number] else (self.inner_words, self.inner_mark)
                 held[number] = self._word(entry.removeprefix(mark))
-
-    def _opens(self, entry: str) -> bool:
-        return entry.startswith(self.start_mark) if self.start_mark else not entry.startswith(self.inner_mark)
 
     def _word(self, word: str) -> str | None:
         if self.byte_level:

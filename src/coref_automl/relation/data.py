@@ -20,11 +20,11 @@ from coref_automl.corpus.batch import KINDS, RowProblem, rows_of
 from coref_automl.corpus.formats import NOT_UTF8, Row, kind_of, stem_of
 from coref_automl.corpus.sources import bundled_rows
 from coref_automl.errors import MissingExtra, RelationDataError
+from coref_automl.fingerprints import fingerprint
 from coref_automl.models.vocabulary import tokenize_all
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.markers import MarkedRow, Marker
 from coref_automl.relation.rows import LABELS, LONGER, BadRow, RelationRow, parse_row
-from coref_automl.store import fingerprint
 
 BUNDLED = ("bundled:relations", "bundled:relations-dev")
 """Invented rows; the first thirty of each hold every label once."""

@@ -19,8 +19,11 @@ from coref_automl.comparison.relation_results import RELATION_FILES, RelationRes
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding
 from coref_automl.errors import ModelError
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import MANIFEST, kind_of_folder
 from coref_automl.locks import locked
 from coref_automl.models.load import load_tokenizer
+from coref_automl.paths import natural_order
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.data import RelationData, RowCache, sentence_key, sentence_mark, sentence_numbers
 from coref_automl.relation.markers import Marker
@@ -38,7 +41,7 @@ from coref_automl.relation.scoring import (
     settings_of,
 )
 from coref_automl.say import say, skipped
-from coref_automl.store import MANIFEST, fingerprint, kind_of_folder, natural_order, write_jsonl
+from coref_automl.store import write_jsonl
 
 KIND = "relation run"
 METRICS = ("micro_f1", "auprc", "accuracy")

@@ -102,7 +102,7 @@ def loss_settings(recipe: RelationRecipe, gold: NDArray[np.int64], device: str) 
 
 @dataclass(eq=False)
 class _Run:
-    """The epochs of one seed: what they share, and what each does."""
+    """The epochs of one seed. `Fit` advances `state.epoch`; steps and what is best are counted here."""
 
     model: RelationModel
     updates: Updates

@@ -26,8 +26,11 @@ from coref_automl.config import from_mapping, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, check_binding
 from coref_automl.engine.job import Job
-from coref_automl.engine.launch import End, HereLauncher, run_steps
+from coref_automl.engine.launch import HereLauncher
+from coref_automl.engine.schedule import End, run_steps
 from coref_automl.errors import EvaluationError, InputsChanged, RecipeError
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import MANIFEST, mark_done, remove
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
@@ -35,7 +38,7 @@ from coref_automl.relation.data import RowCache
 from coref_automl.relation.recipe import FREE, GridRecipe, RelationRecipe
 from coref_automl.relation.scoring import rows_fingerprint
 from coref_automl.relation.train import train_relation
-from coref_automl.store import MANIFEST, fingerprint, mark_done, remove, write_json, write_text
+from coref_automl.store import write_json, write_text
 
 KIND = "relation grid"
 TASK = "coref_automl.relation.grid:train_cell"

@@ -20,6 +20,8 @@ from coref_automl.config import choose
 from coref_automl.corpus.batch import Answered, RowProblem, Task, answer_rows
 from coref_automl.decoder import read_stored
 from coref_automl.errors import RelationDataError
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import State, state_of
 from coref_automl.machine import pick_device
 from coref_automl.models.model_files import folder_print
 from coref_automl.progress import Progress, quiet
@@ -30,7 +32,6 @@ from coref_automl.relation.markers import SCHEMES
 from coref_automl.relation.rows import LABELS, TYPES, BadRow, Entity, RelationRow, parse_row, with_marks
 from coref_automl.relation.scoring import AGAIN, ModelSettings, model_of, settings_of
 from coref_automl.say import say
-from coref_automl.store import State, fingerprint, state_of
 
 KIND = "relation predictions"
 SUBMISSION = "submission.csv"

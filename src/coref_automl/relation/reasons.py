@@ -21,10 +21,13 @@ from numpy.typing import NDArray
 
 from coref_automl.comparison.claims import ALPHA
 from coref_automl.errors import CorefError, ModelError, RelationDataError
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import MANIFEST, kind_of_folder
 from coref_automl.korean import PRONOUN, Tagger, default_cache
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.segmentation import span_facts
 from coref_automl.models.vocabulary import tokenize_all
+from coref_automl.paths import natural_order, short_names
 from coref_automl.records import Estimate, Record
 from coref_automl.relation.data import RelationData, sentence_key, sentence_numbers
 from coref_automl.relation.evaluate import KIND, finished_seeds, read_manifest
@@ -35,7 +38,6 @@ from coref_automl.say import say
 from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
 from coref_automl.statistics.intervals import benjamini_hochberg
 from coref_automl.statistics.methods import by_document
-from coref_automl.store import MANIFEST, fingerprint, kind_of_folder, natural_order, short_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast

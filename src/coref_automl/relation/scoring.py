@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from coref_automl.comparison.relation_results import Scores
 from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError, ModelError
+from coref_automl.fingerprints import fingerprint
 from coref_automl.machine import pick_device
 from coref_automl.models.model_files import folder_print
 from coref_automl.progress import Progress
@@ -24,7 +25,7 @@ from coref_automl.relation.data import RelationData, RowCache, sentence_mark
 from coref_automl.relation.metrics import score
 from coref_automl.relation.recipe import HeadKind
 from coref_automl.relation.rows import INDEX, LABELS, LabelMask, MaskKind, RelationRow, gold_indices
-from coref_automl.store import fingerprint, read_jsonl, write_json, write_jsonl
+from coref_automl.store import read_jsonl, write_json, write_jsonl
 
 VERSION = 1
 """Of everything that decides a prediction beside the model and the rows; predictions of another version are made again."""

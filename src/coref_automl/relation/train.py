@@ -18,6 +18,7 @@ from coref_automl.comparison.relation_results import RelationResult, RelationSee
 from coref_automl.config import expect, recipe_with, to_mapping
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, begin_run
+from coref_automl.folders import is_done, mark_done
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.models.attention import move
@@ -38,7 +39,6 @@ from coref_automl.relation.scoring import (
     store_predictions,
 )
 from coref_automl.say import say, skipped
-from coref_automl.store import is_done, mark_done
 
 VALIDATION = "train-holdout"
 OnEpoch = Callable[[int, int, Scores], None]

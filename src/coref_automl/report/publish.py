@@ -19,13 +19,14 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import ComparisonError, InputError, ModelError, WorkError
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
+from coref_automl.folders import kind_of_folder
 from coref_automl.models.model_files import published_files, weights_fingerprint
 from coref_automl.records import Evaluation, Record
 from coref_automl.report.answer_wording import headline
 from coref_automl.report.cells import comparison_verdict
 from coref_automl.report.printout import compare
 from coref_automl.say import Say, speaking
-from coref_automl.store import kind_of_folder, read_json
+from coref_automl.store import read_json
 from coref_automl.training.folder import KIND as RUN
 from coref_automl.training.folder import checkpoint_meant
 from coref_automl.training.masking import OBJECTIVES

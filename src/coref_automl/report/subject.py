@@ -14,9 +14,9 @@ from coref_automl.comparison.study import Study, study_at
 from coref_automl.config import choose
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.folders import is_done
 from coref_automl.report.page import note
 from coref_automl.say import Say
-from coref_automl.store import is_done
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,14 +17,14 @@ from coref_automl.corpus.sources import open_source
 from coref_automl.errors import SourceError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.models.load import load_tokenizer
-from coref_automl.models.segmentation import WINDOWS, AnnotatedText, Example, TokenizerFacts, examples, facts_of
+from coref_automl.models.segmentation import WINDOWS, AnnotatedText, TokenizerFacts, facts_of
+from coref_automl.paths import at_home, short_names
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.data import inspect_relations
 from coref_automl.report.page import Page, Section, Table, row
 from coref_automl.report.rendering import write_page
 from coref_automl.say import Lang, Say
-from coref_automl.store import at_home, short_names
 
 BUNDLED = "bundled:relations-dev"
 """What tokenizers are looked at with where nothing is named."""
@@ -42,7 +42,6 @@ class InspectedTexts(Record):
     entities: int
     bad: int
     tokenizers: tuple[TokenizerFacts, ...]
-    examples: tuple[Example, ...]
 
     def heading(self, say: Say) -> str:
         bad = say(f", 쓸 수 없는 행 {self.bad:,}개 제외", f", {self.bad:,} bad rows left out") if self.bad else ""
@@ -50,8 +49,8 @@ class InspectedTexts(Record):
         return f"{self.name}: " + say(f"텍스트 {self.texts:,}개", f"{self.texts:,} texts") + entities + bad
 
     def tables(self, say: Say) -> list[Table]:
-        """Of the texts; where entities are annotated, of those, with examples."""
-        return [_text_table(self, say), *(_entity_tables(self, say) if self.entities else ())]
+        """Of the texts; where entities are annotated, of those."""
+        return [_text_table(self, say), *([_entity_table(self, say)] if self.entities else ())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ def inspect_tokenizers(
                 facts.append(facts_of(model, tokenizer, texts))
                 stage.advance()
             entities = sum(len(one.spans) for one in texts)
-            found.append(InspectedTexts(name, len(texts), entities, bad, tuple(facts), examples(tokenizers, texts)))
+            found.append(InspectedTexts(name, len(texts), entities, bad, tuple(facts)))
     return Inspection(tuple(found))
 
 
@@ -160,7 +159,7 @@ def _text_table(found: InspectedTexts, say: Say) -> Table:
     return Table(head, tuple(lines), frozenset(range(2, 8)))
 
 
-def _entity_tables(found: InspectedTexts, say: Say) -> list[Table]:
+def _entity_table(found: InspectedTexts, say: Say) -> Table:
     head = (
         say("토크나이저", "tokenizer"), say("조각", "pieces"), say("한 조각 %", "one piece %"),
         say("경계 일치 %", "on token edges %"), say("조사 붙음 %", "particle glued %"), say("쪼개진 글자 %", "broken char %"),
@@ -180,12 +179,7 @@ def _entity_tables(found: InspectedTexts, say: Say) -> list[Table]:
         "개체 (한 어휘 항목: 완전 일치 지표의 상한)",
         "entities (one entry: the word alone is one vocabulary entry, the ceiling of strict)",
     )
-    differ = say("가장 다르게 잘린 낱말 ([ ]: 미등록)", "words that are cut most differently ([ ]: unknown)")
-    words = tuple(row(one.word, *one.cuts.values()) for one in found.examples)
-    return [
-        Table(head, tuple(lines), frozenset(range(1, 8)), caption),
-        Table((say("낱말", "word"), *(one.model for one in found.tokenizers)), words, frozenset(), differ),
-    ]
+    return Table(head, tuple(lines), frozenset(range(1, 8)), caption)
 
 
 def _counted(count: int, whole: int) -> str:

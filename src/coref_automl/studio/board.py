@@ -22,8 +22,8 @@ from coref_automl.evaluation.columns import ITEMS, holds_text, read_columns
 from coref_automl.evaluation.evalset import EvalSet, find_set
 from coref_automl.evaluation.metrics import bucket
 from coref_automl.evaluation.results import StoredEvaluation
+from coref_automl.fingerprints import fingerprint
 from coref_automl.records import ClozeItem
-from coref_automl.store import fingerprint
 
 TOP = 5
 

@@ -16,10 +16,11 @@ from typing import Any
 from coref_automl.coreference.data import CorefDocument, Mention, clusters_of, inspect_coref, write_documents
 from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.errors import CorefError, InputError
+from coref_automl.fingerprints import fingerprint
 from coref_automl.report.page import Cell, Section, Table, row
 from coref_automl.report.rendering import for_script
 from coref_automl.say import Say
-from coref_automl.store import fingerprint, read_jsonl
+from coref_automl.store import read_jsonl
 from coref_automl.studio.kept import own_place
 from coref_automl.studio.pages import Address, Download
 from coref_automl.studio.shelf import Gone, not_here

@@ -16,8 +16,10 @@ from typing import TypeVar
 
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import kind_of_folder
 from coref_automl.records import Record
-from coref_automl.store import fingerprint, kind_of_folder, write_json
+from coref_automl.store import write_json
 from coref_automl.studio.folders import Folders, Run
 
 T = TypeVar("T", bound=Record)

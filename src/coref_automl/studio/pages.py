@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from coref_automl.fingerprints import fingerprint_files
 from coref_automl.report import charts
 from coref_automl.report.page import Charts, Section, Table
 from coref_automl.report.rendering import TEMPLATES, environment, for_script, words
 from coref_automl.say import LANGUAGES, Lang, Say
-from coref_automl.store import fingerprint_files
 
 _HERE = Path(__file__).parent
 COLORS = ("#3f74e8", "#e07a2f", "#1f9d78", "#c2498f", "#8a6fe0", "#b38a00", "#3d9bb5", "#6a9a2d",

@@ -21,13 +21,13 @@ from markupsafe import Markup, escape
 from coref_automl.coreference.show import written
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError, WorkError
+from coref_automl.folders import MANIFEST
 from coref_automl.machine import without_panics
 from coref_automl.models.model_files import BUNDLED
 from coref_automl.records import Provenance
 from coref_automl.relation.rows import TYPES
 from coref_automl.report.page import tokens
 from coref_automl.say import Say
-from coref_automl.store import MANIFEST
 from coref_automl.studio.pages import Address, Download
 from coref_automl.studio.shelf import not_here
 from coref_automl.studio.workspace import Workspace

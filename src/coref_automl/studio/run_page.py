@@ -13,6 +13,8 @@ from coref_automl.config import read_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.folders import MANIFEST
+from coref_automl.paths import natural_order
 from coref_automl.progress import duration, parse_events
 from coref_automl.report import charts
 from coref_automl.report.cells import checkpoint_cell
@@ -31,7 +33,6 @@ from coref_automl.report.page import (
     tokens,
 )
 from coref_automl.say import Say
-from coref_automl.store import MANIFEST, natural_order
 from coref_automl.studio.board import Board
 from coref_automl.studio.folders import ARCHIVED, Run, in_words
 from coref_automl.studio.pages import Address, Download

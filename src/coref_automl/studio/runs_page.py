@@ -10,11 +10,12 @@ from typing import Any, TypedDict
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import is_done
 from coref_automl.progress import duration
 from coref_automl.records import Estimate
 from coref_automl.report.page import Cell, Section, Table, estimate_cells, percent, row
 from coref_automl.say import Say, speaking
-from coref_automl.store import fingerprint, is_done
 from coref_automl.studio.folders import ARCHIVED, RESULTS, FolderContents, Run, in_words
 from coref_automl.studio.pages import Address, Download
 from coref_automl.studio.workspace import Workspace

@@ -17,8 +17,9 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from coref_automl.errors import NotFinite
+from coref_automl.folders import mark_done
 from coref_automl.records import Record
-from coref_automl.store import mark_done, write_json
+from coref_automl.store import write_json
 from coref_automl.training.folder import stored_state, write_state
 from coref_automl.training.optimizer import ParameterGroup, adamw, load_optimizer, rate_factor
 
@@ -78,7 +79,8 @@ class FitState:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit(Generic[Seen]):
-    """One seed's training: `epoch` trains one epoch, `look` scores what chooses, `over` says when to end.
+    """One seed's training: `epoch` trains one epoch, `look` scores what chooses, `over` says when to end. `run` advances
+    `state.epoch` and `state.seconds`; all else of the state belongs to the three.
 
     `on_epoch(seed, epoch, seen)` hears of every epoch; what it raises ends the fit, which a later call can take up again.
     """
@@ -96,7 +98,7 @@ class Fit(Generic[Seen]):
         state = self.state
         while not self.over():
             began = time.monotonic()
-            seed_epoch(self.seed, state.epoch)
+            torch.manual_seed(1_000_003 * self.seed + state.epoch)
             self.epoch()
             state.epoch += 1
             seen = self.look()
@@ -119,10 +121,6 @@ def own_randomness(device: str) -> Iterator[None]:
     """Dropout draws from torch's global state, which is restored afterwards."""
     with torch.random.fork_rng(devices=[torch.device(device)] if device.startswith("cuda") else []):
         yield
-
-
-def seed_epoch(seed: int, epoch: int) -> None:
-    torch.manual_seed(1_000_003 * seed + epoch)
 
 
 def checked_loss(loss: Any, step: int) -> float:

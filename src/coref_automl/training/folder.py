@@ -17,27 +17,15 @@ from zipfile import is_zipfile
 from coref_automl.config import to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES, check_binding
-from coref_automl.errors import FolderError, InputError, ModelError
+from coref_automl.errors import FolderError, InputError, ModelError, StorageError
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import MANIFEST, check_folder, claim_folder, is_done, kind_of_folder, leave_empty, mark_done, remove
 from coref_automl.guard import check_packed
 from coref_automl.models.model_files import model_place, weight_shapes
+from coref_automl.paths import natural_order
 from coref_automl.records import Provenance
 from coref_automl.say import say
-from coref_automl.store import (
-    MANIFEST,
-    check_folder,
-    claim_folder,
-    fingerprint,
-    is_done,
-    kind_of_folder,
-    leave_empty,
-    mark_done,
-    natural_order,
-    read_json,
-    remove,
-    write_json,
-    write_text,
-    written_whole,
-)
+from coref_automl.store import read_json, write_json, write_text, written_whole
 from coref_automl.training.recipe import FREE, TrainRecipe
 
 KIND = "run"
@@ -231,8 +219,8 @@ def average_of(run: Path, last: int, out: Path) -> Path:
             mean[name] = (sum(value.double() for value in values) / len(values)).to(values[-1].dtype).contiguous()
     save_file(mean, str(aside / _WEIGHTS), metadata={"format": "pt"})
     provenance = read_stored(newest / "training.json", Provenance)
-    run = f"{provenance.run}-{AVERAGE}" if out.name == AVERAGE else out.name
-    write_json(aside / "training.json", replace(provenance, run=run, planned_end=None).to_json())
+    name = f"{provenance.run}-{AVERAGE}" if out.name == AVERAGE else out.name
+    write_json(aside / "training.json", replace(provenance, run=name, planned_end=None).to_json())
     aside.replace(made)
     shutil.rmtree(aside.parent, ignore_errors=True)
     (out / f"{'+'.join(names)}.txt").write_text("\n".join(map(str, checkpoints)) + "\n", "utf-8")
@@ -315,3 +303,15 @@ class _Writer:
 
     def flush(self) -> None:
         return
+
+
+def check_room(folder: Path, gigabytes: float) -> None:
+    """Refuse checkpoints that do not fit on the disk before any is trained; those that lie there already are among them."""
+    place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
+    present = sum(path.stat().st_size for path in folder.rglob("checkpoint-*/*") if path.is_file())
+    free = shutil.disk_usage(place).free
+    if 1e9 * gigabytes - present > free:
+        raise StorageError(
+            f"The checkpoints in {folder} would take about {gigabytes:,.1f} GB, and the disk has {free / 1e9:,.1f} GB free; free "
+            "some space and run the same command again, or choose another --out."
+        )

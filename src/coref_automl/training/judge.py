@@ -26,11 +26,12 @@ from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from coref_automl.models.model_files import model_place
+from coref_automl.paths import natural_order
 from coref_automl.progress import Progress, read_events
 from coref_automl.records import Estimate, Evaluation
 from coref_automl.say import say
-from coref_automl.store import natural_order, write_json
-from coref_automl.training.folder import BEST, checkpoints_of, read_clock, remove_checkpoint
+from coref_automl.store import write_json
+from coref_automl.training.folder import BEST, checkpoints_of, read_clock
 from coref_automl.training.recipe import TrainRecipe
 
 PATIENCE = 2
@@ -75,8 +76,6 @@ class Standing:
     metric: str
     margin: float
     early: Entry
-    chosen: Entry
-    best: Entry
     value: Estimate
     sure: bool
 
@@ -111,8 +110,6 @@ class Judge:
         early = it.early.evaluation.path
         best = {"checkpoint": Path(early).name, "metric": it.metric, "value": it.value.to_json()}
         write_json(self._run / BEST, {**best, "margin": it.margin, "half": "select", "sure": it.sure})
-        if self._recipe.keep_best:
-            self._keep_only({model_place(one.evaluation.path) for one in (it.early, it.chosen, it.best)})
         behind = sum(tokens > it.early.tokens for tokens in scored)
         if self._recipe.stop_when_flat and it.sure and behind >= PATIENCE:
             name, margin = Path(early).name, f"{100 * it.margin:g}"
@@ -157,7 +154,7 @@ class Judge:
         sure = ahead is not None and bool(ahead.checkpoint)
         early = next(one for one in left.entries if one.evaluation.path == ahead.checkpoint) if ahead and sure else choice.best
         value = choice.candidates[early].value
-        return Standing(metric, margin, early, choice.chosen, choice.best, value, sure), [one.tokens for one in curve.entries]
+        return Standing(metric, margin, early, value, sure), [one.tokens for one in curve.entries]
 
     def _unreported(self, found: list[Evaluation]) -> list[Evaluation]:
         """What no event reports yet: a process that was killed while scoring leaves more than the newest.
@@ -185,12 +182,6 @@ class Judge:
         self._progress.event("evaluation", checkpoint=name, metric=metric, text=str(value), **own, **value.to_json())
         self._progress.note(f"{name}: {metric} {value}")
         self._reported[name] = value.value
-
-    def _keep_only(self, kept: set[str]) -> None:
-        """Remove weights that nobody will ask for; their scores stay."""
-        for checkpoint in checkpoints_of(self._run)[:-1]:
-            if model_place(str(checkpoint)) not in kept:
-                remove_checkpoint(checkpoint)
 
 
 def score_average(recipe: TrainRecipe, checkpoint: Path, device: str) -> float:

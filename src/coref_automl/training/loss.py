@@ -14,7 +14,7 @@ are saved with the optimizer's state.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import MethodType
 from typing import Any, NamedTuple
 
@@ -110,6 +110,15 @@ def asked_of(labels: Tensor, mentions: Tensor | None) -> Tensor:
     """How many tokens a batch asks for, and how many mentions where a loss is between them."""
     tokens = labels.ne(IGNORED).sum()[None]
     return tokens if mentions is None else torch.cat([tokens, mentions[..., 3].eq(ASKED).sum()[None]])
+
+
+def named_losses(sums: Tensor, mention_losses: Sequence[str]) -> dict[str, float]:
+    """What the `sums` of one or more batches amount to, by name: means over the asked tokens and over the asked mentions."""
+    total, *parts, tokens, asked = sums.tolist()
+    found = {"mlm_loss": total / max(1, tokens), "asked_mentions": int(asked)}
+    for name, missed, met in zip(mention_losses, parts[::2], parts[1::2], strict=True):
+        found |= {f"{name}_loss": missed / max(1, asked), f"{name}_accuracy": met / max(1, asked)}
+    return found
 
 
 def dropout_of(config: dict[str, Any]) -> dict[str, float]:

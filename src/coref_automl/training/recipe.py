@@ -125,7 +125,6 @@ class TrainRecipe:
     metric: Annotated[str, Setting("Metric that chooses the best checkpoint.", free=True)] = "real1_strict"
     margin: Annotated[float, Setting("Difference that does not matter, in points.", free=True)] = 2.0
     stop_when_flat: Annotated[bool, Setting("Stop when further training no longer improves the select half.")] = False
-    keep_best: Annotated[bool, Setting("Remove checkpoints that are neither recommended, the best nor the newest.")] = False
     log_every: Annotated[int, Setting("Steps between log entries.", 1, free=True)] = 10
     report_to: Annotated[tuple[str, ...], Setting("tensorboard, trackio, wandb ...; repeatable.", free=True)] = ()
 
@@ -182,11 +181,8 @@ def check(recipe: TrainRecipe) -> None:
     _check_losses(recipe)
     if recipe.rates == "falling" and recipe.max_minutes is not None and not (recipe.epochs or recipe.max_tokens):
         raise RecipeError("--rates falling needs a run of known length; give --epochs or --max-tokens.")
-    if recipe.keep_best and recipe.average is not None:
-        raise RecipeError("--keep-best removes what --average needs; choose one of them.")
-    if (recipe.stop_when_flat or recipe.keep_best) and recipe.eval_set is None:
-        wanted = "stop-when-flat" if recipe.stop_when_flat else "keep-best"
-        raise RecipeError(f"--{wanted} needs an evaluation set; pass --eval-set FOLDER.")
+    if recipe.stop_when_flat and recipe.eval_set is None:
+        raise RecipeError("--stop-when-flat needs an evaluation set; pass --eval-set FOLDER.")
 
 
 OF_LOSSES: dict[str, tuple[MentionLoss, float]] = {

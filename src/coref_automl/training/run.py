@@ -18,6 +18,7 @@ import torch
 from coref_automl.config import expect
 from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError, ModelError, OutOfMemory
+from coref_automl.folders import is_done, mark_done
 from coref_automl.locks import claimed
 from coref_automl.machine import release
 from coref_automl.models.attention import without_cudnn
@@ -27,7 +28,7 @@ from coref_automl.models.precision import products, software_rounding
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance, Tabular
 from coref_automl.say import language, say
-from coref_automl.store import check_room, is_done, mark_done, read_json, write_json
+from coref_automl.store import read_json, write_json
 from coref_automl.training.batches import Collator, MaskedRows, micro_batch
 from coref_automl.training.folder import (
     AVERAGE,
@@ -35,6 +36,7 @@ from coref_automl.training.folder import (
     MENTION_LOSSES,
     average_of,
     best_of,
+    check_room,
     checkpoints_of,
     claim_run,
     describe_state,

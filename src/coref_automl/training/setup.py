@@ -87,7 +87,7 @@ class Prepared:
         if self.recipe.shape is not None:
             return 0.0
         numbers = sum(map(math.prod, weight_shapes(folder_of(self.recipe.model)).values()))
-        kept = 3 if self.recipe.keep_best else len(self.saves()) or self.recipe.checkpoints or 1
+        kept = len(self.saves()) or self.recipe.checkpoints or 1
         return 4e-9 * numbers * (kept + 2)
 
     def lines(self, micro: int | None = None) -> list[str]:

@@ -23,7 +23,7 @@ from coref_automl.progress import Progress, Stage, peak_gigabytes
 from coref_automl.store import obey_umask
 from coref_automl.training.batches import BatchPlan, Collator, EpochSampler, MaskedRows
 from coref_automl.training.folder import MENTION_LOSSES, checkpoints_of, drop_states, own_state, stored_state, write_state
-from coref_automl.training.loss import HEAD, asked_of
+from coref_automl.training.loss import HEAD, asked_of, named_losses
 from coref_automl.training.optimizer import (
     OPEN_END,
     Clock,
@@ -125,12 +125,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
             return {}
         sums = self.accelerator.gather(self._sums[None]).sum(0) if self.args.world_size > 1 else self._sums
         self._sums = None
-        *parts, tokens, asked = sums.tolist()
-        found = {"mlm_loss": parts[0] / max(1, tokens), "asked_mentions": int(asked)}
-        for number, name in enumerate(self._mention_losses):
-            missed, met = parts[1 + 2 * number : 3 + 2 * number]
-            found |= {f"{name}_loss": missed / max(1, asked), f"{name}_accuracy": met / max(1, asked)}
-        return found
+        return named_losses(sums, self._mention_losses)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """The model alone in its own files; what the objective learned beside it in another, which only a resumption needs."""

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.errors import InputError
+from coref_automl.folders import is_done
 from coref_automl.guard import lines_of
 from coref_automl.locks import holder_of, is_alive
 from coref_automl.progress import duration, parse_events
 from coref_automl.records import Estimate, Record
 from coref_automl.say import language, say
-from coref_automl.store import is_done
 
 _GRACE = 10.0
 """Seconds after its last event in which a run whose lock is not seen yet, or no more, counts as training."""

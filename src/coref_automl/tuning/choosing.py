@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from coref_automl.engine.job import Job
-from coref_automl.engine.launch import End, Launcher, run_steps
+from coref_automl.engine.launch import Launcher
+from coref_automl.engine.schedule import End, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress
 from coref_automl.records import Record
@@ -81,8 +82,7 @@ class Trainer:
                 if end.outcome is None and end.attempt < 2:
                     return False
                 if not end.done:
-                    reason = end.outcome.reason if end.outcome else "its process ended twice without a word"
-                    self.notes.append(f"A run of the {stage} is left out: {reason} (log: {end.job.log})")
+                    self.notes.append(f"A run of the {stage} is left out: {end.reason} (log: {end.job.log})")
                     failed.add(end.job.key)
                 bar.advance()
                 return True

@@ -25,6 +25,7 @@ from coref_automl.statistics.planning import SequentialVerdict, judged, looks_of
 from coref_automl.tuning.choosing import Contender, Trainer, candidates, ceiling_of, choose, choosing_seeds
 from coref_automl.tuning.problem import Follower, Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
+from coref_automl.tuning.score import MetricGuard, guard_of
 
 _DEFAULT_PAIRS = 8
 """Pairs that the comparison with `train`'s default has at most."""
@@ -160,7 +161,7 @@ def _guarded(raced: Sequence[Contender], problem: Problem, recipe: TuneRecipe) -
     for one in raced:
         shared = [seed for seed in one.seeds if seed in reference.seeds]
         differences = problem.guarded(one.jobs(problem, shared), reference.jobs(problem, shared), "select") if shared else {}
-        broken = next((guard for guard in recipe.guards if _breaks(guard, differences)), None)
+        broken = next((text for text in recipe.guards if _breaks(guard_of(text), differences)), None)
         if broken is None or one.origin != "drawn":
             kept.append(one)
         else:
@@ -168,9 +169,8 @@ def _guarded(raced: Sequence[Contender], problem: Problem, recipe: TuneRecipe) -
     return kept, missed if all(one.origin != "drawn" for one in kept) else None
 
 
-def _breaks(guard: str, differences: dict[str, Estimate]) -> bool:
-    name, _, least = (part.strip() for part in guard.partition(">="))
-    return name in differences and 100 * differences[name].value < float(least)
+def _breaks(guard: MetricGuard, differences: dict[str, Estimate]) -> bool:
+    return guard.metric in differences and differences[guard.metric].value < guard.least
 
 
 @dataclass(slots=True)

@@ -19,12 +19,13 @@ from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import PRIMARY
 from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
 from coref_automl.evaluation.slot import SCORER
+from coref_automl.folders import is_done, remove
 from coref_automl.machine import device_seen
 from coref_automl.models.build import NEW
 from coref_automl.models.model_files import config_of, folder_of
+from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Half, ItemScore
-from coref_automl.store import is_done, natural_order, remove
 from coref_automl.training.batches import BatchPlan
 from coref_automl.training.folder import AVERAGE, checkpoints_of, remove_checkpoint
 from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, check, recommended

@@ -167,7 +167,8 @@ def probe(
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "sizes.jsonl"
         arguments = {"recipe": to_mapping(recipe), "kept": str(kept), "first": first, "largest": largest, "steps": steps}
-        outcome = run_calls([Call("probe", f"{__name__}:climb", arguments)], devices=[_visible(device)], retries=0)[0]
+        place = device if ":" in device or device == "cpu" else f"{device}:0"
+        outcome = run_calls([Call("probe", f"{__name__}:climb", arguments)], devices=[place], retries=0)[0]
         sizes = tuple(read_stored_rows(kept, Size)) if kept.is_file() else ()
     if not sizes:
         raise OutOfMemory(
@@ -244,7 +245,3 @@ def timed_step(work: Any, rows: int, steps: int) -> Size:
 
 def _rows(count: int) -> str:
     return "a single row" if count == 1 else f"a batch of {count} rows"
-
-
-def _visible(device: str) -> str:
-    return device if ":" in device or device == "cpu" else f"{device}:0"

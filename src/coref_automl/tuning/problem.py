@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from coref_automl.config import to_mapping
 from coref_automl.engine.job import Job
 from coref_automl.errors import RecipeError
+from coref_automl.fingerprints import fingerprint
 from coref_automl.models.model_files import models_print
 from coref_automl.progress import parse_events
 from coref_automl.records import Estimate, Half
-from coref_automl.store import fingerprint
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.space import Space, read_space
 

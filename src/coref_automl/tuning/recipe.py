@@ -20,7 +20,7 @@ _DECIDED: dict[TuneTask, dict[str, str]] = {
     "mlm": {
         "model": "models", "dataset": "datasets", "out": "out", "epochs": "epochs", "max_tokens": "max_tokens",
         "max_minutes": "max_minutes", "seed": "seed", "device": "device", "eval_set": "eval_set", "metric": "metric",
-        "checkpoints": "", "keep_best": "", "eval_words": "",
+        "checkpoints": "", "eval_words": "",
     },
     "re": {
         "model": "models", "train": "train", "dev": "dev", "out": "out", "epochs": "epochs", "seeds": "seeds",

@@ -16,6 +16,7 @@ import numpy as np
 
 from coref_automl.config import choose, from_mapping, to_mapping
 from coref_automl.engine.job import Job
+from coref_automl.folders import is_done, remove
 from coref_automl.machine import device_seen
 from coref_automl.progress import Progress
 from coref_automl.records import Half
@@ -27,7 +28,6 @@ from coref_automl.relation.scoring import read_predictions, read_scores, rows_fi
 from coref_automl.relation.train import VALIDATION
 from coref_automl.say import skipped
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL
-from coref_automl.store import is_done, remove
 from coref_automl.tuning.portfolio import relation_space
 from coref_automl.tuning.problem import Follower, Paired, Problem, Report, Start, fixed_of, job_of, models_bytes, whole_space
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe

@@ -15,12 +15,14 @@ import yaml
 from coref_automl.config import from_mapping, overlaid, read_yaml, to_mapping
 from coref_automl.decoder import hints_of
 from coref_automl.engine.binding import check_binding
-from coref_automl.engine.launch import Launcher, launcher_of, wait_a_little
+from coref_automl.engine.launch import Launcher, launcher_of
+from coref_automl.engine.schedule import wait_a_little
 from coref_automl.errors import FolderError, InputError, RecipeError, StorageError
+from coref_automl.folders import check_folder, is_done, remove
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.say import say, speaking
-from coref_automl.store import check_folder, is_done, remove, write_text
+from coref_automl.store import write_text
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.tuning.choosing import FIRST, Contender, Trainer, candidates, ceiling_of, looked_at
 from coref_automl.tuning.finish import Final, finish

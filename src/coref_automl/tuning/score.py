@@ -21,11 +21,13 @@ from coref_automl.errors import RecipeError
 from coref_automl.evaluation.evalset import EvalSet, freeze
 from coref_automl.evaluation.metrics import METRICS, PRIMARY, hits
 from coref_automl.evaluation.tasks import TASKS
+from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import claim_folder, is_done
 from coref_automl.records import ClozeItem, Document, Estimate, Half, ItemScore, Record, Task
 from coref_automl.statistics.intervals import concentration, difference_intervals, standard_error
 from coref_automl.statistics.planning import can_show, plans_for
 from coref_automl.statistics.resampling import Floats, Part
-from coref_automl.store import claim_folder, fingerprint, is_done, written_whole
+from coref_automl.store import written_whole
 from coref_automl.tuning.problem import Paired
 from coref_automl.tuning.recipe import TuneRecipe
 
@@ -115,7 +117,7 @@ class Score:
 
 def score_of(recipe: TuneRecipe) -> Score:
     """The score of a recipe: --score, --metric, or strict Real@1."""
-    guards = tuple(map(_guard, recipe.guards))
+    guards = tuple(map(guard_of, recipe.guards))
     if recipe.score is None:
         metric = choose(recipe.metric or PRIMARY, METRICS, "metric")
         return Score(metric.parts or ((metric.name, 1.0),), metric.label, guards)
@@ -130,7 +132,7 @@ def score_of(recipe: TuneRecipe) -> Score:
     return Score(tuple(parts), " + ".join(f"{weight:g} {METRICS[name].label}" for name, weight in parts), guards)
 
 
-def _guard(text: str) -> MetricGuard:
+def guard_of(text: str) -> MetricGuard:
     name, sign, least = (part.strip() for part in text.partition(">="))
     if not sign:
         raise RecipeError(f"--guard {text} should read METRIC>=POINTS, for example real_far1_strict>=-0.5.")

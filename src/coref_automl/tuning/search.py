@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from coref_automl.engine.job import Job, death, outcome_of
+from coref_automl.engine.job import Job
 from coref_automl.engine.launch import Launcher, Running
+from coref_automl.engine.schedule import End
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
 from coref_automl.say import in_words, say
@@ -102,7 +103,10 @@ class Search:
 
     def _fill(self) -> bool:
         """Start trials in the free slots; False when none is left to start."""
-        return all(slot in self.active or self._start(slot) for slot in range(self.launcher.slots))
+        free = [slot for slot in range(self.launcher.slots) if slot not in self.active]
+        while free and self._start(free[0]):
+            free.pop(0)
+        return not free
 
     def _start(self, slot: int) -> bool:
         begun = self._begun()
@@ -177,24 +181,22 @@ class Search:
     def _end(self, slot: int, stage: Stage) -> None:
         """A process that is over: done, failed with a reason, or dead without one."""
         active = self.active[slot]
-        outcome, last = outcome_of(active.job, active.running.code), active.last
-        if outcome is None and not active.trial.user_attrs.get("attempt"):
-            self._try_again(slot)
-        elif outcome is None:
-            reason, kind = death(active.running.code, active.job, " twice"), "killed" if active.running.code < 0 else "no outcome"
-            self._close(slot, "FAIL", stage, reason=reason, kind=kind)
-        elif not outcome.done:
-            self._close(slot, "FAIL", stage, reason=outcome.reason, kind=outcome.kind)
-        elif not last.step:
+        attempt = 1 + active.trial.user_attrs.get("attempt", 0)
+        end = End.of(active.trial, active.job, active.running, active.started, attempt)
+        if end.outcome is None and attempt == 1:
+            self._try_again(slot, end.reason)
+        elif not end.done:
+            self._close(slot, "FAIL", stage, reason=end.reason, kind=end.kind)
+        elif not active.last.step:
             self._close(slot, "FAIL", stage, reason="it ended without a score", kind="no score")
         else:
-            active.trial.set_user_attr("averaged", last.averaged)
-            self._close(slot, "COMPLETE", stage, value=last.value)
+            active.trial.set_user_attr("averaged", active.last.averaged)
+            self._close(slot, "COMPLETE", stage, value=active.last.value)
 
-    def _try_again(self, slot: int) -> None:
+    def _try_again(self, slot: int, reason: str) -> None:
         """A process died: the same settings once more."""
         active = self.active.pop(slot)
-        reason, number = death(active.running.code, active.job), active.trial.number
+        number = active.trial.number
         queue_again(self.study, self._frozen(active), reason, attempt=1)
         self.progress.note(
             say(

@@ -17,7 +17,8 @@ from typing import Any
 
 from coref_automl.engine.binding import SAME, check_binding
 from coref_automl.errors import InputError, MissingExtra
-from coref_automl.store import JsonlAppender, fingerprint
+from coref_automl.fingerprints import fingerprint
+from coref_automl.store import JsonlAppender
 from coref_automl.tuning.problem import Start
 from coref_automl.tuning.recipe import TuneRecipe
 
@@ -154,8 +155,9 @@ def _database(url: str) -> Any:
         raise MissingExtra(str(missing.name), "scale", "--storage") from missing
     except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError, ImportError, ValueError) as error:
         why = " ".join(str(error.__cause__ or error).split())[:160]
+        shown = re.sub(r"(//[^:/@]+):[^@]*@", r"\1:***@", url)  # without the password
         raise InputError(
-            f"The storage {_without_password(url)} cannot be used ({why}); start the server, correct the address, "
+            f"The storage {shown} cannot be used ({why}); start the server, correct the address, "
             f"or leave out --storage for a file."
         ) from error
 
@@ -169,10 +171,6 @@ def sampler_of(recipe: TuneRecipe, already: int, owner: str) -> Any:
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         startup = max(4, min(10, recipe.trials // 4))
         return optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, multivariate=True, group=True, constant_liar=True)
-
-
-def _without_password(url: str) -> str:
-    return re.sub(r"(//[^:/@]+):[^@]*@", r"\1:***@", url)
 
 
 def _optuna() -> Any:

@@ -66,7 +66,7 @@ class Annotated:
 
 def gold_items(read: ReadDocument, gold: Annotated, *, seed: int, per_document: int = PER_DOCUMENT) -> Found:
     drops: Counter[str] = Counter()
-    single = [mention for mention in gold.mentions if not is_group(mention.entity)]
+    single = [mention for mention in gold.mentions if "+" not in mention.entity]  # a group of entities
     drops["names a group of entities"] = len(gold.mentions) - len(single)
     surfaces = _surfaces(read, single)
     shared = {form for form, count in Counter(form for forms in surfaces.values() for form in forms).items() if count > 1}
@@ -87,10 +87,6 @@ def gold_items(read: ReadDocument, gold: Annotated, *, seed: int, per_document: 
     chosen = _by_entity(fit, seed)[:per_document]
     drops[f"over {per_document} mentions of its text"] += len(fit) - len(chosen)
     return Found(sorted(chosen, key=lambda item: item.start), +drops)
-
-
-def is_group(entity: str) -> bool:
-    return "+" in entity
 
 
 def is_pronoun(read: ReadDocument, span: Span) -> bool:

@@ -22,10 +22,10 @@ from coref_automl.corpus.files import files_of
 from coref_automl.corpus.formats import BROKEN, KNOWN, READERS, kind_of
 from coref_automl.errors import SourceError
 from coref_automl.evaluation.ngrams import Neighbours
+from coref_automl.fingerprints import fingerprint
 from coref_automl.korean import Tags
 from coref_automl.models.vocabulary import tokenize
 from coref_automl.records import ClozeItem, Document
-from coref_automl.store import fingerprint
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
