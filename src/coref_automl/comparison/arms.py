@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from coref_automl.comparison.study import Study
 
 _RUN = re.compile(r"([^-_/\s]+)-(\d+)-s(\d+)")
-_SHARE = re.compile(r"(\d+(?:\.\d+)?)pct-")
-"""How `study` names runs of pretraining and of relation extraction: entity-512-s0, 10pct-entity-512-s0."""
+"""How `study` names runs: entity-512-s0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,14 +193,3 @@ def read_run_name(name: str) -> tuple[str, int, int] | None:
     """Method, length and seed; None for a run that no study has named."""
     found = _RUN.fullmatch(name)
     return (found[1], int(found[2]), int(found[3])) if found else None
-
-
-def relation_name(share: float, start: str) -> str:
-    """A relation run on this share of the rows."""
-    return f"{100 * share:g}pct-{start}"
-
-
-def read_share(name: str) -> float | None:
-    """The share of rows that a relation run's name says."""
-    found = _SHARE.match(name)
-    return float(found[1]) / 100 if found else None

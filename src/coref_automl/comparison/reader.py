@@ -1,4 +1,4 @@
-"""One reader of results. In: paths. Out: what lies behind them, found, reasons apart and opened once a command.
+"""One reader of results. In: paths. Out: what lies behind them, found, told apart and opened once per command.
 
 Evaluations, runs of relation extraction and runs of coreference may lie under one path. Evaluations of the base models that
 checkpoints started from are found beside them.
@@ -41,8 +41,6 @@ from coref_automl.records import Evaluation, Provenance
 from coref_automl.say import say
 from coref_automl.store import files_under, short_names
 
-_FILES = {check.files.results: check.files for check in CHECKS.values()}
-
 
 @dataclass(frozen=True)
 class TaskRuns:
@@ -59,16 +57,17 @@ class TaskRuns:
 
 def find_runs(paths: Sequence[str]) -> TaskRuns:
     """The runs with results under the paths; one that was found twice counts once."""
-    found: dict[str, dict[Path, Any]] = {name: {} for name in _FILES}
+    files = {check.files.results: check.files for check in CHECKS.values()}
+    found: dict[str, dict[Path, Any]] = {name: {} for name in files}
     damaged: dict[Path, str] = {}
     unread: list[InputError] = []
     under: set[str] = set()
     for path in paths:
-        for file in files_under(Path(path), _FILES, unread):
+        for file in files_under(Path(path), files, unread):
             held, place = found[file.name], file.parent.resolve()
             try:
                 if place not in held and place not in damaged:
-                    held[place] = replace(_FILES[file.name].read(place), folder=place)
+                    held[place] = replace(files[file.name].read(place), folder=place)
             except CorefError as error:
                 damaged[place] = str(error)
             under |= {path} if place in held else set()

@@ -9,10 +9,10 @@ The rooms above write both files through `TaskFiles`; nothing else reads them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -26,29 +26,57 @@ from coref_automl.store import check_name, write_json, written_whole
 _AGAIN = "run the same command again (nothing is trained twice), or make the archive again"
 
 
+class _Seed(Protocol):
+    @property
+    def seed(self) -> int: ...
+
+
+class TaskResult(Protocol):
+    """What results of all tasks have: where it lies, what it started from, what it is scored on."""
+
+    @property
+    def run(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def split(self) -> str: ...
+    @property
+    def fingerprints(self) -> Mapping[str, str]: ...
+    @property
+    def seeds(self) -> Sequence[_Seed]: ...
+
+
+R = TypeVar("R", bound=TaskResult)
+F = TypeVar("F")
+
+
 @dataclass(frozen=True, eq=False)
-class TaskRun:
+class RunOf(Generic[R, F]):
     """A run's result and facts (the records of its task), the folder it was read from, and those that repeat it."""
 
     name: str
-    result: Any
-    facts: Any
+    result: R
+    facts: F
     folder: Path | None = None
     copies: tuple[Path, ...] = ()
 
     @property
     def model(self) -> str:
-        return str(self.result.model)
+        return self.result.model
 
     @property
     def weights(self) -> str:
         """The fingerprint of the weights it started from; empty if not recorded."""
-        return str(self.result.fingerprints.get("weights", ""))
+        return self.result.fingerprints.get("weights", "")
 
     @property
     def seeds(self) -> list[int]:
         """The seed of each column of its facts."""
         return [one.seed for one in self.result.seeds]
+
+
+TaskRun = RunOf[Any, Any]
+"""A run of any task."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +91,12 @@ class TaskFiles:
     record: type[Any]
     facts: type[Any]
 
+    def result(self, folder: Path) -> Any:
+        return read_stored(folder / self.results, self.record, remedy=_AGAIN)
+
     def read(self, folder: Path) -> TaskRun:
         check_name(folder)
-        result = read_stored(folder / self.results, self.record, remedy=_AGAIN)
+        result = self.result(folder)
         path = folder / self.arrays
         if not path.is_file():
             raise InputError(f"{folder} has no {self.arrays}: it is not whole, or of an earlier version; {_AGAIN}.")

@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.power import Evidence, sizes_of
 from coref_automl.corpus.manifest import read_prepared
 from coref_automl.errors import OutOfMemory, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.experiment.plan import Plan, Step, open_plan
-from coref_automl.experiment.recipe import KINDS, KOREAN, ExperimentRecipe, Kind
+from coref_automl.experiment.recipe import ExperimentRecipe, kind_name, step_kinds
 from coref_automl.experiment.run import KIND
 from coref_automl.experiment.state import ExperimentState
 from coref_automl.locks import claimed
@@ -46,15 +47,15 @@ _LONG = 1_800
 """Seconds from which a person at a terminal is asked."""
 _FORWARD = 1 / 3
 """The cost of reading beside that of training on as much: a forward pass, and no backward pass of twice its cost."""
-_WORDS, _ROW_TOKENS, _CHARACTERS = 3, 64, 2
-"""The cost of scoring word ranks beside none; tokens of a relation row, with its markers; characters per token of Korean."""
+_WORDS = 3
+"""The cost of scoring word ranks beside none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share(Record):
     """What is left of one kind of step: how many, seconds one after another, and where the figure comes from."""
 
-    kind: Kind
+    kind: str
     steps: int
     left: int
     seconds: float
@@ -125,7 +126,7 @@ class Preflight(Record):
         rows = [(say("단계", "step"), say("남음", "left"), say("시간", "time"), say("근거", "measured"))]
         for share in self.shares:
             left = say(f"{share.left}/{share.steps}", f"{share.left} of {share.steps}")
-            rows.append((say(KOREAN[share.kind], share.kind), left, duration(share.seconds, language()), share.source))
+            rows.append((kind_name(share.kind), left, duration(share.seconds, language()), share.source))
         whole, least = (duration(seconds, language()) for seconds in (self.seconds, self.seconds / self.jobs))
         jobs = say(f"({self.jobs}개씩 함께 하면 최소 {least})", f"(at least {least} with {self.jobs} at a time)")
         whole = f"{whole} {jobs}" if self.jobs > 1 else whole
@@ -267,11 +268,11 @@ def _of_single_runs(items: int, runs: int) -> float | None:
 
 def _timed(ahead: Preflight, plan: Plan, state: ExperimentState, progress: Progress) -> Preflight:
     size = _speed(plan.works[plan.arms[0]], progress)
-    kinds = [kind for kind in KINDS if any(step.kind == kind for step in plan.steps)]
-    return replace(ahead, memory=_memory(size), shares=tuple(_share(plan, state, kind, size) for kind in kinds))
+    present = [kind for kind in step_kinds() if any(step.kind == kind for step in plan.steps)]
+    return replace(ahead, memory=_memory(size), shares=tuple(_share(plan, state, kind, size) for kind in present))
 
 
-def _share(plan: Plan, state: ExperimentState, kind: Kind, size: Size) -> Share:
+def _share(plan: Plan, state: ExperimentState, kind: str, size: Size) -> Share:
     """What is left of one kind, by the speed at which its finished steps read tokens, or else by that of training."""
     steps = [step for step in plan.steps if step.kind == kind]
     left = [step for step in steps if not state.closed(step)]
@@ -311,34 +312,10 @@ def _memory(size: Size) -> float:
 
 def tokens_of(plan: Plan, step: Step) -> float:
     """Tokens that a step trains on; those that it only reads count a third. Upper bounds: early stopping is not foreseen."""
-    return _TOKENS[step.kind](plan, step, step.recipe)
-
-
-def _of_training(plan: Plan, _step: Step, _recipe: Any) -> float:
-    work = plan.works[plan.arms[0]]
-    return work.plan.tokens_after(work.last)
-
-
-def _of_evaluation(plan: Plan, step: Step, recipe: Any) -> float:
-    models = len(plan.works[plan.arms[0]].saves()) if step.run else 1
-    length = recipe.seq_len or max(plan.recipe.lengths)
-    return _FORWARD * models * plan.items * length * (_WORDS if recipe.words == "all" else 1)
-
-
-def _of_relation(plan: Plan, _step: Step, recipe: Any) -> float:
-    sizes = plan.data["relation"].sizes
-    rows = (recipe.max_rows or sizes["train"]) * recipe.epochs + _FORWARD * sizes.get("dev", 0)
-    return float(recipe.seeds * rows * _ROW_TOKENS)
-
-
-def _of_coreference(plan: Plan, _step: Step, recipe: Any) -> float:
-    passes = recipe.epochs * max(1, recipe.folds - 1) + _FORWARD
-    return float(recipe.seeds * passes * plan.data["coreference"].sizes["characters"] / _CHARACTERS)
-
-
-_TOKENS: dict[Kind, Callable[[Plan, Step, Any], float]] = {
-    "train": _of_training,
-    "evaluate": _of_evaluation,
-    "relation": _of_relation,
-    "coreference": _of_coreference,
-}
+    work, recipe = plan.works[plan.arms[0]], step.recipe
+    if step.kind == "train":
+        return work.plan.tokens_after(work.last)
+    if step.kind == "evaluate":
+        models, length = len(work.saves()) if step.run else 1, recipe.seq_len or max(plan.recipe.lengths)
+        return _FORWARD * models * plan.items * length * (_WORDS if recipe.words == "all" else 1)
+    return CHECKS[step.kind].tokens(recipe, plan.data[step.kind].sizes, _FORWARD)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from coref_automl.engine.job import NAN
 from coref_automl.experiment.plan import RUNS, MethodAtLength, Plan, Step
-from coref_automl.experiment.recipe import KINDS, KOREAN
+from coref_automl.experiment.recipe import kind_name
 from coref_automl.records import Record
 from coref_automl.say import say
 from coref_automl.training.folder import checkpoints_of
@@ -62,7 +62,7 @@ class ExperimentResult(Record):
 
     def lines(self) -> list[str]:
         counts = ", ".join(
-            say(f"{KOREAN[kind]} {self.finished[kind]}/{count}", f"{kind} {self.finished[kind]} of {count}")
+            f"{kind_name(kind)} " + say(f"{self.finished[kind]}/{count}", f"{self.finished[kind]} of {count}")
             for kind, count in self.steps.items()
         )
         failed = [say(f"실패: {failure}", f"Failed: {failure}") for failure in self.failures]
@@ -140,7 +140,7 @@ class ExperimentState:
         return bool(ExperimentState(self.plan, self.steps, set(self.done), final).needed(kinds))
 
     def result(self, kinds: Collection[str]) -> ExperimentResult:
-        counted = {kind: [step for step in self.steps if step.kind == kind] for kind in KINDS}
+        counted = {kind: [step for step in self.steps if step.kind == kind] for kind in step_kinds()}
         return ExperimentResult(
             out=str(self.plan.out),
             steps={kind: len(steps) for kind, steps in counted.items() if steps},

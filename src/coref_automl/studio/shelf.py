@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.reader import keyed
 from coref_automl.comparison.scores import grouped
 from coref_automl.comparison.superseded import drop_copies, drop_replaced_weights, keep_one_dtype
@@ -22,7 +23,7 @@ from coref_automl.errors import InputError
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.machine import end_with_parent, started_quietly
 from coref_automl.studio.board import Board, Members, load
-from coref_automl.studio.folders import RESULTS, FolderContents, Folders
+from coref_automl.studio.folders import FolderContents, Folders
 from coref_automl.studio.pages import COLORS
 
 T = TypeVar("T")
@@ -106,16 +107,14 @@ class Shelf:
         return dict(sorted(out.items(), key=lambda pair: -len(pair[1].stored)))
 
     def results(self, mark: str = "") -> dict[Path, tuple[int, int]]:
-        """Folders with relation or coreference results, those of a set's study, and what tells their files apart from those of
-        before."""
+        """Folders with results of outside checks, those of a set's study, and what tells their files apart from earlier ones."""
         out, found = {}, self._folders.now()
         study = self.sets()[mark].study if mark in self.sets() else None
         for run in found.runs.values():
-            if study is not None and found.study(f"{run.key}/") != study:
+            if run.kind not in CHECKS or (study is not None and found.study(f"{run.key}/") != study):
                 continue
-            for path in (run.folder / name for name, kind in RESULTS.items() if kind == run.kind):
-                if path.is_file():
-                    out[run.folder] = (path.stat().st_mtime_ns, path.stat().st_size)
+            if (path := run.folder / CHECKS[run.kind].files.results).is_file():
+                out[run.folder] = (path.stat().st_mtime_ns, path.stat().st_size)
         return out
 
     def members(self, mark: str) -> Members:
