@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
-from coref_automl.comparison.claims import Caveat, Claim, Documents, QuestionId, Test
+from coref_automl.comparison.claims import Claim, Documents, Test
 from coref_automl.comparison.judging import Judged
 from coref_automl.comparison.runs import F, R, RunOf, TaskFiles
 from coref_automl.config import Setting, typed
@@ -55,17 +55,6 @@ class TaskData:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CheckPair(Generic[R, F]):
-    """The two sides of a claim and what was fine-tuned from each. Of a single start the claim is about a checkpoint."""
-
-    question: QuestionId
-    a: str
-    b: str
-    ours: Starts[R, F]
-    theirs: Starts[R, F]
-
-
 class OutsideCheck(ABC, Generic[R, F, S]):
     """One task. Its name in CHECKS is that of its question, of its section of a recipe, of its steps and of their folder."""
 
@@ -81,6 +70,8 @@ class OutsideCheck(ABC, Generic[R, F, S]):
     files: TaskFiles
     folder: str
     """The kind of a run's folder."""
+    recipe: type[Any]
+    """The recipe of one run."""
     stage: type[S]
     decided: tuple[str, ...] = ()
     """Settings of the task's recipe that fields of the section stand for."""
@@ -93,18 +84,13 @@ class OutsideCheck(ABC, Generic[R, F, S]):
     weights = ""
     """What a study without weights removes of a finished run: a pattern of folders."""
 
-    @property
-    @abstractmethod
-    def recipe(self) -> type[Any]:
-        """The recipe of one run."""
-
     @abstractmethod
     def comparable(self, runs: Sequence[RunOf[R, F]]) -> list[list[RunOf[R, F]]]:
         """Groups of runs that may be compared."""
 
     @abstractmethod
-    def judge(self, pair: CheckPair[R, F], seed: int) -> Judged | None:
-        """One claim, before it is corrected; None if the sides share nothing to be compared by."""
+    def judge(self, claim: Claim, ours: Starts[R, F], theirs: Starts[R, F], seed: int) -> Judged | None:
+        """The claim filled in, before it is corrected; None if the sides share nothing to be compared by."""
 
     @abstractmethod
     def estimate(self, result: R) -> Estimate | None:
@@ -133,34 +119,3 @@ class OutsideCheck(ABC, Generic[R, F, S]):
     def variants(self, stage: S, data: TaskData) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ARG002
         """The runs from one start: what their names begin with, and the settings in which they differ."""
         yield "", {}
-
-    def claim(
-        self,
-        pair: CheckPair[R, F],
-        *against: Caveat,
-        count: int,
-        seeds: tuple[int, int],
-        interval: Estimate,
-        same: bool,
-        values: tuple[float, float],
-        detectable: float | None,
-        rows: int | None = None,
-        share: float | None = None,
-    ) -> Claim:
-        return Claim(
-            question=pair.question,
-            a=pair.a,
-            b=pair.b,
-            outcome=self.outcome,
-            documents=self.documents,
-            count=count,
-            seeds=seeds,
-            difference=interval,
-            test=self.test,
-            verdict="same" if same else "not judged",
-            values=values,
-            detectable=detectable,
-            rows=rows,
-            share=share,
-            against=against if len(pair.ours) > 1 else ("checkpoint", *against),
-        )

@@ -15,12 +15,13 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from coref_automl.comparison.arms import Arm, equally_trained
-from coref_automl.comparison.check import CheckPair, OutsideCheck, Start, Starts
+from coref_automl.comparison.check import OutsideCheck, Start, Starts
 from coref_automl.comparison.claims import BASE, Claim, QuestionId
 from coref_automl.comparison.judging import corrected_claims
 from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.scores import Entry, model_label
 from coref_automl.evaluation.results import CHECKPOINT
+from coref_automl.records import Estimate
 
 if TYPE_CHECKING:
     from coref_automl.comparison.study import Study
@@ -33,6 +34,7 @@ _ROOMS = (
 CHECKS: dict[QuestionId, OutsideCheck[Any, Any, Any]] = {
     name: import_module(f"coref_automl.{name}.check").CHECK for name in _ROOMS
 }
+_NOTHING = Estimate(0.0, 0.0, 0.0, 0)
 
 
 def start_of(runs: Iterable[TaskRun]) -> Start[Any, Any]:
@@ -69,8 +71,12 @@ def judge_check(study: Study, question: QuestionId) -> list[Claim]:
     """Every method against its base, and later methods against earlier ones; corrected within each group of comparable runs."""
     check, out = CHECKS[question], []
     for runs in check.comparable(study.checks.get(question, ())):
-        pairs = [CheckPair(question, one.name, b, one.starts, starts) for one, b, starts in _pairs(study.arms, runs)]
-        out += corrected_claims([check.judge(pair, study.seed) for pair in pairs], "bh", study.margin)
+        found = []
+        for one, b, starts in _pairs(study.arms, runs):
+            about = (question, one.name, b, check.outcome, check.documents)
+            blank = Claim(*about, 0, (0, 0), _NOTHING, check.test, "not judged", against=() if one.several else ("checkpoint",))
+            found.append(check.judge(blank, one.starts, starts, study.seed))
+        out += corrected_claims(found, "bh", study.margin)
     return out
 
 

@@ -6,18 +6,20 @@ Runs are crossed with documents, because other novels would move a difference.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from coref_automl.comparison.check import CHOSEN, CheckPair, CheckStage, OutsideCheck, Starts, TaskData
+from coref_automl.comparison.check import CHOSEN, CheckStage, OutsideCheck, Starts, TaskData
+from coref_automl.comparison.claims import Claim
 from coref_automl.comparison.coreference_results import COREFERENCE_FILES, CoreferenceResult, DocumentSums
 from coref_automl.comparison.judging import Judged, few_documents, why_unjudged
 from coref_automl.comparison.runs import RunOf
 from coref_automl.comparison.scores import grouped
 from coref_automl.config import Setting
+from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.errors import RecipeError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate
@@ -26,6 +28,7 @@ from coref_automl.statistics.resampling import Floats
 from coref_automl.store import fingerprint, write_json
 
 Run = RunOf[CoreferenceResult, DocumentSums]
+_Starts = Starts[CoreferenceResult, DocumentSums]
 _CHARACTERS = 2
 """Characters per token of Korean."""
 
@@ -58,17 +61,12 @@ class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, Coreference
     test = "crossed"
     files = COREFERENCE_FILES
     folder = "coreference run"
+    recipe = CoreferenceRecipe
     stage = CoreferenceStage
     decided = ("data", "split", "folds")
     adapted: ClassVar[Mapping[str, Any]] = {"start": CHOSEN, "seeds": 2, "settings": {"epochs": 8}}
     with_base = True
     weights = "seed-*/**/model"
-
-    @property
-    def recipe(self) -> type[Any]:
-        from coref_automl.coreference.recipe import CoreferenceRecipe
-
-        return CoreferenceRecipe
 
     def comparable(self, runs: Sequence[Run]) -> list[list[Run]]:
         """The largest group on the same documents and folds with the same settings."""
@@ -78,22 +76,21 @@ class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, Coreference
     def estimate(self, result: CoreferenceResult) -> Estimate | None:
         return result.estimates["gold"]["conll"]
 
-    def judge(self, pair: CheckPair[CoreferenceResult, DocumentSums], seed: int) -> Judged:  # noqa: ARG002
+    def judge(self, claim: Claim, ours: _Starts, theirs: _Starts, seed: int) -> Judged:  # noqa: ARG002
         """The starts of a method, or the fine-tuning seeds of a single one, crossed with documents."""
-        facts = next(iter(next(iter(pair.ours.values())).values()))[0].facts
-        a, b = _by_document(pair.ours), _by_document(pair.theirs)
-        ours, theirs = (float(np.mean([np.average(run, weights=facts.sizes) for run in runs])) for runs in (a, b))
-        found = ratio_verdict(a, b, facts.sizes)
-        claim = self.claim(
-            pair,
-            *why_unjudged(found),
-            *few_documents(len(facts.marks)),
-            count=len(facts.marks),
+        facts = next(iter(next(iter(ours.values())).values()))[0].facts
+        a, b = _by_document(ours), _by_document(theirs)
+        first, other = (float(np.mean([np.average(run, weights=facts.sizes) for run in runs])) for runs in (a, b))
+        found, count = ratio_verdict(a, b, facts.sizes), len(facts.marks)
+        claim = replace(
+            claim,
+            count=count,
             seeds=found.seeds,
-            interval=found.interval,
-            same=found.reason == "same",
-            values=(ours, theirs),
+            difference=found.interval,
+            verdict="same" if found.reason == "same" else "not judged",
+            values=(first, other),
             detectable=found.detectable,
+            against=(*claim.against, *why_unjudged(found), *few_documents(count)),
         )
         return Judged(claim, None if found.reason else found.p, found.interval_at)
 
@@ -137,7 +134,7 @@ class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, Coreference
         return f"coref-automl coref annotate TEXTS --model {folder} --out chains.jsonl"
 
 
-def _by_document(starts: Starts[CoreferenceResult, DocumentSums]) -> list[Floats]:
+def _by_document(starts: _Starts) -> list[Floats]:
     values = [[run.facts.values("gold", column) for run, column in start.values()] for start in starts.values()]
     return [np.mean(one, axis=0) for one in values] if len(values) > 1 else values[0]
 

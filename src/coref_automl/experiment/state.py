@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from coref_automl.engine.job import NAN
 from coref_automl.experiment.plan import RUNS, MethodAtLength, Plan, Step
-from coref_automl.experiment.recipe import kind_name
+from coref_automl.experiment.recipe import kind_name, step_kinds
 from coref_automl.records import Record
 from coref_automl.say import say
 from coref_automl.training.folder import checkpoints_of

@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.check import CHOSEN, CheckPair, CheckStage, OutsideCheck, Start, TaskData
-from coref_automl.comparison.claims import Caveat
+from coref_automl.comparison.check import CHOSEN, CheckStage, OutsideCheck, Start, Starts, TaskData
+from coref_automl.comparison.claims import Caveat, Claim
 from coref_automl.comparison.judging import Judged
 from coref_automl.comparison.relation_results import RELATION_FILES, RelationResult, RowFacts
 from coref_automl.comparison.runs import RunOf
@@ -25,12 +25,15 @@ from coref_automl.config import Setting
 from coref_automl.errors import RecipeError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate
+from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.statistics.intervals import DRAWS, from_draws
 from coref_automl.statistics.methods import MethodVerdict, method_verdict
 from coref_automl.statistics.resampling import resampled_f1
 from coref_automl.store import write_json
 
 Run = RunOf[RelationResult, RowFacts]
+_Start = Start[RelationResult, RowFacts]
+_Starts = Starts[RelationResult, RowFacts]
 BUNDLED = "bundled"
 _CONDITIONS = ("data", "train", "settings")
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)pct-")
@@ -67,6 +70,7 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
     test = "paired"
     files = RELATION_FILES
     folder = "relation run"
+    recipe = RelationRecipe
     stage = RelationStage
     decided = ("train", "dev", "max_rows")
     usual: ClassVar[Mapping[str, Any]] = {"keep_weights": False}
@@ -76,12 +80,6 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
         "seeds": 1,
         "settings": {"epochs": 3, "batch_size": 16},
     }
-
-    @property
-    def recipe(self) -> type[Any]:
-        from coref_automl.relation.recipe import RelationRecipe
-
-        return RelationRecipe
 
     def comparable(self, runs: Sequence[Run]) -> list[list[Run]]:
         """By split, data and settings, those with the most training rows first."""
@@ -94,36 +92,34 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
     def estimate(self, result: RelationResult) -> Estimate | None:
         return result.estimates.get("micro_f1")
 
-    def judge(self, pair: CheckPair[RelationResult, RowFacts], seed: int) -> Judged | None:
+    def judge(self, claim: Claim, ours: _Starts, theirs: _Starts, seed: int) -> Judged | None:
         """None if seeds are not shared: a verdict over a base must cover every start of the method, one between methods two
         pairs. Of a single start, its fine-tuning seeds are the pairs."""
-        a, b = pair.ours, pair.theirs
-        both = (
-            [(a[n], b[n]) for n in a if n in b] if len(b) > 1 else [(start, base) for start in a.values() for base in b.values()]
-        )
-        pairs = [shared for ours, theirs in both if (shared := paired(ours, theirs)) is not None]
-        if len(pairs) < (2 if len(b) > 1 else len(a)):
+        several = len(theirs) > 1
+        both = [(ours[n], theirs[n]) for n in ours if n in theirs] if several else [*product(ours.values(), theirs.values())]
+        pairs = [pair for a, b in both if (pair := paired(a, b)) is not None]
+        if len(pairs) < (2 if several else len(ours)):
             return None
-        if len(a) == 1:
+        if len(ours) == 1:
             pairs = [pairs[0].of([number]) for number in pairs[0].seeds]
-        ours, theirs = (float(np.mean([getattr(pair, side).f1().mean() for pair in pairs])) for side in "ab")
+        values = (float(np.mean([pair.a.f1().mean() for pair in pairs])), float(np.mean([pair.b.f1().mean() for pair in pairs])))
         count, found = over_pairs(pairs, seed=seed)
         run = next(iter(both[0][0].values()))[0]
         judged = count > 1 and found.p_seeds is not None
         same = found.difference == 0 and found.interval.low == found.interval.high
         lost: tuple[Caveat, ...] = () if judged or same else ("one seed" if count < 2 else "copies",)
         share = _SHARE.match(run.name)
-        claim = self.claim(
-            pair,
-            *lost,
+        claim = replace(
+            claim,
             count=run.result.n,
             seeds=(count, count),
-            interval=found.interval,
-            same=same,
-            values=(ours, theirs),
+            difference=found.interval,
+            verdict="same" if same else "not judged",
+            values=values,
             detectable=found.detectable,
             rows=self.rows(run) or None,
             share=float(share[1]) / 100 if share else None,
+            against=(*claim.against, *lost),
         )
         return Judged(claim, found.p if judged else None, found.interval_at)
 
@@ -179,7 +175,7 @@ class SeedPairs:
         return np.asarray(self.a.f1() - self.b.f1())
 
 
-def paired(a: Start[RelationResult, RowFacts], b: Start[RelationResult, RowFacts]) -> SeedPairs | None:
+def paired(a: _Start, b: _Start) -> SeedPairs | None:
     """Both sides under their shared fine-tuning seeds; None if there are none, or if the rows differ."""
     seeds = [number for number in a if number in b]
     ours, theirs = ([run.facts.of([column]) for run, column in (side[number] for number in seeds)] for side in (a, b))
