@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from coref_automl.comparison.study import Study
 
 _RUN = re.compile(r"([^-_/\s]+)-(\d+)-s(\d+)")
-"""How `study` names runs: entity-512-s0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,8 +95,10 @@ def arms_of(evaluated: Sequence[Entry], base: Entry | None) -> list[Arm]:
     for made, entries in found:
         length = entries[-1].evaluation.seq_len
         usual = method_name(made) or (_stem(made) if made.objective in twice else made.objective)
-        on = PurePath(made.dataset).name or made.data[:8]
-        for method in (usual, f"{usual} ({on})", PurePath(made.run).name):
+        on, run = PurePath(made.dataset).name or made.data[:8], PurePath(made.run).name
+        for method in chain(
+            (usual, f"{usual} ({on})", run), (f"{run} ({number})" for number in count(2))
+        ):  # the last ones are free
             label = model_label(made.base)
             origin = made.base_bytes or label
             arm = held.setdefault(
@@ -152,9 +154,13 @@ def _data(arm: Arm) -> str | None:
 
 
 def method_name(made: Provenance) -> str:
-    """The name that its owner gave a method: what `study` calls its runs by; empty for a run by itself."""
-    method, *rest = read_run_name(PurePath(made.run).name) or ("", 0, 0)
-    return method if rest == [made.seq_len, made.seed] else ""
+    """The name that its owner gave a method in a study; empty for a run by itself.
+
+    Records of before it was kept have it in the name of the run alone: entity-512-s0.
+    """
+    found = None if made.method else _RUN.fullmatch(PurePath(made.run).name)
+    named = found is not None and (int(found[2]), int(found[3])) == (made.seq_len, made.seed)
+    return found[1] if found and named else made.method
 
 
 def _stem(made: Provenance) -> str:
@@ -187,9 +193,3 @@ def run_name(arm: str, seed: int) -> str:
 def seed_of(name: str) -> int:
     """The seed of a run's name, or of a step's that ends as it does."""
     return int(name.rpartition("-s")[2])
-
-
-def read_run_name(name: str) -> tuple[str, int, int] | None:
-    """Method, length and seed; None for a run that no study has named."""
-    found = _RUN.fullmatch(name)
-    return (found[1], int(found[2]), int(found[3])) if found else None

@@ -181,6 +181,7 @@ class Plan:
             "dataset": str(self.datasets[arm.length]),
             "out": str(self.out / RUNS / self.run_name(arm, seed)),
             "seed": seed,
+            "method": arm.method,
             "seq_len": arm.length,
             "device": self.recipe.device,
         }

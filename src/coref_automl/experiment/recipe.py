@@ -156,6 +156,7 @@ _DECIDED = {
     "dataset": "give it as datasets",
     "out": "give it as out",
     "seed": "give seeds and first_seed",
+    "method": "it is its name",
     "seq_len": "give it as lengths",
     "device": "give it beside methods",
     "max_minutes": "methods are compared at equal tokens; give max_tokens or epochs",

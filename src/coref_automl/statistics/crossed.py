@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from coref_automl.records import Estimate
+from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, inverted_p, t_quantile, wilson
 from coref_automl.statistics.resampling import Floats, Part, gather
 
@@ -26,12 +26,13 @@ _MANY = 200
 FEW_DOCUMENTS, TIGHTER = 100, 1.05
 """Fewer documents than this (as many as there would be of equal size) widen the interval by this factor, and so do two runs
 beside more: found by simulation."""
+_VARIANCES = ("difference", "documents", "seeds", "flips", "seed_degrees")
 HARDLY_ANY = 6
 """Fewer than this keep the rule of three intervals: over runs, over documents, and of both variances added."""
 
 
 @dataclass(frozen=True, slots=True)
-class Crossed:
+class Crossed(Record):
     """The difference of two methods and its variances, from which its interval follows at any level; leading axes are sets judged
     side by side.
 
@@ -39,11 +40,11 @@ class Crossed:
     `fewest` and `most` are the numbers of runs of the two methods, `documents_seen` counts documents whatever their size.
     """
 
-    difference: Floats
-    documents: Floats
-    seeds: Floats
-    flips: Floats
-    seed_degrees: Floats
+    difference: Floats | float
+    documents: Floats | float
+    seeds: Floats | float
+    flips: Floats | float
+    seed_degrees: Floats | float
     document_degrees: float
     fewest: int
     most: int
@@ -94,7 +95,7 @@ class Crossed:
 
 
 @dataclass(frozen=True, slots=True)
-class CrossedVerdict:
+class CrossedVerdict(Record):
     """Is one way of training better than another? Shown if the 95% interval excludes 0, which is the same as p under 0.05.
 
     `by_documents` is the standard error from documents, `by_seeds` what seeds add to it. Where nothing can be shown whatever the
@@ -217,6 +218,7 @@ def composite_crossed(
     gathered = [gather(Part(np.concatenate([x, y]).T, marks)) for x, y, marks in zip(a, b, clusters, strict=True)]
     ours, theirs = ([part.sums.T[side] for part in gathered] for side in (slice(seeds[0]), slice(seeds[0], None)))
     found = crossed_parts(ours, theirs, [part.sizes for part in gathered])
+    found = replace(found, **{name: float(getattr(found, name)) for name in _VARIANCES})  # of a single one, plain numbers
     items, documents = sum(part.items for part in gathered), min(part.documents for part in gathered)
     difference = float(found.difference)
     reason = _reason(a, b, seeds, documents, against_model)

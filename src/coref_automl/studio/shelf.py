@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.reader import keyed
 from coref_automl.comparison.scores import grouped
-from coref_automl.comparison.superseded import drop_copies, drop_replaced_weights, keep_one_dtype
+from coref_automl.comparison.superseded import keep_one_dtype, what_counts
 from coref_automl.errors import InputError
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.machine import end_with_parent, started_quietly
@@ -96,11 +96,9 @@ class Shelf:
 
     def _of(self, evaluations: Mapping[str, StoredEvaluation], study: str | None) -> dict[str, Members]:
         of = {id(one): key for key, one in evaluations.items()}
-        once = drop_copies(list(evaluations.values()))[0]
-        known = [one for one in once if self._folders.holds(Path(one.evaluation.path))]
-        today = {id(one) for one in drop_replaced_weights(known)[0]} | {id(one) for one in once} - {id(one) for one in known}
+        once, _ = what_counts(list(evaluations.values()), look=lambda one: self._folders.holds(Path(one.evaluation.path)))
         out = {}
-        for (items, scorer), members in keyed([one for one in once if id(one) in today]).items():
+        for (items, scorer), members in keyed(once).items():
             kept = keep_one_dtype(members, set())[0]
             mark = set_key(items, scorer) + (f"~{study}" if study is not None else "")
             out[mark] = Members(mark, items, scorer, {of[id(one)]: one for one in kept}, study)

@@ -128,6 +128,8 @@ class TrainRecipe:
     keep_best: Annotated[bool, Setting("Remove checkpoints that are neither recommended, the best nor the newest.")] = False
     log_every: Annotated[int, Setting("Steps between log entries.", 1, free=True)] = 10
     report_to: Annotated[tuple[str, ...], Setting("tensorboard, trackio, wandb ...; repeatable.", free=True)] = ()
+    method: Annotated[str, Setting("", free=True)] = ""
+    """What a study calls the method of this run."""
 
     def __post_init__(self) -> None:
         typed(self)
