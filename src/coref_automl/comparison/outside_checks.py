@@ -15,10 +15,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from coref_automl.comparison.arms import Arm, equally_trained
-from coref_automl.comparison.check import OutsideCheck, Start, Starts
 from coref_automl.comparison.claims import BASE, Claim, QuestionId
 from coref_automl.comparison.judging import corrected_claims
-from coref_automl.comparison.runs import TaskRun
+from coref_automl.comparison.runs import OutsideCheck, Start, Starts, TaskRun
 from coref_automl.comparison.scores import Entry, model_label
 from coref_automl.evaluation.results import CHECKPOINT
 from coref_automl.records import Estimate

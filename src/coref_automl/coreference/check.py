@@ -12,11 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from coref_automl.comparison.check import CHOSEN, CheckStage, OutsideCheck, Starts, TaskData
 from coref_automl.comparison.claims import Claim
 from coref_automl.comparison.coreference_results import COREFERENCE_FILES, CoreferenceResult, DocumentSums
 from coref_automl.comparison.judging import Judged, few_documents, why_unjudged
-from coref_automl.comparison.runs import RunOf
+from coref_automl.comparison.runs import CHOSEN, CheckStage, OutsideCheck, RunOf, Starts, TaskData
 from coref_automl.comparison.scores import grouped
 from coref_automl.config import Setting
 from coref_automl.coreference.recipe import CoreferenceRecipe

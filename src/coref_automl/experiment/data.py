@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison.arms import seed_of
-from coref_automl.comparison.check import CHOSEN
+from coref_automl.comparison.runs import CHOSEN
 from coref_automl.comparison.scores import is_equal_training
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.engine.job import Job

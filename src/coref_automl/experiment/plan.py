@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coref_automl.comparison.arms import arm_name, run_name
-from coref_automl.comparison.check import CHOSEN, TaskData
 from coref_automl.comparison.claims import BASE
 from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.runs import CHOSEN, TaskData
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.engine.job import Job, Outcome, read_outcome

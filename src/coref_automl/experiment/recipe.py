@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from coref_automl.comparison.check import CheckStage
 from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.runs import CheckStage
 from coref_automl.config import Setting, choose, from_mapping, nearest, shown, typed
 from coref_automl.corpus.recipe import Texts
 from coref_automl.engine.pool import Engine

@@ -15,11 +15,10 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.check import CHOSEN, CheckStage, OutsideCheck, Start, Starts, TaskData
 from coref_automl.comparison.claims import Caveat, Claim
 from coref_automl.comparison.judging import Judged
 from coref_automl.comparison.relation_results import RELATION_FILES, RelationResult, RowFacts
-from coref_automl.comparison.runs import RunOf
+from coref_automl.comparison.runs import CHOSEN, CheckStage, OutsideCheck, RunOf, Start, Starts, TaskData
 from coref_automl.comparison.scores import grouped
 from coref_automl.config import Setting
 from coref_automl.errors import RecipeError
