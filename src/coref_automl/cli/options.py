@@ -27,7 +27,7 @@ from coref_automl.errors import InputError, RecipeError
 from coref_automl.say import LANGUAGE, VARIABLE, language, say
 
 if TYPE_CHECKING:
-    from coref_automl.experiment.preflight import Preflight
+    from coref_automl.experiment.state import Preflight
 
 T = TypeVar("T")
 

@@ -75,9 +75,14 @@ def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
             f"No metric was run by all of these; tokenizers may differ; run: coref-automl evaluate {models}{on} --words sample"
         )
     if metric is not None or not several:
-        return metric or (PRIMARY if PRIMARY in usable else usable[0]), []
+        return metric or usual_metric(usable), []
     label = METRICS[usable[0]].label
     return usable[0], [say(f"토크나이저가 서로 달라 {label}만 비교합니다.", f"Tokenizers differ, so only {label} is compared.")]
+
+
+def usual_metric(run: Sequence[str]) -> str:
+    """Strict Real@1, or the first that was run."""
+    return PRIMARY if PRIMARY in run else run[0]
 
 
 def read_groups(results: Results, *, common: bool = False, evalset: str | None = None) -> list[Group]:

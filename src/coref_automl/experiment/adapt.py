@@ -20,9 +20,10 @@ from coref_automl.config import from_mapping, overlaid, read_yaml
 from coref_automl.engine.launch import HereLauncher
 from coref_automl.errors import RecipeError
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
-from coref_automl.experiment.preflight import Preflight, before_training, before_tuning, fitted
+from coref_automl.experiment.preflight import before_training, before_tuning, fitted
 from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.experiment.run import KIND, run_experiment
+from coref_automl.experiment.state import Preflight
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
+from coref_automl.comparison.choice import POINTS, checked_margin
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import CheckStage
 from coref_automl.config import Setting, choose, from_mapping, nearest, shown, typed
@@ -55,14 +56,13 @@ class EvaluateStage:
     tasks: tuple[Task, ...] = ("real", "lambada")
     words: WordMode = "all"
     metric: str | None = None
-    margin: float = 2.0
+    margin: float = POINTS
     per_source: int = 1_600
     per_document: int = 3
     min_syllables: int = 3
     single_entry: bool = False
 
     def __post_init__(self) -> None:
-        from coref_automl.comparison.choice import checked_margin
         from coref_automl.evaluation.tasks import TASKS
 
         for task in self.tasks:
