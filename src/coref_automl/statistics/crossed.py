@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -218,7 +218,8 @@ def composite_crossed(
     gathered = [gather(Part(np.concatenate([x, y]).T, marks)) for x, y, marks in zip(a, b, clusters, strict=True)]
     ours, theirs = ([part.sums.T[side] for part in gathered] for side in (slice(seeds[0]), slice(seeds[0], None)))
     found = crossed_parts(ours, theirs, [part.sizes for part in gathered])
-    found = replace(found, **{name: float(getattr(found, name)) for name in _VARIANCES})  # of a single one, plain numbers
+    plain: dict[str, Any] = {name: float(getattr(found, name)) for name in _VARIANCES}
+    found = replace(found, **plain)
     items, documents = sum(part.items for part in gathered), min(part.documents for part in gathered)
     difference = float(found.difference)
     reason = _reason(a, b, seeds, documents, against_model)
