@@ -234,8 +234,8 @@ def average_of(run: Path, last: int, out: Path) -> Path:
             mean[name] = (sum(value.double() for value in values) / len(values)).to(values[-1].dtype).contiguous()
     save_file(mean, str(aside / _WEIGHTS), metadata={"format": "pt"})
     provenance = read_stored(newest / "training.json", Provenance)
-    run = f"{provenance.run}-{AVERAGE}" if out.name == AVERAGE else out.name
-    write_json(aside / "training.json", replace(provenance, run=run, planned_end=None).to_json())
+    name = f"{provenance.run}-{AVERAGE}" if out.name == AVERAGE else out.name
+    write_json(aside / "training.json", replace(provenance, run=name, method="", planned_end=None).to_json())
     aside.replace(made)
     shutil.rmtree(aside.parent, ignore_errors=True)
     (out / f"{'+'.join(names)}.txt").write_text("\n".join(map(str, checkpoints)) + "\n", "utf-8")
