@@ -89,28 +89,22 @@ def arms_of(evaluated: Sequence[Entry], base: Entry | None) -> list[Arm]:
     """The arms of evaluations, by base (that of the study first), length and objective; runs without a training record belong to
     none."""
     runs = runs_of(evaluated).values()
-    found = [(made, entries) for entries in runs if (made := entries[-1].evaluation.provenance) is not None]
-    twice = _ambiguous([one for one in found if not method_name(one[0])])
-    held: dict[tuple[str, int, int, str], Arm] = {}
-    for made, entries in found:
-        length = entries[-1].evaluation.seq_len
-        usual = method_name(made) or (_stem(made) if made.objective in twice else made.objective)
-        on, run = PurePath(made.dataset).name or made.data[:8], PurePath(made.run).name
-        for method in chain(
-            (usual, f"{usual} ({on})", run), (f"{run} ({number})" for number in count(2))
-        ):  # the last ones are free
-            label = model_label(made.base)
-            origin = made.base_bytes or label
-            arm = held.setdefault(
-                (made.base_bytes or made.base, length, made.seq_len, method),
-                Arm(method, made.objective, label, length, {}, origin=origin),
-            )
+    recorded = [(made, entries) for entries in runs if (made := entries[-1].evaluation.provenance) is not None]
+    ambiguous = _ambiguous([run for run in recorded if not method_name(run[0])])
+    arms: dict[tuple[str, int, int, str], Arm] = {}
+    for made, entries in recorded:
+        length, run, label = entries[-1].evaluation.seq_len, PurePath(made.run).name, model_label(made.base)
+        usual = method_name(made) or (_stem(made) if made.objective in ambiguous else made.objective)
+        on_data = f"{usual} ({PurePath(made.dataset).name or made.data[:8]})"
+        for method in chain((usual, on_data, run), (f"{run} ({number})" for number in count(2))):  # a new name always fits
+            new = Arm(method, made.objective, label, length, {}, origin=made.base_bytes or label)
+            arm = arms.setdefault((made.base_bytes or made.base, length, made.seq_len, method), new)
             # seeds on other data are a method of their own; so is a second run with that name and seed
             if made.seed not in arm.runs and _data(arm) in (None, made.data) and arm.objective == made.objective:
                 arm.runs[made.seed] = entries
                 break
-    ordered = sorted(held.items(), key=lambda one: (_order(base, one[1]), one[0][1], objective_rank(one[1].objective), one[0][3]))
-    several = base is not None or len({key[0] for key in held}) > 1  # a single base that was never scored is not named
+    ordered = sorted(arms.items(), key=lambda one: (_order(base, one[1]), one[0][1], objective_rank(one[1].objective), one[0][3]))
+    several = base is not None or len({key[0] for key in arms}) > 1  # a single base that was never scored is not named
     return [_named(arm, key[2], several and _order(base, arm) > 0) for key, arm in ordered]
 
 
