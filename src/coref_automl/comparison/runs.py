@@ -206,6 +206,8 @@ class OutsideCheck(ABC, Generic[R, F, S]):
     """What `adapt` sets of the section unless told otherwise."""
     with_base = False
     """With `start: chosen`, is the base fine-tuned beside the recommended model?"""
+    next_command: str
+    """What to do with a finished run, {}."""
     weights = ""
     """What a study without weights removes of a finished run: a pattern of folders."""
 
@@ -232,10 +234,6 @@ class OutsideCheck(ABC, Generic[R, F, S]):
     @abstractmethod
     def tokens(self, recipe: Any, sizes: Mapping[str, int], forward: float) -> float:
         """About how many tokens a run trains on; those that it only reads count `forward`."""
-
-    @abstractmethod
-    def next_command(self, folder: str) -> str:
-        """What to do with a finished run."""
 
     def rows(self, run: RunOf[R, F]) -> int | None:  # noqa: ARG002
         """How many rows it was trained on, where that tells its claims apart."""

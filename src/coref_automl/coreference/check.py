@@ -60,6 +60,7 @@ class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, Coreference
     test = "crossed"
     files = COREFERENCE_FILES
     folder = "coreference run"
+    next_command = "coref-automl coref annotate TEXTS --model {} --out chains.jsonl"
     recipe = CoreferenceRecipe
     stage = CoreferenceStage
     decided = ("data", "split", "folds")
@@ -128,9 +129,6 @@ class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, Coreference
     def tokens(self, recipe: Any, sizes: Mapping[str, int], forward: float) -> float:
         passes = recipe.epochs * max(1, recipe.folds - 1) + forward
         return float(recipe.seeds * passes * sizes["characters"] / _CHARACTERS)
-
-    def next_command(self, folder: str) -> str:
-        return f"coref-automl coref annotate TEXTS --model {folder} --out chains.jsonl"
 
 
 def _by_document(starts: _Starts) -> list[Floats]:

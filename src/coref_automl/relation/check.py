@@ -69,6 +69,7 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
     test = "paired"
     files = RELATION_FILES
     folder = "relation run"
+    next_command = "coref-automl re evaluate {} --data bundled:relations-dev"
     recipe = RelationRecipe
     stage = RelationStage
     decided = ("train", "dev", "max_rows")
@@ -152,9 +153,6 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
     def tokens(self, recipe: Any, sizes: Mapping[str, int], forward: float) -> float:
         rows = (recipe.max_rows or sizes["train"]) * recipe.epochs + forward * sizes.get("dev", 0)
         return float(recipe.seeds * rows * _ROW_TOKENS)
-
-    def next_command(self, folder: str) -> str:
-        return f"coref-automl re evaluate {folder} --data bundled:relations-dev"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

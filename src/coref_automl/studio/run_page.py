@@ -263,6 +263,6 @@ def _next(run: Run, say: Say) -> Section | None:
     here = shlex.quote(str(run.folder))
     lines = {
         "training": (f"coref-automl evaluate {here}", f"coref-automl compare {here}", f"coref-automl report {here} --out report"),
-        **{name: (check.next_command(here),) for name, check in CHECKS.items()},
+        **{name: (check.next_command.replace("{}", here),) for name, check in CHECKS.items()},
     }.get(run.kind, (f"coref-automl compare {here}",))
     return Section("next", say("다음 명령", "Next commands"), (Commands("", lines),))
