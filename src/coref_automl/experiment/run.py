@@ -30,7 +30,7 @@ from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.experiment.plan import EVALUATIONS, RUNS, Plan, Step, open_plan, start_bytes
-from coref_automl.experiment.recipe import ExperimentRecipe, step_kinds
+from coref_automl.experiment.recipe import ExperimentRecipe, kind_in_korean, step_kinds
 from coref_automl.experiment.state import ExperimentResult, ExperimentState, Failure
 from coref_automl.locks import claimed
 from coref_automl.machine import release
@@ -151,7 +151,8 @@ class Runner:
 
     def _close(self, end: End[Step]) -> bool:
         """Take in how an attempt ended; False: it is tried again."""
-        say, step, name = self.progress.say, end.step, in_korean(end.step.label)
+        say, step = self.progress.say, end.step
+        name = f"{step.name} {kind_in_korean(step.kind)}"
         if end.done:
             self.state.done.add(step.label)
             took = duration(end.seconds, say.lang)
