@@ -25,6 +25,7 @@ def test_a_module_that_the_page_names_exists() -> None:
     ("module", "table"),
     [
         ("evaluation.tasks", "_FILES"),
+        ("comparison.outside_checks", "_ROOMS"),
         ("training.masking", "OBJECTIVES"),
         ("corpus.sources", "SOURCES"),
         ("relation.markers", "SCHEMES"),

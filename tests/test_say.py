@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
@@ -15,7 +14,7 @@ from coref_automl.corpus import choice, encode
 from coref_automl.corpus.clean import too_little_hangul, too_short
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.tasks.task import INSIDE_WORD, NO_CHOICE
-from coref_automl.experiment.recipe import Kind
+from coref_automl.experiment.recipe import kind_in_korean, step_kinds
 from coref_automl.progress import Progress
 from coref_automl.say import VARIABLE, catalogue, in_korean, in_words, language, of_row, speaking
 from tests.comparison.conftest import Maker, Model, evaluated
@@ -119,12 +118,7 @@ def test_a_stage_is_named_in_korean_as_a_whole() -> None:
     assert in_korean("Finding items in texts") == "텍스트에서 문항 찾기"
     assert in_korean("Finding lambada items in bundled:cloze") == "bundled:cloze에서 lambada 문항 찾기"
     assert in_korean("reading list") == "reading list"
-    assert {in_korean(f"{kind} base-128") for kind in get_args(Kind)} == {
-        "base-128 학습",
-        "base-128 평가",
-        "base-128 관계 추출",
-        "base-128 상호참조",
-    }
+    assert [kind_in_korean(kind) for kind in step_kinds()] == ["학습", "평가", "관계 추출", "상호참조 해결"]
     with Progress(shown=False, lang="ko").stage("study", 21, "steps") as stage:
         stage.skip(2)
         assert stage.line() == "비교 실험: 단계 2/21"

@@ -149,7 +149,8 @@ def overlaid(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, A
 
 def from_mapping(recipe: type[T], data: Mapping[str, Any], where: str) -> T:
     """Build a (possibly nested) frozen dataclass; every key is known and every value has the field's type."""
-    return typing.cast(T, checked(recipe, data, where))
+    gathered = getattr(recipe, "gathered", None)  # a recipe whose sections are not all fields of it
+    return typing.cast(T, checked(recipe, gathered(data, where) if gathered else data, where))
 
 
 def typed(recipe: Any) -> None:

@@ -150,7 +150,7 @@ class Provenance(Record):
     """How a checkpoint came to be; written beside its weights as `training.json`.
 
     `planned_end`: the last step of a run of fixed length without an evaluation set: nothing selected this checkpoint. None in
-    records of before it was kept.
+    records of before it was kept. `method` is what the study calls it that the run belongs to; empty for a run by itself.
     """
 
     run: str
@@ -165,6 +165,7 @@ class Provenance(Record):
     dataset_bytes: str = ""
     planned_end: bool | None = None
     base_bytes: str = ""
+    method: str = ""
 
     @property
     def data(self) -> str:

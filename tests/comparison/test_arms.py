@@ -97,6 +97,13 @@ def test_methods_are_told_by_their_owners_names_their_data_and_their_base(tmp_pa
     assert names(read(root))["entity 128"] == 2  # data is told by its bytes
 
 
+def test_a_method_keeps_its_name_where_a_run_is_renamed(tmp_path: Path) -> None:
+    root = write(tmp_path, methods("mlm", seeds=2), documents=10)
+    for seed in range(2):
+        change(root, f"mlm-128-s{seed}", run=f"renamed{seed}", method="light")
+    assert names(read(root)) == {"light 128": 2}
+
+
 def test_methods_need_not_have_the_same_seeds_and_lengths_are_not_mixed(tmp_path: Path) -> None:
     models = [Model("base", 0, -1.0), *(Model(f"mlm-s{seed}", 100, -0.9, objective="mlm", seed=seed) for seed in (0, 1))]
     root = write(tmp_path, [*models, *(Model(f"entity-s{seed}", 100, 0.4, seed=seed) for seed in (1, 2, 3))])

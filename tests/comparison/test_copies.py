@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coref_automl.cli.app import run as command
+from coref_automl.comparison.superseded import what_counts
+from coref_automl.evaluation.results import find_evaluations
 from coref_automl.report import charts
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
 
@@ -97,3 +100,16 @@ def test_runs_that_only_score_alike_stay_two(tmp_path: Path, capsys: pytest.Capt
     assert len(found["rows"]) == 2 + len(others) + 1
     assert not [note for note in found["notes"] if "repeats" in note or "twice" in note]
     assert named.is_dir()
+
+
+def test_a_copy_of_an_evaluation_whose_weights_were_replaced_still_counts(evaluated: Maker, tmp_path: Path) -> None:
+    """In an archive nothing can be replaced: what is said to be left out is what is left out."""
+    (found,) = [one for one in find_evaluations([evaluated(MODELS[:2])]) if one.evaluation.provenance]
+    made, at = found.evaluation, found.folder
+    old = replace(found, evaluation=replace(made, fingerprints={**made.fingerprints, "weights": "old"}))
+    later = replace(made, fingerprints={**made.fingerprints, "weights": "new"}, evaluated_at="2099-01-01T00:00:00+00:00")
+    new = replace(found, folder=at.parents[1] / "other" / at.name, evaluation=later)
+    copy = replace(old, folder=tmp_path / "kept" / "set" / at.name)
+    kept, reasons = what_counts([old, new, copy])
+    assert kept == [new, copy]
+    assert [reason.startswith(str(at)) for reason in reasons] == [True]

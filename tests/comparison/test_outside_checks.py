@@ -16,11 +16,13 @@ from coref_automl.comparison.archive import archive
 from coref_automl.comparison.claims import BASE, Claim, QuestionId
 from coref_automl.comparison.coreference_results import COREFERENCE_FILES, MODES, DocumentSums
 from coref_automl.comparison.groups import read_groups
-from coref_automl.comparison.outside_checks import CHECKS, SeedPairs, over_pairs, shared, start_of
+from coref_automl.comparison.outside_checks import CHECKS, start_of
 from coref_automl.comparison.reader import find_runs, open_results
 from coref_automl.comparison.relation_results import RELATION_FILES, RowFacts
+from coref_automl.comparison.runs import TaskFiles
 from coref_automl.comparison.study import study_at
 from coref_automl.errors import InputError
+from coref_automl.relation.check import SeedPairs, over_pairs, paired
 from coref_automl.relation.metrics import Scored
 from coref_automl.relation.metrics import method_verdict as relation_verdict
 from coref_automl.relation.rows import LABELS, NO_RELATION
@@ -103,7 +105,7 @@ def test_relation_runs_are_judged_as_the_relation_room_judges_them(tmp_path: Pat
     ours = write_relation(tmp_path, "re-entity", "runs/entity-128-s0/checkpoint-200", 0.9, 1)
     theirs = write_relation(tmp_path, "re-mlm", "runs/mlm-128-s0/checkpoint-200", 0.6, 2)
     by_name = {run.name: run for run in find_runs([str(tmp_path)]).checks["relation"]}
-    pair = shared(*(start_of([by_name[name]]) for name in ("re-entity", "re-mlm")))
+    pair = paired(*(start_of([by_name[name]]) for name in ("re-entity", "re-mlm")))
     assert pair is not None
     (count, found), expected = over_pairs([pair.of([seed]) for seed in pair.seeds], seed=0), relation_verdict(ours, theirs)
     assert count == 3
@@ -127,7 +129,7 @@ def test_luck_in_pretraining_is_not_shown_as_a_better_method(runs: Path, tmp_pat
     """One start of three is far better, the relation seeds agree with each other: a checkpoint's verdict, no method's."""
     write_starts(tmp_path, {"entity": (0.9, 0.6, 0.62), "mlm": (0.6, 0.62, 0.6)})
     by_name = {run.name: run for run in find_runs([str(tmp_path)]).checks["relation"]}
-    alone = shared(*(start_of([by_name[name]]) for name in ("entity-0", "mlm-0")))
+    alone = paired(*(start_of([by_name[name]]) for name in ("entity-0", "mlm-0")))
     assert alone is not None
     assert over_pairs([alone.of([seed]) for seed in alone.seeds], seed=0)[1].shown
     assert told(claims(runs, tmp_path)) == {("entity 128", "mlm 128"): "not shown"}
@@ -255,7 +257,7 @@ def pairs_of(folder: Path) -> list[SeedPairs]:
     write_starts(folder, {"entity": (0.9, 0.88), "mlm": (0.6, 0.62)})
     by_name = {run.name: run for run in find_runs([str(folder)]).checks["relation"]}
     starts = {name: start_of([run]) for name, run in by_name.items()}
-    return [pair for seed in (0, 1) if (pair := shared(starts[f"entity-{seed}"], starts[f"mlm-{seed}"]))]
+    return [pair for seed in (0, 1) if (pair := paired(starts[f"entity-{seed}"], starts[f"mlm-{seed}"]))]
 
 
 def test_pairs_of_unlike_numbers_of_relation_seeds_weigh_the_same(tmp_path: Path) -> None:
@@ -295,13 +297,15 @@ def test_runs_of_other_rows_data_or_settings_are_never_paired(tmp_path: Path, na
     else:
         changed = replace(other, result=replace(other.result, fingerprints=other.result.fingerprints | {name: "other"}))
     if name == "gold":
-        assert shared(start_of([one]), start_of([other])) is not None
-        assert shared(start_of([one]), start_of([changed])) is None
+        assert paired(start_of([one]), start_of([other])) is not None
+        assert paired(start_of([one]), start_of([changed])) is None
     else:
         assert len(CHECKS["relation"].comparable([one, changed])) == 2
 
 
-def write_coreference(root: Path, shares: dict[str, tuple[float, ...]], **changed: Any) -> Path:
+def write_coreference(
+    root: Path, shares: dict[str, tuple[float, ...]], *, files: TaskFiles = COREFERENCE_FILES, **changed: Any
+) -> Path:
     """A coreference run of two seeds from each seed of pretraining, with such a share of links right; one share is the base."""
     mentions = np.arange(20, 50)
     for kind, found in shares.items():
@@ -311,7 +315,7 @@ def write_coreference(root: Path, shares: dict[str, tuple[float, ...]], **change
             result = coreference_result("base" if kind == "base" else f"runs/{run}/checkpoint-200", **changed)
             sums = {mode: mention_sums(mentions, share, rng) for mode in MODES}
             facts = DocumentSums(tuple(f"text-{n}" for n in range(len(mentions))), mentions, sums)
-            COREFERENCE_FILES.write(root / f"{kind}-{seed}", result, facts)
+            files.write(root / f"{kind}-{seed}", result, facts)
     return root
 
 

@@ -82,8 +82,7 @@ def test_the_line_ends_with_a_recommendation_and_redoes_nothing(
     page = Path(result.report).read_text("utf-8")
     started = re.findall(r"coref-automl train --model (\S+)", page)
     assert len(set(started)) == len(started)
-    assert result.relation is not None
-    assert result.relation["n"] == 200
+    assert result.checks["relation"]["n"] == 200
     assert json.loads((out / "result.json").read_text("utf-8"))["answer"] == result.answer
     shown = str(result)
     assert result.answer in shown
@@ -222,8 +221,7 @@ def test_options_win_over_the_file_and_what_is_missing_is_named(tmp_path: Path) 
     assert (chosen.model, chosen.lengths) == ("other", (64,))
     assert chosen.texts
     assert chosen.texts.sources == ("bundled:synthetic",)
-    assert chosen.relation
-    assert (chosen.relation.start, chosen.relation.settings["batch_size"]) == ("chosen", 16)
+    assert (chosen.checks["relation"].start, chosen.checks["relation"].settings["batch_size"]) == ("chosen", 16)
     spoken = tmp_path / "spoken.yaml"
     spoken.write_text("model: m\nlang: en\nout: o\nfirst_seed: 5\ntexts: {sources: [local:a]}\n", "utf-8")
     kept, changed = adapt_recipe(spoken, {}), adapt_recipe(spoken, {"lang": "ko", "first_seed": 0})
@@ -240,8 +238,7 @@ def test_an_option_of_a_stage_leaves_the_settings_of_the_file(tmp_path: Path) ->
     path = tmp_path / "recipe.yaml"
     path.write_text("model: m\nout: o\ntexts: {sources: [local:a]}\ncoreference: {data: d.jsonl, settings: {rank: 3}}\n", "utf-8")
     chosen = adapt_recipe(path, {"coreference": {"settings": {"skip_bad": True}}})
-    assert chosen.coreference
-    assert chosen.coreference.settings == {"epochs": 8, "rank": 3, "skip_bad": True}
+    assert chosen.checks["coreference"].settings == {"epochs": 8, "rank": 3, "skip_bad": True}
 
 
 def test_rows_to_score_need_rows_to_train_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

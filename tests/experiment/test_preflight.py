@@ -11,7 +11,8 @@ from coref_automl.cli.app import run as command
 from coref_automl.errors import RecipeError
 from coref_automl.experiment.adapt import adapt
 from coref_automl.experiment.plan import open_plan
-from coref_automl.experiment.preflight import FEWEST_STEPS, Preflight, before_training, fitted, preflight
+from coref_automl.experiment.preflight import before_training, fitted, preflight
+from coref_automl.experiment.state import FEWEST_STEPS, Preflight
 from coref_automl.progress import Progress, quiet
 from tests.experiment.test_adapt import Make, model, recipe
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coref_automl.cli.app import run as command
-from coref_automl.comparison.claims import COREFERENCE, RELATION, Answer
+from coref_automl.comparison.claims import Answer
 from coref_automl.comparison.reader import find_runs
 from coref_automl.errors import ComparisonError, FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
@@ -59,7 +59,7 @@ def test_a_study_trains_judges_reports_and_archives_and_redoes_nothing(bench: Be
     told = {(one.outcome, one.share, one.a, one.b): one.seeds for one in it.claims if not one.part}
     pairs = (("entity 64", "mlm 64"), ("mlm 64", "base"), ("entity 64", "base"))
     assert {key: told["real1_strict", None, *key] for key in pairs} == {key: (2, 1 if key[1] == "base" else 2) for key in pairs}
-    outside = ((RELATION, 1.0), (COREFERENCE, None))
+    outside = (("relation_f1", 1.0), ("coreference_conll", None))
     assert all(told[*outcome, *key] == (2, 2) for outcome in outside for key in pairs)
     assert read_json(out / "looks.json") == read_json(out / "archive" / "looks.json") == [4]
     again = InlineLauncher()

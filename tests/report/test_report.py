@@ -222,7 +222,7 @@ def test_a_path_without_evaluations_is_named(evaluated: Maker, tmp_path: Path) -
 def test_relation_runs_alone_are_no_report(tmp_path: Path) -> None:
     write_relation_run(tmp_path / "re")
     with pytest.raises(
-        ComparisonError, match=r"re there are relation or coreference runs alone; name at least one evaluated checkpoint"
+        ComparisonError, match=r"re there are runs of outside checks alone; name at least one evaluated checkpoint"
     ):
         report(tmp_path / "re", out=tmp_path / "out")
     (tmp_path / "new").mkdir()

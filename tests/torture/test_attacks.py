@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from coref_automl.cli.app import run
-from coref_automl.store import natural_order
+from coref_automl.paths import natural_order
 from tests.engine.test_matrix import edit_json
 from tests.processes import alive, until
 from tests.torture import bombs, hostile

@@ -24,7 +24,7 @@ from coref_automl.cli.options import (
 )
 from coref_automl.config import choose
 from coref_automl.errors import RecipeError
-from coref_automl.experiment.recipe import KINDS, ExperimentRecipe, with_methods
+from coref_automl.experiment.recipe import ExperimentRecipe, step_kinds, with_methods
 from coref_automl.progress import Progress, spent
 from coref_automl.say import say
 
@@ -67,6 +67,7 @@ _OF_ADAPT = {
     "relation.train": "Relation rows to fine-tune the chosen checkpoint on.",
     "relation.dev": "Relation rows that are scored once at the end.",
     "coreference.data": "Annotated texts: coreference from the base and from the chosen checkpoint, as an outside check.",
+    "coreference.seeds": "Seeds of the coreference runs.",
     "first_seed": "Random seed.",
 }
 
@@ -83,7 +84,6 @@ def adapt(
     objective: Annotated[
         list[str] | None, typer.Option("--objective", help="mlm, combined or entity; repeatable.  [default: all three]")
     ] = None,
-    coref_seeds: Annotated[int | None, typer.Option("--coref-seeds", min=1, help="Seeds of the coreference runs.")] = None,
     coref_skip_bad: Annotated[
         bool, typer.Option("--coref-skip-bad", help="Skip bad rows of the annotated texts; they are counted and listed.")
     ] = False,
@@ -102,9 +102,8 @@ def adapt(
     from coref_automl.experiment.adapt import adapt_recipe, asked_for, with_tuned
 
     given |= asked_for(seq_len, epochs, objective or ())
-    if coref_seeds or coref_skip_bad:
-        given.setdefault("coreference", {}).update({"seeds": coref_seeds} if coref_seeds else {})
-        given["coreference"].update({"settings": {"skip_bad": True}} if coref_skip_bad else {})
+    if coref_skip_bad:
+        given.setdefault("coreference", {})["settings"] = {"skip_bad": True}
     wanted = adapt_recipe(recipe, {**given, **({"lang": lang} if lang else {})})
     speak(wanted.lang)
     if tune is not None:
@@ -152,7 +151,7 @@ def study(
     from coref_automl.experiment.run import run_experiment
 
     for kind in only or ():
-        choose(kind, dict.fromkeys((*KINDS, "report")), "kind of step")
+        choose(kind, dict.fromkeys((*step_kinds(), "report")), "kind of step")
     wanted = with_methods(recipe_from(ExperimentRecipe, given, "study", recipe), method or ())
     speak(wanted.lang)
     progress = Progress(shown=not as_json)

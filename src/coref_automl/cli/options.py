@@ -27,7 +27,7 @@ from coref_automl.errors import InputError, RecipeError
 from coref_automl.say import LANGUAGE, VARIABLE, language, say
 
 if TYPE_CHECKING:
-    from coref_automl.experiment.preflight import Preflight
+    from coref_automl.experiment.state import Preflight
 
 T = TypeVar("T")
 
@@ -142,7 +142,7 @@ def options_from(
 def _described(recipe: Any) -> dict[str, Setting]:
     """The fields that have help, and those of the stages among them."""
     found: dict[str, Setting] = {}
-    for name, hint in typing.get_type_hints(recipe).items():
+    for name, hint in _hints(recipe).items():
         stage: Any = next((kind for kind in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(kind)), None)
         inner = described(stage) if stage is not None else {}
         own = {name: described(recipe)[name]} if name in described(recipe) else {}
@@ -191,8 +191,8 @@ def _option(name: str, path: str, recipe: type[Any], text: str, flags: tuple[str
 
 @cache
 def _hints(recipe: type[Any]) -> dict[str, Any]:
-    """The types of a recipe's fields, evaluated once: its options ask for each of them."""
-    return typing.get_type_hints(recipe)
+    """The types of a recipe's fields and further sections, evaluated once: its options ask for each of them."""
+    return typing.get_type_hints(recipe) | getattr(recipe, "sections", dict)()
 
 
 def _field(recipe: type[Any], path: str) -> tuple[Any, Any]:
@@ -201,7 +201,7 @@ def _field(recipe: type[Any], path: str) -> tuple[Any, Any]:
     hint = _hints(recipe)[name]  # type: ignore[arg-type]  # a class can be hashed
     kinds = [kind for kind in typing.get_args(hint) if kind is not types.NoneType]
     kind = kinds[0] if types.NoneType in typing.get_args(hint) and len(kinds) == 1 else hint
-    default = next(field.default for field in dataclasses.fields(recipe) if field.name == name)
+    default = next((field.default for field in dataclasses.fields(recipe) if field.name == name), None)
     if inner:
         read, own = _field(kind, inner)
         return read, None if default is None else own  # what is left out as a whole has no defaults to show

@@ -19,7 +19,6 @@ from typing import Any
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.reader import find_runs, nothing_under, open_results
 from coref_automl.comparison.runs import TaskRun, without_folders
-from coref_automl.comparison.superseded import drop_copies, drop_replaced_weights
 from coref_automl.config import as_paths
 from coref_automl.errors import InputError
 from coref_automl.evaluation.columns import write_ranks
@@ -76,7 +75,7 @@ def archive(*paths: Any, out: str | Path) -> Archive:
     results = open_results(names)
     if results.damaged:
         raise results.damaged[0]
-    stored = drop_copies(results.with_bases(drop_replaced_weights(results.everything)[0]))[0]
+    stored = results.counted()
     if any(one.folder.resolve().is_relative_to(folder.resolve()) for one in stored):
         raise InputError(f"{folder} holds evaluations that would be archived into it; choose another --out.")
     if results.runs.unread:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from coref_automl.comparison.study import Study
 
 _RUN = re.compile(r"([^-_/\s]+)-(\d+)-s(\d+)")
-_SHARE = re.compile(r"(\d+(?:\.\d+)?)pct-")
-"""How `study` names runs of pretraining and of relation extraction: entity-512-s0, 10pct-entity-512-s0."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,26 +89,22 @@ def arms_of(evaluated: Sequence[Entry], base: Entry | None) -> list[Arm]:
     """The arms of evaluations, by base (that of the study first), length and objective; runs without a training record belong to
     none."""
     runs = runs_of(evaluated).values()
-    found = [(made, entries) for entries in runs if (made := entries[-1].evaluation.provenance) is not None]
-    twice = _ambiguous([one for one in found if not method_name(one[0])])
-    held: dict[tuple[str, int, int, str], Arm] = {}
-    for made, entries in found:
-        length = entries[-1].evaluation.seq_len
-        usual = method_name(made) or (_stem(made) if made.objective in twice else made.objective)
-        on = PurePath(made.dataset).name or made.data[:8]
-        for method in (usual, f"{usual} ({on})", PurePath(made.run).name):
-            label = model_label(made.base)
-            origin = made.base_bytes or label
-            arm = held.setdefault(
-                (made.base_bytes or made.base, length, made.seq_len, method),
-                Arm(method, made.objective, label, length, {}, origin=origin),
-            )
+    recorded = [(made, entries) for entries in runs if (made := entries[-1].evaluation.provenance) is not None]
+    ambiguous = _ambiguous([run for run in recorded if not method_name(run[0])])
+    arms: dict[tuple[str, int, int, str], Arm] = {}
+    for made, entries in recorded:
+        length, run, label = entries[-1].evaluation.seq_len, PurePath(made.run).name, model_label(made.base)
+        usual = method_name(made) or (_stem(made) if made.objective in ambiguous else made.objective)
+        on_data = f"{usual} ({PurePath(made.dataset).name or made.data[:8]})"
+        for method in chain((usual, on_data, run), (f"{run} ({number})" for number in count(2))):  # a new name always fits
+            new = Arm(method, made.objective, label, length, {}, origin=made.base_bytes or label)
+            arm = arms.setdefault((made.base_bytes or made.base, length, made.seq_len, method), new)
             # seeds on other data are a method of their own; so is a second run with that name and seed
             if made.seed not in arm.runs and _data(arm) in (None, made.data) and arm.objective == made.objective:
                 arm.runs[made.seed] = entries
                 break
-    ordered = sorted(held.items(), key=lambda one: (_order(base, one[1]), one[0][1], objective_rank(one[1].objective), one[0][3]))
-    several = base is not None or len({key[0] for key in held}) > 1  # a single base that was never scored is not named
+    ordered = sorted(arms.items(), key=lambda one: (_order(base, one[1]), one[0][1], objective_rank(one[1].objective), one[0][3]))
+    several = base is not None or len({key[0] for key in arms}) > 1  # a single base that was never scored is not named
     return [_named(arm, key[2], several and _order(base, arm) > 0) for key, arm in ordered]
 
 
@@ -153,9 +148,13 @@ def _data(arm: Arm) -> str | None:
 
 
 def method_name(made: Provenance) -> str:
-    """The name that its owner gave a method: what `study` calls its runs by; empty for a run by itself."""
-    method, *rest = read_run_name(PurePath(made.run).name) or ("", 0, 0)
-    return method if rest == [made.seq_len, made.seed] else ""
+    """The name that its owner gave a method in a study; empty for a run by itself.
+
+    Records of before it was kept have it in the name of the run alone: entity-512-s0.
+    """
+    found = None if made.method else _RUN.fullmatch(PurePath(made.run).name)
+    named = found is not None and (int(found[2]), int(found[3])) == (made.seq_len, made.seed)
+    return found[1] if found and named else made.method
 
 
 def _stem(made: Provenance) -> str:
@@ -188,20 +187,3 @@ def run_name(arm: str, seed: int) -> str:
 def seed_of(name: str) -> int:
     """The seed of a run's name, or of a step's that ends as it does."""
     return int(name.rpartition("-s")[2])
-
-
-def read_run_name(name: str) -> tuple[str, int, int] | None:
-    """Method, length and seed; None for a run that no study has named."""
-    found = _RUN.fullmatch(name)
-    return (found[1], int(found[2]), int(found[3])) if found else None
-
-
-def relation_name(share: float, start: str) -> str:
-    """A relation run on this share of the rows."""
-    return f"{100 * share:g}pct-{start}"
-
-
-def read_share(name: str) -> float | None:
-    """The share of rows that a relation run's name says."""
-    found = _SHARE.match(name)
-    return float(found[1]) / 100 if found else None

@@ -17,8 +17,6 @@ import numpy as np
 from coref_automl.comparison.reader import Results, items_of, keyed, nothing_under
 from coref_automl.comparison.scores import Entry, Group, Ints, Items, bases_of
 from coref_automl.comparison.superseded import (
-    drop_copies,
-    drop_replaced_weights,
     keep_one_dtype,
     model_of,
     named_folders,
@@ -77,9 +75,14 @@ def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
             f"No metric was run by all of these; tokenizers may differ; run: coref-automl evaluate {models}{on} --words sample"
         )
     if metric is not None or not several:
-        return metric or (PRIMARY if PRIMARY in usable else usable[0]), []
+        return metric or usual_metric(usable), []
     label = METRICS[usable[0]].label
     return usable[0], [say(f"토크나이저가 서로 달라 {label}만 비교합니다.", f"Tokenizers differ, so only {label} is compared.")]
+
+
+def usual_metric(run: Sequence[str]) -> str:
+    """Strict Real@1, or the first that was run."""
+    return PRIMARY if PRIMARY in run else run[0]
 
 
 def read_groups(results: Results, *, common: bool = False, evalset: str | None = None) -> list[Group]:
@@ -88,12 +91,13 @@ def read_groups(results: Results, *, common: bool = False, evalset: str | None =
     With `common` a model that was scored on several sets is one entry over the items of all of them. `evalset` leaves those of
     one set. Largest first, then newest: old evaluations remain when the scorer or a set gets a new version.
     """
-    given = results.evaluations
-    stored = drop_copies(results.with_bases(drop_replaced_weights(given)[0]))[0]
+    for path in results.paths:
+        results.under(path)  # a damaged one that was named is an error
+    stored = results.counted()
     if evalset is not None:
         stored = _on_set(stored, evalset)
     if common:
-        stored = _without_far_bases(stored, {one.folder.resolve() for one in given})
+        stored = _without_far_bases(stored, {one.folder.resolve() for one in results.everything})
     keys, named = keyed(stored, common=common), named_folders(results.paths)
 
     def newest(found: tuple[object, Sequence[StoredEvaluation]]) -> str:
@@ -128,7 +132,9 @@ def _without_far_bases(stored: Sequence[StoredEvaluation], given: set[Path]) -> 
 def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str, *, unite: bool = False) -> Group:
     """Evaluations side by side; the caller makes sure that they share one scorer version, and one set unless `unite`.
 
-    `unite` makes one entry of a model's evaluations on several sets.
+    `unite` makes one entry of a model's evaluations on several sets. The order matters: runs get their own names before anything
+    is known by a run's name; a start is one by what is left after uniting; names are those of the entries that are left; and
+    bases are counted last, by the names that entries have then.
     """
     index: dict[str, int] = {}
     facts: list[tuple[Any, ...]] = []
@@ -162,7 +168,7 @@ def _entry(one: StoredEvaluation, items: int, rows: Ints, read: Ints) -> Entry:
     """An evaluation with its ranks on the items of the group."""
     ranks = np.full((items, len(RULES)), NOT_RUN, np.int32)
     ranks[rows] = read
-    by_rule = {rule: ranks[:, k] for k, rule in enumerate(("strict", "lenient", "word"))}
+    by_rule = {rule.removesuffix("_rank"): ranks[:, k] for k, rule in enumerate(RULES)}
     return Entry(one.evaluation.checkpoint, one.evaluation, one.folder, by_rule)
 
 

@@ -1,7 +1,7 @@
-"""One reader of results. In: paths. Out: what lies behind them, found, reasons apart and opened once a command.
+"""One reader of results. In: paths. Out: what lies behind them, found, told apart and opened once per command.
 
-Evaluations, runs of relation extraction and runs of coreference may lie under one path. Evaluations of the base models that
-checkpoints started from are found beside them.
+Evaluations and runs of outside checks may lie under one path. Evaluations of the base models that checkpoints started from are
+found beside them. What counts of them, and why the rest does not, is decided once (`superseded.what_counts`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,10 @@ from coref_automl.comparison.scores import grouped
 from coref_automl.comparison.superseded import (
     changed_since,
     copies_of,
-    drop_copies,
-    drop_replaced_weights,
     keep_one_dtype,
     named_folders,
     repeated,
+    what_counts,
 )
 from coref_automl.errors import ComparisonError, CorefError, InputError
 from coref_automl.evaluation.results import (
@@ -42,8 +42,6 @@ from coref_automl.paths import short_names
 from coref_automl.records import Evaluation, Provenance
 from coref_automl.say import say
 
-_FILES = {check.files.results: check.files for check in CHECKS.values()}
-
 
 @dataclass(frozen=True)
 class TaskRuns:
@@ -60,16 +58,17 @@ class TaskRuns:
 
 def find_runs(paths: Sequence[str]) -> TaskRuns:
     """The runs with results under the paths; one that was found twice counts once."""
-    found: dict[str, dict[Path, Any]] = {name: {} for name in _FILES}
+    files = {check.files.results: check.files for check in CHECKS.values()}
+    found: dict[str, dict[Path, Any]] = {name: {} for name in files}
     damaged: dict[Path, str] = {}
     unread: list[InputError] = []
     under: set[str] = set()
     for path in paths:
-        for file in files_under(Path(path), _FILES, unread):
+        for file in files_under(Path(path), files, unread):
             held, place = found[file.name], file.parent.resolve()
             try:
                 if place not in held and place not in damaged:
-                    held[place] = replace(_FILES[file.name].read(place), folder=place)
+                    held[place] = replace(files[file.name].read(place), folder=place)
             except CorefError as error:
                 damaged[place] = str(error)
             under |= {path} if place in held else set()
@@ -116,17 +115,27 @@ class Results:
         return here
 
     @cached_property
-    def evaluations(self) -> list[StoredEvaluation]:
-        return list({one.folder.resolve(): one for path in self.paths for one in self.under(path)}.values())
+    def _counted(self) -> tuple[list[StoredEvaluation], list[str]]:
+        return what_counts(self.everything, bases=self._with_bases)
+
+    def counted(self) -> list[StoredEvaluation]:
+        """The evaluations that count, with those of their base models; an error if there are none."""
+        if self._counted[0]:
+            return self._counted[0]
+        if self.not_evaluated or not self.paths:
+            raise ComparisonError(nothing_under(self.not_evaluated))
+        raise ComparisonError(
+            f"Under {', '.join(self.paths)} there are runs of outside checks alone; name at least one evaluated checkpoint "
+            "beside them (coref-automl evaluate makes one)."
+        )
 
     @cached_property
     def left_out(self) -> tuple[str, ...]:
         """Why results under the paths do not count: unreadable, found twice, or a second evaluation of a model."""
-        once, copies = drop_copies(self.everything)
-        today, reasons = drop_replaced_weights(once)
-        for members in keyed(today).values():
-            reasons += keep_one_dtype(members, named_folders(self.paths))[1]
-        return tuple(dict.fromkeys([*map(str, self.damaged), *copies, *reasons, *self.runs.unread, *repeated(self.runs.all)]))
+        once, reasons = self._counted
+        others = [keep_one_dtype(members, named_folders(self.paths))[1] for members in keyed(once).values()]
+        found = [*map(str, self.damaged), *reasons, *chain(*others), *self.runs.unread, *repeated(self.runs.all)]
+        return tuple(dict.fromkeys(found))
 
     @cached_property
     def notes(self) -> list[str]:
@@ -135,26 +144,19 @@ class Results:
 
     @cached_property
     def not_evaluated(self) -> list[str]:
-        """The paths without a finished evaluation, relation or coreference run; a base's may lie with the runs of the others."""
+        """The paths without a finished evaluation or run of a check; a base's may lie with the runs of the others."""
         held = [path for path in self.paths if self.under(path) or path in self.runs.under]
         if len(held) == len(self.paths):
             return []
-        bases = {model_place(one.evaluation.path) for one in self._bases(self.evaluations)}
+        bases = {model_place(one.evaluation.path) for one in self._bases(self.everything)}
         lost = [path for path in self.paths if path not in held and model_place(path) not in bases]
         if gone := [path for path in lost if not Path(path).exists() and not is_here(path)]:
             told = ", ".join(gone)
             raise InputError(say(f"없는 경로입니다: {told}", f"{told} does not exist; check the path."))
         return lost
 
-    def with_bases(self, stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+    def _with_bases(self, stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
         """Evaluations of these results, and those of their base models."""
-        if not stored:
-            if self.not_evaluated or not self.paths:
-                raise ComparisonError(nothing_under(self.not_evaluated))
-            raise ComparisonError(
-                f"Under {', '.join(self.paths)} there are relation or coreference runs alone; name at least one evaluated "
-                "checkpoint beside them (coref-automl evaluate makes one)."
-            )
         weights = {one.evaluation.checkpoint: one.evaluation.fingerprints.get("weights") for one in stored}
         bases = []
         for one in self._bases(stored):

@@ -7,7 +7,7 @@ seed; runs are the same if every number of their results is, training time inclu
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -27,6 +27,24 @@ from coref_automl.say import say
 def named_folders(paths: Iterable[str]) -> set[Path]:
     """Evaluation folders named in the paths: these are always compared."""
     return {Path(path).resolve() for path in paths if (Path(path) / RESULT).is_file()}
+
+
+def what_counts(
+    stored: Sequence[StoredEvaluation],
+    *,
+    bases: Callable[[list[StoredEvaluation]], list[StoredEvaluation]] = list,
+    look: Callable[[StoredEvaluation], bool] = lambda _: True,
+) -> tuple[list[StoredEvaluation], list[str]]:
+    """Evaluations of the weights that models have now, each once; and a sentence on the others.
+
+    Replaced weights go first: a copy of such an evaluation in an archive, where nothing can be replaced, still counts. `bases`
+    adds those of what is left; of models that it does not `look` at, nothing is known to be replaced.
+    """
+    seen = [one for one in stored if look(one)]
+    today, replaced = drop_replaced_weights(seen)
+    gone = {id(one) for one in seen} - {id(one) for one in today}
+    once, copies = drop_copies(bases([one for one in stored if id(one) not in gone]))
+    return once, [*replaced, *copies]
 
 
 def drop_replaced_weights(stored: Sequence[StoredEvaluation]) -> tuple[list[StoredEvaluation], list[str]]:

@@ -123,6 +123,11 @@ def hits_of(scores: Sequence[ItemScore], metric: Metric) -> tuple[list[str], NDA
     )
 
 
+def tasks_of(metric: str) -> set[str]:
+    """The tasks whose items a metric counts."""
+    return {str(METRICS[name].task) for name, _ in METRICS[metric].parts or ((metric, 1.0),)}
+
+
 def weighted_parts(scores: Sequence[ItemScore], metric: str) -> list[Part]:
     """The terms of `statistics.composite`, one per task with weights in the values; empty if any part was not run."""
     chosen = choose(metric, METRICS, "metric")

@@ -15,13 +15,15 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from coref_automl.comparison.claims import Answer
-from coref_automl.config import from_mapping, nearest, overlaid, read_yaml, shown
+from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.config import from_mapping, overlaid, read_yaml
 from coref_automl.engine.launch import HereLauncher
 from coref_automl.errors import RecipeError
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
-from coref_automl.experiment.preflight import Preflight, before_training, before_tuning, fitted
-from coref_automl.experiment.recipe import CHOSEN, ExperimentRecipe
+from coref_automl.experiment.preflight import before_training, before_tuning, fitted
+from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.experiment.run import KIND, run_experiment
+from coref_automl.experiment.state import Preflight
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
@@ -40,22 +42,18 @@ _TRAININGS, _OF_SEARCH = 24, 90
 """With --tune: about how many trainings a study of the portfolio takes, and one with a search."""
 _LONG = 2.0
 """Minutes of a training from which on there is time to search."""
-_STAGES: dict[str, dict[str, Any]] = {
-    "relation": {"start": CHOSEN, "shares": [1.0], "seeds": 1, "settings": {"epochs": 3, "batch_size": 16}},
-    "coreference": {"start": CHOSEN, "seeds": 2, "settings": {"epochs": 8}},
-}
 
 
 @dataclass(frozen=True, slots=True)
 class Adapted(Record):
     """What the command prints at the end: the `answer` in words. `chosen` is the model to use: the base, where no checkpoint is
-    shown to beat it."""
+    shown to beat it. `checks` are the scores of what was fine-tuned from the best trained one."""
 
     answer: str
     chosen: str
     best_trained: str
     report: str
-    relation: dict[str, Any] | None
+    checks: dict[str, dict[str, Any]]
     next_steps: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -64,10 +62,11 @@ class Adapted(Record):
         if self.chosen != self.best_trained:
             best = say("학습한 것 가운데 가장 높은 체크포인트", "Highest of the trained checkpoints")
             lines += [f"{say('선택: 베이스 모델', 'Chosen: the base')} {self.chosen}", f"{best}: {self.best_trained}"]
-        if self.relation:
-            score, split = f"micro-F1 {self.relation['micro_f1']:.1f}", f"{self.relation['split']} (n = {self.relation['n']})"
+        for name, found in self.checks.items():
+            ko, en = CHECKS[name].name
+            score, split = f"{found['metric']} {found['score']:.1f}", f"{found['split']} (n = {found['n']})"
             start = self.best_trained
-            lines.append(say(f"관계 추출, {start}: {score}, {split}", f"Relation extraction from {start}: {score} on {split}"))
+            lines.append(say(f"{ko}, {start}: {score}, {split}", f"{en.capitalize()} from {start}: {score} on {split}"))
         return "\n".join([*lines, "", say("그 밖에:", "Also:"), *(f"  {step}" for step in self.next_steps)])
 
 
@@ -82,9 +81,6 @@ def adapt_recipe(path: Path | None, asked: Mapping[str, Any]) -> ExperimentRecip
     """A recipe from a YAML file, from options, or from both; options win, and what neither says is as `DEFAULTS` has it."""
     written = read_yaml(path) if path else {}
     data = overlaid({key: value for key, value in written.items() if key != "methods" or key not in asked}, asked)
-    for key in data:
-        if key not in ExperimentRecipe.__dataclass_fields__:
-            raise RecipeError(f"{path}: unknown key {shown(key)}. {nearest(key, ExperimentRecipe.__dataclass_fields__)}")
     if "model" not in data:
         raise RecipeError("Name the model to adapt with --model, for example --model bundled:ko-mini.")
     if not data.get("texts") and not data.get("datasets"):
@@ -92,9 +88,9 @@ def adapt_recipe(path: Path | None, asked: Mapping[str, Any]) -> ExperimentRecip
     if not data.get("out"):
         raise RecipeError("Name the output folder with --out.")
     data = {**DEFAULTS, **data}
-    for key, value in _STAGES.items():
-        if isinstance(held := data.get(key), Mapping):
-            data[key] = overlaid(value, held)
+    for key, check in CHECKS.items():
+        if isinstance(section := data.get(key), Mapping):
+            data[key] = overlaid(check.adapted, section)
     return from_mapping(ExperimentRecipe, data, str(path or "options"))
 
 
@@ -106,7 +102,7 @@ def adapt(
     agreed: Callable[[Preflight], bool] = lambda ahead: not ahead.too_short,
     with_time: bool = True,
 ) -> Adapted:
-    """Prepare, train, evaluate, recommend, carry the choice into relation extraction and coreference, and report.
+    """Prepare, train, evaluate, recommend, carry the choice into outside checks, and report.
 
     `then` are further commands to print. `agreed` is asked before anything is trained where the length of training was left to
     this function; by default, too few steps are refused. `with_time`: say how long it takes.
@@ -121,14 +117,13 @@ def adapt(
     (plan,) = plans
     answer = Answer.from_json(read_json(out / "answer.json"))
     highest = answer.highest_path
-    steps = {step.kind: step.outcome(out) for step in plan.after_choice(highest)}
-    relation = steps.get("relation")
+    ended = {step.kind: step.outcome(out) for step in plan.after_choice(highest)}
     adapted = Adapted(
         answer=result.sentence,
         chosen=recipe.model if answer.action == "keep base" else highest,
         best_trained=highest,
         report=result.report,
-        relation=relation.facts if relation else None,
+        checks={kind: outcome.facts for kind, outcome in ended.items() if outcome and "score" in outcome.facts},
         next_steps=(
             f"coref-automl compare {quote(str(out / EVALUATIONS))}",
             f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(recipe.model)} --model {quote(highest)}',

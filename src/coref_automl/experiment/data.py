@@ -1,26 +1,25 @@
-"""What an experiment reads. In: an ExperimentRecipe. Out: evaluation sets, a dataset per length, relation rows, annotated texts.
+"""What an experiment reads. In: an ExperimentRecipe. Out: evaluation sets, and a dataset per length.
 
-Texts are prepared, and bundled rows and parts of annotated data written, under the experiment's folder.
+Texts are prepared under the experiment's folder. What outside checks read is opened by these themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison.arms import seed_of
+from coref_automl.comparison.runs import CHOSEN
 from coref_automl.comparison.scores import is_equal_training
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.engine.job import Job
 from coref_automl.errors import FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
-from coref_automl.experiment.recipe import BUNDLED, CoreferenceStage, ExperimentRecipe, HeldOutTexts, RelationStage
+from coref_automl.experiment.recipe import BUNDLED, ExperimentRecipe, HeldOutTexts
 from coref_automl.paths import short_names
 from coref_automl.progress import Progress
-from coref_automl.store import read_json, write_json
+from coref_automl.store import read_json
 from coref_automl.tuning.score import half_set
 
 SEEDS_APART = 1_000
@@ -98,61 +97,6 @@ def _prepared(
     return folder
 
 
-@dataclass(frozen=True, slots=True)
-class TaskData:
-    """What a task is fine-tuned on and scored by: files and settings in the words of its recipe, their sizes and their bytes."""
-
-    files: dict[str, str | None]
-    sizes: dict[str, int]
-    prints: dict[str, str]
-    settings: dict[str, Any] = field(default_factory=dict)
-
-
-def relation_rows(stage: RelationStage, out: Path) -> TaskData:
-    """The rows that a stage names; the first of the bundled ones are written to OUT/relation-rows."""
-    from coref_automl.corpus.sources import bundled_rows
-    from coref_automl.relation.data import read_relations
-    from coref_automl.relation.scoring import rows_fingerprint
-
-    files = {"train": stage.train, "dev": stage.dev}
-    if stage.train == BUNDLED:
-        folder = out / "relation-rows" / f"{stage.rows}"
-        files = {name: str(folder / f"{name}.json") for name in files}
-        for file, name, count in (("train", "relations", stage.rows), ("dev", "relations-dev", max(200, stage.rows // 4))):
-            if not Path(str(files[file])).is_file():
-                write_json(Path(str(files[file])), list(islice(bundled_rows(name), count)))
-    skip = bool(stage.settings.get("skip_bad", False))
-    read = {name: read_relations(path, skip_bad=skip).rows for name, path in files.items() if path}
-    prints = {name: rows_fingerprint(rows) for name, rows in read.items()}
-    return TaskData(files, {name: len(rows) for name, rows in read.items()}, prints)
-
-
-def annotated_data(stage: CoreferenceStage, out: Path) -> TaskData:
-    """The documents of a stage. A part of them (`dev`, `not-dev`) is written to OUT/data, with its split."""
-    from coref_automl.coreference.data import read_schemes, write_documents
-    from coref_automl.coreference.split import Split, documents_fingerprint, sides_of
-
-    more = tuple(stage.settings.get("more", ()))
-    read = read_schemes((stage.data, *more), skip_bad=bool(stage.settings.get("skip_bad", False)))
-    documents, path, split, folds = list(read.documents), stage.data, None, stage.folds
-    if len(documents) < 2:
-        raise RecipeError(f"{stage.data} has {len(documents)} documents; coreference needs two: one to train on, one to test.")
-    if stage.documents != "all":
-        if more:
-            raise RecipeError(f"coreference: settings: more goes with documents: all, not {stage.documents}; join the files.")
-        sides = sides_of(stage.split, documents)
-        without = sides.test if stage.documents == "dev" else sides.dev
-        documents = [document for document in documents if document.id not in without]
-        path = str(out / "data" / f"{read.name}-{stage.documents}.jsonl")
-        write_documents(Path(path), documents)
-        if stage.documents == "dev":
-            split, folds = str(Path(path).with_suffix(".split.json")), 0
-            write_json(Path(split), Split(sides.train, (), sides.dev).to_json())
-    characters = {"characters": sum(len(document.text) for document in documents)}
-    prints = {"documents": documents_fingerprint(documents)}
-    return TaskData({"data": path, "split": split}, characters, prints, {"folds": min(folds, len(documents))})
-
-
 def refuse_unequal(tokens: Mapping[Any, int]) -> None:
     least, most = min(tokens, key=lambda arm: tokens[arm]), max(tokens, key=lambda arm: tokens[arm])
     if not is_equal_training(tokens[least], tokens[most]):
@@ -164,7 +108,7 @@ def refuse_unequal(tokens: Mapping[Any, int]) -> None:
 
 def refuse_other_first_seed(recipe: ExperimentRecipe, out: Path) -> None:
     """Fine-tuning seeds count from the first seed: counted from another one, two runs would share theirs."""
-    kinds = [kind for kind in ("relation", "coreference") if (stage := getattr(recipe, kind)) and stage.start == "every"]
+    kinds = [kind for kind, stage in recipe.checks.items() if stage.start != CHOSEN]
     begun = set()
     for held in (path for kind in kinds for path in (out / "steps" / kind).glob("*/job.json")):
         job = Job.from_json(read_json(held))

@@ -2,7 +2,7 @@
 
 OUT/steps/<kind>/<name>/{job.json, log.txt, outcome.json}     outcome.json marks the end of a step
 OUT/runs/<method>-<length>-s<seed>                            train
-OUT/evaluations, OUT/relation, OUT/coreference                evaluate, re train, coref train
+OUT/evaluations, OUT/<check>                                  evaluate; outside checks: re train, coref train
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coref_automl.comparison.arms import arm_name, relation_name, run_name
+from coref_automl.comparison.arms import arm_name, run_name
 from coref_automl.comparison.claims import BASE
+from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.runs import CHOSEN, TaskData
 from coref_automl.config import from_mapping, to_mapping
-from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.engine.job import Job, Outcome, read_outcome
 from coref_automl.errors import RecipeError
@@ -28,19 +29,15 @@ from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.slot import SCORER
 from coref_automl.experiment.data import (
     SEEDS_APART,
-    TaskData,
-    annotated_data,
     datasets,
     evaluation_sets,
     refuse_other_first_seed,
     refuse_unequal,
-    relation_rows,
 )
-from coref_automl.experiment.recipe import CHOSEN, ExperimentRecipe, Kind, Start
+from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.machine import device_seen
 from coref_automl.models.model_files import model_prints
 from coref_automl.progress import Progress
-from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.store import read_json
 from coref_automl.training.folder import binding_of, checkpoint_meant
 from coref_automl.training.recipe import TrainRecipe
@@ -50,14 +47,6 @@ if TYPE_CHECKING:
 
 TASK = "coref_automl.experiment.run:run_step"
 RUNS, EVALUATIONS = "runs", "evaluations"
-RELATION: Kind = "relation"
-COREFERENCE: Kind = "coreference"
-Recipe = TrainRecipe | EvaluateRecipe | RelationRecipe | CoreferenceRecipe
-TASKS: dict[Kind, tuple[type[Any], dict[str, Any]]] = {
-    RELATION: (RelationRecipe, {"keep_weights": False}),
-    COREFERENCE: (CoreferenceRecipe, {}),
-}
-"""The recipe of each task that is fine-tuned, and what a study sets unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +69,14 @@ class Step:
     """One command. `run` names the training run that it makes or whose checkpoints it needs; None: it starts from `start`, or
     else from the base.
 
-    `recipe` says what to do, `binding` what decides its numbers: settings by value, data by their bytes. More `seeds` than an
-    earlier call asked for are added to those.
+    `recipe`, that of the command, says what to do; `binding` what decides its numbers: settings by value, data by their bytes.
+    More `seeds` than an earlier call asked for are added to those.
     """
 
-    kind: Kind
+    kind: str
     name: str
     run: str | None
-    recipe: Recipe
+    recipe: Any
     binding: Mapping[str, Any]
     start: str | None = None
 
@@ -130,7 +119,7 @@ class Plan:
     out: Path
     sets: tuple[Path, ...]
     datasets: Mapping[int, Path]
-    data: Mapping[Kind, TaskData] = field(default_factory=dict)
+    data: Mapping[str, TaskData] = field(default_factory=dict)
 
     @property
     def arms(self) -> list[MethodAtLength]:
@@ -148,8 +137,9 @@ class Plan:
     def steps(self) -> list[Step]:
         """Seed by seed, the base first, all that belongs to a run together: a study that is cut short has whole seeds."""
         found = [self._evaluation(arm_name(BASE, length), None, seq_len=length) for length in self.recipe.lengths]
-        if (stage := self.recipe.coreference) and stage.start == CHOSEN:
-            found += self._fine_tuning("coreference", BASE, None, self.recipe.first_seed)
+        for kind in self.data:
+            if CHECKS[kind].with_base and self.recipe.checks[kind].start == CHOSEN:
+                found += self._fine_tuning(kind, BASE, None, self.recipe.first_seed)
         for number, seed in enumerate(self.seeds):
             found += self._tasks("every", self.run_name(None, seed), None, number * SEEDS_APART)
             for arm in self.arms:
@@ -163,26 +153,26 @@ class Plan:
         yield self._evaluation(name, name, seq_len=None)
         yield from self._tasks("every", name, name, first_seed)
 
-    def _tasks(self, start: Start, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
-        """Relation extraction and coreference, as far as their stages start there."""
+    def _tasks(self, start: str, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
+        """Outside checks, as far as their sections start there."""
         for kind in self.data:
-            if getattr(self.recipe, kind).start == start:
+            if self.recipe.checks[kind].start == start:
                 yield from self._fine_tuning(kind, name, run, first_seed)
 
     @property
     def waits_for_choice(self) -> bool:
-        return any(getattr(self.recipe, kind).start == CHOSEN for kind in self.data)
+        return any(self.recipe.checks[kind].start == CHOSEN for kind in self.data)
 
     def after_choice(self, model: str) -> list[Step]:
         """What starts from the model that the evaluations recommend, in folders named by it: another choice lies beside it."""
         at = Path(model)
         name = re.sub(r"[^\w.+-]", "-", at.name if at.parent.name in ("", ".") else f"{at.resolve().parent.name}-{at.name}")
         found, prints = self._tasks(CHOSEN, name, None, self.recipe.first_seed), start_bytes(model)
-        is_base = model == self.recipe.model  # which has its coreference already
+        is_base = model == self.recipe.model
         return [
             replace(step, start=model, binding={**step.binding, **prints})
             for step in found
-            if not (is_base and step.kind == "coreference")
+            if not (is_base and CHECKS[step.kind].with_base)  # which was fine-tuned already
         ]
 
     def training(self, arm: MethodAtLength, seed: int) -> TrainRecipe:
@@ -191,6 +181,7 @@ class Plan:
             "dataset": str(self.datasets[arm.length]),
             "out": str(self.out / RUNS / self.run_name(arm, seed)),
             "seed": seed,
+            "method": arm.method,
             "seq_len": arm.length,
             "device": self.recipe.device,
         }
@@ -247,24 +238,23 @@ class Plan:
         """Items of all evaluation sets."""
         return sum(len(held.select()) for held in self._opened_sets)
 
-    def _fine_tuning(self, kind: Kind, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
-        """A task from one start, once for each share of its rows. The k-th run of every method and the k-th tuning of the base
+    def _fine_tuning(self, kind: str, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
+        """A check from one start, once for each of its variants. The k-th run of every method and the k-th tuning of the base
         have the same seeds, which no other k has."""
-        stage, data, (task, usual) = getattr(self.recipe, kind), self.data[kind], TASKS[kind]
-        for share in getattr(stage, "shares", (None,)):
-            mark = name if share is None else relation_name(share, name)
+        check, stage, data = CHECKS[kind], self.recipe.checks[kind], self.data[kind]
+        for prefix, own in check.variants(stage, data):
+            mark = prefix + name
             decided = {
                 **data.files,
                 **data.settings,
+                **own,
                 "model": self.recipe.model,
                 "out": str(self.out / kind / mark),
                 "seeds": stage.seeds,
                 "first_seed": first_seed,
                 "device": self.recipe.device,
             }
-            if share is not None:
-                decided["max_rows"] = None if share == 1 else max(2, round(share * data.sizes["train"]))
-            recipe = from_mapping(task, {**usual, **stage.settings, **decided}, f"{kind}: settings")
+            recipe = from_mapping(check.recipe, {**check.usual, **stage.settings, **decided}, f"{kind}: settings")
             yield Step(kind, mark, run, recipe, _bound(recipe, data.files, data.prints | self._start(run)))
 
 
@@ -288,6 +278,5 @@ def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
     refuse_other_first_seed(recipe, out)
     sets = evaluation_sets(recipe, out, progress)
     packed = datasets(recipe, out, sets, progress)
-    data: dict[Kind, TaskData] = {"relation": relation_rows(recipe.relation, out)} if recipe.relation else {}
-    data |= {"coreference": annotated_data(recipe.coreference, out)} if recipe.coreference else {}
+    data = {kind: CHECKS[kind].open(stage, out) for kind, stage in recipe.checks.items()}
     return Plan(replace(recipe, device=device_seen(recipe.device)), out, sets, packed, data)

@@ -10,24 +10,25 @@ import math
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from coref_automl.comparison.groups import usual_metric
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.power import Evidence, sizes_of
 from coref_automl.corpus.manifest import read_prepared
 from coref_automl.errors import OutOfMemory, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.metrics import METRICS, PRIMARY
+from coref_automl.evaluation.metrics import METRICS, tasks_of
 from coref_automl.experiment.plan import Plan, Step, open_plan
-from coref_automl.experiment.recipe import KINDS, KOREAN, ExperimentRecipe, Kind
+from coref_automl.experiment.recipe import ExperimentRecipe, step_kinds
 from coref_automl.experiment.run import KIND
-from coref_automl.experiment.state import ExperimentState
+from coref_automl.experiment.state import FEWEST_STEPS, ExperimentState, Preflight, Share
 from coref_automl.folders import check_folder
 from coref_automl.locks import claimed
-from coref_automl.progress import Progress, duration, peak_gigabytes, quiet
-from coref_automl.records import Record
-from coref_automl.say import align, language, say
+from coref_automl.progress import Progress, peak_gigabytes, quiet
+from coref_automl.say import say
 from coref_automl.statistics.planning import can_show, items_needed
 from coref_automl.training.folder import check_room
 from coref_automl.tuning.masked import MaskedProblem
@@ -38,112 +39,11 @@ from coref_automl.tuning.recipe import REPORTS
 if TYPE_CHECKING:
     from coref_automl.training.setup import Prepared
 
-FEWEST_STEPS = 20
-"""A run of fewer changes next to nothing: its learning rate has hardly risen when it falls again."""
 LEAST_BATCH, MOST_EPOCHS = 4, 10
-_BASE_SPEED, _HOURLY = 200_000, 3.5
-"""Tokens per second of an encoder of base size on one H200 (215,000 in benchmarks/RESULTS.md), and an example of its price."""
-_LONG = 1_800
-"""Seconds from which a person at a terminal is asked."""
 _FORWARD = 1 / 3
 """The cost of reading beside that of training on as much: a forward pass, and no backward pass of twice its cost."""
-_WORDS, _ROW_TOKENS, _CHARACTERS = 3, 64, 2
-"""The cost of scoring word ranks beside none; tokens of a relation row, with its markers; characters per token of Korean."""
-
-
-@dataclass(frozen=True, slots=True)
-class Share(Record):
-    """What is left of one kind of step: how many, seconds one after another, and where the figure comes from."""
-
-    kind: Kind
-    steps: int
-    left: int
-    seconds: float
-    source: str
-
-
-@dataclass(frozen=True, slots=True)
-class Preflight(Record):
-    """`tokens` are those of one epoch, `trained` those of all runs together; `disk` and `memory` are in gigabytes.
-
-    `shares` are empty where nothing was timed. `evidence` is what judges the runs.
-    """
-
-    device: str
-    documents: int
-    rows: int
-    length: int
-    tokens: int
-    batch: int
-    epochs: float
-    steps: int
-    runs: int
-    trained: int
-    disk: float
-    jobs: int = 1
-    memory: float = 0.0
-    shares: tuple[Share, ...] = ()
-    evidence: Evidence | None = None
-
-    @property
-    def seconds(self) -> float:
-        """Of all steps, one after another."""
-        return sum(share.seconds for share in self.shares)
-
-    @property
-    def too_short(self) -> bool:
-        return self.steps < FEWEST_STEPS
-
-    @property
-    def long(self) -> bool:
-        return self.seconds / self.jobs > _LONG
-
-    def lines(self) -> list[str]:
-        size = f"{self.batch} x {self.epochs:g}"
-        ahead = say(
-            f"학습: 문서 {self.documents:,}개, 토큰 {self.tokens:,}개({self.length:,}토큰 행 {self.rows:,}개). "
-            f"실행 {self.runs}개, 각 {self.steps:,}스텝(배치 x 에폭: {size}), {self.device}.",
-            f"Training: {self.documents:,} documents, {self.tokens:,} tokens ({self.rows:,} rows of {self.length:,}). "
-            f"{self.runs} runs of {self.steps:,} steps each (batch x epochs: {size}) on {self.device}.",
-        )
-        short = say(
-            f"{self.steps}스텝으로는 거의 바뀌지 않습니다. {FEWEST_STEPS}스텝에 약 {self.enough:,}토큰이 필요합니다.",
-            self.shortage,
-        )
-        judged = self.evidence.lines() if self.evidence else []
-        return [ahead, *judged, *(self._costs() if self.shares else []), *([short] if self.too_short else [])]
-
-    @property
-    def shortage(self) -> str:
-        return f"{self.steps} steps change next to nothing; {FEWEST_STEPS} take about {self.enough:,} tokens."
-
-    @property
-    def enough(self) -> int:
-        """Tokens of text that would give as many steps as a run needs."""
-        return int(FEWEST_STEPS * self.batch * self.tokens / max(1.0, self.epochs * self.rows))
-
-    def _costs(self) -> list[str]:
-        rows = [(say("단계", "step"), say("남음", "left"), say("시간", "time"), say("근거", "measured"))]
-        for share in self.shares:
-            left = say(f"{share.left}/{share.steps}", f"{share.left} of {share.steps}")
-            rows.append((say(KOREAN[share.kind], share.kind), left, duration(share.seconds, language()), share.source))
-        whole, least = (duration(seconds, language()) for seconds in (self.seconds, self.seconds / self.jobs))
-        jobs = say(f"({self.jobs}개씩 함께 하면 최소 {least})", f"(at least {least} with {self.jobs} at a time)")
-        whole = f"{whole} {jobs}" if self.jobs > 1 else whole
-        hours = max(0.1, self.trained / _BASE_SPEED / 3_600)
-        return [
-            *(f"  {line}" for line in align(rows)),
-            say(
-                f"이 컴퓨터에서 약 {whole}, 메모리는 학습 하나에 {self.memory:.1f} GB, 디스크는 최대 {self.disk:.1f} GB.",
-                f"About {whole} on this machine, {self.memory:.1f} GB of memory per training, up to {self.disk:.1f} GB of disk.",
-            ),
-            say(
-                f"base 크기 인코더라면 H200 한 장으로 학습에 약 {hours:.1f}시간, 시간당 {_HOURLY:g}달러일 때 "
-                f"{hours * _HOURLY:,.1f}달러입니다.",
-                f"An encoder of base size trains for about {hours:.1f} hours on one H200, which costs {hours * _HOURLY:,.1f} "
-                f"dollars at {_HOURLY:g} an hour.",
-            ),
-        ]
+_WORDS = 3
+"""The cost of scoring word ranks beside none."""
 
 
 Agree = Callable[[Preflight], bool]
@@ -249,9 +149,7 @@ def _of_runs(work: Prepared, runs: int, tokens: int) -> Preflight:
 
 def _evidence(plan: Plan) -> Evidence:
     recipe, held = plan.recipe, EvalSet.open(plan.sets[0])
-    metric = recipe.evaluate.metric or PRIMARY
-    if (METRICS[metric].task or metric) not in held.items and not METRICS[metric].parts:
-        metric = next(name for name, one in METRICS.items() if one.task in held.items and one.rule == "strict")
+    metric = recipe.evaluate.metric or usual_metric([name for name in METRICS if tasks_of(name) <= set(held.items)])
     sizes, methods = sizes_of(held, metric), len(plan.arms)
     if recipe.seeds > 1:
         detectable = can_show(sizes, recipe.seeds, comparisons=methods, against_model=True)
@@ -268,11 +166,11 @@ def _of_single_runs(items: int, runs: int) -> float | None:
 
 def _timed(ahead: Preflight, plan: Plan, state: ExperimentState, progress: Progress) -> Preflight:
     size = _speed(plan.works[plan.arms[0]], progress)
-    kinds = [kind for kind in KINDS if any(step.kind == kind for step in plan.steps)]
-    return replace(ahead, memory=_memory(size), shares=tuple(_share(plan, state, kind, size) for kind in kinds))
+    present = [kind for kind in step_kinds() if any(step.kind == kind for step in plan.steps)]
+    return replace(ahead, memory=_memory(size), shares=tuple(_share(plan, state, kind, size) for kind in present))
 
 
-def _share(plan: Plan, state: ExperimentState, kind: Kind, size: Size) -> Share:
+def _share(plan: Plan, state: ExperimentState, kind: str, size: Size) -> Share:
     """What is left of one kind, by the speed at which its finished steps read tokens, or else by that of training."""
     steps = [step for step in plan.steps if step.kind == kind]
     left = [step for step in steps if not state.closed(step)]
@@ -312,34 +210,10 @@ def _memory(size: Size) -> float:
 
 def tokens_of(plan: Plan, step: Step) -> float:
     """Tokens that a step trains on; those that it only reads count a third. Upper bounds: early stopping is not foreseen."""
-    return _TOKENS[step.kind](plan, step, step.recipe)
-
-
-def _of_training(plan: Plan, _step: Step, _recipe: Any) -> float:
-    work = plan.works[plan.arms[0]]
-    return work.plan.tokens_after(work.last)
-
-
-def _of_evaluation(plan: Plan, step: Step, recipe: Any) -> float:
-    models = len(plan.works[plan.arms[0]].saves()) if step.run else 1
-    length = recipe.seq_len or max(plan.recipe.lengths)
-    return _FORWARD * models * plan.items * length * (_WORDS if recipe.words == "all" else 1)
-
-
-def _of_relation(plan: Plan, _step: Step, recipe: Any) -> float:
-    sizes = plan.data["relation"].sizes
-    rows = (recipe.max_rows or sizes["train"]) * recipe.epochs + _FORWARD * sizes.get("dev", 0)
-    return float(recipe.seeds * rows * _ROW_TOKENS)
-
-
-def _of_coreference(plan: Plan, _step: Step, recipe: Any) -> float:
-    passes = recipe.epochs * max(1, recipe.folds - 1) + _FORWARD
-    return float(recipe.seeds * passes * plan.data["coreference"].sizes["characters"] / _CHARACTERS)
-
-
-_TOKENS: dict[Kind, Callable[[Plan, Step, Any], float]] = {
-    "train": _of_training,
-    "evaluate": _of_evaluation,
-    "relation": _of_relation,
-    "coreference": _of_coreference,
-}
+    work, recipe = plan.works[plan.arms[0]], step.recipe
+    if step.kind == "train":
+        return work.plan.tokens_after(work.last)
+    if step.kind == "evaluate":
+        models, length = len(work.saves()) if step.run else 1, recipe.seq_len or max(plan.recipe.lengths)
+        return _FORWARD * models * plan.items * length * (_WORDS if recipe.words == "all" else 1)
+    return CHECKS[step.kind].tokens(recipe, plan.data[step.kind].sizes, _FORWARD)

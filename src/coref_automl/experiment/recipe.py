@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from coref_automl.config import Setting, choose, typed
+from coref_automl.comparison.choice import POINTS, checked_margin
+from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.runs import CheckStage
+from coref_automl.config import Setting, choose, from_mapping, nearest, shown, typed
 from coref_automl.corpus.recipe import Texts
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
@@ -14,16 +17,23 @@ from coref_automl.evaluation.windows import WordMode
 from coref_automl.models.build import NEW
 from coref_automl.models.families import too_long
 from coref_automl.records import Half, Task
-from coref_automl.say import LANGUAGE
+from coref_automl.say import LANGUAGE, say
 
-Kind = Literal["train", "evaluate", "relation", "coreference"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-"""Kinds of steps, in order."""
-KOREAN = {"train": "학습", "evaluate": "평가", "relation": "관계 추출", "coreference": "상호참조"}
-Documents = Literal["all", "dev", "not-dev"]
-Start = Literal["every", "chosen"]
 BUNDLED = "bundled"
-CHOSEN: Start = "chosen"
+
+
+def step_kinds() -> tuple[str, ...]:
+    """Kinds of steps, in order."""
+    return ("train", "evaluate", *CHECKS)
+
+
+def kind_in_korean(kind: str) -> str:
+    return {"train": "학습", "evaluate": "평가"}.get(kind) or CHECKS[kind].name[0]
+
+
+def kind_name(kind: str) -> str:
+    """In the language of this moment."""
+    return say(kind_in_korean(kind), kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +60,13 @@ class EvaluateStage:
     tasks: tuple[Task, ...] = ("real", "lambada")
     words: WordMode = "all"
     metric: str | None = None
-    margin: float = 2.0
+    margin: float = POINTS
     per_source: int = 1_600
     per_document: int = 3
     min_syllables: int = 3
     single_entry: bool = False
 
     def __post_init__(self) -> None:
-        from coref_automl.comparison.choice import checked_margin
         from coref_automl.evaluation.tasks import TASKS
 
         for task in self.tasks:
@@ -66,65 +75,13 @@ class EvaluateStage:
 
 
 @dataclass(frozen=True, slots=True)
-class RelationStage:
-    """Relation extraction from the last checkpoint of every run, and from the base, once for each share of `train`.
-
-    `start: chosen` is from the recommended model alone. `train` is a file, or "bundled": as many generated `rows`. `seeds` are
-    those of fine-tuning from one checkpoint. `settings` are the same for all, in the words of `re train`.
-    """
-
-    train: Annotated[str, Setting("Relation rows to fine-tune on.", flags=("--re-train",))] = BUNDLED
-    dev: Annotated[str | None, Setting("Relation rows to score; never used for selection.", flags=("--re-dev",))] = None
-    rows: int = 1_000
-    start: Start = "every"
-    shares: Annotated[
-        tuple[float, ...], Setting("Fraction of the relation rows to train on; repeatable.", flags=("--re-share",))
-    ] = (0.1, 1.0)
-    seeds: Annotated[int, Setting("", 1)] = 3
-    settings: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        typed(self)
-        if not self.shares or any(not 0 < share <= 1 for share in self.shares) or len(set(self.shares)) < len(self.shares):
-            raise RecipeError(f"relation: shares are different numbers above 0 and up to 1, not {list(self.shares)}.")
-        if self.dev is not None and self.train == BUNDLED:
-            raise RecipeError("relation: dev (--re-dev) needs rows to train on; name them with --re-train, or leave it out.")
-        _refuse("relation: settings", self.settings, _OF_RELATION)
-
-
-@dataclass(frozen=True, slots=True)
-class CoreferenceStage:
-    """Coreference from the last checkpoint of every run, and from the base; the last epoch counts, nothing is chosen.
-
-    `documents` are those that judge: `all` of them or all but the split's dev documents (`not-dev`), each tested once in `folds`
-    folds (no more than there are documents); or its `dev` documents alone, tested by a head trained on its train documents, for
-    screening. `start: chosen` is from the base and from the recommended model alone. `settings` are in the words of
-    `coref train`.
-    """
-
-    data: Annotated[str, Setting("Annotated texts.", flags=("--coref",))]
-    documents: Annotated[
-        Documents, Setting("Documents that judge: all, not-dev, or dev to screen methods.", flags=("--coref-documents",))
-    ] = "all"
-    start: Start = "every"
-    split: str = "koconovel"
-    folds: int = 5
-    seeds: Annotated[int, Setting("", 1)] = 1
-    settings: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        typed(self)
-        _refuse("coreference: settings", self.settings, _OF_COREFERENCE)
-
-
-@dataclass(frozen=True, slots=True)
 class ExperimentRecipe:
     """Every method is trained from `model` at every length with every seed; a method is a name and the settings that make it.
 
     `seeds` is how many, from `first_seed` on. `train` holds what all runs share, in the words of `train`, with a budget in tokens
     or epochs. `datasets` are prepared folders, one for each length or one whose blocks the lengths divide; else `texts` are
-    prepared. A stage that is left out is not run. `keep_weights: false` removes the weights of a run when all that judges it is
-    finished.
+    prepared. `checks` are the sections of outside checks, which a recipe has at its top level, each under its name (`relation:`);
+    one that is left out is not run. `keep_weights: false` removes the weights of a run when all that judges it is finished.
     """
 
     model: Annotated[str, Setting("Base model: hub id, folder, or bundled:ko-mini.")]
@@ -140,8 +97,7 @@ class ExperimentRecipe:
     texts: HeldOutTexts | None = None
     train: dict[str, Any] = field(default_factory=dict)
     evaluate: EvaluateStage = field(default_factory=EvaluateStage)
-    relation: RelationStage | None = None
-    coreference: CoreferenceStage | None = None
+    checks: dict[str, CheckStage] = field(default_factory=dict)
     keep_weights: Annotated[bool, Setting("Keep the weights of runs whose evaluation is complete.")] = True
     jobs: Annotated[int, Setting("Steps at a time; they share the GPUs.", 1)] = 1
     engine: Annotated[Engine, Setting("local or ray.")] = "local"
@@ -166,6 +122,25 @@ class ExperimentRecipe:
                 raise RecipeError(f"A method's name is one word without / - _ or spaces, not {name!r}: it names folders.")
             _refuse(f"methods: {name}", settings, _DECIDED)
         _refuse("train", self.train, _DECIDED)
+        for name, stage in self.checks.items():
+            decided = ("model", "out", "seeds", "first_seed", "device", *CHECKS[name].decided)
+            _refuse(f"{name}: settings", stage.settings, dict.fromkeys(decided, "leave it out"))
+
+    @staticmethod
+    def sections() -> dict[str, Any]:
+        """What may stand at the top level of a recipe beside its fields, and the type of each."""
+        return {name: check.stage | None for name, check in CHECKS.items()}
+
+    @classmethod
+    def gathered(cls, data: Mapping[str, Any], where: str) -> dict[str, Any]:
+        """What a recipe says, with its sections of outside checks as `checks`."""
+        fields = [name for name in cls.__dataclass_fields__ if name != "checks"]
+        for key in data:
+            if key not in fields and key not in CHECKS:
+                raise RecipeError(f"{where}: unknown key {shown(key)}. {nearest(key, (*fields, *CHECKS))}")
+        asked = {name: data[name] for name in CHECKS if data.get(name) is not None}
+        checks = {name: from_mapping(CHECKS[name].stage, held, f"{where}: {name}") for name, held in asked.items()}
+        return {**{key: value for key, value in data.items() if key in fields}, "checks": checks}
 
     def settings(self, method: str) -> dict[str, Any]:
         """What makes a method, over what all runs share. A name without settings is that of an objective."""
@@ -185,6 +160,7 @@ _DECIDED = {
     "dataset": "give it as datasets",
     "out": "give it as out",
     "seed": "give seeds and first_seed",
+    "method": "it is its name",
     "seq_len": "give it as lengths",
     "device": "give it beside methods",
     "max_minutes": "methods are compared at equal tokens; give max_tokens or epochs",
@@ -192,8 +168,6 @@ _DECIDED = {
     "eval_set": "the study scores every checkpoint itself; give it under evaluate",
 }
 """Settings of a run that the study decides, and what to write instead."""
-_OF_RELATION = dict.fromkeys(("model", "train", "dev", "out", "seeds", "first_seed", "max_rows", "device"), "leave it out")
-_OF_COREFERENCE = dict.fromkeys(("model", "data", "out", "split", "folds", "seeds", "first_seed", "device"), "leave it out")
 
 
 def _refuse(where: str, settings: Mapping[str, Any], decided: Mapping[str, str]) -> None:

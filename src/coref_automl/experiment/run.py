@@ -18,9 +18,9 @@ import numpy as np
 
 from coref_automl.comparison.arms import Arm, arms_of
 from coref_automl.comparison.groups import choose_metric, read_groups
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.reader import open_results
 from coref_automl.config import from_mapping
-from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.engine.job import NAN, Job
@@ -30,15 +30,14 @@ from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.run import EvaluateRecipe
-from coref_automl.experiment.plan import COREFERENCE, EVALUATIONS, RUNS, TASKS, Plan, Step, open_plan, start_bytes
-from coref_automl.experiment.recipe import KINDS, ExperimentRecipe, Kind
+from coref_automl.experiment.plan import EVALUATIONS, RUNS, Plan, Step, open_plan, start_bytes
+from coref_automl.experiment.recipe import ExperimentRecipe, kind_in_korean, step_kinds
 from coref_automl.experiment.state import ExperimentResult, ExperimentState, Failure
 from coref_automl.folders import DONE, claim_folder, contents, is_done, remove
 from coref_automl.locks import claimed
 from coref_automl.machine import release
 from coref_automl.progress import Progress, duration, peak_gigabytes, quiet
 from coref_automl.records import Record
-from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.say import Say, in_korean, language, say, speaking
 from coref_automl.statistics.intervals import concentration, standard_error
 from coref_automl.statistics.planning import Look, SequentialVerdict, judged, looks_of
@@ -72,9 +71,9 @@ def run_experiment(
     out = Path(recipe.out)
     progress = progress or quiet()
     ends = time.monotonic() + 60 * max_minutes if max_minutes else None
-    for stage in TASKS:
-        if stage in only and getattr(recipe, stage) is None:
-            raise RecipeError(f"The recipe has no {stage} stage to run; add one, or leave out --only {stage}.")
+    for check in CHECKS:
+        if check in only and check not in recipe.checks:
+            raise RecipeError(f"The recipe has no {check} section to run; add one, or leave out --only {check}.")
     with speaking(recipe.lang), claimed(out, KIND):
         progress = progress.into(events := out / "events.ndjson")
         try:
@@ -87,11 +86,11 @@ def run_experiment(
         remove_weights(plan, state, plan.steps)
         claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
         runner = Runner(plan, state, progress, launcher, ends, wait)
-        ran = runner.run(only or KINDS)
+        ran = runner.run(only or step_kinds())
         if plan.waits_for_choice and state.judged and state.finished("evaluate"):
             state.add(plan.after_choice(recommended(plan).highest_path))
-            ran |= runner.run(only or KINDS)
-        result = state.result(only or KINDS)
+            ran |= runner.run(only or step_kinds())
+        result = state.result(only or step_kinds())
         report = "report" in only or (not only and all(state.closed(step) for step in state.steps))
         if report:
             result = _finish(plan, state, result, progress)
@@ -154,7 +153,8 @@ class Runner:
 
     def _close(self, end: End[Step]) -> bool:
         """Take in how an attempt ended; False: it is tried again."""
-        say, step, name = self.progress.say, end.step, in_korean(end.step.label)
+        say, step = self.progress.say, end.step
+        name = f"{step.name} {kind_in_korean(step.kind)}"
         if end.done:
             self.state.done.add(step.label)
             took = duration(end.seconds, say.lang)
@@ -174,8 +174,8 @@ class Runner:
 def remove_weights(plan: Plan, state: ExperimentState, steps: Iterable[Step]) -> None:
     """Remove the weights of runs when all that needs them is done, unless they are to be kept."""
     for step in steps if not plan.recipe.keep_weights else ():
-        if step.kind == "coreference" and step.label in state.done:
-            for model in (plan.out / COREFERENCE / step.name).glob("seed-*/**/model"):
+        if step.kind in CHECKS and CHECKS[step.kind].weights and step.label in state.done:
+            for model in (plan.out / step.kind / step.name).glob(CHECKS[step.kind].weights):
                 remove(model)
         if step.run and all(one.label in state.done for one in state.of_run(step.run)):
             for checkpoint in checkpoints_of(plan.out / RUNS / step.run):
@@ -196,7 +196,7 @@ def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progre
             return result
         raise ComparisonError(f"{out} has no finished evaluation to report on; run it first, without --only report.")
     progress.note(progress.say("판정, 보고서, 보관본 작성", "Writing verdicts, report and archive"))
-    paths = [str(folder) for name in (EVALUATIONS, *TASKS) if (folder := out / name).is_dir()]
+    paths = [str(folder) for name in (EVALUATIONS, *CHECKS) if (folder := out / name).is_dir()]
     looks = _looked(out / LOOKS, sum(arm.finished for arm in result.arms))
     costs = {step.label: outcome.facts for step in state.steps if (outcome := step.outcome(out)) and outcome.done}
     items = EvalSet.open(plan.sets[0]).fingerprint
@@ -226,7 +226,9 @@ def run_step(job: Job) -> dict[str, Any]:
     """Do a step in the present process; what it cost is kept with its outcome."""
     began = time.monotonic()
     _check_start(job)
-    facts = _WORK[job.recipe["kind"]](job.recipe["settings"], job.recipe["start"], Progress())
+    kind, settings, start = (job.recipe[name] for name in ("kind", "settings", "start"))
+    work = {"train": _train, "evaluate": _evaluate}.get(kind)
+    facts = work(settings, start, Progress()) if work else _check(kind, settings, start, Progress())
     release()
     seconds = round(time.monotonic() - began, 2)
     return {"seconds": seconds, "peak_gigabytes": peak_gigabytes(), "seeds": job.recipe["seeds"], **facts}
@@ -255,32 +257,18 @@ def _evaluate(settings: dict[str, Any], start: str, progress: Progress) -> dict[
     return {"evaluations": len(evaluate([start], from_mapping(EvaluateRecipe, settings, "step"), progress=progress))}
 
 
-def _relation(settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
-    from coref_automl.relation.train import train_relation
-
-    result = train_relation(from_mapping(RelationRecipe, settings | {"model": _last(start)}, "step"), progress=progress)
-    return {name: getattr(result, name) for name in ("split", "n", "micro_f1", "auprc", "accuracy", "scheme", "run")}
-
-
-def _coreference(settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
-    from coref_automl.coreference.train import train_coreference
-
-    result = train_coreference(from_mapping(CoreferenceRecipe, settings | {"model": _last(start)}, "step"), progress=progress)
-    return {"conll": result.estimates["gold"]["conll"].value}
+def _check(name: str, settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
+    check = CHECKS[name]
+    result = check.train(from_mapping(check.recipe, settings | {"model": _last(start)}, "step"), progress)
+    found = check.estimate(result)
+    score = {"metric": check.number, "score": round(100 * found.value, 2), "n": found.n} if found else {}
+    return {"run": result.run, "split": result.split, **score}
 
 
 def _last(start: str) -> str:
     """The last checkpoint of a run; the base as it is."""
     checkpoints = checkpoints_of(Path(start))
     return str(checkpoints[-1]) if checkpoints else start
-
-
-_WORK: dict[Kind, Callable[[dict[str, Any], str, Progress], dict[str, Any]]] = {
-    "train": _train,
-    "evaluate": _evaluate,
-    "relation": _relation,
-    "coreference": _coreference,
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,17 @@
-"""How far an experiment has come. In: a plan and the outcomes of its steps. Out: what is finished, failed or left."""
+"""What is ahead of an experiment and how far it has come, in records and words. In: a plan and the outcomes of its steps."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from coref_automl.comparison.power import Evidence
 from coref_automl.engine.job import NAN
 from coref_automl.experiment.plan import RUNS, MethodAtLength, Plan, Step
-from coref_automl.experiment.recipe import KINDS, KOREAN
+from coref_automl.experiment.recipe import kind_name, step_kinds
+from coref_automl.progress import duration
 from coref_automl.records import Record
-from coref_automl.say import say
+from coref_automl.say import align, language, say
 from coref_automl.training.folder import checkpoints_of
 
 
@@ -62,7 +64,7 @@ class ExperimentResult(Record):
 
     def lines(self) -> list[str]:
         counts = ", ".join(
-            say(f"{KOREAN[kind]} {self.finished[kind]}/{count}", f"{kind} {self.finished[kind]} of {count}")
+            f"{kind_name(kind)} " + say(f"{self.finished[kind]}/{count}", f"{self.finished[kind]} of {count}")
             for kind, count in self.steps.items()
         )
         failed = [say(f"실패: {failure}", f"Failed: {failure}") for failure in self.failures]
@@ -73,6 +75,109 @@ class ExperimentResult(Record):
         )
         again = say("같은 명령을 다시 실행하면 이어서 진행합니다.", "The same command resumes.")
         return [*shown, *([again] if self.resumes else [])]
+
+
+FEWEST_STEPS = 20
+"""A run of fewer changes next to nothing: its learning rate has hardly risen when it falls again."""
+_BASE_SPEED, _HOURLY = 200_000, 3.5
+"""Tokens per second of an encoder of base size on one H200 (215,000 in benchmarks/RESULTS.md), and an example of its price."""
+_LONG = 1_800
+"""Seconds from which a person at a terminal is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share(Record):
+    """What is left of one kind of step: how many, seconds one after another, and where the figure comes from."""
+
+    kind: str
+    steps: int
+    left: int
+    seconds: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight(Record):
+    """`tokens` are those of one epoch, `trained` those of all runs together; `disk` and `memory` are in gigabytes.
+
+    `shares` are empty where nothing was timed. `evidence` is what judges the runs.
+    """
+
+    device: str
+    documents: int
+    rows: int
+    length: int
+    tokens: int
+    batch: int
+    epochs: float
+    steps: int
+    runs: int
+    trained: int
+    disk: float
+    jobs: int = 1
+    memory: float = 0.0
+    shares: tuple[Share, ...] = ()
+    evidence: Evidence | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Of all steps, one after another."""
+        return sum(share.seconds for share in self.shares)
+
+    @property
+    def too_short(self) -> bool:
+        return self.steps < FEWEST_STEPS
+
+    @property
+    def long(self) -> bool:
+        return self.seconds / self.jobs > _LONG
+
+    def lines(self) -> list[str]:
+        size = f"{self.batch} x {self.epochs:g}"
+        ahead = say(
+            f"학습: 문서 {self.documents:,}개, 토큰 {self.tokens:,}개({self.length:,}토큰 행 {self.rows:,}개). "
+            f"실행 {self.runs}개, 각 {self.steps:,}스텝(배치 x 에폭: {size}), {self.device}.",
+            f"Training: {self.documents:,} documents, {self.tokens:,} tokens ({self.rows:,} rows of {self.length:,}). "
+            f"{self.runs} runs of {self.steps:,} steps each (batch x epochs: {size}) on {self.device}.",
+        )
+        short = say(
+            f"{self.steps}스텝으로는 거의 바뀌지 않습니다. {FEWEST_STEPS}스텝에 약 {self.enough:,}토큰이 필요합니다.",
+            self.shortage,
+        )
+        judged = self.evidence.lines() if self.evidence else []
+        return [ahead, *judged, *(self._costs() if self.shares else []), *([short] if self.too_short else [])]
+
+    @property
+    def shortage(self) -> str:
+        return f"{self.steps} steps change next to nothing; {FEWEST_STEPS} take about {self.enough:,} tokens."
+
+    @property
+    def enough(self) -> int:
+        """Tokens of text that would give as many steps as a run needs."""
+        return int(FEWEST_STEPS * self.batch * self.tokens / max(1.0, self.epochs * self.rows))
+
+    def _costs(self) -> list[str]:
+        rows = [(say("단계", "step"), say("남음", "left"), say("시간", "time"), say("근거", "measured"))]
+        for share in self.shares:
+            left = say(f"{share.left}/{share.steps}", f"{share.left} of {share.steps}")
+            rows.append((kind_name(share.kind), left, duration(share.seconds, language()), share.source))
+        whole, least = (duration(seconds, language()) for seconds in (self.seconds, self.seconds / self.jobs))
+        jobs = say(f"({self.jobs}개씩 함께 하면 최소 {least})", f"(at least {least} with {self.jobs} at a time)")
+        whole = f"{whole} {jobs}" if self.jobs > 1 else whole
+        hours = max(0.1, self.trained / _BASE_SPEED / 3_600)
+        return [
+            *(f"  {line}" for line in align(rows)),
+            say(
+                f"이 컴퓨터에서 약 {whole}, 메모리는 학습 하나에 {self.memory:.1f} GB, 디스크는 최대 {self.disk:.1f} GB.",
+                f"About {whole} on this machine, {self.memory:.1f} GB of memory per training, up to {self.disk:.1f} GB of disk.",
+            ),
+            say(
+                f"base 크기 인코더라면 H200 한 장으로 학습에 약 {hours:.1f}시간, 시간당 {_HOURLY:g}달러일 때 "
+                f"{hours * _HOURLY:,.1f}달러입니다.",
+                f"An encoder of base size trains for about {hours:.1f} hours on one H200, which costs {hours * _HOURLY:,.1f} "
+                f"dollars at {_HOURLY:g} an hour.",
+            ),
+        ]
 
 
 @dataclass(slots=True)
@@ -140,7 +245,7 @@ class ExperimentState:
         return bool(ExperimentState(self.plan, self.steps, set(self.done), final).needed(kinds))
 
     def result(self, kinds: Collection[str]) -> ExperimentResult:
-        counted = {kind: [step for step in self.steps if step.kind == kind] for kind in KINDS}
+        counted = {kind: [step for step in self.steps if step.kind == kind] for kind in step_kinds()}
         return ExperimentResult(
             out=str(self.plan.out),
             steps={kind: len(steps) for kind, steps in counted.items() if steps},

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,38 +26,72 @@ _MANY = 200
 FEW_DOCUMENTS, TIGHTER = 100, 1.05
 """Fewer documents than this (as many as there would be of equal size) widen the interval by this factor, and so do two runs
 beside more: found by simulation."""
+_VARIANCES = ("difference", "documents", "seeds", "flips", "seed_degrees")
 HARDLY_ANY = 6
 """Fewer than this keep the rule of three intervals: over runs, over documents, and of both variances added."""
 
 
 @dataclass(frozen=True, slots=True)
-class Spread(Record):
-    """The variances of one difference, from which its interval follows at any level.
+class Crossed(Record):
+    """The difference of two methods and its variances, from which its interval follows at any level; leading axes are sets judged
+    side by side.
 
     `documents` is the variance over documents, `seeds` that over runs, `flips` the part of it that is items changing one by one;
     `fewest` and `most` are the numbers of runs of the two methods, `documents_seen` counts documents whatever their size.
     """
 
-    documents: float
-    seeds: float
-    flips: float
-    seed_degrees: float
+    difference: Floats | float
+    documents: Floats | float
+    seeds: Floats | float
+    flips: Floats | float
+    seed_degrees: Floats | float
     document_degrees: float
     fewest: int
     most: int
     documents_seen: int
 
     @property
-    def beyond(self) -> float:
-        """What seeds add to the variance over documents."""
-        return float(_beyond(self))
+    def taken_off(self) -> float:
+        """The share of flips that is not the seeds' own. Two seeds say too little about flips to take off more than half, and
+        nothing where the other side has more: its flips are not theirs."""
+        return 1.0 if self.fewest > 2 else 0.5 if self.most == self.fewest else 0.0
 
-    def half_width(self, level: float = LEVEL) -> float:
-        found = float(_half_width(self, level))
-        if self.documents + self.beyond > _NONE**2:
-            return found
-        # every item differs by as much: as at no hit, or only hits, the number of documents is what is known
-        return max(found, 1 - wilson(self.documents_seen, self.documents_seen, level).low)
+    @property
+    def beyond(self) -> Floats:
+        """What seeds add to the variance over documents."""
+        return np.asarray(np.maximum(0.0, self.seeds - self.taken_off * self.flips))
+
+    def half_width(self, level: float = LEVEL) -> Floats:
+        """Half the interval; where every item differs by as much, the number of documents is what is known, as it is at no hit or
+        only hits."""
+        found, least = self._half_width(level), 1 - wilson(self.documents_seen, self.documents_seen, level).low
+        return np.where(self.documents + self.beyond > _NONE**2, found, np.maximum(found, least))
+
+    def _half_width(self, level: float) -> Floats:
+        """Student's for documents and for what seeds add, squares added.
+
+        Runs that happen to lie close together leave nothing beyond their flips, the more easily the fewer they are; Student's
+        quantile knows of that chance, and what is taken off must not outgrow it. So from the 95% interval on outwards it grows
+        with the normal quantile alone.
+
+        Where a few documents hold nearly all items that is wider than it need be: there the widest of three intervals stands.
+        """
+        if self.document_degrees + 1 < HARDLY_ANY:
+            return self._widest_of_three(level)
+        own, theirs = _quantile(self.document_degrees, level), _quantiles(self.seed_degrees, level)
+        outwards = NORMAL.inv_cdf((1 + level) / 2) / NORMAL.inv_cdf((1 + LEVEL) / 2)
+        off = np.minimum(theirs, _quantiles(self.seed_degrees, LEVEL) * outwards) ** 2 * self.taken_off * self.flips
+        few = self.document_degrees + 1 < FEW_DOCUMENTS or self.fewest == 2 < self.most
+        wider = TIGHTER if few else 1.0
+        return np.asarray(wider * np.sqrt(own**2 * self.documents + np.maximum(0.0, theirs**2 * self.seeds - off)))
+
+    def _widest_of_three(self, level: float) -> Floats:
+        both, few = np.asarray(self.documents + self.seeds), max(1, self.fewest - 1)
+        spent = self.seeds**2 / few + self.documents**2 / self.document_degrees
+        degrees = np.divide(both**2, spent, out=np.ones_like(both), where=spent > 0)
+        over_runs = _quantile(few, level) * np.sqrt(self.seeds)
+        over_documents = _quantile(self.documents_seen - 1, level) * np.sqrt(self.documents)
+        return np.asarray(np.maximum(np.maximum(over_runs, over_documents), _quantiles(degrees, level) * np.sqrt(both)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,78 +111,13 @@ class CrossedVerdict(Record):
     by_seeds: float
     seeds: tuple[int, int]
     documents: int
-    spread: Spread
+    spread: Crossed
     detectable: float | None = None
     reason: Reason = ""
 
     def interval_at(self, level: float) -> Estimate:
-        half = _shut(self.reason, self.spread, level) if self.reason else self.spread.half_width(level)
+        half = _shut(self.reason, self.spread, level) if self.reason else float(self.spread.half_width(level))
         return Estimate(self.difference, self.difference - half, self.difference + half, self.interval.n)
-
-
-@dataclass(frozen=True, slots=True)
-class Crossed:
-    """Differences of two methods and their variances, as in `Spread`; leading axes are sets judged side by side."""
-
-    difference: Floats
-    documents: Floats
-    seeds: Floats
-    flips: Floats
-    seed_degrees: Floats
-    document_degrees: float
-    fewest: int
-    most: int
-    documents_seen: int
-
-    @property
-    def beyond(self) -> Floats:
-        return _beyond(self)
-
-    def half_width(self, level: float = LEVEL) -> Floats:
-        return _half_width(self, level)
-
-    def spread(self) -> Spread:
-        """That of a single difference."""
-        documents, seeds, flips, degrees = (float(one) for one in (self.documents, self.seeds, self.flips, self.seed_degrees))
-        return Spread(documents, seeds, flips, degrees, self.document_degrees, self.fewest, self.most, self.documents_seen)
-
-
-def _taken_off(found: Spread | Crossed) -> float:
-    """The share of flips that is not the seeds' own. Two seeds say too little about flips to take off more than half, and
-    nothing where the other side has more: its flips are not theirs."""
-    return 1.0 if found.fewest > 2 else 0.5 if found.most == found.fewest else 0.0
-
-
-def _beyond(found: Spread | Crossed) -> Floats:
-    return np.asarray(np.maximum(0.0, found.seeds - _taken_off(found) * found.flips))
-
-
-def _half_width(found: Spread | Crossed, level: float) -> Floats:
-    """Half the interval: Student's for documents and for what seeds add, squares added.
-
-    Runs that happen to lie close together leave nothing beyond their flips, the more easily the fewer they are; Student's
-    quantile knows of that chance, and what is taken off must not outgrow it. So from the 95% interval on outwards it grows with
-    the normal quantile alone.
-
-    Where a few documents hold nearly all items that is wider than it need be: there the widest of three intervals stands.
-    """
-    if found.document_degrees + 1 < HARDLY_ANY:
-        return _widest_of_three(found, level)
-    own, theirs = _quantile(found.document_degrees, level), _quantiles(found.seed_degrees, level)
-    outwards = NORMAL.inv_cdf((1 + level) / 2) / NORMAL.inv_cdf((1 + LEVEL) / 2)
-    off = np.minimum(theirs, _quantiles(found.seed_degrees, LEVEL) * outwards) ** 2 * _taken_off(found) * found.flips
-    few = found.document_degrees + 1 < FEW_DOCUMENTS or found.fewest == 2 < found.most
-    wider = TIGHTER if few else 1.0
-    return np.asarray(wider * np.sqrt(own**2 * found.documents + np.maximum(0.0, theirs**2 * found.seeds - off)))
-
-
-def _widest_of_three(found: Spread | Crossed, level: float) -> Floats:
-    both, few = np.asarray(found.documents + found.seeds), max(1, found.fewest - 1)
-    spent = found.seeds**2 / few + found.documents**2 / found.document_degrees
-    degrees = np.divide(both**2, spent, out=np.ones_like(both), where=spent > 0)
-    over_runs = _quantile(few, level) * np.sqrt(found.seeds)
-    over_documents = _quantile(found.documents_seen - 1, level) * np.sqrt(found.documents)
-    return np.asarray(np.maximum(np.maximum(over_runs, over_documents), _quantiles(degrees, level) * np.sqrt(both)))
 
 
 def crossed_verdict(
@@ -249,20 +218,22 @@ def composite_crossed(
     gathered = [gather(Part(np.concatenate([x, y]).T, marks)) for x, y, marks in zip(a, b, clusters, strict=True)]
     ours, theirs = ([part.sums.T[side] for part in gathered] for side in (slice(seeds[0]), slice(seeds[0], None)))
     found = crossed_parts(ours, theirs, [part.sizes for part in gathered])
+    plain: dict[str, Any] = {name: float(getattr(found, name)) for name in _VARIANCES}
+    found = replace(found, **plain)
     items, documents = sum(part.items for part in gathered), min(part.documents for part in gathered)
-    difference, spread = float(found.difference), found.spread()
+    difference = float(found.difference)
     reason = _reason(a, b, seeds, documents, against_model)
-    half = _shut(reason, spread, LEVEL) if reason else spread.half_width()
-    by_documents, by_seeds = math.sqrt(spread.documents), 0.0 if reason else math.sqrt(spread.beyond)
+    half = _shut(reason, found, LEVEL) if reason else float(found.half_width())
+    by_documents, by_seeds = math.sqrt(found.documents), 0.0 if reason else math.sqrt(found.beyond)
     error = math.hypot(by_documents, by_seeds) or half
-    could = half + t_quantile(POWER, _degrees(half / error)) * error if spread.fewest > 2 and not reason else None
+    could = half + t_quantile(POWER, _degrees(half / error)) * error if found.fewest > 2 and not reason else None
     interval = Estimate(difference, difference - half, difference + half, items)
-    p = 1.0 if reason else inverted_p(difference, spread.half_width)
+    p = 1.0 if reason else inverted_p(difference, lambda level: float(found.half_width(level)))
     shown = not reason and abs(difference) > half
-    return CrossedVerdict(difference, interval, p, shown, by_documents, by_seeds, seeds, documents, spread, could, reason)
+    return CrossedVerdict(difference, interval, p, shown, by_documents, by_seeds, seeds, documents, found, could, reason)
 
 
-def _shut(reason: Reason, spread: Spread, level: float) -> float:
+def _shut(reason: Reason, spread: Crossed, level: float) -> float:
     """Half the interval where nothing can be shown: what documents alone say, all for one document, nothing if none differs."""
     if reason in ("one document", "same"):
         return float(reason == "one document")

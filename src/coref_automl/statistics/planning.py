@@ -72,8 +72,8 @@ def components_of(verdicts: Sequence[CrossedVerdict], *, against_model: bool = F
         if one.reason or min(one.seeds) < (1 if against_model else 2):
             continue
         runs, items = _runs(one.seeds[0], None if against_model else one.seeds[1]), one.interval.n
-        flips = one.spread.flips * items / runs
-        found.append((one.spread.documents * items - runs * flips, flips, (one.spread.seeds - one.spread.flips) / runs))
+        documents, seeds, flips = (float(part) for part in (one.spread.documents, one.spread.seeds, one.spread.flips))
+        found.append((documents * items - flips * items, flips * items / runs, (seeds - flips) / runs))
     if not found:
         return None
     return Components(*(math.sqrt(max(0.0, float(one))) for one in np.mean(found, axis=0)))

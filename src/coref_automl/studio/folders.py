@@ -15,8 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
-from coref_automl.comparison.coreference_results import COREFERENCE_FILES
-from coref_automl.comparison.relation_results import RELATION_FILES
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.corpus.dataset import KIND as DATASET
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError
@@ -29,17 +28,8 @@ from coref_automl.paths import check_name, is_text, natural_order
 
 T = TypeVar("T")
 EXPERIMENT = "experiment"
-RUNS = {
-    "run": "training",
-    "relation run": "relation",
-    "coreference run": "coreference",
-    "study": "tuning",
-    EXPERIMENT: "experiment",
-    "relation grid": "grid",
-}
-"""Kinds of folders that hold a run, and the word for each in addresses and styles."""
-RESULTS = {files.results: files.task for files in (RELATION_FILES, COREFERENCE_FILES)}
-"""Archives keep these without a manifest."""
+RUNS = {"run": "training", "study": "tuning", EXPERIMENT: "experiment", "relation grid": "grid"}
+"""Kinds of folders that hold a run, and the word for each in addresses and styles; those of outside checks have their names."""
 ARCHIVED = "archived"
 _ARCHIVE = re.compile(r"items-.+\.npz")
 """The ranks of an archive's evaluations."""
@@ -137,13 +127,15 @@ class Folders:
         for key, folder, files in self._folders(broken):
             try:
                 marked = kind_of_folder(folder)
-                kind = RUNS.get(marked) or next((word for name, word in RESULTS.items() if name in files), "")
+                held = {check.files.results: name for name, check in CHECKS.items()}  # archives keep these without a manifest
+                own = next((name for name, check in CHECKS.items() if check.folder == marked), "")
+                kind = RUNS.get(marked) or own or next((name for file, name in held.items() if file in files), "")
                 if marked == EXPERIMENT or any(map(_ARCHIVE.fullmatch, files)):
                     studies.add(key)
                 if marked == DATASET and not is_done(folder):
                     preparing[key] = folder
                 if kind:
-                    told = next((name for name in (MANIFEST, *RESULTS) if name in files), "")
+                    told = next((name for name in (MANIFEST, *held) if name in files), "")
                     runs[key] = Run(key, folder, kind, *(self.once(folder / told, _start, "start") if told else ()))
                 elif files >= {MANIFEST, DOCUMENTS} and marked != DATASET:
                     sets[self.once(folder / MANIFEST, _fingerprint)] = folder

@@ -13,8 +13,8 @@ from itertools import chain
 from typing import Any
 
 from coref_automl.comparison.arms import base_of
-from coref_automl.comparison.claims import BASE, COREFERENCE, RELATION, Claim
-from coref_automl.comparison.outside_checks import rows_of
+from coref_automl.comparison.claims import BASE, Claim
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Side, Study
 from coref_automl.errors import CorefError
@@ -250,13 +250,10 @@ def _value(entry: Entry, column: str, study: Study | None = None) -> float | Non
     if study is None:
         return None
     outcome, _, rows = column.partition(".")
-    held = {name: [run for run in runs if entry.is_of(run.model, run.weights)] for name, runs in study.checks.items()}
-    values: list[float] = []
-    if outcome == RELATION:
-        values = [100 * float(run.facts.f1().mean()) for run in held.get("relation", ()) if rows in ("", str(rows_of(run)))]
-    if outcome == COREFERENCE:
-        values = [100 * run.result.estimates["gold"]["conll"].value for run in held.get("coreference", ())]
-    return _mean(values)
+    name, check = next(((name, check) for name, check in CHECKS.items() if check.outcome == outcome), ("", None))
+    runs = [run for run in study.checks.get(name, ()) if entry.is_of(run.model, run.weights)] if check else []
+    found = [check.estimate(run.result) for run in runs if rows in ("", str(check.rows(run)))] if check else []
+    return _mean([100 * one.value if one else None for one in found])
 
 
 def _filtered(rows: Sequence[BoardRow], address: Address) -> list[BoardRow]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from coref_automl.comparison.choice import BUNDLED_ROWS
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.study import Study
 from coref_automl.config import read_yaml
 from coref_automl.decoder import read_stored
@@ -71,6 +71,7 @@ def page(ws: Workspace, address: Address) -> str | Download:
         title=run.folder.name,
         sections=[one for one in sections if one is not None],
         run=run,
+        check=CHECKS.get(run.kind),
         other=other,
         note=ws.kept.note(run),
         waiting=waiting,
@@ -263,7 +264,6 @@ def _next(run: Run, say: Say) -> Section | None:
     here = shlex.quote(str(run.folder))
     lines = {
         "training": (f"coref-automl evaluate {here}", f"coref-automl compare {here}", f"coref-automl report {here} --out report"),
-        "relation": (f"coref-automl re evaluate {here} --data {BUNDLED_ROWS['dev']}",),
-        "coreference": (f"coref-automl coref annotate TEXTS --model {here} --out chains.jsonl",),
+        **{name: (check.next_command.replace("{}", here),) for name, check in CHECKS.items()},
     }.get(run.kind, (f"coref-automl compare {here}",))
     return Section("next", say("다음 명령", "Next commands"), (Commands("", lines),))

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import is_done
 from coref_automl.progress import duration
-from coref_automl.records import Estimate
 from coref_automl.report.page import Cell, Section, Table, estimate_cells, percent, row
 from coref_automl.say import Say, speaking
-from coref_automl.studio.folders import ARCHIVED, RESULTS, FolderContents, Run, in_words
+from coref_automl.studio.folders import ARCHIVED, FolderContents, Run, in_words
 from coref_automl.studio.pages import Address, Download
 from coref_automl.studio.workspace import Workspace
 from coref_automl.training.watch import RunStatus, RunWatch
@@ -25,17 +25,12 @@ _SLOW = 120.0
 """Seconds between two events after which a page says when the last one was."""
 _CARDS = 24
 _WIDTH, _HEIGHT = 600, 90
-_FILES = {word: name for name, word in RESULTS.items()}
-_NUMBER = {"relation": "micro-F1", "coreference": "CoNLL"}
 
 
 class _Result(TypedDict, total=False):
-    """What is read of the results of a relation or coreference run, and of a study."""
+    """What is read of the results of a study."""
 
-    model: str
-    split: str
     sentence: str
-    estimates: dict[str, Any]
     trials: dict[str, int]
     steps: dict[str, int]
     finished: dict[str, int]
@@ -133,10 +128,9 @@ def _line(curve: Sequence[tuple[int, float]]) -> str:
 
 
 def _tables(ws: Workspace, found: FolderContents, say: Say) -> list[Section]:
-    """Relation runs, coreference runs and studies, with their main number or sentence."""
+    """Runs of outside checks and studies, with their main number or sentence."""
     titles = {
-        "relation": say("관계 추출", "Relation extraction"),
-        "coreference": say("상호참조", "Coreference"),
+        **{name: say(check.name[0], check.name[1].capitalize()) for name, check in CHECKS.items()},
         "experiment": say("비교 실험", "Studies"),
         "tuning": say("탐색", "Tuning studies"),
         "grid": say("관계 추출 격자", "Relation grids"),
@@ -167,17 +161,19 @@ def _preparing(folder: Path, say: Say) -> tuple[str | Cell, ...]:
 def _result(ws: Workspace, run: Run, say: Say) -> tuple[str | Cell, ...]:
     """A run's main number, what it is of, and its state; a run whose result cannot be read says so."""
     state = say("끝남", "finished") if is_done(run.folder) else say("진행 중", "going on")
-    path = run.folder / _FILES.get(run.kind, "result.json")
+    check = CHECKS.get(run.kind)
+    path = run.folder / (check.files.results if check else "result.json")
     if not path.is_file():
         return Cell("–", "quiet"), "", state
     try:
+        if check:
+            result = ws.folders.once(path, lambda at: check.files.result(at.parent))
+            number = check.estimate(result)
+            shown = f"{check.number} {percent(number)}" if number else "–"
+            return shown, f"{result.model} · {result.split}", say("끝남", "finished")
         held = ws.folders.once(path, lambda at: read_stored(at, _Result))
-        given = held.get("estimates", {})
-        value = given.get("gold", {}).get("conll") if run.kind == "coreference" else given.get("micro_f1")
-        shown = f"{_NUMBER[run.kind]} {percent(Estimate.from_json(value))}" if value else held.get("sentence") or "–"
         counted = [f"{count} {name}" for name, count in held.get("trials", {}).items() if count]
         counted += [f"{name} {held.get('finished', {}).get(name, 0)}/{count}" for name, count in held.get("steps", {}).items()]
-        told = " · ".join(filter(None, (held.get("model", ""), held.get("split", ""))))
-        return shown, told or ", ".join(counted), say("끝남", "finished") if run.kind in _FILES else state
-    except (CorefError, OSError, AttributeError) as error:
+        return held.get("sentence") or "–", ", ".join(counted), state
+    except (CorefError, OSError) as error:
         return Cell("–", "quiet"), in_words(error), Cell(say("읽을 수 없음", "unreadable"), "bad")

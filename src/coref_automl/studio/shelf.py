@@ -15,14 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.reader import keyed
 from coref_automl.comparison.scores import grouped
-from coref_automl.comparison.superseded import drop_copies, drop_replaced_weights, keep_one_dtype
+from coref_automl.comparison.superseded import keep_one_dtype, what_counts
 from coref_automl.errors import InputError
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.machine import end_with_parent, started_quietly
 from coref_automl.studio.board import Board, Members, load
-from coref_automl.studio.folders import RESULTS, FolderContents, Folders
+from coref_automl.studio.folders import FolderContents, Folders
 from coref_automl.studio.pages import COLORS
 
 T = TypeVar("T")
@@ -95,27 +96,23 @@ class Shelf:
 
     def _of(self, evaluations: Mapping[str, StoredEvaluation], study: str | None) -> dict[str, Members]:
         of = {id(one): key for key, one in evaluations.items()}
-        once = drop_copies(list(evaluations.values()))[0]
-        known = [one for one in once if self._folders.holds(Path(one.evaluation.path))]
-        today = {id(one) for one in drop_replaced_weights(known)[0]} | {id(one) for one in once} - {id(one) for one in known}
+        once, _ = what_counts(list(evaluations.values()), look=lambda one: self._folders.holds(Path(one.evaluation.path)))
         out = {}
-        for (items, scorer), members in keyed([one for one in once if id(one) in today]).items():
+        for (items, scorer), members in keyed(once).items():
             kept = keep_one_dtype(members, set())[0]
             mark = set_key(items, scorer) + (f"~{study}" if study is not None else "")
             out[mark] = Members(mark, items, scorer, {of[id(one)]: one for one in kept}, study)
         return dict(sorted(out.items(), key=lambda pair: -len(pair[1].stored)))
 
     def results(self, mark: str = "") -> dict[Path, tuple[int, int]]:
-        """Folders with relation or coreference results, those of a set's study, and what tells their files apart from those of
-        before."""
+        """Folders with results of outside checks, those of a set's study, and what tells their files apart from earlier ones."""
         out, found = {}, self._folders.now()
         study = self.sets()[mark].study if mark in self.sets() else None
         for run in found.runs.values():
-            if study is not None and found.study(f"{run.key}/") != study:
+            if run.kind not in CHECKS or (study is not None and found.study(f"{run.key}/") != study):
                 continue
-            for path in (run.folder / name for name, kind in RESULTS.items() if kind == run.kind):
-                if path.is_file():
-                    out[run.folder] = (path.stat().st_mtime_ns, path.stat().st_size)
+            if (path := run.folder / CHECKS[run.kind].files.results).is_file():
+                out[run.folder] = (path.stat().st_mtime_ns, path.stat().st_size)
         return out
 
     def members(self, mark: str) -> Members:

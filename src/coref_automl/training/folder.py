@@ -220,7 +220,7 @@ def average_of(run: Path, last: int, out: Path) -> Path:
     save_file(mean, str(aside / _WEIGHTS), metadata={"format": "pt"})
     provenance = read_stored(newest / "training.json", Provenance)
     name = f"{provenance.run}-{AVERAGE}" if out.name == AVERAGE else out.name
-    write_json(aside / "training.json", replace(provenance, run=name, planned_end=None).to_json())
+    write_json(aside / "training.json", replace(provenance, run=name, method="", planned_end=None).to_json())
     aside.replace(made)
     shutil.rmtree(aside.parent, ignore_errors=True)
     (out / f"{'+'.join(names)}.txt").write_text("\n".join(map(str, checkpoints)) + "\n", "utf-8")

@@ -127,6 +127,8 @@ class TrainRecipe:
     stop_when_flat: Annotated[bool, Setting("Stop when further training no longer improves the select half.")] = False
     log_every: Annotated[int, Setting("Steps between log entries.", 1, free=True)] = 10
     report_to: Annotated[tuple[str, ...], Setting("tensorboard, trackio, wandb ...; repeatable.", free=True)] = ()
+    method: Annotated[str, Setting("", free=True)] = ""
+    """What a study calls the method of this run."""
 
     def __post_init__(self) -> None:
         typed(self)

@@ -294,6 +294,7 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
         dataset_bytes=work.dataset.fingerprint,
         planned_end=step == work.last and recipe.eval_set is None,
         base_bytes=work.prints.get("weights", ""),
+        method=recipe.method,
     )
     write_json(folder / "config.json", read_json(folder / "config.json") | work.own_dropout)
     far = round(clock.progress(step), 4)

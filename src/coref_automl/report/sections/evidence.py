@@ -20,7 +20,7 @@ from coref_automl.report.wording import about, outcome
 
 _MOST = 4
 """Lines of a chart; more would cover each other."""
-_TASKS = ("base", "method", "far", "lambada", *CHECKS)
+_TASKS = ("base", "method", "far", "lambada")
 Chart = tuple[str, str, dict[str, Any]]
 """Title, note, specification."""
 _CURVES = ("real1", "real5", "lambada_top1", "score", "real_word", "gold_word")
@@ -40,7 +40,7 @@ def _forest(study: Subject) -> Chart | None:
     """Of every question its leading claim, and the same method's others on all items, those it is tied with first."""
     say, rows = study.say, []
     for question in study.answer.questions:
-        if question.id not in _TASKS or not question.tested:
+        if question.id not in (*_TASKS, *CHECKS) or not question.tested:
             continue
         lead = question.lead
         own = [

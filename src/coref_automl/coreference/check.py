@@ -1,0 +1,140 @@
+"""Coreference as an outside check. In: starts of two methods. Out: a claim about CoNLL with gold mentions.
+
+Runs are crossed with documents, because other novels would move a difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+
+from coref_automl.comparison.claims import Claim
+from coref_automl.comparison.coreference_results import COREFERENCE_FILES, CoreferenceResult, DocumentSums
+from coref_automl.comparison.judging import Judged, few_documents, why_unjudged
+from coref_automl.comparison.runs import CHOSEN, CheckStage, OutsideCheck, RunOf, Starts, TaskData
+from coref_automl.comparison.scores import grouped
+from coref_automl.config import Setting
+from coref_automl.coreference.recipe import CoreferenceRecipe
+from coref_automl.errors import RecipeError
+from coref_automl.fingerprints import fingerprint
+from coref_automl.progress import Progress
+from coref_automl.records import Estimate
+from coref_automl.statistics.methods import ratio_verdict
+from coref_automl.statistics.resampling import Floats
+from coref_automl.store import write_json
+
+Run = RunOf[CoreferenceResult, DocumentSums]
+_Starts = Starts[CoreferenceResult, DocumentSums]
+_CHARACTERS = 2
+"""Characters per token of Korean."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreferenceStage(CheckStage):
+    """Annotated texts; the last epoch counts, nothing is chosen.
+
+    `documents` are those that judge: `all` of them or all but the split's dev documents (`not-dev`), each tested once in `folds`
+    folds (no more than there are documents); or its `dev` documents alone, tested by a head trained on its train documents, for
+    screening.
+    """
+
+    data: Annotated[str, Setting("Annotated texts.", flags=("--coref",))]
+    documents: Annotated[
+        Literal["all", "dev", "not-dev"],
+        Setting("Documents that judge: all, not-dev, or dev to screen methods.", flags=("--coref-documents",)),
+    ] = "all"
+    split: str = "koconovel"
+    folds: int = 5
+    seeds: Annotated[int, Setting("Seeds of the coreference runs.", 1, flags=("--coref-seeds",))] = 1
+
+
+class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, CoreferenceStage]):
+    name = ("상호참조 해결", "coreference")
+    metric = ("상호참조, 정답 언급의 CoNLL", "Coreference, CoNLL with gold mentions")
+    number = "CoNLL"
+    outcome = "coreference_conll"
+    documents = "texts"
+    test = "crossed"
+    files = COREFERENCE_FILES
+    folder = "coreference run"
+    next_command = "coref-automl coref annotate TEXTS --model {} --out chains.jsonl"
+    recipe = CoreferenceRecipe
+    stage = CoreferenceStage
+    decided = ("data", "split", "folds")
+    adapted: ClassVar[Mapping[str, Any]] = {"start": CHOSEN, "seeds": 2, "settings": {"epochs": 8}}
+    with_base = True
+    weights = "seed-*/**/model"
+
+    def comparable(self, runs: Sequence[Run]) -> list[list[Run]]:
+        """The largest group on the same documents and folds with the same settings."""
+        found = grouped(runs, lambda run: fingerprint(run.result.conditions, run.facts.marks))
+        return sorted(found.values(), key=len, reverse=True)[:1]
+
+    def estimate(self, result: CoreferenceResult) -> Estimate | None:
+        return result.estimates["gold"]["conll"]
+
+    def judge(self, claim: Claim, ours: _Starts, theirs: _Starts, seed: int) -> Judged:  # noqa: ARG002
+        """The starts of a method, or the fine-tuning seeds of a single one, crossed with documents."""
+        facts = next(iter(next(iter(ours.values())).values()))[0].facts
+        a, b = _by_document(ours), _by_document(theirs)
+        first, other = (float(np.mean([np.average(run, weights=facts.sizes) for run in runs])) for runs in (a, b))
+        found, count = ratio_verdict(a, b, facts.sizes), len(facts.marks)
+        claim = replace(
+            claim,
+            count=count,
+            seeds=found.seeds,
+            difference=found.interval,
+            verdict="same" if found.reason == "same" else "not judged",
+            values=(first, other),
+            detectable=found.detectable,
+            against=(*claim.against, *why_unjudged(found), *few_documents(count)),
+        )
+        return Judged(claim, None if found.reason else found.p, found.interval_at)
+
+    def open(self, stage: CoreferenceStage, out: Path) -> TaskData:
+        """The documents of a stage. A part of them (`dev`, `not-dev`) is written to OUT/data, with its split."""
+        from coref_automl.coreference.data import read_schemes, write_documents
+        from coref_automl.coreference.split import Split, documents_fingerprint, sides_of
+
+        more = tuple(stage.settings.get("more", ()))
+        read = read_schemes((stage.data, *more), skip_bad=bool(stage.settings.get("skip_bad", False)))
+        documents, path, split, folds = list(read.documents), stage.data, None, stage.folds
+        if len(documents) < 2:
+            raise RecipeError(
+                f"{stage.data} has {len(documents)} documents; coreference needs two: one to train on, one to test."
+            )
+        if stage.documents != "all":
+            if more:
+                raise RecipeError(f"coreference: settings: more goes with documents: all, not {stage.documents}; join the files.")
+            sides = sides_of(stage.split, documents)
+            without = sides.test if stage.documents == "dev" else sides.dev
+            documents = [document for document in documents if document.id not in without]
+            path = str(out / "data" / f"{read.name}-{stage.documents}.jsonl")
+            write_documents(Path(path), documents)
+            if stage.documents == "dev":
+                split, folds = str(Path(path).with_suffix(".split.json")), 0
+                write_json(Path(split), Split(sides.train, (), sides.dev).to_json())
+        characters = {"characters": sum(len(document.text) for document in documents)}
+        prints = {"documents": documents_fingerprint(documents)}
+        return TaskData({"data": path, "split": split}, characters, prints, {"folds": min(folds, len(documents))})
+
+    def train(self, recipe: Any, progress: Progress) -> CoreferenceResult:
+        from coref_automl.coreference.train import train_coreference
+
+        return train_coreference(recipe, progress=progress)
+
+    def tokens(self, recipe: Any, sizes: Mapping[str, int], forward: float) -> float:
+        passes = recipe.epochs * max(1, recipe.folds - 1) + forward
+        return float(recipe.seeds * passes * sizes["characters"] / _CHARACTERS)
+
+
+def _by_document(starts: _Starts) -> list[Floats]:
+    values = [[run.facts.values("gold", column) for run, column in start.values()] for start in starts.values()]
+    return [np.mean(one, axis=0) for one in values] if len(values) > 1 else values[0]
+
+
+CHECK = CoreferenceCheck()

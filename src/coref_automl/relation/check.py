@@ -1,0 +1,217 @@
+"""Relation extraction as an outside check. In: starts of two methods. Out: a claim about micro-F1, runs paired by seed.
+
+Runs share their fine-tuning seeds, so starts of one pretraining seed are paired, and every start with the base.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice, product
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.comparison.claims import Caveat, Claim
+from coref_automl.comparison.judging import Judged
+from coref_automl.comparison.relation_results import RELATION_FILES, RelationResult, RowFacts
+from coref_automl.comparison.runs import CHOSEN, CheckStage, OutsideCheck, RunOf, Start, Starts, TaskData
+from coref_automl.comparison.scores import grouped
+from coref_automl.config import Setting
+from coref_automl.errors import RecipeError
+from coref_automl.progress import Progress
+from coref_automl.records import Estimate
+from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.statistics.intervals import DRAWS, from_draws
+from coref_automl.statistics.methods import MethodVerdict, method_verdict
+from coref_automl.statistics.resampling import resampled_f1
+from coref_automl.store import write_json
+
+Run = RunOf[RelationResult, RowFacts]
+_Start = Start[RelationResult, RowFacts]
+_Starts = Starts[RelationResult, RowFacts]
+BUNDLED = "bundled"
+_CONDITIONS = ("data", "train", "settings")
+_SHARE = re.compile(r"(\d+(?:\.\d+)?)pct-")
+"""How a study names runs on a share of the rows: 10pct-entity-512-s0."""
+_ROW_TOKENS = 64
+"""Tokens of a row, with its markers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelationStage(CheckStage):
+    """Once for each share of `train`: a file, or "bundled": as many generated `rows`."""
+
+    train: Annotated[str, Setting("Relation rows to fine-tune on.", flags=("--re-train",))] = BUNDLED
+    dev: Annotated[str | None, Setting("Relation rows to score; never used for selection.", flags=("--re-dev",))] = None
+    rows: int = 1_000
+    shares: Annotated[
+        tuple[float, ...], Setting("Fraction of the relation rows to train on; repeatable.", flags=("--re-share",))
+    ] = (0.1, 1.0)
+
+    def __post_init__(self) -> None:
+        CheckStage.__post_init__(self)
+        if not self.shares or any(not 0 < share <= 1 for share in self.shares) or len(set(self.shares)) < len(self.shares):
+            raise RecipeError(f"relation: shares are different numbers above 0 and up to 1, not {list(self.shares)}.")
+        if self.dev is not None and self.train == BUNDLED:
+            raise RecipeError("relation: dev (--re-dev) needs rows to train on; name them with --re-train, or leave it out.")
+
+
+class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
+    name = ("관계 추출", "relation extraction")
+    metric = ("관계 추출 micro-F1", "Relation extraction, micro-F1")
+    number = "micro-F1"
+    outcome = "relation_f1"
+    documents = "rows"
+    test = "paired"
+    files = RELATION_FILES
+    folder = "relation run"
+    next_command = "coref-automl re evaluate {} --data bundled:relations-dev"
+    recipe = RelationRecipe
+    stage = RelationStage
+    decided = ("train", "dev", "max_rows")
+    usual: ClassVar[Mapping[str, Any]] = {"keep_weights": False}
+    adapted: ClassVar[Mapping[str, Any]] = {
+        "start": CHOSEN,
+        "shares": [1.0],
+        "seeds": 1,
+        "settings": {"epochs": 3, "batch_size": 16},
+    }
+
+    def comparable(self, runs: Sequence[Run]) -> list[list[Run]]:
+        """By split, data and settings, those with the most training rows first."""
+        found = grouped(runs, lambda run: (run.result.split, *map(run.result.fingerprints.get, _CONDITIONS)))
+        return sorted(found.values(), key=lambda some: -self.rows(some[0]))
+
+    def rows(self, run: Run) -> int:
+        return (run.result.train_rows or 0) + (run.result.validation_rows or 0)
+
+    def estimate(self, result: RelationResult) -> Estimate | None:
+        return result.estimates.get("micro_f1")
+
+    def judge(self, claim: Claim, ours: _Starts, theirs: _Starts, seed: int) -> Judged | None:
+        """None if seeds are not shared: a verdict over a base must cover every start of the method, one between methods two
+        pairs. Of a single start, its fine-tuning seeds are the pairs."""
+        several = len(theirs) > 1
+        both = [(ours[n], theirs[n]) for n in ours if n in theirs] if several else [*product(ours.values(), theirs.values())]
+        pairs = [pair for a, b in both if (pair := paired(a, b)) is not None]
+        if len(pairs) < (2 if several else len(ours)):
+            return None
+        if len(ours) == 1:
+            pairs = [pairs[0].of([number]) for number in pairs[0].seeds]
+        values = (float(np.mean([pair.a.f1().mean() for pair in pairs])), float(np.mean([pair.b.f1().mean() for pair in pairs])))
+        count, found = over_pairs(pairs, seed=seed)
+        run = next(iter(both[0][0].values()))[0]
+        judged = count > 1 and found.p_seeds is not None
+        same = found.difference == 0 and found.interval.low == found.interval.high
+        lost: tuple[Caveat, ...] = () if judged or same else ("one seed" if count < 2 else "copies",)
+        share = _SHARE.match(run.name)
+        claim = replace(
+            claim,
+            count=run.result.n,
+            seeds=(count, count),
+            difference=found.interval,
+            verdict="same" if same else "not judged",
+            values=values,
+            detectable=found.detectable,
+            rows=self.rows(run) or None,
+            share=float(share[1]) / 100 if share else None,
+            against=(*claim.against, *lost),
+        )
+        return Judged(claim, found.p if judged else None, found.interval_at)
+
+    def open(self, stage: RelationStage, out: Path) -> TaskData:
+        """The rows that a stage names; the first of the bundled ones are written to OUT/relation-rows."""
+        from coref_automl.corpus.sources import bundled_rows
+        from coref_automl.relation.data import read_relations
+        from coref_automl.relation.scoring import rows_fingerprint
+
+        files = {"train": stage.train, "dev": stage.dev}
+        if stage.train == BUNDLED:
+            folder = out / "relation-rows" / f"{stage.rows}"
+            files = {name: str(folder / f"{name}.json") for name in files}
+            for file, name, count in (("train", "relations", stage.rows), ("dev", "relations-dev", max(200, stage.rows // 4))):
+                if not Path(str(files[file])).is_file():
+                    write_json(Path(str(files[file])), list(islice(bundled_rows(name), count)))
+        skip = bool(stage.settings.get("skip_bad", False))
+        read = {name: read_relations(path, skip_bad=skip).rows for name, path in files.items() if path}
+        prints = {name: rows_fingerprint(rows) for name, rows in read.items()}
+        return TaskData(files, {name: len(rows) for name, rows in read.items()}, prints)
+
+    def variants(self, stage: RelationStage, data: TaskData) -> Iterator[tuple[str, dict[str, Any]]]:
+        for share in stage.shares:
+            yield f"{100 * share:g}pct-", {"max_rows": None if share == 1 else max(2, round(share * data.sizes["train"]))}
+
+    def train(self, recipe: Any, progress: Progress) -> RelationResult:
+        from coref_automl.relation.train import train_relation
+
+        return train_relation(recipe, progress=progress)
+
+    def tokens(self, recipe: Any, sizes: Mapping[str, int], forward: float) -> float:
+        rows = (recipe.max_rows or sizes["train"]) * recipe.epochs + forward * sizes.get("dev", 0)
+        return float(recipe.seeds * rows * _ROW_TOKENS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeedPairs:
+    """Two sides on the same rows under the same fine-tuning seeds, a column each."""
+
+    a: RowFacts
+    b: RowFacts
+    seeds: tuple[int, ...]
+
+    def of(self, seeds: Sequence[int]) -> SeedPairs:
+        columns = [self.seeds.index(seed) for seed in seeds]
+        return SeedPairs(self.a.of(columns), self.b.of(columns), tuple(seeds))
+
+    def differences(self) -> NDArray[np.float64]:
+        """In micro-F1, seed by seed."""
+        return np.asarray(self.a.f1() - self.b.f1())
+
+
+def paired(a: _Start, b: _Start) -> SeedPairs | None:
+    """Both sides under their shared fine-tuning seeds; None if there are none, or if the rows differ."""
+    seeds = [number for number in a if number in b]
+    ours, theirs = ([run.facts.of([column]) for run, column in (side[number] for number in seeds)] for side in (a, b))
+    if not seeds or not all(np.array_equal(rows.gold, ours[0].gold) for rows in (*ours, *theirs)):
+        return None
+    return SeedPairs(_joined(ours), _joined(theirs), tuple(seeds))
+
+
+def _joined(rows: Sequence[RowFacts]) -> RowFacts:
+    right, given = (np.hstack([getattr(one, name) for one in rows]) for name in ("right", "given"))
+    return replace(rows[0], right=right, given=given)
+
+
+def over_pairs(pairs: Sequence[SeedPairs], *, seed: int) -> tuple[int, MethodVerdict]:
+    """Are the first sides better than the second ones, over pairs, fine-tuning seeds and sentences? And the number of pairs.
+
+    If pairs share fine-tuning seeds, these are crossed with the pairs, provided that all pairs have them. Pairs that all have one
+    seed count as one: its luck is in each of them.
+    """
+    crossed = len({number for pair in pairs for number in pair.seeds}) < sum(len(pair.seeds) for pair in pairs)
+    if crossed and (common := [number for number in pairs[0].seeds if all(number in pair.seeds for pair in pairs)]):
+        pairs = [pair.of(common) for pair in pairs]
+        differences = np.stack([pair.differences() for pair in pairs])
+    else:
+        differences = np.array([pair.differences().mean() for pair in pairs])
+        differences = differences[:, None] if crossed else differences  # no seed is in every pair: counted as one seed
+    sentences = min((rows.sentences for pair in pairs for rows in (pair.a, pair.b)), key=lambda marks: len(np.unique(marks)))
+    over = from_draws(float(differences.mean()), _draws(pairs, sentences, seed), sentences)
+    verdict = method_verdict(differences, over.interval, over.error, over.held)
+    return 1 if differences.shape[1:] == (1,) else len(pairs), verdict
+
+
+def _draws(pairs: Sequence[SeedPairs], sentences: NDArray[Any], seed: int) -> NDArray[np.float64]:
+    """Bootstrap draws of the mean micro-F1 difference: each draw resamples the same sentences for all pairs."""
+    sides = [rows for pair in pairs for rows in (pair.a, pair.b)]
+    joined = _joined(sides)
+    gold = np.repeat(joined.gold[:, None], joined.count, axis=1)
+    share = np.concatenate([np.full(rows.count, (-1) ** side / rows.count / len(pairs)) for side, rows in enumerate(sides)])
+    return np.asarray(resampled_f1(joined.right, joined.given, gold, sentences, seed=seed, draws=DRAWS) @ share)
+
+
+CHECK = RelationCheck()
