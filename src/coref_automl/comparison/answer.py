@@ -58,8 +58,9 @@ class _Deciding(StudyClaims):
         method = self.leading.name if self.leading is not None and self.leading.seeds > 1 else None
         beside = self._beside(method) if action == "use method" else {}
         better = {one.a for one in self.gains if one.verdict == "better"}
-        level = [name for name, sign in beside.items() if sign is not None and sign <= 0]
-        unequal = self._less_trained([name for name, sign in beside.items() if sign is None])
+        judged = [one for one in beside.values() if one.verdict != "not judged"]
+        level = sorted((one for one in judged if one.sign <= 0), key=lambda one: one.difference.value)
+        unjudged = tuple(name for name, one in beside.items() if one not in judged)
         base, ahead, power = study.own_base(self.top), self._next_time() if keep else None, self._power()
         return Answer(
             action=action,
@@ -71,8 +72,8 @@ class _Deciding(StudyClaims):
             method=method,
             highest=self.top.name,
             highest_path=self.top.evaluation.path,
-            ties=tuple(name for name in level if name in better),
-            beats=tuple(name for name, sign in beside.items() if sign is not None and sign > 0),
+            ties=tuple(one.b for one in level if one.b in better),
+            beats=tuple(one.b for one in judged if one.sign > 0),
             keep=keep,
             next_time=ahead,
             power=power,
@@ -81,18 +82,30 @@ class _Deciding(StudyClaims):
             looks=looks,
             against=self._against(),
             unread=unread,
-            unproven=tuple(name for name in level if name not in better),
-            unjudged=tuple(name for name, sign in beside.items() if sign is None),
-            step=next_step(study, action, self.top, keep, ahead, power, replicated=bool(self.replicated), unequal=unequal),
+            unproven=tuple(one.b for one in level if one.b not in better),
+            unjudged=unjudged,
+            step=next_step(
+                study,
+                action,
+                self.top,
+                keep,
+                ahead,
+                power,
+                replicated=bool(self.replicated),
+                unequal=self._less_trained(unjudged),
+                tied=any(one.verdict == "not shown" for one in level),
+                tested=any(one.id == "relation" and one.tested for one in questions),
+            ),
         )
 
-    def _beside(self, method: str | None) -> dict[str, int | None]:
-        """What is shown of the method beside each other one: the sign of its lead; None where nothing could be judged."""
-        out: dict[str, int | None] = {}
+    def _beside(self, method: str | None) -> dict[str, Claim]:
+        """The method to use minus each other one; at equal tokens where training was unequal."""
+        out: dict[str, Claim] = {}
         for one in (*self.by_question["method"], *self.by_question["length"]):
             if method in (one.a, one.b) and one.outcome == self.study.metric and one.part in ("", "equal tokens"):
-                name, sign = (one.b, one.sign) if one.a == method else (one.a, -one.sign)
-                out[name] = sign if one.verdict != "not judged" else out.get(name)
+                claim = one if one.a == method else one.reversed()
+                if claim.verdict != "not judged" or claim.b not in out:
+                    out[claim.b] = claim
         return out
 
     def _less_trained(self, unjudged: Sequence[str]) -> tuple[Entry, int] | None:
@@ -141,17 +154,16 @@ class _Deciding(StudyClaims):
             value=believed,
             expected=self._expected(top, believed),
             tied=tuple(entry.name for entry in study.choice.tied_with(top)),
+            chose=_SELECT if study.choice.halved else None,
         )
 
     def _expected(self, top: Entry, believed: float) -> float | None:
-        """Of a checkpoint: what is expected of its method, and how far it is believed to lie from the method's ends on the
-        documents that chose; of a single run, its posterior mean over the base there. Never more than was measured."""
-        study, choice, method = self.study, self.study.choice, self.leading
-        lead = next((one for one in self.gains if one.a in (top.name, method.name if method else "")), None)
-        if lead is not None and method is not None and lead.a == method.name:
-            held = [choice.candidates[one].believed for one in method.ends if one in choice.candidates]
-            gain = lead.difference.value if lead.expected is None else lead.expected
-            return min(gain + believed - float(np.mean(held)), lead.difference.value) if held else gain
+        """Of a checkpoint: what is expected of its method; of a single run, its posterior mean over the base on the documents
+        that chose, never more than was measured."""
+        study, choice = self.study, self.study.choice
+        if self._shown is not None:
+            return self._shown.expected
+        lead = next((one for one in self.gains if one.a == top.name), None)
         base, half = study.own_base(top), _SELECT if choice.halved else None
         columns = study.group.columns(study.metric, half=half, entries=[base]) if base is not None else None
         if lead is None or columns is None or not columns.items:

@@ -2,8 +2,8 @@
 
 Chosen on the `select` half by posterior means: the method that is highest over its seeds, then the highest of its checkpoints.
 Nothing is judged here. What the answer then shows decides the one next step and its command: more seeds after one, more tokens
-where the last step gains, a plan of documents and seeds where nothing is shown, training again where weights are gone, and
-relation extraction from what is kept.
+where the last step gains, relation extraction from what is kept, a plan of documents and seeds where methods are tied or nothing
+is shown, and training again where weights are gone.
 """
 
 from __future__ import annotations
@@ -210,9 +210,12 @@ def next_step(
     power: Power | None,
     *,
     replicated: bool,
-    unequal: tuple[Entry, int] | None = None,
+    unequal: tuple[Entry, int] | None,
+    tied: bool,
+    tested: bool,
 ) -> NextStep | None:
-    """`unequal`: the last checkpoint of a method that has had less training than one beside it, and the tokens of that one."""
+    """`unequal`: the last checkpoint of a method that has had less training than one beside it, and the tokens of that one;
+    `tied`: some methods are neither told apart nor equivalent; `tested`: on relation extraction."""
     made = top.evaluation.provenance
     if action == "use checkpoint":
         return _step("add seeds", train_command(top, seed=made.seed + 1) if made else "")
@@ -220,12 +223,22 @@ def next_step(
         return _step("train longer", longer)
     if unequal is not None:
         return _step("train equally", train_command(unequal[0], tokens=unequal[1]))
+    if keep is not None and keep.there and not tested:
+        return _step("carry over", relation_command(study, keep.path))
+    if tied:
+        half = power.largest / 2 if power and power.largest else study.margin
+        return _step("tell apart", _power_command(study, top, min(study.margin, half), replicated=replicated))
     if keep is not None:
-        return _step("carry over", relation_command(study, keep.path)) if keep.there else _step("make again", keep.again)
-    if action == "keep base":
-        return _step("plan", _power_command(study, top, power, replicated=replicated))
-    base = shlex.quote(where_now(made.base, top.folder, _READ["model"])) if made and action == "no base" else ""
-    return _step("evaluate base", f"coref-automl evaluate {base} --seq-len {top.evaluation.seq_len}" if base else "")
+        publish = f"coref-automl publish {shlex.quote(keep.path)} --repo OWNER/NAME --dry-run"
+        return _step("publish", publish) if keep.there else _step("make again", keep.again)
+    if action == "keep base":  # the largest gain, or the margin where nothing gained
+        gain = power.largest if power and power.needed and power.largest else study.margin
+        return _step("plan", f"{_power_command(study, top, gain, replicated=replicated)} --against-base")
+    if made and action == "no base" and (base := where_now(made.base, top.folder, _READ["model"])):
+        lengths = dict.fromkeys([top.evaluation.seq_len, *(one.evaluation.seq_len for one in study.entries if one.trained)])
+        each = (f"coref-automl evaluate {shlex.quote(base)} --seq-len {length}" for length in lengths)
+        return _step("evaluate base", " && ".join(each))
+    return _step("add seeds", train_command(top, seed=made.seed + 1) if made else "")
 
 
 def _step(do: str, command: str) -> NextStep | None:
@@ -286,9 +299,8 @@ def _named_by(recipe: Path) -> dict[str, tuple[str, str]]:
     return {name: (path, where_now(path, recipe, _READ[name])) for name, path in held.items()}
 
 
-def _power_command(study: Study, top: Entry, power: Power | None, *, replicated: bool) -> str:
-    """What it takes to show the largest gain, or the margin where nothing gained; by these runs' spreads if they have seeds."""
-    gain = power.largest if power and power.needed and power.largest else study.margin
+def _power_command(study: Study, top: Entry, gain: float, *, replicated: bool) -> str:
+    """What it takes to show such a difference; by these runs' spreads if they have seeds."""
     runs = Path(top.evaluation.path).parent.parent
     where = f" {shlex.quote(str(runs))}" if replicated and runs.is_dir() else ""
-    return f"coref-automl power{where} --difference {max(0.1, 100 * gain):.1f} --metric {study.metric} --against-base"
+    return f"coref-automl power{where} --difference {max(0.1, 100 * gain):.1f} --metric {study.metric}"

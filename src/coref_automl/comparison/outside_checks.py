@@ -257,7 +257,7 @@ def judge_check(study: Study, question: QuestionId) -> list[Claim]:
         for one, b, starts in _pairs(study.arms, runs):
             names = {"question": question, "a": one.name, "b": b}
             found.append(check.judge(one.starts, starts, partial(check.claim, one.several, names), study.seed))
-        out += corrected_claims(found, "bh", study.margin)
+        out += corrected_claims(found, "bh")
     return out
 
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 from coref_automl.comparison.claims import BASE, Caveat, Claim, QuestionId, Verdict
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.page import Tone, is_same, points, tokens
+from coref_automl.report.page import Tone, bound, is_same, points, tokens
 from coref_automl.say import Say
 
-TONES: dict[str, Tone] = {"better": "good", "worse": "bad", "equivalent": "even", "same": "even", "not judged": "blank"}
+TONES: dict[str, Tone] = {
+    "better": "good",
+    "worse": "bad",
+    "equivalent": "even",
+    "no gain": "even",
+    "same": "even",
+    "not judged": "blank",
+}
 _PARTS = {
-    "last step": ("마지막 구간", "last step"),
+    "last step": ("마지막 구간", "last interval"),
     "peak to end": ("정점 - 마지막", "peak - end"),
     "equal tokens": ("같은 토큰 수에서", "at equal tokens"),
 }
@@ -52,6 +59,16 @@ def outcome(claim: Claim, say: Say) -> str:
     return label if not measure else f"{label}, {measure.upper()}"
 
 
+def task(claim: Claim, say: Say) -> str:
+    label = METRICS[claim.outcome.partition(":")[0]].label if claim.question not in CHECKS else ""
+    return label.split("@")[0].split(" ")[0] or say(*CHECKS[claim.question].name)
+
+
+def levels(claim: Claim) -> str:
+    """What both sides score: ` 44.1 → 46.3%`."""
+    return f" {100 * claim.values[1]:.1f} → {100 * claim.values[0]:.1f}%" if claim.values is not None else ""
+
+
 def rows(claim: Claim, say: Say) -> str:
     if claim.rows is None:
         return ""
@@ -83,28 +100,27 @@ def change(claim: Claim, say: Say) -> str:
 
 def verdict(claim: Claim, say: Say) -> str:
     """The verdict in words, with what it could have shown or why there is none."""
-    if claim.verdict == "not judged":
-        return say("판정 없음", "not judged") + (f" ({why})" if (why := why_not(claim, say)) else "")
-    text = word(claim.verdict, say, claim.within)
-    if claim.verdict == "not shown" and claim.detectable:
-        could = f"{100 * claim.detectable:.1f}"
-        text += say(f" (검출 가능 차이 {could}점)", f" (detectable: {could} points)")
-    if "before correction" in claim.against:
-        text += say(", 보정 전에만 유의", ", significant before correction only")
-    return text
-
-
-def word(code: Verdict, say: Say, within: float | None = None) -> str:
-    margin = f"{100 * within:g}" if within else ""
-    equal = say(f"{margin}점 이내로 동등", f"equivalent within {margin} points") if margin else say("동등", "equivalent")
-    return {
+    near, most = f"{100 * (claim.within or 0):.1f}", bound(claim.difference.high).lstrip("+")
+    words: dict[Verdict, str] = {
         "better": say("더 좋음", "better"),
         "worse": say("더 나쁨", "worse"),
-        "equivalent": equal,
+        "equivalent": say(f"{near}점 이내로 동등", f"equivalent within {near} points"),
+        "no gain": say(f"{most}점을 넘는 향상 없음", f"no gain above {most} points"),
         "same": say("같음", "the same"),
         "not shown": say("차이 미확인", "not shown"),
         "not judged": say("판정 없음", "not judged"),
-    }[code]
+    }
+    return words[claim.verdict] + caveat(claim, say)
+
+
+def caveat(claim: Claim, say: Say) -> str:
+    """After a verdict: what could have been shown, or why there is none."""
+    could = f"{100 * (claim.detectable or 0):.1f}" if claim.verdict == "not shown" and claim.detectable else ""
+    text = say(f" (검출 가능 차이 {could}점)", f" (detectable: {could} points)") if could else ""
+    if claim.verdict == "not judged" and (why := why_not(claim, say)):
+        text = f" ({why})"
+    lost = "before correction" in claim.against
+    return text + (say(", 보정 전에만 유의", ", significant before correction only") if lost else "")
 
 
 def why_not(claim: Claim, say: Say) -> str:
@@ -128,8 +144,7 @@ def phrase(claim: Claim, say: Say) -> str:
 def documents(claim: Claim, say: Say) -> str:
     """How many, and why these: all of a source or a task, or those that took no part in choosing."""
     count, of = f"{claim.count:,}", claim.part if claim.question == "sources" else ""
-    if claim.question in ("far", "lambada"):
-        of = METRICS[claim.outcome].label.split("@")[0].split(" ")[0]
+    of = task(claim, say) if claim.question in ("far", "lambada") else of
     ko, en = (f"{of}의 ", f" of {of}") if of else ("", "")
     return {
         "all": say(f"{ko}모든 문서 {count}개", f"all {count} documents{en}"),
@@ -159,9 +174,11 @@ def basis(claim: Claim, say: Say) -> str:
     return f"({', '.join(filter(None, (seeds(claim, say), documents(claim, say), corrected(claim, say))))})"
 
 
-def sentence(claim: Claim, say: Say) -> str:
-    """The whole claim: `Real@1 strict, entity 2,048 - base: +2.2 [+1.3, +3.1], better (3 seeds, all 1,747 documents, ...).`"""
-    return f"{outcome(claim, say)}, {about(claim, say)}: {phrase(claim, say)} {basis(claim, say)}."
+def sentence(claim: Claim, say: Say, *, judged: bool = True) -> str:
+    """The whole claim: `Real@1 strict 44.1 → 46.3%, entity 2,048 - base: +2.2 [+1.3, +3.1], better (3 seeds, ...).` Not `judged`:
+    its verdict stands before it."""
+    told = phrase(claim, say) if judged else change(claim, say)
+    return f"{outcome(claim, say)}{levels(claim)}, {about(claim, say)}: {told} {basis(claim, say)}."
 
 
 def expected_gain(claim: Claim, say: Say) -> str:
@@ -170,8 +187,8 @@ def expected_gain(claim: Claim, say: Say) -> str:
         return ""
     gain = f"{100 * claim.expected:+.1f}"
     return say(
-        f"여러 방법 가운데 골랐으므로 {claim.a}에서 기대되는 향상은 {gain}점입니다.",
-        f"Chosen among several, {claim.a} is expected to gain {gain} points.",
+        f"방법 {claim.family}개 가운데 골랐으므로 {claim.a}에서 기대되는 향상은 {gain}점입니다.",
+        f"Chosen among {claim.family} methods, {claim.a} is expected to gain {gain} points.",
     )
 
 
