@@ -344,7 +344,8 @@ def _json_claim(one: dict[str, Any]) -> Told:
     change = () if same or none else tuple(f"{number + 0.0:+.{k}f}" for number, k in zip(clipped, digits, strict=True))
     both = [str(count) for count in one["seeds"]]
     seeds = both[0] if one["b"] == "base" or both[0] == both[1] else "/".join(both)
-    part = {"equal tokens": "equal-tokens", "last step": "last-step", "peak to end": "peak-end"}.get(one["part"], one["part"] or "")
+    parts = {"equal tokens": "equal-tokens", "last step": "last-step", "peak to end": "peak-end"}
+    part = parts.get(one["part"], one["part"] or "")
     outcome = {"relation_f1": "relation", "coreference_conll": "coreference"}.get(one["outcome"], "")
     verdict = "same" if same else one["verdict"]
     count = (one["documents"], one["count"])
