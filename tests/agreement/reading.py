@@ -42,7 +42,7 @@ _CLAIM = re.compile(
 )
 _UNTESTED = re.compile(r"Not tested for ([^:]+)\.$|^(.+): 평가되지 않았습니다\.$")
 _LACKING = re.compile(r"^(?:Not tested for (?P<en>[^:\n]+): (?P<tasks>.+)|(?P<ko>[^:\n]+) 미평가: (?P<of>.+))\.$", re.M)
-_TASKS = {"far": ("far", "먼 언급"), "lambada": ("LAMBADA",), "relation": ("relation extraction", "관계 추출"),
+_TASKS = {"far": ("far mentions", "먼 언급"), "lambada": ("LAMBADA",), "relation": ("relation extraction", "관계 추출"),
           "coreference": ("coreference", "상호참조 해결")}  # fmt: skip
 _TRADE = re.compile(r"Choose by task|과제별 선택")
 _ELSEWHERE = re.compile(r"(?:Told apart on another task|다른 과제에서는 구별됨): (.+?)\.(?=\s|$|<)")

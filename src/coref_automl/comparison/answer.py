@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,8 +61,8 @@ class _Deciding(StudyClaims):
         judged = [one for one in beside.values() if one.verdict != "not judged"]
         level = sorted((one for one in judged if one.sign <= 0), key=lambda one: one.difference.value)
         unjudged = tuple(name for name, one in beside.items() if one not in judged)
-        base, ahead, power = study.own_base(self.top), self._next_time() if keep else None, self._power()
-        return Answer(
+        base = study.own_base(self.top)
+        it = Answer(
             action=action,
             metric=study.metric,
             evalset=study.group.evalset,
@@ -75,8 +75,8 @@ class _Deciding(StudyClaims):
             ties=tuple(one.b for one in level if one.b in better),
             beats=tuple(one.b for one in judged if one.sign > 0),
             keep=keep,
-            next_time=ahead,
-            power=power,
+            next_time=self._next_time() if keep else None,
+            power=self._power(),
             questions=questions,
             candidates=len(study.choice.candidates),
             looks=looks,
@@ -84,19 +84,9 @@ class _Deciding(StudyClaims):
             unread=unread,
             unproven=tuple(one.b for one in level if one.b not in better),
             unjudged=unjudged,
-            step=next_step(
-                study,
-                action,
-                self.top,
-                keep,
-                ahead,
-                power,
-                replicated=bool(self.replicated),
-                unequal=self._less_trained(unjudged),
-                tied=any(one.verdict == "not shown" for one in level),
-                tested=any(one.id == "relation" and one.tested for one in questions),
-            ),
         )
+        step = next_step(study, it, self.top, replicated=bool(self.replicated), unequal=self._less_trained(unjudged))
+        return replace(it, step=step)
 
     def _beside(self, method: str | None) -> dict[str, Claim]:
         """The method to use minus each other one; at equal tokens where training was unequal."""
@@ -143,7 +133,6 @@ class _Deciding(StudyClaims):
         if self._action not in ("use method", "use checkpoint"):
             return None
         study, top = self.study, self.top
-        believed = study.choice.candidates[top].believed
         path = Path(top.evaluation.path)
         return Keep(
             path=top.evaluation.path,
@@ -151,13 +140,11 @@ class _Deciding(StudyClaims):
             tokens=top.recorded_tokens,
             there=path.is_dir(),
             again="" if path.is_dir() else train_command(top),
-            value=believed,
-            expected=self._expected(top, believed),
-            tied=tuple(entry.name for entry in study.choice.tied_with(top)),
+            expected=self._expected(top),
             chose=_SELECT if study.choice.halved else None,
         )
 
-    def _expected(self, top: Entry, believed: float) -> float | None:
+    def _expected(self, top: Entry) -> float | None:
         """Of a checkpoint: what is expected of its method; of a single run, its posterior mean over the base on the documents
         that chose, never more than was measured."""
         study, choice = self.study, self.study.choice
@@ -169,7 +156,7 @@ class _Deciding(StudyClaims):
         if lead is None or columns is None or not columns.items:
             return None
         before = float(sum(np.asarray(part.values).mean() for part in columns.parts))
-        return min(believed - before, lead.difference.value)
+        return min(choice.candidates[top].believed - before, lead.difference.value)
 
     def _next_time(self) -> NextTime | None:
         study = self.study

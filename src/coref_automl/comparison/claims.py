@@ -117,17 +117,15 @@ class Question(Record):
 @dataclass(frozen=True, slots=True)
 class Keep(Record):
     """The checkpoint to keep: of its method's the highest posterior mean on the documents that `chose`. Its method's verdict is
-    its verdict, and its method's expected gain is its own; a single run has one of its own, the luck of the highest taken off, as
-    it is off its `value`. `there`: are its weights on this disk? If not, `again` makes them. `tied` are others as high."""
+    its verdict, and its method's expected gain is its own; a single run has one of its own, the luck of the highest taken off.
+    `there`: are its weights on this disk? If not, `again` makes them."""
 
     path: str
     name: str
     tokens: int | None
     there: bool
     again: str
-    value: float
     expected: float | None
-    tied: tuple[str, ...] = ()
     chose: Half | None = None
 
 
@@ -238,6 +236,14 @@ class Answer(Record):
         found = [one for one in self.claims if one.part in ("", "equal tokens") and one.outcome == self.metric]
         held = [one for one in found if {one.a, one.b} == {self.method, name} and one.verdict != "not judged"]
         return next((one if one.a == self.method else one.reversed() for one in held), None)
+
+    @property
+    def gain(self) -> Claim | None:
+        """The gain over the base that is told first: of what is to be used; where the base is kept, the largest."""
+        base = self.question("base")
+        if base is None or self.action != "keep base":
+            return base and base.lead
+        return max(base.claims, key=lambda one: one.difference.value)
 
     def not_compared(self) -> list[str]:
         """Methods that were judged against the base and not beside the method to use: of another length and another objective."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from coref_automl.comparison.claims import BASE, Answer, Caveat, Keep, NextTime, Question, QuestionId
+from coref_automl.comparison.claims import BASE, Answer, Caveat, NextTime, Question, QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.scores import grouped
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.page import is_same, points, rounded, tokens
+from coref_automl.report.page import is_same, note, points, rounded, tokens
 from coref_automl.report.wording import (
     about,
     basis,
@@ -56,21 +56,12 @@ def reasons(it: Answer, say: Say) -> list[str]:
     if lead is not None and it.action in ("use method", "use checkpoint"):
         out += [trade_off(it, say), f"{sentence(lead, say)} {expected_gain(lead, say)}".strip(), told_apart(it, say).strip()]
         if it.action == "use checkpoint":
-            out.append(
-                say("시드가 하나이므로 방법에 대해서는 알 수 없습니다.", "One seed per method: it says nothing about methods.")
-            )
+            out.append(note("one seed per method", say))
     elif lead is not None and it.action == "keep base":
-        largest = max(question.claims if question else (), key=lambda one: one.difference.value)
-        out += [say("가장 높은 것: ", "Highest: ") + sentence(largest, say), " ".join(power(it, say))]
+        out += [say("가장 높은 것: ", "Highest: ") + sentence(it.gain or lead, say), " ".join(power(it, say))]
     elif it.action == "no base":
-        out.append(
-            say(
-                f"베이스 모델이 같은 문항과 창 길이로 평가되지 않았습니다. 고르는 데 쓴 문서에서 가장 높은 것: {it.highest}.",
-                f"The base was not evaluated on these items at this length. Highest on the documents that choose: {it.highest}.",
-            )
-            if it.candidates > 1
-            else say(f"{it.highest} 하나만 평가되었습니다.", f"Only {it.highest} was evaluated.")
-        )
+        only = say(f"{it.highest} 하나만 평가되었습니다.", f"Only {it.highest} was evaluated.")
+        out.append(note("no base", say, highest=it.highest) if it.candidates > 1 else only)
     elif question is not None and question.tested:
         out.append(sentence(question.lead, say))
     return [text for text in out if text]
@@ -92,32 +83,17 @@ def power(it: Answer, say: Say) -> list[str]:
     """What the study could have shown, and what it would take."""
     held, out = it.power, []
     if "floor" in it.against:
-        out.append(
-            say(
-                "바닥 효과: 점수가 너무 낮아 차이가 드러날 수 없습니다.",
-                "Floor effect: scores are too low for a difference to show.",
-            )
-        )
+        out.append(note("floor", say))
     if "few documents" in it.against:
         out.append(say("문서가 너무 적습니다.", "There are too few documents."))
     if held is None:
         return out
     if held.detectable is not None:
-        could, seeds = f"{100 * held.detectable:.1f}", f"{held.seeds} seed{'s' * (held.seeds != 1)}"
-        out.append(
-            say(
-                f"어느 방법이든 {could}점 향상이면 검출됩니다 (검정력 80%, 문서 {held.documents:,}개, 시드 {held.seeds}개).",
-                f"Of any method here, a gain of {could} points is detected (80% power, {held.documents:,} documents, {seeds}).",
-            )
-        )
+        could = f"{100 * held.detectable:.1f}"
+        out.append(note("detects", say, could=could, documents=held.documents, seeds=held.seeds))
     if held.needed is not None and held.largest is not None:
         gain, count, seeds = f"{100 * held.largest:+.1f}", f"{rounded(held.needed):,}", f"{rounded(held.needed_seeds or 0):,}"
-        out.append(
-            say(
-                f"{gain}점을 확인하려면 문서 약 {count}개와 시드 {seeds}개면 됩니다 (더 싼 조합: coref-automl power).",
-                f"About {count} documents and {seeds} seeds show {gain} points (cheaper combinations: coref-automl power).",
-            )
-        )
+        out.append(note("needed", say, gain=gain, count=count, seeds=seeds))
     return out
 
 
@@ -128,10 +104,8 @@ def told_apart(it: Answer, say: Say) -> str:
         at, told = _at_equal_tokens(it, it.unbeaten, say), listing([_lead_over(it, name, say) for name in it.unbeaten])
         out += say(f"{at} 구별되지 않음: {told}.", f" Not distinguishable from it{at}: {told}.")
     if it.unproven:
-        out += say(
-            f" 그중 베이스 모델보다 나음이 미확인: {listing(it.unproven)}.",
-            f" Of these, not shown better than the base: {listing(it.unproven)}.",
-        )
+        told = listing(it.unproven)
+        out += say(f" 그중 베이스 모델보다 나음이 미확인: {told}.", f" Of these, not shown better than the base: {told}.")
     if it.beats:
         at, told = _at_equal_tokens(it, it.beats, say), listing([_lead_over(it, name, say) for name in it.beats])
         out += say(f"{at} 더 나음 확인: {told} 대비.", f" Shown better{at} than {told}.")
@@ -225,6 +199,8 @@ def _besides(question: Question, it: Answer, say: Say) -> str:
         alike = [one for one in question.others if (one.outcome, one.rows) == (lead.outcome, lead.rows)]
         other = next((one for one in alike if one.a == lead.a and one.b != BASE and question.id in CHECKS), None)
         text += say(f" {other.b} 대비 {phrase(other, say)}.", f" Against {other.b}: {phrase(other, say)}.") if other else ""
+        full = it.gain.seeds[0] if it.gain and question.id in CHECKS and "checkpoint" not in lead.against else 0
+        text += f" {note('some seeds', say, count=lead.seeds[0], full=full)}" if lead.seeds[0] < full else ""
         text += "".join(f" {about(one, say)}: {phrase(one, say)}." for one in alike if one.b == BASE and one.a in it.unbeaten)
     return text
 
@@ -260,32 +236,13 @@ def untested(it: Answer, say: Say) -> str:
 
 def next_time(ahead: NextTime, say: Say) -> str:
     """How long to train next time, and what it would take to know of less."""
-    within = f"{100 * ahead.loss:.2g}"
-    if ahead.how == "less":
-        share = f"{100 * (ahead.share or 0):.0f}%"
-        ko, en = f"이번의 {share}", f"for {share} of this training"
-        if ahead.tokens is not None:
-            ko, en = (
-                f"{tokens(ahead.tokens)} 토큰(이번의 {share})",
-                f"until {tokens(ahead.tokens)} tokens ({share} of this training)",
-            )
-        text = say(
-            f"다음에는 {ko}까지 학습하면 됩니다: 정점과 {within}점 이내(95% 신뢰수준)인 가장 이른 지점입니다.",
-            f"Next time, train {en}: the earliest point within {within} points of the highest at 95% confidence.",
-        )
-    elif ahead.how == "longer":
-        text = say(
-            "다음에는 더 길게 학습해 보세요: 체크포인트 사이의 마지막 구간에서 향상이 확인되었습니다.",
-            "Next time, try training longer: the last interval between checkpoints is shown to gain.",
-        )
-    else:
-        text = say("다음에도 이만큼 학습하세요.", "Next time, train as long as now.")
+    share, seen = f"{100 * (ahead.share or 0):.0f}%", tokens(ahead.tokens)
+    ko, en = f"이번의 {share}", f"for {share} of this training"
+    if ahead.tokens is not None:
+        ko, en = f"{seen} 토큰(이번의 {share})", f"until {seen} tokens ({share} of this training)"
+    text = note(f"next time: {ahead.how}", say, ko=ko, en=en, within=f"{100 * ahead.loss:.2g}")
     if ahead.more_documents and ahead.promising is not None:
-        count, point = f"{rounded(ahead.more_documents):,}", tokens(ahead.promising)
-        text += say(
-            f" 문서가 약 {count}개 더 있으면 {point} 토큰으로 충분한지 검정력 80%로 알 수 있습니다.",
-            f" About {count} more documents would show with 80% power whether {point} tokens are enough.",
-        )
+        text += f" {note('promising', say, count=f'{rounded(ahead.more_documents):,}', point=tokens(ahead.promising))}"
     return text
 
 
@@ -300,23 +257,12 @@ def keep_lines(it: Answer, say: Say, *, named: bool = True) -> list[str]:
     if keep.expected is not None and it.action == "use checkpoint":  # of a method it stands in the reasons
         gain = f"{100 * keep.expected:+.1f}"
         facts.append(say(f"기대 향상 {gain}점 (축소 추정)", f"expected gain {gain} points (shrunken)"))
-    text = [f"{', '.join((*facts, here))}. {_chosen(it, keep, say)}"]
-    if keep.tied:
-        text.append(say(f"값이 같은 체크포인트: {listing(keep.tied)}.", f"As high: {listing(keep.tied)}; the earliest is taken."))
+    on = say("선택용 절반", "the select half") if keep.chose else say("모든 문서", "all documents")
+    rule = note("highest shown" if it.method is None else "chosen checkpoint", say, method=it.method, on=on)
+    text = [f"{', '.join((*facts, here))}. {rule}"]
     if keep.again and named and not (it.step and it.step.do == "make again"):
         text.append(say(f"다시 만들기: {keep.again}", f"Make again: {keep.again}"))
     return text
-
-
-def _chosen(it: Answer, keep: Keep, say: Say) -> str:
-    """Which of the method's checkpoints this is, and what another one is worth."""
-    on = say("선택용 절반", "the select half") if keep.chose else say("모든 문서", "all documents")
-    if it.action == "use checkpoint":
-        return say(f"{on}에서 축소 추정값이 가장 높습니다.", f"Its shrunken value is the highest on {on}.")
-    return say(
-        f"{it.method}의 체크포인트 가운데 {on}에서 축소 추정값이 가장 높습니다. 어느 시드든 기대 향상은 같습니다.",
-        f"Of {it.method}, its shrunken value is the highest on {on}; any of its seeds is expected to gain as much.",
-    )
 
 
 def step_reason(it: Answer, say: Say) -> str:
@@ -324,18 +270,8 @@ def step_reason(it: Answer, say: Say) -> str:
     if it.step is None:
         return ""
     needed, count = it.power.needed_seeds if it.power else None, it.questions[0].lead.seeds[0] if it.questions else 1
-    several = say(f"방법당 시드 {needed}개면 충분할 것으로 보입니다", f"{needed} per method should do") if needed else ""
-    return {
-        "add seeds": say("시드 추가", "add seeds") + (f" ({several})" if several else ""),
-        "train longer": say(f"시드 {count}개 모두 더 길게 학습", f"train all {count} seeds longer, of which this is one"),
-        "tell apart": say("구별에 필요한 문서와 시드 계산", "what telling them apart takes, in documents and seeds"),
-        "publish": say("모델 카드 미리보기", "preview its model card"),
-        "train equally": say("같은 학습량으로", "train as long as the other, then compare"),
-        "plan": say("필요한 문서와 시드 계산", "what showing a gain takes, in documents and seeds"),
-        "carry over": say("관계 추출에서 확인", "check it on relation extraction"),
-        "evaluate base": say("베이스 모델 평가", "evaluate the base"),
-        "make again": say("다시 만들기", "make it again"),
-    }[it.step.do]
+    several = say(f" (방법당 시드 {needed}개면 충분할 것으로 보입니다)", f" ({needed} per method should do)") if needed else ""
+    return note(f"step: {it.step.do}", say, count=count, several=several)
 
 
 def answer_lines(it: Answer, say: Say) -> list[str]:
@@ -353,29 +289,16 @@ def answer_lines(it: Answer, say: Say) -> list[str]:
 def over_base(it: Answer, say: Say) -> str:
     """Every other method against its base."""
     question = it.question("base")
-    others = [one for one in question.others if one.test == "crossed" and one.a != it.method] if question else []
+    others = [one for one in question.claims if one.test == "crossed" and one is not it.gain] if question else []
     told = "; ".join(f"{one.a} {phrase(one, say)}" for one in others)
     return say(f"베이스 모델 대비 다른 방법: {told}.", f"Other methods over the base: {told}.") if told else ""
 
 
 def warnings(it: Answer, say: Say) -> list[str]:
     """How often it was judged, and what stands against the whole answer and is not said elsewhere."""
-    looks = say(
-        f"시드를 더하며 {it.looks}번 판정했습니다. 판정마다의 5%는 그만큼 더해집니다.",
-        f"Judged {it.looks} times as seeds were added: each look adds its own 5%.",
-    )
-    caveats: dict[Caveat, str] = {
-        "unequal training": say(
-            "학습량이 다른 방법이 있습니다: 방법끼리의 판정은 같은 학습량에서만 냅니다.",
-            "Some methods were trained unequally; methods are judged at equal training only.",
-        ),
-        "few documents": say("판정한 문서가 매우 적습니다.", "The verdicts rest on very few documents."),
-        "other tokenizer": say(
-            "토크나이저가 서로 달라 후보 순위(word)로만 비교합니다.",
-            "Tokenizers differ: only ranks among candidates (word) are compared.",
-        ),
-    }
-    return [*([looks] if it.looks > 1 else []), *(caveats[code] for code in it.against if code in caveats)]
+    looks = [note("looks", say, looks=it.looks)] if it.looks > 1 else []
+    told: tuple[Caveat, ...] = ("unequal training", "few documents", "other tokenizer")
+    return [*looks, *(note(f"against: {code}", say) for code in it.against if code in told)]
 
 
 def listing(names: Sequence[str]) -> str:

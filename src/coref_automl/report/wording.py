@@ -5,7 +5,7 @@ from __future__ import annotations
 from coref_automl.comparison.claims import BASE, Caveat, Claim, QuestionId, Verdict
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.page import Tone, bound, is_same, points, tokens
+from coref_automl.report.page import Tone, bound, is_same, note, points, tokens
 from coref_automl.say import Say
 
 TONES: dict[str, Tone] = {
@@ -28,22 +28,11 @@ def title(name: QuestionId, say: Say) -> str:
     if name in CHECKS:
         ko, en = CHECKS[name].name
         return say(f"{ko}로 이어지는가?", f"Does it carry over to {en}?")
-    return {
-        "base": say("적응이 베이스 모델보다 나은가?", "Does adapting beat the base model?"),
-        "method": say("어느 방법인가?", "Which method?"),
-        "length": say("어느 길이인가?", "Which length?"),
-        "training": say("얼마나 오래 학습하는가?", "How long to train?"),
-        "far": say("먼 언급으로 이어지는가?", "Does it carry over to far mentions?"),
-        "lambada": say("LAMBADA로 이어지는가?", "Does it carry over to LAMBADA?"),
-        "sources": say("데이터 소스마다 그러한가?", "Does it hold on every source?"),
-    }[name]
+    return note(f"question: {name}", say)
 
 
 def short_title(name: QuestionId, say: Say) -> str:
-    if name in CHECKS:
-        return say(*CHECKS[name].name)
-    ko = {"base": "베이스 모델", "method": "방법", "length": "길이", "training": "학습량", "far": "먼 언급", "lambada": "LAMBADA"}
-    return say({**ko, "sources": "데이터 소스"}[name], {"base": "the base", "lambada": "LAMBADA"}.get(name, name))
+    return say(*CHECKS[name].name) if name in CHECKS else note(f"short: {name}", say)
 
 
 def side(name: str, say: Say) -> str:
@@ -125,13 +114,8 @@ def caveat(claim: Claim, say: Say) -> str:
 
 def why_not(claim: Claim, say: Say) -> str:
     seen = " / ".join(tokens(one) for one in claim.tokens)
-    words: dict[Caveat, str] = {
-        "one seed": say("시드 하나", "one seed"),
-        "copies": say("실행들이 서로 같음", "the runs are copies of each other"),
-        "one document": say("문서 하나", "one document"),
-        "unequal training": say(f"학습량이 다름: {seen} 토큰", f"unequal training: {seen} tokens"),
-    }
-    return ", ".join(words[code] for code in claim.against if code in words)
+    known: tuple[Caveat, ...] = ("one seed", "copies", "one document", "unequal training")
+    return ", ".join(note(f"why: {code}", say, seen=seen) for code in claim.against if code in known)
 
 
 def phrase(claim: Claim, say: Say) -> str:
@@ -185,16 +169,4 @@ def expected_gain(claim: Claim, say: Say) -> str:
     """What to expect of a side that was chosen by the data; empty where none was."""
     if claim.expected is None:
         return ""
-    gain = f"{100 * claim.expected:+.1f}"
-    return say(
-        f"방법 {claim.family}개 가운데 골랐으므로 {claim.a}에서 기대되는 향상은 {gain}점입니다.",
-        f"Chosen among {claim.family} methods, {claim.a} is expected to gain {gain} points.",
-    )
-
-
-def selection(name: str, candidates: int, say: Say) -> str:
-    """Of a checkpoint that came out highest: its value is the luckiest of many."""
-    return say(
-        f"{name}: 체크포인트 {candidates:,}개 중 가장 높게 나온 것입니다. 고르는 데 쓴 문서에서의 값은 실제보다 높습니다.",
-        f"{name} came out highest of {candidates:,} checkpoints: on the documents that chose it, its value is overstated.",
-    )
+    return note("expected gain", say, count=claim.family, name=claim.a, gain=f"{100 * claim.expected:+.1f}")
