@@ -30,6 +30,7 @@ from coref_automl.say import Say
 
 _NAMED = 4
 """How many a sentence names."""
+_CARRY_OVER: tuple[QuestionId, ...] = ("far", "lambada", *CHECKS)
 _BESIDE = {-1: ("더 좋음", "better"), 1: ("더 나쁨", "worse")}
 """Of another method, by the sign of the lead over it."""
 
@@ -71,7 +72,8 @@ def trade_off(it: Answer, say: Say) -> str:
     """Of methods that are tied: on which task which of them is better."""
     told: dict[str, list[str]] = {}
     for (name, sign), claims in grouped(it.apart(), lambda one: (one.b, one.sign)).items():
-        on, (ko, en) = "·".join(dict.fromkeys(task(one, say) for one in claims)), _BESIDE[sign]
+        window = say(" (창 길이가 다름)", " (another window)") if claims[0].question == "length" else ""
+        on, (ko, en) = "·".join(dict.fromkeys(task(one, say) for one in claims)) + window, _BESIDE[sign]
         told.setdefault(name, []).append(say(f"{on}에서 {ko}", f"{en} on {on}"))
     if told:
         listed = "; ".join(f"{name} {', '.join(words)}" for name, words in told.items())
@@ -195,7 +197,7 @@ def _besides(question: Question, it: Answer, say: Say) -> str:
     lead, text = question.lead, ""
     if question.id == "sources" and (count := len({one.part for one in question.claims})) > 1:
         text += say(f" 데이터 소스 {count}개 중 가장 약한 곳: {lead.part}.", f" Weakest of {count} sources: {lead.part}.")
-    if question.id in _carry_over():
+    if question.id in _CARRY_OVER:
         alike = [one for one in question.others if (one.outcome, one.rows) == (lead.outcome, lead.rows)]
         other = next((one for one in alike if one.a == lead.a and one.b != BASE and question.id in CHECKS), None)
         text += say(f" {other.b} 대비 {phrase(other, say)}.", f" Against {other.b}: {phrase(other, say)}.") if other else ""
@@ -215,14 +217,10 @@ def question_line(question: Question, it: Answer, say: Say) -> str:
     return f"{title(question.id, say)} {said[:1].upper()}{said[1:]}{'' if judged else caveat(question.lead, say)}. {text}{more}"
 
 
-def _carry_over() -> tuple[QuestionId, ...]:
-    return ("far", "lambada", *CHECKS)
-
-
 def lacking(it: Answer, say: Say) -> str:
     """The tasks that what is to be used was not tested on."""
     of = METRICS[it.metric].task
-    asked = [name for name in _carry_over() if {"far": "real-far"}.get(name, name) != of]
+    asked = [name for name in _CARRY_OVER if {"far": "real-far"}.get(name, name) != of]
     names = [short_title(name, say) for name in asked if (one := it.question(name)) is None or not one.tested]
     about = it.method or it.highest
     return say(f"{about} 미평가: {', '.join(names)}.", f"Not tested for {about}: {', '.join(names)}.") if names else ""
@@ -279,7 +277,7 @@ def answer_lines(it: Answer, say: Say) -> list[str]:
     lines = [f"{headline(it, say)}.", *reasons(it, say), over_base(it, say), *keep_lines(it, say)]
     if it.next_time is not None and not (it.step and it.step.do == "train longer"):
         lines.append(next_time(it.next_time, say))
-    asked = [one for one in it.questions if (one.id != "base" and one.tested) or (not one.tested and one.id not in _carry_over())]
+    asked = [one for one in it.questions if (one.id != "base" and one.tested) or (not one.tested and one.id not in _CARRY_OVER)]
     lines += [*(question_line(one, it, say) for one in asked), lacking(it, say)]
     if it.step is not None:
         lines.append(say(f"다음: {step_reason(it, say)}: {it.step.command}", f"Next: {step_reason(it, say)}: {it.step.command}"))
