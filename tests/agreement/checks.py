@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.agreement.reading import POINTS, VERDICTS, Said, Told, read
+from tests.agreement.reading import POINTS, Said, Told, read, verdict_of
 from tests.agreement.studies import Plan
 from tests.agreement.surfaces import Printed
 
@@ -16,7 +16,7 @@ _EVERYWHERE = ("action", "use", "keep", "gone", "again", "ties", "beats", "unpro
 _DOWNSTREAM = ("relation", "coreference")
 """What not every method of a generated study has."""
 _LISTED = 4
-_JUDGED = ("better", "worse", "equivalent", "not shown")
+_JUDGED = ("better", "worse", "equivalent", "no gain", "not shown")
 
 
 def findings(plan: Plan, texts: Sequence[Printed]) -> list[str]:
@@ -78,7 +78,9 @@ def _contradictions(said: Said, plan: Plan) -> Iterator[str]:
         if own in plan.names and own not in (told.a, told.b) and not _is_its_checkpoint(told, own):
             yield f"{name} is about {told.a} and {told.b}, not about {own}"
     for name, lacks in said.untested.items():
-        if name not in _DOWNSTREAM and not plan.partial and not (name == "base" and plan.base == "at one length"):
+        task = {"far": "real-far"}.get(name, name)
+        scored = name not in ("far", "lambada") or task in plan.tasks
+        if name not in _DOWNSTREAM and scored and not plan.partial and not (name == "base" and plan.base == "at one length"):
             yield f"{name} was scored for all, and yet it is not tested for {lacks}"
         if own and lacks != own:
             yield f"use {own}, and {name} is not tested for {lacks}"
@@ -159,7 +161,7 @@ def agrees(change: Sequence[str], verdict: str, where: str) -> Iterator[str]:
     if verdict in ("better", "worse"):
         if not excludes or value[0] != ("+" if verdict == "better" else "-"):
             yield f"{verdict} beside {value} [{low}, {high}]: {where}"
-    elif verdict in ("not shown", "equivalent") and excludes and not at_zero:
+    elif verdict in ("not shown", "equivalent", "no gain") and excludes and not at_zero:
         yield f"{verdict} beside {value} [{low}, {high}]: {where}"
     if not float(low) - 0.11 <= float(value) <= float(high) + 0.11:
         yield f"{value} lies outside [{low}, {high}]: {where}"
@@ -180,8 +182,7 @@ def _tables(text: str) -> Iterator[str]:
             if moved is None:
                 continue
             if at is not None and head[0] not in ("question", "질문"):
-                verdict = next((code for words, code in VERDICTS.items() if cells[at].startswith(words)), "")
-                yield from agrees(moved.groups(), verdict, line)
+                yield from agrees(moved.groups(), verdict_of(cells[at]), line)
             for one in cells:
                 shown = re.fullmatch(rf"{POINTS} (?:shown|확인)", one.replace("\\", ""))
                 if shown:

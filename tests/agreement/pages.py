@@ -26,6 +26,11 @@ def plain(text: str) -> str:
     return html.unescape(re.sub(r"<[^>]+>", "", text)).strip()
 
 
+def plain_lines(text: str) -> str:
+    """The text of a page, one paragraph a line."""
+    return "\n".join(_unmarked(plain(one)) for one in re.split(r"</?p\b[^>]*>|\n", text))
+
+
 def hero_of(text: str) -> str:
     found = re.search(r'<section class="hero" id="answer".*?</section>', text, re.S)
     return found[0] if found else ""

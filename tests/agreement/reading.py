@@ -8,19 +8,19 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.agreement.pages import TITLES, Row, hero_of, of_html, of_markdown, plain
+from tests.agreement.pages import TITLES, Row, hero_of, of_html, of_markdown, plain, plain_lines
 from tests.agreement.surfaces import Printed
 
 _PARTS = {
-    "last step": "last-step", "마지막 구간": "last-step", "peak - end": "peak-end", "정점 - 마지막": "peak-end",
+    "last interval": "last-step", "마지막 구간": "last-step", "peak - end": "peak-end", "정점 - 마지막": "peak-end",
     "at equal tokens": "equal-tokens", "같은 토큰 수에서": "equal-tokens",
 }  # fmt: skip
 _OUTCOMES = {"Relation extraction, micro-F1": "relation", "관계 추출 micro-F1": "relation"}
 _OUTCOMES |= {"Coreference, CoNLL with gold mentions": "coreference", "상호참조, 정답 언급의 CoNLL": "coreference"}
-VERDICTS = {
+_VERDICTS = {
     "better": "better", "더 좋음": "better", "worse": "worse", "더 나쁨": "worse", "not shown": "not shown",
     "차이 미확인": "not shown", "no difference shown": "not shown", "유의한 차이 미확인": "not shown", "not judged": "not judged",
-    "판정 없음": "not judged", "equivalent": "equivalent", "동등": "equivalent", "the same": "same", "같음": "same",
+    "판정 없음": "not judged", "equivalent": "equivalent", "no gain above": "no gain", "the same": "same", "같음": "same",
     "모든 문항에서 같음": "same",
 }  # fmt: skip
 _SAME = r"the same on every item|모든 문항에서 같음"
@@ -37,18 +37,24 @@ _KINDS = {
 }  # fmt: skip
 _BASIS = re.compile(rf"\({_SEEDS}, {_DOCUMENTS}(?:, (?:corrected for|비교) (\d+)[^()]*\([^()]*\))?\)")
 _CLAIM = re.compile(
-    rf"(?P<left>.+?): (?:{_SAME}|{POINTS}, (?P<verdict>.+?)|(?P<none>(?:not judged|판정 없음).*?)) (?P<basis>{_BASIS.pattern})\."
+    rf"(?P<left>.+?): (?:{_SAME}|{POINTS}(?:, (?P<verdict>.+?))?|(?P<none>–|(?:not judged|판정 없음).*?)) "
+    rf"(?P<basis>{_BASIS.pattern})\."
 )
-_UNTESTED = re.compile(r"Not tested for (.+)\.$|^(.+): 평가되지 않았습니다\.$")
+_UNTESTED = re.compile(r"Not tested for ([^:]+)\.$|^(.+): 평가되지 않았습니다\.$")
+_LACKING = re.compile(r"^(?:Not tested for (?P<en>[^:\n]+): (?P<tasks>.+)|(?P<ko>[^:\n]+) 미평가: (?P<of>.+))\.$", re.M)
+_TASKS = {"far": ("far mentions", "먼 언급"), "lambada": ("LAMBADA",), "relation": ("relation extraction", "관계 추출"),
+          "coreference": ("coreference", "상호참조 해결")}  # fmt: skip
+_TRADE = re.compile(r"Choose by task|과제별 선택")
 _ELSEWHERE = re.compile(r"(?:Told apart on another task|다른 과제에서는 구별됨): (.+?)\.(?=\s|$|<)")
 _NAME = r"(?:[^,:]|,(?=\d))+"
 _USE = re.compile(r"^(?:Use|추천:) (.+)$")
 _OR = re.compile(r", (?=\D)| or | 또는 ")
 _BADGES = {
-    "yes": "better", "예": "better", "no: worse": "worse", "아니요: 더 나쁨": "worse", "not known": "not shown",
-    "알 수 없음": "not shown", "the longer": "better", "긴 쪽": "better", "the shorter": "worse", "짧은 쪽": "worse",
+    "yes": "better", "예": "better", "no: worse": "worse", "아니요: 더 나쁨": "worse", "no gain shown": "not shown",
+    "향상 미확인": "not shown", "the longer": "better", "긴 쪽": "better", "the shorter": "worse", "짧은 쪽": "worse",
     "still gaining": "better", "아직 오르는 중": "better", "falling": "worse", "떨어지는 중": "worse",
-    "past its peak": "better", "정점을 지남": "better", "one checkpoint": "better", "체크포인트 하나": "better",
+    "past its peak": "better", "정점을 지남": "better", "yes, of one checkpoint": "better",
+    "예, 체크포인트 하나에서": "better",
 }  # fmt: skip
 """Badges of questions that ask yes or no, for which length, and of the course of training."""
 _COUNTS = {
@@ -61,14 +67,14 @@ _ACTIONS = {
     "비교할 베이스 모델이 없습니다": "no base", "Undecided": "undecided", "판정할 수 없습니다": "undecided",
 }  # fmt: skip
 _NEXT = {
-    "longer": r"Next time, train longer|다음에는 더 길게",
+    "longer": r"Next time, try training longer|다음에는 더 길게|Next: train all \d+ seeds longer|다음: 시드 \d+개 모두 더 길게",
     "as long": r"Next time, train as long as now|다음에도 이만큼",
     "less": r"Next time, train (?:until|for)|다음에는 .*까지 학습하면",
 }
 _GONE = r"not on this disk|이 디스크에 없음"
 _THERE = r"(?<!not )on this disk|이 디스크에 있음"
-_AGAIN = re.compile(r"^(?:Make again|다시 만들기): (.+)$", re.M)
-_STEP = re.compile(r"^(?:Next|다음): (.+?): (coref-automl .+)$", re.M)
+_AGAIN = re.compile(r"^(?:Make again|Next: make it again|다시 만들기|다음: 다시 만들기): (.+)$", re.M)
+_STEP = re.compile(r"^(?:Next|다음): (?!make it again|다시 만들기)(.+?): (coref-automl .+)$", re.M)
 _LEVEL = re.compile(r"(?:Not distinguishable from it(?: at equal tokens[^:]*)?|구별되지 않음): (.+?)\.(?=\s|$|<)")
 _UNPROVEN = re.compile(r"(?:not shown better than the base|베이스 모델보다 나음이 미확인): (.+?)\.(?=\s|$|<)")
 _BEATS = re.compile(r"Shown better(?: at equal tokens [^)]*\))? than (.+?)\.(?=\s|$|<)|더 나음 확인[^:]*: (.+?) 대비\.")
@@ -160,7 +166,7 @@ def _cells(text: str) -> tuple[tuple[Told, ...], tuple[str, ...]]:
         if told is None or shown is None:
             faults.append(f"a cell without a claim: {title}")
             continue
-        moved, verdict = re.fullmatch(POINTS, plain(shown[1])), _verdict(plain(shown[2]))
+        moved, verdict = re.fullmatch(POINTS, plain(shown[1])), verdict_of(plain(shown[2]))
         if (moved.groups() if moved else ()) != told.change or (told.change and verdict != told.verdict):
             faults.append(f"the leaderboard shows {plain(cell)!r} and says {title!r}")
         found.append(told)
@@ -171,17 +177,27 @@ def _lines(lines: list[str], pair: tuple[tuple[str, ...], str] | None) -> Said:
     """An answer in lines: terminal, Python, studio."""
     action, use, ties = _action(lines[0].removesuffix(".")) if lines else ("", "", ())
     text, questions, lead, untested = "\n".join(lines), {}, None, {}
+    faults: list[str] = []
     for line in lines[1:]:
         asked = next((name for name, titles in TITLES.items() if line.startswith(titles)), "")
-        found = _claim(_without_title(line))
+        badge, _, rest = _without_title(line).partition(". ") if asked else ("", "", _without_title(line))
+        found = _claim(rest)
         if asked and (lacks := _first(_UNTESTED, _without_title(line))):
             untested[asked] = lacks
         elif asked and found:
-            questions[asked] = found
+            badge = re.sub(r" \(.*\)|, significant before.*|, 보정 전에만 유의", "", badge)
+            by_badge = _by_badge(badge[:1].lower() + badge[1:])
+            told = found if found.verdict else replace(found, verdict=by_badge)
+            faults += _limits(badge, told) + _miscounted_sources(badge, told)
+            if asked == "method" and action == "use":
+                faults += _miscounted(badge[:1].lower() + badge[1:], text)
+            elif asked != "sources" and by_badge != told.verdict:
+                faults.append(f"{asked}: the answer is {badge!r}, its claim {told}")
+            questions[asked] = told
         elif found and lead is None:
             lead = found
     said = _said(text, action, use, ties, questions, lead, keep=_first(_PATH, text), pair=pair)
-    return replace(said, untested=untested)
+    return replace(said, untested={**untested, **_lacking(text)}, faults=(*said.faults, *faults))
 
 
 def _first_screen(headline: str, sentence: str, rows: list[Row], keep: tuple[str, bool], status: str, whole: str) -> Said:
@@ -201,15 +217,16 @@ def _first_screen(headline: str, sentence: str, rows: list[Row], keep: tuple[str
             faults.append(f"{title}: no basis in {told!r}")
             continue
         label, _, words = _parted(told[: basis.start()].strip())
-        verdict = _verdict(words)
+        verdict = verdict_of(words)
         outcome, (a, b, part) = _outcome(label), _sides(about)
         if asked == "method" and action == "use":
             faults += _miscounted(badge, told)
-        elif (by_badge := _by_badge(badge)) != verdict:
+        elif asked != "sources" and (by_badge := _by_badge(badge)) != verdict:
             faults.append(f"{title}: the badge says {by_badge}, its sentence {verdict}")
         if (weakest := _first(_WEAKEST, told)) and weakest != part:
             faults.append(f"{title}: the weakest source is {weakest}, and the difference that of {part}")
         questions[asked] = Told(a, b, part, outcome, found.groups() if found else (), verdict, _seeds(basis), _documents(basis))
+        faults += _limits(words, questions[asked]) + _miscounted_sources(badge, questions[asked])
         if asked == "base" and (of := _COUNTED.search(told)):
             counted = (int(of[1]), int(of[2])) if of[1] else (int(of[4]), int(of[3]))
     path, of_base = keep
@@ -222,7 +239,7 @@ def _first_screen(headline: str, sentence: str, rows: list[Row], keep: tuple[str
         text, action, use, ties, {name: one for name, one in questions.items() if name != "base"},
         _claim(_without_title(sentence)), keep="" if of_base else path, pair=None,
     )  # fmt: skip
-    said = replace(said, untested=untested)
+    said = replace(said, untested={**untested, **_lacking(plain_lines(whole))})
     base = questions.get("base")
     if said.lead and base and action == "use" and said.lead != base:
         faults.append(f"the sentence leads with {said.lead}, the table with {base}")
@@ -237,6 +254,10 @@ def _said(
 ) -> Said:  # fmt: skip
     unproven, level = _names(_UNPROVEN, text), _names(_LEVEL, text)
     apart = {*ties, *unproven} != {*level} and "..." not in (*level, *unproven)
+    elsewhere = len(_first(_ELSEWHERE, text).split("; ")) if _ELSEWHERE.search(text) else 0
+    faults = [f"the headline ties {ties}, the text {level}, of them unproven {unproven}"] if apart else []
+    if bool(elsewhere) != bool(_TRADE.search(text)):
+        faults.append(f"{elsewhere} tasks tell methods apart, and the first lines say otherwise")
     step = _STEP.search(text)
     return Said(
         action,
@@ -256,9 +277,9 @@ def _said(
         detects=_first(_DETECTS, text),
         lead=lead,
         questions=questions,
-        elsewhere=len(_first(_ELSEWHERE, text).split("; ")) if _ELSEWHERE.search(text) else 0,
+        elsewhere=elsewhere,
         pair=pair,
-        faults=(f"the headline ties {ties}, the text {level}, of them unproven {unproven}",) if apart else (),
+        faults=tuple(faults),
     )
 
 
@@ -291,10 +312,17 @@ def _from_json(held: dict[str, Any]) -> Said:
         detects=f"{100 * power['detectable']:.1f}" if power and power["detectable"] is not None else "",
         lead=lead,
         questions=questions,
-        untested={one["id"]: held["method"] or held["highest"] for one in held["questions"] if not one["tested"]},
+        untested=dict.fromkeys(_json_untested(held), held["method"] or held["highest"]),
         elsewhere=_apart(held),
         cells=tuple(_json_claim(claim) for one in held["questions"] for claim in (one["lead"], *one["others"])),
     )
+
+
+def _json_untested(held: dict[str, Any]) -> set[str]:
+    """Questions that the method took no part in, and the tasks without any."""
+    tested = {one["id"]: one["tested"] for one in held["questions"]}
+    own = "far" if held["metric"].startswith("real_far") else held["metric"].partition("_")[0]
+    return {name for name in (*tested, *_TASKS) if not tested.get(name) and name != own}
 
 
 def _apart(held: dict[str, Any]) -> int:
@@ -316,8 +344,8 @@ def _json_claim(one: dict[str, Any]) -> Told:
     change = () if same or none else tuple(f"{number + 0.0:+.{k}f}" for number, k in zip(clipped, digits, strict=True))
     both = [str(count) for count in one["seeds"]]
     seeds = both[0] if one["b"] == "base" or both[0] == both[1] else "/".join(both)
-    part = "" if one["part"] is None else _code(one["part"].replace("peak to end", "peak - end"))
-    part = {"equal tokens": "equal-tokens"}.get(part, part)
+    parts = {"equal tokens": "equal-tokens", "last step": "last-step", "peak to end": "peak-end"}
+    part = parts.get(one["part"], one["part"] or "")
     outcome = {"relation_f1": "relation", "coreference_conll": "coreference"}.get(one["outcome"], "")
     verdict = "same" if same else one["verdict"]
     count = (one["documents"], one["count"])
@@ -333,14 +361,47 @@ def _action(headline: str) -> tuple[str, str, tuple[str, ...]]:
 
 def _parted(label: str) -> tuple[str, str, str]:
     """`Real@1 strict, not shown (detectable: 3.1 points)` as outcome and verdict."""
-    found = re.fullmatch(r"(.+?)(, )((?:[\d.]+점 이내|" + "|".join(re.escape(words) for words, _ in _spelt()) + r").*)", label)
+    found = re.fullmatch(
+        r"(.+?)(, )((?:[\d.]+점 이내|-?[\d.]+점을 넘는|" + "|".join(re.escape(words) for words, _ in _spelt()) + r").*)", label
+    )
     return (found[1], found[2], found[3]) if found else (label, "", "")
 
 
 def _by_badge(badge: str) -> str:
-    if re.search(r"same within|이내로 같음|no gain above|넘는 향상 없음", badge):
-        return "equivalent"
-    return _BADGES.get(badge) or _verdict(badge)
+    for sign, words in {"better": r"better than |보다 좋음$", "worse": r"worse than |보다 나쁨$"}.items():
+        if re.search(words, badge):
+            return sign
+    return _BADGES.get(badge) or verdict_of(badge)
+
+
+def _limits(words: str, told: Told) -> list[str]:
+    """No gain above the upper limit; equivalent within more than both limits."""
+    if found := re.search(r"no gain above ([\d.-]+) |(-?[\d.]+)점을 넘는", words, re.I):
+        return [f"{words!r} beside {told}"] if not told.change or float(_any(found)) != float(told.change[2]) else []
+    if found := re.search(r"equivalent within ([\d.]+) |([\d.]+)점 이내", words, re.I):
+        most = max(abs(float(one)) for one in told.change[1:]) if told.change else 0.0
+        return [f"{words!r} beside {told}"] if most > float(_any(found)) + 0.051 else []
+    return []
+
+
+def _miscounted_sources(badge: str, told: Told) -> list[str]:
+    """Shown on all of so many only where the weakest is."""
+    found = re.search(r"shown on (\d+) of (\d+)|(\d+)개 중 (\d+)개에서 확인", badge, re.I)
+    every = found is not None and (found[1] or found[3]) == (found[2] or found[4])
+    return [f"{badge!r} beside {told}"] if found is not None and every != (told.verdict == "better") else []
+
+
+def _lacking(text: str) -> dict[str, str]:
+    """The one line of what was not tested."""
+    found = _LACKING.search(text)
+    if found is None:
+        return {}
+    names = (found["tasks"] or found["of"]).split(", ")
+    return {code: found["en"] or found["ko"] for code, words in _TASKS.items() if {*words} & {*names}}
+
+
+def _any(found: re.Match[str]) -> str:
+    return next(one for one in found.groups() if one)
 
 
 def _miscounted(badge: str, told: str) -> list[str]:
@@ -374,7 +435,7 @@ def _claim(text: str) -> Told | None:
         return None
     change = tuple(one for one in found.groups()[1:4] if one)
     words = found["verdict"] or found["none"]
-    verdict = _verdict(words) if words else "same"
+    verdict = verdict_of(words) if words else "" if change or "–" in found[0] else "same"
     return Told(a, b, part, _outcome(outcome), change, verdict, _seeds(basis), _documents(basis))
 
 
@@ -400,12 +461,13 @@ def _outcome(text: str) -> str:
 
 
 def _spelt() -> list[tuple[str, str]]:
-    return sorted(VERDICTS.items(), key=lambda pair: -len(pair[0]))
+    return sorted(_VERDICTS.items(), key=lambda pair: -len(pair[0]))
 
 
-def _verdict(text: str) -> str:
-    if re.match(r"[\d.]+점 이내로 동등|equivalent", text):
-        return "equivalent"
+def verdict_of(text: str) -> str:
+    for code, words in {"equivalent": r"[\d.]+점 이내로 동등", "no gain": r"-?[\d.]+점을 넘는 향상 없음"}.items():
+        if re.match(words, text):
+            return code
     return next((code for words, code in _spelt() if text.startswith(words)), f"? {text}")
 
 
@@ -422,7 +484,7 @@ def _documents(basis: re.Match[str]) -> tuple[str, int]:
 def _pair(text: str) -> tuple[tuple[str, ...], str] | None:
     """The studio's verdict: `A - B: Real@1 strict +2.1 [+1.0, +3.2], better.`"""
     if found := re.search(rf"{POINTS}, (.+)\.$", text):
-        return found.groups()[:3], _verdict(found[4])
+        return found.groups()[:3], verdict_of(found[4])
     return ((), "same") if re.search(_SAME, text) else None
 
 

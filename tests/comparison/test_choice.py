@@ -25,14 +25,14 @@ def plateau(steps: int = 4) -> list[Model]:
     return [BASE, Model("run", 100, -0.6), *(Model("run", 100 * k, 0.6) for k in range(2, steps + 1))]
 
 
-def test_of_checkpoints_that_are_as_high_the_earliest_is_taken_and_the_others_are_named(evaluated: Maker) -> None:
+def test_of_checkpoints_that_are_as_high_the_earliest_is_taken(evaluated: Maker) -> None:
     root = evaluated([BASE, Model("run", 200, 0.6)], documents=30)
     scores = find_evaluations([root / "run" / "checkpoint-200"])[0].scores()
     for step in (100, 300, 400):
         write_evaluation(root, Model("run", step, 0.6), scores)
     keep = recommend(root).keep
     assert keep is not None
-    assert (keep.name, keep.tied) == ("checkpoint-100", ("checkpoint-200", "checkpoint-300", "checkpoint-400"))
+    assert keep.name == "checkpoint-100"
 
 
 def test_equal_checkpoints_are_told_to_be_reached_by_the_earliest(evaluated: Maker) -> None:

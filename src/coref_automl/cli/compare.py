@@ -54,6 +54,7 @@ def compare(
     from coref_automl.comparison.groups import choose_group, choose_metric
     from coref_automl.comparison.reader import open_results
     from coref_automl.comparison.study import study_at
+    from coref_automl.report.page import note
     from coref_automl.report.printout import printed_answer, printed_comparison
     from coref_automl.report.terminal import in_colour, width
 
@@ -73,7 +74,7 @@ def compare(
         return
     print(table.printed(width(), colour=in_colour()))
     if answer is not None:
-        print(f"\n{answer}")
+        print(f"{note('table and answer', Say(tongue))}\n\n{answer}")
     command = f"coref-automl report {shlex.join(paths)} --out report"
     print("\n" + Say(tongue)(f"보고서: {command}", f"Report: {command}"))
 

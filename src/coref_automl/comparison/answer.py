@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,10 +58,11 @@ class _Deciding(StudyClaims):
         method = self.leading.name if self.leading is not None and self.leading.seeds > 1 else None
         beside = self._beside(method) if action == "use method" else {}
         better = {one.a for one in self.gains if one.verdict == "better"}
-        level = [name for name, sign in beside.items() if sign is not None and sign <= 0]
-        unequal = self._less_trained([name for name, sign in beside.items() if sign is None])
-        base, ahead, power = study.own_base(self.top), self._next_time() if keep else None, self._power()
-        return Answer(
+        judged = [one for one in beside.values() if one.verdict != "not judged"]
+        level = sorted((one for one in judged if one.sign <= 0), key=lambda one: one.difference.value)
+        unjudged = tuple(name for name, one in beside.items() if one not in judged)
+        base = study.own_base(self.top)
+        it = Answer(
             action=action,
             metric=study.metric,
             evalset=study.group.evalset,
@@ -71,28 +72,30 @@ class _Deciding(StudyClaims):
             method=method,
             highest=self.top.name,
             highest_path=self.top.evaluation.path,
-            ties=tuple(name for name in level if name in better),
-            beats=tuple(name for name, sign in beside.items() if sign is not None and sign > 0),
+            ties=tuple(one.b for one in level if one.b in better),
+            beats=tuple(one.b for one in judged if one.sign > 0),
             keep=keep,
-            next_time=ahead,
-            power=power,
+            next_time=self._next_time() if keep else None,
+            power=self._power(),
             questions=questions,
             candidates=len(study.choice.candidates),
             looks=looks,
             against=self._against(),
             unread=unread,
-            unproven=tuple(name for name in level if name not in better),
-            unjudged=tuple(name for name, sign in beside.items() if sign is None),
-            step=next_step(study, action, self.top, keep, ahead, power, replicated=bool(self.replicated), unequal=unequal),
+            unproven=tuple(one.b for one in level if one.b not in better),
+            unjudged=unjudged,
         )
+        step = next_step(study, it, self.top, replicated=bool(self.replicated), unequal=self._less_trained(unjudged))
+        return replace(it, step=step)
 
-    def _beside(self, method: str | None) -> dict[str, int | None]:
-        """What is shown of the method beside each other one: the sign of its lead; None where nothing could be judged."""
-        out: dict[str, int | None] = {}
+    def _beside(self, method: str | None) -> dict[str, Claim]:
+        """The method to use minus each other one; at equal tokens where training was unequal."""
+        out: dict[str, Claim] = {}
         for one in (*self.by_question["method"], *self.by_question["length"]):
             if method in (one.a, one.b) and one.outcome == self.study.metric and one.part in ("", "equal tokens"):
-                name, sign = (one.b, one.sign) if one.a == method else (one.a, -one.sign)
-                out[name] = sign if one.verdict != "not judged" else out.get(name)
+                claim = one if one.a == method else one.reversed()
+                if claim.verdict != "not judged" or claim.b not in out:
+                    out[claim.b] = claim
         return out
 
     def _less_trained(self, unjudged: Sequence[str]) -> tuple[Entry, int] | None:
@@ -130,7 +133,6 @@ class _Deciding(StudyClaims):
         if self._action not in ("use method", "use checkpoint"):
             return None
         study, top = self.study, self.top
-        believed = study.choice.candidates[top].believed
         path = Path(top.evaluation.path)
         return Keep(
             path=top.evaluation.path,
@@ -138,26 +140,23 @@ class _Deciding(StudyClaims):
             tokens=top.recorded_tokens,
             there=path.is_dir(),
             again="" if path.is_dir() else train_command(top),
-            value=believed,
-            expected=self._expected(top, believed),
-            tied=tuple(entry.name for entry in study.choice.tied_with(top)),
+            expected=self._expected(top),
+            chose=_SELECT if study.choice.halved else None,
         )
 
-    def _expected(self, top: Entry, believed: float) -> float | None:
-        """Of a checkpoint: what is expected of its method, and how far it is believed to lie from the method's ends on the
-        documents that chose; of a single run, its posterior mean over the base there. Never more than was measured."""
-        study, choice, method = self.study, self.study.choice, self.leading
-        lead = next((one for one in self.gains if one.a in (top.name, method.name if method else "")), None)
-        if lead is not None and method is not None and lead.a == method.name:
-            held = [choice.candidates[one].believed for one in method.ends if one in choice.candidates]
-            gain = lead.difference.value if lead.expected is None else lead.expected
-            return min(gain + believed - float(np.mean(held)), lead.difference.value) if held else gain
+    def _expected(self, top: Entry) -> float | None:
+        """Of a checkpoint: what is expected of its method; of a single run, its posterior mean over the base on the documents
+        that chose, never more than was measured."""
+        study, choice = self.study, self.study.choice
+        if self._shown is not None:
+            return self._shown.expected
+        lead = next((one for one in self.gains if one.a == top.name), None)
         base, half = study.own_base(top), _SELECT if choice.halved else None
         columns = study.group.columns(study.metric, half=half, entries=[base]) if base is not None else None
         if lead is None or columns is None or not columns.items:
             return None
         before = float(sum(np.asarray(part.values).mean() for part in columns.parts))
-        return min(believed - before, lead.difference.value)
+        return min(choice.candidates[top].believed - before, lead.difference.value)
 
     def _next_time(self) -> NextTime | None:
         study = self.study

@@ -2,8 +2,8 @@
 
 Chosen on the `select` half by posterior means: the method that is highest over its seeds, then the highest of its checkpoints.
 Nothing is judged here. What the answer then shows decides the one next step and its command: more seeds after one, more tokens
-where the last step gains, a plan of documents and seeds where nothing is shown, training again where weights are gone, and
-relation extraction from what is kept.
+where the last step gains, relation extraction from what is kept, a plan of documents and seeds where methods are tied or nothing
+is shown, and training again where weights are gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coref_automl.comparison.arms import Arm, method_name, methods_of
-from coref_automl.comparison.claims import Action, Keep, NextStep, NextTime, Power
+from coref_automl.comparison.claims import Answer, NextStep, NextTime
 from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.scores import Columns, Entry, Group, bases_of
 from coref_automl.config import read_yaml
@@ -73,15 +73,6 @@ class Choice:
         """Of highest posterior mean; of equals the earliest."""
         top = max(self.candidates[entry].believed for entry in entries)
         return min((entry for entry in entries if self.candidates[entry].believed > top - _EQUAL), key=lambda entry: entry.tokens)
-
-    def tied_with(self, chosen: Entry) -> list[Entry]:
-        """Other checkpoints of its method that are as high."""
-        mine = self.candidates[chosen].believed
-        return [one for one in self.of(chosen) if one is not chosen and abs(self.candidates[one].believed - mine) < _EQUAL]
-
-    def of(self, entry: Entry) -> list[Entry]:
-        """The checkpoints of an entry's method that all its runs have."""
-        return [one for step in self.arm(entry).steps() for one in step.values()]
 
     def arm(self, entry: Entry) -> Arm:
         return next(arm for arm in self.arms if any(entry in run for run in arm.runs.values()))
@@ -201,31 +192,36 @@ def _by_step(part: Part, steps: int, seeds: int) -> Part:
     return replace(part, values=values.reshape(len(values), steps, seeds).mean(axis=2))
 
 
-def next_step(
-    study: Study,
-    action: Action,
-    top: Entry,
-    keep: Keep | None,
-    ahead: NextTime | None,
-    power: Power | None,
-    *,
-    replicated: bool,
-    unequal: tuple[Entry, int] | None = None,
-) -> NextStep | None:
+def next_step(study: Study, it: Answer, top: Entry, *, replicated: bool, unequal: tuple[Entry, int] | None) -> NextStep | None:
     """`unequal`: the last checkpoint of a method that has had less training than one beside it, and the tokens of that one."""
-    made = top.evaluation.provenance
-    if action == "use checkpoint":
-        return _step("add seeds", train_command(top, seed=made.seed + 1) if made else "")
-    if ahead is not None and ahead.how == "longer" and made and (longer := train_command(top, tokens=_LONGER * made.tokens)):
+    made, keep, relation = top.evaluation.provenance, it.keep, it.question("relation")
+    largest = it.power.largest if it.power else None
+    another = _step("add seeds", train_command(top, seed=made.seed + 1) if made else "")
+    if it.action == "use checkpoint":
+        return another
+    rising = it.next_time is not None and it.next_time.how == "longer"
+    if rising and made and (longer := train_command(top, tokens=_LONGER * made.tokens)):
         return _step("train longer", longer)
     if unequal is not None:
         return _step("train equally", train_command(unequal[0], tokens=unequal[1]))
+    if keep is not None and keep.there and not (relation and relation.tested):
+        return _step("carry over", relation_command(study, keep.path))
+    if any((one := it.beside(name)) and one.verdict == "not shown" for name in it.unbeaten):
+        half = largest / 2 if largest else study.margin
+        return _step("tell apart", _power_command(study, top, min(study.margin, half), replicated=replicated))
     if keep is not None:
-        return _step("carry over", relation_command(study, keep.path)) if keep.there else _step("make again", keep.again)
-    if action == "keep base":
-        return _step("plan", _power_command(study, top, power, replicated=replicated))
-    base = shlex.quote(where_now(made.base, top.folder, _READ["model"])) if made and action == "no base" else ""
-    return _step("evaluate base", f"coref-automl evaluate {base} --seq-len {top.evaluation.seq_len}" if base else "")
+        publish = f"coref-automl publish {shlex.quote(keep.path)} --repo OWNER/NAME --dry-run"
+        return _step("publish", publish) if keep.there else _step("make again", keep.again)
+    if it.action == "keep base":  # the largest gain, or the margin where nothing gained
+        gain = largest if it.power and it.power.needed and largest else study.margin
+        return _step("plan", f"{_power_command(study, top, gain, replicated=replicated)} --against-base")
+    if made and it.action == "no base" and (base := where_now(made.base, top.folder, _READ["model"])):
+        lacking = [top, *(one for one in study.entries if one.trained and study.own_base(one) is None)]
+        lengths = dict.fromkeys(one.evaluation.seq_len for one in lacking)
+        return _step(
+            "evaluate base", " && ".join(f"coref-automl evaluate {shlex.quote(base)} --seq-len {one}" for one in lengths)
+        )
+    return another
 
 
 def _step(do: str, command: str) -> NextStep | None:
@@ -286,9 +282,8 @@ def _named_by(recipe: Path) -> dict[str, tuple[str, str]]:
     return {name: (path, where_now(path, recipe, _READ[name])) for name, path in held.items()}
 
 
-def _power_command(study: Study, top: Entry, power: Power | None, *, replicated: bool) -> str:
-    """What it takes to show the largest gain, or the margin where nothing gained; by these runs' spreads if they have seeds."""
-    gain = power.largest if power and power.needed and power.largest else study.margin
+def _power_command(study: Study, top: Entry, gain: float, *, replicated: bool) -> str:
+    """What it takes to show such a difference; by these runs' spreads if they have seeds."""
     runs = Path(top.evaluation.path).parent.parent
     where = f" {shlex.quote(str(runs))}" if replicated and runs.is_dir() else ""
-    return f"coref-automl power{where} --difference {max(0.1, 100 * gain):.1f} --metric {study.metric} --against-base"
+    return f"coref-automl power{where} --difference {max(0.1, 100 * gain):.1f} --metric {study.metric}"

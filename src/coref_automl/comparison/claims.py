@@ -10,15 +10,16 @@ import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from coref_automl.records import Correction, Estimate, Record
+from coref_automl.records import Correction, Estimate, Half, Record
 
 BASE = "base"
 """The other side of a claim about adapting; methods have the names that their owner gave them."""
 ALPHA = 0.05
 QuestionId = str
 """base, method, length, training, far, lambada, sources, or the name of an outside check."""
-Verdict = Literal["better", "worse", "equivalent", "same", "not shown", "not judged"]
-"""Equivalent: the whole interval lies within the margin. Same: the same on every item."""
+Verdict = Literal["better", "worse", "equivalent", "no gain", "same", "not shown", "not judged"]
+"""Equivalent: two methods, the whole interval within half the gain that is shown. No gain: over the base, a gain as large as that
+is excluded. Same: the same on every item."""
 Documents = Literal["all", "confirm", "rows", "texts"]
 """Documents of the set, all or of the half that chose nothing; sentences of relation extraction; texts of coreference."""
 Test = Literal["crossed", "paired", "sign flips"]
@@ -31,7 +32,9 @@ Caveat = Literal[
 says nothing about methods; "equal tokens": compared where both had seen as many; "floor": no model scores high enough."""
 Action = Literal["use method", "use checkpoint", "keep base", "no base", "undecided"]
 Training = Literal["less", "as long", "longer"]
-Do = Literal["add seeds", "train longer", "train equally", "make again", "carry over", "plan", "evaluate base"]
+Do = Literal[
+    "add seeds", "train longer", "train equally", "make again", "carry over", "tell apart", "publish", "plan", "evaluate base"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class Claim(Record):
 
     def reversed(self) -> Claim:
         """The same claim as `b` minus `a`."""
-        codes = {"better": "worse", "worse": "better"}
+        codes = {"better": "worse", "worse": "better", "no gain": "not shown"}
         return replace(
             self,
             a=self.b,
@@ -113,18 +116,17 @@ class Question(Record):
 
 @dataclass(frozen=True, slots=True)
 class Keep(Record):
-    """The checkpoint to keep. Its method's verdict is its verdict; `expected` is its gain over the base once the luck of the
-    highest is taken off, `value` the same of its value. `there`: are its weights on this disk? If not, `again` makes them. `tied`
-    are other checkpoints of the method that did as well on the documents that chose."""
+    """The checkpoint to keep: of its method's the highest posterior mean on the documents that `chose`. Its method's verdict is
+    its verdict, and its method's expected gain is its own; a single run has one of its own, the luck of the highest taken off.
+    `there`: are its weights on this disk? If not, `again` makes them."""
 
     path: str
     name: str
     tokens: int | None
     there: bool
     again: str
-    value: float
     expected: float | None
-    tied: tuple[str, ...] = ()
+    chose: Half | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,7 @@ class NextStep(Record):
     @property
     def runs(self) -> bool:
         """Does the command run as it is printed?"""
-        return not re.search(r"(?<= )(DATASET|STUDY\.yaml)(?= |$)", self.command)
+        return not re.search(r"(?<= )(DATASET|STUDY\.yaml|OWNER/NAME)(?= |$)", self.command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,14 @@ class Answer(Record):
         held = [one for one in found if {one.a, one.b} == {self.method, name} and one.verdict != "not judged"]
         return next((one if one.a == self.method else one.reversed() for one in held), None)
 
+    @property
+    def gain(self) -> Claim | None:
+        """The gain over the base that is told first: of what is to be used; where the base is kept, the largest."""
+        base = self.question("base")
+        if base is None or self.action != "keep base":
+            return base and base.lead
+        return max(base.claims, key=lambda one: one.difference.value)
+
     def not_compared(self) -> list[str]:
         """Methods that were judged against the base and not beside the method to use: of another length and another objective."""
         base = self.question("base")
@@ -242,11 +252,16 @@ class Answer(Record):
         judged = dict.fromkeys(one.a for one in base.claims if one.outcome == self.metric) if base and self.method else ()
         return [name for name in judged if name not in named]
 
+    @property
+    def unbeaten(self) -> tuple[str, ...]:
+        """Not told apart from the method to use: shown better than the base or not."""
+        return (*self.ties, *self.unproven)
+
     def apart(self) -> list[Claim]:
         """What tells the method to use from those it is tied with on another task."""
         if self.method is None:
             return []
-        claims = [claim for name in (*self.ties, *self.unproven) for claim in self.between(self.method, name)]
+        claims = [claim for name in self.unbeaten for claim in self.between(self.method, name)]
         return [one for one in claims if one.shown and one.outcome.partition(":")[0] != self.metric]
 
     def between(self, a: str, b: str | None) -> list[Claim]:

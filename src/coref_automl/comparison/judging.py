@@ -118,25 +118,19 @@ def judge_change(
     return _judged(study, question, (arm, arm), steps, metric, found, values, half, part)
 
 
-def corrected_claims(found: Iterable[Judged | None], correction: Correction, margin: float) -> list[Claim]:
+def corrected_claims(found: Iterable[Judged | None], correction: Correction) -> list[Claim]:
     """The claims of one family: p adjusted, the interval of the level that this amounts to, and the verdict."""
     every = [one for one in found if one is not None]
     ps = [one.p for one in every if one.p is not None]
     adjusted = iter(holm(ps) if correction == "holm" else benjamini_hochberg(ps) if correction == "bh" else ps)
     family = len(ps)
-    return [
-        one.claim if one.p is None else _corrected(one, one.p, float(next(adjusted)), correction, family, margin) for one in every
-    ]
+    return [one.claim if one.p is None else _corrected(one, one.p, float(next(adjusted)), correction, family) for one in every]
 
 
-def _corrected(one: Judged, p: float, adjusted: float, correction: Correction, family: int, margin: float) -> Claim:
+def _corrected(one: Judged, p: float, adjusted: float, correction: Correction, family: int) -> Claim:
     level = 1 - ALPHA * (p / adjusted if adjusted > 0 else 1 / family)
     held, alone = one.interval_at(level), one.interval_at(LEVEL)
-    verdict: Verdict = "not shown"
-    if adjusted < ALPHA:
-        verdict = "better" if held.value > 0 else "worse"
-    elif -margin < held.low and held.high < margin:
-        verdict = "equivalent"
+    verdict: Verdict = "not shown" if adjusted >= ALPHA else "better" if held.value > 0 else "worse"
     lost: tuple[Caveat, ...] = ("before correction",) if p < ALPHA <= adjusted else ()
     wider = (held.high - held.low) / (alone.high - alone.low) if alone.high > alone.low else 1.0
     could = one.claim.detectable * wider if one.claim.detectable else None
@@ -150,7 +144,6 @@ def _corrected(one: Judged, p: float, adjusted: float, correction: Correction, f
         family=family,
         verdict=verdict,
         detectable=could,
-        within=margin if verdict == "equivalent" else None,
         against=(*one.claim.against, *lost),
     )
 

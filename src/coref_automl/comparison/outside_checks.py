@@ -75,7 +75,7 @@ def judge_check(study: Study, question: QuestionId) -> list[Claim]:
             about = (question, one.name, b, check.outcome, check.documents)
             blank = Claim(*about, 0, (0, 0), _NOTHING, check.test, "not judged", against=() if one.several else ("checkpoint",))
             found.append(check.judge(blank, one.starts, starts, study.seed))
-        out += corrected_claims(found, "bh", study.margin)
+        out += corrected_claims(found, "bh")
     return out
 
 

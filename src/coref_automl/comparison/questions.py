@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from coref_automl.comparison.arms import Arm, base_of, equally_trained
-from coref_automl.comparison.claims import Claim, QuestionId
+from coref_automl.comparison.claims import BASE, Claim, QuestionId
 from coref_automl.comparison.judging import (
     Among,
     Judged,
@@ -49,7 +49,7 @@ class StudyClaims:
     @cached_property
     def by_question(self) -> dict[QuestionId, list[Claim]]:
         """In the order in which questions are asked."""
-        return {
+        asked: dict[QuestionId, list[Claim]] = {
             "base": self.gains,
             "method": self._methods(),
             "length": self._lengths(),
@@ -59,6 +59,26 @@ class StudyClaims:
             "sources": self._sources(),
             **{question: judge_check(self.study, question) for question in CHECKS},
         }
+        return {name: [self._settled(one) for one in claims] for name, claims in asked.items()}
+
+    def _settled(self, claim: Claim) -> Claim:
+        """Where nothing is shown, what is known all the same: that a gain like the shown one or the margin is excluded; of two
+        methods, that either keeps half of the shown gain. What correction took back is not known."""
+        if claim.verdict != "not shown" or {"before correction", "checkpoint"} & {*claim.against}:
+            return claim
+        lead, held, margin = self._shown, claim.difference, self.study.margin
+        gain = None if lead is None else lead.difference.value if lead.expected is None else lead.expected
+        if claim.b == BASE:
+            return replace(claim, verdict="no gain") if held.high < min(margin, margin if gain is None else gain) else claim
+        near = min(margin, gain / 2) if gain is not None else 0.0
+        asks = claim.question in ("method", "length") and claim.outcome == self.study.metric  # are the two the same?
+        return replace(claim, verdict="equivalent", within=near) if asks and max(-held.low, held.high) < near else claim
+
+    @cached_property
+    def _shown(self) -> Claim | None:
+        """The gain of the method to use."""
+        name = self.leading.name if self.leading is not None else ""
+        return next((one for one in self.gains if one.a == name and one.verdict == "better"), None)
 
     @property
     def arms(self) -> list[Arm]:
@@ -126,7 +146,7 @@ class StudyClaims:
 
     @cached_property
     def method_gains(self) -> list[Claim]:
-        return corrected_claims(self._judge("base", self.against_bases, self.study.metric), "holm", self.study.margin)
+        return corrected_claims(self._judge("base", self.against_bases, self.study.metric), "holm")
 
     def _with_expected(self, claims: list[Claim]) -> list[Claim]:
         """With the gain to expect of the leading method, whose own mean is shrunk towards those of the others."""
@@ -152,13 +172,13 @@ class StudyClaims:
         found = self._judge("method", self.same_length, study.metric)
         unequal = [one for one in found if (one.claim.a, one.claim.b) not in equal]
         again = [one for pair in self.same_length if pair not in self.equal and (one := self._at_equal_tokens(pair)) is not None]
-        claims = corrected_claims([*(one for one in found if one not in unequal), *again], "holm", study.margin)
+        claims = corrected_claims([*(one for one in found if one not in unequal), *again], "holm")
         ranked = [one for one in judge_pairs(study, "method", self.equal, study.metric, half=self.half, measure="ranks") if one]
         left = [
             replace(one.claim, verdict="not judged", against=tuple(dict.fromkeys((*one.claim.against, "unequal training"))))
             for one in unequal
         ]
-        return [*claims, *left, *corrected_claims(ranked, "bh", study.margin)]
+        return [*claims, *left, *corrected_claims(ranked, "bh")]
 
     def _at_equal_tokens(self, pair: tuple[Arm, Arm]) -> Judged | None:
         """The latest checkpoints of either that had seen as many tokens; None if curves do not meet."""
@@ -188,7 +208,7 @@ class StudyClaims:
             found += self._judge("length", pairs, far)
             for start, name in self._distances(far).items():
                 found += self._judge("length", pairs, far, part=start, among=name)
-        return corrected_claims(found, "bh", study.margin)
+        return corrected_claims(found, "bh")
 
     def _distances(self, metric: str) -> dict[str, Among]:
         items = self.study.group.items
@@ -214,7 +234,7 @@ class StudyClaims:
             if peak < len(steps) - 1 and study.choice.halved:
                 fall = (steps[peak], steps[-1])
                 found.append(judge_change(study, "training", arm, fall, study.metric, half="confirm", part="peak to end"))
-        return corrected_claims(found, "bh", study.margin)
+        return corrected_claims(found, "bh")
 
     def _metric(self, names: tuple[str, str]) -> str | None:
         name = names[self.study.group.tokenizers > 1]
@@ -225,7 +245,7 @@ class StudyClaims:
         metric = self._metric(names)
         if metric is None or metric == self.study.metric:
             return []
-        return corrected_claims(self._judge(name, [*self.against_bases, *self.equal], metric), "bh", self.study.margin)
+        return corrected_claims(self._judge(name, [*self.against_bases, *self.equal], metric), "bh")
 
     def _sources(self) -> list[Claim]:
         """The method to use on every source of the study's metric, against the base and against mlm."""
@@ -242,4 +262,4 @@ class StudyClaims:
             rows = spoken & (items.facts["source"] == name)
             if int(rows.sum()) >= FEWEST_ITEMS and len(np.unique(items.facts["cluster"][rows])) >= FEWEST_DOCUMENTS:
                 found += self._judge("sources", pairs, study.metric, part=str(name), among=np.asarray(rows))
-        return corrected_claims(found, "bh", study.margin)
+        return corrected_claims(found, "bh")

@@ -188,7 +188,7 @@ def of_methods(study: Study, a: Side, b: Side, metric: str, among: Among = None)
         return None
     pair = (a.arm, b.arm or b.entries[0])
     found = judge_pairs(study, "method", [pair], metric, half=half_of_pairs([pair]), among=among)[0]
-    return corrected_claims([found], "none", study.margin)[0] if found is not None else None
+    return corrected_claims([found], "none")[0] if found is not None else None
 
 
 def of_checkpoints(

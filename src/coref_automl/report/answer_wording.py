@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from coref_automl.comparison.claims import BASE, Answer, Caveat, Claim, NextTime, Question
+from coref_automl.comparison.claims import BASE, Answer, Caveat, NextTime, Question, QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.report.page import is_same, points, rounded, tokens
-from coref_automl.report.wording import about, documents, expected_gain, outcome, phrase, seeds, sentence, side, title, verdict
+from coref_automl.comparison.scores import grouped
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.report.page import is_same, note, points, rounded, tokens
+from coref_automl.report.wording import (
+    about,
+    basis,
+    caveat,
+    documents,
+    expected_gain,
+    levels,
+    outcome,
+    phrase,
+    seeds,
+    sentence,
+    short_title,
+    task,
+    title,
+    verdict,
+)
 from coref_automl.say import Say
 
 _NAMED = 4
 """How many a sentence names."""
+_CARRY_OVER: tuple[QuestionId, ...] = ("far", "lambada", *CHECKS)
+_BESIDE = {-1: ("더 좋음", "better"), 1: ("더 나쁨", "worse")}
+"""Of another method, by the sign of the lead over it."""
 
 
 def headline(it: Answer, say: Say) -> str:
@@ -30,104 +51,82 @@ def headline(it: Answer, say: Say) -> str:
 
 
 def reasons(it: Answer, say: Say) -> list[str]:
-    """Why, in sentences: the gain over the base, ties, what could have been shown, what is missing."""
+    """Why: between which methods a task decides, the gain over the base, ties, what could have been shown, what is missing."""
     question, out = it.question("base"), []
     lead = question.lead if question else None
     if lead is not None and it.action in ("use method", "use checkpoint"):
-        out += [sentence(lead, say), *scores(lead, say)]
-        out += [text] if (text := expected_gain(lead, say)) else []
-        out += [text.strip()] if (text := told_apart(it, say)) else []
+        out += [trade_off(it, say), f"{sentence(lead, say)} {expected_gain(lead, say)}".strip(), told_apart(it, say).strip()]
         if it.action == "use checkpoint":
-            out.append(
-                say("시드가 하나이므로 방법에 대해서는 알 수 없습니다.", "One seed per method: it says nothing about methods.")
-            )
+            out.append(note("one seed per method", say))
     elif lead is not None and it.action == "keep base":
-        largest = max(question.claims if question else (), key=lambda one: one.difference.value)
-        out += [say("가장 높은 것: ", "Highest: ") + sentence(largest, say), *scores(largest, say), *power(it, say)]
+        out += [say("가장 높은 것: ", "Highest: ") + sentence(it.gain or lead, say), " ".join(power(it, say))]
     elif it.action == "no base":
-        out.append(
-            say(
-                f"베이스 모델이 같은 문항과 창 길이로 평가되지 않았습니다. 고르는 데 쓴 문서에서 가장 높은 것: {it.highest}.",
-                f"The base was not evaluated on these items at this length. Highest on the documents that choose: {it.highest}.",
-            )
-            if it.candidates > 1
-            else say(f"{it.highest} 하나만 평가되었습니다.", f"Only {it.highest} was evaluated.")
-        )
+        only = say(f"{it.highest} 하나만 평가되었습니다.", f"Only {it.highest} was evaluated.")
+        out.append(note("no base", say, highest=it.highest) if it.candidates > 1 else only)
     elif question is not None and question.tested:
         out.append(sentence(question.lead, say))
-    return out
+    return [text for text in out if text]
 
 
-def scores(claim: Claim, say: Say) -> list[str]:
-    """Both sides as they score."""
-    if claim.values is None:
-        return []
-    a, b = (f"{100 * value:.1f}%" for value in claim.values)
-    return [say(f"{side(claim.b, say)} {b}, {claim.a} {a}.", f"The {side(claim.b, say)} scores {b}, {claim.a} {a}.")]
+def trade_off(it: Answer, say: Say) -> str:
+    """Of methods that are tied: on which task which of them is better."""
+    told: dict[str, list[str]] = {}
+    for (name, sign), claims in grouped(it.apart(), lambda one: (one.b, one.sign)).items():
+        window = say(" (창 길이가 다름)", " (another window)") if claims[0].question == "length" else ""
+        on, (ko, en) = "·".join(dict.fromkeys(task(one, say) for one in claims)) + window, _BESIDE[sign]
+        told.setdefault(name, []).append(say(f"{on}에서 {ko}", f"{en} on {on}"))
+    if told:
+        listed = "; ".join(f"{name} {', '.join(words)}" for name, words in told.items())
+        return say(f"과제별 선택 ({it.method} 대비): {listed}.", f"Choose by task (beside {it.method}): {listed}.")
+    return say("평가한 과제로는 구별되지 않습니다.", "No task tested here tells them apart.") if it.unbeaten else ""
 
 
 def power(it: Answer, say: Say) -> list[str]:
     """What the study could have shown, and what it would take."""
     held, out = it.power, []
     if "floor" in it.against:
-        out.append(
-            say(
-                "바닥 효과: 점수가 너무 낮아 차이가 드러날 수 없습니다.",
-                "Floor effect: scores are too low for a difference to show.",
-            )
-        )
+        out.append(note("floor", say))
     if "few documents" in it.against:
         out.append(say("문서가 너무 적습니다.", "There are too few documents."))
     if held is None:
         return out
     if held.detectable is not None:
-        could, seeds = f"{100 * held.detectable:.1f}", f"{held.seeds} seed{'s' * (held.seeds != 1)}"
-        out.append(
-            say(
-                f"어느 방법이든 {could}점 향상이면 검출됩니다 (검정력 80%, 문서 {held.documents:,}개, 시드 {held.seeds}개).",
-                f"Of any method here, a gain of {could} points is detected (80% power, {held.documents:,} documents, {seeds}).",
-            )
-        )
+        could = f"{100 * held.detectable:.1f}"
+        out.append(note("detects", say, could=could, documents=held.documents, seeds=held.seeds))
     if held.needed is not None and held.largest is not None:
         gain, count, seeds = f"{100 * held.largest:+.1f}", f"{rounded(held.needed):,}", f"{rounded(held.needed_seeds or 0):,}"
-        out.append(
-            say(
-                f"{gain}점을 확인하려면 문서 약 {count}개와 시드 {seeds}개면 됩니다 (더 싼 조합: coref-automl power).",
-                f"About {count} documents and {seeds} seeds show {gain} points (cheaper combinations: coref-automl power).",
-            )
-        )
+        out.append(note("needed", say, gain=gain, count=count, seeds=seeds))
     return out
 
 
 def told_apart(it: Answer, say: Say) -> str:
     """Every other method: tied, beaten, or without a verdict."""
     out = ""
-    if it.ties or it.unproven:
-        names = (*it.ties, *it.unproven)
-        at, told = _at_equal_tokens(it, names, say), listing([_lead_over(it, name) for name in names])
+    if it.unbeaten:
+        at, told = _at_equal_tokens(it, it.unbeaten, say), listing([_lead_over(it, name, say) for name in it.unbeaten])
         out += say(f"{at} 구별되지 않음: {told}.", f" Not distinguishable from it{at}: {told}.")
     if it.unproven:
-        out += say(
-            f" 그중 베이스 모델보다 나음이 미확인: {listing(it.unproven)}.",
-            f" Of these, not shown better than the base: {listing(it.unproven)}.",
-        )
+        told = listing(it.unproven)
+        out += say(f" 그중 베이스 모델보다 나음이 미확인: {told}.", f" Of these, not shown better than the base: {told}.")
     if it.beats:
-        at = _at_equal_tokens(it, it.beats, say)
-        out += say(f"{at} 더 나음 확인: {listing(it.beats)} 대비.", f" Shown better{at} than {listing(it.beats)}.")
+        at, told = _at_equal_tokens(it, it.beats, say), listing([_lead_over(it, name, say) for name in it.beats])
+        out += say(f"{at} 더 나음 확인: {told} 대비.", f" Shown better{at} than {told}.")
     if it.unjudged:
         out += say(f" 비교할 수 없음: {listing(it.unjudged)}.", f" Not comparable: {listing(it.unjudged)}.")
     if others := it.not_compared():
         out += say(f" 함께 비교하지 않음: {listing(others)}.", f" Not set beside it: {listing(others)}.")
     if elsewhere := it.apart()[:_NAMED]:
-        told = "; ".join(f"{outcome(one, say)}, {about(one, say)}: {phrase(one, say)}" for one in elsewhere)
+        told = "; ".join(f"{outcome(one, say)}, {about(one, say)}: {phrase(one, say)} {basis(one, say)}" for one in elsewhere)
         out += say(f" 다른 과제에서는 구별됨: {told}.", f" Told apart on another task: {told}.")
     return out
 
 
-def _lead_over(it: Answer, name: str) -> str:
-    """A tied method, and how far the method to use leads it."""
+def _lead_over(it: Answer, name: str, say: Say) -> str:
+    """Another method, and how far the method to use leads it."""
     claim = it.beside(name)
-    return f"{name} ({points(claim.difference)})" if claim is not None and not is_same(claim.difference) else name
+    if claim is None or is_same(claim.difference):
+        return name
+    return f"{name} ({phrase(claim, say) if claim.verdict == 'equivalent' else points(claim.difference)})"
 
 
 def _at_equal_tokens(it: Answer, names: Sequence[str], say: Say) -> str:
@@ -144,17 +143,17 @@ def badge(question: Question, it: Answer, say: Say) -> str:
     if question.id == "method" and it.action == "use method":
         counts = {
             say("{}개보다 나음", "better than {}"): len(it.beats),
-            say("{}개와 동률", "tied with {}"): len(it.ties) + len(it.unproven),
+            say("{}개와 동률", "tied with {}"): len(it.unbeaten),
             say("{}개 판정 없음", "{} not judged"): len(it.unjudged),
         }
         return " · ".join(text.format(count) for text, count in counts.items() if count) or say("판정 없음", "not judged")
-    if lead.verdict == "equivalent":
-        margin = f"{100 * (lead.within or 0):g}"
-        same = say(f"{margin}점 이내로 같음", f"same within {margin} points")
-        none = say(f"{margin}점을 넘는 향상 없음", f"no gain above {margin} points")
-        return same if question.id in ("method", "length", "training") else none
+    if question.id == "sources" and lead.b == BASE and lead.verdict in ("better", "no gain", "not shown"):
+        held = [one.verdict == "better" for one in question.claims if one.b == BASE]
+        return say(f"{len(held)}개 중 {sum(held)}개에서 확인", f"shown on {sum(held)} of {len(held)}")
+    if lead.verdict in ("equivalent", "no gain", "not judged"):
+        return verdict(replace(lead, against=()), say)
     if lead.verdict == "better" and "checkpoint" in lead.against:
-        return say("체크포인트 하나", "one checkpoint")
+        return say("예, 체크포인트 하나에서", "yes, of one checkpoint")
     words = {
         "length": {"better": say("긴 쪽", "the longer"), "worse": say("짧은 쪽", "the shorter")},
         "training": {"better": say("아직 오르는 중", "still gaining"), "worse": say("떨어지는 중", "falling")},
@@ -162,9 +161,13 @@ def badge(question: Question, it: Answer, say: Say) -> str:
     }.get(question.id, {"better": say("예", "yes"), "worse": say("아니요: 더 나쁨", "no: worse")})
     if lead.part == "peak to end":
         words = {"better": say("정점을 지남", "past its peak"), "worse": say("아직 오르는 중", "still gaining")}
-    same = say("모든 문항에서 같음", "the same on every item")
-    known = {"not shown": say("알 수 없음", "not known"), "not judged": say("판정 없음", "not judged"), "same": same}
-    return {**words, **known}[lead.verdict]
+    elif lead.b not in (BASE, lead.a) and question.id not in ("length", "method"):
+        words = {
+            "better": say(f"{lead.b}보다 좋음", f"better than {lead.b}"),
+            "worse": say(f"{lead.b}보다 나쁨", f"worse than {lead.b}"),
+        }
+    none = say("향상 미확인", "no gain shown") if lead.b in (BASE, lead.a) else say("차이 미확인", "no difference shown")
+    return {**words, "not shown": none, "same": say("모든 문항에서 같음", "the same on every item")}[lead.verdict]
 
 
 def answer_line(question: Question, it: Answer, say: Say) -> str:
@@ -172,7 +175,7 @@ def answer_line(question: Question, it: Answer, say: Say) -> str:
     lead = question.lead
     if not question.tested:
         return untested(it, say)
-    text = f"{outcome(lead, say)}, {verdict(lead, say)} ({seeds(lead, say)}, {documents(lead, say)})."
+    text = f"{outcome(lead, say)}{levels(lead)}, {verdict(lead, say)} ({seeds(lead, say)}, {documents(lead, say)})."
     beside = [one for one in question.claims if (one.outcome, one.part, one.rows) == (lead.outcome, lead.part, lead.rows)]
     if question.id == "base" and len(beside) > 1:
         better = [one.a for one in beside if one.verdict == "better"]
@@ -186,13 +189,41 @@ def answer_line(question: Question, it: Answer, say: Say) -> str:
         text += told_apart(it, say)
     if question.id == "training" and it.next_time is not None:
         text += f" {next_time(it.next_time, say)}"
-    if question.id == "sources":
-        count = len({one.part for one in question.claims})
+    return text + _besides(question, it, say)
+
+
+def _besides(question: Question, it: Answer, say: Say) -> str:
+    """After the answer: which source is the weakest; how the methods that are not beaten do on the task."""
+    lead, text = question.lead, ""
+    if question.id == "sources" and (count := len({one.part for one in question.claims})) > 1:
         text += say(f" 데이터 소스 {count}개 중 가장 약한 곳: {lead.part}.", f" Weakest of {count} sources: {lead.part}.")
-    if question.id in CHECKS:
-        mlm = next((one for one in beside if one is not lead and one.a == lead.a and one.b != BASE), None)
-        text += say(f" {mlm.b} 대비 {phrase(mlm, say)}.", f" Against {mlm.b}: {phrase(mlm, say)}.") if mlm else ""
+    if question.id in _CARRY_OVER:
+        alike = [one for one in question.others if (one.outcome, one.rows) == (lead.outcome, lead.rows)]
+        other = next((one for one in alike if one.a == lead.a and one.b != BASE and question.id in CHECKS), None)
+        text += say(f" {other.b} 대비 {phrase(other, say)}.", f" Against {other.b}: {phrase(other, say)}.") if other else ""
+        full = it.gain.seeds[0] if it.gain and question.id in CHECKS and "checkpoint" not in lead.against else 0
+        text += f" {note('some seeds', say, count=lead.seeds[0], full=full)}" if lead.seeds[0] < full else ""
+        text += "".join(f" {about(one, say)}: {phrase(one, say)}." for one in alike if one.b == BASE and one.a in it.unbeaten)
     return text
+
+
+def question_line(question: Question, it: Answer, say: Say) -> str:
+    """A question and its plain answer, then the claim behind it."""
+    if not question.tested:
+        return f"{title(question.id, say)} {untested(it, say)}"
+    said, more = badge(question, it, say), _besides(question, it, say)
+    judged = question.id in ("method", "sources")  # elsewhere the plain answer is the verdict
+    text = sentence(question.lead, say, judged=judged)
+    return f"{title(question.id, say)} {said[:1].upper()}{said[1:]}{'' if judged else caveat(question.lead, say)}. {text}{more}"
+
+
+def lacking(it: Answer, say: Say) -> str:
+    """The tasks that what is to be used was not tested on."""
+    of = METRICS[it.metric].task
+    asked = [name for name in _CARRY_OVER if {"far": "real-far"}.get(name, name) != of]
+    names = [short_title(name, say) for name in asked if (one := it.question(name)) is None or not one.tested]
+    about = it.method or it.highest
+    return say(f"{about} 미평가: {', '.join(names)}.", f"Not tested for {about}: {', '.join(names)}.") if names else ""
 
 
 def untested(it: Answer, say: Say) -> str:
@@ -203,32 +234,13 @@ def untested(it: Answer, say: Say) -> str:
 
 def next_time(ahead: NextTime, say: Say) -> str:
     """How long to train next time, and what it would take to know of less."""
-    within = f"{100 * ahead.loss:.2g}"
-    if ahead.how == "less":
-        share = f"{100 * (ahead.share or 0):.0f}%"
-        ko, en = f"이번의 {share}", f"for {share} of this training"
-        if ahead.tokens is not None:
-            ko, en = (
-                f"{tokens(ahead.tokens)} 토큰(이번의 {share})",
-                f"until {tokens(ahead.tokens)} tokens ({share} of this training)",
-            )
-        text = say(
-            f"다음에는 {ko}까지 학습하면 됩니다: 정점과 {within}점 이내(95% 신뢰수준)인 가장 이른 지점입니다.",
-            f"Next time, train {en}: the earliest point within {within} points of the highest at 95% confidence.",
-        )
-    elif ahead.how == "longer":
-        text = say(
-            "다음에는 더 길게 학습해 보세요: 마지막 구간의 향상이 확인되었습니다.",
-            "Next time, train longer: the last step is shown to gain.",
-        )
-    else:
-        text = say("다음에도 이만큼 학습하세요.", "Next time, train as long as now.")
+    share, seen = f"{100 * (ahead.share or 0):.0f}%", tokens(ahead.tokens)
+    ko, en = f"이번의 {share}", f"for {share} of this training"
+    if ahead.tokens is not None:
+        ko, en = f"{seen} 토큰(이번의 {share})", f"until {seen} tokens ({share} of this training)"
+    text = note(f"next time: {ahead.how}", say, ko=ko, en=en, within=f"{100 * ahead.loss:.2g}")
     if ahead.more_documents and ahead.promising is not None:
-        count, point = f"{rounded(ahead.more_documents):,}", tokens(ahead.promising)
-        text += say(
-            f" 문서가 약 {count}개 더 있으면 {point} 토큰으로 충분한지 검정력 80%로 알 수 있습니다.",
-            f" About {count} more documents would show with 80% power whether {point} tokens are enough.",
-        )
+        text += f" {note('promising', say, count=f'{rounded(ahead.more_documents):,}', point=tokens(ahead.promising))}"
     return text
 
 
@@ -240,15 +252,13 @@ def keep_lines(it: Answer, say: Say, *, named: bool = True) -> list[str]:
     here = say("이 디스크에 있음", "on this disk") if keep.there else say("이 디스크에 없음", "not on this disk")
     facts = [say(f"체크포인트: {keep.path}", f"Checkpoint: {keep.path}")] if named or not keep.there else []
     facts += [say(f"{tokens(keep.tokens)} 토큰", f"{tokens(keep.tokens)} tokens")] if keep.tokens else []
-    base = it.question("base")
-    said = base.lead.expected if base else None  # of its method, in the reasons: the same number is not said again
-    if keep.expected is not None and (said is None or f"{100 * said:+.1f}" != f"{100 * keep.expected:+.1f}"):
+    if keep.expected is not None and it.action == "use checkpoint":  # of a method it stands in the reasons
         gain = f"{100 * keep.expected:+.1f}"
         facts.append(say(f"기대 향상 {gain}점 (축소 추정)", f"expected gain {gain} points (shrunken)"))
-    text = [f"{', '.join((*facts, here))}."]
-    if keep.tied:
-        text.append(say(f"값이 같은 체크포인트: {listing(keep.tied)}.", f"As high: {listing(keep.tied)}; the earliest is taken."))
-    if keep.again and named:
+    on = say("선택용 절반", "the select half") if keep.chose else say("모든 문서", "all documents")
+    rule = note("highest shown" if it.method is None else "chosen checkpoint", say, method=it.method, on=on)
+    text = [f"{', '.join((*facts, here))}. {rule}"]
+    if keep.again and named and not (it.step and it.step.do == "make again"):
         text.append(say(f"다시 만들기: {keep.again}", f"Make again: {keep.again}"))
     return text
 
@@ -257,49 +267,36 @@ def step_reason(it: Answer, say: Say) -> str:
     """Why the next step is the next one."""
     if it.step is None:
         return ""
-    seeds = it.power.needed_seeds if it.power else None
-    several = say(f"방법당 시드 {seeds}개면 충분할 것으로 보입니다", f"{seeds} per method should do") if seeds else ""
-    return {
-        "add seeds": say("시드 추가", "add seeds") + (f" ({several})" if several else ""),
-        "train longer": say("더 길게 학습", "train longer"),
-        "train equally": say("같은 학습량으로", "train as long as the other, then compare"),
-        "plan": say("필요한 문서와 시드 계산", "what showing a gain takes, in documents and seeds"),
-        "carry over": say("관계 추출에서 확인", "check it on relation extraction"),
-        "evaluate base": say("베이스 모델 평가", "evaluate the base"),
-        "make again": say("다시 만들기", "make it again"),
-    }[it.step.do]
+    needed, count = it.power.needed_seeds if it.power else None, it.questions[0].lead.seeds[0] if it.questions else 1
+    several = say(f" (방법당 시드 {needed}개면 충분할 것으로 보입니다)", f" ({needed} per method should do)") if needed else ""
+    return note(f"step: {it.step.do}", say, count=count, several=several)
 
 
 def answer_lines(it: Answer, say: Say) -> list[str]:
     """The whole answer for a terminal."""
-    lines = [f"{headline(it, say)}.", " ".join(reasons(it, say)), *keep_lines(it, say)]
-    if it.next_time is not None:
+    lines = [f"{headline(it, say)}.", *reasons(it, say), over_base(it, say), *keep_lines(it, say)]
+    if it.next_time is not None and not (it.step and it.step.do == "train longer"):
         lines.append(next_time(it.next_time, say))
-    asked = [one for one in it.questions if one.id != "base" or not one.tested]
-    lines += [f"{title(one.id, say)} {sentence(one.lead, say) if one.tested else untested(it, say)}" for one in asked]
-    if it.step is not None and it.step.do != "make again":
+    asked = [one for one in it.questions if (one.id != "base" and one.tested) or (not one.tested and one.id not in _CARRY_OVER)]
+    lines += [*(question_line(one, it, say) for one in asked), lacking(it, say)]
+    if it.step is not None:
         lines.append(say(f"다음: {step_reason(it, say)}: {it.step.command}", f"Next: {step_reason(it, say)}: {it.step.command}"))
     return [line for line in (*lines, *warnings(it, say)) if line]
 
 
+def over_base(it: Answer, say: Say) -> str:
+    """Every other method against its base."""
+    question = it.question("base")
+    others = [one for one in question.claims if one.test == "crossed" and one is not it.gain] if question else []
+    told = "; ".join(f"{one.a} {phrase(one, say)}" for one in others)
+    return say(f"베이스 모델 대비 다른 방법: {told}.", f"Other methods over the base: {told}.") if told else ""
+
+
 def warnings(it: Answer, say: Say) -> list[str]:
     """How often it was judged, and what stands against the whole answer and is not said elsewhere."""
-    looks = say(
-        f"시드를 더하며 {it.looks}번 판정했습니다. 판정마다의 5%는 그만큼 더해집니다.",
-        f"Judged {it.looks} times as seeds were added: each look adds its own 5%.",
-    )
-    caveats: dict[Caveat, str] = {
-        "unequal training": say(
-            "학습량이 다른 방법이 있습니다: 방법끼리의 판정은 같은 학습량에서만 냅니다.",
-            "Some methods were trained unequally; methods are judged at equal training only.",
-        ),
-        "few documents": say("판정한 문서가 매우 적습니다.", "The verdicts rest on very few documents."),
-        "other tokenizer": say(
-            "토크나이저가 서로 달라 후보 순위(word)로만 비교합니다.",
-            "Tokenizers differ: only ranks among candidates (word) are compared.",
-        ),
-    }
-    return [*([looks] if it.looks > 1 else []), *(caveats[code] for code in it.against if code in caveats)]
+    looks = [note("looks", say, looks=it.looks)] if it.looks > 1 else []
+    told: tuple[Caveat, ...] = ("unequal training", "few documents", "other tokenizer")
+    return [*looks, *(note(f"against: {code}", say) for code in it.against if code in told)]
 
 
 def listing(names: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ def comparison_verdict(answer: Comparison, say: Say) -> str:
     if answer.verdict == "not shown":
         limit = f"{100 * (answer.detectable or 0):.1f}"
         could = say(f" (검출 가능 차이 {limit}점)", f"; detectable difference {limit} points") if answer.detectable else ""
-        lost = say(f", 비교 {answer.family}개의 max-T 보정 후", f" after the max-T adjustment for {answer.family} comparisons")
+        lost = say(", 보정 후", " after correction")
         return say("유의한 차이 미확인", "no difference shown") + (lost if lost_to_family(answer) else "") + could
     return {
         "better": say("더 좋음", "better"),

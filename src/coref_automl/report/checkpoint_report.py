@@ -12,20 +12,18 @@ from typing import Any
 
 from coref_automl.comparison.choice import POINTS, checked_margin
 from coref_automl.comparison.claims import Answer, NextStep
-from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.reader import open_results
 from coref_automl.config import as_path, as_paths, typed_options
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.locks import claimed
 from coref_automl.records import Record
-from coref_automl.report.answer_wording import answer_lines, headline, keep_lines, power, reasons, step_reason, warnings
+from coref_automl.report.answer_wording import answer_lines, headline, keep_lines, lacking, power, reasons, step_reason, warnings
 from coref_automl.report.csv_page import csv_page, read_table
 from coref_automl.report.page import KeepPanel, Page, Part, Section, note
 from coref_automl.report.rendering import render_html, render_markdown
 from coref_automl.report.sections import draw_sections
 from coref_automl.report.subject import Subject, parse_target, read_subject
-from coref_automl.report.wording import short_title
 from coref_automl.say import Say, speaking
 from coref_automl.statistics.intervals import DRAWS
 from coref_automl.store import write_text
@@ -135,7 +133,7 @@ def checkpoint_page(study: Subject) -> Page:
         colophon=_colophon(study),
         notes=study.notes,
         keep=_keep(study),
-        below=_below(study),
+        below=lacking(it, say),
         parts=_parts(sections, say),
     )
 
@@ -151,15 +149,6 @@ def _keep(study: Subject) -> KeepPanel:
         path = it.base_path if it.action == "keep base" else ""
         lines = (say(f"학습한 것 중 가장 높은 것: {it.highest}.", f"Highest of what was trained: {it.highest}."),)
     return KeepPanel(path, it.keep is None, lines, made, further, step_reason(it, say))
-
-
-def _below(study: Subject) -> str:
-    """Under the answers: what was not tested, and what counts as the same."""
-    say = study.say
-    lost = ", ".join(short_title(name, say) for name in CHECKS if not study.checks.get(name))
-    margin = f"{100 * study.margin:g}"
-    told = say(f"'같음'은 {margin}점 이내를 뜻합니다 (--margin).", f"Same means within {margin} points (--margin).")
-    return say(f"미평가: {lost}. {told}", f"Not tested: {lost}. {told}") if lost else told
 
 
 def _counts(study: Subject) -> list[str]:

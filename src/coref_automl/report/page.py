@@ -249,10 +249,10 @@ def interval(estimate: Estimate | None) -> str:
 def points(estimate: Estimate) -> str:
     """A difference. A bound that would round to zero has one more digit and keeps its sign: the side of zero decides."""
     held = estimate.within(-1.0, 1.0)
-    return f"{100 * held.value + 0.0:+.1f} [{_bound(held.low)}, {_bound(held.high)}]"
+    return f"{100 * held.value + 0.0:+.1f} [{bound(held.low)}, {bound(held.high)}]"
 
 
-def _bound(share: float) -> str:
+def bound(share: float) -> str:
     text = f"{100 * share + 0.0:+.1f}"
     return text if share == 0 or float(text) else f"{100 * share:+.2f}"
 

@@ -22,9 +22,9 @@ from coref_automl.evaluation.metrics import METRICS, bucket
 from coref_automl.records import Half
 from coref_automl.report import charts
 from coref_automl.report.cells import claims_table
-from coref_automl.report.page import Charts, Section, Text, Tone, in_percent
+from coref_automl.report.page import Charts, Section, Text, Tone, in_percent, note
 from coref_automl.report.sections.evidence import curve_points
-from coref_automl.report.wording import TONES, basis, change, expected_gain, outcome, selection, verdict
+from coref_automl.report.wording import TONES, basis, change, expected_gain, outcome, verdict
 from coref_automl.say import Say
 
 _FEWEST = 20
@@ -89,7 +89,7 @@ def _chosen(study: Study | None, sides: tuple[Side, Side], say: Say) -> Iterator
         return
     for letter, side in zip("AB", sides, strict=True):
         if side.arm is None and (side.entries[0] is study.chosen or side.entries[0] is study.best):
-            yield selection(f"{letter} {side.name}", study.answer.candidates, say)
+            yield note("came out highest", say, name=f"{letter} {side.name}", candidates=study.answer.candidates)
 
 
 def _outcomes(

@@ -20,7 +20,7 @@ from coref_automl.records import Tabular
 from coref_automl.report import charts
 from coref_automl.report.answer_wording import answer_lines, headline
 from coref_automl.report.cells import comparison_verdict, plotted, unjudged, which_documents
-from coref_automl.report.page import in_percent, is_same, note, p_text
+from coref_automl.report.page import bound, in_percent, is_same, note, p_text
 from coref_automl.report.terminal import in_blocks
 from coref_automl.report.wording import outcome
 from coref_automl.say import Lang, Say, speaking
@@ -77,7 +77,8 @@ class PrintedComparison(Tabular, ComparisonTable):
 
     def cells(self) -> list[tuple[str, ...]]:
         numbers = {name: str(number) for number, name in enumerate(self.references, 1)}
-        return [_cells(row, numbers, self.say) for row in self.rows]
+        alone = not any(row.comparison for row in self.rows)  # nothing has this base in windows of its length
+        return [_cells(row, numbers, self.say, alone=alone) for row in self.rows]
 
     def __str__(self) -> str:
         return self.printed()
@@ -240,7 +241,7 @@ def _values(record: Any) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
-def _cells(row: ComparisonRow, numbers: Mapping[str, str], say: Say) -> tuple[str, ...]:
+def _cells(row: ComparisonRow, numbers: Mapping[str, str], say: Say, *, alone: bool) -> tuple[str, ...]:
     value, answer, several = row.value, row.comparison, len(numbers) > 1
     low, high = f"{100 * value.low:.1f}", f"{100 * value.high:.1f}"
     first: tuple[str, ...] = (row.name, f"{100 * value.value:.2f}", say(f"{low}~{high}", f"{low} to {high}"))
@@ -248,9 +249,10 @@ def _cells(row: ComparisonRow, numbers: Mapping[str, str], say: Say) -> tuple[st
         first = (*first, numbers[answer.reference] if answer else "")
     if answer is None:
         own = say("기준", "reference") + f" {numbers.get(row.name)}" if several else say("기준", "the reference")
+        own = say(f"비교하지 않음: 창 {row.seq_len}", f"not compared: window of {row.seq_len}") if alone else own
         return (*first, "", "", own if row.name in numbers else unjudged(row, say))
     change = answer.difference
-    moved = "–" if is_same(change) else f"{100 * change.value:+.2f} [{100 * change.low:+.1f}, {100 * change.high:+.1f}]"
+    moved = "–" if is_same(change) else f"{100 * change.value:+.2f} [{bound(change.low)}, {bound(change.high)}]"
     return (*first, moved, p_text(answer.p_adjusted), comparison_verdict(answer, say))
 
 

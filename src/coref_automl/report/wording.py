@@ -5,12 +5,19 @@ from __future__ import annotations
 from coref_automl.comparison.claims import BASE, Caveat, Claim, QuestionId, Verdict
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.page import Tone, is_same, points, tokens
+from coref_automl.report.page import Tone, bound, is_same, note, points, tokens
 from coref_automl.say import Say
 
-TONES: dict[str, Tone] = {"better": "good", "worse": "bad", "equivalent": "even", "same": "even", "not judged": "blank"}
+TONES: dict[str, Tone] = {
+    "better": "good",
+    "worse": "bad",
+    "equivalent": "even",
+    "no gain": "even",
+    "same": "even",
+    "not judged": "blank",
+}
 _PARTS = {
-    "last step": ("마지막 구간", "last step"),
+    "last step": ("마지막 구간", "last interval"),
     "peak to end": ("정점 - 마지막", "peak - end"),
     "equal tokens": ("같은 토큰 수에서", "at equal tokens"),
 }
@@ -21,22 +28,11 @@ def title(name: QuestionId, say: Say) -> str:
     if name in CHECKS:
         ko, en = CHECKS[name].name
         return say(f"{ko}로 이어지는가?", f"Does it carry over to {en}?")
-    return {
-        "base": say("적응이 베이스 모델보다 나은가?", "Does adapting beat the base model?"),
-        "method": say("어느 방법인가?", "Which method?"),
-        "length": say("어느 길이인가?", "Which length?"),
-        "training": say("얼마나 오래 학습하는가?", "How long to train?"),
-        "far": say("먼 언급으로 이어지는가?", "Does it carry over to far mentions?"),
-        "lambada": say("LAMBADA로 이어지는가?", "Does it carry over to LAMBADA?"),
-        "sources": say("데이터 소스마다 그러한가?", "Does it hold on every source?"),
-    }[name]
+    return note(f"question: {name}", say)
 
 
 def short_title(name: QuestionId, say: Say) -> str:
-    if name in CHECKS:
-        return say(*CHECKS[name].name)
-    ko = {"base": "베이스 모델", "method": "방법", "length": "길이", "training": "학습량", "far": "먼 언급", "lambada": "LAMBADA"}
-    return say({**ko, "sources": "데이터 소스"}[name], {"base": "the base", "lambada": "LAMBADA"}.get(name, name))
+    return say(*CHECKS[name].name) if name in CHECKS else note(f"short: {name}", say)
 
 
 def side(name: str, say: Say) -> str:
@@ -50,6 +46,16 @@ def outcome(claim: Claim, say: Say) -> str:
     metric, _, measure = claim.outcome.partition(":")
     label = METRICS[metric].label
     return label if not measure else f"{label}, {measure.upper()}"
+
+
+def task(claim: Claim, say: Say) -> str:
+    label = METRICS[claim.outcome.partition(":")[0]].label if claim.question not in CHECKS else ""
+    return label.split("@")[0].split(" ")[0] or say(*CHECKS[claim.question].name)
+
+
+def levels(claim: Claim) -> str:
+    """What both sides score: ` 44.1 → 46.3%`."""
+    return f" {100 * claim.values[1]:.1f} → {100 * claim.values[0]:.1f}%" if claim.values is not None else ""
 
 
 def rows(claim: Claim, say: Say) -> str:
@@ -83,39 +89,33 @@ def change(claim: Claim, say: Say) -> str:
 
 def verdict(claim: Claim, say: Say) -> str:
     """The verdict in words, with what it could have shown or why there is none."""
-    if claim.verdict == "not judged":
-        return say("판정 없음", "not judged") + (f" ({why})" if (why := why_not(claim, say)) else "")
-    text = word(claim.verdict, say, claim.within)
-    if claim.verdict == "not shown" and claim.detectable:
-        could = f"{100 * claim.detectable:.1f}"
-        text += say(f" (검출 가능 차이 {could}점)", f" (detectable: {could} points)")
-    if "before correction" in claim.against:
-        text += say(", 보정 전에만 유의", ", significant before correction only")
-    return text
-
-
-def word(code: Verdict, say: Say, within: float | None = None) -> str:
-    margin = f"{100 * within:g}" if within else ""
-    equal = say(f"{margin}점 이내로 동등", f"equivalent within {margin} points") if margin else say("동등", "equivalent")
-    return {
+    near, most = f"{100 * (claim.within or 0):.1f}", bound(claim.difference.high).lstrip("+")
+    words: dict[Verdict, str] = {
         "better": say("더 좋음", "better"),
         "worse": say("더 나쁨", "worse"),
-        "equivalent": equal,
+        "equivalent": say(f"{near}점 이내로 동등", f"equivalent within {near} points"),
+        "no gain": say(f"{most}점을 넘는 향상 없음", f"no gain above {most} points"),
         "same": say("같음", "the same"),
         "not shown": say("차이 미확인", "not shown"),
         "not judged": say("판정 없음", "not judged"),
-    }[code]
+    }
+    return words[claim.verdict] + caveat(claim, say)
+
+
+def caveat(claim: Claim, say: Say) -> str:
+    """After a verdict: what could have been shown, or why there is none."""
+    could = f"{100 * (claim.detectable or 0):.1f}" if claim.verdict == "not shown" and claim.detectable else ""
+    text = say(f" (검출 가능 차이 {could}점)", f" (detectable: {could} points)") if could else ""
+    if claim.verdict == "not judged" and (why := why_not(claim, say)):
+        text = f" ({why})"
+    lost = "before correction" in claim.against
+    return text + (say(", 보정 전에만 유의", ", significant before correction only") if lost else "")
 
 
 def why_not(claim: Claim, say: Say) -> str:
     seen = " / ".join(tokens(one) for one in claim.tokens)
-    words: dict[Caveat, str] = {
-        "one seed": say("시드 하나", "one seed"),
-        "copies": say("실행들이 서로 같음", "the runs are copies of each other"),
-        "one document": say("문서 하나", "one document"),
-        "unequal training": say(f"학습량이 다름: {seen} 토큰", f"unequal training: {seen} tokens"),
-    }
-    return ", ".join(words[code] for code in claim.against if code in words)
+    known: tuple[Caveat, ...] = ("one seed", "copies", "one document", "unequal training")
+    return ", ".join(note(f"why: {code}", say, seen=seen) for code in claim.against if code in known)
 
 
 def phrase(claim: Claim, say: Say) -> str:
@@ -128,8 +128,7 @@ def phrase(claim: Claim, say: Say) -> str:
 def documents(claim: Claim, say: Say) -> str:
     """How many, and why these: all of a source or a task, or those that took no part in choosing."""
     count, of = f"{claim.count:,}", claim.part if claim.question == "sources" else ""
-    if claim.question in ("far", "lambada"):
-        of = METRICS[claim.outcome].label.split("@")[0].split(" ")[0]
+    of = task(claim, say) if claim.question in ("far", "lambada") else of
     ko, en = (f"{of}의 ", f" of {of}") if of else ("", "")
     return {
         "all": say(f"{ko}모든 문서 {count}개", f"all {count} documents{en}"),
@@ -159,25 +158,15 @@ def basis(claim: Claim, say: Say) -> str:
     return f"({', '.join(filter(None, (seeds(claim, say), documents(claim, say), corrected(claim, say))))})"
 
 
-def sentence(claim: Claim, say: Say) -> str:
-    """The whole claim: `Real@1 strict, entity 2,048 - base: +2.2 [+1.3, +3.1], better (3 seeds, all 1,747 documents, ...).`"""
-    return f"{outcome(claim, say)}, {about(claim, say)}: {phrase(claim, say)} {basis(claim, say)}."
+def sentence(claim: Claim, say: Say, *, judged: bool = True) -> str:
+    """The whole claim: `Real@1 strict 44.1 → 46.3%, entity 2,048 - base: +2.2 [+1.3, +3.1], better (3 seeds, ...).` Not `judged`:
+    its verdict stands before it."""
+    told = phrase(claim, say) if judged else change(claim, say)
+    return f"{outcome(claim, say)}{levels(claim)}, {about(claim, say)}: {told} {basis(claim, say)}."
 
 
 def expected_gain(claim: Claim, say: Say) -> str:
     """What to expect of a side that was chosen by the data; empty where none was."""
     if claim.expected is None:
         return ""
-    gain = f"{100 * claim.expected:+.1f}"
-    return say(
-        f"여러 방법 가운데 골랐으므로 {claim.a}에서 기대되는 향상은 {gain}점입니다.",
-        f"Chosen among several, {claim.a} is expected to gain {gain} points.",
-    )
-
-
-def selection(name: str, candidates: int, say: Say) -> str:
-    """Of a checkpoint that came out highest: its value is the luckiest of many."""
-    return say(
-        f"{name}: 체크포인트 {candidates:,}개 중 가장 높게 나온 것입니다. 고르는 데 쓴 문서에서의 값은 실제보다 높습니다.",
-        f"{name} came out highest of {candidates:,} checkpoints: on the documents that chose it, its value is overstated.",
-    )
+    return note("expected gain", say, count=claim.family, name=claim.a, gain=f"{100 * claim.expected:+.1f}")
