@@ -92,6 +92,15 @@ class TrainRecipe:
         float | None, Setting("Temperature of the contrastive loss, for link and copy+link. Default 0.07.", 0.001, 100.0)
     ] = None
     cross_document: Annotated[bool, Setting("Let documents in one block attend to each other.")] = False
+    mix: Annotated[str, Setting("How often sources are read, such as wiki=2,news=.5; others count 1.")] = ""
+    curriculum: Annotated[
+        float,
+        Setting(
+            "Share of the run (at most its first epoch) in which rows go from short documents to long ones; 0: random order.",
+            0.0,
+            1.0,
+        ),
+    ] = 0.0
     seq_len: Annotated[int | None, Setting("Row length; blocks are cut to it if longer.", 8, LONGEST)] = None
     policy: Annotated[Literal["clamp", "rescale"], Setting("How DeBERTa is lengthened: clamp or rescale.")] = "clamp"
     new_head: Annotated[bool, Setting("Allow a newly initialised mask head.")] = False
@@ -180,14 +189,32 @@ def check(recipe: TrainRecipe) -> None:
     if recipe.words_from is not None and recipe.shape is None:
         raise RecipeError(f"{recipe.model} is a trained model; --words-from is for --model new:SHAPE.")
     _check_losses(recipe)
-    if recipe.rates == "falling" and recipe.max_minutes is not None and not (recipe.epochs or recipe.max_tokens):
-        raise RecipeError("--rates falling needs a run of known length; give --epochs or --max-tokens.")
+    mix_of(recipe.mix)
+    ahead = "--rates falling" if recipe.rates == "falling" else "--curriculum" if recipe.curriculum else ""
+    if ahead and recipe.max_minutes is not None and not (recipe.epochs or recipe.max_tokens):
+        raise RecipeError(f"{ahead} needs a run of known length; give --epochs or --max-tokens.")
     if recipe.keep_best and recipe.average is not None:
         raise RecipeError("--keep-best removes what --average needs; choose one of them.")
     if (recipe.stop_when_flat or recipe.keep_best) and recipe.eval_set is None:
         wanted = "stop-when-flat" if recipe.stop_when_flat else "keep-best"
         raise RecipeError(f"--{wanted} needs an evaluation set; pass --eval-set FOLDER.")
 
+
+def mix_of(text: str) -> dict[str, float]:
+    """The weight of every source that --mix names."""
+    found: dict[str, float] = {}
+    for entry in filter(None, text.split(",")):
+        name, _, weight = (part.strip() for part in entry.partition("="))
+        try:
+            found[name] = float(weight)
+        except ValueError:
+            found[name] = -1.0
+        if not name or not 0 <= found[name] <= _MOST_OFTEN:
+            raise RecipeError(f"--mix: {entry.strip()!r} should read SOURCE=WEIGHT, a weight from 0 to {_MOST_OFTEN:g}.")
+    return found
+
+
+_MOST_OFTEN = 100.0
 
 OF_LOSSES: dict[str, tuple[MentionLoss, float]] = {
     "copy_weight": ("copy", 1.0),

@@ -38,7 +38,7 @@ from coref_automl.training.folder import WRITING, checkpoint_meant
 from coref_automl.training.loss import MentionLosses, asks_something, dropout_of, with_dropout
 from coref_automl.training.masking import OBJECTIVES, Masking
 from coref_automl.training.optimizer import OPEN_END, even_steps, save_steps, total_steps
-from coref_automl.training.recipe import TrainRecipe, check, settle
+from coref_automl.training.recipe import TrainRecipe, check, mix_of, settle
 
 _CPU_TOKENS = 4096
 """Tokens of a micro-batch: on a CPU more is slower (page faults); on a GPU this fills it, and memory halves it when it must."""
@@ -147,8 +147,11 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     batch = known(recipe.batch)
     if batch % processes:
         raise RecipeError(f"A batch of {batch} rows cannot be shared by {processes} processes; choose a multiple of {processes}.")
-    plan = BatchPlan.of(dataset, batch=batch, seed=recipe.seed)
+    plan = BatchPlan.of(dataset, batch=batch, seed=recipe.seed, mix=mix_of(recipe.mix))
     last = total_steps(plan.steps_per_epoch, recipe.epochs, recipe.max_tokens, plan.tokens_per_epoch)
+    if recipe.curriculum:
+        sorted_rows = min(plan.rows, round(recipe.curriculum * min(last, plan.steps_per_epoch) * batch))
+        plan = dataclasses.replace(plan, contexts=dataset.contexts(), sorted_rows=sorted_rows)
     if last >= OPEN_END and recipe.max_minutes is None:
         raise RecipeError(f"That is a budget of {last:g} steps; a run has under {OPEN_END:,}. Lower --epochs or --max-tokens.")
     device = _first_gpu_only(pick_device(recipe.device))
