@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.training.batches import BLANK, BatchPlan, EpochSampler, micro_batch
+from coref_automl.training.batches import BLANK, BatchPlan, EpochSampler, micro_batch, visits
 
 
 def plan(rows: int = 10, batch: int = 4, seed: int = 3) -> BatchPlan:
@@ -53,7 +53,7 @@ def test_weights_say_how_often_a_row_comes_and_every_visit_is_masked_by_itself()
     assert (counts.sum(1) == 10).all()
     assert counts.mean(0) == pytest.approx(chosen.weights, abs=0.1)
     assert (np.abs(counts - chosen.weights) < 1).all()  # rounded up or down, never further
-    assert all(len(set(chosen.visits(epoch))) == 10 for epoch in range(300))
+    assert all(len(set(visits(chosen, epoch))) == 10 for epoch in range(300))
     drawn = [index for step in (0, 3) for index in EpochSampler(chosen, 1, lambda step=step: step)]
     assert len(set(drawn)) == 20  # no epoch repeats the indices, and so the masks, of another
     assert chosen.order(7).tolist() == mixed([1, 1, 1, 1, 1, 2, 2, 2, 2, 0]).order(7).tolist()

@@ -124,8 +124,8 @@ def test_a_mix_and_a_curriculum_resume_exactly_and_change_what_is_read(
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"mix": "wiki"}, "should read SOURCE=WEIGHT"),
-        ({"mix": "wiki=-1"}, "should read SOURCE=WEIGHT"),
+        ({"mix": "wiki"}, "should read NAME=NUMBER"),
+        ({"mix": "wiki=-1"}, "should read NAME=NUMBER"),
         ({"mix": "wikl=2"}, "Did you mean .wiki.?"),
         ({"mix": "wiki=2,news=2"}, "changes nothing in"),
         ({"mix": "wiki=0,news=0"}, "leaves nothing to train on"),

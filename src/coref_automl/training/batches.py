@@ -66,11 +66,7 @@ class BatchPlan:
         return 1 if self.weights is None else math.ceil(self.weights.max())
 
     def order(self, epoch: int) -> NDArray[np.int64]:
-        return _visits(self, epoch) if self.weights is None else _visits(self, epoch) % self.rows
-
-    def visits(self, epoch: int) -> NDArray[np.int64]:
-        """The rows of an epoch in their order; one that has come before has the number of rows added for each time."""
-        return _visits(self, epoch)
+        return visits(self, epoch) if self.weights is None else visits(self, epoch) % self.rows
 
     def tokens_after(self, steps: int) -> int:
         """Real tokens seen after `steps` steps."""
@@ -80,18 +76,18 @@ class BatchPlan:
 
 
 @lru_cache(maxsize=2)
-def _visits(plan: BatchPlan, epoch: int) -> NDArray[np.int64]:
+def visits(plan: BatchPlan, epoch: int) -> NDArray[np.int64]:
     """All rows of the dataset, however large, in one random order: eight bytes a row.
 
-    With weights as many rows are drawn at even distances along their sum, so that each comes its number of times, rounded up or
-    down.
+    With weights as many are drawn at even distances along their sum, so that each comes its number of times, rounded up or down;
+    one that has come before has the number of rows added for each time.
     """
     rng = np.random.default_rng([plan.seed, epoch])
     order = rng.permutation(plan.rows)
     if plan.weights is not None:
-        edges = np.ceil(np.cumsum(plan.weights[order]) - rng.random()).astype(np.int64)
+        edges = np.minimum(np.ceil(np.cumsum(plan.weights[order]) - rng.random()), plan.rows).astype(np.int64)
+        edges[-1] = plan.rows  # which the weights sum up to, but for rounding
         times = np.diff(edges, prepend=0)
-        times[-1] += plan.rows - edges[-1]  # the sum of the weights is a number of rows, but for rounding
         again = np.arange(plan.rows) - np.repeat(np.cumsum(times) - times, times)
         order = rng.permutation(np.repeat(order, times) + plan.rows * again)
     if epoch == 0 and plan.contexts is not None:
@@ -124,7 +120,7 @@ class EpochSampler:
 
     def __iter__(self) -> Iterator[int]:
         epoch = self.step() // self.plan.steps_per_epoch
-        yield from (int(row) + epoch * self.plan.most_visits * self.plan.rows for row in self.plan.visits(epoch))
+        yield from (int(row) + epoch * self.plan.most_visits * self.plan.rows for row in visits(self.plan, epoch))
         yield from [BLANK] * (len(self) - self.plan.rows)
 
 
@@ -183,10 +179,10 @@ class MaskedRows(Dataset):  # type: ignore[misc]
         if self._plan is None:
             return 0.0
         epoch, visit = divmod(index, self._plan.most_visits * self._rows)
-        visits = self._plan.visits(epoch)
+        order = visits(self._plan, epoch)
         if self._places[0] != epoch:
-            self._places = epoch, np.argsort(visits)
-        place = int(self._places[1][np.searchsorted(visits, visit, sorter=self._places[1])])
+            self._places = epoch, np.argsort(order)
+        place = int(self._places[1][np.searchsorted(order, visit, sorter=self._places[1])])
         return (epoch * self._plan.steps_per_epoch + place // self._plan.batch) / self._last
 
     def _opened(self) -> PackedDataset:

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from coref_automl.config import Setting, choose, free_fields, typed
+from coref_automl.config import Setting, choose, free_fields, typed, weights_of
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW, SHAPES
 from coref_automl.models.families import LONGEST, PRE_NORM
@@ -189,7 +189,7 @@ def check(recipe: TrainRecipe) -> None:
     if recipe.words_from is not None and recipe.shape is None:
         raise RecipeError(f"{recipe.model} is a trained model; --words-from is for --model new:SHAPE.")
     _check_losses(recipe)
-    mix_of(recipe.mix)
+    weights_of(recipe.mix, "--mix")
     ahead = "--rates falling" if recipe.rates == "falling" else "--curriculum" if recipe.curriculum else ""
     if ahead and recipe.max_minutes is not None and not (recipe.epochs or recipe.max_tokens):
         raise RecipeError(f"{ahead} needs a run of known length; give --epochs or --max-tokens.")
@@ -199,22 +199,6 @@ def check(recipe: TrainRecipe) -> None:
         wanted = "stop-when-flat" if recipe.stop_when_flat else "keep-best"
         raise RecipeError(f"--{wanted} needs an evaluation set; pass --eval-set FOLDER.")
 
-
-def mix_of(text: str) -> dict[str, float]:
-    """The weight of every source that --mix names."""
-    found: dict[str, float] = {}
-    for entry in filter(None, text.split(",")):
-        name, _, weight = (part.strip() for part in entry.partition("="))
-        try:
-            found[name] = float(weight)
-        except ValueError:
-            found[name] = -1.0
-        if not name or not 0 <= found[name] <= _MOST_OFTEN:
-            raise RecipeError(f"--mix: {entry.strip()!r} should read SOURCE=WEIGHT, a weight from 0 to {_MOST_OFTEN:g}.")
-    return found
-
-
-_MOST_OFTEN = 100.0
 
 OF_LOSSES: dict[str, tuple[MentionLoss, float]] = {
     "copy_weight": ("copy", 1.0),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from coref_automl.config import choose
+from coref_automl.config import choose, weights_of
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.errors import DatasetError, ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
@@ -38,7 +38,7 @@ from coref_automl.training.folder import WRITING, checkpoint_meant
 from coref_automl.training.loss import MentionLosses, asks_something, dropout_of, with_dropout
 from coref_automl.training.masking import OBJECTIVES, Masking
 from coref_automl.training.optimizer import OPEN_END, even_steps, save_steps, total_steps
-from coref_automl.training.recipe import TrainRecipe, check, mix_of, settle
+from coref_automl.training.recipe import TrainRecipe, check, settle
 
 _CPU_TOKENS = 4096
 """Tokens of a micro-batch: on a CPU more is slower (page faults); on a GPU this fills it, and memory halves it when it must."""
@@ -147,7 +147,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     batch = known(recipe.batch)
     if batch % processes:
         raise RecipeError(f"A batch of {batch} rows cannot be shared by {processes} processes; choose a multiple of {processes}.")
-    plan = BatchPlan.of(dataset, batch=batch, seed=recipe.seed, mix=mix_of(recipe.mix))
+    plan = BatchPlan.of(dataset, batch=batch, seed=recipe.seed, mix=weights_of(recipe.mix, "--mix"))
     last = total_steps(plan.steps_per_epoch, recipe.epochs, recipe.max_tokens, plan.tokens_per_epoch)
     if recipe.curriculum:
         sorted_rows = min(plan.rows, round(recipe.curriculum * min(last, plan.steps_per_epoch) * batch))
