@@ -183,7 +183,7 @@ class PackedDataset:
         found = np.zeros(len(self))
         for part in portions(self.pieces):
             np.add.at(found, part[:, 0], part[:, 2].astype(np.float64) ** 2)
-        return found / self.lengths()
+        return np.asarray(found / self.lengths(), np.float64)
 
     def row_weights(self, mix: Mapping[str, float]) -> NDArray[np.float64]:
         """What rows weigh where the tokens of a source weigh what `mix` says, and others 1; their mean is 1."""

@@ -93,14 +93,7 @@ class TrainRecipe:
     ] = None
     cross_document: Annotated[bool, Setting("Let documents in one block attend to each other.")] = False
     mix: Annotated[str, Setting("How often sources are read, such as wiki=2,news=.5; others count 1.")] = ""
-    curriculum: Annotated[
-        float,
-        Setting(
-            "Share of the run (at most its first epoch) in which rows go from short documents to long ones; 0: random order.",
-            0.0,
-            1.0,
-        ),
-    ] = 0.0
+    curriculum: Annotated[float, Setting("Share of the run, within its first epoch, from short documents to long.", 0, 1)] = 0.0
     seq_len: Annotated[int | None, Setting("Row length; blocks are cut to it if longer.", 8, LONGEST)] = None
     policy: Annotated[Literal["clamp", "rescale"], Setting("How DeBERTa is lengthened: clamp or rescale.")] = "clamp"
     new_head: Annotated[bool, Setting("Allow a newly initialised mask head.")] = False
