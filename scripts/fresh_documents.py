@@ -6,6 +6,10 @@ Out: OUT/judge.jsonl, OUT/train.jsonl and OUT/passages.jsonl.
 Documents are taken in the order of a hash of their id. Left out: those of the standard hold-out, those of `data/ko-coref`, and,
 of those to judge with, documents of which any archived item was made: an item's id is a hash of its text and span, so every span
 that a hidden word could have is looked up. Passages share no twenty characters with a silver one.
+
+    python scripts/fresh_documents.py CORPUS --novels ... --silver ... --out more --again evalsets/fresh
+
+More passages of the works in that set, one for every sentence that ends one: they overlap, and works keep their halves.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ import numpy as np
 
 from coref_automl.corpus.chains import mentions
 from coref_automl.corpus.clean import limits, normalise, rank
+from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.tasks import far, real
 from coref_automl.evaluation.tasks.eligible import light_nouns
 from coref_automl.fingerprints import fingerprint
@@ -81,10 +86,11 @@ def choose(corpus: Path, source: str, spoken_for: set[str], known: set[str]) -> 
     return judge, order[judged : judged + trained]
 
 
-def passages(texts: list[dict[str, str]], shingles: set[str]) -> Iterator[dict[str, Any]]:
+def passages(texts: list[dict[str, str]], shingles: set[str], *, overlap: bool) -> Iterator[dict[str, Any]]:
     """Passages in the way of the silver ones: the gap is a noun of the last sentence that occurs earlier in the passage.
 
-    They do not overlap. Which fitting noun of a sentence is hidden, and which other noun is the row's candidate, is by lot.
+    Unless they may, they do not overlap. Which fitting noun of a sentence is hidden, and which other noun is the row's candidate,
+    is by lot.
     """
     light = light_nouns()
     for row, tags in zip(texts, Tagger(default_cache(), threads=1).tag(row["text"] for row in texts), strict=True):
@@ -116,7 +122,7 @@ def passages(texts: list[dict[str, str]], shingles: set[str]) -> Iterator[dict[s
             wrong = [form for form in others if form not in hidden.form and hidden.form not in form]
             if not wrong:
                 continue
-            free = high
+            free = free if overlap else high
             gap = text[start : hidden.start] + "_" + text[hidden.end : high]
             candidate = min(wrong, key=lambda form: rank(f"{SALT}{passage}{form}"))
             yield {**row, "text": gap.strip(), "answer": hidden.form, "candidate": candidate}
@@ -128,6 +134,7 @@ def main() -> None:
     parser.add_argument("--novels", type=Path, required=True)
     parser.add_argument("--silver", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--again", type=Path)
     chosen = parser.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
     silver = [row["text"].replace("_", row["answer"]) for row in rows(chosen.silver)]
@@ -136,9 +143,14 @@ def main() -> None:
     tales = rows(chosen.corpus / "fairytale.jsonl.xz")
     novels += [{"text": normalise(row["text"]), "title": row["title"], "source": "fairytale"} for row in tales]
     unlike = list({row["text"]: row for row in novels}.values())
-    hidden = list(passages(unlike, shingles))
+    if chosen.again:
+        works = EvalSet.open(chosen.again).halves
+        unlike = [row for row in unlike if row["title"] in works]
+    hidden = list(passages(unlike, shingles, overlap=chosen.again is not None))
     write_jsonl(chosen.out / "passages.jsonl", ({"index": at, **row} for at, row in enumerate(hidden)))
     print(f"passages: {len(hidden)} of {len({row['title'] for row in hidden})} novels and tales")
+    if chosen.again:
+        return
     known = archived()
     annotated = {row["origin"] for path in sorted(Path("data/ko-coref").glob("*.jsonl.xz")) for row in rows(path)}
     judge: list[dict[str, Any]] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
+import math
 import os
 import re
 import sys
@@ -164,6 +165,20 @@ def typed(recipe: Any) -> None:
         if isinstance(value, int | float) and not isinstance(value, bool) and (fault := setting.fault(value)):
             known = not setting.flags or f"--{name.replace('_', '-')}" in setting.flags
             raise RecipeError(f"{name if known else f'{name} ({setting.flags[0]})'} {fault}.")
+
+
+def weights_of(text: str, option: str) -> dict[str, float]:
+    """The numbers of NAME=NUMBER,NAME=NUMBER."""
+    found: dict[str, float] = {}
+    for entry in filter(None, text.split(",")):
+        name, _, number = (part.strip() for part in entry.partition("="))
+        if name in found:
+            raise RecipeError(f"{option} {text} names {name} twice; name it once.")
+        with suppress(ValueError):
+            found[name] = float(number)
+        if not 0 <= found.get(name, -1) < math.inf:
+            raise RecipeError(f"{option}: {entry.strip()!r} should read NAME=NUMBER, with a number of 0 or more.")
+    return found
 
 
 def expect(recipe: Any, kind: type[T], function: str) -> T:

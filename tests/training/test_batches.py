@@ -79,7 +79,7 @@ def test_falling_rates_fall_with_the_steps_of_the_run(opened: PackedDataset, mas
     last = 4 * plan.steps_per_epoch
     rows = MaskedRows(opened, falling, 7, plan, last)
     order = [(epoch, int(row)) for epoch in range(4) for row in plan.order(epoch)]
-    seen = [rows._progress(epoch, row) for epoch, row in order]
+    seen = [rows._progress(row + epoch * plan.rows) for epoch, row in order]
     assert seen == [step / last for step in range(last)]
     assert [falling.at(share).max_prob for share in (0.0, 0.5, 1.0)] == pytest.approx([0.5, 0.3, 0.1])
     shares = [np.mean([(rows[row + epoch * plan.rows].labels != IGNORED).mean() for row in range(plan.rows)]) for epoch in (0, 3)]

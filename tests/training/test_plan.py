@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.training.batches import BLANK, BatchPlan, EpochSampler, micro_batch
+from coref_automl.training.batches import BLANK, BatchPlan, EpochSampler, micro_batch, visits
 
 
 def plan(rows: int = 10, batch: int = 4, seed: int = 3) -> BatchPlan:
@@ -39,6 +41,42 @@ def test_tokens_after_a_step_are_the_sum_over_its_rows(rows: int, batch: int, st
         epoch, within = divmod(step, chosen.steps_per_epoch)
         seen += int(chosen.lengths[chosen.order(epoch)[within * batch : (within + 1) * batch]].sum())
     assert chosen.tokens_after(steps) == seen
+
+
+def mixed(weights: list[float], rows: int = 10, batch: int = 4) -> BatchPlan:
+    return replace(plan(rows, batch), weights=np.array(weights) / np.mean(weights))
+
+
+def test_weights_say_how_often_a_row_comes_and_every_visit_is_masked_by_itself() -> None:
+    chosen = mixed([1, 1, 1, 1, 1, 2, 2, 2, 2, 0])
+    counts = np.array([np.bincount(chosen.order(epoch), minlength=10) for epoch in range(300)])
+    assert (counts.sum(1) == 10).all()
+    assert counts.mean(0) == pytest.approx(chosen.weights, abs=0.1)
+    assert (np.abs(counts - chosen.weights) < 1).all()  # rounded up or down, never further
+    assert all(len(set(visits(chosen, epoch))) == 10 for epoch in range(300))
+    drawn = [index for step in (0, 3) for index in EpochSampler(chosen, 1, lambda step=step: step)]
+    assert len(set(drawn)) == 20  # no epoch repeats the indices, and so the masks, of another
+    assert chosen.order(7).tolist() == mixed([1, 1, 1, 1, 1, 2, 2, 2, 2, 0]).order(7).tolist()
+
+
+@given(st.lists(st.floats(0.01, 9), min_size=1, max_size=30), st.integers(1, 8), st.integers(0, 40))
+def test_tokens_of_a_mix_are_those_of_its_rows(weights: list[float], batch: int, steps: int) -> None:
+    chosen = mixed(weights, len(weights), batch)
+    seen = sum(
+        int(chosen.lengths[chosen.order(epoch)[low : low + batch]].sum())
+        for epoch, low in ((step // chosen.steps_per_epoch, step % chosen.steps_per_epoch * batch) for step in range(steps))
+    )
+    assert chosen.tokens_after(steps) == seen
+
+
+def test_a_curriculum_goes_from_short_documents_to_long_ones_and_then_at_random() -> None:
+    lengths = np.arange(10, 0, -1, dtype=np.float64)
+    chosen = replace(plan(), contexts=lengths, sorted_rows=6)
+    first, second = chosen.order(0), chosen.order(1)
+    assert (np.diff(lengths[first[:6]]) > 0).all()
+    assert sorted(first[:6]) == sorted(plan().order(0)[:6])  # the rows of the run are the same, in another order
+    assert first[6:].tolist() == plan().order(0)[6:].tolist()
+    assert second.tolist() == plan().order(1).tolist()
 
 
 def test_lengths_count_real_tokens(opened: PackedDataset) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from coref_automl.errors import RecipeError
 from coref_automl.store import read_json
 from coref_automl.training.loss import dropout_of
 from coref_automl.training.recipe import TrainRecipe
@@ -88,6 +89,55 @@ def test_a_resumed_run_ends_with_the_weights_of_an_unbroken_one(
     assert resumed.steps == unbroken.steps == 9
     assert same_weights(resumed.checkpoints[-1], unbroken.checkpoints[-1])
     assert losses(resumed.run)[-2:] == losses(unbroken.run)[-2:]
+
+
+def sourced(folder: Path, rows: int = 12) -> None:
+    """Rows of two sources by turns, as `prepare` names them."""
+    lines = [
+        json.dumps({"source": "news" if row % 2 else "wiki", "id": f"{row}-{part}"}) for row in range(rows) for part in (0, 1)
+    ]
+    (folder / "documents.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def test_a_mix_and_a_curriculum_resume_exactly_and_change_what_is_read(
+    recipe: Recipe, make_dataset: Callable[..., Path], tmp_path: Path, killed_after: Callable[[int], None]
+) -> None:
+    sourced(folder := make_dataset())
+    settings = {"dataset": str(folder), "epochs": 3, "objective": "combined", "dropout": 0.2}
+    settings |= {"mix": "news=3", "curriculum": 0.5, "rates": "falling"}
+    plain = prepare_run(recipe(**{**settings, "mix": "", "curriculum": 0.0}))
+    work = prepare_run(recipe(**settings))
+    read = [[int((work.plan.order(epoch) % 2 == side).sum()) for side in (0, 1)] for epoch in range(2)]
+    assert read == [[3, 9], [3, 9]]
+    assert work.plan.sorted_rows == 6
+    assert work.plan.tokens_after(work.last) == sum(int(work.plan.lengths[work.plan.order(epoch)].sum()) for epoch in range(3))
+    assert (plain.plan.weights, plain.plan.contexts) == (None, None)
+    unbroken = train(recipe(out=str(tmp_path / "unbroken"), **settings))
+    killed_after(5)
+    with pytest.raises(Killed):
+        train(recipe(**settings))
+    resumed = train(recipe(**settings))
+    assert same_weights(resumed.checkpoints[-1], unbroken.checkpoints[-1])
+    assert losses(resumed.run)[-2:] == losses(unbroken.run)[-2:]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"mix": "wiki"}, "should read NAME=NUMBER"),
+        ({"mix": "wiki=-1"}, "should read NAME=NUMBER"),
+        ({"mix": "wikl=2"}, "Did you mean .wiki.?"),
+        ({"mix": "wiki=2,news=2"}, "changes nothing in"),
+        ({"mix": "wiki=0,news=0"}, "leaves nothing to train on"),
+        ({"curriculum": 0.5, "epochs": None, "max_minutes": 1.0}, "--curriculum needs a run of known length"),
+    ],
+)
+def test_a_mix_or_curriculum_that_cannot_be_meant_is_refused(
+    recipe: Recipe, make_dataset: Callable[..., Path], changes: dict[str, Any], told: str
+) -> None:
+    sourced(folder := make_dataset())
+    with pytest.raises(RecipeError, match=told):
+        prepare_run(recipe(dataset=str(folder), **changes))
 
 
 def test_dropout_is_really_on_in_that_comparison(recipe: Recipe, tmp_path: Path) -> None:

@@ -132,6 +132,23 @@ def test_a_guard_keeps_out_what_does_not_meet_it_and_one_that_nobody_meets_is_sa
     assert "No drawn setting met the guard real_far1_strict>=-0.5." in lines
 
 
+@pytest.mark.parametrize(("outside", "met"), [(-0.005, True), (-0.023, False)])
+def test_a_guard_of_a_fine_tuned_task_refuses_the_winner_in_a_sentence(tmp_path: Path, outside: float, met: bool) -> None:
+    made, _ = search(tmp_path, level(0.6), guards=("relation_f1>=-1",))
+    made.problem.outside = outside  # type: ignore[attr-defined]
+    made.run()
+    final = finish(made.study, made.problem, made.recipe, ScriptedLauncher(level(0.6)), quiet(), wait=lambda: None)
+    lines = lines_of(final, made.recipe, "Real@1", "confirm", Say("en"))
+    assert final.won.origin == "drawn"
+    assert final.comparison is not None
+    assert final.comparison.verdict.decision == "better"
+    assert final.kept.origin == ("drawn" if met else "recommended")
+    assert final.refused == (None if met else "relation_f1>=-1")
+    assert ("is refused: it breaks the guard relation_f1>=-1." in lines[0]) is not met
+    assert any("Guard relation_f1: " in line for line in lines)
+    assert bool(final.effects) is met
+
+
 def test_a_new_run_that_fails_is_named_and_its_pair_is_left_out(tmp_path: Path) -> None:
     def script(job: Job) -> list[float | str]:
         lost = drawn(job) and job.recipe["seed"] == 6

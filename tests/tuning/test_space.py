@@ -75,6 +75,10 @@ def test_the_recommended_settings_lie_inside_the_space_of_their_length(length: i
 
 
 def test_the_space_is_narrowed_by_length_family_budget_and_data() -> None:
+    assert "mix" not in _default(sources=["wiki"])
+    assert _default(sources=["wiki", "news"])["mix"] == ["", "wiki=2", "news=2"]
+    assert _default(lengths=[2048])["curriculum"] == [0.0, 0.5]
+    assert not {"mix", "curriculum"} & {*_default(), *_default(lengths=[2048], minutes=True)}
     assert _default()["learning_rate"]["high"] > _default(lengths=[2048])["learning_rate"]["high"]
     assert _default(families=["modernbert"])["learning_rate"]["high"] > _default()["learning_rate"]["high"]
     assert _default(scratch=True, families=["modernbert"])["learning_rate"]["high"] > 1e-3

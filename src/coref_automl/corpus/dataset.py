@@ -12,7 +12,7 @@ not learned from. Tables are read some rows at a time: a dataset may be many tim
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +21,15 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.config import choose
 from coref_automl.corpus.manifest import AGAIN, DatasetManifest
 from coref_automl.decoder import decode_stored
-from coref_automl.errors import DatasetError, InputError
+from coref_automl.errors import DatasetError, InputError, RecipeError
 from coref_automl.fingerprints import chunks_of, fingerprint_files
 from coref_automl.folders import MANIFEST, claim_folder, is_done, mark_done, with_article
 from coref_automl.guard import read_array
 from coref_automl.progress import Progress
-from coref_automl.store import read_json, write_json, write_text, written_whole
+from coref_automl.store import read_json, read_jsonl, write_json, write_text, written_whole
 
 KIND = "dataset"
 TOKENS, PIECES, MENTIONS, CARD = "tokens.npy", "blocks.npy", "mentions.npy", "card.md"
@@ -161,6 +162,34 @@ class PackedDataset:
                 raise DatasetError(f"The dataset {self.folder} is damaged ({PIECES} names rows that are not there); {AGAIN}.")
             np.add.at(found, part[:, 0], part[:, 2])
         return found
+
+    @property
+    def sources(self) -> list[str]:
+        """The sources that it has documents of, the largest first."""
+        held = [source for source in self.manifest.get("sources", []) if source["kept"]]
+        return [source["name"] for source in sorted(held, key=lambda source: -source["tokens"])]
+
+    def contexts(self) -> NDArray[np.float64]:
+        """The length of the piece that a token of each row is in, on average."""
+        found = np.zeros(len(self))
+        for part in portions(self.pieces):
+            np.add.at(found, part[:, 0], part[:, 2].astype(np.float64) ** 2)
+        return np.asarray(found / self.lengths(), np.float64)
+
+    def row_weights(self, mix: Mapping[str, float]) -> NDArray[np.float64]:
+        """What rows weigh where the tokens of a source weigh what `mix` says, and others 1; their mean is 1."""
+        path = self.folder / "documents.jsonl"
+        names = [str(row["source"]) for row in read_jsonl(path)] if path.is_file() else []
+        for name in mix:
+            choose(name, dict.fromkeys(names), "source")
+        weights, found = np.array([mix.get(name, 1.0) for name in names]), np.zeros(len(self))
+        for part in portions(self.pieces):
+            np.add.at(found, part[:, 0], part[:, 2] * weights[part[:, 3]])
+        found /= self.lengths()
+        if found.min() == found.max():
+            told = "leaves nothing to train on" if not found.any() else "changes nothing"
+            raise RecipeError(f"--mix {told} in {self.folder}, whose sources are {', '.join(dict.fromkeys(names))}; correct it.")
+        return found / found.mean()
 
     def row(self, index: int) -> PackedRow:
         if not 0 <= index < len(self):

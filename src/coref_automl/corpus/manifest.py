@@ -41,17 +41,18 @@ class _Arrays(TypedDict):
     fingerprint: str
 
 
+SourceCounts = TypedDict(
+    "SourceCounts", {"name": str, "in": int, "kept": int, "dropped": dict[str, int], "characters": int, "tokens": int}
+)
+
+
 class DatasetManifest(_Arrays, MadeFrom, total=False):
     """What training reads of a dataset's manifest."""
 
     kind: str
     tokenizer: str
     pad_id: int
-
-
-SourceCounts = TypedDict(
-    "SourceCounts", {"name": str, "in": int, "kept": int, "dropped": dict[str, int], "characters": int, "tokens": int}
-)
+    sources: list[SourceCounts]
 
 
 class PreparedManifest(_Arrays, MadeFrom):

@@ -166,7 +166,7 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
         before = partial(before_tuning, progress=progress, agreed=lambda _: True)  # its minutes were asked for
         result = run_study(wanted, progress=progress, draw=draw, before=before)
     assert result.final is not None
-    won = {name: value for name, value in result.final.won.params.items() if name not in ("average", "model", "dataset")}
+    won = {name: value for name, value in result.final.kept.params.items() if name not in ("average", "model", "dataset")}
     evaluate = replace(recipe.evaluate, half="confirm", sets=(str(plan.sets[0]),))
     return replace(recipe, methods={**recipe.methods, "tuned": won}, evaluate=evaluate), result
 

@@ -1,7 +1,7 @@
 """Which rows a step sees, and as which tensors. In: a packed dataset, a seed, a batch size. Out: ids, positions, labels.
 
-The order of an epoch depends on (seed, epoch) alone. The effective batch is what a step sees whatever the micro-batch and
-however many processes share it, so halving the micro-batch or adding a GPU changes no step.
+The order of an epoch depends on the recipe and the epoch alone. The effective batch is what a step sees whatever the micro-batch
+and however many processes share it, so halving the micro-batch or adding a GPU changes no step.
 
 The model's head runs at the asked positions alone, so a batch names them as one flat list. The list is filled up to the
 expected count, in units of 1/32 of the batch's tokens: almost every batch then has the same shapes, which is what a compiled
@@ -11,7 +11,7 @@ step needs.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -33,15 +33,19 @@ BLANK = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchPlan:
-    """`lengths` are the rows' real tokens; `batch` is the effective batch in rows."""
+    """`lengths` are the rows' real tokens; `batch` is the effective batch in rows. `weights` say how often a row comes in an
+    epoch on average (None: once); the first `sorted_rows` of the run go from small `contexts` to large ones."""
 
     lengths: NDArray[np.int64]
     batch: int
     seed: int
+    weights: NDArray[np.float64] | None = None
+    contexts: NDArray[np.float64] | None = None
+    sorted_rows: int = 0
 
     @classmethod
-    def of(cls, dataset: PackedDataset, *, batch: int, seed: int) -> BatchPlan:
-        return cls(dataset.lengths(), batch, seed)
+    def of(cls, dataset: PackedDataset, *, batch: int, seed: int, mix: Mapping[str, float] | None = None) -> BatchPlan:
+        return cls(dataset.lengths(), batch, seed, dataset.row_weights(mix) if mix else None)
 
     @property
     def rows(self) -> int:
@@ -53,27 +57,55 @@ class BatchPlan:
 
     @property
     def tokens_per_epoch(self) -> int:
-        return int(self.lengths.sum())
+        """With weights, on average."""
+        return round(float((self.lengths * (1 if self.weights is None else self.weights)).sum()))
+
+    @property
+    def most_visits(self) -> int:
+        """How often a row comes in an epoch at most."""
+        return 1 if self.weights is None else math.ceil(self.weights.max())
 
     def order(self, epoch: int) -> NDArray[np.int64]:
-        return _permutation(self.seed, epoch, self.rows)
+        return visits(self, epoch) if self.weights is None else visits(self, epoch) % self.rows
 
     def tokens_after(self, steps: int) -> int:
         """Real tokens seen after `steps` steps."""
         epoch, within = divmod(steps, self.steps_per_epoch)
         part = int(self.lengths[self.order(epoch)[: within * self.batch]].sum()) if within else 0
-        return epoch * self.tokens_per_epoch + part
+        return _tokens_before(self, epoch) + part
 
 
 @lru_cache(maxsize=2)
-def _permutation(seed: int, epoch: int, rows: int) -> NDArray[np.int64]:
-    """All rows of the dataset, however large, in one random order: eight bytes a row."""
-    return np.random.default_rng([seed, epoch]).permutation(rows)
+def visits(plan: BatchPlan, epoch: int) -> NDArray[np.int64]:
+    """All rows of the dataset, however large, in one random order: eight bytes a row.
+
+    With weights as many are drawn at even distances along their sum, so that each comes its number of times, rounded up or down;
+    one that has come before has the number of rows added for each time.
+    """
+    rng = np.random.default_rng([plan.seed, epoch])
+    order = rng.permutation(plan.rows)
+    if plan.weights is not None:
+        edges = np.minimum(np.ceil(np.cumsum(plan.weights[order]) - rng.random()), plan.rows).astype(np.int64)
+        edges[-1] = plan.rows  # which the weights sum up to, but for rounding
+        times = np.diff(edges, prepend=0)
+        again = np.arange(plan.rows) - np.repeat(np.cumsum(times) - times, times)
+        order = rng.permutation(np.repeat(order, times) + plan.rows * again)
+    if epoch == 0 and plan.contexts is not None:
+        first = order[: plan.sorted_rows]
+        order[: plan.sorted_rows] = first[np.argsort(plan.contexts[first % plan.rows], kind="stable")]
+    return order
+
+
+@lru_cache(maxsize=2)
+def _tokens_before(plan: BatchPlan, epoch: int) -> int:
+    if plan.weights is None:
+        return epoch * plan.tokens_per_epoch
+    return sum(int(plan.lengths[plan.order(number)].sum()) for number in range(epoch))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochSampler:
-    """The rows of the epoch that training has come to, each with its epoch: row + epoch x rows.
+    """The rows of the epoch that training has come to, each with its epoch: row + visit x rows, visits counting over epochs.
 
     The epoch comes from the step count when iteration begins, not from `set_epoch`, which restarts at 0 after a resumption; it
     travels inside the index, so that worker processes mask exactly as one process would.
@@ -88,7 +120,7 @@ class EpochSampler:
 
     def __iter__(self) -> Iterator[int]:
         epoch = self.step() // self.plan.steps_per_epoch
-        yield from (int(row) + epoch * self.plan.rows for row in self.plan.order(epoch))
+        yield from (int(row) + epoch * self.plan.most_visits * self.plan.rows for row in visits(self.plan, epoch))
         yield from [BLANK] * (len(self) - self.plan.rows)
 
 
@@ -112,7 +144,7 @@ class MaskedRow(NamedTuple):
 
 
 class MaskedRows(Dataset):  # type: ignore[misc]
-    """Rows of a packed dataset, masked when they are asked for. An index is row + epoch x rows, or BLANK.
+    """Rows of a packed dataset, masked when they are asked for. An index is row + visit x rows, or BLANK.
 
     With a `plan` of so many steps (`last`) a row knows how far into the run it comes.
     """
@@ -136,19 +168,22 @@ class MaskedRows(Dataset):  # type: ignore[misc]
         if index == BLANK:
             row = dataset.row(0)
             return MaskedRow(np.asarray(row.tokens), row.segments, np.full(dataset.seq_len, IGNORED))
-        epoch, number = divmod(index, self._rows)
+        visit, number = divmod(index, self._rows)
         row = dataset.row(number)
-        masking = self._masking.at(self._progress(epoch, number)) if self._masking.falling else self._masking
-        ids, labels = mask_row(row, masking, row_rng(self._seed, epoch, number))
+        masking = self._masking.at(self._progress(index)) if self._masking.falling else self._masking
+        ids, labels = mask_row(row, masking, row_rng(self._seed, visit, number))
         return MaskedRow(ids, row.segments, labels, table_of(row, labels) if self._with_mentions else _NO_MENTIONS)
 
-    def _progress(self, epoch: int, number: int) -> float:
+    def _progress(self, index: int) -> float:
         """The share of the steps before this row's, by the order of its epoch."""
         if self._plan is None:
             return 0.0
+        epoch, visit = divmod(index, self._plan.most_visits * self._rows)
+        order = visits(self._plan, epoch)
         if self._places[0] != epoch:
-            self._places = epoch, np.argsort(self._plan.order(epoch))
-        return (epoch * self._plan.steps_per_epoch + int(self._places[1][number]) // self._plan.batch) / self._last
+            self._places = epoch, np.argsort(order)
+        place = int(self._places[1][np.searchsorted(order, visit, sorter=self._places[1])])
+        return (epoch * self._plan.steps_per_epoch + place // self._plan.batch) / self._last
 
     def _opened(self) -> PackedDataset:
         if self._dataset is None:  # in a worker's process

@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from coref_automl.config import Setting, choose, free_fields, typed
+from coref_automl.config import Setting, choose, free_fields, typed, weights_of
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW, SHAPES
 from coref_automl.models.families import LONGEST, PRE_NORM
@@ -92,6 +92,8 @@ class TrainRecipe:
         float | None, Setting("Temperature of the contrastive loss, for link and copy+link. Default 0.07.", 0.001, 100.0)
     ] = None
     cross_document: Annotated[bool, Setting("Let documents in one block attend to each other.")] = False
+    mix: Annotated[str, Setting("How often sources are read, such as wiki=2,news=.5; others count 1.")] = ""
+    curriculum: Annotated[float, Setting("Share of the run, within its first epoch, from short documents to long.", 0, 1)] = 0.0
     seq_len: Annotated[int | None, Setting("Row length; blocks are cut to it if longer.", 8, LONGEST)] = None
     policy: Annotated[Literal["clamp", "rescale"], Setting("How DeBERTa is lengthened: clamp or rescale.")] = "clamp"
     new_head: Annotated[bool, Setting("Allow a newly initialised mask head.")] = False
@@ -181,8 +183,10 @@ def check(recipe: TrainRecipe) -> None:
     if recipe.words_from is not None and recipe.shape is None:
         raise RecipeError(f"{recipe.model} is a trained model; --words-from is for --model new:SHAPE.")
     _check_losses(recipe)
-    if recipe.rates == "falling" and recipe.max_minutes is not None and not (recipe.epochs or recipe.max_tokens):
-        raise RecipeError("--rates falling needs a run of known length; give --epochs or --max-tokens.")
+    weights_of(recipe.mix, "--mix")
+    ahead = "--rates falling" if recipe.rates == "falling" else "--curriculum" if recipe.curriculum else ""
+    if ahead and recipe.max_minutes is not None and not (recipe.epochs or recipe.max_tokens):
+        raise RecipeError(f"{ahead} needs a run of known length; give --epochs or --max-tokens.")
     if recipe.stop_when_flat and recipe.eval_set is None:
         raise RecipeError("--stop-when-flat needs an evaluation set; pass --eval-set FOLDER.")
 

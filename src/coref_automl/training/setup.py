@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from coref_automl.config import choose
+from coref_automl.config import choose, weights_of
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.errors import DatasetError, ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
@@ -147,8 +147,11 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     batch = known(recipe.batch)
     if batch % processes:
         raise RecipeError(f"A batch of {batch} rows cannot be shared by {processes} processes; choose a multiple of {processes}.")
-    plan = BatchPlan.of(dataset, batch=batch, seed=recipe.seed)
+    plan = BatchPlan.of(dataset, batch=batch, seed=recipe.seed, mix=weights_of(recipe.mix, "--mix"))
     last = total_steps(plan.steps_per_epoch, recipe.epochs, recipe.max_tokens, plan.tokens_per_epoch)
+    if recipe.curriculum:
+        sorted_rows = min(plan.rows, round(recipe.curriculum * min(last, plan.steps_per_epoch) * batch))
+        plan = dataclasses.replace(plan, contexts=dataset.contexts(), sorted_rows=sorted_rows)
     if last >= OPEN_END and recipe.max_minutes is None:
         raise RecipeError(f"That is a budget of {last:g} steps; a run has under {OPEN_END:,}. Lower --epochs or --max-tokens.")
     device = _first_gpu_only(pick_device(recipe.device))

@@ -5,7 +5,8 @@
    matters is excluded, or until the budget is spent (`statistics/planning.py`). The reference is the best of what comes before
    the winner: the portfolio for a drawn setting, the recommended settings for an entry of the portfolio. So a win of the
    portfolio is not a win of the search. `train`'s default is compared beside them.
-3. A winner that is shown to be better is trained with one setting back at a time: which one mattered?
+3. Guards are asked again, those of fine-tuned tasks for the first time: a winner that breaks one is refused for its reference.
+4. A winner that is shown to be better is trained with one setting back at a time: which one mattered?
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Final(Record):
 
     `ceiling`: no drawn setting gains more over the best that was not drawn, at 95% confidence. `share`: the part of the tokens
     at which the winner's runs had the reference's final score on `select`. `confirmed` are the winner's scores with the seeds of
-    `judging`. `unmet` is a guard that no drawn setting met.
+    `judging`. `unmet` is a guard that no drawn setting met, `refused` one that the winner itself broke in the end.
     """
 
     raced: tuple[Contender, ...]
@@ -77,6 +78,7 @@ class Final(Record):
     share: float | None = None
     effects: tuple[SettingEffect, ...] = ()
     unmet: str | None = None
+    refused: str | None = None
     notes: tuple[str, ...] = ()
 
     def candidate(self, number: int | None) -> Contender | None:
@@ -87,6 +89,11 @@ class Final(Record):
         found = self.candidate(self.winner)
         assert found is not None
         return found
+
+    @property
+    def kept(self) -> Contender:
+        """What the study leaves behind: the winner, or its reference where it was refused."""
+        return (self.candidate(self.reference) if self.refused else None) or self.won
 
 
 def finish(
@@ -117,7 +124,12 @@ def finish(
     seeds = runs.completed[winner.number]
     if not seeds:
         raise TuningError(f"The winner, trial {winner.number}, could not be trained with new seeds: {train.notes[-1]}")
-    better = comparison is not None and comparison.verdict.decision == "better"
+    refused = None
+    if comparison and reference:
+        sides = [one.jobs(problem, comparison.seeds, confirm=True) for one in (winner, reference)]
+        comparison = replace(comparison, guards={**comparison.guards, **problem.checked(sides[0], sides[1], train)})
+        refused = next((guard for guard in recipe.guards if _breaks(guard, comparison.guards)), None)
+    better = comparison is not None and comparison.verdict.decision == "better" and refused is None
     effects: tuple[SettingEffect, ...] = ()
     if recipe.ablate and better and comparison and reference:
         effects = _ablated(winner, reference, comparison.seeds[:_FEW_SEEDS], problem, train)
@@ -135,6 +147,7 @@ def finish(
         share=_share(runs.curve(winner), runs.curve(reference)) if reference else None,
         effects=effects,
         unmet=unmet,
+        refused=refused,
         notes=tuple(dict.fromkeys(train.notes)),
     )
 

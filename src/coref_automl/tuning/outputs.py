@@ -132,8 +132,9 @@ def write_outputs(
 
 def _keep_winner(problem: Problem, final: Final, recipe_path: Path, model_path: Path, out: Path) -> None:
     """The recipe that trains the winner again, and the weights of its first new seed: no run is picked by its score."""
-    write_text(recipe_path, to_yaml(problem.best_recipe(final.won.params, out / "best-run")))
-    source = problem.weights(final.won.jobs(problem, final.judging[:1], confirm=True)[0])
+    write_text(recipe_path, to_yaml(problem.best_recipe(final.kept.params, out / "best-run")))
+    seeds = final.comparison.seeds if final.comparison and final.refused else final.judging
+    source = problem.weights(final.kept.jobs(problem, seeds[:1], confirm=True)[0])
     aside = out / f".{model_path.name}.part"
     remove(aside)
     shutil.copytree(source, aside, ignore=shutil.ignore_patterns(*_ONLY_FOR_RESUMING))
@@ -220,6 +221,15 @@ def sentence_of(final: Final, label: str, where: str, say: Say) -> str:
 def lines_of(final: Final, recipe: TuneRecipe, label: str, where: str, say: Say) -> list[str]:
     """The verdict, the gain over `train`'s default, the search by itself, tokens, guards and settings that mattered."""
     told = [sentence_of(final, label, where, say)]
+    if final.refused is not None:
+        one, other = named(final.won, say), named(final.kept, say)
+        told.insert(
+            0,
+            say(
+                f"{one}: 조건 {final.refused}을(를) 만족하지 않아 채택하지 않습니다. 레시피와 가중치는 {other}의 것입니다.",
+                f"{_begin(one)} is refused: it breaks the guard {final.refused}. Recipe and weights are those of {other}.",
+            ),
+        )
     if final.over_default is not None:
         gain = gain_of(final.over_default, label, say)
         told.append(say(f"train의 기본 설정(mlm) 대비: {gain}.", f"Over train's plain default (mlm): {gain}."))

@@ -148,6 +148,10 @@ class Problem(ABC):
         """The difference of every guard's metric; empty without guards."""
         return {}
 
+    def checked(self, _ours: list[Job], _theirs: list[Job], _train: Callable[[list[Job], str], set[str]]) -> dict[str, Estimate]:
+        """The difference of every guard's fine-tuned task, trained from the weights of both sides; empty without any."""
+        return {}
+
     @abstractmethod
     def confirmed(self, jobs: list[Job]) -> list[float]:
         """The score of finished jobs on the half that chose nothing."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.power import Evidence, sizes_of
-from coref_automl.config import choose
+from coref_automl.config import choose, weights_of
 from coref_automl.decoder import read_stored
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.evalset import EvalSet, freeze
@@ -121,12 +121,7 @@ def score_of(recipe: TuneRecipe) -> Score:
     if recipe.score is None:
         metric = choose(recipe.metric or PRIMARY, METRICS, "metric")
         return Score(metric.parts or ((metric.name, 1.0),), metric.label, guards)
-    parts = []
-    for entry in recipe.score.split(","):
-        name, _, weight = (text.strip() for text in entry.partition("="))
-        parts.append((_plain(name), _number(weight, "score", entry)))
-    if len({name for name, _ in parts}) < len(parts):
-        raise RecipeError(f"--score {recipe.score} names a metric twice; name each once.")
+    parts = [(_plain(name), weight) for name, weight in weights_of(recipe.score, "--score").items()]
     if any(weight <= 0 for _, weight in parts) or abs(sum(weight for _, weight in parts) - 1) > 1e-6:
         raise RecipeError(f"The weights of --score {recipe.score} should be above 0 and sum to 1.")
     return Score(tuple(parts), " + ".join(f"{weight:g} {METRICS[name].label}" for name, weight in parts), guards)
@@ -136,23 +131,16 @@ def guard_of(text: str) -> MetricGuard:
     name, sign, least = (part.strip() for part in text.partition(">="))
     if not sign:
         raise RecipeError(f"--guard {text} should read METRIC>=POINTS, for example real_far1_strict>=-0.5.")
-    return MetricGuard(_plain(name), _number(least, "guard", text) / 100)
+    try:
+        return MetricGuard(_plain(name), float(least) / 100)
+    except ValueError as error:
+        raise RecipeError(f"--guard {text} has no number behind >=.") from error
 
 
 def _plain(name: str) -> str:
     if choose(name, METRICS, "metric").parts:
         raise RecipeError(f"{name} is a composite itself; name its parts.")
     return name
-
-
-def _number(text: str, option: str, entry: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not np.isfinite(value):
-        raise RecipeError(f"--{option}: {entry.strip()!r} has no number behind the metric.")
-    return value
 
 
 _USUAL_GAIN = 0.01

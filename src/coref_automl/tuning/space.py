@@ -37,7 +37,7 @@ TUNABLE: dict[TuneTask, dict[str, type]] = {
         TrainRecipe,
         "model dataset objective learning_rate weight_decay warmup schedule layer_decay clip batch min_prob max_prob rates "
         "whole_word replacement entity_rate background ratio far_weight copy_weight link_weight temperature cross_document "
-        "policy dropout gradient_checkpointing",
+        "policy dropout mix curriculum gradient_checkpointing",
     ),
     "re": _kinds(
         RelationRecipe,
