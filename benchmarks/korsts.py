@@ -60,7 +60,7 @@ def scored(model: Similarity, tokenizer: Any, rows: Pairs, device: str) -> float
     found = np.zeros(len(rows))
     with torch.no_grad(), torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
         for part in np.array_split(order, max(1, len(rows) // 256)):
-            found[part] = model(encoded(tokenizer, [rows[at] for at in part], device)).cpu().numpy()
+            found[part] = model(encoded(tokenizer, [rows[at] for at in part], device)).float().cpu().numpy()
     return 100 * float(np.corrcoef(ranks(found), ranks(np.array([score for *_, score in rows])))[0, 1])
 
 
@@ -110,17 +110,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--epochs", type=int, default=EPOCHS)
+    parser.add_argument("--rates", type=float, nargs="+", default=RATES)
     parser.add_argument("--limit", type=int, help="rows of each side, for a trial")
     given = parser.parse_args()
     named = {one.partition("=")[0]: one.rpartition("=")[2] for one in given.models}
-    grid = [(name, rate, seed) for name in named for rate in RATES for seed in range(SEEDS)]
+    grid = [(name, rate, seed) for name in named for rate in given.rates for seed in range(SEEDS)]
     table: dict[str, Any] = {}
     with ProcessPoolExecutor(given.workers, mp_context=get_context("spawn")) as pool:
         asked = [pool.submit(run, named[name], rate, seed, given.data, given.epochs, given.limit) for name, rate, seed in grid]
         found = [(name, rate, one.result()) for (name, rate, _), one in zip(grid, asked, strict=True)]
     for model in named:
-        dev = {rate: [one["dev"] for name, at, one in found if (name, at) == (model, rate)] for rate in RATES}
-        best = max(RATES, key=lambda rate: float(np.mean(dev[rate])))
+        dev = {rate: [one["dev"] for name, at, one in found if (name, at) == (model, rate)] for rate in given.rates}
+        best = max(given.rates, key=lambda rate: float(np.mean(dev[rate])))
         test = [one["test"] for name, at, one in found if (name, at) == (model, best)]
         table[model] = {"dev": dev, "rate": best, "test": test, "test mean": float(np.mean(test))}
         print(
