@@ -242,7 +242,7 @@ class Answer(Record):
         """The gain over the base that is told first: of what is to be used; where the base is kept, the largest."""
         base = self.question("base")
         if base is None or self.action != "keep base":
-            return base and base.lead
+            return base.lead if base else None
         return max(base.claims, key=lambda one: one.difference.value)
 
     def not_compared(self) -> list[str]:

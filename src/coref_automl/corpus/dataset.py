@@ -189,7 +189,7 @@ class PackedDataset:
         if found.min() == found.max():
             told = "leaves nothing to train on" if not found.any() else "changes nothing"
             raise RecipeError(f"--mix {told} in {self.folder}, whose sources are {', '.join(dict.fromkeys(names))}; correct it.")
-        return found / found.mean()
+        return np.asarray(found / found.mean(), np.float64)
 
     def row(self, index: int) -> PackedRow:
         if not 0 <= index < len(self):

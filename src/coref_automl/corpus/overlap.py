@@ -108,20 +108,26 @@ def write_grams(documents: Sequence[Document], path: Path) -> None:
 
 def found_in(known: Grams, text: str) -> NDArray[np.int64]:
     """Positions (in words) of the runs of a text that an evaluation document holds too."""
-    runs = grams(text)
-    at = np.minimum(np.searchsorted(known, runs), max(0, len(known) - 1))
-    return np.flatnonzero(known[at] == runs) if len(known) else np.empty(0, np.int64)
+    return np.flatnonzero(_among(known, grams(text)))
+
+
+def _among(known: Grams, runs: Grams) -> NDArray[np.bool_]:
+    """Which runs are in a sorted table; the table, which may be large, is not sorted again for every text."""
+    if not len(known):
+        return np.zeros(len(runs), np.bool_)
+    found: NDArray[np.bool_] = known[np.minimum(np.searchsorted(known, runs), len(known) - 1)] == runs
+    return found
 
 
 def report(documents: Sequence[Document], found: Grams, seen: Sequence[tuple[int, str, str, str]], *, most: int = 10) -> Overlap:
-    """From all runs found, and (run, source, id, words) of some of them: the figures and examples."""
+    """From all runs found, sorted, and (run, source, id, words) of some of them: the figures and examples."""
     touched, total = 0, 0
     owner: dict[int, str] = {}
     wanted = {run for run, *_ in seen}
     for document in documents:
         runs = np.unique(grams(document.text))
         total += len(runs)
-        hits = np.isin(runs, found)
+        hits = _among(found, runs)
         touched += bool(hits.any())
         owner.update({run: document.id for run in runs[hits].tolist() if run in wanted and run not in owner})
     examples = [OverlapExample(owner[run], source, identity, words) for run, source, identity, words in seen if run in owner]

@@ -128,7 +128,7 @@ def finish(
     if comparison and reference:
         sides = [one.jobs(problem, comparison.seeds, confirm=True) for one in (winner, reference)]
         comparison = replace(comparison, guards={**comparison.guards, **problem.checked(sides[0], sides[1], train)})
-        refused = next((guard for guard in recipe.guards if _breaks(guard, comparison.guards)), None)
+        refused = next((guard for guard in recipe.guards if _breaks(guard_of(guard), comparison.guards)), None)
     better = comparison is not None and comparison.verdict.decision == "better" and refused is None
     effects: tuple[SettingEffect, ...] = ()
     if recipe.ablate and better and comparison and reference:
