@@ -57,7 +57,7 @@ def _antecedent(
     near = [mention for mention in earlier if read.distance(mention.span, hidden.span) <= REACH]
     if not near:
         return f"earlier mention over {REACH} tokens away"
-    first = next((mention for mention in reversed(near) if eligible.unfit_antecedent(mention) is None), near[-1])
+    first = eligible.antecedent(near[::-1])
     if read.pronoun_between(first.span, hidden.span):
         return "a pronoun between the two mentions"
     if reason := eligible.unfit_antecedent(first) or eligible.unfit(hidden):
