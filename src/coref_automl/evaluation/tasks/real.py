@@ -2,8 +2,7 @@
 
 Hidden are the first mentions of a noun, from the second on, that nothing speaks against (`eligible`). The nearest earlier mention
 that names the same thing is its antecedent: at most 400 reference tokens away, so that a 512-token model sees it, and with no
-pronoun between. At most eight names and eight common nouns per document by default: names are the harder kind and need numbers of
-their own.
+pronoun between. At most twelve gaps per document by default, names first.
 """
 
 from __future__ import annotations
