@@ -14,7 +14,7 @@ KEEP: Part = ("NNG", " 한강")
 TAIL: Part = ("", "에는 늘 사람이 참 많다.")
 SHARED: list[Part] = [("NNG", "능금"), ("", "도 "), ("NNG", "자두"), ("", "도 "), ("NNG", "앵두"), ("", "도 함께 있던 ")]
 """Nouns of the sentences on both sides: what an antecedent far away is found by."""
-_BETWEEN = ", {}. 그 뒤에 다시 거기 "
+_BETWEEN = " {}. 그 뒤에 다시 거기 "
 
 
 def gap_of(letters: int) -> Part:
@@ -65,6 +65,16 @@ def test_a_nearer_occurrence_inside_a_longer_word_drops_the_item() -> None:
     assert found.drops["nearest occurrence inside a longer word"] == 1
     glued = sketch([("NNP:GLUED", "강촌"), gap_of(600), ("NNP", "강촌"), TAIL, KEEP])
     assert far_items(glued, Choices()).drops["nearest occurrence inside a longer word"] == 1
+
+
+def test_a_nearest_mention_among_others_drops_the_item() -> None:
+    """No farther mention is taken instead: a name beside the other fits as well."""
+    listed: list[Part] = [("NNP", "강촌"), ("", ", "), ("NNP", "북촌"), ("", "이 있다. ")]
+    found = far_items(
+        sketch([*SHARED, ("NNP", "강촌"), gap_of(60), *listed, ("", "그때 "), ("NNP", "강촌"), TAIL, KEEP]), Choices()
+    )
+    assert found.items == []
+    assert found.drops["antecedent in an enumeration or a bracket"] == 2
 
 
 def test_an_occurrence_that_overlaps_the_gap_is_no_antecedent() -> None:

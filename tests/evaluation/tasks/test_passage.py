@@ -52,6 +52,24 @@ def test_a_common_noun_is_not_asked() -> None:
     assert (found.items, found.drops["not a name"]) == ([], 3)
 
 
+def test_what_is_a_name_elsewhere_in_the_document_is_asked() -> None:
+    """The tagger calls one word a name in one sentence and a common noun in the next."""
+    first: list[Part] = [("NNP", "티르피츠"), ("", "는 오래전에 떠났다. "), ("NNG", "티르피츠"), ("", "도 그랬다. ")]
+    read = sketch([*first, *MIDDLE, *LAST[:1], ("NNG", "티르피츠"), ("", "는 문을 닫았다.")])
+    assert [(item.answer, item.tag) for item in passage_items(read, Choices()).items] == [("티르피츠", "NNG")]
+
+
+def test_an_antecedent_far_away_needs_a_noun_in_common() -> None:
+    rest: Part = ("", "그날은 " + "아무 일도 없이 조용히 " * 20 + "지나갔다. ")
+    found = passage_items(sketch([*FIRST, *MIDDLE, rest, *LAST]), Choices())
+    assert found.drops["shares fewer than 1 nouns with a sentence that names it"] == 1
+    told: list[Part] = [("NNG", "도자기"), ("", "만 남기고 "), *LAST]
+    assert (
+        len(passage_items(sketch([*FIRST[:1], ("", "는 "), *MIDDLE[1:2], *FIRST[1:], *MIDDLE, rest, *told]), Choices()).items)
+        == 1
+    )
+
+
 def test_a_short_text_gives_none() -> None:
     found = passage_items(sketch([*FIRST, *LAST]), Choices())
     assert found.items == []

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache, cached_property, lru_cache
 from itertools import chain
 from pathlib import Path
@@ -40,7 +40,7 @@ TOPICAL = 3
 """Occurrences in the document that make a common noun a thing the document is about."""
 VERBAL_SHARE = 25
 """A noun with a verbal suffix in this percentage of its occurrences is a verbal noun."""
-COUNTED, NAME_SHARE = 100, 0.01
+COUNTED, NAME_SHARE = 100, 0.005
 """Where so many other documents of the source were counted, the share of them that may hold a name; none, a common noun."""
 LEAST_WORDS = 4
 """Words of the shortest sentence that may hold a gap."""
@@ -142,6 +142,7 @@ class Eligible:
         self._ends = {end for _, end in spans}
         self._names = {start for (start, _), kind in zip(spans, read.tags.kinds, strict=True) if kind == _NAME}
         self._heads = {end: (end - start, kind == _NAME) for (start, end), kind in zip(spans, read.tags.kinds, strict=True)}
+        self.names = {mention.form for mention in read.mentions if self.is_name(mention)}
         self._known: dict[str, float] = {}
 
     def is_word(self, mention: NounMention) -> bool:
@@ -172,6 +173,10 @@ class Eligible:
         left, right = f"{frame.before} {mention.form}", f"{mention.form}{frame.ending} {frame.behind}"
         return bool(frame.before and text.count(left) > 1) or bool(frame.behind and text.count(right) > 1)
 
+    def antecedent(self, nearest: Sequence[NounMention]) -> NounMention:
+        """The first mention, of those ordered by distance, that names something to come back to; the nearest where none does."""
+        return next((mention for mention in nearest if self.unfit_antecedent(mention) is None), nearest[0])
+
     def unfit_antecedent(self, mention: NounMention) -> str | None:
         """Why a mention names nothing to come back to."""
         return _first(self._antecedent(mention))
@@ -187,7 +192,8 @@ class Eligible:
 
     def _antecedent(self, mention: NounMention) -> Rules:
         text, name = self.read.text, self.is_name(mention)
-        yield "antecedent in an enumeration or a bracket", not name and self._in_list(mention.span)
+        yield "antecedent in an enumeration or a bracket", self._in_list(mention.span)
+        yield "antecedent beside another noun", self._is_joined(mention)
         yield "antecedent in a term of several words", not name and self._noun_before(mention)
         name_behind = text[mention.end : mention.end + 1] == " " and mention.end + 1 in self._names
         yield "antecedent in a longer name", name and name_behind
@@ -212,11 +218,8 @@ class Eligible:
         low, high = self.read.sentence_of(mention.start)
         sentence = text[low : mention.start].rpartition("\n")[2] + text[mention.start : high].partition("\n")[0]
         yield "not in a prose sentence", not _PROSE.search(sentence) or len(sentence.split()) < LEAST_WORDS
-        at = self._places[mention.start]
-        before = self.read.mentions[at - 1] if at else None
-        joined = before is not None and before.around & JOINED and len(text[before.end : mention.start]) <= 3
         linked = frame.ending in _LINKS or bool({frame.before, frame.behind} & _LINKS)
-        yield "coordinated with another noun", bool(mention.around & JOINED or joined) or linked
+        yield "coordinated with another noun", self._is_joined(mention) or linked
         tail = text[mention.end : mention.end + 1]
         quoted = text[mention.start - 1 : mention.start] in _QUOTES
         yield "stands in an enumeration, a bracket or a title", self._in_list(mention.span) or tail == "(" or quoted
@@ -226,6 +229,8 @@ class Eligible:
         yield "a predicate or a role", bool(mention.around & COPULA and not name) or _ROLE.match(frame.ending) is not None
         described = bool(mention.around & CLAUSE) or frame.before.endswith("의")
         yield "described by a clause or an owner of its own", described and not name
+        forms = (other.form for other in self.read.mentions if low <= other.start < high)
+        yield "an owner among other names", frame.ending == "의" and len(self.names.intersection(forms) - {mention.form}) > 1
         yield "another one of its kind", frame.before.lstrip("\"'“‘(") in _listed("others.txt")
 
     def _choice(self, mention: NounMention) -> Rules:
@@ -297,6 +302,13 @@ class Eligible:
         lead, tail = text[max(0, start - 1) : start], text[span[1] : span[1] + 1]
         listed = bool(lead) and lead in _SIGNS and not _CLAUSE.match(text, max(0, start - 2))
         return listed or bool(tail and tail in _SIGNS.replace("(", ""))
+
+    def _is_joined(self, mention: NounMention) -> bool:
+        """Whether a particle for `and` joins a mention with the noun behind or before it."""
+        at = self._places[mention.start]
+        before = self.read.mentions[at - 1] if at else None
+        joined = before is not None and before.around & JOINED and len(self.read.text[before.end : mention.start]) <= 3
+        return bool(mention.around & JOINED or joined)
 
     def _noun_before(self, mention: NounMention) -> bool:
         """Whether a noun without a particle stands before a mention; before a name, one that means something of its own."""

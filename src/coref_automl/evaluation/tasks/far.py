@@ -76,10 +76,9 @@ def _antecedent(
     if bucket is None:
         return f"{BUCKETS[-1][1]} tokens away or more"
     measured = [(read.distance(word.span, mention.span), word.start > mention.start, word) for word in whole if word != mention]
-    near = sorted(entry for entry in measured if bucket_of(entry[0]) == bucket)
-    if not near:
+    distance, _, other = min(measured, default=(-1, False, mention))
+    if bucket_of(distance) != bucket:
         return "nearest occurrence inside a longer word"
-    distance, _, other = next((entry for entry in near if eligible.unfit_antecedent(entry[2]) is None), near[0])
     return eligible.unfit_antecedent(other) or eligible.unfit(mention, distance, far=True) or (other, bucket)
 
 

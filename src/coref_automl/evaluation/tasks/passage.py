@@ -66,7 +66,7 @@ def _passage(eligible: Eligible, hidden: NounMention, sentences: list[Span]) -> 
     """The nearest earlier mention and the span of the passage; or why there is none."""
     read = eligible.read
     final, whole = sentences[-1], (hidden.start, hidden.end)
-    if not eligible.is_name(hidden):
+    if hidden.form not in eligible.names:
         return "not a name"
     if len(sentences) < LEAST_SENTENCES:
         return f"fewer than {LEAST_SENTENCES} sentences"
@@ -80,8 +80,9 @@ def _passage(eligible: Eligible, hidden: NounMention, sentences: list[Span]) -> 
         return "no earlier mention in the passage"
     if read.distance((read.text.rfind(hidden.form, 0, hidden.start), earlier[-1].end), whole) < LEAST_DISTANCE:
         return f"earlier mention under {LEAST_DISTANCE} tokens away"
-    reason = eligible.unfit_antecedent(earlier[-1]) or eligible.unfit(hidden, far=True)
-    return reason or (earlier[-1], (start, final[1]))
+    first = eligible.antecedent(earlier[::-1])
+    reason = eligible.unfit_antecedent(first) or eligible.unfit(hidden, read.distance(first.span, whole), far=True)
+    return reason or (first, (start, final[1]))
 
 
 def _item(eligible: Eligible, hidden: NounMention, earlier: NounMention, span: Span, seed: int) -> tuple[ClozeItem, Document]:

@@ -2,8 +2,7 @@
 
 Hidden are the first mentions of a noun, from the second on, that nothing speaks against (`eligible`). The nearest earlier mention
 that names the same thing is its antecedent: at most 400 reference tokens away, so that a 512-token model sees it, and with no
-pronoun between. At most eight names and eight common nouns per document by default: names are the harder kind and need numbers of
-their own.
+pronoun between. At most twelve gaps per document by default, names first.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def _antecedent(
     near = [mention for mention in earlier if read.distance(mention.span, hidden.span) <= REACH]
     if not near:
         return f"earlier mention over {REACH} tokens away"
-    first = next((mention for mention in reversed(near) if eligible.unfit_antecedent(mention) is None), near[-1])
+    first = eligible.antecedent(near[::-1])
     if read.pronoun_between(first.span, hidden.span):
         return "a pronoun between the two mentions"
     if reason := eligible.unfit_antecedent(first) or eligible.unfit(hidden):
