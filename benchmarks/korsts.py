@@ -38,7 +38,7 @@ def pairs(folder: Path, side: str) -> Pairs:
         return [(row["sentence1"], row["sentence2"], float(row["score"])) for row in rows]
 
 
-class Similarity(torch.nn.Module):
+class Similarity(torch.nn.Module):  # type: ignore[misc]
     """Both sentences in one row; a linear layer over the first state and the mean of all."""
 
     def __init__(self, encoder: Any) -> None:
