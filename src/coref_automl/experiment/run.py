@@ -73,7 +73,7 @@ def run_experiment(
     ends = time.monotonic() + 60 * max_minutes if max_minutes else None
     for check in CHECKS:
         if check in only and check not in recipe.checks:
-            raise RecipeError(f"The recipe has no {check} section to run; add one, or leave out --only {check}.")
+            raise RecipeError(f"The recipe has no {check} stage to run; add one, or leave out --only {check}.")
     with speaking(recipe.lang), claimed(out, KIND):
         progress = progress.into(events := out / "events.ndjson")
         try:
