@@ -31,6 +31,8 @@ from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
 EVALUATIONS = "evaluations"
 BASES = "base-evaluations"
 RESULT = "result.json"
+EXPERIMENT = "experiment"
+"""The kind of a study's folder."""
 CHECKPOINT = re.compile(r"checkpoint-\d+")
 SWAP = ".archive.swap"
 """A whole archive that is being moved into place."""
@@ -298,7 +300,7 @@ def _evaluation_folders(path: str, unread: list[InputError]) -> Iterator[Path]:
 
 def repeats_study(folder: Path) -> bool:
     """Whether a folder is the archive inside a study, which repeats the study's own results."""
-    return kind_of_folder(folder) == "archive" and kind_of_folder(folder.parent) == "experiment"
+    return kind_of_folder(folder) == "archive" and kind_of_folder(folder.parent) == EXPERIMENT
 
 
 def files_under(folder: Path, wanted: Collection[str], unread: list[InputError]) -> list[Path]:

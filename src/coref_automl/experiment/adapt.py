@@ -19,10 +19,11 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.config import from_mapping, overlaid, read_yaml
 from coref_automl.engine.launch import HereLauncher
 from coref_automl.errors import RecipeError
+from coref_automl.evaluation.results import EXPERIMENT
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
 from coref_automl.experiment.preflight import before_training, before_tuning, fitted
 from coref_automl.experiment.recipe import ExperimentRecipe
-from coref_automl.experiment.run import KIND, run_experiment
+from coref_automl.experiment.run import run_experiment
 from coref_automl.experiment.state import Preflight
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
@@ -144,7 +145,7 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
 
     out = Path(recipe.out)
     search = minutes / _OF_SEARCH >= _LONG
-    with claimed(out, KIND):  # to the end: what is tuned lies in it
+    with claimed(out, EXPERIMENT):  # to the end: what is tuned lies in it
         plan = open_plan(recipe, out, progress)
         fit = fitted(plan)
         batch = fit.recipe.train.get("batch") or next(iter(fit.works.values())).plan.batch

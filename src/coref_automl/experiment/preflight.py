@@ -21,9 +21,9 @@ from coref_automl.corpus.manifest import read_prepared
 from coref_automl.errors import OutOfMemory, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS, tasks_of
+from coref_automl.evaluation.results import EXPERIMENT
 from coref_automl.experiment.plan import Plan, Step, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe, step_kinds
-from coref_automl.experiment.run import KIND
 from coref_automl.experiment.state import FEWEST_STEPS, ExperimentState, Preflight, Share
 from coref_automl.folders import check_folder
 from coref_automl.locks import claimed
@@ -89,9 +89,9 @@ def budget(recipe: ExperimentRecipe, *, progress: Progress | None = None) -> Pre
 def _opened(recipe: ExperimentRecipe, progress: Progress) -> Iterator[Plan]:
     """The plan, in a folder that vanishes unless the study has begun or has texts to prepare."""
     out = Path(recipe.out)
-    check_folder(out, KIND)
+    check_folder(out, EXPERIMENT)
     apart = not out.exists() and bool(recipe.datasets)
-    with tempfile.TemporaryDirectory() as folder, nullcontext() if apart else claimed(out, KIND):
+    with tempfile.TemporaryDirectory() as folder, nullcontext() if apart else claimed(out, EXPERIMENT):
         yield open_plan(recipe, Path(folder) if apart else out, progress)
 
 

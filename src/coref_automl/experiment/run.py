@@ -29,6 +29,7 @@ from coref_automl.engine.schedule import End, run_steps, wait_a_little
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
+from coref_automl.evaluation.results import EXPERIMENT
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.experiment.plan import EVALUATIONS, RUNS, Plan, Step, open_plan, start_bytes
 from coref_automl.experiment.recipe import ExperimentRecipe, kind_in_korean, step_kinds
@@ -48,7 +49,6 @@ from coref_automl.training.recipe import TrainRecipe
 
 if TYPE_CHECKING:
     from coref_automl.report.printout import PrintedAnswer
-KIND = "experiment"
 WORTH = 0.005
 """The smallest difference that matters."""
 
@@ -74,7 +74,7 @@ def run_experiment(
     for check in CHECKS:
         if check in only and check not in recipe.checks:
             raise RecipeError(f"The recipe has no {check} stage to run; add one, or leave out --only {check}.")
-    with speaking(recipe.lang), claimed(out, KIND):
+    with speaking(recipe.lang), claimed(out, EXPERIMENT):
         progress = progress.into(events := out / "events.ndjson")
         try:
             plan = before(open_plan(recipe, out, progress))

@@ -18,7 +18,7 @@ from coref_automl.comparison.claims import Answer
 from coref_automl.decoder import read_stored
 from coref_automl.errors import ComparisonError, InputError, ModelError, WorkError
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
-from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
+from coref_automl.evaluation.results import EXPERIMENT, StoredEvaluation, find_evaluations
 from coref_automl.folders import kind_of_folder
 from coref_automl.models.model_files import published_files, weights_fingerprint
 from coref_automl.records import Evaluation, Record
@@ -110,7 +110,7 @@ def _send(parts: dict[str, Any], repo: str, private: bool) -> str:
 
 
 def _card(folder: Path, repo: str, evaluations: str | None, say: Say) -> str:
-    study = next((above for above in folder.resolve().parents if kind_of_folder(above) == "experiment"), None)
+    study = next((above for above in folder.resolve().parents if kind_of_folder(above) == EXPERIMENT), None)
     held = (
         Path(evaluations)
         if evaluations
