@@ -90,3 +90,8 @@ def test_a_row_is_named_by_its_line(tmp_path: Path) -> None:
     path.write_text('{"name": "x"}\n{"name": []}\n', "utf-8")
     with pytest.raises(InputError, match=r"rows.jsonl, line 2: name should be text, not \[\]"):
         list(read_stored_rows(path, Part))
+
+
+def test_numbers_as_keys_are_refused_before_anything_is_read() -> None:
+    with pytest.raises(TypeError, match="text as keys"):
+        decode(dict[int, str], {"1": "a"})

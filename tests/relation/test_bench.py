@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from coref_automl.bench import RelationBench
-from coref_automl.bench.relation import run as bench
+from coref_automl.bench.train import run_relation as bench
 from coref_automl.cli.app import run
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from coref_automl.models.build import SHAPES, build_masked_lm, train_tokenizer
-from coref_automl.relation.graphs import FAMILIES, recordable
+from coref_automl.relation.fit import FAMILIES, recordable
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.train import train_relation
 

@@ -172,40 +172,41 @@ app.add_typer(bench_app, name="bench")
 
 BENCHES: dict[str, tuple[str, type[Any], str, str]] = {
     "evaluate": (
-        "evaluate",
+        "evaluate:run",
         EvaluateBench,
         "Score Real items in one pass, against the fill-mask pipeline with its top 50 and Kiwi on each candidate, twice.",
         "--items 200 --seq-len 256",
     ),
     "prepare": (
-        "prepare",
+        "prepare:run",
         PrepareBench,
         "Prepare texts stage by stage, against one Kiwi call per document, tokenising and padding.",
         "--source local:wiki.jsonl --megabytes 5",
     ),
     "re": (
-        "relation",
+        "train:run_relation",
         RelationBench,
         "Train relation rows in batches of similar length, against rows padded to one length.",
         "--rows 256 --padded 256",
     ),
     "train": (
-        "train",
+        "train:run",
         TrainBench,
         "Train packed rows with the head at masked positions only, against padded rows and joined chunks with full logits.",
         "--source local:wiki.jsonl --seq-len 512",
     ),
 }
-"""Each command: its module beside the others, its options, its help, an example."""
+"""Each command: its module and function, its options, its help, an example."""
 
 
 def _add_command(name: str) -> None:
-    module, recipe, about, example = BENCHES[name]
+    place, recipe, about, example = BENCHES[name]
 
     @bench_app.command(name, help=about, epilog=f"Example: coref-automl bench {name} {example}")
     @options_from(recipe)
     def command(*, as_json: AsJson = False, **given: Any) -> None:
-        run = importlib.import_module(f"coref_automl.bench.{module}").run
+        module, _, function = place.partition(":")
+        run = getattr(importlib.import_module(f"coref_automl.bench.{module}"), function)
         result = run(recipe_from(recipe, given, f"bench {name}"))
         print_result(result, as_json, [*result.lines, result.closing_line()], ratio=result.ratio)
 

@@ -47,10 +47,6 @@ def stem_of(path: Path, kinds: Iterable[str] | None = None) -> str:
     return stem
 
 
-def _jsonl(path: Path) -> Iterator[Row]:
-    return lines_between(path)
-
-
 def lines_between(path: Path, start: int = 0, end: int | None = None, number: int = 0) -> Iterator[Row]:
     """The rows of a range of bytes that begins and ends with a line; `number` lines come before it."""
     with opened(path) as stream:
@@ -188,8 +184,8 @@ BROKEN = (EOFError, lzma.LZMAError, zlib.error, OSError)
 """What a file that breaks off raises."""
 
 READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
-    ".jsonl": _jsonl,
-    ".ndjson": _jsonl,
+    ".jsonl": lines_between,
+    ".ndjson": lines_between,
     ".csv": _csv,
     ".tsv": _csv,
     ".txt": _txt,

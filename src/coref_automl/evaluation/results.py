@@ -185,7 +185,7 @@ def where_now(stored: str, near: Path, holds: str = "") -> str:
     `holds` is a file that a folder must have to be the one meant. A checkpoint is known by its run, too.
     """
     parts = PurePath(stored).parts
-    least = 1 if holds and not CHECKPOINT.fullmatch(PurePath(stored).name) else 2
+    least = 1 if holds and not PurePath(stored).name.startswith("checkpoint-") else 2
     for folder in (*near.parents, *near.resolve().parents):
         for start in range(len(parts) - least + 1):
             if (found := folder.joinpath(*parts[start:], holds)).exists():
