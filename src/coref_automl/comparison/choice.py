@@ -200,7 +200,7 @@ def next_step(study: Study, it: Answer, top: Entry, *, replicated: bool, unequal
     if it.action == "use checkpoint":
         return another
     rising = it.next_time is not None and it.next_time.how == "longer"
-    if rising and made and (longer := train_command(top, tokens=_LONGER * made.tokens)):
+    if rising and made and (longer := train_command(top, tokens=_LONGER * study.choice.arm(top).tokens)):
         return _step("train longer", longer)
     if unequal is not None:
         return _step("train equally", train_command(unequal[0], tokens=unequal[1]))

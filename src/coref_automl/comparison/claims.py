@@ -192,7 +192,8 @@ class Answer(Record):
     there is no checkpoint to keep and no next time, but the `power`. `no base`: the base was not evaluated, or there is none.
     `undecided`: nothing could be judged. `method` and `highest` name the method and checkpoint (`highest_path` its folder); where
     nothing is to be used, what came out highest. `step` is what to do next.
-    `looks` counts how often the study was judged as seeds were added; `unread` is what could not be read.
+    `untested` are tasks that it took no part in. `looks` counts how often the study was judged as seeds were added; `unread` is
+    what could not be read.
     """
 
     action: Action
@@ -216,6 +217,7 @@ class Answer(Record):
     unread: tuple[str, ...] = ()
     unproven: tuple[str, ...] = ()
     unjudged: tuple[str, ...] = ()
+    untested: tuple[QuestionId, ...] = ()
     step: NextStep | None = None
 
     @property

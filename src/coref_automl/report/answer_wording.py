@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from coref_automl.comparison.claims import BASE, Answer, Caveat, NextTime, Question, QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.questions import TASKS
 from coref_automl.comparison.scores import grouped
-from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.page import is_same, note, points, rounded, tokens
 from coref_automl.report.wording import (
     about,
@@ -30,7 +30,7 @@ from coref_automl.say import Say
 
 _NAMED = 4
 """How many a sentence names."""
-_CARRY_OVER: tuple[QuestionId, ...] = ("far", "lambada", *CHECKS)
+_CARRY_OVER: tuple[QuestionId, ...] = (*TASKS, *CHECKS)
 _BESIDE = {-1: ("더 좋음", "better"), 1: ("더 나쁨", "worse")}
 """Of another method, by the sign of the lead over it."""
 
@@ -219,9 +219,7 @@ def question_line(question: Question, it: Answer, say: Say) -> str:
 
 def lacking(it: Answer, say: Say) -> str:
     """The tasks that what is to be used was not tested on."""
-    of = METRICS[it.metric].task
-    asked = [name for name in _CARRY_OVER if {"far": "real-far"}.get(name, name) != of]
-    names = [short_title(name, say) for name in asked if (one := it.question(name)) is None or not one.tested]
+    names = [short_title(name, say) for name in it.untested]
     about = it.method or it.highest
     return say(f"{about} 미평가: {', '.join(names)}.", f"Not tested for {about}: {', '.join(names)}.") if names else ""
 
