@@ -10,29 +10,13 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.questions import TASKS
 from coref_automl.comparison.scores import grouped
 from coref_automl.report.page import is_same, note, points, rounded, tokens
-from coref_automl.report.wording import (
-    about,
-    basis,
-    caveat,
-    documents,
-    expected_gain,
-    levels,
-    outcome,
-    phrase,
-    seeds,
-    sentence,
-    short_title,
-    task,
-    title,
-    verdict,
-)
+from coref_automl.report.wording import about, brief, caveat, expected_gain, phrase, sentence, short_title, task, title, verdict
 from coref_automl.say import Say
 
 _NAMED = 4
 """How many a sentence names."""
 _CARRY_OVER: tuple[QuestionId, ...] = (*TASKS, *CHECKS)
 _BESIDE = {-1: ("더 좋음", "better"), 1: ("더 나쁨", "worse")}
-"""Of another method, by the sign of the lead over it."""
 
 
 def headline(it: Answer, say: Say) -> str:
@@ -116,7 +100,7 @@ def told_apart(it: Answer, say: Say) -> str:
     if others := it.not_compared():
         out += say(f" 함께 비교하지 않음: {listing(others)}.", f" Not set beside it: {listing(others)}.")
     if elsewhere := it.apart()[:_NAMED]:
-        told = "; ".join(f"{outcome(one, say)}, {about(one, say)}: {phrase(one, say)} {basis(one, say)}" for one in elsewhere)
+        told = "; ".join(sentence(one, say).removesuffix(".") for one in elsewhere)
         out += say(f" 다른 과제에서는 구별됨: {told}.", f" Told apart on another task: {told}.")
     return out
 
@@ -175,7 +159,7 @@ def answer_line(question: Question, it: Answer, say: Say) -> str:
     lead = question.lead
     if not question.tested:
         return untested(it, say)
-    text = f"{outcome(lead, say)}{levels(lead)}, {verdict(lead, say)} ({seeds(lead, say)}, {documents(lead, say)})."
+    text = brief(lead, say)
     beside = [one for one in question.claims if (one.outcome, one.part, one.rows) == (lead.outcome, lead.part, lead.rows)]
     if question.id == "base" and len(beside) > 1:
         better = [one.a for one in beside if one.verdict == "better"]
