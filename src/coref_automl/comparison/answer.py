@@ -142,7 +142,9 @@ class _Deciding(StudyClaims):
             tokens=top.recorded_tokens,
             there=path.is_dir(),
             again="" if path.is_dir() else train_command(top),
+            value=study.choice.candidates[top].believed,
             expected=self._expected(top),
+            tied=tuple(entry.name for entry in study.choice.tied_with(top)),
             chose=_SELECT if study.choice.halved else None,
         )
 

@@ -74,6 +74,12 @@ class Choice:
         top = max(self.candidates[entry].believed for entry in entries)
         return min((entry for entry in entries if self.candidates[entry].believed > top - _EQUAL), key=lambda entry: entry.tokens)
 
+    def tied_with(self, chosen: Entry) -> list[Entry]:
+        """Other checkpoints of its method that are as high."""
+        mine, steps = self.candidates[chosen].believed, self.arm(chosen).steps()
+        every = [one for step in steps for one in step.values() if one is not chosen]
+        return [one for one in every if abs(self.candidates[one].believed - mine) < _EQUAL]
+
     def arm(self, entry: Entry) -> Arm:
         return next(arm for arm in self.arms if any(entry in run for run in arm.runs.values()))
 

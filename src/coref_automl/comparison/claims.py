@@ -118,14 +118,16 @@ class Question(Record):
 class Keep(Record):
     """The checkpoint to keep: of its method's the highest posterior mean on the documents that `chose`. Its method's verdict is
     its verdict, and its method's expected gain is its own; a single run has one of its own, the luck of the highest taken off.
-    `there`: are its weights on this disk? If not, `again` makes them."""
+    `value` is its posterior mean. `there`: are its weights on this disk? If not, `again` makes them. `tied` are as high."""
 
     path: str
     name: str
     tokens: int | None
     there: bool
     again: str
+    value: float
     expected: float | None
+    tied: tuple[str, ...] = ()
     chose: Half | None = None
 
 
@@ -226,12 +228,6 @@ class Answer(Record):
 
     def question(self, name: QuestionId) -> Question | None:
         return next((one for one in self.questions if one.id == name), None)
-
-    def at_equal_tokens(self, *names: str) -> bool:
-        """Was the method to use compared with any of these where both had seen as many tokens, not at their ends?"""
-        return any(
-            {one.a, one.b} & {*names} and self.method in (one.a, one.b) for one in self.claims if one.part == "equal tokens"
-        )
 
     def beside(self, name: str) -> Claim | None:
         """The method to use minus another, as `ties`, `beats` and `unproven` say: at equal tokens where training was unequal."""
