@@ -196,7 +196,7 @@ def _lines(lines: list[str], pair: tuple[tuple[str, ...], str] | None) -> Said:
             questions[asked] = told
         elif found and lead is None:
             lead = found
-    said = _said(text, action, use, ties, questions, lead, keep=_first(_PATH, text), pair=pair)
+    said = _said(text, action, use, ties, _telling(questions), lead, keep=_first(_PATH, text), pair=pair)
     return replace(said, untested={**untested, **_lacking(text)}, faults=(*said.faults, *faults))
 
 
@@ -236,7 +236,7 @@ def _first_screen(headline: str, sentence: str, rows: list[Row], keep: tuple[str
     path = path or _first(_PATH, status)
     nexts = _next_times(plain(re.sub(r"<script.*?</script>", "", whole, flags=re.S)))
     said = _said(
-        text, action, use, ties, {name: one for name, one in questions.items() if name != "base"},
+        text, action, use, ties, _telling({name: one for name, one in questions.items() if name != "base"}),
         _claim(_without_title(sentence)), keep="" if of_base else path, pair=None,
     )  # fmt: skip
     said = replace(said, untested={**untested, **_lacking(plain_lines(whole))})
@@ -311,7 +311,7 @@ def _from_json(held: dict[str, Any]) -> Said:
         looks=str(held["looks"]) if held["looks"] > 1 else "",
         detects=f"{100 * power['detectable']:.1f}" if power and power["detectable"] is not None else "",
         lead=lead,
-        questions=questions,
+        questions=_telling(questions),
         untested=dict.fromkeys(_json_untested(held), held["method"] or held["highest"]),
         elsewhere=_apart(held),
         cells=tuple(_json_claim(claim) for one in held["questions"] for claim in (one["lead"], *one["others"])),
@@ -320,9 +320,12 @@ def _from_json(held: dict[str, Any]) -> Said:
 
 def _json_untested(held: dict[str, Any]) -> set[str]:
     """Questions that the method took no part in, and the tasks without any."""
-    tested = {one["id"]: one["tested"] for one in held["questions"]}
-    own = "far" if held["metric"].startswith("real_far") else held["metric"].partition("_")[0]
-    return {name for name in (*tested, *_TASKS) if not tested.get(name) and name != own}
+    return {*held["untested"], *(one["id"] for one in held["questions"] if not one["tested"])}
+
+
+def _telling(questions: dict[str, Told]) -> dict[str, Told]:
+    """Without those that are not judged and have no difference: pages name no sides there."""
+    return {name: one for name, one in questions.items() if one.change or one.verdict != "not judged"}
 
 
 def _apart(held: dict[str, Any]) -> int:
@@ -434,7 +437,7 @@ def _claim(text: str) -> Told | None:
     if basis is None:
         return None
     change = tuple(one for one in found.groups()[1:4] if one)
-    words = found["verdict"] or found["none"]
+    words = found["verdict"] or (found["none"] or "").strip("–")
     verdict = verdict_of(words) if words else "" if change or "–" in found[0] else "same"
     return Told(a, b, part, _outcome(outcome), change, verdict, _seeds(basis), _documents(basis))
 

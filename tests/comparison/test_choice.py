@@ -32,7 +32,7 @@ def test_of_checkpoints_that_are_as_high_the_earliest_is_taken(evaluated: Maker)
         write_evaluation(root, Model("run", step, 0.6), scores)
     keep = recommend(root).keep
     assert keep is not None
-    assert keep.name == "checkpoint-100"
+    assert (keep.name, keep.tied) == ("checkpoint-100", ("checkpoint-200", "checkpoint-300", "checkpoint-400"))
 
 
 def test_equal_checkpoints_are_told_to_be_reached_by_the_earliest(evaluated: Maker) -> None:

@@ -30,8 +30,9 @@ from coref_automl.comparison.claims import (
     Question,
     QuestionId,
 )
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.power import sizes_by_document
-from coref_automl.comparison.questions import StudyClaims
+from coref_automl.comparison.questions import TASKS, StudyClaims
 from coref_automl.comparison.scores import Entry
 from coref_automl.records import Half
 from coref_automl.statistics.planning import SEEDS, can_show
@@ -84,6 +85,7 @@ class _Deciding(StudyClaims):
             unread=unread,
             unproven=tuple(one.b for one in level if one.b not in better),
             unjudged=unjudged,
+            untested=self._untested(questions),
         )
         step = next_step(study, it, self.top, replicated=bool(self.replicated), unequal=self._less_trained(unjudged))
         return replace(it, step=step)
@@ -140,13 +142,15 @@ class _Deciding(StudyClaims):
             tokens=top.recorded_tokens,
             there=path.is_dir(),
             again="" if path.is_dir() else train_command(top),
+            value=study.choice.candidates[top].believed,
             expected=self._expected(top),
+            tied=tuple(entry.name for entry in study.choice.tied_with(top)),
             chose=_SELECT if study.choice.halved else None,
         )
 
     def _expected(self, top: Entry) -> float | None:
         """Of a checkpoint: what is expected of its method; of a single run, its posterior mean over the base on the documents
-        that chose, never more than was measured."""
+        that chose, never more than was measured and never a loss: it is shown better."""
         study, choice = self.study, self.study.choice
         if self._shown is not None:
             return self._shown.expected
@@ -156,7 +160,7 @@ class _Deciding(StudyClaims):
         if lead is None or columns is None or not columns.items:
             return None
         before = float(sum(np.asarray(part.values).mean() for part in columns.parts))
-        return min(choice.candidates[top].believed - before, lead.difference.value)
+        return max(0.0, min(choice.candidates[top].believed - before, lead.difference.value))
 
     def _next_time(self) -> NextTime | None:
         study = self.study
@@ -207,6 +211,12 @@ class _Deciding(StudyClaims):
         return tuple(sorted(found))
 
     # -- the questions
+
+    def _untested(self, questions: Sequence[Question]) -> tuple[QuestionId, ...]:
+        """Tasks that what is to be used took no part in. What was scored without anything to compare with is none."""
+        asked, group = {one.id: one.tested for one in questions}, self.study.group
+        scored = {name for name, metrics in TASKS.items() if any(group.was_run(metric, self.top) for metric in metrics)}
+        return tuple(name for name in (*TASKS, *CHECKS) if not asked.get(name, name in scored))
 
     def _question(self, name: QuestionId) -> Question | None:
         """The leading claim is about the method to use: against the base, or as the question about methods asks, against mlm."""

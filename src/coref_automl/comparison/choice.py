@@ -74,6 +74,12 @@ class Choice:
         top = max(self.candidates[entry].believed for entry in entries)
         return min((entry for entry in entries if self.candidates[entry].believed > top - _EQUAL), key=lambda entry: entry.tokens)
 
+    def tied_with(self, chosen: Entry) -> list[Entry]:
+        """Other checkpoints of its method that are as high."""
+        mine, steps = self.candidates[chosen].believed, self.arm(chosen).steps()
+        every = [one for step in steps for one in step.values() if one is not chosen]
+        return [one for one in every if abs(self.candidates[one].believed - mine) < _EQUAL]
+
     def arm(self, entry: Entry) -> Arm:
         return next(arm for arm in self.arms if any(entry in run for run in arm.runs.values()))
 
@@ -200,7 +206,7 @@ def next_step(study: Study, it: Answer, top: Entry, *, replicated: bool, unequal
     if it.action == "use checkpoint":
         return another
     rising = it.next_time is not None and it.next_time.how == "longer"
-    if rising and made and (longer := train_command(top, tokens=_LONGER * made.tokens)):
+    if rising and made and (longer := train_command(top, tokens=_LONGER * study.choice.arm(top).tokens)):
         return _step("train longer", longer)
     if unequal is not None:
         return _step("train equally", train_command(unequal[0], tokens=unequal[1]))

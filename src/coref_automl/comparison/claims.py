@@ -118,14 +118,16 @@ class Question(Record):
 class Keep(Record):
     """The checkpoint to keep: of its method's the highest posterior mean on the documents that `chose`. Its method's verdict is
     its verdict, and its method's expected gain is its own; a single run has one of its own, the luck of the highest taken off.
-    `there`: are its weights on this disk? If not, `again` makes them."""
+    `value` is its posterior mean. `there`: are its weights on this disk? If not, `again` makes them. `tied` are as high."""
 
     path: str
     name: str
     tokens: int | None
     there: bool
     again: str
+    value: float
     expected: float | None
+    tied: tuple[str, ...] = ()
     chose: Half | None = None
 
 
@@ -192,7 +194,8 @@ class Answer(Record):
     there is no checkpoint to keep and no next time, but the `power`. `no base`: the base was not evaluated, or there is none.
     `undecided`: nothing could be judged. `method` and `highest` name the method and checkpoint (`highest_path` its folder); where
     nothing is to be used, what came out highest. `step` is what to do next.
-    `looks` counts how often the study was judged as seeds were added; `unread` is what could not be read.
+    `untested` are tasks that it took no part in. `looks` counts how often the study was judged as seeds were added; `unread` is
+    what could not be read.
     """
 
     action: Action
@@ -216,6 +219,7 @@ class Answer(Record):
     unread: tuple[str, ...] = ()
     unproven: tuple[str, ...] = ()
     unjudged: tuple[str, ...] = ()
+    untested: tuple[QuestionId, ...] = ()
     step: NextStep | None = None
 
     @property
@@ -224,12 +228,6 @@ class Answer(Record):
 
     def question(self, name: QuestionId) -> Question | None:
         return next((one for one in self.questions if one.id == name), None)
-
-    def at_equal_tokens(self, *names: str) -> bool:
-        """Was the method to use compared with any of these where both had seen as many tokens, not at their ends?"""
-        return any(
-            {one.a, one.b} & {*names} and self.method in (one.a, one.b) for one in self.claims if one.part == "equal tokens"
-        )
 
     def beside(self, name: str) -> Claim | None:
         """The method to use minus another, as `ties`, `beats` and `unproven` say: at equal tokens where training was unequal."""

@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 
 FEWEST_ITEMS, FEWEST_DOCUMENTS = 50, 10
 """A source with fewer has no claim of its own; a distance needs as many items as a source documents."""
-_FAR, _LAMBADA = ("real_far1_strict", "real_far_word"), ("lambada_top1_strict", "lambada_word")
+TASKS: dict[QuestionId, tuple[str, str]] = {
+    "far": ("real_far1_strict", "real_far_word"),
+    "lambada": ("lambada_top1_strict", "lambada_word"),
+}
 """The metric of a task, and the one that holds across tokenizers."""
 
 
@@ -54,8 +57,7 @@ class StudyClaims:
             "method": self._methods(),
             "length": self._lengths(),
             "training": self._training(),
-            "far": self._on_task("far", _FAR),
-            "lambada": self._on_task("lambada", _LAMBADA),
+            **{name: self._on_task(name) for name in TASKS},
             "sources": self._sources(),
             **{question: judge_check(self.study, question) for question in CHECKS},
         }
@@ -204,7 +206,7 @@ class StudyClaims:
         ]
         pairs = [pair for pair in both if equally_trained(*pair)]
         found = self._judge("length", pairs, study.metric)
-        if (far := self._metric(_FAR)) is not None and far != study.metric:
+        if (far := self._metric("far")) is not None and far != study.metric:
             found += self._judge("length", pairs, far)
             for start, name in self._distances(far).items():
                 found += self._judge("length", pairs, far, part=start, among=name)
@@ -236,13 +238,13 @@ class StudyClaims:
                 found.append(judge_change(study, "training", arm, fall, study.metric, half="confirm", part="peak to end"))
         return corrected_claims(found, "bh")
 
-    def _metric(self, names: tuple[str, str]) -> str | None:
-        name = names[self.study.group.tokenizers > 1]
+    def _metric(self, task: QuestionId) -> str | None:
+        name = TASKS[task][self.study.group.tokenizers > 1]
         return name if any(self.study.group.was_run(name, entry) for entry in self.study.entries) else None
 
-    def _on_task(self, name: QuestionId, names: tuple[str, str]) -> list[Claim]:
+    def _on_task(self, name: QuestionId) -> list[Claim]:
         """Every method against its base and against the others, on another task."""
-        metric = self._metric(names)
+        metric = self._metric(name)
         if metric is None or metric == self.study.metric:
             return []
         return corrected_claims(self._judge(name, [*self.against_bases, *self.equal], metric), "bh")

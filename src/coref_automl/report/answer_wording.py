@@ -7,32 +7,16 @@ from dataclasses import replace
 
 from coref_automl.comparison.claims import BASE, Answer, Caveat, NextTime, Question, QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.questions import TASKS
 from coref_automl.comparison.scores import grouped
-from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.page import is_same, note, points, rounded, tokens
-from coref_automl.report.wording import (
-    about,
-    basis,
-    caveat,
-    documents,
-    expected_gain,
-    levels,
-    outcome,
-    phrase,
-    seeds,
-    sentence,
-    short_title,
-    task,
-    title,
-    verdict,
-)
+from coref_automl.report.wording import about, brief, caveat, expected_gain, phrase, sentence, short_title, task, title, verdict
 from coref_automl.say import Say
 
 _NAMED = 4
 """How many a sentence names."""
-_CARRY_OVER: tuple[QuestionId, ...] = ("far", "lambada", *CHECKS)
+_CARRY_OVER: tuple[QuestionId, ...] = (*TASKS, *CHECKS)
 _BESIDE = {-1: ("더 좋음", "better"), 1: ("더 나쁨", "worse")}
-"""Of another method, by the sign of the lead over it."""
 
 
 def headline(it: Answer, say: Say) -> str:
@@ -52,14 +36,13 @@ def headline(it: Answer, say: Say) -> str:
 
 def reasons(it: Answer, say: Say) -> list[str]:
     """Why: between which methods a task decides, the gain over the base, ties, what could have been shown, what is missing."""
-    question, out = it.question("base"), []
-    lead = question.lead if question else None
+    question, lead, out = it.question("base"), it.gain, []
     if lead is not None and it.action in ("use method", "use checkpoint"):
         out += [trade_off(it, say), f"{sentence(lead, say)} {expected_gain(lead, say)}".strip(), told_apart(it, say).strip()]
         if it.action == "use checkpoint":
             out.append(note("one seed per method", say))
     elif lead is not None and it.action == "keep base":
-        out += [say("가장 높은 것: ", "Highest: ") + sentence(it.gain or lead, say), " ".join(power(it, say))]
+        out += [say("가장 높은 것: ", "Highest: ") + sentence(lead, say), " ".join(power(it, say))]
     elif it.action == "no base":
         only = say(f"{it.highest} 하나만 평가되었습니다.", f"Only {it.highest} was evaluated.")
         out.append(note("no base", say, highest=it.highest) if it.candidates > 1 else only)
@@ -103,36 +86,32 @@ def told_apart(it: Answer, say: Say) -> str:
     """Every other method: tied, beaten, or without a verdict."""
     out = ""
     if it.unbeaten:
-        at, told = _at_equal_tokens(it, it.unbeaten, say), listing([_lead_over(it, name, say) for name in it.unbeaten])
+        at, told = _lead_over(it, it.unbeaten, say)
         out += say(f"{at} 구별되지 않음: {told}.", f" Not distinguishable from it{at}: {told}.")
     if it.unproven:
         told = listing(it.unproven)
         out += say(f" 그중 베이스 모델보다 나음이 미확인: {told}.", f" Of these, not shown better than the base: {told}.")
     if it.beats:
-        at, told = _at_equal_tokens(it, it.beats, say), listing([_lead_over(it, name, say) for name in it.beats])
+        at, told = _lead_over(it, it.beats, say)
         out += say(f"{at} 더 나음 확인: {told} 대비.", f" Shown better{at} than {told}.")
     if it.unjudged:
         out += say(f" 비교할 수 없음: {listing(it.unjudged)}.", f" Not comparable: {listing(it.unjudged)}.")
     if others := it.not_compared():
         out += say(f" 함께 비교하지 않음: {listing(others)}.", f" Not set beside it: {listing(others)}.")
     if elsewhere := it.apart()[:_NAMED]:
-        told = "; ".join(f"{outcome(one, say)}, {about(one, say)}: {phrase(one, say)} {basis(one, say)}" for one in elsewhere)
+        told = "; ".join(sentence(one, say).removesuffix(".") for one in elsewhere)
         out += say(f" 다른 과제에서는 구별됨: {told}.", f" Told apart on another task: {told}.")
     return out
 
 
-def _lead_over(it: Answer, name: str, say: Say) -> str:
-    """Another method, and how far the method to use leads it."""
-    claim = it.beside(name)
-    if claim is None or is_same(claim.difference):
-        return name
-    return f"{name} ({phrase(claim, say) if claim.verdict == 'equivalent' else points(claim.difference)})"
-
-
-def _at_equal_tokens(it: Answer, names: Sequence[str], say: Say) -> str:
-    if not it.at_equal_tokens(*names):
-        return ""
-    return say(" (학습량이 달라) 같은 토큰 수에서", " at equal tokens (training was unequal)")
+def _lead_over(it: Answer, names: Sequence[str], say: Say) -> tuple[str, str]:
+    """At equal tokens or not; other methods, and how far the method to use leads each."""
+    claims = {name: it.beside(name) for name in names}
+    leads = {name: phrase(one, say) if one.verdict == "equivalent" else points(one.difference)
+             for name, one in claims.items() if one is not None and not is_same(one.difference)}  # fmt: skip
+    equal = any(one.part == "equal tokens" for one in claims.values() if one is not None)
+    at = say(" (학습량이 달라) 같은 토큰 수에서", " at equal tokens (training was unequal)") if equal else ""
+    return at, listing([f"{name} ({leads[name]})" if name in leads else name for name in names])
 
 
 def badge(question: Question, it: Answer, say: Say) -> str:
@@ -175,7 +154,7 @@ def answer_line(question: Question, it: Answer, say: Say) -> str:
     lead = question.lead
     if not question.tested:
         return untested(it, say)
-    text = f"{outcome(lead, say)}{levels(lead)}, {verdict(lead, say)} ({seeds(lead, say)}, {documents(lead, say)})."
+    text = brief(lead, say)
     beside = [one for one in question.claims if (one.outcome, one.part, one.rows) == (lead.outcome, lead.part, lead.rows)]
     if question.id == "base" and len(beside) > 1:
         better = [one.a for one in beside if one.verdict == "better"]
@@ -219,11 +198,8 @@ def question_line(question: Question, it: Answer, say: Say) -> str:
 
 def lacking(it: Answer, say: Say) -> str:
     """The tasks that what is to be used was not tested on."""
-    of = METRICS[it.metric].task
-    asked = [name for name in _CARRY_OVER if {"far": "real-far"}.get(name, name) != of]
-    names = [short_title(name, say) for name in asked if (one := it.question(name)) is None or not one.tested]
-    about = it.method or it.highest
-    return say(f"{about} 미평가: {', '.join(names)}.", f"Not tested for {about}: {', '.join(names)}.") if names else ""
+    names, about = ", ".join(short_title(name, say) for name in it.untested), it.method or it.highest
+    return say(f"{about} 미평가: {names}.", f"Not tested for {about}: {names}.") if names else ""
 
 
 def untested(it: Answer, say: Say) -> str:
@@ -258,6 +234,8 @@ def keep_lines(it: Answer, say: Say, *, named: bool = True) -> list[str]:
     on = say("선택용 절반", "the select half") if keep.chose else say("모든 문서", "all documents")
     rule = note("highest shown" if it.method is None else "chosen checkpoint", say, method=it.method, on=on)
     text = [f"{', '.join((*facts, here))}. {rule}"]
+    if keep.tied:
+        text.append(say(f"값이 같은 체크포인트: {listing(keep.tied)}.", f"As high: {listing(keep.tied)}; the earliest is taken."))
     if keep.again and named and not (it.step and it.step.do == "make again"):
         text.append(say(f"다시 만들기: {keep.again}", f"Make again: {keep.again}"))
     return text

@@ -165,6 +165,11 @@ def sentence(claim: Claim, say: Say, *, judged: bool = True) -> str:
     return f"{outcome(claim, say)}{levels(claim)}, {about(claim, say)}: {told} {basis(claim, say)}."
 
 
+def brief(claim: Claim, say: Say) -> str:
+    """Where its sides and its difference stand beside it."""
+    return f"{outcome(claim, say)}{levels(claim)}, {verdict(claim, say)} ({seeds(claim, say)}, {documents(claim, say)})."
+
+
 def expected_gain(claim: Claim, say: Say) -> str:
     """What to expect of a side that was chosen by the data; empty where none was."""
     if claim.expected is None:

@@ -221,8 +221,8 @@ def composite_crossed(
     plain: dict[str, Any] = {name: float(getattr(found, name)) for name in _VARIANCES}
     found = replace(found, **plain)
     items, documents = sum(part.items for part in gathered), min(part.documents for part in gathered)
-    difference = float(found.difference)
     reason = _reason(a, b, seeds, documents, against_model)
+    difference = 0.0 if reason == "same" else float(found.difference)  # the same sums in another order may differ in the last bit
     half = _shut(reason, found, LEVEL) if reason else float(found.half_width())
     by_documents, by_seeds = math.sqrt(found.documents), 0.0 if reason else math.sqrt(found.beyond)
     error = math.hypot(by_documents, by_seeds) or half
