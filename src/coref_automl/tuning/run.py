@@ -139,14 +139,8 @@ def run_search(search: Search, starts: int) -> list[Contender]:
 def _remembered(final: Final, problem: Problem, recipe: TuneRecipe, out: Path, progress: Progress) -> Path | None:
     """A winner that is shown goes to the user's own portfolio; one that cannot be written is said, and takes nothing with it."""
     found, (family, hidden) = final.comparison, problem.shape
-    if (
-        not recipe.remember
-        or recipe.task != "mlm"
-        or found is None
-        or found.verdict.decision != "better"
-        or final.refused
-        or not hidden
-    ):
+    shown = found is not None and found.verdict.decision == "better" and not final.refused
+    if found is None or not (shown and recipe.remember and recipe.task == "mlm" and hidden):
         return None  # what is known is about trained models
     plain, settings = to_mapping(TrainRecipe("", "", "")), {**recipe.settings, **final.won.params}
     names = [name for name in TUNABLE["mlm"] if name in settings and name not in ("model", "dataset")]
