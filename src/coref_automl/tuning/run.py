@@ -32,7 +32,7 @@ from coref_automl.tuning.portfolio import KnownSettings, known_entries, remember
 from coref_automl.tuning.problem import Problem, models_bytes
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.relation import open_relation
-from coref_automl.tuning.score import score_of
+from coref_automl.tuning.score import outside_guards, score_of
 from coref_automl.tuning.search import Search, origin_of, running_elsewhere
 from coref_automl.tuning.space import TUNABLE, check_ends, read_space, refuse_idle
 from coref_automl.tuning.storage import check_storage, counts, open_study
@@ -158,6 +158,7 @@ def _check_first(recipe: TuneRecipe, out: Path) -> None:
     """What can be known before texts are prepared: a score and a space that read and do something, a storage that answers."""
     if recipe.task == "mlm":
         score_of(recipe)
+        outside_guards(recipe)
         if recipe.portfolio:
             known_entries("", 0)  # a broken portfolio is said now
     if recipe.space is not None:
