@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from coref_automl.cli.options import recipe_from
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.engine.job import Job
 from coref_automl.errors import FolderError, InputsChanged, TuningError
 from coref_automl.evaluation.evalset import EvalSet
@@ -20,6 +21,7 @@ from coref_automl.progress import quiet
 from coref_automl.report.tuning_page import write_study_page
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import prepare_run
+from coref_automl.tuning.choosing import Trainer
 from coref_automl.tuning.recipe import TuneRecipe, TuneTexts
 from coref_automl.tuning.run import StudyResult, open_problem, run_study
 from coref_automl.tuning.score import score_of
@@ -149,6 +151,29 @@ def test_a_score_of_ones_own_is_judged_on_new_runs_and_its_guard_is_told(world: 
     assert final.confirmed == pytest.approx(values)
     if final.comparison is not None:
         assert set(final.comparison.guards) == {"real1_strict"}
+
+
+@pytest.mark.journey
+def test_a_guard_of_relation_extraction_is_asked_of_what_is_fine_tuned_from_both_sides(world: World, tmp_path: Path) -> None:
+    rows = {"rows": 40, "seeds": 1, "settings": {"epochs": 1, "batch_size": 8}}
+    recipe = world.recipe(
+        tmp_path / "study",
+        epochs=1,
+        guards=("relation_f1>=-1",),
+        checks={"relation": rows},
+        space={"objective": ["mlm", "entity"]},
+    )
+    problem = open_problem(recipe, Path(recipe.out), quiet())
+    train = Trainer(problem, InlineLauncher(), quiet(), lambda: None, [])
+    sides = [[problem.job({"objective": name}, seed, confirm=True) for seed in (5, 6)] for name in ("entity", "mlm")]
+    assert not train([job for side in sides for job in side], "verdict")
+    found = problem.checked(sides[0], sides[1], train)
+    assert set(found) == {"relation_f1"}
+    assert -1 <= found["relation_f1"].low <= found["relation_f1"].value <= found["relation_f1"].high <= 1
+    runs = [CHECKS["relation"].files.read(path.parent) for path in (tmp_path / "study").glob("trials/*/run-*/re_results.json")]
+    assert sorted((run.seeds[0], Path(run.model).parent.parent.parent.name) for run in runs) == sorted(
+        (1_000 * seed, job.key) for side in sides for seed, job in zip((5, 6), side, strict=True)
+    )
 
 
 def test_the_same_command_again_trains_nothing(finished: Finished) -> None:

@@ -7,13 +7,15 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from coref_automl.corpus.dataset import PackedDataset, write_dataset
 from coref_automl.errors import RecipeError
 from coref_automl.progress import quiet
 from coref_automl.training.recipe import RECOMMENDED, recommended
 from coref_automl.tuning.masked import DEFAULTS, open_masked
-from coref_automl.tuning.portfolio import masked_space, relation_space
+from coref_automl.tuning.portfolio import masked_space, order_space, relation_space
 from coref_automl.tuning.recipe import TuneRecipe, TuneTexts
 from coref_automl.tuning.run import open_problem, run_study
 from coref_automl.tuning.space import read_space
@@ -74,11 +76,23 @@ def test_the_recommended_settings_lie_inside_the_space_of_their_length(length: i
             assert dimension.nearest(wanted) == wanted
 
 
+def _sourced(folder: Path, length: int, *sources: str) -> PackedDataset:
+    counts = [{"name": name, "in": 2, "kept": 2, "dropped": {}, "characters": 9, "tokens": len(name)} for name in sources]
+    block, pieces, mentions = np.full((1, length), 5, np.uint16), np.array([[0, 0, length, 0]]), np.zeros((0, 4), np.int32)
+    facts = {"pad_id": 0, "tokenizer": "tiny", "tokenizer_fingerprint": "", "sources": counts}
+    write_dataset(folder, [(block, pieces, [mentions])], seq_len=length, dtype=np.uint16, manifest=lambda _: facts)
+    return PackedDataset.open(folder)
+
+
+def test_sources_and_lengths_of_the_data_decide_about_mix_and_curriculum(tmp_path: Path) -> None:
+    short, long = _sourced(tmp_path / "short", 512, "wiki"), _sourced(tmp_path / "long", 2048, "wiki", "magazine", "law")
+    assert order_space([short], minutes=False) == {}
+    assert order_space([long], minutes=False) == {"mix": ["", "magazine=2", "wiki=2", "law=2"], "curriculum": [0.0, 0.5]}
+    assert order_space([long], minutes=True) == {"mix": ["", "magazine=2", "wiki=2", "law=2"]}
+    assert order_space([long, short], minutes=False) == {"curriculum": [0.0, 0.5]}
+
+
 def test_the_space_is_narrowed_by_length_family_budget_and_data() -> None:
-    assert "mix" not in _default(sources=["wiki"])
-    assert _default(sources=["wiki", "news"])["mix"] == ["", "wiki=2", "news=2"]
-    assert _default(lengths=[2048])["curriculum"] == [0.0, 0.5]
-    assert not {"mix", "curriculum"} & {*_default(), *_default(lengths=[2048], minutes=True)}
     assert _default()["learning_rate"]["high"] > _default(lengths=[2048])["learning_rate"]["high"]
     assert _default(families=["modernbert"])["learning_rate"]["high"] > _default()["learning_rate"]["high"]
     assert _default(scratch=True, families=["modernbert"])["learning_rate"]["high"] > 1e-3

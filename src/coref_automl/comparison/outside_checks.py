@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from coref_automl.comparison.arms import Arm, equally_trained
 from coref_automl.comparison.claims import BASE, Claim, QuestionId
-from coref_automl.comparison.judging import corrected_claims
+from coref_automl.comparison.judging import Judged, corrected_claims
 from coref_automl.comparison.runs import OutsideCheck, Start, Starts, TaskRun
 from coref_automl.comparison.scores import Entry, model_label
 from coref_automl.evaluation.results import CHECKPOINT
@@ -68,15 +68,22 @@ class FineTuned:
 
 def judge_check(study: Study, question: QuestionId) -> list[Claim]:
     """Every method against its base, and later methods against earlier ones; corrected within each group of comparable runs."""
-    check, out = CHECKS[question], []
-    for runs in check.comparable(study.checks.get(question, ())):
-        found = []
-        for one, b, starts in _pairs(study.arms, runs):
-            about = (question, one.name, b, check.outcome, check.documents)
-            blank = Claim(*about, 0, (0, 0), _NOTHING, check.test, "not judged", against=() if one.several else ("checkpoint",))
-            found.append(check.judge(blank, one.starts, starts, study.seed))
+    out = []
+    for runs in CHECKS[question].comparable(study.checks.get(question, ())):
+        pairs = _pairs(study.arms, runs)
+        found = [judge_starts(question, (one.name, b), one.starts, starts, study.seed) for one, b, starts in pairs]
         out += corrected_claims(found, "bh")
     return out
+
+
+def judge_starts(
+    question: QuestionId, names: tuple[str, str], ours: Starts[Any, Any], theirs: Starts[Any, Any], seed: int
+) -> Judged | None:
+    """One claim of a check, before it is corrected."""
+    check = CHECKS[question]
+    about = (question, *names, check.outcome, check.documents)
+    blank = Claim(*about, 0, (0, 0), _NOTHING, check.test, "not judged", against=() if len(ours) > 1 else ("checkpoint",))
+    return check.judge(blank, ours, theirs, seed)
 
 
 def _pairs(arms: Sequence[Arm], runs: Sequence[TaskRun]) -> Iterator[tuple[FineTuned, str, Starts[Any, Any]]]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coref_automl.comparison.claims import QuestionId
+from coref_automl.comparison.outside_checks import CHECKS, judge_starts, start_of
 from coref_automl.comparison.power import Evidence
+from coref_automl.comparison.runs import CheckStage, TaskData
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.engine.job import Job
@@ -32,7 +35,7 @@ from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, check, recommen
 from coref_automl.tuning.portfolio import known_entries, settle_space
 from coref_automl.tuning.problem import Follower, Paired, Problem, Report, Start, fixed_of, job_of, models_bytes
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.score import Score, power_of, score_of, split_set
+from coref_automl.tuning.score import Score, outside_guards, power_of, score_of, split_set
 from coref_automl.tuning.space import TUNABLE, check_ends
 
 AVERAGED = 2
@@ -49,6 +52,7 @@ class MaskedProblem(Problem):
     halves: dict[Half, EvalSet]
     prints: dict[str, str]
     score: Score
+    checks: dict[QuestionId, tuple[CheckStage, TaskData]]
 
     def starts(self) -> list[Start]:
         """For each model and dataset `train`'s own default, the recommended settings of every objective, and the portfolio."""
@@ -177,6 +181,26 @@ class MaskedProblem(Problem):
     def guarded(self, ours: list[Job], theirs: list[Job], half: Half) -> dict[str, Estimate]:
         return self.score.guarded(self._scored(ours, half), self._scored(theirs, half)) if self.score.guards else {}
 
+    def checked(self, ours: list[Job], theirs: list[Job], train: Callable[[list[Job], str], set[str]]) -> dict[str, Estimate]:
+        found = {}
+        for question in self.checks:
+            check = CHECKS[question]
+            sides = [[self._fine_tuning(question, job) for job in jobs] for jobs in (ours, theirs)]
+            failed = train([job for side in sides for job in side], question)
+            whole = [n for n, pair in enumerate(zip(*sides, strict=True)) if not failed & {job.key for job in pair}]
+            starts = [{n: start_of([check.files.read(side[n].run)]) for n in whole} for side in sides]
+            if whole and (judged := judge_starts(question, ("", ""), starts[0], starts[1], self.recipe.seed)):
+                found[check.outcome] = judged.claim.difference
+        return found
+
+    def _fine_tuning(self, question: QuestionId, job: Job) -> Job:
+        """A check from the weights of a job; the runs of one training seed have the same seeds, which no other has."""
+        check, (stage, data) = CHECKS[question], self.checks[question]
+        decided = {"model": str(self.weights(job)), "out": "", "seeds": stage.seeds, "first_seed": 1_000 * job.recipe["seed"]}
+        values = {**check.usual, **stage.settings, **data.files, **data.settings, **decided, "device": job.recipe["device"]}
+        recipe = from_mapping(check.recipe, values, f"checks: {question}: settings")
+        return job_of(fine_tune, question, recipe, {**data.prints, "start": job.key}, self.out, question)
+
     def _scored(self, jobs: list[Job], half: Half) -> list[list[ItemScore]]:
         """The items of each job's last checkpoint, or of its average."""
         found = []
@@ -212,12 +236,18 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
     prints |= {"models": models_bytes(recipe), "scorer": SCORER}
     space = settle_space(recipe, datasets, scratch=all(scratch))
     metric = recipe.score or recipe.metric or PRIMARY
+    checks = {}
+    for question in outside_guards(recipe):
+        stage = from_mapping(CHECKS[question].stage, recipe.checks.get(question, {}), f"checks: {question}")
+        checks[question] = stage, CHECKS[question].open(stage, out)
     problem = MaskedProblem(
         recipe=recipe, out=out, metric=metric, label=score.label, space=space, averaged=AVERAGED, shape=_shape(recipe.models[0]),
-        datasets=datasets, halves=halves, prints=prints, score=score, fixed=fixed_of(recipe, TrainRecipe("", "", "")),
+        datasets=datasets, halves=halves, prints=prints, score=score, checks=checks,
+        fixed=fixed_of(recipe, TrainRecipe("", "", "")),
         binding={
             "task": "mlm", "metric": metric, "guards": list(recipe.guards), "seed": recipe.seed, "space": space.plain(),
             "settings": recipe.settings, "budget": _budget(recipe), "bytes": prints,
+            **{f"check {name}": [recipe.checks.get(name, {}), data.prints] for name, (_, data) in checks.items()},
         },
     )  # fmt: skip
     check_settings(recipe.settings)
@@ -332,3 +362,9 @@ def train_masked(job: Job) -> None:
             eval_sets=(Path(job.confirm),), device=recipe.device, words=recipe.eval_words, base=False, seed=recipe.seed
         )
         evaluate([result.average or result.checkpoints[-1]], how)
+
+
+def fine_tune(job: Job) -> None:
+    """A guard's task, in a process of its own."""
+    check = CHECKS[str(job.confirm)]
+    check.train(from_mapping(check.recipe, job.recipe, "guard"), Progress())

@@ -102,8 +102,6 @@ def settle_space(recipe: TuneRecipe, datasets: Mapping[str, PackedDataset], *, s
     if "policy" in (recipe.space or {}) and "deberta-v2" not in families:
         raise RecipeError(f"space: policy changes nothing in {families[0]}, only how DeBERTa-v2 is lengthened; leave it out.")
 
-    sources = next(iter(datasets.values())).sources
-
     def default() -> dict[str, Any]:
         return masked_space(
             lengths=[dataset.seq_len for dataset in datasets.values()],
@@ -112,26 +110,23 @@ def settle_space(recipe: TuneRecipe, datasets: Mapping[str, PackedDataset], *, s
             scratch=scratch,
             chains=all(len(dataset.mentions) for dataset in datasets.values()),
             minutes=recipe.max_minutes is not None,
-            sources=sources if all(dataset.sources == sources for dataset in datasets.values()) else (),
-        )
+        ) | order_space(list(datasets.values()), minutes=recipe.max_minutes is not None)
 
     return whole_space(recipe, default, {"model": recipe.models, "dataset": tuple(datasets)})
 
 
 _LONG = 1024
-_MIXED = 3
-"""The largest sources, each of which may be read twice as often."""
+
+
+def order_space(datasets: Sequence[PackedDataset], *, minutes: bool) -> dict[str, Any]:
+    """Which rows come how often and when: one of the three largest sources twice as often, short documents first in long rows."""
+    sources = [name for name in datasets[0].sources if all(name in other.sources for other in datasets)]
+    mix = {"mix": ["", *(f"{name}=2" for name in sources[:3])]} if len(sources) > 1 else {}
+    return mix | ({"curriculum": [0.0, 0.5]} if not minutes and max(one.seq_len for one in datasets) >= _LONG else {})
 
 
 def masked_space(
-    *,
-    lengths: Sequence[int],
-    rows: int,
-    families: Sequence[str],
-    scratch: bool,
-    chains: bool,
-    minutes: bool,
-    sources: Sequence[str] = (),
+    *, lengths: Sequence[int], rows: int, families: Sequence[str], scratch: bool, chains: bool, minutes: bool
 ) -> dict[str, Any]:
     """What to vary in continued pretraining (or, with `scratch`, in training from random weights).
 
@@ -161,10 +156,6 @@ def masked_space(
             "link_weight": {"low": 0.1, "high": 1.5, "log": True},
         }
         space = {name: _where_it_counts(name, entry, space["objective"]) for name, entry in space.items()}
-    if len(sources) > 1:
-        space["mix"] = ["", *(f"{name}=2" for name in sources[:_MIXED])]
-    if longest >= _LONG and not minutes:
-        space["curriculum"] = [0.0, 0.5]
     if minutes and longest >= _LONG:
         space["gradient_checkpointing"] = [False, True]  # changes how far a budget in minutes goes, and nothing else
     return space

@@ -44,9 +44,10 @@ class TuneRecipe:
     `settings` are the same in every trial, in the words of a training recipe (a relation recipe for `task: re`). `space` is the
     whole space; None takes the recommended one for the length and the family. `eval_items` bounds what a trial is scored on.
     `score` weighs metrics (`real1_strict=.5,lambada_top1_strict=.5`) in place of one `metric`; a guard (`real_far1_strict>=-0.5`)
-    is the least difference from the reference, in points. `finalists` are trained with fresh seeds, which choose the winner; up
-    to `seeds` other fresh seeds judge it, on the half of the evaluation set that chose nothing. `worth` is the smallest gain
-    that matters, in points.
+    is the least difference from the reference, in points; that of a fine-tuned task (`relation_f1>=-1`) is asked at the end, with
+    its section in `checks` as in an experiment's recipe. `finalists` are trained with fresh seeds, which choose the winner; up to
+    `seeds` other fresh seeds judge it, on the half of the evaluation set that chose nothing. `worth` is the smallest gain that
+    matters, in points.
     """
 
     models: Annotated[tuple[str, ...], Setting("Model; several become a dimension.", flags=("--model",))]
@@ -68,6 +69,7 @@ class TuneRecipe:
             flags=("--guard",),
         ),
     ] = ()
+    checks: dict[str, Any] = field(default_factory=dict)
     train: Annotated[str | None, Setting("Relation rows to train on (task re).")] = None
     dev: Annotated[str | None, Setting("Relation rows for the verdict (task re).")] = None
     trials: Annotated[int, Setting("Most trials; the search stops earlier where it has nothing to win.", 1)] = 48

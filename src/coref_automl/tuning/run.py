@@ -32,7 +32,7 @@ from coref_automl.tuning.portfolio import KnownSettings, known_entries, remember
 from coref_automl.tuning.problem import Problem, models_bytes
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.relation import open_relation
-from coref_automl.tuning.score import score_of
+from coref_automl.tuning.score import outside_guards, score_of
 from coref_automl.tuning.search import Search, origin_of, running_elsewhere
 from coref_automl.tuning.space import TUNABLE, check_ends, read_space, refuse_idle
 from coref_automl.tuning.storage import check_storage, counts, open_study
@@ -139,14 +139,8 @@ def run_search(search: Search, starts: int) -> list[Contender]:
 def _remembered(final: Final, problem: Problem, recipe: TuneRecipe, out: Path, progress: Progress) -> Path | None:
     """A winner that is shown goes to the user's own portfolio; one that cannot be written is said, and takes nothing with it."""
     found, (family, hidden) = final.comparison, problem.shape
-    if (
-        not recipe.remember
-        or recipe.task != "mlm"
-        or found is None
-        or found.verdict.decision != "better"
-        or final.refused
-        or not hidden
-    ):
+    shown = found is not None and found.verdict.decision == "better" and not final.refused
+    if found is None or not (shown and recipe.remember and recipe.task == "mlm" and hidden):
         return None  # what is known is about trained models
     plain, settings = to_mapping(TrainRecipe("", "", "")), {**recipe.settings, **final.won.params}
     names = [name for name in TUNABLE["mlm"] if name in settings and name not in ("model", "dataset")]
@@ -164,6 +158,7 @@ def _check_first(recipe: TuneRecipe, out: Path) -> None:
     """What can be known before texts are prepared: a score and a space that read and do something, a storage that answers."""
     if recipe.task == "mlm":
         score_of(recipe)
+        outside_guards(recipe)
         if recipe.portfolio:
             known_entries("", 0)  # a broken portfolio is said now
     if recipe.space is not None:

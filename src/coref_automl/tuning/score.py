@@ -6,7 +6,9 @@ score asks for are kept.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
@@ -14,6 +16,8 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.comparison.claims import QuestionId
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.power import Evidence, sizes_of
 from coref_automl.config import choose, weights_of
 from coref_automl.decoder import read_stored
@@ -117,7 +121,7 @@ class Score:
 
 def score_of(recipe: TuneRecipe) -> Score:
     """The score of a recipe: --score, --metric, or strict Real@1."""
-    guards = tuple(map(guard_of, recipe.guards))
+    guards = tuple(guard for guard in map(guard_of, recipe.guards) if guard.metric in METRICS)
     if recipe.score is None:
         metric = choose(recipe.metric or PRIMARY, METRICS, "metric")
         return Score(metric.parts or ((metric.name, 1.0),), metric.label, guards)
@@ -131,10 +135,25 @@ def guard_of(text: str) -> MetricGuard:
     name, sign, least = (part.strip() for part in text.partition(">="))
     if not sign:
         raise RecipeError(f"--guard {text} should read METRIC>=POINTS, for example real_far1_strict>=-0.5.")
-    try:
-        return MetricGuard(_plain(name), float(least) / 100)
-    except ValueError as error:
-        raise RecipeError(f"--guard {text} has no number behind >=.") from error
+    value = math.nan
+    with suppress(ValueError):
+        value = float(least) / 100
+    if not math.isfinite(value):
+        raise RecipeError(f"--guard {text} has no number behind >=.")
+    return MetricGuard(name if name in _outside() else _plain(name), value)
+
+
+def outside_guards(recipe: TuneRecipe) -> list[QuestionId]:
+    """The checks that guards ask for at the end; a section for another would change nothing."""
+    asked = [_outside()[guard.metric] for guard in map(guard_of, recipe.guards) if guard.metric in _outside()]
+    for name in recipe.checks:
+        if choose(name, CHECKS, "check") and name not in asked:
+            raise RecipeError(f"checks: no guard asks for {name}; add --guard '{CHECKS[name].outcome}>=-1', or leave it out.")
+    return asked
+
+
+def _outside() -> dict[str, QuestionId]:
+    return {check.outcome: question for question, check in CHECKS.items()}
 
 
 def _plain(name: str) -> str:
