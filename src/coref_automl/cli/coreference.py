@@ -225,7 +225,8 @@ def annotate(
 
 def _given(text: str | None, file: Path | None) -> str:
     """The text, before anything is loaded. A name of a file is not a text, nor are rows."""
-    from coref_automl.corpus.batch import KINDS, kind_of
+    from coref_automl.corpus.batch import KINDS
+    from coref_automl.corpus.formats import kind_of
 
     place, named = file or Path(text or ""), False
     with suppress(OSError):  # too long for a name
