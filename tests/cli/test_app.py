@@ -110,6 +110,8 @@ def test_all_missing_options_are_named_at_once(capsys: pytest.CaptureFixture[str
     assert "Missing: --model, --dataset, --out." in capsys.readouterr().err
     assert run(["prepare", "mlm"]) == 2
     assert "Missing: --out, --source, --model." in capsys.readouterr().err
+    assert run(["re", "predict", "--text", "글"]) == 2
+    assert "Missing: RUN." in capsys.readouterr().err
 
 
 def test_generated_pages_say_what_the_code_says() -> None:

@@ -89,6 +89,20 @@ def test_sources_lists_and_checks(corpus: Path, capsys: pytest.CaptureFixture[st
     assert json.loads(capsys.readouterr().out)[0]["readable"] is True
     assert run(["sources", "--check", f"local:{corpus}", "--field", "body"]) == 1
     assert "no field 'body'" in capsys.readouterr().out
+    assert run(["sources", "--check", str(corpus)]) == 1
+    assert f"Did you mean local:{corpus}?" in capsys.readouterr().out
+
+
+def test_sources_of_many_files_are_checked_in_few_lines_and_bad_ones_all_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(30):
+        (tmp_path / f"{number:02}.jsonl").write_text('{"text": "글"}\n' if number != 20 else '{"body": 1}\n', "utf-8")
+    run(["sources", "--check", f"local:{tmp_path}", "--lang", "en"])
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 7
+    assert "20.jsonl" in told[5]
+    assert told[6] == f"readable  24 more files of local:{tmp_path}"
 
 
 def test_the_script_of_the_guide_prepares(corpus: Path, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -107,6 +107,29 @@ def test_commands_end_to_end(
     assert facts["mentions"] == read_coref(tmp_path / "a.jsonl").mentions
 
 
+def test_the_name_of_a_file_is_not_a_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("긴 글.txt").write_text(STORY, "utf-8")
+    Path("rows.jsonl").write_text("{}\n", "utf-8")
+    asked = {
+        ("긴 글.txt",): "--file '긴 글.txt'",
+        ("--file", "rows.jsonl"): "--data rows.jsonl",
+        ("rows.jsonl",): "--data rows.jsonl",
+    }
+    for line, advice in asked.items():
+        assert command(["coref", "predict", *line]) == 2
+        assert f"is a file, not a text; run: coref-automl coref predict {advice}" in capsys.readouterr().err
+    assert command(["coref", "predict", " "]) == 2
+    assert "The text is empty" in capsys.readouterr().err
+
+
+def test_a_text_that_is_hardly_korean_says_so_in_python() -> None:
+    found = coref_automl.coreference("Obama was born in Hawaii. He was elected president.")  # type: ignore[operator]
+    assert str(found).endswith("pass a Korean text.")
+
+
 def test_links_have_a_probability_and_pronouns_become_names(
     tmp_path: Path, resolved: Resolved, capsys: pytest.CaptureFixture[str]
 ) -> None:

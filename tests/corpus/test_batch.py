@@ -72,6 +72,20 @@ def test_answers_keep_the_columns_of_their_rows(tmp_path: Path) -> None:
     assert json.loads(lines[7]) == {"id": 7, "text": TEXTS[7], "length": len(TEXTS[7]), "list": ["글"]}
 
 
+def test_rows_that_are_hardly_korean_are_counted_once_and_on_every_run(tmp_path: Path) -> None:
+    data = write(tmp_path / "in.jsonl", ["영수는 웃었다.", "Obama was born in Hawaii.", "서울", "He wrote a book."])
+    for _ in range(2):
+        made = answered(data, tmp_path / "out", at_once=1)
+        assert (made.rows, made.foreign) == (4, 2)
+        assert "Hangul: 2." in made.lines()[-1]
+    assert answered(write(tmp_path / "ko.jsonl", TEXTS), tmp_path / "ko").foreign == 0
+
+
+def test_a_table_without_the_column_names_the_option(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"columns are 'id', 'text', and none is '본문'.*--column"):
+        answered(write(tmp_path / "in.csv", TEXTS), tmp_path / "out", column="본문")
+
+
 def test_other_rows_or_another_model_are_refused_and_nothing_is_written_over(tmp_path: Path) -> None:
     data = write(tmp_path / "in.jsonl", TEXTS)
     made = Path(answered(data, tmp_path / "out").path)

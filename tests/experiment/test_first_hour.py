@@ -175,11 +175,11 @@ OTHERS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "coref": (
         "coref predict 글 --model {model}",
-        dict.fromkeys(FOREIGN, "is not a coreference run, nor one seed's model; make one with: coref-automl coref train --out"),
+        dict.fromkeys(FOREIGN, "is not a coreference run, nor one seed's model; make one with: coref-automl coref train --model"),
     ),
     "re predict": (
         "re predict {model} --data {data} --out {out}",
-        dict.fromkeys(FOREIGN, "is not a relation run, nor one seed's model .*; make a run with: coref-automl re train --out"),
+        dict.fromkeys(FOREIGN, "is not a relation run, nor one seed's model .*; make a run with: coref-automl re train --model"),
     ),
 }
 """Commands, the mistakes one can make with them, and what they say to each."""

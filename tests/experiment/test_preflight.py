@@ -27,6 +27,8 @@ def test_few_texts_get_a_batch_and_epochs_that_fit(recipe: Make) -> None:
     assert not told.too_short
     assert told.batch < 32
     assert (told.batch, told.epochs) == (plan.recipe.train["batch"], plan.recipe.train["epochs"])
+    whole, (reason, count) = told.documents + sum(told.left_out.values()), next(iter(told.left_out.items()))
+    assert any(line.startswith(f"Left out of {whole} documents: {count} {reason}") for line in told.lines())
     assert told.evidence is not None
     assert 0 < told.evidence.items <= 12
     assert told.evidence.detectable is None or told.evidence.detectable > 0.1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -159,20 +161,23 @@ def predict(
 
     --json adds character offsets and the probability of every link. --data FILE --out DIR answers a whole file.
     """
-    from coref_automl.coreference.predict import coreference, resolve_file
     from coref_automl.models.light_imports import light_imports
     from coref_automl.report.terminal import in_colour
 
     if text is not None and file is not None:
         raise InputError("Pass a text or --file, not both.")
+    whole = whole_file(data, out, {"TEXT": text, "--file": file, "--html": html})
+    one = "" if whole else _given(text, file)
+    from coref_automl.coreference.predict import coreference, resolve_file
+
     progress = Progress(shown=not as_json)
-    if whole_file(data, out, {"TEXT": text, "--file": file, "--html": html}):
+    if whole:
         options: dict[str, Any] = {"base": base, "scheme": scheme, "device": device, "column": column}
         options |= {"resolve": resolve, "skip_bad": skip_bad}
         print_result(resolve_file(str(data), Path(out or ""), model, progress=progress, **options), as_json)
         return
     with light_imports():
-        found = coreference(_given(text, file), model, base=base, scheme=scheme, device=device, progress=progress)
+        found = coreference(one, model, base=base, scheme=scheme, device=device, progress=progress)
     note_foreign(found.text)
     if html is not None:
         from coref_automl.report.rendering import html_page, in_html
@@ -219,7 +224,18 @@ def annotate(
 
 
 def _given(text: str | None, file: Path | None) -> str:
+    """The text, before anything is loaded. A name of a file is not a text, nor are rows."""
+    from coref_automl.corpus.batch import KINDS
+    from coref_automl.corpus.formats import kind_of
 
+    place, named = file or Path(text or ""), False
+    with suppress(OSError):  # too long for a name
+        named = place.is_file()
+    if named and (text or kind_of(place) in KINDS):
+        how = f"--data {shlex.quote(str(place))} --out chains" if kind_of(place) in KINDS else f"--file {shlex.quote(str(place))}"
+        raise InputError(f"{place} is a file, not a text; run: coref-automl coref predict {how}")
+    if text is not None and not text.strip():
+        raise InputError("The text is empty; pass one with some words.")
     if text is not None:
         return text
     if file is None and sys.stdin.isatty():

@@ -84,12 +84,10 @@ def agreement(yes: bool, as_json: bool) -> Callable[[Preflight], bool]:
 
 
 def note_foreign(text: str) -> None:
-    """A text that is hardly Korean is answered all the same, with a word about it."""
-    from coref_automl.corpus.clean import hangul_share
+    from coref_automl.corpus.clean import foreign_note
 
-    if hangul_share(text.replace("[MASK]", "")) < 0.2:
-        ko = "한글이 거의 없는 텍스트입니다. 한국어 모델이므로 한국어 텍스트를 넣으세요."
-        print(say(ko, "Hardly any of this text is Hangul, and the models read Korean: pass a Korean text."), file=sys.stderr)
+    if note := foreign_note(text):
+        print(note, file=sys.stderr)
 
 
 def whole_file(data: str | None, out: Path | None, alone: Mapping[str, Any]) -> bool:
@@ -294,7 +292,10 @@ class Panelled(TyperCommand):
         params = [param for param in self.get_params(ctx) if param.required or param.name in needed]
         lost = [param for param in params if given.get(param.name or "") in (None, (), [])]
         if lost:
-            names = [param.opts[0] if param.param_type_name == "option" else "PATH" for param in lost]
+            names = [
+                param.opts[0] if param.param_type_name == "option" else (param.metavar or str(param.name)).upper()
+                for param in lost
+            ]
             raise RecipeError(f"Missing: {', '.join(names)}. See {ctx.command_path} --help.")
 
 

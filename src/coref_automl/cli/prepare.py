@@ -17,6 +17,9 @@ from coref_automl.evaluation.tasks import TASKS
 from coref_automl.progress import Progress
 from coref_automl.say import Say, align, language, say
 
+_PARTS = 5
+"""Readable files of a source that --check shows; unreadable ones are all shown."""
+
 
 @app.command(epilog="Example: coref-automl sources --check local:news.jsonl.xz kowiki")
 def sources(
@@ -34,13 +37,17 @@ def sources(
 
     chosen = names or [*SOURCES, *BUNDLED]
     if check:
-        found = [entry for name in chosen for entry in check_source(name, field=field)]
+        parts = {name: check_source(name, field=field) for name in chosen}
+        found = [entry for entries in parts.values() for entry in entries]
         if as_json:
             print_json([entry.to_json() for entry in found])
-        else:
-            for entry in found:
+        for name, entries in {} if as_json else parts.items():
+            shown = [entry for place, entry in enumerate(entries) if place < _PARTS or not entry.readable]
+            for entry in shown:
                 state = say("읽을 수 있음", "readable") if entry.readable else say("읽을 수 없음", "NOT READABLE")
                 print(f"{state}  {entry.name} [{entry.field}] {entry.message}")
+            if more := len(entries) - len(shown):
+                print(say(f"읽을 수 있음  {name}의 파일 {more:,}개 더", f"readable  {more:,} more files of {name}"))
         return 1 if names and not all(entry.readable for entry in found) else 0
     for name in chosen:
         inputs_of(name)

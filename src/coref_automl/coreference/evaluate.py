@@ -56,7 +56,8 @@ def models_of(run: str | Path) -> list[Path]:
         return [folder / "model"]
     if kind_of_folder(folder) != KIND:
         raise ModelError(
-            f"{run} is not a coreference run, nor one seed's model; make one with: coref-automl coref train --out {run}"
+            f"{run} is not a coreference run, nor one seed's model; make one with: "
+            "coref-automl coref train --model bundled:ko-mini --data mine.jsonl --out runs/mine"
         )
     found = [seed / "model" for seed in finished_seeds(folder) if (seed / "model" / SETTINGS).is_file()]
     if not found:

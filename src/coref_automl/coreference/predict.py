@@ -17,6 +17,7 @@ from coref_automl.coreference.data import CorefDocument, half_character
 from coref_automl.coreference.evaluate import BUNDLED, models_of
 from coref_automl.coreference.show import chain_lines, in_brackets, in_colour, with_names
 from coref_automl.corpus.batch import Answered, answer_texts
+from coref_automl.corpus.clean import foreign_note
 from coref_automl.errors import InputError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import State, state_of
@@ -92,7 +93,7 @@ class Resolved(Record):
         return [marked, "", *(shown or [say("찾은 사슬이 없습니다.", "No chains found.")])]
 
     def __str__(self) -> str:
-        return "\n".join(self.lines())
+        return "\n".join([*self.lines(), *filter(None, [foreign_note(self.text)])])
 
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
         """A notebook shows the text in colour, as a terminal does."""

@@ -12,12 +12,13 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypedDict, TypeVar
 
+from coref_automl.corpus.clean import foreign_note
 from coref_automl.corpus.formats import BROKEN, LISTS, READERS, Row, kind_of, refuse_archive
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import check_binding
@@ -57,17 +58,26 @@ class RowProblem(Record):
 
 @dataclass(frozen=True, slots=True)
 class Answered(Record):
-    """What was made of a file: where the answers are, how many, how many rows were skipped, and the first of those."""
+    """What was made of a file: where the answers are, how many, how many rows were skipped, and the first of those.
+
+    `foreign` rows were answered and are hardly Korean.
+    """
 
     path: str
     rows: int
     skipped: int
     problems: tuple[RowProblem, ...]
+    foreign: int = 0
 
     def lines(self) -> list[str]:
         told = [skipped(self.skipped, say("파일", "the file"))] if self.skipped else []
         told += [problem.in_words() for problem in self.problems]
-        return [f"{self.path}: " + say(f"답 {self.rows:,}개", f"{self.rows:,} answers"), *told]
+        if self.foreign:
+            ko = f"한글이 거의 없는 행 {self.foreign:,}개도 답했습니다. 한국어 모델이므로 그 답은 믿지 마세요."
+            told.append(
+                say(ko, f"Rows with hardly any Hangul: {self.foreign:,}. The models read Korean; do not rely on these answers.")
+            )
+        return [f"{self.path}: " + say(f"답 {self.rows:,}개", f"{self.rows:,} answer{'s' * (self.rows != 1)}"), *told]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,9 @@ class _Manifest(TypedDict):
     binding: dict[str, Any]
 
 
-def rows_of(name: str, column: str, error: type[InputError] = InputError) -> Iterator[Row]:
+def rows_of(
+    name: str, column: str, error: type[InputError] = InputError, advice: str = "rename the column that holds it"
+) -> Iterator[Row]:
     """The rows of a file in any format that `corpus/formats` reads, one at a time; any other file is refused in one sentence."""
     path, kind = Path(name), kind_of(Path(name))
     if kind not in KINDS:
@@ -108,7 +120,7 @@ def rows_of(name: str, column: str, error: type[InputError] = InputError) -> Ite
                 looked = True
                 if kind in (".csv", ".tsv", ".parquet") and column not in row:
                     found = ", ".join(repr(key[:_SHOWN]) for key in row)
-                    raise error(f"{name}: The columns are {found}, and none is {column!r}; rename the column that holds it.")
+                    raise error(f"{name}: The columns are {found}, and none is {column!r}; {advice}.")
             yield number, row
         if not number:
             raise error(f"{name} has no rows; pass a file with at least one.")
@@ -141,7 +153,10 @@ def answer_texts(
 ) -> Answered:
     """Answer the text of every row; an answer keeps the columns of its row. A table gives a table, anything else JSON lines."""
 
-    def checked(_: int, row: dict[str, Any]) -> dict[str, Any]:
+    last, foreign = 0, 0
+
+    def checked(number: int, row: dict[str, Any]) -> dict[str, Any]:
+        nonlocal last, foreign
         if not isinstance(row.get(column), str):
             raise NoText(f"no text under {column!r}; --column names another key")
         if not is_text(row[column]):
@@ -150,6 +165,8 @@ def answer_texts(
             check(row[column])
         except InputError as error:
             raise NoText(str(error).rstrip(".")) from error
+        if number > last:  # rows are checked a second time as they are answered
+            last, foreign = number, foreign + (foreign_note(row[column]) is not None)
         return row
 
     def answered(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -162,8 +179,9 @@ def answer_texts(
 
     task = Task(kind, checked, NoText, answered, refused, at_once)
     file = "answers.csv" if kind_of(Path(data)) in (".csv", ".tsv") else "answers.jsonl"
-    rows = partial(rows_of, data, column)
-    return answer_rows(rows, task, out, file, {**made_from, "column": column}, skip_bad=skip_bad, progress=progress)
+    rows = partial(rows_of, data, column, advice="name the one that holds the text with --column")
+    found = answer_rows(rows, task, out, file, {**made_from, "column": column}, skip_bad=skip_bad, progress=progress)
+    return replace(found, foreign=foreign)
 
 
 def answer_rows(

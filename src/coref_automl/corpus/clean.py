@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.records import Document
+from coref_automl.say import say
 
 _INVISIBLE = re.compile("[\u00ad\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff9-\uffff\ud800-\udfff]")
 _LINE_BREAKS = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
@@ -102,6 +103,14 @@ def hangul_share(text: str) -> float:
     marks = np.count_nonzero(_between(codes, 0x3000, 0x303F) | _between(codes, 0xFE00, 0xFE6F))
     letters = latin + others - marks
     return float(hangul + old) / letters if letters > 0 else 0.0
+
+
+def foreign_note(text: str) -> str | None:
+    """A word about a text that is hardly Korean; it is answered all the same."""
+    if hangul_share(text.replace("[MASK]", "")) >= 0.2:
+        return None
+    ko = "한글이 거의 없는 텍스트입니다. 한국어 모델이므로 한국어 텍스트를 넣으세요."
+    return say(ko, "Hardly any of this text is Hangul, and the models read Korean: pass a Korean text.")
 
 
 def _between(codes: NDArray[np.uint32], low: int, high: int) -> NDArray[np.bool_]:

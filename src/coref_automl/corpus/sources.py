@@ -146,7 +146,8 @@ def inputs_of(name: str) -> list[Input]:
         return [Input(name, PurePosixPath(url).name, url=url) for url in urls_of(name)]
     if name in SOURCES or name in BUNDLED:
         return [Input(name, name)]
-    hint = nearest(name, [*SOURCES, *BUNDLED])
+    there = os.path.exists(name)  # noqa: PTH110 - a name that is too long is not there
+    hint = f"Did you mean local:{name}?" if there else nearest(name, [*SOURCES, *BUNDLED])
     raise SourceError(
         f"Unknown source {name!r}. {hint} A file or folder is written local:PATH, or as a URL (s3://, gs://, hf://)."
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -132,9 +133,12 @@ def _of_runs(work: Prepared, runs: int, tokens: int) -> Preflight:
     """So many runs like this one, each of so many tokens."""
     plan = work.plan
     steps = min(work.last, round(tokens * plan.steps_per_epoch / max(1, plan.tokens_per_epoch)))
+    sources, left_out = read_prepared(work.dataset.folder)["sources"], Counter[str]()
+    for one in sources:
+        left_out.update(one["dropped"])
     return Preflight(
         device=work.device,
-        documents=sum(one["kept"] for one in read_prepared(work.dataset.folder)["sources"]),
+        documents=sum(one["kept"] for one in sources),
         rows=plan.rows,
         length=work.dataset.seq_len,
         tokens=plan.tokens_per_epoch,
@@ -144,6 +148,7 @@ def _of_runs(work: Prepared, runs: int, tokens: int) -> Preflight:
         runs=runs,
         trained=runs * tokens,
         disk=runs * work.disk(),
+        left_out=dict(left_out.most_common()),
     )
 
 

@@ -11,7 +11,7 @@ from coref_automl.experiment.plan import RUNS, MethodAtLength, Plan, Step
 from coref_automl.experiment.recipe import kind_name, step_kinds
 from coref_automl.progress import duration
 from coref_automl.records import Record
-from coref_automl.say import align, language, say
+from coref_automl.say import align, in_words, language, say
 from coref_automl.training.folder import checkpoints_of
 
 
@@ -100,7 +100,7 @@ class Share(Record):
 class Preflight(Record):
     """`tokens` are those of one epoch, `trained` those of all runs together; `disk` and `memory` are in gigabytes.
 
-    `shares` are empty where nothing was timed. `evidence` is what judges the runs.
+    `shares` are empty where nothing was timed. `evidence` is what judges the runs. `left_out` are documents by reason.
     """
 
     device: str
@@ -118,6 +118,7 @@ class Preflight(Record):
     memory: float = 0.0
     shares: tuple[Share, ...] = ()
     evidence: Evidence | None = None
+    left_out: dict[str, int] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float:
@@ -138,14 +139,19 @@ class Preflight(Record):
             f"학습: 문서 {self.documents:,}개, 토큰 {self.tokens:,}개({self.length:,}토큰 행 {self.rows:,}개). "
             f"실행 {self.runs}개, 각 {self.steps:,}스텝(배치 x 에폭: {size}), {self.device}.",
             f"Training: {self.documents:,} documents, {self.tokens:,} tokens ({self.rows:,} rows of {self.length:,}). "
-            f"{self.runs} runs of {self.steps:,} steps each (batch x epochs: {size}) on {self.device}.",
+            f"{self.runs} run{'s' * (self.runs != 1)} of {self.steps:,} steps each (batch x epochs: {size}) on {self.device}.",
         )
         short = say(
             f"{self.steps}스텝으로는 거의 바뀌지 않습니다. {FEWEST_STEPS}스텝에 약 {self.enough:,}토큰이 필요합니다.",
             self.shortage,
         )
+        reasons = ", ".join(
+            say(f"{in_words(reason)} {count:,}개", f"{count:,} {reason}") for reason, count in self.left_out.items()
+        )
+        whole = self.documents + sum(self.left_out.values())
+        left = [say(f"문서 {whole:,}개 중 제외: {reasons}.", f"Left out of {whole:,} documents: {reasons}.")] if reasons else []
         judged = self.evidence.lines() if self.evidence else []
-        return [ahead, *judged, *(self._costs() if self.shares else []), *([short] if self.too_short else [])]
+        return [ahead, *left, *judged, *(self._costs() if self.shares else []), *([short] if self.too_short else [])]
 
     @property
     def shortage(self) -> str:

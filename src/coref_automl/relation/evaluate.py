@@ -78,7 +78,7 @@ def finished_seeds(run: Path) -> list[Path]:
     if kind_of_folder(run) != KIND:
         raise ModelError(
             f"{run} is not a relation run, nor one seed's model (relation.json and head.safetensors); "
-            f"make a run with: coref-automl re train --out {run}"
+            "make a run with: coref-automl re train --model bundled:ko-mini --train hub:klue/re:train --out runs/re"
         )
     found = sorted((seed for seed in run.glob("seed-*") if (seed / "DONE").exists()), key=lambda path: natural_order(path.name))
     if not found:

@@ -142,12 +142,12 @@ def _card(folder: Path, repo: str, evaluations: str | None, say: Say) -> str:
             "",
             say(
                 f"시작: {base}. 목표: `{made.objective}`. {length}토큰 블록, {epochs}에폭, {tokens}토큰, 시드 {seed}.",
-                f"Started from {base}; trained by {about} on blocks of {length} tokens for {epochs} epochs "
+                f"Started from {base}; trained by {about} on blocks of {length} tokens for {epochs} epoch{'s' * (epochs != '1')} "
                 f"({tokens} tokens, seed {seed}).",
             ),
         ]
     lines += ["", "```python", "from transformers import pipeline"]
-    lines += [f'pipeline("fill-mask", model="{repo}")("서울은 [MASK]의 수도이다.")', "```", ""]
+    lines += [f'pipeline("fill-mask", model="{repo}")("경복궁은 [MASK] 종로구에 있다.")', "```", ""]
     for one in found:
         lines += _measured(one.evaluation, say)
     return "\n".join(lines)
