@@ -40,7 +40,7 @@ _CLAIM = re.compile(
     rf"(?P<left>.+?): (?:{_SAME}|{POINTS}(?:, (?P<verdict>.+?))?|(?P<none>–|(?:not judged|판정 없음).*?)) "
     rf"(?P<basis>{_BASIS.pattern})\."
 )
-_UNTESTED = re.compile(r"Not tested for ([^:]+)\.$|^(.+): 평가되지 않았습니다\.$")
+_UNTESTED = re.compile(r"Not compared for ([^:]+)\.$|^(.+): 비교되지 않았습니다\.$")
 _LACKING = re.compile(r"^(?:Not tested for (?P<en>[^:\n]+): (?P<tasks>.+)|(?P<ko>[^:\n]+) 미평가: (?P<of>.+))\.$", re.M)
 _TASKS = {"far": ("far mentions", "먼 언급"), "lambada": ("LAMBADA",), "relation": ("relation extraction", "관계 추출"),
           "coreference": ("coreference", "상호참조 해결")}  # fmt: skip
@@ -197,7 +197,7 @@ def _lines(lines: list[str], pair: tuple[tuple[str, ...], str] | None) -> Said:
         elif found and lead is None:
             lead = found
     said = _said(text, action, use, ties, _telling(questions), lead, keep=_first(_PATH, text), pair=pair)
-    return replace(said, untested={**untested, **_lacking(text)}, faults=(*said.faults, *faults))
+    return replace(said, untested={**_asked(untested), **_lacking(text)}, faults=(*said.faults, *faults))
 
 
 def _first_screen(headline: str, sentence: str, rows: list[Row], keep: tuple[str, bool], status: str, whole: str) -> Said:
@@ -208,7 +208,7 @@ def _first_screen(headline: str, sentence: str, rows: list[Row], keep: tuple[str
         asked = next((name for name, titles in TITLES.items() if title in titles), title)
         if lacks := _first(_UNTESTED, told):
             untested[asked] = lacks
-            if badge not in ("not tested", "미평가") or change != "–":
+            if badge not in ("not compared", "비교 없음") or change != "–":
                 faults.append(f"{title}: {told}, and yet {badge} {change}")
             continue
         about, _, moved = change.rpartition(": ")
@@ -239,7 +239,7 @@ def _first_screen(headline: str, sentence: str, rows: list[Row], keep: tuple[str
         text, action, use, ties, _telling({name: one for name, one in questions.items() if name != "base"}),
         _claim(_without_title(sentence)), keep="" if of_base else path, pair=None,
     )  # fmt: skip
-    said = replace(said, untested={**untested, **_lacking(plain_lines(whole))})
+    said = replace(said, untested={**_asked(untested), **_lacking(plain_lines(whole))})
     base = questions.get("base")
     if said.lead and base and action == "use" and said.lead != base:
         faults.append(f"the sentence leads with {said.lead}, the table with {base}")
@@ -320,7 +320,12 @@ def _from_json(held: dict[str, Any]) -> Said:
 
 def _json_untested(held: dict[str, Any]) -> set[str]:
     """Questions that the method took no part in, and the tasks without any."""
-    return {*held["untested"], *(one["id"] for one in held["questions"] if not one["tested"])}
+    return {*held["untested"], *_asked({one["id"]: "" for one in held["questions"] if not one["tested"]})}
+
+
+def _asked(untested: dict[str, str]) -> dict[str, str]:
+    """Without the tasks, of which one line says what was not tested; one may be scored and have nothing to be compared with."""
+    return {name: told for name, told in untested.items() if name not in _TASKS}
 
 
 def _telling(questions: dict[str, Told]) -> dict[str, Told]:

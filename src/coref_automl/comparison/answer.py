@@ -216,7 +216,7 @@ class _Deciding(StudyClaims):
         """Tasks that what is to be used took no part in. What was scored without anything to compare with is none."""
         asked, group = {one.id: one.tested for one in questions}, self.study.group
         scored = {name for name, metrics in TASKS.items() if any(group.was_run(metric, self.top) for metric in metrics)}
-        return tuple(name for name in (*TASKS, *CHECKS) if not asked.get(name, name in scored))
+        return tuple(name for name in (*TASKS, *CHECKS) if not asked.get(name) and name not in scored)
 
     def _question(self, name: QuestionId) -> Question | None:
         """The leading claim is about the method to use: against the base, or as the question about methods asks, against mlm."""

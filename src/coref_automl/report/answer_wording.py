@@ -118,7 +118,7 @@ def badge(question: Question, it: Answer, say: Say) -> str:
     """A question answered in a word or two: yes, no, not known; of methods, how many are tied and beaten."""
     lead = question.lead
     if not question.tested:
-        return say("미평가", "not tested")
+        return say("비교 없음", "not compared")
     if question.id == "method" and it.action == "use method":
         counts = {
             say("{}개보다 나음", "better than {}"): len(it.beats),
@@ -205,7 +205,7 @@ def lacking(it: Answer, say: Say) -> str:
 def untested(it: Answer, say: Say) -> str:
     """Of a question that others were put to, and not what is to be used."""
     name = it.method or it.highest
-    return say(f"{name}: 평가되지 않았습니다.", f"Not tested for {name}.")
+    return say(f"{name}: 비교되지 않았습니다.", f"Not compared for {name}.")
 
 
 def next_time(ahead: NextTime, say: Say) -> str:
