@@ -107,7 +107,7 @@ def test_help_shows_the_recipe_s_own_defaults() -> None:
         (relation.RelationRecipe, set()),
         (relation.GridRecipe, {"settings"}),
         (coreference.CoreferenceRecipe, set()),
-        (tuning.TuneRecipe, {"texts", "settings", "space"}),
+        (tuning.TuneRecipe, {"texts", "settings", "space", "checks"}),
         (corpus.PrepareRecipe, {"mode"}),
         (tokenizer.TokenizerRecipe, {"filters"}),
         (EvalRecipe, set()),

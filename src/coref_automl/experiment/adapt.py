@@ -81,6 +81,7 @@ def asked_for(seq_len: int | None, epochs: float | None, objectives: Sequence[st
 def adapt_recipe(path: Path | None, asked: Mapping[str, Any]) -> ExperimentRecipe:
     """A recipe from a YAML file, from options, or from both; options win, and what neither says is as `DEFAULTS` has it."""
     written = read_yaml(path) if path else {}
+    ExperimentRecipe.known_keys(written, str(path))
     data = overlaid({key: value for key, value in written.items() if key != "methods" or key not in asked}, asked)
     if "model" not in data:
         raise RecipeError("Name the model to adapt with --model, for example --model bundled:ko-mini.")

@@ -132,12 +132,18 @@ class ExperimentRecipe:
         return {name: check.stage | None for name, check in CHECKS.items()}
 
     @classmethod
-    def gathered(cls, data: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """What a recipe says, with its sections of outside checks as `checks`."""
+    def known_keys(cls, data: Mapping[str, Any], where: str) -> list[str]:
+        """The fields that a recipe may name at its top level; a key that is neither one nor a section is refused."""
         fields = [name for name in cls.__dataclass_fields__ if name != "checks"]
         for key in data:
             if key not in fields and key not in CHECKS:
                 raise RecipeError(f"{where}: unknown key {shown(key)}. {nearest(key, (*fields, *CHECKS))}")
+        return fields
+
+    @classmethod
+    def gathered(cls, data: Mapping[str, Any], where: str) -> dict[str, Any]:
+        """What a recipe says, with its sections of outside checks as `checks`."""
+        fields = cls.known_keys(data, where)
         asked = {name: data[name] for name in CHECKS if data.get(name) is not None}
         checks = {name: from_mapping(CHECKS[name].stage, held, f"{where}: {name}") for name, held in asked.items()}
         return {**{key: value for key, value in data.items() if key in fields}, "checks": checks}

@@ -126,8 +126,8 @@ def badge(question: Question, it: Answer, say: Say) -> str:
             say("{}개 판정 없음", "{} not judged"): len(it.unjudged),
         }
         return " · ".join(text.format(count) for text, count in counts.items() if count) or say("판정 없음", "not judged")
-    if question.id == "sources" and lead.b == BASE and lead.verdict in ("better", "no gain", "not shown"):
-        held = [one.verdict == "better" for one in question.claims if one.b == BASE]
+    if question.id == "sources" and lead.verdict in ("better", "no gain", "not shown"):
+        held = [one.verdict == "better" for one in question.claims if (one.a, one.b) == (lead.a, lead.b)]
         return say(f"{len(held)}개 중 {sum(held)}개에서 확인", f"shown on {sum(held)} of {len(held)}")
     if lead.verdict in ("equivalent", "no gain", "not judged"):
         return verdict(replace(lead, against=()), say)

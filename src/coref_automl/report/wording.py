@@ -109,7 +109,8 @@ def caveat(claim: Claim, say: Say) -> str:
     if claim.verdict == "not judged" and (why := why_not(claim, say)):
         text = f" ({why})"
     lost = "before correction" in claim.against
-    return text + (say(", 보정 전에만 유의", ", significant before correction only") if lost else "")
+    text += say(", 보정 전에만 유의", ", significant before correction only") if lost else ""
+    return text + (say(" (하락)", " (a loss)") if lost and claim.difference.value < 0 else "")
 
 
 def why_not(claim: Claim, say: Say) -> str:
