@@ -130,7 +130,7 @@ def badge(question: Question, it: Answer, say: Say) -> str:
         held = [one.verdict == "better" for one in question.claims if (one.a, one.b) == (lead.a, lead.b)]
         return say(f"{len(held)}개 중 {sum(held)}개에서 확인", f"shown on {sum(held)} of {len(held)}")
     if lead.verdict in ("equivalent", "no gain", "not judged"):
-        return verdict(replace(lead, against=()), say)
+        return verdict(replace(lead, against=()), say).partition(" (")[0]
     if lead.verdict == "better" and "checkpoint" in lead.against:
         return say("예, 체크포인트 하나에서", "yes, of one checkpoint")
     words = {

@@ -103,11 +103,14 @@ def verdict(claim: Claim, say: Say) -> str:
 
 
 def caveat(claim: Claim, say: Say) -> str:
-    """After a verdict: what could have been shown, or why there is none."""
+    """After a verdict: what could have been shown, what loss is still possible, or why there is none."""
     could = f"{100 * (claim.detectable or 0):.1f}" if claim.verdict == "not shown" and claim.detectable else ""
     text = say(f" (검출 가능 차이 {could}점)", f" (detectable: {could} points)") if could else ""
     if claim.verdict == "not judged" and (why := why_not(claim, say)):
         text = f" ({why})"
+    if claim.verdict == "no gain" and -claim.difference.low > claim.difference.high:
+        least = bound(-claim.difference.low).lstrip("+")
+        text = say(f" ({least}점까지의 하락은 배제되지 않음)", f" (a loss of up to {least} not excluded)")
     lost = "before correction" in claim.against
     text += say(", 보정 전에만 유의", ", significant before correction only") if lost else ""
     return text + (say(" (하락)", " (a loss)") if lost and claim.difference.value < 0 else "")
