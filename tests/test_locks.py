@@ -65,8 +65,8 @@ COMMANDS = {
     "re explore": ("relation exploration", "{0}/relations.json"),
     "adapt": ("experiment", "--model {1} --source local:{0}/texts.jsonl"),
     "demo": ("experiment", "--quick"),
-    "report": ("report", f"--table {TABLE}"),
-    "archive": ("archive", f"{ROOT}/results/experiment/combined-512-s0"),
+    "report": ("report", "--table {2}"),
+    "archive": ("archive", "{3}/results/experiment/combined-512-s0"),
 }
 """Every command that fills a folder, with the kind of folder it fills."""
 
@@ -79,7 +79,7 @@ def test_a_folder_in_use_is_refused_with_who_and_since_when(
     out = tmp_path / "out"
     with claimed(out, kind):
         before = sorted(out.iterdir())
-        assert run([*command.split(), *options.format(inputs, MINI).split(), "--out", str(out)]) == 2
+        assert run([*command.split(), *(word.format(inputs, MINI, TABLE, ROOT) for word in options.split()), "--out", str(out)]) == 2
         said = capsys.readouterr().err
         assert f"{out} is in use by `" in said, said
         assert f"(process {os.getpid()} on " in said
