@@ -77,9 +77,10 @@ def test_a_folder_in_use_is_refused_with_who_and_since_when(
 ) -> None:
     kind, options = COMMANDS[command]
     out = tmp_path / "out"
+    words = [word.format(inputs, MINI, TABLE, ROOT) for word in options.split()]
     with claimed(out, kind):
         before = sorted(out.iterdir())
-        assert run([*command.split(), *(word.format(inputs, MINI, TABLE, ROOT) for word in options.split()), "--out", str(out)]) == 2
+        assert run([*command.split(), *words, "--out", str(out)]) == 2
         said = capsys.readouterr().err
         assert f"{out} is in use by `" in said, said
         assert f"(process {os.getpid()} on " in said
