@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from coref_automl.comparison.arms import base_of
+from coref_automl.comparison.power import verdicts_of
 from coref_automl.comparison.reader import open_results
 from coref_automl.report.checkpoint_report import results_csv
 from coref_automl.report.page import Charts, Section, Table, Text
@@ -255,7 +256,17 @@ def test_models_of_two_owners_and_one_name_are_two_models(tmp_path: Path) -> Non
     found = recommend(root)
     assert (found.base, found.action) == ("klue--roberta", "keep base")
     study = read_study(root)
-    assert [base.name for arm in study.arms if (base := base_of(study, arm))] == ["klue--roberta"]
+    assert [base.name for arm in study.arms if (base := base_of(study.group.entries, arm))] == ["klue--roberta"]
+
+
+def test_power_takes_the_spread_of_runs_from_their_own_base(tmp_path: Path) -> None:
+    runs = [Model(f"entity-128-s{seed}", 200, 2.4, seed=seed) for seed in (0, 1)]
+    root = write(tmp_path, [STRONG, replace(WEAK, seq_len=128), *runs], {run.run: "weak" for run in runs})
+    group = read_study(root).group
+    (found,) = verdicts_of(group, "real1_strict", against_base=True)
+    value = {one.name: one.evaluation.estimates["real1_strict"].value for one in group.entries}
+    mean = sum(gain for name, gain in value.items() if name.startswith("entity")) / 2
+    assert found.difference == pytest.approx(mean - value["weak"])
 
 
 def test_compare_and_recommend_take_the_base_in_windows_as_long(tmp_path: Path) -> None:

@@ -7,13 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from coref_automl.comparison.scores import Entry, bases_of, grouped, is_equal_training, model_label, runs_of
 from coref_automl.records import OBJECTIVES, Provenance
-
-if TYPE_CHECKING:
-    from coref_automl.comparison.study import Study
 
 _RUN = re.compile(r"([^-_/\s]+)-(\d+)-s(\d+)")
 
@@ -113,9 +109,9 @@ def objective_rank(objective: str) -> int:
     return OBJECTIVES.index(objective) if objective in OBJECTIVES else len(OBJECTIVES)
 
 
-def base_of(study: Study, arm: Arm) -> Entry | None:
+def base_of(entries: Sequence[Entry], arm: Arm) -> Entry | None:
     """The arm's base model, evaluated in windows of the arm's length."""
-    found = bases_of(study.group.entries, arm.made) if arm.made else []
+    found = bases_of(entries, arm.made) if arm.made else []
     return next((entry for entry in found if not entry.trained and entry.evaluation.seq_len == arm.length), None)
 
 

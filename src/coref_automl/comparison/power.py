@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.arms import arms_of
+from coref_automl.comparison.arms import arms_of, base_of
 from coref_automl.comparison.groups import choose_group, choose_metric
 from coref_automl.comparison.judging import by_run, crossed
 from coref_automl.comparison.reader import open_results
@@ -235,9 +235,7 @@ def verdicts_of(group: Group, metric: str, *, against_base: bool) -> list[Crosse
     arms = [arm for arm in arms_of(group.entries, None) if arm.seeds > 1]
     pairs: list[tuple[list[Entry], list[Entry]]] = []
     if against_base:
-        for arm in arms:
-            bases = [one for one in group.entries if not one.trained and one.evaluation.seq_len == arm.length]
-            pairs += [(arm.ends, bases[:1])] if bases else []
+        pairs = [(arm.ends, [base]) for arm in arms if (base := base_of(group.entries, arm))]
     else:
         pairs = [(a.ends, b.ends) for a, b in combinations(arms, 2) if a.differs_in_method_from(b)]
     columns = [(len(a), group.columns(metric, entries=[*a, *b])) for a, b in pairs]

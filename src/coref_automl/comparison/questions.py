@@ -97,7 +97,7 @@ class StudyClaims:
 
     @cached_property
     def against_bases(self) -> list[tuple[Arm, Entry]]:
-        return [(arm, base) for arm in self.arms if (base := base_of(self.study, arm)) is not None]
+        return [(arm, base) for arm in self.arms if (base := base_of(self.study.group.entries, arm)) is not None]
 
     @cached_property
     def same_length(self) -> list[tuple[Arm, Arm]]:

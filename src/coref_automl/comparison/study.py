@@ -158,7 +158,7 @@ def between(study: Study, a: Side, b: Side) -> list[Claim]:
     """What the answer claims of the two, on every outcome; nothing of an untrained model that is not the other's base."""
     for one, other in ((a, b), (b, a)):
         if one.claim_name == BASE:
-            base = base_of(study, other.arm) if other.arm is not None else study.own_base(other.entries[0])
+            base = base_of(study.group.entries, other.arm) if other.arm is not None else study.own_base(other.entries[0])
             if other.claim_name == BASE or base is not one.entries[0]:
                 return []
     return study.answer.between(a.claim_name, b.claim_name)

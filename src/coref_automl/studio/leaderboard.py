@@ -141,7 +141,7 @@ def _judged(ws: Workspace, board: Board, study: Study, wanted: Sequence[str], re
     sides = [Side(arm.name, tuple(arm.ends), arm) for arm in study.arms]
     sides += [Side(entry.name, (entry,)) for entry in study.entries if not entry.trained]
     against = next((side for side in sides if side.arm is not None and side.name == reference), None)
-    bases = [base_of(study, side.arm) if side.arm is not None else None for side in sides]
+    bases = [base_of(study.group.entries, side.arm) if side.arm is not None else None for side in sides]
     claims = [_claims(ws, board, study, *pair, against, wanted) for pair in zip(sides, bases, strict=True)]
     told = [one for one in study.answer.claims if not one.part and one.question != "sources"]
     every = {_column(one): wording.outcome(one, say) for one in (*told, *chain(*claims))}

@@ -114,7 +114,7 @@ class Workspace:
     def opening(self, board: Board, study: Study) -> list[str]:
         """What the answer is about, as addresses name it: the method, or the checkpoint that came out highest; and its base."""
         arm = next((one for one in study.arms if one.name == study.answer.method), None)
-        base = base_of(study, arm) if arm else study.own_base(study.chosen)
+        base = base_of(study.group.entries, arm) if arm else study.own_base(study.chosen)
         if base is None:
             return []
         return [METHOD + arm.name if arm else board.key(study.chosen), board.key(base)]

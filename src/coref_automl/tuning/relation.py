@@ -100,9 +100,10 @@ class RelationProblem(Problem):
         sides = self._scored(ours, shared), self._scored(theirs, shared)
         found = method_verdict(*sides, metric=self.metric, seed=0)
         width = found.over_documents.high - found.over_documents.low
-        mine, other = self.confirmed(ours), self.confirmed(theirs)
-        per_seed = tuple(a - b for a, b in zip(mine, other, strict=True))
-        return Paired(per_seed, width / (2 * NORMAL.inv_cdf((1 + LEVEL) / 2)), len(set(sides[0].sentences)), len(shared))
+        per_seed = sides[0].per_seed(self.metric) - sides[1].per_seed(self.metric)
+        return Paired(
+            tuple(per_seed.tolist()), width / (2 * NORMAL.inv_cdf((1 + LEVEL) / 2)), len(set(sides[0].sentences)), len(shared)
+        )
 
     def _predictions(self, job: Job, suffix: str = "jsonl") -> Path:
         return job.run / f"seed-{job.recipe['first_seed']}" / "predictions" / f"{self.judged.split}.{suffix}"

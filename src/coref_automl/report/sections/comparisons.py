@@ -38,7 +38,7 @@ def methods(study: Subject) -> Section | None:
     if not found:
         return None
     metrics = [name for name in dict.fromkeys((study.metric, *_SHOWN)) if _comparable(study, name)]
-    began = [base_of(study, arm) or study.own_base(arm.ends[0]) for arm in found]
+    began = [base_of(study.group.entries, arm) or study.own_base(arm.ends[0]) for arm in found]
     bases = list({id(base): base for base in began if base is not None}.values())
     sides = [*([base] for base in bases), *(ends(arm) for arm in found)]
     columns = [estimate_cells(means(study, sides, metric)) for metric in metrics]

@@ -90,7 +90,7 @@ def _curve(study: Subject) -> Chart | None:
 
 def _curved(study: Subject) -> list[tuple[Arm, Entry]]:
     """The lines of the chart with their bases: the method to use and others beside it, mlm before the rest."""
-    found = [(arm.with_curve(), base) for arm in study.arms if (base := base_of(study, arm)) is not None]
+    found = [(arm.with_curve(), base) for arm in study.arms if (base := base_of(study.group.entries, arm)) is not None]
     found = [(arm, base) for arm, base in found if len(arm.steps()) > 1]
     first = next((arm for arm, _ in found if arm.name == study.answer.method), None)
     if first is None and found:
