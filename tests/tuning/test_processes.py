@@ -59,7 +59,7 @@ def test_a_killed_trial_is_noticed_and_tried_again(recipe: Callable[..., TuneRec
     launcher = LocalLauncher(1, ["cpu"])
     first = launcher.start(job, 0)
     until(lambda: bool(list(job.run.glob("checkpoint-*/training.json"))), "a first checkpoint")
-    (trial,) = active_children()
+    (trial,) = (one for one in active_children() if one.name == f"job-{job.key}")
     os.kill(int(str(trial.pid)), signal.SIGKILL)
     until(lambda: not first.alive, "the end of the trial")
     assert first.code == -signal.SIGKILL
