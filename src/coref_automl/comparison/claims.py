@@ -237,7 +237,7 @@ class Answer(Record):
 
     @property
     def gain(self) -> Claim | None:
-        """The gain over the base that is told first: of what is to be used; where the base is kept, the largest."""
+        """The headline gain over the base: of the recommended method or checkpoint, or the largest where the base is kept."""
         base = self.question("base")
         if base is None or self.action != "keep base":
             return base.lead if base else None
