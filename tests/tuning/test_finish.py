@@ -149,6 +149,15 @@ def test_a_guard_of_a_fine_tuned_task_refuses_the_winner_in_a_sentence(tmp_path:
     assert bool(final.effects) is met
 
 
+def test_a_guard_that_could_not_be_measured_keeps_the_winner_out(tmp_path: Path) -> None:
+    made, _ = search(tmp_path, level(0.6), guards=("relation_f1>=-1",))
+    made.run()
+    final = finish(made.study, made.problem, made.recipe, ScriptedLauncher(level(0.6)), quiet(), wait=lambda: None)
+    assert (final.refused, final.kept.origin) == ("relation_f1>=-1", "recommended")
+    lines = lines_of(final, made.recipe, "Real@1", "confirm", Say("en"))
+    assert "is refused: nothing could be measured for the guard relation_f1>=-1." in lines[0]
+
+
 def test_a_new_run_that_fails_is_named_and_its_pair_is_left_out(tmp_path: Path) -> None:
     def script(job: Job) -> list[float | str]:
         lost = drawn(job) and job.recipe["seed"] == 6

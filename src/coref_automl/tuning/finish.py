@@ -62,7 +62,8 @@ class Final(Record):
 
     `ceiling`: no drawn setting gains more over the best that was not drawn, at 95% confidence. `share`: the part of the tokens
     at which the winner's runs had the reference's final score on `select`. `confirmed` are the winner's scores with the seeds of
-    `judging`. `unmet` is a guard that no drawn setting met, `refused` one that the winner itself broke in the end.
+    `judging`. `unmet` is a guard that no drawn setting met, `refused` one that the winner itself broke in the end, or that
+    could not be measured.
     """
 
     raced: tuple[Contender, ...]
@@ -128,7 +129,8 @@ def finish(
     if comparison and reference:
         sides = [one.jobs(problem, comparison.seeds, confirm=True) for one in (winner, reference)]
         comparison = replace(comparison, guards={**comparison.guards, **problem.checked(sides[0], sides[1], train)})
-        refused = next((guard for guard in recipe.guards if _breaks(guard_of(guard), comparison.guards)), None)
+        measured = comparison.guards  # one that could not be measured keeps the winner out too
+        refused = next((text for text in recipe.guards if not _meets(guard_of(text), measured)), None)
     better = comparison is not None and comparison.verdict.decision == "better" and refused is None
     effects: tuple[SettingEffect, ...] = ()
     if recipe.ablate and better and comparison and reference:
@@ -174,7 +176,10 @@ def _guarded(raced: Sequence[Contender], problem: Problem, recipe: TuneRecipe) -
     for one in raced:
         shared = [seed for seed in one.seeds if seed in reference.seeds]
         differences = problem.guarded(one.jobs(problem, shared), reference.jobs(problem, shared), "select") if shared else {}
-        broken = next((text for text in recipe.guards if _breaks(guard_of(text), differences)), None)
+        broken = next(
+            (text for text in recipe.guards if guard_of(text).metric in differences and not _meets(guard_of(text), differences)),
+            None,
+        )
         if broken is None or one.origin != "drawn":
             kept.append(one)
         else:
@@ -182,8 +187,8 @@ def _guarded(raced: Sequence[Contender], problem: Problem, recipe: TuneRecipe) -
     return kept, missed if all(one.origin != "drawn" for one in kept) else None
 
 
-def _breaks(guard: MetricGuard, differences: dict[str, Estimate]) -> bool:
-    return guard.metric in differences and differences[guard.metric].value < guard.least
+def _meets(guard: MetricGuard, differences: dict[str, Estimate]) -> bool:
+    return guard.metric in differences and differences[guard.metric].value >= guard.least
 
 
 @dataclass(slots=True)

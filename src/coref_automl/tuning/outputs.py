@@ -20,6 +20,7 @@ from coref_automl.tuning.choosing import Contender
 from coref_automl.tuning.finish import Final, Judgement
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
+from coref_automl.tuning.score import guard_of
 from coref_automl.tuning.space import Space
 from coref_automl.tuning.storage import counts
 
@@ -223,11 +224,17 @@ def lines_of(final: Final, recipe: TuneRecipe, label: str, where: str, say: Say)
     told = [sentence_of(final, label, where, say)]
     if final.refused is not None:
         one, other = named(final.won, say), named(final.kept, say)
+        measured = final.comparison is not None and guard_of(final.refused).metric in final.comparison.guards
+        why = (
+            say("만족하지 않아", "it breaks the guard")
+            if measured
+            else say("측정하지 못해", "nothing could be measured for the guard")
+        )
         told.insert(
             0,
             say(
-                f"{one}: 조건 {final.refused}을(를) 만족하지 않아 채택하지 않습니다. 레시피와 가중치는 {other}의 것입니다.",
-                f"{_begin(one)} is refused: it breaks the guard {final.refused}. Recipe and weights are those of {other}.",
+                f"{one}: 조건 {final.refused}을(를) {why} 채택하지 않습니다. 레시피와 가중치는 {other}의 것입니다.",
+                f"{_begin(one)} is refused: {why} {final.refused}. Recipe and weights are those of {other}.",
             ),
         )
     if final.over_default is not None:
