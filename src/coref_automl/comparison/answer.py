@@ -216,6 +216,8 @@ class _Deciding(StudyClaims):
         """Tasks that what is to be used took no part in. What was scored without anything to compare with is none."""
         asked, group = {one.id: one.tested for one in questions}, self.study.group
         scored = {name for name, metrics in TASKS.items() if any(group.was_run(metric, self.top) for metric in metrics)}
+        own = Path(self.top.evaluation.path).parts[-2:]
+        scored |= {name for name, runs in self.study.checks.items() if any(Path(run.model).parts[-2:] == own for run in runs)}
         return tuple(name for name in (*TASKS, *CHECKS) if not asked.get(name) and name not in scored)
 
     def _question(self, name: QuestionId) -> Question | None:
