@@ -44,10 +44,7 @@ def speak(value: str | None) -> str | None:
     return value
 
 
-LangOption = Annotated[
-    str | None,
-    typer.Option("--lang", callback=speak, is_eager=True, help=LANGUAGE),
-]
+LangOption = Annotated[str | None, typer.Option("--lang", callback=speak, is_eager=True, help=LANGUAGE)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, or auto.")]
@@ -221,11 +218,8 @@ def _shown(default: Any, names: tuple[str, ...]) -> str:
 def _nested(given: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path, value in given.items():
-        outer, _, inner = path.partition(".")
-        if inner:
-            found.setdefault(outer, {})[inner] = value
-        else:
-            found[outer] = value
+        *stage, name = path.split(".")
+        (found.setdefault(stage[0], {}) if stage else found)[name] = value
     return found
 
 
