@@ -29,10 +29,10 @@ from coref_automl.experiment.step import RUNS, Step
 from coref_automl.folders import claim_folder, contents, remove
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, duration, quiet
-from coref_automl.report.cells import verdicts_table
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.printout import PrintedAnswer, recommend
 from coref_automl.report.rendering import markdown_table
+from coref_automl.report.wording import verdicts_table
 from coref_automl.say import Say, in_korean, language, speaking
 from coref_automl.store import write_json, write_text
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint

@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coref_automl.comparison.arms import arms_of
-from coref_automl.comparison.groups import choose_metric, read_groups
+from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
+from coref_automl.comparison.scores import choose_metric
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
