@@ -209,9 +209,8 @@ def _draws(pairs: Sequence[SeedPairs], sentences: NDArray[Any], seed: int) -> ND
     """Bootstrap draws of the mean micro-F1 difference: each draw resamples the same sentences for all pairs."""
     sides = [rows for pair in pairs for rows in (pair.a, pair.b)]
     joined = _joined(sides)
-    gold = np.repeat(joined.gold[:, None], joined.count, axis=1)
     share = np.concatenate([np.full(rows.count, (-1) ** side / rows.count / len(pairs)) for side, rows in enumerate(sides)])
-    return np.asarray(resampled_f1(joined.right, joined.given, gold, sentences, seed=seed, draws=DRAWS) @ share)
+    return np.asarray(resampled_f1(joined.right, joined.given, joined.gold, sentences, seed=seed, draws=DRAWS) @ share)
 
 
 CHECK = RelationCheck()

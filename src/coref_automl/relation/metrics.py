@@ -140,8 +140,8 @@ def method_verdict(a: Scored, b: Scored, *, metric: str = "micro_f1", seed: int 
 def f1_draws(scored: Scored, *, seed: int, draws: int = F1_DRAWS) -> Floats:
     """Micro-F1 of resampled sentences, averaged over the seeds."""
     predicted = scored.probabilities.argmax(2).T
-    relation = np.repeat((scored.gold != NO_RELATION)[:, None], predicted.shape[1], axis=1)
-    right = (predicted == scored.gold[:, None]) & relation
+    relation = scored.gold != NO_RELATION
+    right = (predicted == scored.gold[:, None]) & relation[:, None]
     drawn = resampled_f1(right, predicted != NO_RELATION, relation, scored.sentences, seed=seed, draws=draws)
     return np.asarray(drawn.mean(1))
 
