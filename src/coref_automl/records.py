@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -269,8 +268,8 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 def _plain(value: Any) -> Any:
     if type(value) in _SCALARS:
         return value
-    if dataclasses.is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if fields := getattr(value, "__dataclass_fields__", None):
+        return {name: held if type(held := getattr(value, name)) in _SCALARS else _plain(held) for name in fields}
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, tuple | list):

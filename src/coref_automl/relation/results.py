@@ -193,8 +193,8 @@ class RowFacts:
 
     def draws(self, seed: int, sentences: NDArray[Any] | None = None) -> NDArray[np.float64]:
         """Micro-F1 of resampled sentences, averaged over the seeds."""
-        gold, sentences = np.repeat(self.gold[:, None], self.count, axis=1), self.sentences if sentences is None else sentences
-        return np.asarray(resampled_f1(self.right, self.given, gold, sentences, seed=seed, draws=DRAWS).mean(1))
+        sentences = self.sentences if sentences is None else sentences
+        return np.asarray(resampled_f1(self.right, self.given, self.gold, sentences, seed=seed, draws=DRAWS).mean(1))
 
     def of(self, columns: Sequence[int]) -> RowFacts:
         return RowFacts(self.gold, self.right[:, columns], self.given[:, columns], self.sentences)
