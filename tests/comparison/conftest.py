@@ -14,14 +14,14 @@ import pytest
 from numpy.typing import NDArray
 
 from coref_automl.cli.app import run as command
-from coref_automl.comparison.coreference_results import CONLL, MODES, CoreferenceResult, CoreferenceSeed
-from coref_automl.comparison.relation_results import RELATION_FILES, RelationResult, RelationSeed, RowFacts, Scores
+from coref_automl.coreference.results import CONLL, MODES, CoreferenceResult, CoreferenceSeed
 from coref_automl.evaluation.answers import save_table
 from coref_automl.evaluation.evalset import freeze
 from coref_automl.evaluation.metrics import summarise
 from coref_automl.folders import mark_done
 from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.records import Document, Estimate, Evaluation, ItemScore, Provenance, Task
+from coref_automl.relation.results import RELATION_FILES, RelationResult, RelationSeed, RowFacts, Scores
 from coref_automl.store import write_json, write_jsonl
 from tests.evaluation.tiny import TEXTS, item, noun_table, save_checkpoint, tokenizer_of
 

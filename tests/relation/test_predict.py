@@ -11,11 +11,11 @@ import pytest
 
 from coref_automl.cli.app import run
 from coref_automl.cli.options import recipe_from
-from coref_automl.comparison.relation_results import RelationResult
 from coref_automl.errors import ModelError, RelationDataError
 from coref_automl.relation import predict as predict_module
 from coref_automl.relation.predict import TextPrediction, predict_file, predict_text, render
 from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.relation.results import RelationResult
 from coref_automl.relation.rows import LABELS, Entity
 from coref_automl.relation.train import train_relation
 

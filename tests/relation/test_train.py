@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-from coref_automl.comparison.relation_results import RelationResult
 from coref_automl.errors import FolderError, ModelError, RecipeError, RelationDataError
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation import fit as fit_module
@@ -21,6 +20,7 @@ from coref_automl.relation.evaluate import evaluate_relation
 from coref_automl.relation.metrics import auprc
 from coref_automl.relation.model import RelationModel, build_model, load_model, save_model
 from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.relation.results import RelationResult
 from coref_automl.relation.rows import LABELS
 from coref_automl.relation.scoring import ModelSettings, read_predictions
 from coref_automl.relation.train import train_relation

@@ -15,7 +15,10 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from coref_automl.comparison.coreference_results import (
+from coref_automl.coreference.conventions import Convention, moved_chains, moved_mentions
+from coref_automl.coreference.data import CorefDocument
+from coref_automl.coreference.metrics import METRICS, Ratio, added, difference, estimates, score_document
+from coref_automl.coreference.results import (
     CONLL,
     COREFERENCE_FILES,
     HEADS,
@@ -27,9 +30,6 @@ from coref_automl.comparison.coreference_results import (
     DocumentSums,
     way,
 )
-from coref_automl.coreference.conventions import Convention, moved_chains, moved_mentions
-from coref_automl.coreference.data import CorefDocument
-from coref_automl.coreference.metrics import METRICS, Ratio, added, difference, estimates, score_document
 from coref_automl.decoder import read_stored, read_stored_rows
 from coref_automl.engine.binding import Binding
 from coref_automl.errors import FolderError

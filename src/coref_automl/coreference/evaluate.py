@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from coref_automl.comparison.coreference_results import CoreferenceResult, CoreferenceSeed
 from coref_automl.coreference.answers import (
     AGAIN,
     KIND,
@@ -25,6 +24,7 @@ from coref_automl.coreference.answers import (
 from coref_automl.coreference.conventions import Asked, Convention, convention_of
 from coref_automl.coreference.data import CorefDocument, read_coref
 from coref_automl.coreference.metrics import added
+from coref_automl.coreference.results import CoreferenceResult, CoreferenceSeed
 from coref_automl.coreference.split import SIDES, documents_fingerprint, sides_of
 from coref_automl.coreference.train import learned_from, text_mark
 from coref_automl.decoder import read_stored

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.coreference_results import CONLL
+from coref_automl.coreference.results import CONLL
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL, t_quantile
 from coref_automl.statistics.methods import f1_of_sums

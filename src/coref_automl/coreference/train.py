@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coref_automl.comparison.coreference_results import CoreferenceResult, CoreferenceSeed
 from coref_automl.config import expect, to_mapping
 from coref_automl.coreference.answers import (
     AGAIN,
@@ -31,6 +30,7 @@ from coref_automl.coreference.conventions import Convention, convention_of, move
 from coref_automl.coreference.data import GENERAL, CorefData, CorefDocument, read_schemes
 from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.coreference.recipe import FREE, CoreferenceRecipe
+from coref_automl.coreference.results import CoreferenceResult, CoreferenceSeed
 from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, sides_of
 from coref_automl.coreference.tokens import tokenized
 from coref_automl.decoder import read_stored

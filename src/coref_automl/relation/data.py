@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,12 @@ _LISTED = 5
 
 @dataclass(frozen=True, slots=True)
 class RelationData:
-    """The rows of one split, under the name reported with every number measured on them."""
+    """The rows of one split, under the name reported with every number measured on them; `share` is their part of its rows."""
 
     split: str
     rows: tuple[RelationRow, ...]
     problems: tuple[RowProblem, ...] = ()
+    share: float = 1.0
 
 
 def read_relations(name: str, *, labelled: bool = True, skip_bad: bool = False, max_rows: int | None = None) -> RelationData:
@@ -48,7 +49,8 @@ def read_relations(name: str, *, labelled: bool = True, skip_bad: bool = False, 
         raise bad_rows(name, data.problems)
     if not data.rows:
         raise RelationDataError(f"{name} has no usable row; inspect it with: coref-automl re explore {name} --check")
-    return RelationData(data.split, sample_rows(data.rows, max_rows), data.problems)
+    rows = sample_rows(data.rows, max_rows)
+    return replace(data, rows=rows, share=round(len(rows) / len(data.rows), 4))
 
 
 def bad_rows(name: str, problems: Sequence[RowProblem]) -> RelationDataError:
@@ -185,7 +187,7 @@ class RowCache:
         """The rows of a file that can be marked; the others are an error now, before any work, or are skipped and counted."""
         data = self.read(name, skip_bad=skip_bad, max_rows=max_rows)
         rows, _, problems = self.mark(data.rows, marker, progress=quiet(), skip_bad=skip_bad, name=name)
-        return RelationData(data.split, rows, (*data.problems, *problems))
+        return replace(data, rows=rows, problems=(*data.problems, *problems))
 
     def mark(
         self, rows: Sequence[RelationRow], marker: Marker, *, progress: Progress, skip_bad: bool = False, name: str = "The rows"

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from coref_automl.comparison.relation_results import Scores
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.fused_deberta import installed
 from coref_automl.progress import Progress, Stage
@@ -31,6 +30,7 @@ from coref_automl.relation.model import (
     training_order,
 )
 from coref_automl.relation.recipe import RelationRecipe, usual_rate
+from coref_automl.relation.results import Scores
 from coref_automl.relation.rows import LABELS
 from coref_automl.relation.techniques import (
     LossSettings,

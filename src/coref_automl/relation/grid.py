@@ -21,7 +21,6 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from coref_automl.comparison.relation_results import RELATION_FILES, RelationResult
 from coref_automl.config import from_mapping, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, check_binding
@@ -36,6 +35,7 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.data import RowCache
 from coref_automl.relation.recipe import FREE, GridRecipe, RelationRecipe
+from coref_automl.relation.results import RELATION_FILES, RelationResult
 from coref_automl.relation.scoring import rows_fingerprint
 from coref_automl.relation.train import train_relation
 from coref_automl.store import write_json, write_text

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.relation_results import RelationSeed
 from coref_automl.config import choose
 from coref_automl.corpus.batch import Answered, RowProblem, Task, answer_rows
 from coref_automl.decoder import read_stored
@@ -29,6 +28,7 @@ from coref_automl.records import Record
 from coref_automl.relation.data import RowCache, bad_rows, raw_rows
 from coref_automl.relation.evaluate import seeds_of
 from coref_automl.relation.markers import SCHEMES
+from coref_automl.relation.results import RelationSeed
 from coref_automl.relation.rows import LABELS, TYPES, BadRow, Entity, RelationRow, parse_row, with_marks
 from coref_automl.relation.scoring import AGAIN, ModelSettings, model_of, settings_of
 from coref_automl.say import say

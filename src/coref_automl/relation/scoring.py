@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.relation_results import Scores
 from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError, ModelError
 from coref_automl.fingerprints import fingerprint
@@ -24,6 +23,7 @@ from coref_automl.records import Record
 from coref_automl.relation.data import RelationData, RowCache, sentence_mark
 from coref_automl.relation.metrics import score
 from coref_automl.relation.recipe import HeadKind
+from coref_automl.relation.results import Scores
 from coref_automl.relation.rows import INDEX, LABELS, LabelMask, MaskKind, RelationRow, gold_indices
 from coref_automl.store import read_jsonl, write_json, write_jsonl
 

@@ -10,11 +10,10 @@ the epoch look at a sentence-disjoint slice of train, never at the file that is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coref_automl.comparison.relation_results import RelationResult, RelationSeed, Scores
 from coref_automl.config import expect, recipe_with, to_mapping
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, begin_run
@@ -26,9 +25,10 @@ from coref_automl.models.load import load_tokenizer
 from coref_automl.models.model_files import detect_seq_len, model_prints
 from coref_automl.progress import Progress, Shown, as_progress, quiet
 from coref_automl.relation.data import RelationData, RowCache, sentence_mark, split_by_sentence
-from coref_automl.relation.evaluate import KIND, keep_result, list_problems, summarise
+from coref_automl.relation.evaluate import KIND, keep_summary, list_problems
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.recipe import FREE, RelationRecipe
+from coref_automl.relation.results import RelationResult, RelationSeed, Scores
 from coref_automl.relation.rows import LABELS, LabelMask
 from coref_automl.relation.scoring import (
     AGAIN,
@@ -106,20 +106,9 @@ def train_relation(
         for seed in range(recipe.first_seed, recipe.first_seed + recipe.seeds):
             _bind(work)  # the model may have changed while the seed before was trained
             _run_seed(work, seed, progress, cache, on_epoch)
-        result = summarise(work.run, work.dev or work.valid, chosen_here=work.dev is None)
-        keep_result(work.run, work.dev or work.valid, result)
+        result = keep_summary(work.run, work.dev or work.valid, chosen_here=work.dev is None)
         mark_done(work.run)
     return result
-
-
-def train_one_seed(
-    recipe: RelationRecipe, seed: int, *, progress: Progress | None = None, cache: RowCache | None = None
-) -> RelationSeed:
-    """One seed of a run whose folder is held: for an ablation that goes through its variants seed by seed. Does not sum up."""
-    cache = cache or RowCache()
-    work = _begin(recipe, cache)
-    _bind(work)
-    return _run_seed(work, seed, (progress or quiet()).into(work.run / "events.ndjson"), cache)
 
 
 def _begin(recipe: RelationRecipe, cache: RowCache) -> _Work:
@@ -129,8 +118,7 @@ def _begin(recipe: RelationRecipe, cache: RowCache) -> _Work:
     dev = cache.usable(recipe.dev, marker, skip_bad=recipe.skip_bad) if recipe.dev else None
     kept, held = split_by_sentence(whole.rows, recipe.holdout)
     mask = None if recipe.label_mask == "off" else LabelMask.learn(kept, recipe.label_mask, support=recipe.mask_support)
-    train, valid = RelationData(whole.split, kept, whole.problems), RelationData(VALIDATION, held)
-    return _Work(run, recipe, train, valid, dev, mask, max_length)
+    return _Work(run, recipe, replace(whole, rows=kept), RelationData(VALIDATION, held), dev, mask, max_length)
 
 
 def _run_seed(work: _Work, seed: int, progress: Progress, cache: RowCache, on_epoch: OnEpoch | None = None) -> RelationSeed:
@@ -204,6 +192,7 @@ def _bind(work: _Work) -> None:
             "train": work.train.split,
             "train_rows": len(work.train.rows),
             "validation_rows": len(work.valid.rows),
+            "share": work.train.share,
             "notes": _notes(work),
             "label_mask": recipe.label_mask,
             "mask_bias": work.mask.as_rows() if work.mask else None,

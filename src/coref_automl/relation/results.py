@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from coref_automl.comparison.runs import TaskFiles
 from coref_automl.decoder import NOT_FINITE
 from coref_automl.records import SCHEMA, Estimate, Record, Tabular
+from coref_automl.relation.rows import NO_RELATION
 from coref_automl.say import align, say
+from coref_automl.statistics.intervals import DRAWS
+from coref_automl.statistics.resampling import resampled_f1
 
 Bools = NDArray[np.bool_]
 
@@ -66,8 +69,9 @@ class RelationResult(Tabular, Record):
     """The mean over seeds, on the split that is named. Numbers are points of 100 (KLUE's scale); `estimates` are fractions.
 
     `spread` is the standard deviation over seeds, None for one seed. `without_overlap` leaves out rows whose sentence occurs in
-    train. With no evaluation file the split is the slice of train that also chose the epoch, and says so. One seed's model alone
-    knows nothing of its training: `seeds` is empty then, and `train_rows` and `validation_rows` are None.
+    train; `share` is the part of that file's rows that was trained on. With no evaluation file the split is the slice of train
+    that also chose the epoch, and says so. One seed's model alone knows nothing of its training: `seeds` is empty then, and
+    `train_rows`, `validation_rows` and `share` are None.
     """
 
     run: str
@@ -82,12 +86,13 @@ class RelationResult(Tabular, Record):
     scheme: str
     head: str
     model: str
-    train_rows: int | None
-    validation_rows: int | None
+    train_rows: int | None = None
+    validation_rows: int | None = None
     without_overlap: Scores | None = None
     labels: tuple[LabelScore, ...] = ()
     notes: tuple[str, ...] = ()
     fingerprints: dict[str, str] = field(default_factory=dict)
+    share: float | None = None
     schema: int = SCHEMA
 
     def __repr__(self) -> str:
@@ -167,6 +172,12 @@ class RowFacts:
     given: Bools
     sentences: NDArray[Any]
 
+    @classmethod
+    def answered(cls, gold: NDArray[np.int64], predicted: NDArray[np.int64], sentences: NDArray[Any]) -> Self:
+        """The facts of labels as indices: gold [n], predicted [n, seeds]."""
+        relation = gold != NO_RELATION
+        return cls(relation, (predicted == gold[:, None]) & relation[:, None], predicted != NO_RELATION, sentences)
+
     @property
     def count(self) -> int:
         return int(self.right.shape[1])
@@ -182,6 +193,11 @@ class RowFacts:
         """Micro-F1 of each seed, a fraction."""
         both = self.given.sum(0) + self.gold.sum()
         return np.asarray(2 * self.right.sum(0) / np.maximum(both, 1), np.float64)
+
+    def draws(self, seed: int, sentences: NDArray[Any] | None = None) -> NDArray[np.float64]:
+        """Micro-F1 of resampled sentences, averaged over the seeds."""
+        gold, sentences = np.repeat(self.gold[:, None], self.count, axis=1), self.sentences if sentences is None else sentences
+        return np.asarray(resampled_f1(self.right, self.given, gold, sentences, seed=seed, draws=DRAWS).mean(1))
 
     def of(self, columns: Sequence[int]) -> RowFacts:
         """The same rows under some of the seeds."""
