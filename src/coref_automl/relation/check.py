@@ -43,9 +43,7 @@ class RelationStage(CheckStage):
     train: Annotated[str, Setting("Relation rows to fine-tune on.", flags=("--re-train",))] = BUNDLED
     dev: Annotated[str | None, Setting("Relation rows to score; never used for selection.", flags=("--re-dev",))] = None
     rows: int = 1_000
-    shares: Annotated[
-        tuple[float, ...], Setting("Fraction of the relation rows to train on; repeatable.", flags=("--re-share",))
-    ] = (0.1, 1.0)
+    shares: Annotated[tuple[float, ...], Setting("Fraction of relation rows; repeatable.", flags=("--re-share",))] = (0.1, 1.0)
 
     def __post_init__(self) -> None:
         CheckStage.__post_init__(self)
