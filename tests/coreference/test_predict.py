@@ -14,8 +14,7 @@ from coref_automl.cli.app import run as command
 from coref_automl.coreference.conventions import explore
 from coref_automl.coreference.data import read_coref
 from coref_automl.coreference.evaluate import BUNDLED, bundled_model
-from coref_automl.coreference.predict import Resolved
-from coref_automl.coreference.show import in_brackets, in_colour, with_names
+from coref_automl.coreference.predict import Resolved, in_brackets, in_colour, with_names
 from coref_automl.errors import InputError
 from coref_automl.report.rendering import in_html
 

@@ -12,7 +12,7 @@ from coref_automl.evaluation.results import (
     CHECKPOINT,
     EVALUATIONS,
     Target,
-    checkpoints_of,
+    checkpoint_folders,
     is_model_folder,
     marked,
     target_of,
@@ -57,7 +57,7 @@ def _models(path: str, unread: list[str]) -> list[str]:
 
         resolve(path)
         return [path]
-    if checkpoints := checkpoints_of(folder):
+    if checkpoints := checkpoint_folders(folder):
         return [str(checkpoint) for checkpoint in checkpoints]
     if is_model_folder(folder) or CHECKPOINT.fullmatch(folder.resolve().name):
         return [path]
@@ -77,7 +77,7 @@ def _run_folders(folder: Path, depth: int, unread: list[str]) -> Iterator[Path]:
         if path.name in (EVALUATIONS, BASES) or path.name.startswith("."):
             continue
         try:
-            own = bool(checkpoints_of(path)) or is_model_folder(path)
+            own = bool(checkpoint_folders(path)) or is_model_folder(path)
         except PermissionError as error:
             unread.append(f"{path} cannot be read ({error.strerror}); make it readable, or move it away.")
             continue

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from coref_automl.coreference.show import Chains, Confidence, chain_lines, written
+from coref_automl.coreference.predict import Chains, Confidence, chain_lines, written
 from coref_automl.locks import claimed
 from coref_automl.records import Record
 from coref_automl.report import charts

@@ -30,6 +30,7 @@ from coref_automl.records import Provenance, Tabular
 from coref_automl.say import language, say
 from coref_automl.store import read_json, write_json
 from coref_automl.training.batches import Collator, MaskedRows, micro_batch
+from coref_automl.training.callback import RunCallback
 from coref_automl.training.folder import (
     AVERAGE,
     KIND,
@@ -37,6 +38,7 @@ from coref_automl.training.folder import (
     average_of,
     best_of,
     check_room,
+    check_trainer_state,
     checkpoints_of,
     claim_run,
     describe_state,
@@ -59,7 +61,7 @@ from coref_automl.training.setup import (
     prepare_run,
     verify_dataset,
 )
-from coref_automl.training.trainer import MaskedTrainer, RunCallback, check_trainer_state
+from coref_automl.training.trainer import MaskedTrainer
 
 
 @dataclass(frozen=True, slots=True)
