@@ -169,8 +169,6 @@ def tagged(text: str) -> tuple[tuple[int, int, str], ...] | None:
 
 
 class CoreferenceManifest(TypedDict):
-    """manifest.json of a run: what it was begun with, and what its scores are about."""
-
     model: str
     scored: str
     scored_documents: str

@@ -134,8 +134,6 @@ def evaluate_coreference(
 
 
 class _Reader:
-    """One model that answers in a file's convention."""
-
     def __init__(self, folder: Path, own: Convention, device: str, base: str | None) -> None:
         self.folder, self.own, self.device, self.base = folder, own, device, base
 

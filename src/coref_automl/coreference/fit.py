@@ -74,8 +74,6 @@ def fit(
 
 @dataclass(eq=False)
 class _Run:
-    """The epochs of one seed: what they share, and what each does."""
-
     model: CoreferenceModel
     updates: Updates
     train: Sequence[TokenizedDocument]
@@ -133,7 +131,6 @@ def mean_conll(documents: Sequence[TokenizedDocument], answers: Sequence[FoundCh
 
 
 def rate_of(recipe: CoreferenceRecipe, model: CoreferenceModel) -> float:
-    """The learning rate of the encoder, or of its low-rank change."""
     if recipe.learning_rate is not None:
         return recipe.learning_rate
     if recipe.rank:
@@ -142,7 +139,6 @@ def rate_of(recipe: CoreferenceRecipe, model: CoreferenceModel) -> float:
 
 
 def _groups(model: CoreferenceModel, recipe: CoreferenceRecipe) -> list[ParameterGroup]:
-    """Encoder and head, each with what is decayed and what is not."""
     rates = {"encoder": rate_of(recipe, model), "head": recipe.head_rate}
     members: dict[tuple[str, bool], dict[str, Any]] = {}
     for name, parameter in model.named_parameters():
@@ -219,7 +215,6 @@ class _Spans:
 
 
 def quotes_of(documents: Sequence[TokenizedDocument]) -> dict[str, Ints]:
-    """Which quotation each character is in, by document."""
     return {doc.document.id: quotations(doc.document.text) for doc in documents}
 
 

@@ -68,13 +68,10 @@ class HeadSettings(Record):
 
 
 def scheme_for(schemes: Sequence[AnnotationScheme], name: str | None) -> AnnotationScheme:
-    """The scheme of that name, or the first."""
     return choose(name, {scheme.name: scheme for scheme in schemes}, "scheme") if name is not None else schemes[0]
 
 
 class CoreferenceModel(nn.Module):  # type: ignore[misc]
-    """An encoder, its tokenizer, and the head on top."""
-
     base_model_prefix = "encoder"
 
     def __init__(self, encoder: Any, tokenizer: Any, settings: HeadSettings) -> None:
@@ -269,7 +266,6 @@ def make_low_rank(encoder: Any, rank: int) -> None:
 
 
 def changes(encoder: Any) -> dict[str, Any]:
-    """The thin matrices by the name of their layer."""
     found = {}
     for name, layer in encoder.named_modules():
         if isinstance(layer, LowRank):

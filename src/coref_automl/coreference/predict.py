@@ -323,7 +323,6 @@ def with_names(text: str, chains: Chains) -> str:
 
 
 def _replaced(text: str, chains: Chains) -> list[tuple[Span, str]]:
-    """The pronouns to replace, each with its name."""
     found = []
     for chain in chains:
         pronouns = [span for span in chain if is_pronoun(text[slice(*span)])]

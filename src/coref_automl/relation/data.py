@@ -54,7 +54,6 @@ def read_relations(name: str, *, labelled: bool = True, skip_bad: bool = False, 
 
 
 def bad_rows(name: str, problems: Sequence[RowProblem]) -> RelationDataError:
-    """The error of a file with bad rows: the first few, and how many more."""
     listed = "; ".join(str(problem) for problem in problems[:_LISTED])
     more = f"; and {len(problems) - _LISTED:,} more bad rows" if len(problems) > _LISTED else ""
     how = " max_length is --max-length in re train, settings: {max_length: 512} in a recipe of re grid or tune."
@@ -67,7 +66,6 @@ def bad_rows(name: str, problems: Sequence[RowProblem]) -> RelationDataError:
 
 
 def inspect_relations(name: str, *, labelled: bool = True) -> RelationData:
-    """Every good row and every problem, whatever their number."""
     rows: dict[str, RelationRow] = {}
     problems: list[RowProblem] = []
     for number, raw in raw_rows(name):

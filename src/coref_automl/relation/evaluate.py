@@ -57,8 +57,6 @@ class _Newer(TypedDict, total=False):
 
 
 class RelationManifest(_Newer):
-    """manifest.json of a run."""
-
     model: str
     scheme: str
     head: str
@@ -82,7 +80,6 @@ def seeds_of(run: Path) -> list[Path]:
 
 
 def finished_seeds(run: Path) -> list[Path]:
-    """The seeds of a run that are done, in order."""
     if kind_of_folder(run) != KIND:
         raise ModelError(
             f"{run} is not a relation run, nor one seed's model (relation.json and head.safetensors); "
@@ -170,7 +167,6 @@ def _summarised(run: Path, data: RelationData, chosen_here: bool = False) -> tup
 
 
 def _of_model(folder: Path, data: RelationData, probabilities: Any) -> RelationResult:
-    """The scores of one seed's model by itself."""
     settings = settings_of(folder)
     alone = say(
         f"{folder}: 시드 {settings.seed} 하나의 모델입니다. 학습 데이터의 기록이 없어 학습 문장과 겹치는 행을 세지 못합니다.",
@@ -228,7 +224,6 @@ def _fingerprints(data: RelationData, binding: Binding) -> dict[str, str]:
 
 
 def _notes(data: RelationData, mask: LabelMask | None) -> list[str]:
-    """What a reader of numbers on these rows should know."""
     rows, split = len(data.rows), data.split
     notes = [skipped(len(data.problems), split)] if data.problems else []
     if mask is not None:

@@ -53,8 +53,6 @@ Corner = tuple[str, str, int, int, float]
 
 @dataclass(frozen=True, slots=True)
 class GridCell(Record):
-    """One cell: its recipe's corner, and its result or its error."""
-
     name: str
     model: str
     learning_rate: float
@@ -70,7 +68,6 @@ class GridCell(Record):
         return float(np.mean([seed.validation.micro_f1 for seed in self.result.seeds])) if self.result else -1.0
 
     def values(self) -> dict[str, Any]:
-        """The cell as a row of the table."""
         line: dict[str, Any] = {
             "model": self.model,
             "learning_rate": self.learning_rate,
@@ -170,7 +167,6 @@ def _job(name: str, recipe: RelationRecipe, out: Path) -> Job:
 
 
 def train_cell(job: Job, progress: Progress | None = None, cache: RowCache | None = None) -> None:
-    """The work of one cell; its result is in its run's folder."""
     train_relation(from_mapping(RelationRecipe, job.recipe, "cell"), progress=progress, cache=cache)
 
 
@@ -205,7 +201,6 @@ def _cell(end: End[str], recipe: RelationRecipe, progress: Progress) -> GridCell
 
 
 def _write_table(result: GridResult) -> None:
-    """results.csv and results.json."""
     out, table = Path(result.out), io.StringIO()
     writer = csv.DictWriter(table, (*COLUMNS, *MORE), restval="", lineterminator="\n")
     writer.writeheader()

@@ -48,7 +48,6 @@ def auprc(gold: Ints, probabilities: NDArray[np.floating]) -> float:
 
 
 def area(positive: NDArray[np.bool_], scores: NDArray[np.floating]) -> float:
-    """The area under one precision-recall curve."""
     return float(areas_by_draw(positive, scores, np.ones((1, len(scores))))[0])
 
 
@@ -70,7 +69,6 @@ def areas_by_draw(positive: NDArray[np.bool_], scores: NDArray[np.floating], wei
 
 
 def label_table(gold: Ints, probabilities: NDArray[np.floating]) -> tuple[LabelScore, ...]:
-    """One line per label, in KLUE's order."""
     size, lines = len(LABELS), []
     confusion = np.bincount(gold * size + probabilities.argmax(1), minlength=size * size).reshape(size, size)
     for label, name in enumerate(LABELS):
@@ -116,7 +114,6 @@ class Scored:
         return self.facts.f1()
 
     def draws(self, metric: str, seed: int) -> Floats:
-        """The metric of resampled sentences, averaged over the seeds."""
         return auprc_by_draw(self, seed=seed) if metric == "auprc" else self.facts.draws(seed)
 
 
@@ -149,7 +146,6 @@ class SeedPairs:
         return SeedPairs(self.a.of(columns), self.b.of(columns), tuple(seeds))
 
     def differences(self) -> Floats:
-        """In micro-F1, seed by seed."""
         return self.a.f1() - self.b.f1()
 
 

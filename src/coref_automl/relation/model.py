@@ -128,7 +128,6 @@ def save_model(folder: Path, model: RelationModel, marker: Marker, settings: Mod
 
 
 def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker, ModelSettings]:
-    """What `save_model` wrote, ready to predict."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

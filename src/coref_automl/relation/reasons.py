@@ -288,7 +288,6 @@ def _questions(variants: dict[str, Answers]) -> Iterator[tuple[int, str, Metric,
 
 
 def _values(metric: Metric, gold: Ints, predicted: Ints, forbidden: Bools | None, among: Bools) -> Floats:
-    """One value per run and row."""
     if metric == "impossible" and forbidden is not None:
         return np.asarray(np.take_along_axis(forbidden[among], predicted[:, among].T, axis=1).T, np.float64)
     if metric == "false_relations":
@@ -304,8 +303,6 @@ def _forbidden(outcomes: Outcomes, answers: Sequence[Answers]) -> Bools | None:
 
 @dataclass(frozen=True, slots=True)
 class VariantScore(Record):
-    """One variant of one start: micro-F1 with its interval."""
-
     model: str
     variant: str
     runs: tuple[str, ...]

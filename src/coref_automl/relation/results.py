@@ -99,12 +99,10 @@ class RelationResult(Tabular, Record):
         return f"{self.run}: micro-F1 {self.micro_f1:.2f}, AUPRC {self.auprc:.2f} on {self.split} ({self.n:,} rows)"
 
     def measures(self) -> dict[str, Estimate | None]:
-        """What tables of runs show."""
         names = {"micro-F1": "micro_f1", "AUPRC": "auprc", say("정확도", "accuracy"): "accuracy"}
         return {label: self.estimates.get(name) for label, name in names.items()}
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row per metric, in points of 100."""
         ends = ("low", "high")
         return [
             {"metric": name, "value": getattr(self, name), **{end: 100 * getattr(self.estimates[name], end) for end in ends}}
@@ -112,7 +110,6 @@ class RelationResult(Tabular, Record):
         ]
 
     def lines(self) -> list[str]:
-        """The result as a person reads it."""
         count = len(self.seeds)
         rows = [
             (say("데이터", "split"), say(f"{self.split}, 행 {self.n:,}개", f"{self.split}, {self.n:,} rows")),
@@ -200,7 +197,6 @@ class RowFacts:
         return np.asarray(resampled_f1(self.right, self.given, gold, sentences, seed=seed, draws=DRAWS).mean(1))
 
     def of(self, columns: Sequence[int]) -> RowFacts:
-        """The same rows under some of the seeds."""
         return RowFacts(self.gold, self.right[:, columns], self.given[:, columns], self.sentences)
 
 

@@ -36,8 +36,6 @@ AGAIN = "the file was edited: train that seed again"
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings(Record):
-    """relation.json beside a seed's weights."""
-
     scheme: str
     head: HeadKind
     dropout: float
@@ -79,7 +77,6 @@ def model_of(seed: Path) -> Path:
 
 
 def settings_of(seed: Path) -> ModelSettings:
-    """What a seed's model was trained with."""
     return read_stored(model_of(seed) / SETTINGS, ModelSettings, remedy=AGAIN)
 
 
@@ -159,5 +156,4 @@ def read_predictions(path: Path) -> tuple[list[str], NDArray[np.int64], NDArray[
 
 
 def read_probabilities(seed: Path, split: str) -> NDArray[np.float32]:
-    """What a seed's stored predictions say of a split."""
     return read_predictions(seed / "predictions" / f"{split}.jsonl")[2]

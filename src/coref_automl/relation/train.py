@@ -176,7 +176,6 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
 
 
 def _bind(work: _Work) -> None:
-    """Write the run's manifest, or refuse a folder that was begun with something else."""
     recipe, rows = work.recipe, (*work.train.rows, *work.valid.rows)
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in (*FREE, "model", "train")}
     binding = Binding(settings=settings, fingerprints={**model_prints(recipe.model), "train": rows_fingerprint(rows)})
@@ -202,7 +201,6 @@ def _bind(work: _Work) -> None:
 
 
 def _notes(work: _Work) -> list[str]:
-    """What a reader of any number of this run should know."""
     rows, problems = len(work.train.rows), len(work.train.problems)
     notes = [skipped(problems, work.train.split)] if problems else []
     if work.mask is not None:

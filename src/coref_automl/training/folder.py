@@ -49,8 +49,6 @@ STATES = ("optimizer.pt", "scheduler.pt", "rng_state*.pth", MENTION_LOSSES)
 
 
 class _Manifest(TypedDict, total=False):
-    """What is read of a run's manifest: what it was begun with."""
-
     binding: dict[str, Any]
     plan: dict[str, Any]
 

@@ -64,7 +64,6 @@ class ProcessGroup:
         return shared[0]
 
     def wait(self) -> None:
-        """Wait until every process has come this far."""
         if self._group is not None:
             torch.distributed.barrier(group=self._group)
 
@@ -185,7 +184,6 @@ class Judge:
 
 
 def score_average(recipe: TrainRecipe, checkpoint: Path, device: str) -> float:
-    """The metric of an average on the run's evaluation set."""
     (found,) = evaluate([checkpoint], _evaluate_recipe(recipe, torch.device(device)))
     return found.estimates[recipe.metric].value
 

@@ -41,7 +41,6 @@ class ObjectiveKind:
     losses: tuple[MentionLoss, ...] = ()
 
     def share(self, ratio: float) -> float:
-        """The share of entity rows in a run with this `ratio`."""
         return ratio if self.entity_rows is None else self.entity_rows
 
 
@@ -239,7 +238,6 @@ def _covered(spans: IntArray, length: int) -> BoolArray:
 
 
 def _mixture(tokens: NDArray[np.int64], settings: Masking, rng: np.random.Generator) -> NDArray[np.int64]:
-    """80% [MASK], 10% any ordinary entry, 10% left as it is."""
     draw = rng.random(len(tokens))
     ordinary = np.flatnonzero(~settings.special)
     other = ordinary[rng.integers(len(ordinary), size=len(tokens))]

@@ -176,7 +176,6 @@ class Clock:
         return self.earlier + time.monotonic() - self.started
 
     def progress(self, step: int) -> float:
-        """The progress of a run after `step` steps."""
         by_steps = step / self.last
         if self.minutes is None:
             return by_steps

@@ -88,7 +88,6 @@ class TrainRecipe:
 
     @property
     def shape(self) -> str | None:
-        """The shape of a model that starts from random weights."""
         return self.model.removeprefix(NEW) if self.model.startswith(NEW) else None
 
 

@@ -89,7 +89,6 @@ class TrainResult(Tabular):
         return f"{self.run}: {self.tokens:,} tokens, {self.steps:,} steps, {len(self.checkpoints)} checkpoints"
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row per checkpoint."""
         return [{"checkpoint": path.name, "path": str(path), "best": path == self.best} for path in self.checkpoints]
 
     def lines(self) -> list[str]:
@@ -322,7 +321,6 @@ def _result(run: Path, loss: float | None, stopped: str | None) -> TrainResult:
 
 
 def _agree(trainer: MaskedTrainer, progress: float) -> float:
-    """The progress of the first process."""
     shared = torch.tensor([progress], dtype=torch.float64, device=trainer.args.device)
     torch.distributed.broadcast(shared, 0)
     agreed: float = shared.item()

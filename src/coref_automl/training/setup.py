@@ -75,7 +75,6 @@ class Prepared:
         }
 
     def saves(self) -> tuple[int, ...]:
-        """The save steps, where the end is known."""
         if self.last >= OPEN_END:
             return ()
         if self.recipe.checkpoints:
@@ -91,7 +90,6 @@ class Prepared:
         return 4e-9 * numbers * (kept + 2)
 
     def lines(self, micro: int | None = None) -> list[str]:
-        """What is about to be done, for a person."""
         recipe, plan, micro = self.recipe, self.plan, micro or self.micro
         ends = [say(f"{self.last:,}스텝", f"{self.last:,} step{'s' * (self.last != 1)}")] if self.last < OPEN_END else []
         ends += [duration(60 * recipe.max_minutes, language())] if recipe.max_minutes else []
