@@ -202,10 +202,7 @@ def summarise(run: Path, tested: Sequence[CorefDocument]) -> CoreferenceResult:
         documents=len(answers[0]),
         mentions=sum(each.mentions for each in answers[0]),
         seeds=tuple(seeds),
-        fingerprints={
-            "weights": prints.get("weights", ""),
-            "documents": manifest["scored_documents"],
-        },
+        fingerprints={"weights": prints.get("weights", ""), "documents": manifest["scored_documents"]},
         notes=tuple(manifest["notes"]),
         gain=_gain(run, answers),
         conditions={

@@ -156,12 +156,7 @@ def _mentions(read: Read, threshold: float) -> tuple[Ints, Ints, NDArray[np.floa
 
 
 def _linked(
-    model: CoreferenceModel,
-    read: Read,
-    first: Ints,
-    last: Ints,
-    spans: tuple[Span, ...],
-    scores: NDArray[np.float32],
+    model: CoreferenceModel, read: Read, first: Ints, last: Ints, spans: tuple[Span, ...], scores: NDArray[np.float32]
 ) -> FoundChains:
     text = read.doc.document.text
     own = surfaces(text, spans, first, quotations(text))

@@ -17,15 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.config import expect, to_mapping
-from coref_automl.coreference.answers import (
-    AGAIN,
-    KIND,
-    START,
-    DocumentAnswer,
-    answers_of,
-    summarise,
-    write_answers,
-)
+from coref_automl.coreference.answers import AGAIN, KIND, START, DocumentAnswer, answers_of, summarise, write_answers
 from coref_automl.coreference.conventions import Convention, convention_of, moved_document
 from coref_automl.coreference.data import GENERAL, CorefData, CorefDocument, read_schemes
 from coref_automl.coreference.metrics import added, conll, score_document

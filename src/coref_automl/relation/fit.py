@@ -20,15 +20,7 @@ from coref_automl.models.attention import without_cudnn
 from coref_automl.models.fused_deberta import installed
 from coref_automl.progress import Progress, Stage
 from coref_automl.relation.metrics import score
-from coref_automl.relation.model import (
-    Chosen,
-    LabelledRows,
-    RelationModel,
-    logits_of,
-    matmuls,
-    probabilities,
-    training_order,
-)
+from coref_automl.relation.model import Chosen, LabelledRows, RelationModel, logits_of, matmuls, probabilities, training_order
 from coref_automl.relation.recipe import RelationRecipe, usual_rate
 from coref_automl.relation.results import Scores
 from coref_automl.relation.rows import LABELS

@@ -53,11 +53,7 @@ class RelationModel(nn.Module):  # type: ignore[misc]
         hidden = encoder.config.hidden_size
         read = (self.parts.stop - self.parts.start) * hidden
         self.head = nn.Sequential(
-            nn.Dropout(dropout),
-            nn.Linear(read, hidden),
-            nn.GELU(),
-            nn.Dropout(dropout),
-            nn.Linear(hidden, len(LABELS)),
+            nn.Dropout(dropout), nn.Linear(read, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, len(LABELS))
         )
         self.distance = nn.Embedding(2 * (len(_EDGES) + 1), read) if distance else None
         if self.distance is not None:

@@ -30,14 +30,7 @@ from coref_automl.relation.markers import Marker
 from coref_automl.relation.recipe import FREE, RelationRecipe
 from coref_automl.relation.results import RelationResult, RelationSeed, Scores
 from coref_automl.relation.rows import LABELS, LabelMask
-from coref_automl.relation.scoring import (
-    AGAIN,
-    ModelSettings,
-    has_predictions,
-    predict_seed,
-    rows_fingerprint,
-    store_predictions,
-)
+from coref_automl.relation.scoring import AGAIN, ModelSettings, has_predictions, predict_seed, rows_fingerprint, store_predictions
 from coref_automl.say import say, skipped
 
 VALIDATION = "train-holdout"
@@ -79,11 +72,7 @@ def relation(model: str | Path, train: str | Path, *, out: str | Path, progress:
 
 
 def train_relation(
-    recipe: RelationRecipe,
-    *,
-    progress: Progress | None = None,
-    cache: RowCache | None = None,
-    on_epoch: OnEpoch | None = None,
+    recipe: RelationRecipe, *, progress: Progress | None = None, cache: RowCache | None = None, on_epoch: OnEpoch | None = None
 ) -> RelationResult:
     """Train every seed that is not done yet, score `dev` (or, without one, the held-out slice of train), and sum up.
 

@@ -202,12 +202,7 @@ def length_rates(segments: IntArray, low: float, high: float) -> NDArray[np.floa
 
 
 def _hide(
-    tokens: IntArray,
-    segments: IntArray,
-    free: BoolArray,
-    rates: Rates,
-    settings: Masking,
-    rng: np.random.Generator,
+    tokens: IntArray, segments: IntArray, free: BoolArray, rates: Rates, settings: Masking, rng: np.random.Generator
 ) -> BoolArray:
     if settings.whole_word:
         begins = settings.starts[tokens] | settings.special[tokens]

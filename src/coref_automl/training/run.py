@@ -205,10 +205,7 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
             mention_losses.load_state_dict(held)
     prepare_model(model, cross_document=recipe.cross_document, compiled=recipe.compile, mention_losses=mention_losses)
     groups = groups_of(
-        model,
-        rate=known(recipe.learning_rate),
-        weight_decay=known(recipe.weight_decay),
-        layer_decay=recipe.layer_decay,
+        model, rate=known(recipe.learning_rate), weight_decay=known(recipe.weight_decay), layer_decay=recipe.layer_decay
     )
     masking = masking_of(work, model)
     past = read_clock(resume) if resume else {}

@@ -22,12 +22,7 @@ from coref_automl.machine import environment_of, pick_device, usable_cores
 from coref_automl.models.attention import use_attention
 from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words
 from coref_automl.models.context import lengthen
-from coref_automl.models.load import (
-    LoadedModel,
-    load_masked_lm,
-    load_tokenizer,
-    tokenizer_fingerprint,
-)
+from coref_automl.models.load import LoadedModel, load_masked_lm, load_tokenizer, tokenizer_fingerprint
 from coref_automl.models.model_files import config_of, folder_of, has_tokenizer, model_prints, models_print, weight_shapes
 from coref_automl.models.precision import rounding_note
 from coref_automl.models.vocabulary import word_starts
