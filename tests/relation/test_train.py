@@ -99,15 +99,6 @@ def test_a_run_keeps_what_a_comparison_needs_of_every_row(trained: RelationResul
     assert len(np.unique(rows["sentences"])) == len(set(sentences))
 
 
-def test_a_run_that_was_never_summed_up_is_when_it_is_scored(trained: RelationResult, dev_file: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(trained.run, tmp_path / "copy")
-    for name in ("re_results.json", "rows.npz"):
-        (run / name).unlink()
-    again = evaluate_relation(run, str(dev_file), device="cpu")
-    assert RelationResult.from_json(json.loads((run / "re_results.json").read_text("utf-8"))) == again
-    assert (run / "rows.npz").is_file()
-
-
 def test_the_table_of_labels_says_that_it_is_of_averaged_probabilities(trained: RelationResult) -> None:
     heading, names, *lines = trained.label_lines()
     assert "averaged probabilities of 2 seeds" in heading

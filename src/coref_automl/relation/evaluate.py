@@ -114,7 +114,8 @@ def _evaluate(run: Path, data: str, skip_bad: bool, device: str, progress: Progr
         read = cache.usable(data, marker, skip_bad=True)
         list_problems(None if is_model(run) else run, read, progress)
     if is_model(run):
-        return _of_model(run, read, seed_probabilities(run, read, device=device, progress=progress, cache=cache))
+        found = seed_probabilities(run, read.rows, device=device, progress=progress, cache=cache, name=read.split)
+        return _of_model(run, read, found[1])
     for seed in seeds:
         if not has_predictions(seed, read):
             predict_seed(seed, read, device=device, progress=progress, cache=cache)

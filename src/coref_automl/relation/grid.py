@@ -155,15 +155,12 @@ def run_grid(recipe: GridRecipe, *, progress: Progress | None = None, draw: Draw
             return True
 
         launcher = HereLauncher(InputsChanged, partial(train_cell, progress=progress, cache=rows))
-        run_steps(list(recipes), launcher, lambda name: _job(name, recipes[name], out), ended)
+        jobs = {name: Job(TASK, name, str(out / "steps" / name), to_mapping(one)) for name, one in recipes.items()}
+        run_steps(list(recipes), launcher, jobs.__getitem__, ended)
         if all(cell.error for cell in cells):
             raise EvaluationError(f"Every cell failed; the first says: {cells[0].error}")
         mark_done(out)
     return GridResult(str(out), tuple(cells))
-
-
-def _job(name: str, recipe: RelationRecipe, out: Path) -> Job:
-    return Job(TASK, name, str(out / "steps" / name), to_mapping(recipe))
 
 
 def train_cell(job: Job, progress: Progress | None = None, cache: RowCache | None = None) -> None:

@@ -126,16 +126,12 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
 
     recipe, device = work.recipe, pick_device(work.recipe.device)
     settings = ModelSettings(
-        scheme=recipe.scheme,
+        **{name: getattr(recipe, name) for name in ("scheme", "dropout", "distance", "precision", "label_mask")},
         head=recipe.head_kind,
-        dropout=recipe.dropout,
         max_length=work.max_length,
         labels=LABELS,
         base=recipe.model,
         seed=seed,
-        distance=recipe.distance,
-        precision=recipe.precision,
-        label_mask=recipe.label_mask,
         mask_bias=work.mask.as_rows() if work.mask else None,
     )
     model, marker = build_model(settings, encoder_dropout=recipe.encoder_dropout)

@@ -273,25 +273,18 @@ def load_model(work: Prepared, resume: Path | None) -> LoadedModel:
 def masking_of(work: Prepared, model: Any) -> Masking:
     recipe = work.recipe
     size = int(model.config.vocab_size)
-    special = np.zeros(size, bool)
+    special, starts, begins = np.zeros(size, bool), np.ones(size, bool), word_starts(work.tokenizer)[:size]
     special[list(work.tokenizer.all_special_ids)] = True
     special[len(work.tokenizer) :] = True
-    starts = np.ones(size, bool)
-    begins = word_starts(work.tokenizer)[:size]
     starts[: len(begins)] = begins
+    same = ("objective", "min_prob", "max_prob", "whole_word", "entity_rate", "background", "ratio")
     return Masking(
-        objective=recipe.objective,
+        **{name: getattr(recipe, name) for name in same},
         mask_id=int(work.tokenizer.mask_token_id),
         special=special,
         starts=starts,
-        min_prob=known(recipe.min_prob),
-        max_prob=known(recipe.max_prob),
         drawn=recipe.rates == "drawn",
         falling=recipe.rates == "falling",
-        whole_word=recipe.whole_word,
-        entity_rate=recipe.entity_rate,
-        background=recipe.background,
-        ratio=recipe.ratio,
         replace_all=recipe.replacement == "mask",
         far_weight=1.0 if recipe.far_weight is None else recipe.far_weight,
     )
