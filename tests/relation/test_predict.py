@@ -12,6 +12,7 @@ import pytest
 from coref_automl.cli.app import run
 from coref_automl.cli.options import recipe_from
 from coref_automl.errors import ModelError, RelationDataError
+from coref_automl.relation import predict as predict_module
 from coref_automl.relation import scoring as scoring_module
 from coref_automl.relation.predict import TextPrediction, predict_file, predict_text, render
 from coref_automl.relation.recipe import RelationRecipe

@@ -138,11 +138,7 @@ class Judge:
         ahead = next_time_of(left, metric, choice.arm(choice.chosen), choice.chosen, margin=margin, seed=seed)
         sure = ahead is not None and bool(ahead.checkpoint)
         early = next(one for one in left.entries if one.evaluation.path == ahead.checkpoint) if ahead and sure else choice.best
-        best = {
-            "checkpoint": Path(early.evaluation.path).name,
-            "metric": metric,
-            "value": choice.candidates[early].value.to_json(),
-        }
+        name, value = Path(early.evaluation.path).name, choice.candidates[early].value.to_json()
         behind = sum(one.tokens > early.tokens for one in curve.entries)
         best = {"checkpoint": name, "metric": metric, "value": value, "margin": margin, "half": "select", "sure": sure}
         return best, behind
