@@ -208,13 +208,13 @@ def test_an_interrupted_seed_goes_on_from_its_last_epoch_and_ends_the_same(
 def test_hard_negatives_are_chosen_by_answers_that_the_mask_allows(
     recipe: RelationRecipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true_margins, smallest = fit_module.margins, []
+    true_margins, smallest = fit_module.techniques.margins, []
 
     def look(logits: Any) -> Any:
         smallest.append(float(logits.min(-1).values.max()))
         return true_margins(logits)
 
-    monkeypatch.setattr(fit_module, "margins", look)
+    monkeypatch.setattr(fit_module.techniques, "margins", look)
     train_relation(change(recipe, epochs=1, seeds=1, label_mask="hard", hard_negatives=0.5))
     assert smallest
     assert max(smallest) < -1e3  # every row has labels that its types forbid

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def models_of(run: str | Path) -> list[Path]:
     from coref_automl.coreference.model import SETTINGS
 
     if str(run) == BUNDLED:
-        return [bundled_model()]
+        return [Path(str(files("coref_automl") / "assets" / "coreference" / "ko-mini"))]
     folder = Path(run)
     if (folder / SETTINGS).is_file():
         return [folder]
@@ -66,12 +67,6 @@ def models_of(run: str | Path) -> list[Path]:
             "run the same `coref-automl coref train` again to resume, or train without --folds."
         )
     return found
-
-
-def bundled_model() -> Path:
-    from importlib.resources import files
-
-    return Path(str(files("coref_automl") / "assets" / "coreference" / "ko-mini"))
 
 
 def evaluate_coreference(

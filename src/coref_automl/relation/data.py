@@ -132,19 +132,15 @@ def _uniform(text: str) -> float:
 def raw_rows(name: str) -> Iterable[Row]:
     """Rows as they are in the source, with their numbers; a string is the reason why a line is not a row."""
     if name.startswith("bundled:"):
-        return enumerate(_bundled(name), 1)
+        if name not in BUNDLED:
+            raise RelationDataError(f"Unknown data {name}; known: {', '.join(BUNDLED)}.")
+        return enumerate(bundled_rows(name.removeprefix("bundled:")), 1)
     if name.startswith("hub:"):
         return enumerate(_hub(name), 1)
     if kind_of(Path(name)) not in KINDS:
         known = f"{', '.join(KINDS)} (also .xz, .gz, .bz2, .zst)"
         raise RelationDataError(f"{name} is not one of {known}, hub:klue/re:SPLIT, bundled:relations.")
     return rows_of(name, "sentence", RelationDataError)
-
-
-def _bundled(name: str) -> Iterable[dict[str, Any]]:
-    if name not in BUNDLED:
-        raise RelationDataError(f"Unknown data {name}; known: {', '.join(BUNDLED)}.")
-    return bundled_rows(name.removeprefix("bundled:"))
 
 
 def _hub(name: str) -> Iterable[Any]:

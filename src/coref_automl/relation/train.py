@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.config import expect, recipe_with, to_mapping
-from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, begin_run
 from coref_automl.folders import is_done, mark_done
 from coref_automl.locks import claimed
@@ -24,13 +23,13 @@ from coref_automl.models.attention import move
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.model_files import detect_seq_len, model_prints
 from coref_automl.progress import Progress, Shown, as_progress, quiet
+from coref_automl.relation import scoring
 from coref_automl.relation.data import RelationData, RowCache, sentence_mark, split_by_sentence
 from coref_automl.relation.evaluate import KIND, keep_summary, list_problems
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.recipe import FREE, RelationRecipe
 from coref_automl.relation.results import RelationResult, RelationSeed, Scores
 from coref_automl.relation.rows import LABELS, LabelMask
-from coref_automl.relation.scoring import AGAIN, ModelSettings, has_predictions, predict_seed, rows_fingerprint, store_predictions
 from coref_automl.say import say, skipped
 
 VALIDATION = "train-holdout"
@@ -94,7 +93,10 @@ def train_relation(
                 list_problems(work.run, data, progress)
         for seed in range(recipe.first_seed, recipe.first_seed + recipe.seeds):
             _bind(work)  # the model may have changed while the seed before was trained
-            _run_seed(work, seed, progress, cache, on_epoch)
+            if not is_done(folder := work.run / f"seed-{seed}"):
+                _train_seed(work, folder, seed, progress, cache, on_epoch)
+            elif not scoring.has_predictions(folder, data := work.dev or work.valid):
+                scoring.predict_seed(folder, data, device=recipe.device, progress=progress, cache=cache)
         result = keep_summary(work.run, work.dev or work.valid, chosen_here=work.dev is None)
         mark_done(work.run)
     return result
@@ -110,22 +112,13 @@ def _begin(recipe: RelationRecipe, cache: RowCache) -> _Work:
     return _Work(run, recipe, replace(whole, rows=kept), RelationData(VALIDATION, held), dev, mask, max_length)
 
 
-def _run_seed(work: _Work, seed: int, progress: Progress, cache: RowCache, on_epoch: OnEpoch | None = None) -> RelationSeed:
-    folder = work.run / f"seed-{seed}"
-    if not is_done(folder):
-        _train_seed(work, folder, seed, progress, cache, on_epoch)
-    elif not has_predictions(folder, data := work.dev or work.valid):
-        predict_seed(folder, data, device=work.recipe.device, progress=progress, cache=cache)
-    return read_stored(folder / "result.json", RelationSeed, remedy=AGAIN)
-
-
 def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache: RowCache, on_epoch: OnEpoch | None) -> None:
     from coref_automl.relation.fit import fit
     from coref_automl.relation.model import LabelledRows, build_model, probabilities, save_model
     from coref_automl.training.finetuning import finish_seed
 
     recipe, device = work.recipe, pick_device(work.recipe.device)
-    settings = ModelSettings(
+    settings = scoring.ModelSettings(
         **{name: getattr(recipe, name) for name in ("scheme", "dropout", "distance", "precision", "label_mask")},
         head=recipe.head_kind,
         max_length=work.max_length,
@@ -146,7 +139,7 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
     if recipe.keep_weights:
         save_model(folder / "model", model, marker, settings)
     for data, own in zip(scored, found, strict=True):
-        store_predictions(folder, data, own)
+        scoring.store_predictions(folder, data, own)
     done = RelationSeed(
         seed=seed,
         best_step=state.best_step,
@@ -163,7 +156,7 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
 def _bind(work: _Work) -> None:
     recipe, rows = work.recipe, (*work.train.rows, *work.valid.rows)
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in (*FREE, "model", "train")}
-    binding = Binding(settings=settings, fingerprints={**model_prints(recipe.model), "train": rows_fingerprint(rows)})
+    binding = Binding(settings=settings, fingerprints={**model_prints(recipe.model), "train": scoring.rows_fingerprint(rows)})
     begin_run(
         work.run,
         recipe,

@@ -47,24 +47,10 @@ class ObjectiveKind:
 OBJECTIVES: dict[Objective, ObjectiveKind] = {
     "mlm": ObjectiveKind("masked language modelling", 0.0),
     "combined": ObjectiveKind("masked language modelling and entity masking, mixed by row", None),
-    "entity": ObjectiveKind(
-        "entity masking: later mentions of a repeated noun are hidden as whole spans", 1.0, needs_chains=True
-    ),
-    "copy": ObjectiveKind(
-        "entity masking and a copy loss: a hidden mention is found among the visible mentions of its document",
-        1.0,
-        needs_chains=True,
-        losses=("copy",),
-    ),
-    "link": ObjectiveKind(
-        "entity masking and a contrastive loss between a hidden mention and the visible mentions of its document",
-        1.0,
-        needs_chains=True,
-        losses=("link",),
-    ),
-    "copy+link": ObjectiveKind(
-        "entity masking, a copy loss and a contrastive loss between mentions", 1.0, needs_chains=True, losses=("copy", "link")
-    ),
+    "entity": ObjectiveKind("entity masking: later mentions of a repeated noun are hidden whole", 1.0, needs_chains=True),
+    "copy": ObjectiveKind("entity masking, and a hidden mention is found among visible ones", 1.0, True, ("copy",)),
+    "link": ObjectiveKind("entity masking, and a contrastive loss between mentions", 1.0, True, ("link",)),
+    "copy+link": ObjectiveKind("entity masking, a copy loss and a contrastive loss of mentions", 1.0, True, ("copy", "link")),
 }
 """Adding an objective is adding a line, and its name to `Objective` of `records`."""
 

@@ -14,17 +14,8 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from coref_automl.errors import NotFinite, StorageError, TrainingError
 from coref_automl.store import obey_umask
+from coref_automl.training import folder as files
 from coref_automl.training.batches import BatchPlan, Collator, EpochSampler, MaskedRows
-from coref_automl.training.folder import (
-    MENTION_LOSSES,
-    checkpoints_of,
-    drop_states,
-    flush_folder,
-    is_disk_trouble,
-    own_state,
-    stored_state,
-    write_state,
-)
 from coref_automl.training.loss import HEAD, asked_of, named_losses
 from coref_automl.training.optimizer import Clock, ParameterGroup, adamw, load_optimizer, rate_factor
 
@@ -155,13 +146,13 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
             if self.is_world_process_zero():
                 self._finish(writing / name, self.state.global_step)
                 obey_umask(writing / name)
-                flush_folder(writing / name)
-                older = checkpoints_of(writing.parent)
+                files.flush_folder(writing / name)
+                older = files.checkpoints_of(writing.parent)
                 (writing / name).replace(writing.parent / name)
                 for checkpoint in () if self._keep_states else older:
-                    drop_states(checkpoint)
+                    files.drop_states(checkpoint)
         except (OSError, RuntimeError, SafetensorError) as error:
-            if not is_disk_trouble(error):
+            if not files.is_disk_trouble(error):
                 raise
             shutil.rmtree(writing, ignore_errors=True)
             raise StorageError(
@@ -177,19 +168,19 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
             state_dict = {name: value for name, value in held.items() if not name.startswith(f"{HEAD}.")}
             folder = Path(output_dir or self.args.output_dir)
             folder.mkdir(parents=True, exist_ok=True)
-            write_state(folder / MENTION_LOSSES, getattr(self.model, HEAD).state_dict())
+            files.write_state(folder / files.MENTION_LOSSES, getattr(self.model, HEAD).state_dict())
         super()._save(output_dir, state_dict)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
-            with stored_state(Path(checkpoint) / "optimizer.pt") as held:
+            with files.stored_state(Path(checkpoint) / "optimizer.pt") as held:
                 load_optimizer(self.optimizer, held)
-            with stored_state(Path(checkpoint) / "scheduler.pt") as held:
+            with files.stored_state(Path(checkpoint) / "scheduler.pt") as held:
                 self.lr_scheduler.load_state_dict(held)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
-            with own_state(Path(checkpoint) / "rng_state.pth"):
+            with files.own_state(Path(checkpoint) / "rng_state.pth"):
                 min(Path(checkpoint).glob("rng_state*.pth"))  # one for each process, where there are several; not none
                 super()._load_rng_state(checkpoint)
 
