@@ -68,6 +68,12 @@ def test_training_learns_the_relation_and_names_the_split(trained: RelationResul
     assert any("micro-F1" in line for line in trained.lines())
 
 
+def test_a_result_says_which_share_of_the_rows_it_was_trained_on(trained: RelationResult, recipe: RelationRecipe) -> None:
+    part = train_relation(change(recipe, epochs=1, max_rows=60))
+    assert (trained.share, part.share) == (1.0, 0.5)
+    assert evaluate_relation(part.run, str(recipe.dev), device="cpu").share == 0.5
+
+
 def test_rows_whose_sentence_is_in_train_are_counted_and_left_out(trained: RelationResult) -> None:
     # rows 100 to 119 are in both files
     assert trained.without_overlap is not None
