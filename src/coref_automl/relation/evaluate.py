@@ -183,11 +183,12 @@ def _sum_up(
     """The mean over seeds, [seeds, rows, labels]; `trained` is what they know of their training, empty for a lone model."""
     gold = gold_indices(data.rows)
     scores = [score(gold, one) for one in probabilities]
+    mean: dict[str, Any] = _over_seeds(np.mean, scores)
     return RelationResult(
         run=str(run),
         split=data.split,
         n=len(data.rows),
-        **_over_seeds(np.mean, scores),
+        **mean,
         spread=_over_seeds(partial(np.std, ddof=1), scores) if len(scores) > 1 else None,
         estimates=estimates(Scored(gold, probabilities, np.array([sentence_key(row.sentence) for row in data.rows]))),
         seeds=tuple(replace(one, scores=own) for one, own in zip(trained, scores, strict=bool(trained))),
