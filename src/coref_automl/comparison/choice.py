@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coref_automl.comparison.arms import Arm, method_name, methods_of
+from coref_automl.comparison.arms import Arm, methods_of
+from coref_automl.comparison.bases import bases_of
 from coref_automl.comparison.claims import Answer, NextStep, NextTime
+from coref_automl.comparison.names import method_name
 from coref_automl.comparison.runs import TaskRun
-from coref_automl.comparison.scores import Columns, Entry, Group, bases_of
+from coref_automl.comparison.scores import Columns, Entry, Group
 from coref_automl.config import read_yaml
 from coref_automl.errors import ComparisonError, CorefError
 from coref_automl.evaluation.results import where_now

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.arms import arms_of, base_of
-from coref_automl.comparison.groups import choose_group, choose_metric
+from coref_automl.comparison.groups import choose_group
 from coref_automl.comparison.judging import by_run, crossed
 from coref_automl.comparison.reader import open_results
-from coref_automl.comparison.scores import Entry, Group
+from coref_automl.comparison.scores import Entry, Group, choose_metric
 from coref_automl.config import choose
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet

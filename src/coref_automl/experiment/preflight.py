@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coref_automl.comparison.groups import usual_metric
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.power import Evidence, sizes_of
+from coref_automl.comparison.scores import usual_metric
 from coref_automl.corpus.manifest import read_prepared
 from coref_automl.errors import OutOfMemory, RecipeError
 from coref_automl.evaluation.evalset import EvalSet

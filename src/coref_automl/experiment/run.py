@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from coref_automl.comparison.arms import Arm, arms_of
-from coref_automl.comparison.groups import choose_metric, read_groups
+from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.reader import open_results
+from coref_automl.comparison.scores import choose_metric
 from coref_automl.config import from_mapping
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES, check_binding
@@ -186,9 +187,9 @@ def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progre
     """Verdicts, report and archive of what is finished."""
     from coref_automl.comparison.archive import archive
     from coref_automl.comparison.study import LOOKS
-    from coref_automl.report.cells import verdicts_table
     from coref_automl.report.checkpoint_report import report
     from coref_automl.report.rendering import markdown_table
+    from coref_automl.report.wording import verdicts_table
 
     recipe, out = plan.recipe, plan.out
     if not result.finished["evaluate"]:

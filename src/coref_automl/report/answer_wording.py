@@ -114,6 +114,9 @@ def _lead_over(it: Answer, names: Sequence[str], say: Say) -> tuple[str, str]:
     return at, listing([f"{name} ({leads[name]})" if name in leads else name for name in names])
 
 
+# -- the questions
+
+
 def badge(question: Question, it: Answer, say: Say) -> str:
     """A question answered in a word or two: yes, no, not known; of methods, how many are tied and beaten."""
     lead = question.lead
@@ -131,44 +134,61 @@ def badge(question: Question, it: Answer, say: Say) -> str:
         return say(f"{len(held)}개 중 {sum(held)}개에서 확인", f"shown on {sum(held)} of {len(held)}")
     if lead.verdict in ("equivalent", "no gain", "not judged"):
         return verdict(replace(lead, against=()), say).partition(" (")[0]
+    if lead.verdict == "same":
+        return say("모든 문항에서 같음", "the same on every item")
+    gain = lead.b in (BASE, lead.a)
+    if lead.verdict == "not shown":
+        return say("향상 미확인", "no gain shown") if gain else say("차이 미확인", "no difference shown")
     if lead.verdict == "better" and "checkpoint" in lead.against:
         return say("예, 체크포인트 하나에서", "yes, of one checkpoint")
-    words = {
-        "length": {"better": say("긴 쪽", "the longer"), "worse": say("짧은 쪽", "the shorter")},
-        "training": {"better": say("아직 오르는 중", "still gaining"), "worse": say("떨어지는 중", "falling")},
-        "method": {"better": say("더 좋음", "better"), "worse": say("더 나쁨", "worse")},
-    }.get(question.id, {"better": say("예", "yes"), "worse": say("아니요: 더 나쁨", "no: worse")})
-    if lead.part == "peak to end":
-        words = {"better": say("정점을 지남", "past its peak"), "worse": say("아직 오르는 중", "still gaining")}
-    elif lead.b not in (BASE, lead.a) and question.id not in ("length", "method"):
-        words = {
-            "better": say(f"{lead.b}보다 좋음", f"better than {lead.b}"),
-            "worse": say(f"{lead.b}보다 나쁨", f"worse than {lead.b}"),
-        }
-    none = say("향상 미확인", "no gain shown") if lead.b in (BASE, lead.a) else say("차이 미확인", "no difference shown")
-    return {**words, "not shown": none, "same": say("모든 문항에서 같음", "the same on every item")}[lead.verdict]
+    words = _SHOWN.get(lead.part) or _SHOWN.get(question.id) or _SHOWN["base" if gain else ""]
+    return say(*words[lead.verdict]).format(lead.b)
+
+
+_SHOWN: dict[str, dict[str, tuple[str, str]]] = {
+    "base": {"better": ("예", "yes"), "worse": ("아니요: 더 나쁨", "no: worse")},
+    "method": {"better": ("더 좋음", "better"), "worse": ("더 나쁨", "worse")},
+    "length": {"better": ("긴 쪽", "the longer"), "worse": ("짧은 쪽", "the shorter")},
+    "training": {"better": ("아직 오르는 중", "still gaining"), "worse": ("떨어지는 중", "falling")},
+    "peak to end": {"better": ("정점을 지남", "past its peak"), "worse": ("아직 오르는 중", "still gaining")},
+    "": {"better": ("{}보다 좋음", "better than {}"), "worse": ("{}보다 나쁨", "worse than {}")},
+}
+"""The badge of what is shown, by question or part; of other questions as of the base, or against another method, {}."""
 
 
 def answer_line(question: Question, it: Answer, say: Say) -> str:
     """A question's answer in a sentence for the first screen; its badge and its difference stand beside it."""
-    lead = question.lead
     if not question.tested:
         return untested(it, say)
-    text = brief(lead, say)
+    more = {
+        "base": _how_many(question, say),
+        "method": told_apart(it, say),
+        "training": f" {next_time(it.next_time, say)}" if it.next_time is not None else "",
+    }.get(question.id)
+    return brief(question.lead, say) + (_besides(question, it, say) if more is None else more)
+
+
+def question_line(question: Question, it: Answer, say: Say) -> str:
+    """A question and its plain answer, then the claim behind it."""
+    if not question.tested:
+        return f"{title(question.id, say)} {untested(it, say)}"
+    said, more = badge(question, it, say), _besides(question, it, say)
+    judged = question.id in ("method", "sources")  # elsewhere the plain answer is the verdict
+    text = sentence(question.lead, say, judged=judged)
+    return f"{title(question.id, say)} {said[:1].upper()}{said[1:]}{'' if judged else caveat(question.lead, say)}. {text}{more}"
+
+
+def _how_many(question: Question, say: Say) -> str:
+    """Of methods or checkpoints, those that are better than the base."""
+    lead = question.lead
     beside = [one for one in question.claims if (one.outcome, one.part, one.rows) == (lead.outcome, lead.part, lead.rows)]
-    if question.id == "base" and len(beside) > 1:
-        better = [one.a for one in beside if one.verdict == "better"]
-        what = say("체크포인트", "checkpoints") if lead.test == "sign flips" else say("방법", "methods")
-        listed = f": {listing(better)}" if better and len(better) <= _NAMED else ""
-        text += say(
-            f" {what} {len(beside)}개 중 {len(better)}개가 더 좋음{listed}.",
-            f" {len(better)} of {len(beside)} {what} better{listed}.",
-        )
-    if question.id == "method":
-        text += told_apart(it, say)
-    if question.id == "training" and it.next_time is not None:
-        text += f" {next_time(it.next_time, say)}"
-    return text + _besides(question, it, say)
+    if len(beside) < 2:
+        return ""
+    better = [one.a for one in beside if one.verdict == "better"]
+    what = say("체크포인트", "checkpoints") if lead.test == "sign flips" else say("방법", "methods")
+    listed = f": {listing(better)}" if better and len(better) <= _NAMED else ""
+    counts = len(beside), len(better)
+    return say(" {0} {1}개 중 {2}개가 더 좋음{3}.", " {2} of {1} {0} better{3}.").format(what, *counts, listed)
 
 
 def _besides(question: Question, it: Answer, say: Say) -> str:
@@ -184,16 +204,6 @@ def _besides(question: Question, it: Answer, say: Say) -> str:
         text += f" {note('some seeds', say, count=lead.seeds[0], full=full)}" if lead.seeds[0] < full else ""
         text += "".join(f" {about(one, say)}: {phrase(one, say)}." for one in alike if one.b == BASE and one.a in it.unbeaten)
     return text
-
-
-def question_line(question: Question, it: Answer, say: Say) -> str:
-    """A question and its plain answer, then the claim behind it."""
-    if not question.tested:
-        return f"{title(question.id, say)} {untested(it, say)}"
-    said, more = badge(question, it, say), _besides(question, it, say)
-    judged = question.id in ("method", "sources")  # elsewhere the plain answer is the verdict
-    text = sentence(question.lead, say, judged=judged)
-    return f"{title(question.id, say)} {said[:1].upper()}{said[1:]}{'' if judged else caveat(question.lead, say)}. {text}{more}"
 
 
 def lacking(it: Answer, say: Say) -> str:

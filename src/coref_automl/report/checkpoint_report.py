@@ -196,7 +196,7 @@ def _colophon(study: Subject) -> tuple[str, ...]:
 def results_csv(study: Subject) -> str:
     """One row per checkpoint: every metric with its interval, and the difference from its reference."""
     metrics = [name for name in METRICS if any(name in entry.evaluation.estimates for entry in study.entries)]
-    answers = study.against_base()
+    answers = study.judged
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     numbers = [f"{name}{part}" for name in metrics for part in ("", "_low", "_high", "_n")]

@@ -23,8 +23,8 @@ from coref_automl.folders import kind_of_folder
 from coref_automl.models.model_files import published_files, weights_fingerprint
 from coref_automl.records import Evaluation, Record
 from coref_automl.report.answer_wording import headline
-from coref_automl.report.cells import comparison_verdict
 from coref_automl.report.printout import compare
+from coref_automl.report.wording import comparison_verdict
 from coref_automl.say import Say, speaking
 from coref_automl.store import read_json
 from coref_automl.training.folder import KIND as RUN

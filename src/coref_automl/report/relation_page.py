@@ -5,7 +5,7 @@ Of runs: scores beside tokenizers, and the five reasons for markers; of a grid: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from coref_automl.relation.explore import QUANTILES, RelationExploration, SplitFacts
@@ -219,15 +219,14 @@ def exploration_page(found: RelationExploration, say: Say) -> Page:
 
 def _shares(name: str, title: str, splits: Sequence[SplitFacts], order: list[str], counts: list[Mapping[str, int]]) -> Section:
     """How often each label or type pair occurs, split beside split."""
-    found = dict(zip((facts.split for facts in splits), counts, strict=True))
-    share = {(facts.split, one): 100 * found[facts.split].get(one, 0) / max(1, facts.rows) for facts in splits for one in order}
     head = (title, *(cell for facts in splits for cell in (facts.split, "%")))
-    lines = tuple(
-        row(
-            one, *(cell for facts in splits for cell in (f"{found[facts.split].get(one, 0):,}", f"{share[facts.split, one]:.1f}"))
-        )
-        for one in order
-    )
+    sizes = [max(1, facts.rows) for facts in splits]
+
+    def cells(name: str) -> Iterator[str]:
+        for found, size in zip(counts, sizes, strict=True):
+            yield from (f"{found.get(name, 0):,}", f"{100 * found.get(name, 0) / size:.1f}")
+
+    lines = tuple(row(name, *cells(name)) for name in order)
     return Section(name, title, (Table(head, lines, frozenset(range(1, len(head)))),))
 
 

@@ -86,10 +86,9 @@ def can_show(
     components: Components = USUAL,
     comparisons: int = 1,
     against_model: bool = False,
-    power: float = POWER,
 ) -> float | None:
     """The true difference that is shown with 80% power; None for one seed, and where a set can show none at all."""
-    return _detectable(_Set.of(sizes), seeds, components, comparisons, against_model, power)
+    return _detectable(_Set.of(sizes), seeds, components, comparisons, against_model)
 
 
 def plans_for(
@@ -99,7 +98,6 @@ def plans_for(
     components: Components = USUAL,
     comparisons: int = 1,
     against_model: bool = False,
-    power: float = POWER,
     offered: Sequence[int] = SEEDS,
 ) -> list[SamplePlan]:
     """For each number of seeds the fewest items that show the difference; numbers that never do are left out."""
@@ -109,7 +107,7 @@ def plans_for(
     for seeds in offered:
 
         def enough(items: int, seeds: int = seeds) -> bool:
-            found = _detectable(_Set.evenly(items, items_a_document), seeds, components, comparisons, against_model, power)
+            found = _detectable(_Set.evenly(items, items_a_document), seeds, components, comparisons, against_model)
             return found is not None and found <= difference
 
         low, high = 1, 64
@@ -120,7 +118,7 @@ def plans_for(
         while high - low > max(1, high // 100):
             middle = (low + high) // 2
             low, high = (low, middle) if enough(middle) else (middle, high)
-        out.append(SamplePlan(seeds, high, math.ceil(high / items_a_document), difference, power))
+        out.append(SamplePlan(seeds, high, math.ceil(high / items_a_document), difference, POWER))
     return out
 
 
@@ -190,19 +188,17 @@ def _power(difference: float, halves: Floats, error: float) -> float:
     return float(np.mean([NORMAL.cdf((abs(difference) - half) / error) for half in halves]))
 
 
-def _detectable(
-    of: _Set, seeds: int, components: Components, comparisons: int, against_model: bool, power: float
-) -> float | None:
+def _detectable(of: _Set, seeds: int, components: Components, comparisons: int, against_model: bool) -> float | None:
     if seeds < 2 or of.documents < 2:
         return None
     halves, error = _drawn(of, seeds, components, comparisons, against_model)
     halves = np.quantile(halves, (np.arange(100) + 0.5) / 100)
-    if _power(_LARGEST, halves, error) < power:
+    if _power(_LARGEST, halves, error) < POWER:
         return None
     low, high = 0.0, _LARGEST
     for _ in range(30):
         middle = (low + high) / 2
-        low, high = (low, middle) if _power(middle, halves, error) >= power else (middle, high)
+        low, high = (low, middle) if _power(middle, halves, error) >= POWER else (middle, high)
     return high
 
 

@@ -104,14 +104,14 @@ def last_step(points: Sequence[Sequence[Floats]], clusters: Sequence[ArrayLike])
     return composite_crossed(rise, [np.zeros_like(one[:1]) for one in rise], clusters, against_model=True)
 
 
-def times_as_many(bounds: Bounds, number: int, margin: float, *, power: float = POWER) -> float | None:
-    """How many times as many documents bring one bound under the margin with this power; None beyond a hundred.
+def times_as_many(bounds: Bounds, number: int, margin: float) -> float | None:
+    """How many times as many documents bring one bound under the margin with 80% power; None beyond a hundred.
 
     `margin - gap` is itself known with an error from today's documents, which are part of the larger set: of what is seen then,
     a share (f - 1) / f of that variance is still open. Without that allowance the plan comes true about half the time.
     """
     room, reach, error = margin - bounds.gaps[:, number], bounds.reach[:, number], bounds.errors[:, number]
-    slack = NORMAL.inv_cdf(power)
+    slack = NORMAL.inv_cdf(POWER)
 
     def settled(factor: float) -> bool:
         return bool(np.all(room >= reach / math.sqrt(factor) + slack * error * math.sqrt((factor - 1) / factor)))

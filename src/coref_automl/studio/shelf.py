@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.reader import keyed
 from coref_automl.comparison.scores import grouped
-from coref_automl.comparison.superseded import keep_one_dtype, what_counts
+from coref_automl.comparison.superseded import one_dtype_each, what_counts
 from coref_automl.errors import InputError
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.machine import end_with_parent, started_quietly
@@ -98,8 +97,7 @@ class Shelf:
         of = {id(one): key for key, one in evaluations.items()}
         once, _ = what_counts(list(evaluations.values()), look=lambda one: self._folders.holds(Path(one.evaluation.path)))
         out = {}
-        for (items, scorer), members in keyed(once).items():
-            kept = keep_one_dtype(members, set())[0]
+        for (items, scorer), (kept, _) in one_dtype_each(once, set()).items():
             mark = set_key(items, scorer) + (f"~{study}" if study is not None else "")
             out[mark] = Members(mark, items, scorer, {of[id(one)]: one for one in kept}, study)
         return dict(sorted(out.items(), key=lambda pair: -len(pair[1].stored)))

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from coref_automl.comparison.choice import checked_margin, choose, next_time_of
-from coref_automl.comparison.groups import choose_metric, group_of
-from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.groups import group_of
+from coref_automl.comparison.scores import Entry, choose_metric
 from coref_automl.comparison.superseded import drop_replaced_weights
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import find_evaluations

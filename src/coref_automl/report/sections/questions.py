@@ -7,19 +7,14 @@ from collections.abc import Sequence
 from coref_automl.comparison.claims import Claim, Question, QuestionId
 from coref_automl.comparison.judging import ends, means
 from coref_automl.comparison.outside_checks import CHECKS, not_compared
+from coref_automl.comparison.questions import TASKS, by_distance
 from coref_automl.comparison.scores import model_label
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.evaluation.tasks.far import BUCKETS
-from coref_automl.records import Estimate
 from coref_automl.report.answer_wording import answer_line, badge
-from coref_automl.report.cells import claims_table, pivot_table
 from coref_automl.report.page import Block, Section, Table, Text, VerdictLine, estimate_cells, interval, note, question, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.wording import TONES, about, change, sentence, short_title, title
+from coref_automl.report.wording import TONES, about, change, claims_table, pivot_table, sentence, short_title, title
 from coref_automl.say import Say
-
-_FEWEST = 10
-"""Distances with fewer items are left out."""
 
 
 def draw(study: Subject) -> list[Section]:
@@ -64,14 +59,9 @@ def _rule(claims: Sequence[Claim], say: Say) -> str:
 
 def _by_distance(study: Subject) -> list[Block]:
     """Accuracy of every method by distance to the other mention: means over seeds, all items."""
-    say, items = study.say, study.group.items
-    metric = "real_far_word" if study.group.tokenizers > 1 else "real_far1_strict"
+    say, metric = study.say, TASKS["far"][study.group.tokenizers > 1]
     sides = [ends(arm) for arm in study.arms]
-    columns: dict[str, list[Estimate | None]] = {}
-    for low, high in BUCKETS:
-        inside = (items.facts["distance"] >= low) & (items.facts["distance"] < high)
-        if int((inside & (items.facts["task"] == METRICS[metric].task)).sum()) >= _FEWEST:
-            columns[f"{low:,}–{high - 1:,}"] = means(study, sides, metric, among=inside)
+    columns = {name: means(study, sides, metric, among=rows) for name, rows in by_distance(study.group, metric).items()}
     caption = say(f"거리별 {METRICS[metric].label} (%)", f"{METRICS[metric].label} by distance (%)")
     cells = {bucket: estimate_cells(column) for bucket, column in columns.items() if any(column)}
     lines = tuple(row(arm.name, *(column[n] for column in cells.values())) for n, arm in enumerate(study.arms))
