@@ -99,17 +99,11 @@ def checked_margin(points: float) -> float:
     return points / 100
 
 
-def eligible_entries(group: Group) -> list[Entry]:
-    """Trained checkpoints by training tokens; all evaluations if nothing was trained."""
-    trained = [entry for entry in group.entries if entry.trained] or list(group.entries)
-    return sorted(trained, key=lambda entry: entry.tokens)
-
-
 def choose(group: Group, metric: str, *, seed: int = 0) -> Choice:
-    eligible = eligible_entries(group)
-    select = group.columns(metric, half="select", entries=eligible)
-    halved = bool(select.items)
-    columns = select if halved else group.columns(metric, entries=eligible)
+    """Among the trained checkpoints, by training tokens; among all evaluations if nothing was trained."""
+    trained = [entry for entry in group.entries if entry.trained] or list(group.entries)
+    eligible = sorted(trained, key=lambda entry: entry.tokens)
+    columns, halved = _choosing(group, metric, eligible)
     arms = methods_of(eligible, None)
     bounds, values = simultaneous_bounds(columns.parts, seed=seed), composite(columns.parts, seed=seed)
     means = _believed(columns, eligible, arms)
@@ -123,6 +117,12 @@ def choose(group: Group, metric: str, *, seed: int = 0) -> Choice:
     method = max(replicated, key=lambda arm: max(np.mean([found[one].believed for one in step.values()]) for step in arm.steps()))
     chosen = choice.highest([one for step in method.steps() for one in step.values()])
     return replace(choice, chosen=chosen, base=_base_for(group, chosen))
+
+
+def _choosing(group: Group, metric: str, entries: Sequence[Entry]) -> tuple[Columns, bool]:
+    """The documents that choose: the `select` half, or all if there is none."""
+    select = group.columns(metric, half="select", entries=entries)
+    return (select, True) if select.items else (group.columns(metric, entries=entries), False)
 
 
 def _believed(columns: Columns, eligible: Sequence[Entry], arms: Sequence[Arm]) -> Sequence[float]:
@@ -163,9 +163,7 @@ def next_time_of(
     if len(steps) < 2:
         return None
     entries = [entry for step in steps for entry in step]
-    columns = group.columns(metric, half="select", entries=entries)
-    if not columns.items:
-        columns = group.columns(metric, entries=entries)
+    columns, _ = _choosing(group, metric, entries)
     seeds = len(steps[0])
     bounds = simultaneous_bounds([_by_step(part, len(steps), seeds) for part in columns.parts], seed=seed)
     loss = accepted_loss(margin, gain)

@@ -59,14 +59,13 @@ def rename_runs(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
                 if (value := getattr(made, name)) != "":
                     settings.setdefault((made.run, name), set()).add(value)
     twice = {run for (run, _), values in settings.items() if len(values) > 1}
-    folders = [PurePath(one.evaluation.path).parent for one in stored]
-    ambiguous = [(made := one.evaluation.provenance) is not None and made.run in twice for one in stored]
-    names = short_names(folder for folder, several in zip(folders, ambiguous, strict=True) if several)
+    made_in = [(made, PurePath(one.evaluation.path).parent) for one in stored if (made := one.evaluation.provenance)]
+    names = short_names(folder for made, folder in made_in if made.run in twice)
     out = []
-    for one, folder, several in zip(stored, folders, ambiguous, strict=True):
-        made = one.evaluation.provenance
-        if several and made is not None:
-            one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, run=names[folder])))
+    for one in stored:
+        if (made := one.evaluation.provenance) is not None and made.run in twice:
+            run = names[PurePath(one.evaluation.path).parent]
+            one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, run=run)))
         out.append(one)
     return out
 

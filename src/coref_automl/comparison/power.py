@@ -188,25 +188,14 @@ def power(
     if eval_set is not None:
         opened = EvalSet.open(eval_set)
         sets.append((opened.name, sizes_of(opened, metric)))
+    test: dict[str, Any] = {"components": held, "comparisons": comparisons, "against_model": against_base}
     able = tuple(
-        Ability(name, int(sizes.sum()), len(sizes), count, shown)
+        Ability(name, int(sizes.sum()), len(sizes), count, can_show(sizes, count, **test))
         for name, sizes in sets
         for count in seeds or SEEDS
-        for shown in [can_show(sizes, count, components=held, comparisons=comparisons, against_model=against_base)]
     )
-    a_document = float(sets[-1][1].mean()) if sets else 2.0
-    plans = (
-        plans_for(
-            difference,
-            items_a_document=a_document,
-            components=held,
-            comparisons=comparisons,
-            against_model=against_base,
-            offered=seeds or SEEDS,
-        )
-        if difference is not None
-        else []
-    )
+    mean = float(sets[-1][1].mean()) if sets else 2.0
+    plans = plans_for(difference, items_a_document=mean, offered=seeds or SEEDS, **test) if difference is not None else []
     cost = cost_of(group, paths) if group else None
     return PowerTable(metric, held, len(verdicts), comparisons, against_base, able, tuple(plans), cost)
 

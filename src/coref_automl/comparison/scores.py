@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -195,14 +196,10 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 
 def runs_of(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     """Trained checkpoints by run (and window length, if a run was scored at several), in training order."""
-    lengths: dict[str, set[int]] = {}
-    for entry in entries:
-        lengths.setdefault(entry.run, set()).add(entry.evaluation.seq_len)
-    out: dict[str, list[Entry]] = {}
-    for entry in sorted((e for e in entries if e.trained), key=lambda e: e.tokens):
-        several = len(lengths[entry.run]) > 1
-        out.setdefault(f"{entry.run} @{entry.evaluation.seq_len}" if several else entry.run, []).append(entry)
-    return dict(sorted(out.items()))
+    lengths = Counter(run for run, _ in {(entry.run, entry.evaluation.seq_len) for entry in entries})
+    ordered = sorted((entry for entry in entries if entry.trained), key=lambda entry: entry.tokens)
+    runs = grouped(ordered, lambda one: f"{one.run} @{one.evaluation.seq_len}" if lengths[one.run] > 1 else one.run)
+    return dict(sorted(runs.items()))
 
 
 def is_equal_training(one: int, other: int) -> bool:

@@ -76,11 +76,6 @@ def from_draws(value: float, draws: Floats, clusters: ArrayLike) -> Drawn:
     return Drawn(Estimate(value, float(low), float(high), items), wider * float(draws.std(ddof=1)), held)
 
 
-def permutation_draws(family: int) -> int:
-    """Enough that the smallest p of a family can survive Holm."""
-    return max(DRAWS, 400 * family)
-
-
 def standard_error(parts: Sequence[Part]) -> Floats:
     """The clustered standard error of every column's mean: each document is left out once (the jackknife)."""
     return np.asarray(np.sqrt(sum((gather(part).left_out() ** 2).sum(axis=0) for part in parts)))
@@ -222,12 +217,12 @@ class Flipped:
     half: Floats
 
 
-def step_down_max_t(parts: Sequence[Part], *, seed: int, family: int = 1) -> Flipped:
+def step_down_max_t(parts: Sequence[Part], *, seed: int) -> Flipped:
     """Westfall and Young's step-down max-T: is any difference still shown when the largest of all is what chance is asked for?
 
     One sign per document flips all columns together, so that columns which rise and fall together count as the few they are:
     Holm counts ninety checkpoints of the same runs as ninety. Columns are on the scale of their own spread under the flips,
-    which no flip changes. The family is what the columns hold; `family` may only raise the number of draws.
+    which no flip changes.
     """
     gathered = [gather(part) for part in parts]
     means = np.asarray(sum(part.means() for part in gathered))
@@ -235,7 +230,7 @@ def step_down_max_t(parts: Sequence[Part], *, seed: int, family: int = 1) -> Fli
     scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
     seen = np.abs(means) * scale
     order = np.argsort(-seen, kind="stable")
-    draws = permutation_draws(max(family, len(seen)))
+    draws = max(DRAWS, 400 * len(seen))  # enough that the smallest p of so many can be small
     alone, largest, highest = np.zeros(len(seen)), np.zeros(len(seen)), []
     for block in flipped_sums(gathered, seed=seed, draws=draws):
         flipped = (np.abs(block) * scale)[:, order]

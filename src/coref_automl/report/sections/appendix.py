@@ -38,8 +38,10 @@ _SHOWN = ("real1_strict", "real1", "real_far1_strict", "lambada_top1_strict", "g
 _TONES: dict[str, Tone] = {"A": "good", "B": "quiet", "C": "bad"}
 Grade = tuple[str, str]
 """A letter, and the number or the words behind it."""
-SHOWN_METRICS = ("real1", "real5", "lambada_top1", "score", "real1_strict", "real5_strict", "lambada_top1_strict", "score_strict")
-WORD_METRICS = ("real_word", "lambada_word", "gold_word", "real_far1_strict", "real_far_word")
+_METRICS = (
+    "real1", "real5", "lambada_top1", "score", "real1_strict", "real5_strict", "lambada_top1_strict", "score_strict",
+    "real_word", "lambada_word", "gold_word", "real_far1_strict", "real_far_word",
+)  # fmt: skip
 _MOST_BARS = 40
 """Longer tables have no bars, to keep the page light."""
 
@@ -117,11 +119,10 @@ def rating(study: Subject) -> Section | None:
             _efficiency(study, peak, list(peaks.values())),
         )
         lines.append(row(run, *(Cell(f"{letter} · {because}", _TONES.get(letter, "quiet")) for letter, because in grades)))
-    rules = notes("rating", say, margin=f"{100 * study.margin:g}")
-    which = which_documents(study.group.judging, say)
-    caption = note("peaks", say, which=which)
+    caption = note("peaks", say, which=which_documents(study.group.judging, say))
     table = Table((say("실행", "run"), *respects), tuple(lines), caption=caption, shows="both")
-    return Section("rating", say("요약 평가", "Summary rating"), (table, Points(rules)))
+    rules = Points(notes("rating", say, margin=f"{100 * study.margin:g}"))
+    return Section("rating", say("요약 평가", "Summary rating"), (table, rules))
 
 
 def _against(study: Subject, pairs: dict[Entry, Entry]) -> dict[Entry, Comparison | None]:
@@ -200,16 +201,13 @@ def _under(value: float, a: float, b: float) -> str:
 def checkpoints(study: Subject) -> Section:
     """Every checkpoint against its reference; then with epoch, tokens, all metrics and the composite, baselines below."""
     say = study.say
-    names = [*study.metrics(SHOWN_METRICS), *study.metrics(WORD_METRICS)]
-    lead = tuple(dict.fromkeys([study.metric, *(name for name in ("real1", "real5", "lambada_top1", "score") if name in names)]))
+    names = study.metrics(_METRICS)
+    lead = list(dict.fromkeys([study.metric, *(name for name in ("real1", "real5", "lambada_top1", "score") if name in names)]))
     claims = [replace(one, b=study.judged[entry].reference) for entry, one in study.checkpoint_claims().items()]
     blocks: list[Block] = [claims_table(claims, say)] if claims else []
-    for title, chosen in (
-        (say("주요 수치", "main numbers"), lead),
-        (say("그 밖의 수치", "other numbers"), [n for n in names if n not in lead]),
-    ):
-        if chosen:
-            blocks.append(_table(study, title, list(chosen)))
+    rest = [name for name in names if name not in lead]
+    blocks.append(_table(study, say("주요 수치", "main numbers"), lead))
+    blocks += [_table(study, say("그 밖의 수치", "other numbers"), rest)] if rest else []
     ceiling = ", ".join(sorted({f"{entry.evaluation.single_entry_share:.1%}" for entry in study.entries}))
     blocks.append(Text(note("values", say, ceiling=ceiling), "quiet"))
     return Section("checkpoints", say("체크포인트와 에폭", "Checkpoints and epochs"), tuple(blocks))
@@ -249,28 +247,19 @@ def datasets(study: Subject) -> Section:
         listed = ", ".join(f"{name} {count:,}" for name, count in sources.most_common(6))
         rows.append(row(task, f"{of_task.sum():,}", f"{documents:,}", f"{halves['select']:,} / {halves['confirm']:,}", listed))
     head = (
-        say("과제", "task"),
-        say("문항", "items"),
-        say("문서", "documents"),
-        say("선택 / 확인", "select / confirm"),
+        say("과제", "task"), say("문항", "items"), say("문서", "documents"), say("선택 / 확인", "select / confirm"),
         say("데이터 소스", "sources"),
-    )
+    )  # fmt: skip
     blocks: list[Block] = [Table(head, tuple(rows), frozenset({1, 2, 3}))]
     trained = sorted(
         {(p.run, p.objective, p.data, p.base, p.seq_len, p.seed) for e in study.entries if (p := e.evaluation.provenance)}
     )
     if trained:
         titles = (
-            say("실행", "run"),
-            say("목표", "objective"),
-            say("데이터", "dataset"),
-            say("시작 모델", "from"),
-            say("길이", "length"),
-            say("시드", "seed"),
-        )
-        lines = tuple(
-            row(run, kind, data or "–", base, str(length), str(seed)) for run, kind, data, base, length, seed in trained
-        )
+            say("실행", "run"), say("목표", "objective"), say("데이터", "dataset"), say("시작 모델", "from"),
+            say("길이", "length"), say("시드", "seed"),
+        )  # fmt: skip
+        lines = tuple(row(*(str(part) or "–" for part in run)) for run in trained)
         blocks.append(Table(titles, lines, frozenset({4, 5})))
     return Section("data", say("데이터", "Data"), tuple(blocks))
 
