@@ -141,7 +141,7 @@ def badge(question: Question, it: Answer, say: Say) -> str:
         return say("향상 미확인", "no gain shown") if gain else say("차이 미확인", "no difference shown")
     if lead.verdict == "better" and "checkpoint" in lead.against:
         return say("예, 체크포인트 하나에서", "yes, of one checkpoint")
-    words = _SHOWN.get(lead.part) or _SHOWN.get(question.id) or _SHOWN["base" if gain else ""]
+    words = _SHOWN.get(lead.part) or _SHOWN.get(question.id) or _SHOWN["base" if gain else "another"]
     return say(*words[lead.verdict]).format(lead.b)
 
 
@@ -151,7 +151,7 @@ _SHOWN: dict[str, dict[str, tuple[str, str]]] = {
     "length": {"better": ("긴 쪽", "the longer"), "worse": ("짧은 쪽", "the shorter")},
     "training": {"better": ("아직 오르는 중", "still gaining"), "worse": ("떨어지는 중", "falling")},
     "peak to end": {"better": ("정점을 지남", "past its peak"), "worse": ("아직 오르는 중", "still gaining")},
-    "": {"better": ("{}보다 좋음", "better than {}"), "worse": ("{}보다 나쁨", "worse than {}")},
+    "another": {"better": ("{}보다 좋음", "better than {}"), "worse": ("{}보다 나쁨", "worse than {}")},
 }
 """The badge of what is shown, by question or part; of other questions as of the base, or against another method, {}."""
 

@@ -19,6 +19,28 @@ from coref_automl.store import write_text
 
 _TONES: dict[int, Tone] = {1: "good", -1: "bad", 0: "quiet"}
 _SHOWN_CONFLICTS = 30
+_TITLES = {
+    1: ("긴 문장, 많은 명사 후보", "Long sentences, many candidate nouns"),
+    2: ("같은 유형의 개체가 여럿", "Several entities of the same type"),
+    3: ("유형과 레이블 마스크", "Types and the label mask"),
+    4: ("no_relation 행의 거짓 관계", "False relations on no_relation rows"),
+    5: ("쪼개진 개체와 붙은 조사", "Fragmented entities and glued particles"),
+}
+_METRICS = {
+    "micro_f1": ("", ""),
+    "false_relations": (" (거짓 관계)", " (false relations)"),
+    "impossible": (" (불가능한 답)", " (impossible answers)"),
+}
+_ROWS = {
+    "long": ("긴 문장", "long sentences"),
+    "nouns": ("명사가 많은 문장", "many nouns"),
+    "same types": ("같은 유형이 여럿", "several of a type"),
+    "all": ("모든 행", "all rows"),
+    "no_relation": ("no_relation", "no_relation"),
+    "fragmented": (f"{MANY_PIECES}조각 이상", f"{MANY_PIECES} or more pieces"),
+    "glued": ("붙은 조사", "glued particle"),
+}
+"""What a finding is about: the reason, what is measured, and on which rows."""
 
 
 def write_assessment(found: Assessment, out: Path, *, lang: Lang = "ko") -> Path:
@@ -73,21 +95,14 @@ def _variants(found: Assessment, say: Say) -> Section:
 
 
 def _reasons(found: Reasons, number: int, say: Say) -> Section:
-    titles = {
-        1: say("긴 문장, 많은 명사 후보", "Long sentences, many candidate nouns"),
-        2: say("같은 유형의 개체가 여럿", "Several entities of the same type"),
-        3: say("유형과 레이블 마스크", "Types and the label mask"),
-        4: say("no_relation 행의 거짓 관계", "False relations on no_relation rows"),
-        5: say("쪼개진 개체와 붙은 조사", "Fragmented entities and glued particles"),
-    }
     head = (
         say("이유", "reason"), say("행", "rows"), say("비교", "difference"), say("앞 %", "first %"), say("뒤 %", "second %"),
         say("차이 (점)", "difference (points)"), "p (BH)", say("판정", "verdict"),
     )  # fmt: skip
-    lines = [_line(one, titles[one.reason], say) for one in found.findings]
+    lines = [_line(one, say) for one in found.findings]
     how = note("relation: reasons", say)
     if found.missing:
-        untested = ", ".join(titles[reason] for reason in found.missing)
+        untested = ", ".join(say(*_TITLES[reason]) for reason in found.missing)
         how += " " + say(f"확인할 실행이나 행이 없는 것: {untested}.", f"No runs or rows to test: {untested}.")
     seeds = ", ".join(f"{name} {count}" for name, count in found.seeds.items())
     caption = say(
@@ -99,29 +114,12 @@ def _reasons(found: Reasons, number: int, say: Say) -> Section:
     return Section("reasons" if number == 1 else f"reasons-{number}", title, blocks, say("다섯 가지 이유", "five reasons"))
 
 
-def _line(one: Finding, title: str, say: Say) -> tuple[Cell, ...]:
-    metric = {
-        "micro_f1": "",
-        "false_relations": say(" (거짓 관계)", " (false relations)"),
-        "impossible": say(" (불가능한 답)", " (impossible answers)"),
-    }[one.metric]
+def _line(one: Finding, say: Say) -> tuple[Cell, ...]:
     return row(
-        f"{one.reason}. {title}", f"{_about(one.about, say)} ({one.rows:,})", f"{one.a} - {one.b}{metric}",
-        *(f"{100 * value:.1f}" for value in one.values), points(one.here.interval), p_text(one.adjusted),
-        Cell(_verdict(one, say), _TONES[one.sign]),
+        f"{one.reason}. {say(*_TITLES[one.reason])}", f"{say(*_ROWS[one.about])} ({one.rows:,})",
+        f"{one.a} - {one.b}{say(*_METRICS[one.metric])}", *(f"{100 * value:.1f}" for value in one.values),
+        points(one.here.interval), p_text(one.adjusted), Cell(_verdict(one, say), _TONES[one.sign]),
     )  # fmt: skip
-
-
-def _about(name: str, say: Say) -> str:
-    return {
-        "long": say("긴 문장", "long sentences"),
-        "nouns": say("명사가 많은 문장", "many nouns"),
-        "same types": say("같은 유형이 여럿", "several of a type"),
-        "all": say("모든 행", "all rows"),
-        "no_relation": "no_relation",
-        "fragmented": say(f"{MANY_PIECES}조각 이상", f"{MANY_PIECES} or more pieces"),
-        "glued": say("붙은 조사", "glued particle"),
-    }[name]
 
 
 def _verdict(one: Finding, say: Say) -> str:

@@ -36,6 +36,7 @@ from coref_automl.say import Say
 
 _SHOWN = ("real1_strict", "real1", "real_far1_strict", "lambada_top1_strict", "gold_word")
 _TONES: dict[str, Tone] = {"A": "good", "B": "quiet", "C": "bad"}
+_UNRECORDED = ("학습 토큰 기록 없음", "tokens not recorded")
 Grade = tuple[str, str]
 """A letter, and the number or the words behind it."""
 _METRICS = (
@@ -153,7 +154,7 @@ def _speed(study: Subject, entries: list[Entry], peak: Entry) -> Grade:
 
 def _data(peak: Entry, peaks: list[Entry], say: Say) -> Grade:
     if peak.recorded_tokens is None:
-        return "–", _unrecorded(say)
+        return "–", say(*_UNRECORDED)
     times = peak.recorded_tokens / (min(one.recorded_tokens for one in peaks if one.recorded_tokens is not None) or 1)
     return _under(times, 1.5, 3), f"×{times:.1f}"
 
@@ -171,7 +172,7 @@ def _stability(study: Subject, peak: Entry, last: Entry, fall: Comparison | None
 def _efficiency(study: Subject, peak: Entry, peaks: list[Entry]) -> Grade:
     say = study.say
     if peak.recorded_tokens is None:
-        return "–", _unrecorded(say)
+        return "–", say(*_UNRECORDED)
     own = _gained(study, peak)
     if own is None:
         return "–", say("기준 없음", "no base")
@@ -188,10 +189,6 @@ def _gained(study: Subject, peak: Entry) -> float | None:
         return None
     value = peak.evaluation.estimates.get(study.metric)
     return 1e8 * (value.value - before.value) / trained if value and trained else 0.0
-
-
-def _unrecorded(say: Say) -> str:
-    return say("학습 토큰 기록 없음", "tokens not recorded")
 
 
 def _under(value: float, a: float, b: float) -> str:
