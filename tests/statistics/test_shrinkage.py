@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coref_automl.statistics.crossed import CrossedVerdict
 from coref_automl.statistics.intervals import simultaneous_bounds, standard_error
 from coref_automl.statistics.resampling import Part
 from coref_automl.statistics.shrinkage import (
     accepted_loss,
+    change_of_runs,
     covariance,
-    last_step,
     method_means,
     posterior_means,
     times_as_many,
@@ -166,13 +167,16 @@ def curve(rng: np.random.Generator, points: int, seeds: int, rise: float) -> lis
     return [[lasting + rise * point + 0.1 * rng.normal(size=(seeds, 300))] for point in range(points)]
 
 
+def last_step(points: list[list[np.ndarray]]) -> CrossedVerdict:
+    return change_of_runs(points[-1], points[-2], [DOCUMENTS])
+
+
 @pytest.mark.parametrize("points", [2, 4, 10])
 @pytest.mark.parametrize("seeds", [1, 2, 3, 8])
 def test_flat_curves_are_rarely_told_to_go_on(points: int, seeds: int) -> None:
     rng, told = np.random.default_rng(points + seeds), 0
     for _ in range(150):
-        found = last_step(curve(rng, points, seeds, 0.0), [DOCUMENTS])
-        assert found is not None
+        found = last_step(curve(rng, points, seeds, 0.0))
         told += found.shown and found.difference > 0
         assert seeds > 1 or not found.shown
     assert told / 150 <= 0.05
@@ -180,10 +184,7 @@ def test_flat_curves_are_rarely_told_to_go_on(points: int, seeds: int) -> None:
 
 def test_a_curve_that_rises_to_its_end_is_told_to_go_on_and_a_flat_one_is_not() -> None:
     rng = np.random.default_rng(4)
-    rising, flat = (last_step(curve(rng, 4, 3, rise), [DOCUMENTS]) for rise in (0.06, 0.0))
-    assert rising is not None
-    assert flat is not None
+    rising, flat = (last_step(curve(rng, 4, 3, rise)) for rise in (0.06, 0.0))
     assert rising.shown
     assert rising.difference > 0
     assert not flat.shown
-    assert last_step(curve(rng, 1, 3, 0.0), [DOCUMENTS]) is None

@@ -22,7 +22,7 @@ from coref_automl.statistics.closed_forms import LEVEL, holm
 from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
 from coref_automl.statistics.intervals import benjamini_hochberg, composite
 from coref_automl.statistics.resampling import Floats, Part
-from coref_automl.statistics.shrinkage import last_step
+from coref_automl.statistics.shrinkage import change_of_runs
 
 if TYPE_CHECKING:
     from coref_automl.comparison.study import Study
@@ -108,10 +108,8 @@ def judge_change(
     values = _values(study, [*now, *before], metric, half)
     if values is None:
         return None
-    curve = [[rows[len(now) :] for rows, _ in values], [rows[: len(now)] for rows, _ in values]]
-    found = last_step(curve, [clusters for _, clusters in values])
-    if found is None:
-        return None
+    held, earlier = ([rows[side] for rows, _ in values] for side in (slice(len(now)), slice(len(now), None)))
+    found = change_of_runs(held, earlier, [clusters for _, clusters in values])
     return _judged(study, question, (arm, arm), steps, metric, found, values, half, part)
 
 

@@ -141,7 +141,8 @@ def badge(question: Question, it: Answer, say: Say) -> str:
         return say("향상 미확인", "no gain shown") if gain else say("차이 미확인", "no difference shown")
     if lead.verdict == "better" and "checkpoint" in lead.against:
         return say("예, 체크포인트 하나에서", "yes, of one checkpoint")
-    words = _SHOWN.get(lead.part) or _SHOWN.get(question.id) or _SHOWN["base" if gain else "another"]
+    asked = "peak to end" if lead.part == "peak to end" else question.id
+    words = _SHOWN.get(asked) or _SHOWN["base" if gain else "another"]
     return say(*words[lead.verdict]).format(lead.b)
 
 

@@ -101,10 +101,8 @@ def concentration(parts: Sequence[Part]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Simultaneous upper bounds of (best - it): `upper` now, and `at(f)` were there f times as many documents alike.
-
-    `errors[j, i]` is the standard error of how far j leads i.
-    """
+    """Simultaneous upper bounds of (best - it). `gaps[j, i]` is how far j leads i, `reach[j, i]` what chance may have hidden: it
+    shrinks with the root of the documents; `errors[j, i]` is the standard error of the gap."""
 
     gaps: Floats
     reach: Floats
@@ -113,11 +111,7 @@ class Bounds:
 
     @property
     def upper(self) -> Floats:
-        return self.at(1.0)
-
-    def at(self, factor: float) -> Floats:
-        """`gaps[j, i]` is how far j leads i, `reach[j, i]` what chance may have hidden; the best may be any j."""
-        return np.asarray((self.gaps + self.reach / math.sqrt(factor)).max(axis=0))
+        return np.asarray((self.gaps + self.reach).max(axis=0))  # the best may be any j
 
 
 def simultaneous_bounds(parts: Sequence[Part], *, seed: int, draws: int = DRAWS, level: float = LEVEL) -> Bounds:

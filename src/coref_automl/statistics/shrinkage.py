@@ -91,17 +91,14 @@ def accepted_loss(margin: float, gain: float | None) -> float:
     return min(margin, _QUARTER * gain) if gain is not None and gain > 0 else margin
 
 
-def last_step(points: Sequence[Sequence[Floats]], clusters: Sequence[ArrayLike]) -> CrossedVerdict | None:
-    """How far the mean curve rose in its last step: the runs at the last point minus the same runs at the one before.
+def change_of_runs(now: Sequence[Floats], before: Sequence[Floats], clusters: Sequence[ArrayLike]) -> CrossedVerdict:
+    """The same runs at two points of their curve: one matrix per part of the metric (one row per run, one column per item).
 
-    `points[i]` holds one matrix per part of the metric (one row per run, one column per item), `clusters` the documents. "Train
-    longer" is said only where this is shown and above 0: it never is for one run, and for flat curves in at most 2.5% of
-    studies. None for a single point.
+    "Train longer" is said only where the last step is shown and above 0: it never is for one run, and for flat curves in at most
+    2.5% of studies.
     """
-    if len(points) < 2:
-        return None
-    rise = [after - before for before, after in zip(points[-2], points[-1], strict=True)]
-    return composite_crossed(rise, [np.zeros_like(one[:1]) for one in rise], clusters, against_model=True)
+    change = [after - earlier for after, earlier in zip(now, before, strict=True)]
+    return composite_crossed(change, [np.zeros_like(one[:1]) for one in change], clusters, against_model=True)
 
 
 def times_as_many(bounds: Bounds, number: int, margin: float) -> float | None:
