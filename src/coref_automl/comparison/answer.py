@@ -202,7 +202,7 @@ class _Deciding(StudyClaims):
             found.add("floor")
         if not self.gains:
             found.add("base not evaluated")
-        if self.arms and not self.replicated:
+        if self.study.arms and not self.replicated:
             found.add("one seed")
         if any(not equally_trained(*pair) for pair in self.same_length):
             found.add("unequal training")

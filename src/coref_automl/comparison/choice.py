@@ -165,7 +165,9 @@ def next_time_of(
     entries = [entry for step in steps for entry in step]
     columns, _ = _choosing(group, metric, entries)
     seeds = len(steps[0])
-    bounds = simultaneous_bounds([_by_step(part, len(steps), seeds) for part in columns.parts], seed=seed)
+    by_step = [np.asarray(part.values).reshape(-1, len(steps), seeds).mean(axis=2) for part in columns.parts]
+    parts = [Part(values, part.clusters) for values, part in zip(by_step, columns.parts, strict=True)]
+    bounds = simultaneous_bounds(parts, seed=seed)
     loss = accepted_loss(margin, gain)
     highest = int(np.argmax(bounds.gaps[:, 0]))  # how far every point leads the first
     within = next((number for number in range(len(steps)) if bounds.upper[number] <= loss), None)
@@ -191,11 +193,6 @@ def next_time_of(
         more_documents=math.ceil((factor - 1) * bounds.documents) if factor is not None else None,
         promising=trained[promising] if recorded and promising is not None else None,
     )
-
-
-def _by_step(part: Part, steps: int, seeds: int) -> Part:
-    values = np.asarray(part.values)
-    return replace(part, values=values.reshape(len(values), steps, seeds).mean(axis=2))
 
 
 def next_step(study: Study, it: Answer, top: Entry, *, replicated: bool, unequal: tuple[Entry, int] | None) -> NextStep | None:

@@ -82,27 +82,23 @@ class StudyClaims:
         name = self.leading.name if self.leading is not None else ""
         return next((one for one in self.gains if one.a == name and one.verdict == "better"), None)
 
-    @property
-    def arms(self) -> list[Arm]:
-        return self.study.arms
-
     @cached_property
     def replicated(self) -> list[Arm]:
         """Methods with several seeds; a single seed says nothing about a method."""
-        return [arm for arm in self.arms if arm.seeds > 1]
+        return [arm for arm in self.study.arms if arm.seeds > 1]
 
     @cached_property
     def half(self) -> Half | None:
-        return half_of_pairs([(arm, arm) for arm in self.replicated or self.arms])
+        return half_of_pairs([(arm, arm) for arm in self.replicated or self.study.arms])
 
     @cached_property
     def against_bases(self) -> list[tuple[Arm, Entry]]:
-        return [(arm, base) for arm in self.arms if (base := base_of(self.study.group.entries, arm)) is not None]
+        return [(arm, base) for arm in self.study.arms if (base := base_of(self.study.group.entries, arm)) is not None]
 
     @cached_property
     def same_length(self) -> list[tuple[Arm, Arm]]:
         """Later methods and earlier ones at the same length from the same base."""
-        return [(a, b) for b, a in combinations(self.arms, 2) if a.differs_in_method_from(b)]
+        return [(a, b) for b, a in combinations(self.study.arms, 2) if a.differs_in_method_from(b)]
 
     @cached_property
     def equal(self) -> list[tuple[Arm, Arm]]:
@@ -115,7 +111,7 @@ class StudyClaims:
         better = {one.a: one.values[0] for one in self.method_gains if one.verdict == "better" and one.values}
         if better:
             return max((arm for arm in self.replicated if arm.name in better), key=lambda arm: better[arm.name])
-        return next((arm for arm in self.arms if any(self.highest in run for run in arm.runs.values())), None)
+        return next((arm for arm in self.study.arms if any(self.highest in run for run in arm.runs.values())), None)
 
     @cached_property
     def highest(self) -> Entry:
@@ -197,10 +193,8 @@ class StudyClaims:
     def _lengths(self) -> list[Claim]:
         """Longer minus shorter of one method: on the study's metric, and on far items, all and by distance."""
         study = self.study
-        both = [
-            (b, a) for a, b in combinations(self.arms, 2) if a.length < b.length and (a.method, a.origin) == (b.method, b.origin)
-        ]
-        pairs = [pair for pair in both if equally_trained(*pair)]
+        same = [(b, a) for a, b in combinations(study.arms, 2) if (a.method, a.origin) == (b.method, b.origin)]
+        pairs = [(b, a) for b, a in same if a.length < b.length and equally_trained(b, a)]
         found = self._judge("length", pairs, study.metric)
         if (far := self._metric("far")) is not None and far != study.metric:
             found += self._judge("length", pairs, far)
@@ -211,7 +205,7 @@ class StudyClaims:
     def _training(self) -> list[Claim]:
         """Of every mean curve: its last step, and its peak (on select) minus its end (on confirm)."""
         study, found = self.study, []
-        for arm in (arm.with_curve() for arm in self.arms):
+        for arm in (arm.with_curve() for arm in self.study.arms):
             steps = [list(step.values()) for step in arm.steps()] if arm.runs else []
             if len(steps) < 2:
                 continue

@@ -22,7 +22,7 @@ from coref_automl.comparison.superseded import (
     copies_of,
     named_folders,
     one_dtype_each,
-    repeated,
+    told_copies,
     what_counts,
 )
 from coref_automl.errors import ComparisonError, CorefError, InputError
@@ -129,7 +129,8 @@ class Results:
         """Why results under the paths do not count: unreadable, found twice, or a second evaluation of a model."""
         once, reasons = self._counted
         others = [reasons for _, reasons in one_dtype_each(once, named_folders(self.paths)).values()]
-        found = [*map(str, self.damaged), *reasons, *chain(*others), *self.runs.unread, *repeated(self.runs.all)]
+        copies = told_copies((copy, run.name) for run in self.runs.all for copy in run.copies)
+        found = [*map(str, self.damaged), *reasons, *chain(*others), *self.runs.unread, *copies]
         return tuple(dict.fromkeys(found))
 
     @cached_property

@@ -72,10 +72,6 @@ class Study:
         """The checkpoint to use; where none is, what came out highest."""
         return next(entry for entry in self.choice.candidates if entry.evaluation.path == self.answer.highest_path)
 
-    @property
-    def best(self) -> Entry:
-        return self.choice.best
-
     def runs(self) -> dict[str, list[Entry]]:
         return runs_of(self.entries)
 

@@ -174,11 +174,6 @@ def copies_of(found: Mapping[Path, TaskRun]) -> dict[Path, tuple[Path, ...]]:
     return {folder: copies[folder] for folder in found if folder in copies}
 
 
-def repeated(runs: Iterable[TaskRun]) -> list[str]:
-    """One sentence on the copies of runs."""
-    return told_copies((copy, run.name) for run in runs for copy in run.copies)
-
-
 def told_copies(copies: Iterable[tuple[Path, str]]) -> list[str]:
     """One sentence on all copies; each comes with what it repeats."""
     listed = list(copies)

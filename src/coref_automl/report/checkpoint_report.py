@@ -121,6 +121,8 @@ def checkpoint_page(study: Subject) -> Page:
     say, it = study.say, study.answer
     sections = draw_sections(study)
     latest = max(entry.evaluation.evaluated_at for entry in study.entries)[:10]
+    dtypes = ", ".join(sorted({entry.evaluation.dtype for entry in study.entries}))
+    made = {"fingerprint": study.group.fingerprint, "scorer": study.group.scorer, "dtypes": dtypes}
     return Page(
         lang=say.lang,
         title=say("체크포인트 비교 보고서", "Checkpoint comparison report"),
@@ -130,7 +132,7 @@ def checkpoint_page(study: Subject) -> Page:
         sentence=" ".join(reasons(it, say)),
         cannot_tell=_cannot_tell(study),
         sections=tuple(sections),
-        colophon=_colophon(study),
+        colophon=(note("made with", say, **made, seed=study.seed, draws=DRAWS, margin=100 * study.margin),),
         notes=study.notes,
         keep=_keep(study),
         below=lacking(it, say),
@@ -185,12 +187,6 @@ def _cannot_tell(study: Subject) -> tuple[str, ...]:
     if far := max((entry.evaluation.out_of_reach for entry in study.entries), default=0):
         out.append(note("out of reach", say, far=far))
     return tuple(out)
-
-
-def _colophon(study: Subject) -> tuple[str, ...]:
-    dtypes = ", ".join(sorted({entry.evaluation.dtype for entry in study.entries}))
-    group = {"fingerprint": study.group.fingerprint, "scorer": study.group.scorer, "dtypes": dtypes}
-    return (note("made with", study.say, **group, seed=study.seed, draws=DRAWS, margin=100 * study.margin),)
 
 
 def results_csv(study: Subject) -> str:

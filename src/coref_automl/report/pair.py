@@ -86,7 +86,7 @@ def _chosen(study: Study | None, sides: tuple[Side, Side], say: Say) -> Iterator
     if study is None or study.answer.candidates < 2:
         return
     for letter, side in zip("AB", sides, strict=True):
-        if side.arm is None and (side.entries[0] is study.chosen or side.entries[0] is study.best):
+        if side.arm is None and (side.entries[0] is study.chosen or side.entries[0] is study.choice.best):
             yield note("came out highest", say, name=f"{letter} {side.name}", candidates=study.answer.candidates)
 
 

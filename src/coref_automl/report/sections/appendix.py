@@ -106,7 +106,7 @@ def rating(study: Subject) -> Section | None:
     )  # fmt: skip
     peaks = {run: study.choice.peak(entries) for run, entries in runs.items()}
     starts = study.judged
-    behind = _against(study, {peak: study.best for peak in peaks.values() if peak is not study.best})
+    behind = _against(study, {peak: study.choice.best for peak in peaks.values() if peak is not study.choice.best})
     falls = _against(study, {peaks[run]: entries[-1] for run, entries in runs.items() if peaks[run] is not entries[-1]})
     lines = []
     for run, entries in runs.items():
@@ -141,7 +141,7 @@ def _initial(start: Comparison | None, say: Say) -> Grade:
 def _best(study: Subject, peak: Entry, lost: Comparison | None) -> Grade:
     held = study.choice.candidates[peak]
     letter = "C" if lost is not None and lost.verdict == "worse" else "B"
-    close = held.bound <= study.margin or peak is study.best
+    close = held.bound <= study.margin or peak is study.choice.best
     return "A" if close else letter, f"{METRICS[study.metric].label} {100 * held.value.value:.1f}%"
 
 
