@@ -169,7 +169,6 @@ def test_training_longer_is_advised_only_where_the_last_step_is_shown(
         assert it.step is not None
         assert it.step.do == "train longer"
         assert "--max-tokens 200000 " in it.step.command
-        assert it.next_time.more_documents is None
 
 
 def test_only_what_the_set_chose_is_judged_on_confirm(tmp_path: Path) -> None:

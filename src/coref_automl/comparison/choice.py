@@ -29,7 +29,7 @@ from coref_automl.evaluation.results import where_now
 from coref_automl.records import Estimate
 from coref_automl.statistics.intervals import composite, simultaneous_bounds
 from coref_automl.statistics.resampling import Part
-from coref_automl.statistics.shrinkage import accepted_loss, covariance, posterior_means, times_as_many
+from coref_automl.statistics.shrinkage import accepted_loss, covariance, posterior_means
 
 if TYPE_CHECKING:
     from coref_automl.comparison.study import Study
@@ -174,9 +174,6 @@ def next_time_of(
     point = min(within, highest) if within is not None else None
     trained = [round(np.mean([entry.tokens for entry in step])) for step in steps]
     recorded = all(entry.recorded_tokens is not None for entry in entries)
-    before = () if rising else range(point if point is not None else min(highest + 1, len(steps) - 1))
-    plans = [(factor, number) for number in before if (factor := times_as_many(bounds, number, loss)) is not None]
-    factor, promising = min(plans, default=(None, None))
     run = next((run for run in mine.runs.values() if chosen in run), None)
     step = steps[point] if point is not None else []
     reached = next((entry for entry in step if run and entry in run), step[0] if step else None)
@@ -190,8 +187,6 @@ def next_time_of(
         share=trained[point] / trained[-1] if point is not None else None,
         checkpoint=reached.evaluation.path if reached else "",
         name=reached.name if reached else "",
-        more_documents=math.ceil((factor - 1) * bounds.documents) if factor is not None else None,
-        promising=trained[promising] if recorded and promising is not None else None,
     )
 
 

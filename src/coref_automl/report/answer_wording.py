@@ -220,15 +220,12 @@ def untested(it: Answer, say: Say) -> str:
 
 
 def next_time(ahead: NextTime, say: Say) -> str:
-    """How long to train next time, and what it would take to know of less."""
+    """How long to train next time."""
     share, seen = f"{100 * (ahead.share or 0):.0f}%", tokens(ahead.tokens)
     ko, en = f"이번의 {share}", f"for {share} of this training"
     if ahead.tokens is not None:
         ko, en = f"{seen} 토큰(이번의 {share})", f"until {seen} tokens ({share} of this training)"
-    text = note(f"next time: {ahead.how}", say, ko=ko, en=en, within=f"{100 * ahead.loss:.2g}")
-    if ahead.more_documents and ahead.promising is not None:
-        text += f" {note('promising', say, count=f'{rounded(ahead.more_documents):,}', point=tokens(ahead.promising))}"
-    return text
+    return note(f"next time: {ahead.how}", say, ko=ko, en=en, within=f"{100 * ahead.loss:.2g}")
 
 
 def keep_lines(it: Answer, say: Say, *, named: bool = True) -> list[str]:

@@ -101,13 +101,10 @@ def concentration(parts: Sequence[Part]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Simultaneous upper bounds of (best - it). `gaps[j, i]` is how far j leads i, `reach[j, i]` what chance may have hidden: it
-    shrinks with the root of the documents; `errors[j, i]` is the standard error of the gap."""
+    """Simultaneous upper bounds of (best - it): `gaps[j, i]` is how far j leads i, `reach[j, i]` what chance may have hidden."""
 
     gaps: Floats
     reach: Floats
-    documents: int
-    errors: Floats
 
     @property
     def upper(self) -> Floats:
@@ -126,11 +123,8 @@ def simultaneous_bounds(parts: Sequence[Part], *, seed: int, draws: int = DRAWS,
     recentred = (resampled_means(gathered, seed=seed, draws=draws) - means).astype(np.float32)
     squared = [_of_pairs(part.left_out()) for part in gathered]
     errors, spreads = np.sqrt(sum(squared)), np.sqrt(sum(_of_pairs(part.pulls()) for part in gathered))
-    documents = min(part.documents for part in gathered)
-    if documents == 1:
-        return Bounds(
-            means[:, None] - means[None, :], np.ones_like(errors), documents, errors
-        )  # says nothing about the next document
+    if min(part.documents for part in gathered) == 1:
+        return Bounds(means[:, None] - means[None, :], np.ones_like(errors))  # says nothing about the next document
     scales = np.divide(1, spreads, out=np.zeros_like(spreads), where=spreads > 1e-12).astype(np.float32)
     largest = np.empty((len(means), draws), np.float32)
     for start in range(0, draws, rows := max(1, (1 << 18) // len(means))):  # blocks that stay in the processor's cache
@@ -139,7 +133,7 @@ def simultaneous_bounds(parts: Sequence[Part], *, seed: int, draws: int = DRAWS,
             largest[best, start : start + rows] = ((block - block[:, best : best + 1]) * scale).max(axis=1)
     widen = _student(squared, [part.effective_documents - 1 for part in gathered], level) / NORMAL.inv_cdf(level)
     reach = np.maximum(0.0, np.quantile(largest, level, axis=1))[:, None] * widen * errors
-    return Bounds(means[:, None] - means[None, :], reach, documents, errors)
+    return Bounds(means[:, None] - means[None, :], reach)
 
 
 def _intervals(gathered: Sequence[Gathered], *, seed: int, draws: int) -> list[Estimate]:

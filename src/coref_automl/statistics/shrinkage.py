@@ -13,9 +13,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from coref_automl.statistics.closed_forms import NORMAL, POWER
 from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
-from coref_automl.statistics.intervals import Bounds
 from coref_automl.statistics.resampling import Floats, Part, gather
 
 _SPREADS = (0.0, 0.001, 0.004, 0.016, 0.064, 0.256)
@@ -23,7 +21,6 @@ _SPREADS = (0.0, 0.001, 0.004, 0.016, 0.064, 0.256)
 _OWN = (0.0005, 0.004, 0.032)
 """What a checkpoint may have that neither its neighbours nor the other seeds share: a twentieth of a point to three points."""
 _QUARTER = 0.25
-_MOST = 100.0
 
 
 def covariance(parts: Sequence[Part]) -> Floats:
@@ -99,29 +96,6 @@ def change_of_runs(now: Sequence[Floats], before: Sequence[Floats], clusters: Se
     """
     change = [after - earlier for after, earlier in zip(now, before, strict=True)]
     return composite_crossed(change, [np.zeros_like(one[:1]) for one in change], clusters, against_model=True)
-
-
-def times_as_many(bounds: Bounds, number: int, margin: float) -> float | None:
-    """How many times as many documents bring one bound under the margin with 80% power; None beyond a hundred.
-
-    `margin - gap` is itself known with an error from today's documents, which are part of the larger set: of what is seen then,
-    a share (f - 1) / f of that variance is still open. Without that allowance the plan comes true about half the time.
-    """
-    room, reach, error = margin - bounds.gaps[:, number], bounds.reach[:, number], bounds.errors[:, number]
-    slack = NORMAL.inv_cdf(POWER)
-
-    def settled(factor: float) -> bool:
-        return bool(np.all(room >= reach / math.sqrt(factor) + slack * error * math.sqrt((factor - 1) / factor)))
-
-    if settled(1.0):
-        return 1.0
-    if not settled(_MOST):
-        return None
-    low, high = 1.0, _MOST
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if settled(middle) else (middle, high)
-    return high
 
 
 def _at_the_level_of(seen: Floats, means: Floats) -> Floats:
