@@ -18,18 +18,7 @@ import numpy as np
 
 from coref_automl.comparison.arms import equally_trained
 from coref_automl.comparison.choice import next_step, next_time_of, train_command
-from coref_automl.comparison.claims import (
-    BASE,
-    Action,
-    Answer,
-    Caveat,
-    Claim,
-    Keep,
-    NextTime,
-    Power,
-    Question,
-    QuestionId,
-)
+from coref_automl.comparison.claims import BASE, Action, Answer, Caveat, Claim, Keep, NextTime, Power, Question, QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.power import sizes_by_document
 from coref_automl.comparison.questions import TASKS, StudyClaims
