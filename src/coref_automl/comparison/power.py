@@ -92,11 +92,8 @@ class Evidence(Record):
             f"평가: {label} 문항 {self.items:,}개, 문서 {self.documents:,}개.",
             f"Evaluation: {self.items:,} items of {label} in {self.documents:,} documents.",
         )
-        point = (
-            say(f" 1점에는 문서 {self.needed:,}개가 필요합니다.", f" One point takes {self.needed:,} documents.")
-            if self.needed
-            else ""
-        )
+        needed = f"{self.needed or 0:,}"
+        point = say(f" 1점에는 문서 {needed}개가 필요합니다.", f" One point takes {needed} documents.") if self.needed else ""
         coarse = say(
             "보통 크기의 향상을 확인하기에는 작은 세트입니다. 텍스트를 늘리거나 --eval-set을 지정하세요.",
             "That set is too small to confirm a gain of the usual size: add texts, or name a larger set with --eval-set.",

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from coref_automl.config import choose
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import NOT_RUN
-from coref_automl.evaluation.metrics import METRICS, PRIMARY, Metric
+from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.evaluation.results import CHECKPOINT, slug
 from coref_automl.models.build import NEW
 from coref_automl.records import Evaluation, Half
@@ -148,7 +148,8 @@ class Group:
 
     def was_run(self, metric: str, entry: Entry) -> bool:
         """Did an evaluation run every part of the metric?"""
-        tasks = [(self._of(part), part.rule) for part in _plain(metric)]
+        parts = [METRICS[name] for name, _ in METRICS[metric].parts or ((metric, 1.0),)]
+        tasks = [(self.items.facts["task"] == part.task, part.rule) for part in parts]
         return all(rows.any() and bool((entry.ranks[rule][rows] != NOT_RUN).any()) for rows, rule in tasks)
 
     def metrics(self) -> list[str]:
@@ -169,8 +170,8 @@ class Group:
         by_task: dict[str, tuple[NDArray[np.float64], NDArray[Any]]] = {}
         dropped = 0
         for name, weight in METRICS[metric].parts or ((metric, 1.0),):
-            part = METRICS[name]
-            rows = self._of(part) & (True if half is None else self.items.halves == half) & (True if among is None else among)
+            part, rows = METRICS[name], np.asarray(self.items.facts["task"] == METRICS[name].task)
+            rows = rows & (True if half is None else self.items.halves == half) & (True if among is None else among)
             found = np.stack([entry.ranks[part.rule][rows] for entry in chosen], axis=1)
             whole, empty = (found != NOT_RUN).all(axis=1), (found == NOT_RUN).all(axis=1)
             dropped += int((~whole & ~empty).sum())
@@ -181,9 +182,6 @@ class Group:
         items = sum(len(values) for values, _ in by_task.values())
         documents = sum(len(np.unique(clusters)) for _, clusters in by_task.values())
         return Columns(parts, items, documents, dropped)
-
-    def _of(self, part: Metric) -> NDArray[np.bool_]:
-        return np.asarray(self.items.facts["task"] == part.task)
 
 
 def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
@@ -213,10 +211,6 @@ def model_label(path: str) -> str:
     if CHECKPOINT.fullmatch(found.name):
         return f"{found.parent.name}/{found.name}"
     return slug(re.split(r"/|--", path.rstrip("/"))[-1])
-
-
-def _plain(metric: str) -> list[Metric]:
-    return [METRICS[name] for name, _ in METRICS[metric].parts or ((metric, 1.0),)]
 
 
 def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:

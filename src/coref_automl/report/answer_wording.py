@@ -25,13 +25,12 @@ def headline(it: Answer, say: Say) -> str:
         *first, last = (it.method, *it.ties)[: _NAMED + 1]
         either = say(" 또는 ", " or ").join(filter(None, (", ".join(first), last)))
         return say(f"추천: {either}", f"Use {either}")
-    if it.action == "use checkpoint":
-        return say(f"추천: {it.highest}", f"Use {it.highest}")
-    if it.action == "keep base":
-        return say("베이스 모델 유지: 더 나은 것이 확인되지 않았습니다", "Keep the base: nothing here is shown to beat it")
-    if it.action == "no base":
-        return say("비교할 베이스 모델이 없습니다", "No base to compare with")
-    return say("판정할 수 없습니다", "Undecided")
+    words = {
+        "use checkpoint": (f"추천: {it.highest}", f"Use {it.highest}"),
+        "keep base": ("베이스 모델 유지: 더 나은 것이 확인되지 않았습니다", "Keep the base: nothing here is shown to beat it"),
+        "no base": ("비교할 베이스 모델이 없습니다", "No base to compare with"),
+    }
+    return say(*words.get(it.action, ("판정할 수 없습니다", "Undecided")))
 
 
 def reasons(it: Answer, say: Say) -> list[str]:

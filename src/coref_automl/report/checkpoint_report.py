@@ -98,9 +98,8 @@ def report(
     folder = as_path(out, "out")
     with speaking(lang) as say, claimed(folder, KIND):
         if table is not None:
-            rows = read_table(Path(table))
-            page, results, answer = csv_page(rows, say, source=Path(table).name, target=goal), "", None
-            sentence = page.sentence
+            page = csv_page(read_table(Path(table)), say, source=Path(table).name, target=goal)
+            results, answer, sentence = Path(table).read_text("utf-8"), None, page.sentence
         else:
             chosen: dict[str, Any] = {"metric": metric, "margin": allowed, "evalset": eval_set, "seed": seed, "target": goal}
             study = read_subject(open_results(as_paths(paths, "paths")), say, **chosen)
@@ -108,10 +107,7 @@ def report(
             sentence = "\n".join([*answer_lines(study.answer, say), *study.notes])
         page = replace(page, title=title or page.title)
         write_text(folder / "report.md", render_markdown(page))
-        if results:
-            write_text(folder / "results.csv", results)
-        elif table is not None:
-            write_text(folder / "results.csv", Path(table).read_text("utf-8"))
+        write_text(folder / "results.csv", results)
         write_text(folder / "report.html", render_html(page))
     return WrittenReport(str(folder / "report.html"), str(folder / "report.md"), str(folder / "results.csv"), sentence, answer)
 

@@ -185,18 +185,6 @@ class Page:
         return max(-100, min(math.floor(100 * low), -1)) / 100, min(100, max(math.ceil(100 * high), 1)) / 100
 
 
-def question(
-    name: str,
-    title: str,
-    answer: str,
-    blocks: Sequence[Block],
-    short: str,
-    verdict: VerdictLine | None = None,
-) -> Section:
-    """A section that asks a question: its answer comes first, and in one sentence on the first screen."""
-    return Section(name, title, (Text(answer, "strong"), *blocks), short, answer, verdict, "questions")
-
-
 def row(*cells: str | Cell) -> tuple[Cell, ...]:
     return tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in cells)
 

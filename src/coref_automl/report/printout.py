@@ -201,14 +201,7 @@ def printed_answer(study: Study, *, notes: Sequence[str] = (), lang: Lang) -> Pr
 
 
 def compared(
-    results: Results,
-    *,
-    metric: str | None,
-    reference: str | None,
-    common: bool,
-    eval_set: str | None,
-    seed: int,
-    lang: Lang,
+    results: Results, *, metric: str | None, reference: str | None, common: bool, eval_set: str | None, seed: int, lang: Lang
 ) -> tuple[PrintedComparison, Group]:
     """The table that opened results give, and the group that it compares; with what stands in for a base that was not scored."""
     group, notes = choose_group(results, common=common, evalset=eval_set)

@@ -136,14 +136,13 @@ def best_of(stored: Sequence[StoredEvaluation], evaluation: Evaluation) -> Evalu
 
     Of the same tokenizer too: under another, strict and lenient ranks are not comparable.
     """
-    others = [
-        entry.evaluation
-        for entry in stored
-        if all(entry.evaluation.fingerprints.get(name) == evaluation.fingerprints.get(name) for name in ("items", "tokenizer"))
-        and entry.evaluation.scorer == evaluation.scorer
-        and (entry.evaluation.path, entry.evaluation.seq_len) != (evaluation.path, evaluation.seq_len)
-        and entry.evaluation.fingerprints.get("weights") != evaluation.fingerprints.get("weights")
-    ]
+
+    def terms(one: Evaluation) -> tuple[str | None, ...]:
+        return one.fingerprints.get("items"), one.fingerprints.get("tokenizer"), one.scorer
+
+    others = [entry.evaluation for entry in stored if terms(entry.evaluation) == terms(evaluation)]
+    others = [one for one in others if one.fingerprints.get("weights") != evaluation.fingerprints.get("weights")]
+    others = [one for one in others if (one.path, one.seq_len) != (evaluation.path, evaluation.seq_len)]
     for name in ("score", "real1", "real_far1", "gold_word"):
         held = [other for other in others if name in other.estimates]
         if name in evaluation.estimates and held:

@@ -11,7 +11,7 @@ from coref_automl.comparison.questions import TASKS, by_distance
 from coref_automl.comparison.scores import model_label
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.answer_wording import answer_line, badge
-from coref_automl.report.page import Block, Section, Table, Text, VerdictLine, estimate_cells, interval, note, question, row
+from coref_automl.report.page import Block, Section, Table, Text, VerdictLine, estimate_cells, interval, note, row
 from coref_automl.report.subject import Subject
 from coref_automl.report.wording import TONES, about, change, claims_table, pivot_table, sentence, short_title, title
 from coref_automl.say import Say
@@ -23,8 +23,14 @@ def draw(study: Subject) -> list[Section]:
     say, none = study.say, study.say("짝지을 실행이 없어 판정하지 않습니다.", "No two runs can be paired, so no verdict.")
     for name in CHECKS:
         if study.checks.get(name) and name not in asked:
-            asked[name] = question(name, title(name, say), none, _runs(study, name), short_title(name, say))
+            asked[name] = _asked(name, none, _runs(study, name), say)
     return list(asked.values())
+
+
+def _asked(name: QuestionId, answer: str, blocks: Sequence[Block], say: Say, verdict: VerdictLine | None = None) -> Section:
+    """A section that asks a question: its answer comes first, and in one sentence on the first screen."""
+    shown = (Text(answer, "strong"), *blocks)
+    return Section(name, title(name, say), shown, short_title(name, say), answer, verdict, "questions")
 
 
 def _section(study: Subject, asked: Question) -> Section:
@@ -38,7 +44,7 @@ def _section(study: Subject, asked: Question) -> Section:
     words, known = badge(asked, study.answer, say), asked.tested and change(lead, say) != "–"
     verdict = VerdictLine(words, text, lead.difference if known else None, about(lead, say) if known else "", tone)
     told = sentence(lead, say) if asked.tested else text
-    return question(asked.id, title(asked.id, say), told, blocks, short_title(asked.id, say), verdict)
+    return _asked(asked.id, told, blocks, say, verdict)
 
 
 def _tables(claims: Sequence[Claim], say: Say) -> list[Block]:
