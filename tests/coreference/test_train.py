@@ -23,9 +23,9 @@ from coref_automl.coreference.resolve import read_document, with_found, with_gol
 from coref_automl.coreference.split import folds, named_split
 from coref_automl.coreference.tokens import tokenized
 from coref_automl.coreference.train import _THRESHOLDS, train_coreference
+from coref_automl.corpus.tokenizer import train_unigrams
 from coref_automl.errors import CoreferenceDataError, FolderError, ModelError
 from coref_automl.models.build import build_masked_lm, train_tokenizer
-from coref_automl.models.subwords import train_unigrams
 from tests.coreference.conftest import recipe
 
 

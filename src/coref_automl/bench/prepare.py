@@ -17,7 +17,7 @@ import numpy as np
 
 from coref_automl.bench import BenchResult, PrepareBench, recipe_for_texts
 from coref_automl.corpus import encode
-from coref_automl.corpus.choice import choose_documents
+from coref_automl.corpus.choice import KEPT, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.encode import EncodeSettings, encode_shard, store_tokenizer, tokenizer_of
 from coref_automl.corpus.inputs import surveyed
@@ -97,7 +97,7 @@ def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) 
     settings = EncodeSettings(
         store_tokenizer(model, work / "tokenizer.json"), "combined", seq_len, False, recipe.chain_cap, work / "cache"
     )
-    kept = (choice.kept[index.rows_of(number)] for number in range(len(index.shards)))
+    kept = (choice[index.rows_of(number)] == KEPT for number in range(len(index.shards)))
     jobs = [(s.texts, keep, work / ENCODE / s.stem.name, settings) for s, keep in zip(index.shards, kept, strict=True)]
     with ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent) as pool:
         list(pool.map(encode.warm_up, [settings.tokenizer] * 4 * workers))  # the tokenizer is loaded

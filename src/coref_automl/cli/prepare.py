@@ -60,11 +60,11 @@ def sources(
 
 
 def _described(name: str, say: Say) -> dict[str, str]:
-    from coref_automl.corpus.sources import BUNDLED, SOURCES, documents_of, licence_of
+    from coref_automl.corpus.sources import BUNDLED, SOURCES, licence_of, open_source
 
     source = SOURCES.get(name)
     if source is None:
-        rows = f"{documents_of(name):,}" if name in BUNDLED else ""
+        rows = f"{sum(1 for _ in open_source(name)):,}" if name in BUNDLED else ""
         return {"hub": "", "split": "", "field": "text", "licence": licence_of(name), "note": "", "rows": rows}
     place = f"{source.hub} {source.config}" if source.config else source.hub
     gated = say("승인 필요: HF_TOKEN 설정", "gated: set HF_TOKEN") if source.gated else ""

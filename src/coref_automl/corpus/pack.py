@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.corpus.card import card, counted, refuse_sources
-from coref_automl.corpus.choice import DocumentChoice
+from coref_automl.corpus.choice import KEPT, Choice
 from coref_automl.corpus.dataset import Ints, Window, smallest_type, write_dataset
 from coref_automl.corpus.encode import special_of, tokenizer_of
 from coref_automl.corpus.manifest import ANEW, EncodedFacts, MadeFrom
@@ -124,7 +124,7 @@ class _Pieces:
 
 def assemble(
     index: Index,
-    choice: DocumentChoice,
+    choice: Choice,
     recipe: PrepareRecipe,
     evaluation: list[Document],
     out: Path,
@@ -142,7 +142,7 @@ def assemble(
     facts = _facts(index, stems)
     sources = counted(index, choice, facts, frozenset(hub))
     refuse_sources(sources, recipe, progress)
-    trained = choice.kept & (facts[:, 3] == 0)
+    trained = (choice == KEPT) & (facts[:, 3] == 0)
     with written_whole(out / "documents.jsonl", "wb") as handle:
         for stem in stems:
             handle.writelines(chunks_of(stem.with_suffix(".jsonl")))

@@ -18,25 +18,18 @@ import json
 from collections.abc import Callable, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from coref_automl.config import as_path, expect
 from coref_automl.corpus.card import refuse_empty
-from coref_automl.corpus.choice import DocumentChoice, choose_documents
+from coref_automl.corpus.choice import KEPT, Choice, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
 from coref_automl.corpus.encode import EncodeSettings, set_shard_aside, special_of, store_tokenizer, tokenizer_of
 from coref_automl.corpus.inputs import bytes_of, difference, pinned, readable_parts, sets_of, surveyed
-from coref_automl.corpus.manifest import (
-    AGAIN,
-    ANEW,
-    BegunDataset,
-    MadeFrom,
-    WithSettings,
-    read_prepared,
-)
+from coref_automl.corpus.manifest import AGAIN, ANEW, BegunDataset, MadeFrom, WithSettings, read_prepared
 from coref_automl.corpus.overlap import evaluation_documents, write_grams
 from coref_automl.corpus.pack import assemble
 from coref_automl.corpus.recipe import PrepareRecipe
@@ -96,7 +89,7 @@ def _prepare(
     try:
         refuse_empty(index, choice, recipe, progress)
     except WorkError:
-        if not choice.kept.any():
+        if not (choice == KEPT).any():
             remove(out)  # nothing is worth resuming, and the corrected command differs
         raise
     if evaluation:
@@ -128,13 +121,12 @@ def _same_settings(recipe: PrepareRecipe, out: Path) -> None:
 def _as_it_stands(recipe: PrepareRecipe, out: Path, progress: Progress) -> dict[str, Any]:
     """A finished dataset, if it would be made from the same inputs today; one of other inputs is never handed out in silence."""
     manifest = read_prepared(out)
-    held = cast(MadeFrom, manifest)
     parts, _ = readable_parts(recipe, progress, hub=False)
-    if changed := difference(held, surveyed(recipe, parts, progress)[0]):
+    if changed := difference(manifest, surveyed(recipe, parts, progress)[0]):
         raise FolderError(
             f"{out} is finished, but {changed} since it was made; choose another --out, or remove {out} to make it again."
         )
-    return manifest
+    return dict(manifest)
 
 
 def _begun(out: Path) -> BegunDataset:
@@ -189,7 +181,7 @@ def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, p
 
 def _choose(
     index: Index, evaluation: list[Document], recipe: PrepareRecipe, work: Path, workers: int, progress: Progress
-) -> DocumentChoice:
+) -> Choice:
     at_once = max(1, recipe.portion // 4)
     small = len(index) <= at_once  # a process would take longer to start than to seek
 
@@ -205,14 +197,14 @@ def _choose(
 
 def _encode(
     index: Index,
-    choice: DocumentChoice,
+    choice: Choice,
     recipe: PrepareRecipe,
     work: Path,
     workers: int,
     places: list[str],
     progress: Progress,
 ) -> None:
-    kept = choice.kept
+    kept = choice == KEPT
     with written_whole(work / "kept.npy", "wb") as handle:
         np.save(handle, kept)
     stems = [work / ENCODE / shard.stem.name for shard in index.shards]

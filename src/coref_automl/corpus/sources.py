@@ -37,13 +37,9 @@ def passages() -> list[Document]:
     return [Document.from_json(row) for row in bundled_rows("passages")]
 
 
-def cloze_passages() -> list[dict[str, Any]]:
-    """Short passages in Ko-LAMBADA's columns (index, text with one "_", answer, candidate), with a title."""
-    return list(bundled_rows("cloze"))
-
-
 def bundled_rows(name: str) -> Iterator[dict[str, Any]]:
-    """The rows of a bundled file: passages, cloze, synthetic, synthetic-short, relations or relations-dev."""
+    """The rows of a bundled file: passages, cloze (in Ko-LAMBADA's columns), synthetic, synthetic-short, relations or
+    relations-dev."""
     (path,) = Path(str(files("coref_automl"))).glob(f"assets/texts/{name}.jsonl*")
     with opened(path) as stream:
         yield from map(json.loads, stream)
@@ -159,7 +155,9 @@ def read_input(part: Input, *, field: str | None = None, broken_ok: bool = False
         return read_file(part.path, name=name, field=field, broken_ok=broken_ok, span=part.span)
     if part.url:
         return _behind_url(part, field, broken_ok)
-    return _bundled(part.name) if part.name in BUNDLED else _hub(part.name, field, part.revision)
+    if part.name in BUNDLED:
+        return map(Document.from_json, bundled_rows(part.name.removeprefix("bundled:")))
+    return _hub(part.name, field, part.revision)
 
 
 def _behind_url(part: Input, field: str | None, broken_ok: bool) -> Iterator[Document | Flaw]:
@@ -242,18 +240,18 @@ def _check(part: Input, field: str | None) -> SourceCheck:
     return SourceCheck(label, True, shown, "no rows: contributes nothing")
 
 
-def documents_of(name: str) -> int:
-    """How many documents a bundled source holds."""
-    return sum(1 for _ in _bundled(name))
-
-
-def _bundled(name: str) -> Iterator[Document]:
-    return (Document.from_json(row) for row in bundled_rows(name.removeprefix("bundled:")))
-
-
 def _hub(name: str, field: str | None, revision: str | None) -> Iterator[Document | Flaw]:
+    fields = (field,) if field else SOURCES[name].fields
+    for number, row in enumerate(hub_rows(name, revision)):
+        if number == 0 and (missing := [entry for entry in fields if entry not in row]):
+            hub, held = SOURCES[name].hub, ", ".join(row)
+            raise SourceError(f"{name} ({hub}) has no field {missing[0]!r}; its rows hold {held}. Pass --field.")
+        yield _hub_document(name, number, row, fields)
+
+
+def hub_rows(name: str, revision: str | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of a named source, streamed; whatever goes wrong there is one sentence."""
     source = SOURCES[name]
-    fields = (field,) if field else source.fields
     try:
         from datasets import config, load_dataset
     except ImportError as error:
@@ -264,15 +262,7 @@ def _hub(name: str, field: str | None, revision: str | None) -> Iterator[Documen
         raise SourceError(f"{name} ({source.hub}) cannot be reached; check the network, or download it and pass local:PATH.")
     try:
         options = {"split": source.split, "streaming": True, "token": os.environ.get("HF_TOKEN"), "revision": revision or None}
-        rows = load_dataset(source.hub, source.config, **options)
-        for number, row in enumerate(rows):
-            if number == 0 and (missing := [entry for entry in fields if entry not in row]):
-                raise SourceError(
-                    f"{name} ({source.hub}) has no field {missing[0]!r}; its rows hold {', '.join(row)}. Pass --field."
-                )
-            yield _hub_document(name, number, row, fields)
-    except CorefError:
-        raise
+        yield from map(dict, load_dataset(source.hub, source.config, **options))
     except Exception as error:  # the hub's libraries raise a score of kinds; each becomes one sentence
         raise _explained(name, source, error) from error
 
@@ -314,7 +304,7 @@ def _hub_document(name: str, number: int, row: Mapping[str, Any], fields: tuple[
 def _explained(name: str, source: HubSource, error: Exception) -> SourceError:
     said = f"{type(error).__name__} {error}".lower()
     if source.gated or "gated" in said or "401" in said or "403" in said:
-        return SourceError(f"{name} ({source.hub}) is gated: accept its terms on the hub and set HF_TOKEN to your token.")
+        return SourceError(f"{name} ({source.hub}) is gated: accept its terms on the hub and set HF_TOKEN, or pass local:PATH.")
     if any(
         word in said
         for word in ("connect", "offline", "resolve", "timeout", "timed out", "network", "max retries", "unreachable")

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.errors import EvalSetError, InputError, StorageError
+from coref_automl.evaluation.tasks.task import occurrences
 from coref_automl.fingerprints import fingerprint
 from coref_automl.guard import read_array
 from coref_automl.korean import Tagger, default_cache
@@ -156,9 +157,5 @@ class MatchTable:
     def _around(self, answer: str) -> set[str]:
         if len(answer) < LEAST_CONTAINED or _BETWEEN in answer:
             return set()
-        places, at = [], self._text.find(answer)
-        while at >= 0:
-            places.append(at)
-            at = self._text.find(answer, at + 1)
-        owners = np.searchsorted(self._starts, np.array(places, np.int64), side="right") - 1
+        owners = np.searchsorted(self._starts, np.array(occurrences(self._text, answer), np.int64), side="right") - 1
         return {self._distinct[owner] for owner in owners}

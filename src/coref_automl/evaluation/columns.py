@@ -111,7 +111,7 @@ def whole_numbers(ranks: Sequence[int | None]) -> NDArray[np.int32]:
 def _archived(folder: Path) -> dict[str, NDArray[Any]]:
     """One evaluation of an archive: the columns of its set on its own rows, and its own columns."""
     own = _load(folder / RANKS)
-    shared = _shared(_items_file(folder, str(own.pop("set"))))
+    shared = _load_shared(_items_file(folder, str(own.pop("set"))))
     rows = own.pop("rows", np.arange(len(shared["item"])))
     return {name: column[rows] for name, column in shared.items()} | own
 
@@ -128,16 +128,14 @@ def _items_file(folder: Path, fingerprint: str) -> Path:
     raise InputError(f"{folder} belongs to an archive whose {items_name(fingerprint)} is gone; make the archive again.")
 
 
-@lru_cache(maxsize=4)
-def _shared(path: Path) -> dict[str, NDArray[Any]]:
-    return _load(path)
-
-
 def _load(path: Path) -> dict[str, NDArray[Any]]:
     try:
         return read_arrays(path)
     except InputError as error:
         raise InputError(f"{path} cannot be read ({error}); make the archive again.") from error
+
+
+_load_shared = lru_cache(maxsize=4)(_load)
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from coref_automl.config import choose
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
-from coref_automl.evaluation.tasks.task import ClozeTask
+from coref_automl.evaluation.tasks.task import ClozeTask, occurrences
 from coref_automl.records import ClozeItem, Estimate, Half, ItemScore, Task, halves_of
 from coref_automl.statistics.intervals import DRAWS, bootstrap_mean, composite
 from coref_automl.statistics.resampling import Part
@@ -142,13 +142,11 @@ def weighted_parts(scores: Sequence[ItemScore], metric: str) -> list[Part]:
     return [Part(values, clusters) for _, values, clusters in by_task.values()]
 
 
-def summarise(scores: Sequence[ItemScore], *, seed: int = 0, draws: int = DRAWS) -> dict[str, Estimate]:
-    """Every metric that was run. One that was not is absent, never 0."""
-    return summarise_all([scores], seed=seed, draws=draws)[0]
-
-
 def summarise_all(columns: Sequence[Sequence[ItemScore]], *, seed: int = 0, draws: int = DRAWS) -> list[dict[str, Estimate]]:
-    """`summarise` of several scorings. Metrics of the same items share one set of bootstrap draws, which is most of the cost."""
+    """For each scoring, every metric that was run; one that was not is absent, never 0.
+
+    Metrics of the same items share one set of bootstrap draws, which is most of the cost.
+    """
     groups: dict[tuple[bytes, ...], list[tuple[int, str, list[Part]]]] = {}
     for column, scores in enumerate(columns):
         for name in METRICS:
@@ -200,16 +198,6 @@ _TOP = 5
 Baselines = dict[str, dict[str, Estimate]]
 
 
-def places(text: str, word: str, item: ClozeItem) -> list[int]:
-    """Where a word occurs in the text outside the gap."""
-    found, at = [], text.find(word)
-    while at >= 0:
-        if at + len(word) <= item.start or at >= item.end:
-            found.append(at)
-        at = text.find(word, at + 1)
-    return found
-
-
 BASELINES: dict[str, Callable[[int, int], tuple[int, int]]] = {
     "copy-most-frequent": lambda count, nearness: (count, nearness),
     "copy-nearest": lambda _, nearness: (nearness, 0),
@@ -231,9 +219,10 @@ def copy_scores(items: Iterable[ClozeItem], texts: Mapping[str, str]) -> dict[st
 
 def _occurrences(text: str, group: Sequence[str], item: ClozeItem) -> tuple[int, int]:
     """How often a candidate occurs outside the gap, and minus the characters to the nearest occurrence."""
-    found = [(at, len(word)) for word in group for at in places(text, word, item)]
-    gaps = [item.start - (at + size) if at < item.start else at - item.end for at, size in found]
-    return len(found), -min(gaps, default=1 << 30)
+    found = [(at, at + len(word)) for word in group for at in occurrences(text, word)]
+    gaps = [item.start - end if start < item.start else start - item.end for start, end in found]
+    outside = [gap for gap in gaps if gap >= 0]
+    return len(outside), -min(outside, default=1 << 30)
 
 
 def chance(items: Sequence[ClozeItem], *, seed: int = 0) -> Estimate | None:

@@ -131,14 +131,7 @@ class _Builder:
     def _read_texts(self, tasks: Sequence[ClozeTask]) -> None:
         """Documents of `--source`: read and tagged once for all tasks."""
         texts = read_texts(self.recipe, self.progress)
-        for source in texts.seen:
-            chosen = {} if self.recipe.all_documents else {"held out": texts.held_out[source]}
-            self.sources[source] = {
-                "documents": texts.seen[source],
-                **chosen,
-                "kept": texts.kept[source],
-                **texts.drops.get(source, {}),
-            }
+        self.sources |= texts.counts
         choices = self._choices(single_entry=self.recipe.single_entry, others=texts.others)
         for entry, read in self._read(map(PlainText, texts.documents), "Finding items in texts"):
             for task in tasks:
@@ -202,18 +195,20 @@ class _Builder:
 
 @dataclass(frozen=True, slots=True)
 class SourceTexts:
-    """Documents of the sources. `seen`, `held_out` and `kept` count rows by source, `drops` by source and reason.
+    """Documents of the sources. `counts` has for every source its rows, those held out and kept, and the reasons of drops.
 
     Documents that belong to training data are not drops; `others` are some of them, from which neighbours are counted. Where
     every document is used, they are the documents themselves.
     """
 
     documents: list[Document] = field(default_factory=list)
-    seen: Counter[str] = field(default_factory=Counter)
-    held_out: Counter[str] = field(default_factory=Counter)
-    kept: Counter[str] = field(default_factory=Counter)
-    drops: dict[str, Counter[str]] = field(default_factory=dict)
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
     others: dict[str, list[Document]] = field(default_factory=dict)
+
+    def count(self, source: str, *what: str) -> None:
+        held = self.counts[source]
+        for name in what:
+            held[name] = held.get(name, 0) + 1
 
 
 def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
@@ -228,11 +223,11 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
     taken: set[str] = set()
     known_texts: set[str] = set()
     for document in progress.track(_documents(recipe, texts), "Reading held-out documents", unit="documents"):
-        texts.seen[document.source] += 1
         if allowed is not None and rank(document.id) > allowed[document.source]:
             _keep_some(texts.others, document)
             continue
-        texts.held_out[document.source] += allowed is not None
+        if allowed is not None:
+            texts.count(document.source, "held out")
         text = normalise(document.text)
         reason = is_empty(text) if recipe.all_documents else reason_to_drop(text, Filters())
         if reason is None and (document.source, document.id) in known_ids:
@@ -240,11 +235,11 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
         if reason is None and text in known_texts:
             reason = "the text of an earlier document"
         if reason:
-            texts.drops.setdefault(document.source, Counter())[reason] += 1
+            texts.count(document.source, reason)
             continue
         known_ids.add((document.source, document.id))
         known_texts.add(text)
-        texts.kept[document.source] += 1
+        texts.count(document.source, "kept")
         named = qualified_id(document) if document.id in taken else document.id
         taken.add(named)
         texts.documents.append(Document(named, document.source, text, document.title))
@@ -260,10 +255,11 @@ def _keep_some(others: dict[str, list[Document]], document: Document) -> None:
 
 
 def _documents(recipe: EvalRecipe, texts: SourceTexts | None) -> Iterator[Document]:
+    begun = {"documents": 0, **({} if recipe.all_documents else {"held out": 0}), "kept": 0}
     for part in (part for name in recipe.sources for part in inputs_of(name)):
         for entry in islice(read_input(part, field=recipe.field), recipe.limit):
+            if texts is not None:
+                texts.counts.setdefault(entry.source, dict(begun))
+                texts.count(entry.source, "documents", *([] if isinstance(entry, Document) else [entry.reason]))
             if isinstance(entry, Document):
                 yield entry
-            elif texts is not None:
-                texts.seen[entry.source] += 1
-                texts.drops.setdefault(entry.source, Counter())[entry.reason] += 1

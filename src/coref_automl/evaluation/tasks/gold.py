@@ -20,9 +20,9 @@ from coref_automl.evaluation.tasks.task import (
     Row,
     Rows,
     Span,
-    draw_lot,
     local_rows,
     opens_word,
+    spread,
 )
 from coref_automl.records import ClozeItem, Document
 
@@ -84,7 +84,7 @@ def gold_items(read: ReadDocument, gold: Annotated, *, seed: int, per_document: 
             drops[reason] += 1
         else:
             fit.append(_item(read, gold, mention, others, groups))
-    chosen = _by_entity(fit, seed)[:per_document]
+    chosen = spread(fit, per_document, seed, of=lambda item: item.candidates[0])  # a first of every entity before a second
     drops[f"over {per_document} mentions of its text"] += len(fit) - len(chosen)
     return Found(sorted(chosen, key=lambda item: item.start), +drops)
 
@@ -132,35 +132,9 @@ def _overlap(one: Named, other: Named) -> bool:
 def _item(
     read: ReadDocument, gold: Annotated, mention: Named, others: list[Span], groups: dict[str, tuple[str, ...]]
 ) -> ClozeItem:
-    measured = sorted((read.distance(span, mention.span), span) for span in others)
-    distance, antecedent = measured[0]
-    right = groups[mention.entity]
+    nearest = min(others, key=lambda span: (read.distance(span, mention.span), span))
     wrong = [forms for entity, forms in groups.items() if entity != mention.entity]
-    return ClozeItem(
-        id=read.item_id("gold", VERSION, mention.span),
-        task="gold",
-        document=read.document.id,
-        cluster=gold.cluster,
-        source=read.document.source,
-        start=mention.start,
-        end=mention.end,
-        answer=read.text[mention.start : mention.end],
-        tag=read.tag_of(mention.span),
-        candidates=(right, *wrong),
-        antecedent=antecedent,
-        distance=distance,
-        pronoun_between=read.pronoun_between(antecedent, mention.span),
-    )
-
-
-def _by_entity(items: list[ClozeItem], seed: int) -> list[ClozeItem]:
-    """In random order, a first item of every entity before a second of any."""
-    taken: Counter[tuple[str, ...]] = Counter()
-    order: list[tuple[int, int, ClozeItem]] = []
-    for item in sorted(items, key=lambda item: draw_lot(seed, item.id)):
-        order.append((taken[item.candidates[0]], len(order), item))
-        taken[item.candidates[0]] += 1
-    return [item for _, _, item in sorted(order, key=lambda entry: entry[:2])]
+    return read.item("gold", VERSION, mention.span, nearest, cluster=gold.cluster, candidates=(groups[mention.entity], *wrong))
 
 
 def read_annotated(row: Row, number: int, name: str) -> Annotated | str:

@@ -12,7 +12,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from coref_automl.corpus.chains import NounMention
-from coref_automl.evaluation.tasks.eligible import Eligible, eligible_of, light_nouns
+from coref_automl.evaluation.tasks.eligible import Eligible, eligible_of
+from coref_automl.evaluation.tasks.nouns import light_nouns
 from coref_automl.evaluation.tasks.task import (
     NO_CHOICE,
     Choices,
