@@ -12,6 +12,7 @@ from coref_automl.models.segmentation import (
     TOO_LONG,
     AnnotatedText,
     facts_of,
+    place,
     span_facts,
     unknown_characters,
 )
@@ -25,6 +26,22 @@ def with_spans(draw: st.DrawFn) -> tuple[str, list[tuple[int, int]]]:
     letters = [place for place, letter in enumerate(text) if not letter.isspace()]
     edges = st.tuples(st.sampled_from(letters), st.sampled_from(letters)).map(sorted)
     return text, [(low, high + 1) for low, high in draw(st.lists(edges, max_size=5))]
+
+
+@each_kind
+@given(drawn=with_spans())
+def test_a_span_lies_in_the_tokens_that_hold_its_characters(kind: str, drawn: tuple[str, list[tuple[int, int]]]) -> None:
+    text, spans = drawn
+    pieces = tokenize(built(kind), text)
+    placed = place(pieces, spans)
+    for number, (start, end) in enumerate(spans):
+        first, last = placed.first[number], placed.last[number]
+        held = range(pieces.starts[first], pieces.ends[last])
+        assert start in held
+        assert end - 1 in held
+        assert placed.before[number] == start - held.start
+        assert placed.over[number] == held.stop - end
+        assert placed.count[number] == last - first + 1
 
 
 @each_kind

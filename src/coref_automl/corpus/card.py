@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -128,12 +128,8 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def refuse_empty(index: Index, choice: Choice, recipe: PrepareRecipe, progress: Progress) -> None:
-    """Name the sources that contribute nothing before the long work begins; without `allow_empty` they end it."""
-    refuse_sources(counted(index, choice, np.zeros((len(index), 4), np.int32), frozenset()), recipe, progress)
-
-
 def refuse_sources(sources: list[dict[str, Any]], recipe: PrepareRecipe, progress: Progress) -> None:
+    """Name the sources that contribute nothing; without `allow_empty` they are an error."""
     empty = [source for source in sources if not source["kept"] and set(source["dropped"]) != {UNREAD}]
     if not empty and any(source["kept"] for source in sources):
         return
@@ -148,8 +144,11 @@ def refuse_sources(sources: list[dict[str, Any]], recipe: PrepareRecipe, progres
     progress.note(progress.say(f"문서가 없는 데이터 소스: {named}", f"No documents from: {named}"))
 
 
-def counted(index: Index, choice: Choice, facts: NDArray[np.int32], hub: frozenset[str]) -> list[dict[str, Any]]:
-    """One line per source: documents in, kept, dropped by reason, characters and tokens."""
+def counted(
+    index: Index, choice: Choice, facts: NDArray[np.int32] | None = None, hub: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """One line per source: documents in, kept, dropped by reason, characters and tokens; `facts` are those of encoding."""
+    facts = np.zeros((len(index), 4), np.int32) if facts is None else facts
     lines = []
     for number, name in enumerate(index.sources):
         rows = np.flatnonzero(index.source == number)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from coref_automl.config import from_mapping
 from coref_automl.corpus.chains import NounMention, chains, mentions
 from coref_automl.corpus.dataset import smallest_type
-from coref_automl.corpus.overlap import WORDS, found_in, grams
+from coref_automl.corpus.overlap import WORDS, among, grams
 from coref_automl.corpus.shards import started
 from coref_automl.decoder import read_stored_rows
 from coref_automl.errors import ModelError
@@ -261,10 +261,11 @@ class _Hits:
     def look_into(self, document: Document, place: int) -> None:
         if self.known is None:
             return
-        at = found_in(self.known, document.text)
+        every = grams(document.text)
+        at = np.flatnonzero(among(self.known, every))
         if not len(at):
             return
-        runs = grams(document.text)[at]
+        runs = every[at]
         self.runs.append(np.unique(runs))
         words = " ".join(document.text.split()[int(at[0]) : int(at[0]) + WORDS])
         self.examples.append((place, int(runs[0]), document.source, document.id, words))

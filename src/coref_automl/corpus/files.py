@@ -138,8 +138,7 @@ def _document(row: dict[str, Any], where: str, fallback: str, name: str, before:
         return Flaw(
             stated or before or name, where, f"no field {field!r}" if text is None else f"the field {field!r} is not text"
         )
-    identity = row.get("id")
-    title = row.get("title")
+    identity, title = row.get("id"), row.get("title")
     return Document(
         id=writable(str(identity)) if isinstance(identity, str | int) and str(identity) else fallback,
         source=stated or name,

@@ -140,7 +140,7 @@ def assemble(
     dtype = smallest_type(len(tokenizer))
     stems = [_stem(shard.stem) for shard in index.shards]
     facts = _facts(index, stems)
-    sources = counted(index, choice, facts, frozenset(hub))
+    sources = counted(index, choice, facts, hub)
     refuse_sources(sources, recipe, progress)
     trained = (choice == KEPT) & (facts[:, 3] == 0)
     with written_whole(out / "documents.jsonl", "wb") as handle:

@@ -14,7 +14,6 @@ no byte. What kills its worker again and again is named at the end; `--allow-mis
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
 from itertools import compress
 from pathlib import Path
@@ -22,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from coref_automl.config import as_path, expect
-from coref_automl.corpus.card import refuse_empty
+from coref_automl.config import as_path, expect, to_mapping
+from coref_automl.corpus.card import counted, refuse_sources
 from coref_automl.corpus.choice import KEPT, Choice, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
@@ -46,8 +45,6 @@ from coref_automl.machine import usable_cores
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Document
 from coref_automl.store import read_jsonl, write_json, write_text, written_whole
-
-__all__ = ["PrepareRecipe", "prepare"]
 
 WORK, ENCODE, DEDUP, INPUTS, PARTS = "work", "encode", "dedup", "inputs.json", "parts.json"
 _SMALL = 4 << 20
@@ -87,7 +84,7 @@ def _prepare(
     index = build_index(work, parts=len(parts), holdout=recipe.holdout)
     choice = _choose(index, evaluation, recipe, work, workers, progress)
     try:
-        refuse_empty(index, choice, recipe, progress)
+        refuse_sources(counted(index, choice), recipe, progress)  # before the long work begins
     except WorkError:
         if not (choice == KEPT).any():
             remove(out)  # nothing is worth resuming, and the corrected command differs
@@ -171,9 +168,9 @@ def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, p
     with progress.stage("read and clean", None, "characters") as stage:
         for number in range(len(parts)):
             stage.skip(sum(shard["characters"] for shard in finished_shards(folder, number)))
-        common = {"folder": str(folder), "settings": _plain(settings)}
+        common = {"folder": str(folder), "settings": to_mapping(settings)}
         left = [number for number in range(len(parts)) if not (folder / f"{number:04d}.json").is_file()]
-        jobs = [{"part": _plain(parts[number]), "number": number, **common} for number in left]
+        jobs = [{"part": to_mapping(parts[number]), "number": number, **common} for number in left]
         named = [(parts[number].place, folder / f"{number:04d}") for number in left]
         aside = lambda job: set_part_aside(parts[left[job]], left[job], folder, settings)  # noqa: E731
         _each("coref_automl.corpus.shards:read_job", named, jobs, workers, recipe, stage.advance, aside)
@@ -229,7 +226,7 @@ def _encode(
         grams=work / "grams.npy" if recipe.eval_sets else None,
     )
     with progress.stage("encode", total, "characters") as stage:
-        common = {"kept": str(work / "kept.npy"), "settings": _plain(settings)}
+        common = {"kept": str(work / "kept.npy"), "settings": to_mapping(settings)}
         jobs = [
             {"texts": str(index.shards[number].texts), "first": int(index.edges[number]), "stem": str(stems[number]), **common}
             for number in left
@@ -285,9 +282,3 @@ def _each(
     for job in sorted(deadly):
         if aside:
             aside(job)
-
-
-def _plain(settings: Any) -> dict[str, Any]:
-    """A frozen dataclass as JSON values, as jobs carry them."""
-    values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(settings), default=str))
-    return values

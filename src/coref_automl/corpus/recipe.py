@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from coref_automl.config import Setting, free_fields, typed
+from coref_automl.config import Setting, free_fields, to_mapping, typed
 from coref_automl.corpus.clean import SHARE, Filters
 from coref_automl.corpus.encode import Mode
 from coref_automl.engine.pool import Engine
@@ -71,5 +70,4 @@ class PrepareRecipe:
 
     def settings(self) -> dict[str, Any]:
         """What decides the bytes."""
-        values = {key: list(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(self).items()}
-        return {key: value for key, value in values.items() if key not in free_fields(PrepareRecipe)}
+        return {key: value for key, value in to_mapping(self).items() if key not in free_fields(PrepareRecipe)}

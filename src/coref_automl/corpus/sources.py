@@ -106,8 +106,6 @@ _HEAD = 4 << 20
 _ATTEMPTS = 3
 """Of a read that breaks off: each waits up to half a minute, and the library would take twenty before it says so."""
 
-OnFlaw = Callable[[Flaw], None]
-
 
 @dataclass(frozen=True, slots=True)
 class Input:
@@ -171,7 +169,7 @@ def _behind_url(part: Input, field: str | None, broken_ok: bool) -> Iterator[Doc
         yield from read_file(path, name=name, field=field, broken_ok=broken_ok, span=span, shown=part.url)
 
 
-def open_source(name: str, *, field: str | None = None, on_flaw: OnFlaw | None = None) -> Iterator[Document]:
+def open_source(name: str, *, field: str | None = None, on_flaw: Callable[[Flaw], None] | None = None) -> Iterator[Document]:
     """The documents of a source. Rows that are not documents go to `on_flaw`; without it they are an error."""
     for part in inputs_of(name):
         for entry in read_input(part, field=field):

@@ -86,9 +86,8 @@ class TokenizerCard(Record):
 
 def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | None = None) -> TokenizerCard:
     """Read, clean, leave out what is held out, learn, save."""
-    progress = progress or quiet()
     with claimed(out, "tokenizer", fresh=True):
-        return _learn(recipe, out, progress)
+        return _learn(recipe, out, progress or quiet())
 
 
 def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerCard:

@@ -117,7 +117,6 @@ class Slot:
         )
         if made is None:
             return evaluation
-
         base = base_evaluation(made, self._is_comparable, run=Path(self.target.model).parent, out=self.out)
         if base is None or base.evaluation.path == evaluation.path:
             return evaluation
@@ -181,7 +180,8 @@ class Slot:
                 beside = list(self.out.absolute().parent.iterdir())
                 roots += [folder for folder in beside if kind_of_folder(folder) == "evaluations"]
         seen: set[Path] = set()
-        for stored in chain(filter(None, map(open_evaluation, own)), _under(roots)):
+        under = (stored for root in roots if root.is_dir() for stored in find_evaluations([root], skip_damaged=True))
+        for stored in chain(filter(None, map(open_evaluation, own)), under):
             if stored.folder.resolve() not in seen and not stored.archived:
                 seen.add(stored.folder.resolve())
                 if self._is_same(stored.evaluation):
@@ -252,11 +252,6 @@ def evaluate_one(
 def unscored(items: Sequence[ClozeItem], scores: Mapping[str, ItemScore], words: frozenset[str]) -> list[ClozeItem]:
     """Items without a score, or without the word rank that is now wanted."""
     return [item for item in items if item.id not in scores or (item.id in words and scores[item.id].word_rank is None)]
-
-
-def _under(roots: Sequence[Path]) -> Iterator[StoredEvaluation]:
-    for root in roots:
-        yield from find_evaluations([root] if root.is_dir() else [], skip_damaged=True)
 
 
 def summary_json(evaluation: Evaluation) -> dict[str, Any]:

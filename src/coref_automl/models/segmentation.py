@@ -25,6 +25,7 @@ from coref_automl.records import Record
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 TOO_LONG = "a word too long for the tokenizer"
 """The cause of an unknown token all of whose characters are known."""
@@ -43,11 +44,41 @@ class AnnotatedText:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SpanFacts:
-    """What a tokenizer makes of spans, one entry per span. `pieces` are 0 where it leaves nothing of a span; `broken`: a
-    character of it is spread over several tokens."""
+class Placed:
+    """Spans as places in pieces: `first` and `last` token, `count` of tokens (0 where the tokenizer leaves nothing of a span).
 
-    pieces: NDArray[np.int64]
+    `before` and `over` are the characters of the first token before the span and of the last one behind it.
+    """
+
+    first: Ints
+    last: Ints
+    count: Ints
+    before: Ints
+    over: Ints
+
+    @property
+    def on_edges(self) -> Bools:
+        return np.asarray((self.count > 0) & (self.before == 0) & (self.over == 0))
+
+
+def place(pieces: Pieces, spans: Sequence[tuple[int, int]]) -> Placed:
+    """Where spans lie. A span without tokens gets the nearest one."""
+    if not spans or not len(pieces):
+        none = np.zeros(len(spans), np.int64)
+        return Placed(none, none, none, none, none)
+    edges = np.array(spans, np.int64)
+    low, high = np.array([pieces.cover(*span) for span in spans], np.int64).T
+    first = low.clip(0, len(pieces) - 1)
+    last = np.maximum(first, high - 1)
+    before, over = edges[:, 0] - pieces.starts[first], pieces.ends[last] - edges[:, 1]
+    return Placed(first, last, high - low, np.maximum(0, before), np.maximum(0, over))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpanFacts:
+    """What a tokenizer makes of spans, one entry per span. `broken`: a character of it is spread over several tokens."""
+
+    pieces: Ints
     on_edges: Bools
     glued: Bools
     unknown: Bools
@@ -70,22 +101,21 @@ class SpanFacts:
 
 def span_facts(text: str, pieces: Pieces, spans: Sequence[tuple[int, int]], unknown: int | None) -> SpanFacts:
     """What the pieces of a text make of its spans; blanks at a span's edges do not count."""
+    solid = [trimmed(text, *span) for span in spans]
+    placed = place(pieces, solid)
     shared = pieces.starts[1:] < pieces.ends[:-1]
-    found = []
-    for start, end in (trimmed(text, *span) for span in spans):
-        low, high = pieces.cover(start, end)
-        over = low < high and int(pieces.ends[high - 1]) > end
-        found.append(
-            (
-                high - low,
-                low < high and int(pieces.starts[low]) >= start and not over,
-                over and is_hangul(text[end : end + 1] or " "),
-                unknown is not None and unknown in pieces.ids[low:high],
-                bool(shared[low : max(low, high - 1)].any()),
-            )
-        )
-    count, *flags = np.array(found, np.int64).reshape(-1, 5).T
-    return SpanFacts(count, *(flag.astype(np.bool_) for flag in flags))
+    lost, parted = [], []
+    for low, count in zip(placed.first.tolist(), placed.count.tolist(), strict=True):
+        lost.append(unknown is not None and unknown in pieces.ids[low : low + count])
+        parted.append(bool(shared[low : low + max(0, count - 1)].any()))
+    follows = [is_hangul(text[end : end + 1] or " ") for _, end in solid]
+    return SpanFacts(
+        pieces=placed.count,
+        on_edges=placed.on_edges,
+        glued=np.asarray((placed.over > 0) & np.array(follows, np.bool_)),
+        unknown=np.array(lost, np.bool_),
+        broken=np.array(parted, np.bool_),
+    )
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
