@@ -12,7 +12,7 @@ import coref_automl as ca
 from coref_automl.cli.app import run
 from coref_automl.errors import InputError
 from coref_automl.evaluation import fill as module
-from coref_automl.evaluation.fill import fill_all, find_gap
+from coref_automl.evaluation.fill import fill, fill_all, find_gap
 from coref_automl.models.vocabulary import entry_words
 from tests.evaluation.tiny import NOUNS, loaded, noun_table, save_checkpoint
 
@@ -26,7 +26,7 @@ def test_the_probabilities_are_those_of_the_full_model() -> None:
     import torch
 
     ready = loaded(seed=2)
-    (found,) = fill_all(ready, ["시민은 [MASK]을 찾았다."], nouns_only=False, top=5)
+    found = fill(ready, "시민은 [MASK]을 찾았다.", nouns_only=False, top=5)
     pieces = ["[CLS]", "시민", "##은", "[MASK]", "##을", "찾", "##았", "##다", ".", "[SEP]"]
     row = torch.tensor([ready.tokenizer.convert_tokens_to_ids(pieces)])
     with torch.inference_mode():
@@ -38,7 +38,7 @@ def test_the_probabilities_are_those_of_the_full_model() -> None:
 
 
 def test_the_noun_filter_leaves_only_nouns() -> None:
-    (found,) = fill_all(loaded(), ["시민은 [MASK]을 찾았다."])
+    found = fill(loaded(), "시민은 [MASK]을 찾았다.")
     assert set(found.words) <= {*NOUNS, "한빛"}
     assert found.probabilities == tuple(sorted(found.probabilities, reverse=True))
 
@@ -59,7 +59,7 @@ SENTENCES = ["시민은 [MASK]을 찾았다.", "[MASK]을 찾았다.", "한빛�
 
 def test_sentences_together_are_filled_as_each_alone() -> None:
     ready = loaded(seed=2)
-    for one, alone in zip(fill_all(ready, SENTENCES), [fill_all(ready, [sentence])[0] for sentence in SENTENCES], strict=True):
+    for one, alone in zip(fill_all(ready, SENTENCES), [fill(ready, sentence) for sentence in SENTENCES], strict=True):
         assert one.words == alone.words
         assert one.probabilities == pytest.approx(alone.probabilities, rel=1e-5)
 

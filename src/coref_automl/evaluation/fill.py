@@ -49,13 +49,15 @@ def find_gap(sentence: str) -> tuple[int, int]:
     return gaps[0].span()
 
 
+def fill(loaded: LoadedModel, sentence: str, *, name: str = "", nouns_only: bool = True, top: int = 10) -> Filled:
+    """The words of the vocabulary that fit the gap best; a particle written after it stays with the hidden word."""
+    return fill_all(loaded, [sentence], name=name, nouns_only=nouns_only, top=top)[0]
+
+
 def fill_all(
     loaded: LoadedModel, sentences: Sequence[str], *, name: str = "", nouns_only: bool = True, top: int = 10
 ) -> list[Filled]:
-    """The words of the vocabulary that fit each gap best; a particle written after it stays with the hidden word.
-
-    Sentences of one length are read together, so that none is padded.
-    """
+    """The same for several sentences; those of one length are read together, so that none is padded."""
     import torch
 
     from coref_automl.evaluation.answers import answerable
