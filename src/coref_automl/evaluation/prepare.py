@@ -138,7 +138,6 @@ class _Builder:
                 self._take(task.name, task.find(read, entry, choices))
 
     def _read_files(self, task: ClozeTask, rows: Rows) -> None:
-        """Annotated files of one task."""
         choices = self._choices()
         for name in self.recipe.inputs(task.name):
             source = numbered(label(name), self.labels)

@@ -19,7 +19,7 @@ from coref_automl.evaluation.results import (
 )
 from coref_automl.evaluation.windows import WordMode
 from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
-from coref_automl.models.model_files import is_here, model_place, model_prints, refuse_foreign
+from coref_automl.models.model_files import is_here, model_place, model_prints, refuse_foreign, resolve
 from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
 
@@ -53,8 +53,6 @@ def _models(path: str, unread: list[str]) -> list[str]:
     if not path:
         raise ModelError("A path is empty; pass a checkpoint, a run, runs, or . for this folder.")
     if not folder.is_dir():
-        from coref_automl.models.model_files import resolve
-
         resolve(path)
         return [path]
     if checkpoints := checkpoints_of(folder):

@@ -146,7 +146,6 @@ class ReadDocument:
         return bool(((starts >= before[1]) & (starts < after[0])).any())
 
     def sentence_at(self, place: int) -> int:
-        """The number of the sentence around a character."""
         return bisect_right(self.sentence_ends, place)
 
     def sentence_of(self, place: int) -> Span:
@@ -224,7 +223,6 @@ def opens_word(text: str, start: int) -> bool:
 
 
 def is_apart(word: str, answer: str) -> bool:
-    """Whether neither word contains the other."""
     return bool(word) and word not in answer and answer not in word
 
 
