@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from coref_automl.config import Setting, free_fields, to_mapping, typed
 from coref_automl.corpus.clean import SHARE, Filters
-from coref_automl.corpus.encode import Mode
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
 from coref_automl.models.families import LONGEST
+
+Mode = Literal["mlm", "entity", "combined"]
 
 
 @dataclass(frozen=True, slots=True)

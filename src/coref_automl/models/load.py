@@ -56,12 +56,7 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
 
 
 def load_masked_lm(
-    model: str,
-    *,
-    seq_len: int | None = None,
-    device: str = "cpu",
-    new_head: bool | None = None,
-    attention: str = "auto",
+    model: str, *, seq_len: int | None = None, device: str = "cpu", new_head: bool | None = None, attention: str = "auto"
 ) -> LoadedModel:
     """A model with its mask head, lengthened when `seq_len` asks for more than it reads.
 
