@@ -9,8 +9,7 @@ import typer
 
 from coref_automl.cli.app import COMMANDS, app
 from coref_automl.cli.options import AsJson, OptionalOut, Out, options_from, print_json, print_result, recipe_from
-from coref_automl.corpus.encode import Mode
-from coref_automl.corpus.recipe import PrepareRecipe
+from coref_automl.corpus.recipe import Mode, PrepareRecipe
 from coref_automl.corpus.tokenizer import TokenizerRecipe
 from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.tasks import TASKS

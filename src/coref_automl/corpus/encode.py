@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from coref_automl.config import from_mapping
 from coref_automl.corpus.chains import NounMention, chains, mentions
 from coref_automl.corpus.dataset import smallest_type
 from coref_automl.corpus.overlap import WORDS, among, grams
+from coref_automl.corpus.recipe import Mode
 from coref_automl.corpus.shards import started
 from coref_automl.decoder import read_stored_rows
 from coref_automl.errors import ModelError
@@ -32,7 +33,6 @@ from coref_automl.store import read_json, write_json, write_jsonl, write_text, w
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-Mode = Literal["mlm", "entity", "combined"]
 _SENTENCE_END = re.compile(r"""(?<=[가-힣\])」』”’"'])[.!?…]+["'”’」』)\]]*(?=\s)|\n""")
 REASONS = ("", "no noun chain", "no tokens", "reads as a special token", "could not be encoded")
 

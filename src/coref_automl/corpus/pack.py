@@ -138,7 +138,7 @@ def assemble(
     tokenizer = tokenizer_of(recipe.model)
     special = special_of(tokenizer, recipe.model)
     dtype = smallest_type(len(tokenizer))
-    stems = [_stem(shard.stem) for shard in index.shards]
+    stems = [shard.stem.parent.parent / "encode" / shard.stem.name for shard in index.shards]
     facts = _facts(index, stems)
     sources = counted(index, choice, facts, hub)
     refuse_sources(sources, recipe, progress)
@@ -199,10 +199,6 @@ def assemble(
 
     with progress.stage("pack", None, "blocks") as stage:
         return write_dataset(out, packed(stage), seq_len=recipe.seq_len, dtype=dtype, manifest=manifest, card=card)
-
-
-def _stem(read: Path) -> Path:
-    return read.parent.parent / "encode" / read.name
 
 
 def _facts(index: Index, stems: list[Path]) -> NDArray[np.int32]:

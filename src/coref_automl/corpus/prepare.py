@@ -32,7 +32,7 @@ from coref_automl.corpus.manifest import AGAIN, ANEW, BegunDataset, MadeFrom, Wi
 from coref_automl.corpus.overlap import evaluation_documents, write_grams
 from coref_automl.corpus.pack import assemble
 from coref_automl.corpus.recipe import PrepareRecipe
-from coref_automl.corpus.shards import READ, Index, ReadSettings, build_index, finished_shards, set_part_aside
+from coref_automl.corpus.shards import READ, Index, build_index, finished_shards, set_part_aside
 from coref_automl.corpus.sources import BUNDLED, Input
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import SAME, check_binding
@@ -156,23 +156,15 @@ def _begin(recipe: PrepareRecipe, made: MadeFrom, parts: list[Input], out: Path,
 
 
 def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
-    settings = ReadSettings(
-        recipe.filters(),
-        near=recipe.near_duplicates,
-        field=recipe.field,
-        limit=recipe.limit,
-        broken_ok=recipe.allow_missing,
-        shard_characters=recipe.portion,
-    )
     folder = work / READ
     with progress.stage("read and clean", None, "characters") as stage:
         for number in range(len(parts)):
             stage.skip(sum(shard["characters"] for shard in finished_shards(folder, number)))
-        common = {"folder": str(folder), "settings": to_mapping(settings)}
+        common = {"folder": str(folder), "recipe": to_mapping(recipe)}
         left = [number for number in range(len(parts)) if not (folder / f"{number:04d}.json").is_file()]
         jobs = [{"part": to_mapping(parts[number]), "number": number, **common} for number in left]
         named = [(parts[number].place, folder / f"{number:04d}") for number in left]
-        aside = lambda job: set_part_aside(parts[left[job]], left[job], folder, settings)  # noqa: E731
+        aside = lambda job: set_part_aside(parts[left[job]], left[job], folder, near=recipe.near_duplicates)  # noqa: E731
         _each("coref_automl.corpus.shards:read_job", named, jobs, workers, recipe, stage.advance, aside)
 
 
@@ -193,13 +185,7 @@ def _choose(
 
 
 def _encode(
-    index: Index,
-    choice: Choice,
-    recipe: PrepareRecipe,
-    work: Path,
-    workers: int,
-    places: list[str],
-    progress: Progress,
+    index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, workers: int, places: list[str], progress: Progress
 ) -> None:
     kept = choice == KEPT
     with written_whole(work / "kept.npy", "wb") as handle:

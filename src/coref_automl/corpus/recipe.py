@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from coref_automl.config import Setting, free_fields, to_mapping, typed
 from coref_automl.corpus.clean import SHARE, Filters
-from coref_automl.corpus.encode import Mode
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
 from coref_automl.models.families import LONGEST
 from coref_automl.progress import Progress
+
+Mode = Literal["mlm", "entity", "combined"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,18 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from coref_automl.config import nearest
-from coref_automl.corpus.files import (
-    ByteRange,
-    Flaw,
-    files_of,
-    is_url,
-    local_copy,
-    name_of,
-    read_file,
-    size_of,
-    urls_of,
-    writable,
-)
+from coref_automl.corpus import files as local
 from coref_automl.corpus.formats import LINES, opened, stem_of
 from coref_automl.errors import CorefError, MissingExtra, SourceError
 from coref_automl.records import Document, Record
@@ -118,7 +107,7 @@ class Input:
     label: str
     path: Path | None = None
     url: str = ""
-    span: ByteRange | None = None
+    span: local.ByteRange | None = None
     revision: str | None = None
 
     @property
@@ -135,9 +124,9 @@ class Input:
 def inputs_of(name: str) -> list[Input]:
     """The parts of a source, in order; a glob or a folder has one part per file. An unknown name is an error."""
     if name.startswith("local:"):
-        return [Input(name, path.name, path) for path in files_of(name.removeprefix("local:"))]
-    if is_url(name):
-        return [Input(name, PurePosixPath(url).name, url=url) for url in urls_of(name)]
+        return [Input(name, path.name, path) for path in local.files_of(name.removeprefix("local:"))]
+    if local.is_url(name):
+        return [Input(name, PurePosixPath(url).name, url=url) for url in local.urls_of(name)]
     if name in SOURCES or name in BUNDLED:
         return [Input(name, name)]
     there = os.path.exists(name)  # noqa: PTH110 - a name that is too long is not there
@@ -147,10 +136,10 @@ def inputs_of(name: str) -> list[Input]:
     )
 
 
-def read_input(part: Input, *, field: str | None = None, broken_ok: bool = False) -> Iterator[Document | Flaw]:
+def read_input(part: Input, *, field: str | None = None, broken_ok: bool = False) -> Iterator[Document | local.Flaw]:
     if part.path is not None:
-        name = name_of(part.name.removeprefix("local:"))
-        return read_file(part.path, name=name, field=field, broken_ok=broken_ok, span=part.span)
+        name = local.name_of(part.name.removeprefix("local:"))
+        return local.read_file(part.path, name=name, field=field, broken_ok=broken_ok, span=part.span)
     if part.url:
         return _behind_url(part, field, broken_ok)
     if part.name in BUNDLED:
@@ -158,18 +147,20 @@ def read_input(part: Input, *, field: str | None = None, broken_ok: bool = False
     return _hub(part.name, field, part.revision)
 
 
-def _behind_url(part: Input, field: str | None, broken_ok: bool) -> Iterator[Document | Flaw]:
+def _behind_url(part: Input, field: str | None, broken_ok: bool) -> Iterator[Document | local.Flaw]:
     """From a copy on this machine, so that every format can be read and an error of the network is not one of the file."""
     above = PurePosixPath(part.name.partition("://")[2])
     name = (
         stem_of(Path(part.label)) if above.name == part.label else (above.parent if set("*?[") & set(above.name) else above).name
     )
-    with local_copy(part.url, part.span) as path:
-        span = part.span and ByteRange(0, part.span.end - part.span.start, part.span.lines)
-        yield from read_file(path, name=name, field=field, broken_ok=broken_ok, span=span, shown=part.url)
+    with local.local_copy(part.url, part.span) as path:
+        span = part.span and local.ByteRange(0, part.span.end - part.span.start, part.span.lines)
+        yield from local.read_file(path, name=name, field=field, broken_ok=broken_ok, span=span, shown=part.url)
 
 
-def open_source(name: str, *, field: str | None = None, on_flaw: Callable[[Flaw], None] | None = None) -> Iterator[Document]:
+def open_source(
+    name: str, *, field: str | None = None, on_flaw: Callable[[local.Flaw], None] | None = None
+) -> Iterator[Document]:
     """The documents of a source. Rows that are not documents go to `on_flaw`; without it they are an error."""
     for part in inputs_of(name):
         for entry in read_input(part, field=field):
@@ -224,21 +215,21 @@ def _check(part: Input, field: str | None) -> SourceCheck:
     shown = field or (" + ".join(SOURCES[part.name].fields) if part.name in SOURCES else "text")
     try:
         if part.url:  # no more than its head is fetched for a look; other formats have none
-            size = size_of(part.url)
+            size = local.size_of(part.url)
             if size and Path(part.label).suffix.lower() not in LINES:
                 return SourceCheck(label, True, shown, f"{size:,} bytes")
-            part = replace(part, span=ByteRange(0, min(size, _HEAD), 0))
+            part = replace(part, span=local.ByteRange(0, min(size, _HEAD), 0))
         for entry in islice(read_input(part, field=field), 1):
-            if isinstance(entry, Flaw) and entry.reason != "an empty file":
+            if isinstance(entry, local.Flaw) and entry.reason != "an empty file":
                 return SourceCheck(label, True, shown, f"{entry.where}: {entry.reason} (the first row; it will be counted)")
             if isinstance(entry, Document):
-                return SourceCheck(label, True, shown, writable(" ".join(entry.text[:1_000].split())[:60]))
+                return SourceCheck(label, True, shown, local.writable(" ".join(entry.text[:1_000].split())[:60]))
     except CorefError as error:
         return SourceCheck(label, False, shown, str(error))
     return SourceCheck(label, True, shown, "no rows: contributes nothing")
 
 
-def _hub(name: str, field: str | None, revision: str | None) -> Iterator[Document | Flaw]:
+def _hub(name: str, field: str | None, revision: str | None) -> Iterator[Document | local.Flaw]:
     fields = (field,) if field else SOURCES[name].fields
     for number, row in enumerate(hub_rows(name, revision)):
         if number == 0 and (missing := [entry for entry in fields if entry not in row]):
@@ -290,10 +281,10 @@ def _hub_answers() -> bool:
     return True
 
 
-def _hub_document(name: str, number: int, row: Mapping[str, Any], fields: tuple[str, ...]) -> Document | Flaw:
+def _hub_document(name: str, number: int, row: Mapping[str, Any], fields: tuple[str, ...]) -> Document | local.Flaw:
     parts = [row.get(entry) for entry in fields]
     if not all(isinstance(part, str) for part in parts):
-        return Flaw(name, f"{name}, row {number}", f"no field {fields[0]!r}")
+        return local.Flaw(name, f"{name}, row {number}", f"no field {fields[0]!r}")
     title = row.get("title")
     # The row's number and not the row's own id: several sources repeat their ids.
     return Document(f"{name}-{number}", name, "\n".join(map(str, parts)), title if isinstance(title, str) else "")

@@ -74,20 +74,14 @@ def table_for(
     from coref_automl.models.load import tokenizer_fingerprint
 
     fingerprint = tokenizer_fingerprint(tokenizer)
-    if fingerprint not in kept:
-        kept[fingerprint] = _read_or_build(tokenizer, folder, fingerprint, tagger)
-    return kept[fingerprint]
-
-
-def _read_or_build(
-    tokenizer: PreTrainedTokenizerFast, folder: Path, fingerprint: str, tagger: Tagger | None
-) -> NDArray[np.bool_]:
+    if fingerprint in kept:
+        return kept[fingerprint]
     path = table_path(folder, fingerprint)
     if path.is_file():
         table, size = read_table(path), len(entry_words(tokenizer))
         if table.shape != (size,):
             raise EvalSetError(f"{path} is not a noun table of {size} entries; delete it, and it is built again.")
-        return table
+        return kept.setdefault(fingerprint, table)
     try:
         import kiwipiepy  # noqa: F401 - checked first, because scoring machines may lack it
     except ImportError as error:
@@ -95,7 +89,7 @@ def _read_or_build(
             f"{folder} has no noun table for this tokenizer ({fingerprint}) and Kiwi is not installed to build one; where it is, "
             f"run: coref-automl prepare eval --model MODEL --out {folder}"
         ) from error
-    table = build_table(tokenizer, tagger or Tagger())
+    table = kept.setdefault(fingerprint, build_table(tokenizer, tagger or Tagger()))
     with suppress(StorageError):  # a read-only set can still be used; the next call builds the table again
         save_table(folder, fingerprint, table)
     return table

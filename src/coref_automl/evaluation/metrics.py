@@ -98,7 +98,6 @@ def _said(fact: bool | None, yes: str, no: str) -> str:
 
 
 def halves(scores: Sequence[ItemScore]) -> list[Half]:
-    """The half of every item of a set."""
     of = halves_of((score.task, score.cluster) for score in scores)
     return [of[score.cluster] for score in scores]
 
@@ -124,7 +123,6 @@ def hits_of(scores: Sequence[ItemScore], metric: Metric) -> tuple[list[str], NDA
 
 
 def tasks_of(metric: str) -> set[str]:
-    """The tasks whose items a metric counts."""
     return {str(METRICS[name].task) for name, _ in METRICS[metric].parts or ((metric, 1.0),)}
 
 
@@ -182,7 +180,6 @@ def breakdown(scores: Sequence[ItemScore], metric: str, by: str, *, seed: int = 
 
 
 def bucket(distance: int) -> str:
-    """The label of a distance's bucket."""
     if found := bucket_of(distance):
         return f"{found[0]}-{found[1] - 1}"
     return "none" if distance < 0 else f"{BUCKETS[-1][1]}+"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from coref_automl import config
 from coref_automl.corpus.clean import Filters, is_empty, limits, normalise, qualified_id, rank, reason_to_drop
@@ -21,18 +21,7 @@ from coref_automl.evaluation.evalset import KIND, EvalSet, freeze
 from coref_automl.evaluation.ngrams import MOST_DOCUMENTS, Neighbours
 from coref_automl.evaluation.recipe import EvalRecipe, difference, facts, label, numbered, reasons, settings
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.evaluation.tasks.task import (
-    Choices,
-    ClozeTask,
-    Found,
-    PlainText,
-    ReadDocument,
-    Rows,
-    TaskInput,
-    read_document,
-    read_rows,
-    spread,
-)
+from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, ReadDocument, Rows, read_document, read_rows, spread
 from coref_automl.folders import is_done
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
@@ -41,8 +30,6 @@ from coref_automl.records import ClozeItem, Document, Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-E = TypeVar("E", bound=TaskInput)
 
 
 def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | None = None) -> EvalSet:
@@ -133,12 +120,11 @@ class _Builder:
         texts = read_texts(self.recipe, self.progress)
         self.sources |= texts.counts
         choices = self._choices(single_entry=self.recipe.single_entry, others=texts.others)
-        for entry, read in self._read(map(PlainText, texts.documents), "Finding items in texts"):
+        for _, read in self._read(((document, None) for document in texts.documents), "Finding items in texts"):
             for task in tasks:
-                self._take(task.name, task.find(read, entry, choices))
+                self._take(task.name, task.find(read, None, choices))
 
     def _read_files(self, task: ClozeTask, rows: Rows) -> None:
-        """Annotated files of one task."""
         choices = self._choices()
         for name in self.recipe.inputs(task.name):
             source = numbered(label(name), self.labels)
@@ -148,24 +134,23 @@ class _Builder:
             counts = Counter(self.sources.get(source, {}))  # of a --source of that name
             counts.update({"rows": len(entries) + drops.total(), "kept": len(entries), **drops})
             self.sources[source] = dict(counts)
-            for entry, read in self._read(entries, f"Finding {task.name} items in {source}"):
+            for entry, read in self._read(((one.document, one) for one in entries), f"Finding {task.name} items in {source}"):
                 self._take(task.name, task.find(read, entry, choices))
 
-    def _read(self, entries: Iterable[E], what: str) -> Iterator[tuple[E, ReadDocument]]:
+    def _read(self, entries: Iterable[tuple[Document, Any]], what: str) -> Iterator[tuple[Any, ReadDocument]]:
         """Tag and measure documents. Of two with one id the first is used, and the second is counted."""
-        fresh: list[E] = []
-        for entry in entries:
-            document = entry.document
+        fresh = []
+        for document, entry in entries:
             if document.id not in self.documents:
                 self.documents[document.id] = document
-                fresh.append(entry)
+                fresh.append((document, entry))
             else:
                 held = self.sources.setdefault(document.source, {})
                 held["the id of an earlier document"] = held.get("the id of an earlier document", 0) + 1
-        tags = self.tagger.tag(entry.document.text for entry in fresh)
+        tags = self.tagger.tag(document.text for document, _ in fresh)
         pairs = zip(fresh, tags, strict=True)
-        for entry, found in self.progress.track(pairs, what, len(fresh), "documents"):
-            yield entry, read_document(entry.document, found, self.reference)
+        for (document, entry), found in self.progress.track(pairs, what, len(fresh), "documents"):
+            yield entry, read_document(document, found, self.reference)
 
     def _take(self, task: Task, found: Found) -> None:
         """An item's id names its text and span: of two with one id the first is used, and the second is counted."""

@@ -45,8 +45,7 @@ class EvalRecipe:
         Setting("Model whose tokenizer to build noun tables for; the first is the reference. Repeatable.", flags=("--model",)),
     ]
     tasks: Annotated[
-        tuple[Task, ...],
-        Setting(f"{', '.join(TASKS)}; repeatable. Default: the tasks that the inputs allow.", flags=("--task",)),
+        tuple[Task, ...], Setting(f"{', '.join(TASKS)}; repeatable. Default: the tasks that the inputs allow.", flags=("--task",))
     ] = ("real", "real-far")
     sources: Annotated[
         tuple[str, ...],

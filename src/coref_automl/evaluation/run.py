@@ -241,7 +241,7 @@ def _evaluate_bases(
                 reasons[made.base, run] = _not_at_hand(made, run)
             if not (why := reasons[made.base, run]):
                 wanted[made.base, run, length] = None
-            elif not all(_has_base(made, evalset, length, run, recipe.out) for evalset in sets):
+            elif not all(base_evaluation(made, partial(_is_on, one, length), run=run, out=recipe.out) for one in sets):
                 absent[made.base] = why
         except CorefError:
             continue  # the target's own evaluation will report it
@@ -276,11 +276,8 @@ def _not_at_hand(made: Provenance, run: Path) -> str:
     return ""
 
 
-def _has_base(made: Provenance, evalset: EvalSet, length: int, run: Path, out: Path | None) -> bool:
-    def wanted(held: Evaluation) -> bool:
-        return held.fingerprints.get("items") == evalset.fingerprint and held.seq_len == length
-
-    return base_evaluation(made, wanted, run=run, out=out) is not None
+def _is_on(evalset: EvalSet, length: int, held: Evaluation) -> bool:
+    return held.fingerprints.get("items") == evalset.fingerprint and held.seq_len == length
 
 
 def _devices(recipe: EvaluateRecipe, targets: int) -> list[str]:

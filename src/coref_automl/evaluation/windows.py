@@ -59,11 +59,9 @@ class Window:
 
     @property
     def gap(self) -> int:
-        """Position of the first mask."""
         return len(self.before)
 
     def filled(self, middle: Sequence[int]) -> Ids:
-        """The whole row with these ids in the gap."""
         return np.concatenate([self.before, np.asarray(middle, np.int32), self.after])
 
     def length(self, masks: int = MOST_MASKS) -> int:

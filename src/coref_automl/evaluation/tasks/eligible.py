@@ -14,17 +14,7 @@ from functools import lru_cache
 from itertools import chain
 
 from coref_automl.corpus.chains import NounMention
-from coref_automl.evaluation.tasks import nouns
-from coref_automl.evaluation.tasks.task import (
-    INSIDE_WORD,
-    NO_CHOICE,
-    Choices,
-    ReadDocument,
-    Span,
-    choose_candidates,
-    is_apart,
-    opens_word,
-)
+from coref_automl.evaluation.tasks import nouns, task
 from coref_automl.korean import CLAUSE, COPULA
 from coref_automl.records import ClozeItem, Task
 
@@ -76,7 +66,7 @@ class Eligible(nouns.DocumentNouns):
     def _form(self, mention: NounMention, far: bool) -> Rules:
         form, name = mention.form, self.is_name(mention)
         documents, verbal = nouns.frequent_nouns().get(form, (0, 0))
-        yield INSIDE_WORD, not opens_word(self.read.text, mention.start)
+        yield task.INSIDE_WORD, not task.opens_word(self.read.text, mention.start)
         yield f"fewer than {self.least_syllables} syllables", len(form) < self.least_syllables
         yield "a light noun", form in nouns.light_nouns()
         yield "a verbal noun", form in self.verbal or (verbal >= VERBAL_SHARE and not name)
@@ -110,8 +100,8 @@ class Eligible(nouns.DocumentNouns):
 
     def _choice(self, mention: NounMention) -> Rules:
         frame, form, usual = self.frame(mention), mention.form, self.usual
-        others = [other for other in self.forms if is_apart(other, form)]
-        yield NO_CHOICE, not others
+        others = [other for other in self.forms if task.is_apart(other, form)]
+        yield task.NO_CHOICE, not others
         yield "its counterpart is in the document", bool(nouns.rivals().get(form, frozenset()) & self.forms)
         if self.is_name(mention):
             yield "a variant of it is in the document", any(nouns.is_variant(form, other) for other in self.forms)
@@ -119,7 +109,7 @@ class Eligible(nouns.DocumentNouns):
             longer = any(other != form and (other.endswith(form) or form.endswith(other)) for other in self.forms)
             yield "a longer or shorter term of its kind is in the document", longer
         same = (other for side in frame.sides for other in self.beside.get(side, ()))
-        yield "another noun stands in the same place", any(is_apart(other, form) for other in same)
+        yield "another noun stands in the same place", any(task.is_apart(other, form) for other in same)
         called = usual and usual.call_for(form, frame.ending, frame.before, frame.behind, self.read.document.id)
         yield "guessable from its neighbours", bool(called)
 
@@ -127,10 +117,10 @@ class Eligible(nouns.DocumentNouns):
         least = next((least for low, least in SHARED if far and distance >= low), 0)
         yield f"shares fewer than {least} nouns with a sentence that names it", least > 0 and self.shared(mention) < least
 
-    def item(self, task: Task, version: int, hidden: NounMention, antecedent: Span, *, seed: int, before: bool) -> ClozeItem:
-        candidates = choose_candidates(hidden.form, self.forms, draw=(seed, self.read.identity, hidden.form))
+    def item(self, name: Task, version: int, hidden: NounMention, antecedent: task.Span, *, seed: int, before: bool) -> ClozeItem:
+        candidates = task.choose_candidates(hidden.form, self.forms, draw=(seed, self.read.identity, hidden.form))
         facts = {"candidates": candidates, "before": before, "copyable": self.copyable(hidden)}
-        return self.read.item(task, version, hidden.span, antecedent, **facts)
+        return self.read.item(name, version, hidden.span, antecedent, **facts)
 
 
 def _first(rules: Rules) -> str | None:
@@ -138,6 +128,6 @@ def _first(rules: Rules) -> str | None:
 
 
 @lru_cache(maxsize=1)
-def eligible_of(read: ReadDocument, choices: Choices) -> Eligible:
+def eligible_of(read: task.ReadDocument, choices: task.Choices) -> Eligible:
     """The eligible mentions of a document, found once for all tasks that ask."""
     return Eligible(read, choices)

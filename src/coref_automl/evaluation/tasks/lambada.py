@@ -9,20 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from coref_automl.corpus.sources import SOURCES, bundled_rows, hub_rows
+from coref_automl.evaluation.tasks import task
 from coref_automl.evaluation.tasks.far import nearest_occurrence
-from coref_automl.evaluation.tasks.task import (
-    NO_CHOICE,
-    ClozeTask,
-    Found,
-    ReadDocument,
-    Row,
-    Rows,
-    Span,
-    choose_candidates,
-    is_apart,
-    local_rows,
-    occurrences,
-)
 from coref_automl.records import Document
 
 VERSION = 1
@@ -36,36 +24,36 @@ class Passage:
     """A passage with its answer in place. `candidates` are the wrong words the row itself names."""
 
     document: Document
-    gap: Span
+    gap: task.Span
     cluster: str
     candidates: tuple[str, ...]
 
 
-def open_rows(source: str) -> Iterator[Row | str]:
+def open_rows(source: str) -> Iterator[task.Row | str]:
     """The rows of `local:PATH`, of the hub's dataset (`ko-lambada` or its id), or of the bundled passages; a string in place of a
     row says why it cannot be read."""
     if source == BUNDLED:
         return bundled_rows("cloze")
     if source in ("ko-lambada", HUB):
         return hub_rows("ko-lambada")
-    return local_rows(source, needs=("text", "answer"))
+    return task.local_rows(source, needs=("text", "answer"))
 
 
-def lambada_items(read: ReadDocument, passage: Passage, *, seed: int) -> Found:
+def lambada_items(read: task.ReadDocument, passage: Passage, *, seed: int) -> task.Found:
     """One item, ranked against the row's own candidate and the passage's other nouns."""
     answer = read.text[slice(*passage.gap)]
     forms = [mention.form for mention in read.mentions]
-    candidates = choose_candidates(answer, forms, draw=(seed, read.identity), first=passage.candidates)
+    candidates = task.choose_candidates(answer, forms, draw=(seed, read.identity), first=passage.candidates)
     if len(candidates) < 2:
-        return Found([], Counter({NO_CHOICE: 1}))
-    nearest = nearest_occurrence(read, passage.gap, occurrences(read.text, answer))
+        return task.Found([], Counter({task.NO_CHOICE: 1}))
+    nearest = nearest_occurrence(read, passage.gap, task.occurrences(read.text, answer))
     facts = {"cluster": passage.cluster, "candidates": candidates}
     item = read.item("lambada", VERSION, passage.gap, nearest[0] if nearest else None, **facts)
-    overlaps = sum(not is_apart(word, answer) for word in passage.candidates)
-    return Found([item], +Counter({"the row's candidate contains its answer": overlaps}))
+    overlaps = sum(not task.is_apart(word, answer) for word in passage.candidates)
+    return task.Found([item], +Counter({"the row's candidate contains its answer": overlaps}))
 
 
-def read_passage(row: Row, number: int, name: str) -> Passage | str:
+def read_passage(row: task.Row, number: int, name: str) -> Passage | str:
     """A row with one blank as a passage, or why it is not one."""
     text, answer = row.get("text"), row.get("answer")
     if not isinstance(text, str) or not isinstance(answer, str):
@@ -87,11 +75,11 @@ def read_passage(row: Row, number: int, name: str) -> Passage | str:
     return Passage(document, (len(before), len(before) + len(answer)), str(title) or f"{name}-{index}", candidates)
 
 
-TASK = ClozeTask(
+TASK = task.ClozeTask(
     name="lambada",
     label="LAMBADA",
     version=VERSION,
     find=lambda read, entry, choices: lambada_items(read, entry, seed=choices.seed),
-    rows=Rows(open_rows, read_passage),
+    rows=task.Rows(open_rows, read_passage),
     any_word=True,
 )

@@ -192,8 +192,8 @@ class DocumentNouns:
         """Whether a sign of an enumeration or a bracket stands directly beside a span."""
         text, start = self.read.text, span[0] - (self.read.text[span[0] - 1 : span[0]] == " ")
         lead, tail = text[max(0, start - 1) : start], text[span[1] : span[1] + 1]
-        listed = bool(lead) and lead in _SIGNS and not _CLAUSE.match(text, max(0, start - 2))
-        return listed or bool(tail and tail in _SIGNS.replace("(", ""))
+        led = bool(lead) and lead in _SIGNS and not _CLAUSE.match(text, max(0, start - 2))
+        return led or bool(tail and tail in _SIGNS.replace("(", ""))
 
     def is_joined(self, mention: NounMention) -> bool:
         """Whether a particle for `and` joins a mention with the noun behind or before it."""

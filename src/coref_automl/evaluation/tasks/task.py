@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,23 +64,12 @@ class Choices:
         return self.neighbours.get(document.source)
 
 
-class TaskInput(Protocol):
-    """What a task reads: a document, with annotations where the task has files of its own."""
-
-    @property
-    def document(self) -> Document: ...
-
-
-@dataclass(frozen=True, slots=True)
-class PlainText:
-    """A document of `--source`, without annotations."""
-
-    document: Document
-
-
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Annotated files of a task's own: `open` reads the rows of a name, `read` makes an entry of a row or says why not."""
+    """Annotated files of a task's own: `open` reads the rows of a name, `read` makes an entry of a row or says why not.
+
+    An entry has a `document`, and whatever else the task's `find` takes.
+    """
 
     open: Callable[[str], Iterator[Row | str]]
     read: Callable[[Row, int, str], Any]
@@ -146,7 +135,6 @@ class ReadDocument:
         return bool(((starts >= before[1]) & (starts < after[0])).any())
 
     def sentence_at(self, place: int) -> int:
-        """The number of the sentence around a character."""
         return bisect_right(self.sentence_ends, place)
 
     def sentence_of(self, place: int) -> Span:
@@ -224,7 +212,6 @@ def opens_word(text: str, start: int) -> bool:
 
 
 def is_apart(word: str, answer: str) -> bool:
-    """Whether neither word contains the other."""
     return bool(word) and word not in answer and answer not in word
 
 
