@@ -124,8 +124,8 @@ def test_the_guides_command_fills_in_nothing_that_a_recipe_names(
     shown = json.loads(capsys.readouterr().out)
     assert (shown["models"], shown["trials"], shown["finalists"], shown["texts"]) == (["new:tiny"], 5, 2, None)
     assert set(shown["space"]) == {"learning_rate", "objective", "batch"}
-    with pytest.raises(SystemExit):
-        main([*recipe, "--train-limit", "10"])
+    assert main([*recipe, "--train-limit", "10"]) == 2  # of which texts?
+    assert main([*recipe, "--dataset", "a", "--source", "local:b"]) == 2
 
 
 def test_the_guides_command_takes_relation_rows(capsys: pytest.CaptureFixture[str]) -> None:

@@ -164,7 +164,7 @@ def study(
         return before_training(plan, progress, agreement(yes, as_json), fit=False) if trains else plan
 
     if until_shown:
-        from coref_automl.experiment.run import run_until_shown
+        from coref_automl.experiment.until import run_until_shown
 
         if only:
             raise RecipeError("--until-shown trains and judges in turn; leave out --only.")

@@ -21,7 +21,7 @@ from coref_automl.engine.launch import HereLauncher
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.results import EXPERIMENT
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
-from coref_automl.experiment.preflight import before_training, before_tuning, fitted
+from coref_automl.experiment.preflight import before_training, before_tuning
 from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.experiment.run import run_experiment
 from coref_automl.experiment.state import Preflight
@@ -148,7 +148,7 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
     search = minutes / _OF_SEARCH >= _LONG
     with claimed(out, EXPERIMENT):  # to the end: what is tuned lies in it
         plan = open_plan(recipe, out, progress)
-        fit = fitted(plan)
+        fit = plan.fitted()
         batch = fit.recipe.train.get("batch") or next(iter(fit.works.values())).plan.batch
         wanted = TuneRecipe(
             models=(plan.recipe.model,),

@@ -7,6 +7,7 @@ OUT/evaluations, OUT/<check>                                  evaluate; outside 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,16 +23,16 @@ from coref_automl.comparison.runs import CHOSEN, TaskData
 from coref_automl.comparison.scores import is_equal_training
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.engine.binding import BYTES, check_binding
-from coref_automl.engine.job import Job, Outcome, read_outcome
+from coref_automl.engine.binding import BYTES
+from coref_automl.engine.job import Job
 from coref_automl.errors import FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.results import target_of
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.slot import SCORER
 from coref_automl.experiment.recipe import BUNDLED, ExperimentRecipe, HeldOutTexts
+from coref_automl.experiment.step import RUNS, Step, start_bytes
 from coref_automl.machine import device_seen
-from coref_automl.models.model_files import model_prints
 from coref_automl.paths import short_names
 from coref_automl.progress import Progress
 from coref_automl.store import read_json
@@ -42,8 +43,9 @@ from coref_automl.tuning.score import half_set
 if TYPE_CHECKING:
     from coref_automl.training.setup import Prepared
 
-TASK = "coref_automl.experiment.run:run_step"
-RUNS, EVALUATIONS = "runs", "evaluations"
+EVALUATIONS = "evaluations"
+FEWEST_STEPS, LEAST_BATCH, MOST_EPOCHS = 20, 4, 10
+"""A run of fewer steps changes next to nothing: its learning rate has hardly risen when it falls again."""
 SEEDS_APART = 1_000
 """Between the fine-tuning seeds of one run and the next: seeds that a later call adds are still no other run's."""
 
@@ -61,53 +63,6 @@ class MethodAtLength:
 
     def __str__(self) -> str:
         return f"{self.method} {self.length:,}"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One command. `run` names the training run that it makes or whose checkpoints it needs; None: it starts from `start`, or
-    else from the base.
-
-    `recipe`, that of the command, says what to do; `binding` what decides its numbers: settings by value, data by their bytes.
-    More `seeds` than an earlier call asked for are added to those.
-    """
-
-    kind: str
-    name: str
-    run: str | None
-    recipe: Any
-    binding: Mapping[str, Any]
-    start: str | None = None
-
-    @property
-    def label(self) -> str:
-        return f"{self.kind} {self.name}"
-
-    @property
-    def seeds(self) -> int:
-        return getattr(self.recipe, "seeds", 1)
-
-    def job(self, out: Path, base: str) -> Job:
-        start = str(out / RUNS / self.run) if self.run else self.start or base
-        work = {
-            "kind": self.kind,
-            "start": start,
-            "seeds": self.seeds,
-            "settings": to_mapping(self.recipe),
-            "binding": dict(self.binding),
-        }
-        return Job(TASK, self.name, str(out / "steps" / self.kind / self.name), work)
-
-    def outcome(self, out: Path) -> Outcome | None:
-        """How the step ended; None if it has not. One that was begun with other settings or data is refused."""
-        job = self.job(out, "")
-        held = Path(job.folder) / "job.json"
-        if not held.is_file():
-            return None
-        begun, now = Job.from_json(read_json(held)).recipe, job.recipe["binding"]
-        check_binding(held.parent, begun["binding"], now)
-        found = read_outcome(job)
-        return found if found is None or found.facts.get("seeds", begun["seeds"]) >= self.seeds else None
 
 
 @dataclass(frozen=True)
@@ -196,6 +151,21 @@ class Plan:
         self._refuse_namesake(found)
         return found
 
+    def fitted(self) -> Plan:
+        """With a batch and epochs that make enough steps of the rows at hand; what was asked for stays as it is."""
+        given = self.recipe.train
+        if "max_tokens" in given or ("batch" in given and "epochs" in given):
+            return self
+        work = self.works[self.arms[0]]
+        rows, batch, epochs = work.plan.rows, work.plan.batch, float(given.get("epochs", 1.0))
+        if "batch" not in given:
+            while batch > LEAST_BATCH and epochs * rows / batch < FEWEST_STEPS:
+                batch //= 2
+        if "epochs" not in given and rows:
+            epochs = float(min(MOST_EPOCHS, max(1, math.ceil(FEWEST_STEPS * batch / rows))))
+        fit = {**given, "epochs": epochs, **({"batch": batch} if batch != work.plan.batch else {})}
+        return replace(self, recipe=replace(self.recipe, train=fit))
+
     def _refuse_namesake(self, works: Mapping[MethodAtLength, Prepared]) -> None:
         """Tables know a checkpoint by run and step: a base with those of a run of the study would take its place."""
         made = target_of(self.recipe.model).provenance()
@@ -243,23 +213,9 @@ class Plan:
         check, stage, data = CHECKS[kind], self.recipe.checks[kind], self.data[kind]
         for prefix, own in check.variants(stage, data):
             mark = prefix + name
-            decided = {
-                **data.files,
-                **data.settings,
-                **own,
-                "model": self.recipe.model,
-                "out": str(self.out / kind / mark),
-                "seeds": stage.seeds,
-                "first_seed": first_seed,
-                "device": self.recipe.device,
-            }
-            recipe = from_mapping(check.recipe, {**check.usual, **stage.settings, **decided}, f"{kind}: settings")
+            decided = {"out": str(self.out / kind / mark), "first_seed": first_seed, "device": self.recipe.device, **own}
+            recipe = check.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
             yield Step(kind, mark, run, recipe, _bound(recipe, data.files, data.prints | self._start(run)))
-
-
-def start_bytes(model: str) -> dict[str, str]:
-    """A base in a step's binding."""
-    return {f"{BYTES}{name}": value for name, value in model_prints(model).items()}
 
 
 def _bound(recipe: Any, named: Collection[str], prints: Mapping[str, str]) -> dict[str, Any]:
@@ -316,8 +272,9 @@ def _built_set(recipe: ExperimentRecipe, texts: HeldOutTexts, folder: Path, prog
 
 def datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[Path], progress: Progress) -> dict[int, Path]:
     """A dataset for each length: the one prepared for it, or one whose blocks it divides."""
-    if not recipe.datasets and recipe.texts:
-        return {n: _prepared(recipe, recipe.texts, sets, out / "datasets" / str(n), n, progress) for n in recipe.lengths}
+    if texts := None if recipe.datasets else recipe.texts:
+        place = out / "datasets"
+        return {n: texts.prepared(place / str(n), n, recipe.model, sets, progress, texts.holdout) for n in recipe.lengths}
     held = {folder: PackedDataset.open(Path(folder)).seq_len for folder in recipe.datasets}
     found = {}
     for length in recipe.lengths:
@@ -329,27 +286,6 @@ def datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[Path], progress
             )
         found[length] = Path(min(able, key=lambda folder: held[folder]))
     return found
-
-
-def _prepared(
-    recipe: ExperimentRecipe, texts: HeldOutTexts, sets: Sequence[Path], folder: Path, length: int, progress: Progress
-) -> Path:
-    """One dataset for all methods: blocks with noun chains. The runs differ in what they hide, and in nothing else."""
-    from coref_automl.corpus.prepare import prepare
-    from coref_automl.corpus.recipe import PrepareRecipe
-
-    wanted = PrepareRecipe(
-        mode="combined",
-        sources=texts.sources,
-        model=recipe.model,
-        seq_len=length,
-        eval_sets=tuple(map(str, sets)),
-        holdout=texts.holdout,
-        limit=texts.limit,
-        near_duplicates=texts.near_duplicates,
-    )
-    prepare(wanted, folder, progress=progress)
-    return folder
 
 
 def refuse_unequal(tokens: Mapping[Any, int]) -> None:

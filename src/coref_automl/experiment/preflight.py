@@ -6,7 +6,6 @@ Times come from the tokens that every step reads, at the speed of finished steps
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -23,9 +22,10 @@ from coref_automl.errors import OutOfMemory, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS, tasks_of
 from coref_automl.evaluation.results import EXPERIMENT
-from coref_automl.experiment.plan import Plan, Step, open_plan
+from coref_automl.experiment.plan import Plan, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe, step_kinds
-from coref_automl.experiment.state import FEWEST_STEPS, ExperimentState, Preflight, Share
+from coref_automl.experiment.state import ExperimentState, Preflight, Share
+from coref_automl.experiment.step import Step
 from coref_automl.folders import check_folder
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, peak_gigabytes, quiet
@@ -40,7 +40,6 @@ from coref_automl.tuning.recipe import REPORTS
 if TYPE_CHECKING:
     from coref_automl.training.setup import Prepared
 
-LEAST_BATCH, MOST_EPOCHS = 4, 10
 _FORWARD = 1 / 3
 """The cost of reading beside that of training on as much: a forward pass, and no backward pass of twice its cost."""
 _WORDS = 3
@@ -53,7 +52,7 @@ Agree = Callable[[Preflight], bool]
 def before_training(plan: Plan, progress: Progress, agreed: Agree, *, fit: bool, with_time: bool = True) -> Plan:
     """Say what is ahead of `adapt` or `study`, and give the plan to go on with; `fit` sizes batch and epochs to the texts."""
     asked = bool({"epochs", "max_tokens"} & set(plan.recipe.train))
-    plan = fitted(plan) if fit else plan
+    plan = plan.fitted() if fit else plan
     state, ahead = ExperimentState.of(plan), preflight(plan)
     check_room(plan.out, ahead.disk)
     _go_on(_timed(ahead, plan, state, progress) if with_time and not state.done else ahead, progress, agreed, asked=asked)
@@ -104,22 +103,6 @@ def _go_on(ahead: Preflight, progress: Progress, agreed: Agree, *, asked: bool) 
         raise RecipeError(f"{ahead.shortage} Add texts, prepare shorter rows (--seq-len), or pass --yes to go on.")
     if ahead.long and not ahead.too_short and not agreed(ahead):
         raise RecipeError("Nothing was trained; ask for fewer methods, trials, seeds or tokens, or pass --yes to go on.")
-
-
-def fitted(plan: Plan) -> Plan:
-    """The plan with a batch and epochs that make enough steps of the rows at hand; what was asked for stays as it is."""
-    given = plan.recipe.train
-    if "max_tokens" in given or ("batch" in given and "epochs" in given):
-        return plan
-    work = plan.works[plan.arms[0]]
-    rows, batch, epochs = work.plan.rows, work.plan.batch, float(given.get("epochs", 1.0))
-    if "batch" not in given:
-        while batch > LEAST_BATCH and epochs * rows / batch < FEWEST_STEPS:
-            batch //= 2
-    if "epochs" not in given and rows:
-        epochs = float(min(MOST_EPOCHS, max(1, math.ceil(FEWEST_STEPS * batch / rows))))
-    fit = {**given, "epochs": epochs, **({"batch": batch} if batch != work.plan.batch else {})}
-    return replace(plan, recipe=replace(plan.recipe, train=fit))
 
 
 def preflight(plan: Plan) -> Preflight:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from coref_automl.comparison.power import Evidence
 from coref_automl.engine.job import NAN
-from coref_automl.experiment.plan import RUNS, MethodAtLength, Plan, Step
+from coref_automl.experiment.plan import FEWEST_STEPS, MethodAtLength, Plan
 from coref_automl.experiment.recipe import kind_name, step_kinds
+from coref_automl.experiment.step import RUNS, Step
 from coref_automl.progress import duration
 from coref_automl.records import Record
 from coref_automl.say import align, in_words, language, say
@@ -77,8 +78,6 @@ class ExperimentResult(Record):
         return [*shown, *([again] if self.resumes else [])]
 
 
-FEWEST_STEPS = 20
-"""A run of fewer changes next to nothing: its learning rate has hardly risen when it falls again."""
 _BASE_SPEED, _HOURLY = 200_000, 3.5
 """Tokens per second of an encoder of base size on one H200 (215,000 in benchmarks/RESULTS.md), and an example of its price."""
 _LONG = 1_800

@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, t_quantile
 from coref_automl.statistics.crossed import Crossed, CrossedVerdict
-from coref_automl.statistics.resampling import Floats
+from coref_automl.statistics.intervals import concentration, standard_error
+from coref_automl.statistics.resampling import Floats, Part
 
 _DRAWS = 2_000
 _MOST_ITEMS = 1 << 20
@@ -271,6 +272,29 @@ def judged(
     if decision == "open" and last:
         decision = "not shown"
     return SequentialVerdict(mean, Estimate(mean, mean - half, mean + half, items), most, k, decision)
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Runs of two settings, paired by seed: their differences, the standard error of the mean over documents, how many of equal
+    size there would be, and the items."""
+
+    per_seed: tuple[float, ...]
+    error: float
+    documents: int
+    items: int
+
+    @classmethod
+    def of(cls, parts: Sequence[Part]) -> Paired:
+        """From differences on items, one column per pair; each part (task) has an error over its own documents."""
+        values = [np.asarray(part.values, np.float64) for part in parts]
+        means = [Part(one.mean(axis=1), part.clusters) for one, part in zip(values, parts, strict=True)]
+        per_seed = np.sum([one.mean(axis=0) for one in values], axis=0)
+        items = sum(map(len, values))
+        return cls(tuple(per_seed.tolist()), float(standard_error(means)[0]), round(1 / concentration(means)), items)
+
+    def judged(self, level: float, *, worth: float, last: bool) -> SequentialVerdict:
+        return judged(self.per_seed, self.error, level, worth=worth, last=last, items=self.items, documents=self.documents)
 
 
 def ceiling(gains: ArrayLike, errors: ArrayLike, shared: float, *, level: float = _ONE_SIDED) -> float:

@@ -22,7 +22,7 @@ from coref_automl.errors import TuningError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL
-from coref_automl.statistics.planning import SequentialVerdict, judged, looks_of
+from coref_automl.statistics.planning import SequentialVerdict, looks_of
 from coref_automl.tuning.choosing import Contender, Trainer, candidates, ceiling_of, choose, choosing_seeds
 from coref_automl.tuning.problem import Follower, Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
@@ -213,11 +213,7 @@ class _JudgingRuns:
         if not shared:
             return None
         first, second = (one.jobs(self.problem, shared, confirm=True) for one in (ours, theirs))
-        found = self.problem.paired(first, second, "confirm")
-        verdict = judged(
-            found.per_seed, found.error, level,
-            worth=self.recipe.worth / 100, last=last, items=found.items, documents=found.documents,
-        )  # fmt: skip
+        verdict = self.problem.paired(first, second, "confirm").judged(level, worth=self.recipe.worth / 100, last=last)
         return Judgement(theirs.number, tuple(shared), verdict, self.problem.guarded(first, second, "confirm"))
 
     def curve(self, one: Contender) -> dict[int, float]:

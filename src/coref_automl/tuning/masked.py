@@ -29,11 +29,12 @@ from coref_automl.models.model_files import config_of, folder_of
 from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Half, ItemScore
+from coref_automl.statistics.planning import Paired
 from coref_automl.training.batches import BatchPlan
 from coref_automl.training.folder import AVERAGE, checkpoints_of, remove_checkpoint
 from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, check, recommended
 from coref_automl.tuning.portfolio import known_entries, settle_space
-from coref_automl.tuning.problem import Follower, Paired, Problem, Report, Start, fixed_of, job_of, models_bytes
+from coref_automl.tuning.problem import Follower, Problem, Report, Start, fixed_of, job_of, models_bytes
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.score import Score, outside_guards, power_of, score_of, split_set
 from coref_automl.tuning.space import TUNABLE, check_ends
@@ -196,9 +197,9 @@ class MaskedProblem(Problem):
     def _fine_tuning(self, question: QuestionId, job: Job) -> Job:
         """A check from the weights of a job; the runs of one training seed have the same seeds, which no other has."""
         check, (stage, data) = CHECKS[question], self.checks[question]
-        decided = {"model": str(self.weights(job)), "out": "", "seeds": stage.seeds, "first_seed": 1_000 * job.recipe["seed"]}
-        values = {**check.usual, **stage.settings, **data.files, **data.settings, **decided, "device": job.recipe["device"]}
-        recipe = from_mapping(check.recipe, values, f"checks: {question}: settings")
+        decided = {"model": str(self.weights(job)), "out": "", "device": job.recipe["device"]}
+        where, first = f"checks: {question}: settings", 1_000 * job.recipe["seed"]
+        recipe = check.recipe_for(stage, data, where, first_seed=first, **decided)
         return job_of(fine_tune, question, recipe, {**data.prints, "start": job.key}, self.out, question)
 
     def _scored(self, jobs: list[Job], half: Half) -> list[list[ItemScore]]:
@@ -320,28 +321,15 @@ def open_datasets(recipe: TuneRecipe, evalset: EvalSet, out: Path, progress: Pro
 
     They go by the name of their folder, so that machines with other paths share a study.
     """
-    folders = [Path(folder) for folder in recipe.datasets] or _prepared(recipe, evalset, out, progress)
+    folders, model = [Path(folder) for folder in recipe.datasets], str(recipe.settings.get("tokenizer") or recipe.models[0])
+    if not folders and (texts := recipe.texts):
+        place = out / "datasets"
+        folders = [texts.prepared(place / f"blocks-{n}", n, model, [evalset.folder], progress) for n in texts.seq_lens]
     datasets = [PackedDataset.open(folder) for folder in folders]
     names = [dataset.folder.resolve().name for dataset in datasets]
     if len(set(names)) < len(names):
         names = [str(dataset.folder) for dataset in datasets]
     return dict(zip(names, datasets, strict=True))
-
-
-def _prepared(recipe: TuneRecipe, evalset: EvalSet, out: Path, progress: Progress) -> list[Path]:
-    from coref_automl.corpus.prepare import prepare
-    from coref_automl.corpus.recipe import PrepareRecipe
-
-    texts, model = recipe.texts, str(recipe.settings.get("tokenizer") or recipe.models[0])
-    assert texts is not None  # a TuneRecipe has datasets or texts
-    folders = [out / "datasets" / f"blocks-{length}" for length in texts.seq_lens]
-    for length, folder in zip(texts.seq_lens, folders, strict=True):
-        wanted = PrepareRecipe(
-            mode="combined", sources=texts.sources, model=model, seq_len=length, eval_sets=(str(evalset.folder),), holdout=0.0,
-            limit=texts.limit, near_duplicates=texts.near_duplicates,
-        )  # fmt: skip
-        prepare(wanted, folder, progress=progress)
-    return folders
 
 
 def train_masked(job: Job) -> None:

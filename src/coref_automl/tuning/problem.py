@@ -18,6 +18,7 @@ from coref_automl.fingerprints import fingerprint
 from coref_automl.models.model_files import models_print
 from coref_automl.progress import parse_events
 from coref_automl.records import Estimate, Half
+from coref_automl.statistics.planning import Paired
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.space import Space, read_space
 
@@ -76,17 +77,6 @@ class Start:
     origin: Origin
     name: str
     params: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Paired:
-    """Runs of two settings, paired by seed: their differences, the standard error of the mean over documents, how many of equal
-    size there would be, and the items."""
-
-    per_seed: tuple[float, ...]
-    error: float
-    documents: int
-    items: int
 
 
 @dataclass(eq=False, kw_only=True)

@@ -28,8 +28,9 @@ from coref_automl.relation.scoring import read_predictions, read_scores, rows_fi
 from coref_automl.relation.train import VALIDATION
 from coref_automl.say import skipped
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL
+from coref_automl.statistics.planning import Paired
 from coref_automl.tuning.portfolio import relation_space
-from coref_automl.tuning.problem import Follower, Paired, Problem, Report, Start, fixed_of, job_of, models_bytes, whole_space
+from coref_automl.tuning.problem import Follower, Problem, Report, Start, fixed_of, job_of, models_bytes, whole_space
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.space import check_ends
 

@@ -45,8 +45,9 @@ KIND = "study"
 def read_tune_recipe(path: Path | None, given: Mapping[str, Any]) -> TuneRecipe:
     """A recipe from a YAML file, from options, or from both; an option that was given wins."""
     values = overlaid(read_yaml(path) if path else {}, given)
-    if given.get("datasets"):
-        values.pop("texts", None)
+    for name, other in (("datasets", "texts"), ("texts", "datasets")):
+        if name in given and other not in given:
+            values.pop(other, None)
     for name, example in (("models", "--model bundled:ko-mini"), ("out", "--out studies/first")):
         if name not in values and values.keys() <= hints_of(TuneRecipe).keys():
             raise RecipeError(f"A study needs {name.rstrip('s')}; pass {example}.")
