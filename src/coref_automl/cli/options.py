@@ -221,11 +221,8 @@ def _shown(default: Any, names: tuple[str, ...]) -> str:
 def _nested(given: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path, value in given.items():
-        outer, _, inner = path.partition(".")
-        if inner:
-            found.setdefault(outer, {})[inner] = value
-        else:
-            found[outer] = value
+        *stage, name = path.split(".")
+        (found.setdefault(stage[0], {}) if stage else found)[name] = value
     return found
 
 

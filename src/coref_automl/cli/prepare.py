@@ -121,29 +121,17 @@ def _add_command(mode: Mode) -> None:
 
     @prepare_app.command(mode, help=about, epilog=f"Example: {example}")
     @options_from(PrepareRecipe, leave_out=_OF_CHAINS if mode == "mlm" else ())
-    def command(
-        out: Out,
-        *,
-        as_json: AsJson = False,
-        **given: Any,
-    ) -> None:
-        _prepare(mode, out, as_json, given)
+    def command(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
+        from coref_automl.corpus.card import counts_table, summary
+        from coref_automl.corpus.prepare import prepare
+
+        recipe = recipe_from(PrepareRecipe, {"mode": mode, **given}, f"prepare {mode}")
+        manifest = prepare(recipe, out, progress=Progress(shown=not as_json))
+        print_json(manifest) if as_json else print(f"{counts_table(manifest)}\n{out}: {summary(manifest)}")
 
 
 for _mode in DATASETS:
     _add_command(_mode)
-
-
-def _prepare(mode: Mode, out: Path, as_json: bool, given: dict[str, Any]) -> None:
-    from coref_automl.corpus.card import counts_table, summary
-    from coref_automl.corpus.prepare import prepare
-
-    recipe = recipe_from(PrepareRecipe, {"mode": mode, **given}, f"prepare {mode}")
-    manifest = prepare(recipe, out, progress=Progress(shown=not as_json))
-    if as_json:
-        print_json(manifest)
-    else:
-        print(f"{counts_table(manifest)}\n{out}: {summary(manifest)}")
 
 
 @prepare_app.command(

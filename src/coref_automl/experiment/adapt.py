@@ -32,7 +32,6 @@ from coref_automl.say import Say, language
 from coref_automl.store import read_json, write_json
 
 if TYPE_CHECKING:
-    from coref_automl.coreference.predict import Resolved
     from coref_automl.tuning.outputs import Draw, StudyResult
 
 
@@ -181,12 +180,6 @@ OWN = (
 
 TEXT = "영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다. 그는 어머니와 함께 집으로 돌아왔다."
 """What the demo ends with: who is who in a short tale, found by the bundled head. An example, not a measurement."""
-
-
-def closing() -> Resolved:
-    from coref_automl.coreference.predict import coreference
-
-    return coreference(TEXT)
 
 
 def demo_recipe(*, quick: bool = False) -> ExperimentRecipe:

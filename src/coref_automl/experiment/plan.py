@@ -96,16 +96,14 @@ class Plan:
                 found += self._fine_tuning(kind, BASE, None, self.recipe.first_seed)
         for number, seed in enumerate(self.seeds):
             found += self._tasks("every", self.run_name(None, seed), None, number * SEEDS_APART)
-            for arm in self.arms:
-                found += self._of_run(arm, seed, number * SEEDS_APART)
+            for arm, work in self.works.items():
+                name, binding = self.run_name(arm, seed), binding_of(work.recipe, work.prints) | {"seed": seed}
+                found += [
+                    Step("train", name, name, self.training(arm, seed), binding),
+                    self._evaluation(name, name, seq_len=None),
+                ]
+                found += self._tasks("every", name, name, number * SEEDS_APART)
         return found
-
-    def _of_run(self, arm: MethodAtLength, seed: int, first_seed: int) -> Iterator[Step]:
-        name = self.run_name(arm, seed)
-        work = self.works[arm]
-        yield Step("train", name, name, self.training(arm, seed), binding_of(work.recipe, work.prints) | {"seed": seed})
-        yield self._evaluation(name, name, seq_len=None)
-        yield from self._tasks("every", name, name, first_seed)
 
     def _tasks(self, start: str, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
         """Outside checks, as far as their sections start there."""
@@ -188,14 +186,11 @@ class Plan:
             base=False,
         )
         binding = {"eval_sets": [held.fingerprint for held in self._opened_sets], "words": stage.words}
-        return Step("evaluate", name, run, recipe, binding | {f"{BYTES}scorer": SCORER} | self._start(run))
-
-    def _start(self, run: str | None) -> dict[str, str]:
-        """The bytes that a step starts from: the base's; a run's own are bound by its training."""
-        return {} if run else self._base_bytes
+        return Step("evaluate", name, run, recipe, binding | {f"{BYTES}scorer": SCORER} | ({} if run else self._base_bytes))
 
     @cached_property
     def _base_bytes(self) -> dict[str, str]:
+        """What steps from the base are bound to; a run's own bytes are bound by its training."""
         return start_bytes(self.recipe.model)
 
     @cached_property
@@ -215,7 +210,7 @@ class Plan:
             mark = prefix + name
             decided = {"out": str(self.out / kind / mark), "first_seed": first_seed, "device": self.recipe.device, **own}
             recipe = check.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
-            yield Step(kind, mark, run, recipe, _bound(recipe, data.files, data.prints | self._start(run)))
+            yield Step(kind, mark, run, recipe, _bound(recipe, data.files, data.prints | ({} if run else self._base_bytes)))
 
 
 def _bound(recipe: Any, named: Collection[str], prints: Mapping[str, str]) -> dict[str, Any]:

@@ -129,7 +129,6 @@ def _of_runs(work: Prepared, runs: int, tokens: int) -> Preflight:
         epochs=round(steps / max(1, plan.steps_per_epoch), 2),
         steps=steps,
         runs=runs,
-        trained=runs * tokens,
         disk=runs * work.disk(),
         left_out=dict(left_out.most_common()),
     )

@@ -27,13 +27,9 @@ def step_kinds() -> tuple[str, ...]:
     return ("train", "evaluate", *CHECKS)
 
 
-def kind_in_korean(kind: str) -> str:
-    return {"train": "학습", "evaluate": "평가"}.get(kind) or CHECKS[kind].name[0]
-
-
 def kind_name(kind: str) -> str:
     """In the language of this moment."""
-    return say(kind_in_korean(kind), kind)
+    return say({"train": "학습", "evaluate": "평가"}.get(kind) or CHECKS[kind].name[0], kind)
 
 
 @dataclass(frozen=True, slots=True)

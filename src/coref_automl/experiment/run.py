@@ -21,7 +21,7 @@ from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import EXPERIMENT
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
-from coref_automl.experiment.recipe import ExperimentRecipe, kind_in_korean, step_kinds
+from coref_automl.experiment.recipe import ExperimentRecipe, kind_name, step_kinds
 from coref_automl.experiment.state import ExperimentResult, ExperimentState, Failure
 from coref_automl.experiment.step import RUNS, Step
 from coref_automl.folders import claim_folder, contents, remove
@@ -136,7 +136,7 @@ class Runner:
     def _close(self, end: End[Step]) -> bool:
         """Take in how an attempt ended; False: it is tried again."""
         say, step = self.progress.say, end.step
-        name = f"{step.name} {kind_in_korean(step.kind)}"
+        name = f"{step.name} {kind_name(step.kind)}"
         if end.done:
             self.state.done.add(step.label)
             took = duration(end.seconds, say.lang)

@@ -99,5 +99,5 @@ def _known(plan: Plan, look: Look, *, last_look: bool) -> list[MethodKnown]:
         pairs = range(len(shared))
         differences = columns.differences([*pairs], [len(shared) + pair for pair in pairs])
         verdict = Paired.of(differences).judged(look.level, worth=WORTH, last=last_look)
-        found.append(MethodKnown(*(Path(side.method).name for side in (arm, first)), metric, verdict))
+        found.append(MethodKnown(Path(arm.method).name, Path(first.method).name, metric, verdict))
     return found

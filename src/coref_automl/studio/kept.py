@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -156,9 +155,4 @@ def note_of(text: str, tags: str) -> Note:
 def own_place(folder: Path, name: str = "") -> Path:
     """What belongs beside a folder's files, where the user's programs keep what they write by the convention of the desktop."""
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share").absolute()
-    return data / "coref-automl" / "studio" / _mark(folder) / name
-
-
-@lru_cache(maxsize=4096)
-def _mark(folder: Path) -> str:
-    return fingerprint(str(folder.resolve()))[:12]
+    return data / "coref-automl" / "studio" / fingerprint(str(folder.resolve()))[:12] / name

@@ -6,7 +6,6 @@ time of a click. Meanwhile, and while a board that has changed is loaded again, 
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +18,10 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.reader import keyed
 from coref_automl.comparison.scores import grouped
 from coref_automl.comparison.superseded import keep_one_dtype, what_counts
+from coref_automl.engine.pool import end_process, one_process
 from coref_automl.errors import InputError
 from coref_automl.evaluation.results import StoredEvaluation
-from coref_automl.machine import end_with_parent, started_quietly
+from coref_automl.machine import started_quietly
 from coref_automl.studio.board import Board, Members, load
 from coref_automl.studio.folders import FolderContents, Folders
 from coref_automl.studio.pages import COLORS
@@ -153,7 +153,7 @@ class Shelf:
             if not stays:
                 return self.made(key, partial(self._alone, make), worker=self._beside)
             with started_quietly():
-                pool = self._pools.get(stays) or self._pools.setdefault(stays, _process())
+                pool = self._pools.get(stays) or self._pools.setdefault(stays, one_process())
                 return self.made(key, make, worker=pool)
         except BrokenExecutor:
             self._pools.pop(stays, None)
@@ -163,7 +163,7 @@ class Shelf:
             ) from None
 
     def _alone(self, make: Callable[[], T]) -> T:
-        with started_quietly(), _process() as self._pools[False]:
+        with started_quietly(), one_process() as self._pools[False]:
             return self._pools[False].submit(make).result()
 
     def made(self, key: Key, make: Callable[[], T], *, worker: Executor | None = None) -> T:
@@ -189,13 +189,7 @@ class Shelf:
         for worker in (self._worker, self.slow, self._beside):
             worker.shutdown(wait=False, cancel_futures=True)
         for pool in self._pools.values():
-            for process in list((pool._processes or {}).values()):
-                process.kill()  # the interpreter would wait for what it does
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _process() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), end_with_parent)
+            end_process(pool)  # the interpreter would wait for what it does
 
 
 def set_key(items: str, scorer: str) -> str:

@@ -157,34 +157,22 @@ def finish(
 def _winner(
     raced: Sequence[Contender], ceiling: float | None, problem: Problem, recipe: TuneRecipe
 ) -> tuple[Contender, str | None]:
-    """The best candidate that meets the guards, and a guard that no drawn one met.
+    """The best candidate that meets the guards on `select`, and a guard that no drawn one met.
 
-    A drawn setting wins only where the search can have gained what matters.
+    A drawn setting wins only where the search can have gained what matters; what was not drawn is not guarded.
     """
-    allowed, unmet = _guarded(raced, problem, recipe)
+    reference, broken = next((one for one in raced if one.origin != "drawn"), None), dict[int, str]()
+    for one in raced if reference and recipe.guards else ():
+        shared = [seed for seed in one.seeds if seed in reference.seeds] if reference and one.origin == "drawn" else []
+        if reference and shared:
+            found = problem.guarded(one.jobs(problem, shared), reference.jobs(problem, shared), "select")
+            texts = [text for text in recipe.guards if guard_of(text).metric in found and not _meets(guard_of(text), found)]
+            broken |= {one.number: texts[0]} if texts else {}
+    allowed = [one for one in raced if one.number not in broken]
+    unmet = None if any(one.origin == "drawn" for one in allowed) else next(reversed(broken.values()), None)
     if ceiling is not None and 100 * ceiling < recipe.worth:
         allowed = [one for one in allowed if one.origin != "drawn"] or allowed
     return allowed[0], unmet
-
-
-def _guarded(raced: Sequence[Contender], problem: Problem, recipe: TuneRecipe) -> tuple[list[Contender], str | None]:
-    """The candidates that meet the guards on `select`, and the guard that no drawn one met. What was not drawn is not guarded."""
-    reference = next((one for one in raced if one.origin != "drawn"), None)
-    if reference is None or not recipe.guards:
-        return list(raced), None
-    kept, missed = [], None
-    for one in raced:
-        shared = [seed for seed in one.seeds if seed in reference.seeds]
-        differences = problem.guarded(one.jobs(problem, shared), reference.jobs(problem, shared), "select") if shared else {}
-        broken = next(
-            (text for text in recipe.guards if guard_of(text).metric in differences and not _meets(guard_of(text), differences)),
-            None,
-        )
-        if broken is None or one.origin != "drawn":
-            kept.append(one)
-        else:
-            missed = broken
-    return kept, missed if all(one.origin != "drawn" for one in kept) else None
 
 
 def _meets(guard: MetricGuard, differences: dict[str, Estimate]) -> bool:

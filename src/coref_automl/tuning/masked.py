@@ -34,7 +34,7 @@ from coref_automl.training.batches import BatchPlan
 from coref_automl.training.folder import AVERAGE, checkpoints_of, remove_checkpoint
 from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, check, recommended
 from coref_automl.tuning.portfolio import known_entries, settle_space
-from coref_automl.tuning.problem import Follower, Problem, Report, Start, fixed_of, job_of, models_bytes
+from coref_automl.tuning.problem import Follower, Problem, Report, Start, job_of, models_bytes
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.score import Score, outside_guards, power_of, score_of, split_set
 from coref_automl.tuning.space import TUNABLE, check_ends
@@ -244,7 +244,7 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
     problem = MaskedProblem(
         recipe=recipe, out=out, metric=metric, label=score.label, space=space, averaged=AVERAGED, shape=_shape(recipe.models[0]),
         datasets=datasets, halves=halves, prints=prints, score=score, checks=checks,
-        fixed=fixed_of(recipe, TrainRecipe("", "", "")),
+        fixed={**to_mapping(TrainRecipe("", "", "")), **recipe.settings, "model": recipe.models[0]},
         binding={
             "task": "mlm", "metric": metric, "guards": list(recipe.guards), "seed": recipe.seed, "space": space.plain(),
             "settings": recipe.settings, "budget": _budget(recipe), "bytes": prints,

@@ -155,11 +155,6 @@ def models_bytes(recipe: TuneRecipe) -> str:
     return models_print(name for name in named if name and not name.startswith(NEW))
 
 
-def fixed_of(recipe: TuneRecipe, plain: Any) -> dict[str, Any]:
-    """The settings of every trial, over those of a plain recipe."""
-    return {**to_mapping(plain), **recipe.settings, "model": recipe.models[0]}
-
-
 def whole_space(recipe: TuneRecipe, default: Callable[[], dict[str, Any]], sides: Mapping[str, Sequence[str]]) -> Space:
     """The recipe's own space, or the default without what its settings fix; `sides` with several entries are dimensions."""
     given = recipe.space

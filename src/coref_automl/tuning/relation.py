@@ -30,7 +30,7 @@ from coref_automl.say import skipped
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL
 from coref_automl.statistics.planning import Paired
 from coref_automl.tuning.portfolio import relation_space
-from coref_automl.tuning.problem import Follower, Problem, Report, Start, fixed_of, job_of, models_bytes, whole_space
+from coref_automl.tuning.problem import Follower, Problem, Report, Start, job_of, models_bytes, whole_space
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.space import check_ends
 
@@ -146,7 +146,8 @@ def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> Relation
     problem = RelationProblem(
         recipe=recipe, out=out, metric=metric, label=METRICS[metric], space=space, task="re", prints=prints,
         judged=(judged := dev or RelationData(VALIDATION, held)), confirm_name=judged.split,
-        shape=("", _hidden(recipe.models[0])), fixed=fixed_of(recipe, RelationRecipe("", "", "")),
+        shape=("", _hidden(recipe.models[0])),
+        fixed={**to_mapping(RelationRecipe("", "", "")), **recipe.settings, "model": recipe.models[0]},
         binding={
             "task": "re", "metric": metric, "seed": recipe.seed, "space": space.plain(), "settings": recipe.settings,
             "budget": {"epochs": recipe.epochs}, "bytes": prints,
