@@ -11,15 +11,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coref_automl.errors import ModelError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import Metric, hits_of
+from coref_automl.models.families import length_of
+from coref_automl.models.load import LoadedModel, load_masked_lm
 from coref_automl.records import Task
-
-if TYPE_CHECKING:
-    from coref_automl.models.load import LoadedModel
 
 Set = EvalSet | Path | str | None
 
@@ -70,8 +69,6 @@ def _share(model: Any, given: Set, task: Task, k: int, batch_size: int | None, s
 def _loaded(model: Any, seq_len: int | None) -> LoadedModel:
     """A loaded model from any form of one. A pipeline's model is used on its device, at no more than its own length."""
     from coref_automl.evaluation.scorer import pick
-    from coref_automl.models.families import length_of
-    from coref_automl.models.load import LoadedModel, load_masked_lm
 
     if isinstance(model, LoadedModel):
         return model

@@ -106,15 +106,7 @@ def report(
     if bool(paths) == (table is not None):
         raise RecipeError("Pass either evaluated PATHs or a --table.")
     made = write(
-        paths or [],
-        out=out,
-        table=table,
-        target=target,
-        metric=metric,
-        margin=margin,
-        eval_set=eval_set,
-        seed=seed,
-        title=title,
+        paths or [], out=out, table=table, target=target, metric=metric, margin=margin, eval_set=eval_set, seed=seed, title=title
     )
     print_result(made, as_json, [made.sentence, str(made)])
 
@@ -122,8 +114,7 @@ def report(
 @app.command(epilog="Example: coref-automl archive runs --out results/experiment")
 def archive(
     paths: Annotated[
-        list[str],
-        typer.Argument(metavar="PATH...", help="Evaluated checkpoints and runs; relation and coreference runs too."),
+        list[str], typer.Argument(metavar="PATH...", help="Evaluated checkpoints and runs; relation and coreference runs too.")
     ],
     out: Out,
     as_json: AsJson = False,

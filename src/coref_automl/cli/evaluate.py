@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -28,15 +28,11 @@ from coref_automl.config import choose
 from coref_automl.errors import EvalSetError, InputError
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.progress import Progress
+from coref_automl.records import Evaluation
 from coref_automl.say import Lang, Say, language, say
 
-if TYPE_CHECKING:
-    from coref_automl.records import Evaluation
 
-
-@app.command(
-    epilog="Example: coref-automl evaluate runs/mlm_v2_scratch_1536 --eval-set evalsets/real --seq-len 1536",
-)
+@app.command(epilog="Example: coref-automl evaluate runs/mlm_v2_scratch_1536 --eval-set evalsets/real --seq-len 1536")
 @options_from(EvaluateRecipe)
 def evaluate(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Checkpoints, runs, folders of runs, or models.")],

@@ -44,10 +44,7 @@ def speak(value: str | None) -> str | None:
     return value
 
 
-LangOption = Annotated[
-    str | None,
-    typer.Option("--lang", callback=speak, is_eager=True, help=LANGUAGE),
-]
+LangOption = Annotated[str | None, typer.Option("--lang", callback=speak, is_eager=True, help=LANGUAGE)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, or auto.")]

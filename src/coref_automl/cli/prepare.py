@@ -198,10 +198,7 @@ def learn(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
 )
 def inspect(
     models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Hub ids, folders, or bundled:ko-mini.")],
-    data: Annotated[
-        list[str] | None,
-        typer.Option("--data", help="Relation rows or annotated chains; repeatable."),
-    ] = None,
+    data: Annotated[list[str] | None, typer.Option("--data", help="Relation rows or annotated chains; repeatable.")] = None,
     source: Annotated[
         list[str] | None, typer.Option("--source", help="Plain text: named source or local:PATH; repeatable.")
     ] = None,

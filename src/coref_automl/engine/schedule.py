@@ -53,6 +53,7 @@ class _Active(Generic[S]):
     job: Job
     handle: Running
     began: float
+    attempt: int
 
 
 def wait_a_little() -> None:
@@ -75,25 +76,22 @@ def run_steps(
     `on_end` hears of every attempt and says whether the step is finished with; one that is not is tried again after the others.
     When `over` says so, or on an exception, what runs is stopped.
     """
-    waiting, active, attempts = list(steps), dict[int, _Active[S]](), dict[int, int]()
+    waiting, active = [(step, 1) for step in steps], dict[int, _Active[S]]()
     try:
         while waiting or active:
             if over():
                 return len(waiting) + len(active)
             for slot in range(launcher.slots):
-                waiting = [step for step in waiting if not lost(step)]
-                step = next((step for step in waiting if ready(step)), None) if slot not in active else None
-                if step is None:
-                    continue
-                waiting.remove(step)
-                attempts[id(step)] = attempts.get(id(step), 0) + 1
-                job, began = job_of(step), time.monotonic()
-                active[slot] = _Active(step, job, launcher.start(job, slot), began)
+                waiting = [one for one in waiting if not lost(one[0])]
+                found = next((one for one in waiting if ready(one[0])), None) if slot not in active else None
+                if found is not None:
+                    waiting.remove(found)
+                    job, began = job_of(found[0]), time.monotonic()
+                    active[slot] = _Active(found[0], job, launcher.start(job, slot), began, found[1])
             ended = [slot for slot, running in active.items() if not running.handle.alive]
             for past in [active.pop(slot) for slot in ended]:
-                attempt = attempts[id(past.step)]
-                if not on_end(End.of(past.step, past.job, past.handle, past.began, attempt)):
-                    waiting.append(past.step)
+                if not on_end(End.of(past.step, past.job, past.handle, past.began, past.attempt)):
+                    waiting.append((past.step, past.attempt + 1))
             if waiting and not active and not ended:
                 raise RuntimeError("steps wait for something that no step makes")
             if active:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coref_automl.comparison.claims import Answer
 from coref_automl.comparison.outside_checks import CHECKS
@@ -30,10 +30,9 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.say import Say, language
 from coref_automl.store import read_json, write_json
-
-if TYPE_CHECKING:
-    from coref_automl.tuning.outputs import Draw, StudyResult
-
+from coref_automl.tuning.outputs import Draw, StudyResult
+from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.run import run_study
 
 DEFAULTS: dict[str, Any] = {"methods": {"mlm": {}, "combined": {}, "entity": {}}, "lengths": [512], "seeds": 1}
 """What `adapt` sets where neither the recipe nor an option does."""
@@ -140,9 +139,6 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
 
     The documents of `select` chose it, so that the methods are then compared on `confirm` alone.
     """
-    from coref_automl.tuning.recipe import TuneRecipe
-    from coref_automl.tuning.run import run_study
-
     out = Path(recipe.out)
     search = minutes / _OF_SEARCH >= _LONG
     with claimed(out, EXPERIMENT):  # to the end: what is tuned lies in it

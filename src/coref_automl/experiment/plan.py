@@ -27,12 +27,15 @@ from coref_automl.engine.binding import BYTES
 from coref_automl.engine.job import Job
 from coref_automl.errors import FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
+from coref_automl.evaluation.prepare import prepare_eval
+from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.results import target_of
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.slot import SCORER
 from coref_automl.experiment.recipe import BUNDLED, ExperimentRecipe, HeldOutTexts
 from coref_automl.experiment.step import RUNS, Step, start_bytes
 from coref_automl.machine import device_seen
+from coref_automl.models.load import load_masked_lm
 from coref_automl.paths import short_names
 from coref_automl.progress import Progress
 from coref_automl.store import read_json
@@ -220,8 +223,6 @@ def _bound(recipe: Any, named: Collection[str], prints: Mapping[str, str]) -> di
 
 def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
     """Open what the recipe names, or prepare it; nothing is trained. A run's folder as the base means one checkpoint of it."""
-    from coref_automl.models.load import load_masked_lm
-
     recipe = replace(recipe, model=checkpoint_meant(recipe.model, "--model") or recipe.model)
     new_head = any(recipe.settings(method).get("new_head") for method in recipe.methods) or None
     load_masked_lm(recipe.model, new_head=new_head)  # one without a mask head is refused before texts are prepared for it
@@ -246,9 +247,6 @@ def evaluation_sets(recipe: ExperimentRecipe, out: Path, progress: Progress) -> 
 
 def _built_set(recipe: ExperimentRecipe, texts: HeldOutTexts, folder: Path, progress: Progress) -> Path:
     """An evaluation set of the texts' held-out documents, and of the bundled cloze passages where LAMBADA is among the tasks."""
-    from coref_automl.evaluation.prepare import prepare_eval
-    from coref_automl.evaluation.recipe import EvalRecipe
-
     stage = recipe.evaluate
     wanted = EvalRecipe(
         models=(recipe.model,),

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,19 +80,12 @@ def before_tuning(problem: Problem, progress: Progress, agreed: Agree) -> None:
 
 def budget(recipe: ExperimentRecipe, *, progress: Progress | None = None) -> Preflight:
     """What a study will take. A recipe that the study would refuse is refused here; nothing is trained or kept."""
-    progress = progress or quiet()
-    with _opened(recipe, progress) as plan:
-        return _timed(preflight(plan), plan, ExperimentState.of(plan), progress)
-
-
-@contextmanager
-def _opened(recipe: ExperimentRecipe, progress: Progress) -> Iterator[Plan]:
-    """The plan, in a folder that vanishes unless the study has begun or has texts to prepare."""
-    out = Path(recipe.out)
+    progress, out = progress or quiet(), Path(recipe.out)
     check_folder(out, EXPERIMENT)
-    apart = not out.exists() and bool(recipe.datasets)
+    apart = not out.exists() and bool(recipe.datasets)  # a folder vanishes unless the study has begun or has texts to prepare
     with tempfile.TemporaryDirectory() as folder, nullcontext() if apart else claimed(out, EXPERIMENT):
-        yield open_plan(recipe, Path(folder) if apart else out, progress)
+        plan = open_plan(recipe, Path(folder) if apart else out, progress)
+        return _timed(preflight(plan), plan, ExperimentState.of(plan), progress)
 
 
 def _go_on(ahead: Preflight, progress: Progress, agreed: Agree, *, asked: bool) -> None:
@@ -140,15 +133,10 @@ def _evidence(plan: Plan) -> Evidence:
     sizes, methods = sizes_of(held, metric), len(plan.arms)
     if recipe.seeds > 1:
         detectable = can_show(sizes, recipe.seeds, comparisons=methods, against_model=True)
-    else:
-        detectable = _of_single_runs(int(sizes.sum()), methods)
+    else:  # one checkpoint per method against the base: the sign-flip test, runs corrected together
+        gains, items = (step / 200 for step in range(1, 101)), int(sizes.sum())
+        detectable = next((gain for gain in gains if items_needed(gain, max(0.1, 1.5 * gain), family=methods) <= items), None)
     return Evidence(metric, int(sizes.sum()), len(sizes), detectable)
-
-
-def _of_single_runs(items: int, runs: int) -> float | None:
-    """What one checkpoint per method shows against the base: the sign-flip test, runs corrected together."""
-    tried = (step / 200 for step in range(1, 101))
-    return next((gain for gain in tried if items_needed(gain, max(0.1, 1.5 * gain), family=runs) <= items), None)
 
 
 def _timed(ahead: Preflight, plan: Plan, state: ExperimentState, progress: Progress) -> Preflight:

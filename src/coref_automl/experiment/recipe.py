@@ -13,6 +13,7 @@ from coref_automl.config import Setting, choose, from_mapping, nearest, shown, t
 from coref_automl.corpus.recipe import Texts
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
+from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.windows import WordMode
 from coref_automl.models.build import NEW
 from coref_automl.models.families import too_long
@@ -63,7 +64,6 @@ class EvaluateStage:
     single_entry: bool = False
 
     def __post_init__(self) -> None:
-        from coref_automl.evaluation.tasks import TASKS
 
         for task in self.tasks:
             choose(task, TASKS, "task")

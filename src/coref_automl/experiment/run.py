@@ -10,9 +10,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from coref_automl.comparison.archive import archive
 from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
 from coref_automl.engine.job import NAN
 from coref_automl.engine.launch import Launcher, launcher_of
@@ -27,12 +29,13 @@ from coref_automl.experiment.step import RUNS, Step
 from coref_automl.folders import claim_folder, contents, remove
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, duration, quiet
+from coref_automl.report.cells import verdicts_table
+from coref_automl.report.checkpoint_report import report
+from coref_automl.report.printout import PrintedAnswer, recommend
+from coref_automl.report.rendering import markdown_table
 from coref_automl.say import Say, in_korean, language, speaking
 from coref_automl.store import write_json, write_text
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
-
-if TYPE_CHECKING:
-    from coref_automl.report.printout import PrintedAnswer
 
 
 def run_experiment(
@@ -83,8 +86,6 @@ def run_experiment(
 
 def recommended(plan: Plan) -> PrintedAnswer:
     """What the evaluations of the first set answer."""
-    from coref_automl.report.printout import recommend
-
     stage, items = plan.recipe.evaluate, EvalSet.open(plan.sets[0]).fingerprint
     return recommend(plan.out / EVALUATIONS, metric=stage.metric, margin=stage.margin, eval_set=items, lang=plan.recipe.lang)
 
@@ -166,12 +167,6 @@ def remove_weights(plan: Plan, state: ExperimentState, steps: Iterable[Step]) ->
 
 def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progress: Progress) -> ExperimentResult:
     """Verdicts, report and archive of what is finished."""
-    from coref_automl.comparison.archive import archive
-    from coref_automl.comparison.study import LOOKS
-    from coref_automl.report.cells import verdicts_table
-    from coref_automl.report.checkpoint_report import report
-    from coref_automl.report.rendering import markdown_table
-
     recipe, out = plan.recipe, plan.out
     if not result.finished["evaluate"]:
         if result.failures:

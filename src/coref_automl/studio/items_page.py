@@ -233,8 +233,7 @@ def _matching(
 ) -> tuple[NDArray[np.int32], dict[str, int]]:
     """The rows that match, and how many do by who is right."""
     facts = board.group.items.facts
-    columns = {"task": facts["task"], "source": facts["source"], "tag": facts["tag"], "distance": board.buckets}
-    out = np.ones(len(board.ids), np.bool_)
+    columns, out = _columns(board), np.ones(len(board.ids), np.bool_)
     for name, value in state.items():
         if value:
             out &= columns[name] == value
@@ -265,9 +264,11 @@ def _choices(board: Board, say: Say) -> list[tuple[str, str, list[str]]]:
 
 @lru_cache(maxsize=4)
 def _values(board: Board) -> dict[str, list[str]]:
-    facts = board.group.items.facts
-    columns = {name: facts[name] for name in ("task", "source", "tag")} | {"distance": board.buckets}
-    return {name: sorted(filter(None, np.unique(values).tolist()), key=in_order) for name, values in columns.items()}
+    return {name: sorted(filter(None, np.unique(values).tolist()), key=in_order) for name, values in _columns(board).items()}
+
+
+def _columns(board: Board) -> dict[str, NDArray[Any]]:
+    return {**{name: board.group.items.facts[name] for name in ("task", "source", "tag")}, "distance": board.buckets}
 
 
 def _marked(text: str, item: ClozeItem) -> list[list[str]]:

@@ -84,7 +84,7 @@ class Pages:
         blocks = [block for section in sections for block in section.blocks if isinstance(block, Charts)]
         specs = [spec for block in blocks for _, spec in block.charts]
         drawn = find_spec("vl_convert") is not None
-        data = {"ui": {}, "charts": [_confined(spec) for spec in specs] if drawn else []}
+        drawable = [{**one, "usermeta": {**one.get("usermeta", {}), "embedOptions": _EMBED}} for one in specs if drawn]
         return str(
             self._templates.get_template(name).render(
                 address=address,
@@ -94,7 +94,7 @@ class Pages:
                 ui=words(say),
                 drawn=drawn,
                 how_to_get=charts.HOW_TO_GET,
-                data=for_script(data),
+                data=for_script({"ui": {}, "charts": drawable}),
                 scripts=[LIBRARY] * bool(specs and drawn) + ["page.js"],
                 static=static_link,
                 colors=COLORS,
@@ -105,10 +105,6 @@ class Pages:
     def part(self, name: str, address: Address, **values: Any) -> str:
         """A part of a page."""
         return str(self._templates.get_template(name).render(address=address, say=address.say, ui=words(address.say), **values))
-
-
-def _confined(spec: dict[str, Any]) -> dict[str, Any]:
-    return {**spec, "usermeta": {**spec.get("usermeta", {}), "embedOptions": _EMBED}}
 
 
 _SCRIPT, _STYLE = "text/javascript; charset=utf-8", "text/css; charset=utf-8"

@@ -100,7 +100,7 @@ class Shelf:
         out = {}
         for (items, scorer), members in keyed(once).items():
             kept = keep_one_dtype(members, set())[0]
-            mark = set_key(items, scorer) + (f"~{study}" if study is not None else "")
+            mark = f"{items[:12]}.{scorer}" + (f"~{study}" if study is not None else "")
             out[mark] = Members(mark, items, scorer, {of[id(one)]: one for one in kept}, study)
         return dict(sorted(out.items(), key=lambda pair: -len(pair[1].stored)))
 
@@ -190,11 +190,6 @@ class Shelf:
             worker.shutdown(wait=False, cancel_futures=True)
         for pool in self._pools.values():
             end_process(pool)  # the interpreter would wait for what it does
-
-
-def set_key(items: str, scorer: str) -> str:
-    """What addresses call a set of items scored by one version of the scorer."""
-    return f"{items[:12]}.{scorer}"
 
 
 def _colors(sets: Sequence[Members]) -> dict[str, str]:

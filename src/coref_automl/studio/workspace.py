@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from coref_automl.comparison.arms import base_of
 from coref_automl.comparison.choice import MARGIN
@@ -26,9 +25,7 @@ from coref_automl.studio.folders import Folders
 from coref_automl.studio.kept import Kept
 from coref_automl.studio.pages import COLORS, Pages
 from coref_automl.studio.shelf import Pending, Shelf, not_here
-
-if TYPE_CHECKING:
-    from coref_automl.training.watch import RunWatch
+from coref_automl.training.watch import RunWatch
 
 METHOD = "method:"
 """Prefix of a method in addresses; without it, a key names an evaluation."""

@@ -25,7 +25,8 @@ from coref_automl.evaluation.slot import SCORER
 from coref_automl.folders import is_done, remove
 from coref_automl.machine import device_seen
 from coref_automl.models.build import NEW
-from coref_automl.models.model_files import config_of, folder_of
+from coref_automl.models.load import load_masked_lm, load_tokenizer
+from coref_automl.models.model_files import weights_fingerprint
 from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Half, ItemScore
@@ -34,7 +35,7 @@ from coref_automl.training.batches import BatchPlan
 from coref_automl.training.folder import AVERAGE, checkpoints_of, remove_checkpoint
 from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, check, recommended
 from coref_automl.tuning.portfolio import known_entries, settle_space
-from coref_automl.tuning.problem import Follower, Problem, Report, Start, job_of, models_bytes
+from coref_automl.tuning.problem import Follower, Problem, Report, Start, job_of, models_bytes, shape_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.score import Score, outside_guards, power_of, score_of, split_set
 from coref_automl.tuning.space import TUNABLE, check_ends
@@ -60,7 +61,7 @@ class MaskedProblem(Problem):
         found: list[Start] = []
         drawn = self.space.get("objective")
         for model in self.recipe.models:
-            entries = known_entries(*_shape(model)) if self.recipe.portfolio and not model.startswith(NEW) else []
+            entries = known_entries(*shape_of(model)) if self.recipe.portfolio and not model.startswith(NEW) else []
             for name, dataset in self.datasets.items():
                 plain = {**self.plain(model, dataset), "dataset": name}
                 for objective in drawn.choices if drawn else (self.fixed["objective"],):
@@ -214,9 +215,6 @@ class MaskedProblem(Problem):
 
 def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProblem:
     """Check everything a trial will need, prepare texts where they are given, and settle the space."""
-    from coref_automl.models.load import load_masked_lm, load_tokenizer
-    from coref_automl.models.model_files import weights_fingerprint
-
     score = score_of(recipe)
     for model in recipe.models:
         if not model.startswith(NEW):  # a model without a mask head is refused before texts are prepared for it
@@ -242,8 +240,8 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
         stage = from_mapping(CHECKS[question].stage, recipe.checks.get(question, {}), f"checks: {question}")
         checks[question] = stage, CHECKS[question].open(stage, out)
     problem = MaskedProblem(
-        recipe=recipe, out=out, metric=metric, label=score.label, space=space, averaged=AVERAGED, shape=_shape(recipe.models[0]),
-        datasets=datasets, halves=halves, prints=prints, score=score, checks=checks,
+        recipe=recipe, out=out, metric=metric, label=score.label, space=space, averaged=AVERAGED,
+        datasets=datasets, halves=halves, prints=prints, score=score, checks=checks, shape=shape_of(recipe.models[0]),
         fixed={**to_mapping(TrainRecipe("", "", "")), **recipe.settings, "model": recipe.models[0]},
         binding={
             "task": "mlm", "metric": metric, "guards": list(recipe.guards), "seed": recipe.seed, "space": space.plain(),
@@ -282,14 +280,6 @@ def _refuse_short(problem: MaskedProblem, name: str, dataset: PackedDataset) -> 
             f"{name} makes {steps} steps of a trial's budget, and the smallest rung is a quarter of it; add texts, pass a larger "
             "budget, or a smaller batch under settings."
         )
-
-
-def _shape(model: str) -> tuple[str, int]:
-    """Family and hidden size; a model with random weights has none yet."""
-    if model.startswith(NEW):
-        return model, 0
-    config = config_of(folder_of(model))
-    return str(config["model_type"]), int(config.get("hidden_size", 768))
 
 
 def check_settings(values: dict[str, Any]) -> None:

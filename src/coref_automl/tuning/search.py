@@ -114,21 +114,15 @@ class Search:
             return False
         self.study.sampler = sampler_of(self.recipe, begun, self.owner)
         trial = self.study.ask()
-        if self._is_surplus(trial):
+        if self._begun(before=trial.number) >= self.total:  # one too many, by its number: several machines agree without talking
+            trial.set_user_attr("surplus", True)
+            self.study.tell(trial, state=_states().FAIL)
             return False
         trial.set_user_attr("owner", self.owner)
         job = self.problem.job(self.problem.space.suggest(trial, self.problem.fixed), self.recipe.seed)
         trial.set_user_attr("key", job.key)
         running = self.launcher.start(job, slot)
         self.active[slot] = _Active(trial, job, running, Follower(job.run / "events.ndjson"), time.monotonic())
-        return True
-
-    def _is_surplus(self, trial: Any) -> bool:
-        """Is this trial one too many? Decided by its number, so that several machines agree without talking."""
-        if self._begun(before=trial.number) < self.total:
-            return False
-        trial.set_user_attr("surplus", True)
-        self.study.tell(trial, state=_states().FAIL)
         return True
 
     def _look(self, slot: int, stage: Stage) -> None:
@@ -229,7 +223,8 @@ class Search:
             log = active.job.log
             self.progress.note(say(f"시도 {number} 실패: {why} 기록: {log}", f"Trial {number} failed ({kind}): {why} Log: {log}"))
         self._keep_best_weights()
-        stage.advance(1, **self._best())
+        done = completed(self.study)
+        stage.advance(1, **({"best": f"{100 * done[0].value:.2f}%"} if done else {}))
         self._count_failures(kind if state == "FAIL" else "", reason, active.job)
 
     def _count_failures(self, kind: str, reason: str, job: Job) -> None:
@@ -239,10 +234,6 @@ class Search:
                 f"{SAME_FAILURES} trials in a row failed the same way ({kind}: {reason.rstrip('.')}); read {job.log}. "
                 "A corrected recipe needs another --out; if the machine was at fault, run the same command again."
             )
-
-    def _best(self) -> dict[str, str]:
-        done = completed(self.study)
-        return {"best": f"{100 * done[0].value:.2f}%"} if done else {}
 
     def _keep_best_weights(self) -> None:
         """Only what may still win keeps its weights: the best trials, and the recommended settings."""
