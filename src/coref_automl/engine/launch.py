@@ -16,9 +16,9 @@ from contextlib import chdir, suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver, get_context
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from coref_automl.engine.job import OUTCOME, Job, Outcome, Work, death, failure, run_job
+from coref_automl.engine.job import OUTCOME, Job, Launcher, Outcome, Running, Work, death, failure, run_job
 from coref_automl.engine.pool import Engine, ray_remote
 from coref_automl.errors import FolderError
 from coref_automl.machine import CORES, devices_here, end_with_parent, environment_of, pick_device, started_quietly, usable_cores
@@ -26,24 +26,6 @@ from coref_automl.store import read_json, write_json
 
 MODULE = "coref_automl.engine.launch"
 PRELOAD = "coref_automl.engine.preload"
-
-
-class Running(Protocol):
-    """A job on its way. `code` is its exit status once it is over, negative for a signal."""
-
-    @property
-    def alive(self) -> bool: ...
-
-    @property
-    def code(self) -> int: ...
-
-    def stop(self) -> None: ...
-
-
-class Launcher(Protocol):
-    slots: int
-
-    def start(self, job: Job, slot: int, /) -> Running: ...
 
 
 def launcher_of(engine: Engine, jobs: int, device: str) -> Launcher:

@@ -16,9 +16,8 @@ from coref_automl.comparison.archive import archive
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
-from coref_automl.engine.job import NAN
-from coref_automl.engine.launch import Launcher, launcher_of
-from coref_automl.engine.schedule import End, run_steps, wait_a_little
+from coref_automl.engine.job import NAN, End, Launcher, run_steps, wait_a_little
+from coref_automl.engine.launch import launcher_of
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import EXPERIMENT

@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from coref_automl.engine.job import Job
-from coref_automl.engine.launch import Launcher
-from coref_automl.engine.schedule import End, run_steps
+from coref_automl.engine.job import End, Job, Launcher, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress
 from coref_automl.records import Record

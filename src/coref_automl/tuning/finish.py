@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from coref_automl.engine.launch import Launcher
+from coref_automl.engine.job import Launcher
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Record

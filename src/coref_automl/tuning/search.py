@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from coref_automl.engine.job import Job
-from coref_automl.engine.launch import Launcher, Running
-from coref_automl.engine.schedule import End
+from coref_automl.engine.job import End, Job, Launcher, Running
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
 from coref_automl.say import in_words, say
