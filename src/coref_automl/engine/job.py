@@ -141,7 +141,6 @@ class End(Generic[S]):
 
     @classmethod
     def of(cls, step: S, job: Job, running: Running, began: float, attempt: int) -> End[S]:
-        """The end of an attempt whose process is over."""
         code = running.code
         found = read_outcome(job) if code >= 0 else None
         if found is not None and found.done and code:

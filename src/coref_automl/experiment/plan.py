@@ -55,8 +55,6 @@ SEEDS_APART = 1_000
 
 @dataclass(frozen=True, slots=True)
 class MethodAtLength:
-    """A method at a length."""
-
     method: str
     length: int
 
@@ -202,7 +200,6 @@ class Plan:
 
     @property
     def items(self) -> int:
-        """Items of all evaluation sets."""
         return sum(len(held.select()) for held in self._opened_sets)
 
     def _fine_tuning(self, kind: str, name: str, run: str | None, first_seed: int) -> Iterator[Step]:

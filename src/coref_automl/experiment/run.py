@@ -165,7 +165,6 @@ def remove_weights(plan: Plan, state: ExperimentState, steps: Iterable[Step]) ->
 
 
 def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progress: Progress) -> ExperimentResult:
-    """Verdicts, report and archive of what is finished."""
     recipe, out = plan.recipe, plan.out
     if not result.finished["evaluate"]:
         if result.failures:

@@ -103,7 +103,6 @@ class Pages:
         )
 
     def part(self, name: str, address: Address, **values: Any) -> str:
-        """A part of a page."""
         return str(self._templates.get_template(name).render(address=address, say=address.say, ui=words(address.say), **values))
 
 
@@ -121,7 +120,6 @@ LIBRARY = "vega.js"
 
 @cache
 def static_file(name: str) -> tuple[str, bytes] | None:
-    """Media type and content."""
     if name == LIBRARY:
         library = charts.runtime()
         return (_SCRIPT, library.encode()) if library else None

@@ -128,7 +128,6 @@ def looked_at(found: Sequence[Contender], problem: Problem, train: Trainer, reci
 
 
 def choosing_seeds(recipe: TuneRecipe) -> tuple[range, range]:
-    """The seeds of the two rounds of choosing."""
     middle = recipe.seed + 1 + _FRESH
     return range(recipe.seed + 1, middle), range(middle, middle + _FRESH)
 

@@ -10,7 +10,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from coref_automl.engine.job import End, Job, Launcher, Running
@@ -19,7 +18,7 @@ from coref_automl.progress import Progress, Stage
 from coref_automl.say import in_words, say
 from coref_automl.tuning.problem import ORIGINS, Follower, Origin, Problem, Report
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.storage import SIGN_EVERY, closed_elsewhere, counts, queue_again, recover, sampler_of, sign_of_life
+from coref_automl.tuning.storage import SIGN_EVERY, counts, queue_again, recover, sampler_of, sign_of_life
 
 SAME_FAILURES = 3
 """So many trials in a row that fail the same way stop the study: the next would, too."""
@@ -30,8 +29,6 @@ _NOTHING = Report(0, 0.0)
 
 @dataclass(slots=True)
 class _Active:
-    """A trial on its way."""
-
     trial: Any
     job: Job
     running: Running
@@ -60,6 +57,8 @@ class Search:
 
     def run(self, total: int | None = None) -> None:
         """Fill the slots until so many trials have ended; by default as many as the recipe asks for."""
+        from optuna.exceptions import UpdateFinishedTrialError
+
         self.total = total = self.recipe.trials if total is None else total
         self._take_over()
         with self.progress.stage("trials", total, "trials") as stage:
@@ -67,8 +66,11 @@ class Search:
             try:
                 while self._fill() or self.active:
                     for slot in list(self.active):
-                        with closed_elsewhere(partial(self._give_up, self.active[slot])):
+                        lost = self.active[slot]
+                        try:
                             self._look(slot, stage)
+                        except UpdateFinishedTrialError:
+                            self._give_up(lost)
                     if self.active:
                         self.wait()
                     if self.recipe.storage is not None:
