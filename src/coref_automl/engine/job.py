@@ -183,33 +183,43 @@ def run_steps(
     lost: Callable[[S], bool] = lambda _: False,
     over: Callable[[], bool] = lambda: False,
     wait: Callable[[], None] = wait_a_little,
+    more: Callable[[], S | None] = lambda: None,
+    look: Callable[[S, Running], bool] = lambda _, __: False,
 ) -> int:
     """Run steps in their order as far as they are `ready`; those that are `lost` are left out. Gives the number left to do.
 
     `on_end` hears of every attempt and says whether the step is finished with; one that is not is tried again after the others.
-    When `over` says so, or on an exception, what runs is stopped.
+    `more` gives a further step where a slot is free and none is ready. `look` sees every running step, again and again, and says
+    whether it has stopped it, of which `on_end` does not hear. When `over` says so, or on an exception, what runs is stopped.
     """
     waiting, active = [(step, 1) for step in steps], dict[int, _Active[S]]()
     try:
-        while waiting or active:
+        while True:
             if over():
                 return len(waiting) + len(active)
-            for slot in range(launcher.slots):
+            for slot in (slot for slot in range(launcher.slots) if slot not in active):
                 waiting = [one for one in waiting if not lost(one[0])]
-                found = next((one for one in waiting if ready(one[0])), None) if slot not in active else None
+                found = next((one for one in waiting if ready(one[0])), None)
                 if found is not None:
                     waiting.remove(found)
-                    job, began = job_of(found[0]), time.monotonic()
-                    active[slot] = _Active(found[0], job, launcher.start(job, slot), began, found[1])
-            ended = [slot for slot, running in active.items() if not running.handle.alive]
-            for past in [active.pop(slot) for slot in ended]:
+                elif (step := more()) is not None:
+                    found = step, 1
+                else:
+                    break
+                job, began = job_of(found[0]), time.monotonic()
+                active[slot] = _Active(found[0], job, launcher.start(job, slot), began, found[1])
+            if not active and not waiting:
+                return 0
+            if not active:
+                raise RuntimeError("steps wait for something that no step makes")
+            ended = [slot for slot, one in active.items() if not one.handle.alive]  # asked first: then all it wrote is there
+            stopped = [slot for slot, one in active.items() if look(one.step, one.handle)]
+            active = {slot: one for slot, one in active.items() if slot not in stopped}
+            for past in [active.pop(slot) for slot in ended if slot in active]:
                 if not on_end(End.of(past.step, past.job, past.handle, past.began, past.attempt)):
                     waiting.append((past.step, past.attempt + 1))
-            if waiting and not active and not ended:
-                raise RuntimeError("steps wait for something that no step makes")
             if active:
                 wait()
-        return 0
     finally:
         for running in active.values():
             running.handle.stop()

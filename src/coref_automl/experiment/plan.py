@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from coref_automl.comparison.arms import arm_name, run_name, seed_of
 from coref_automl.comparison.claims import BASE
@@ -146,7 +146,13 @@ class Plan:
         from coref_automl.training.setup import prepare_run
 
         found = {arm: prepare_run(self.training(arm, self.recipe.first_seed)) for arm in self.arms}
-        refuse_unequal({arm: work.plan.tokens_after(work.last) for arm, work in found.items()})
+        tokens = {arm: work.plan.tokens_after(work.last) for arm, work in found.items()}
+        least, most = (chosen(tokens, key=lambda arm: tokens[arm]) for chosen in (min, max))
+        if not is_equal_training(tokens[least], tokens[most]):
+            raise RecipeError(
+                f"The methods are not trained alike: {least} would see {tokens[least]:,} tokens and {most} {tokens[most]:,}, so "
+                "a difference could come from the training alone; give all of them the same max_tokens or epochs, under train."
+            )
         self._refuse_namesake(found)
         return found
 
@@ -210,12 +216,9 @@ class Plan:
             mark = prefix + name
             decided = {"out": str(self.out / kind / mark), "first_seed": first_seed, "device": self.recipe.device, **own}
             recipe = check.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
-            yield Step(kind, mark, run, recipe, _bound(recipe, data.files, data.prints | ({} if run else self._base_bytes)))
-
-
-def _bound(recipe: Any, named: Collection[str], prints: Mapping[str, str]) -> dict[str, Any]:
-    free = ("out", "device", "model", "seeds", *named)
-    return {key: value for key, value in to_mapping(recipe).items() if key not in free} | dict(prints)
+            free = ("out", "device", "model", "seeds", *data.files)
+            bound = {key: value for key, value in to_mapping(recipe).items() if key not in free}
+            yield Step(kind, mark, run, recipe, bound | data.prints | ({} if run else self._base_bytes))
 
 
 def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
@@ -276,15 +279,6 @@ def datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[Path], progress
             )
         found[length] = Path(min(able, key=lambda folder: held[folder]))
     return found
-
-
-def refuse_unequal(tokens: Mapping[Any, int]) -> None:
-    least, most = min(tokens, key=lambda arm: tokens[arm]), max(tokens, key=lambda arm: tokens[arm])
-    if not is_equal_training(tokens[least], tokens[most]):
-        raise RecipeError(
-            f"The methods are not trained alike: {least} would see {tokens[least]:,} tokens and {most} {tokens[most]:,}, so a "
-            "difference could come from the training alone; give all of them the same max_tokens or epochs, under train."
-        )
 
 
 def refuse_other_first_seed(recipe: ExperimentRecipe, out: Path) -> None:
