@@ -112,10 +112,6 @@ class Plan:
             if self.recipe.checks[kind].start == start:
                 yield from self._fine_tuning(kind, name, run, first_seed)
 
-    @property
-    def waits_for_choice(self) -> bool:
-        return any(self.recipe.checks[kind].start == CHOSEN for kind in self.data)
-
     def after_choice(self, model: str) -> list[Step]:
         """What starts from the model that the evaluations recommend, in folders named by it: another choice lies beside it."""
         at = Path(model)

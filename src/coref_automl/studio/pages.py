@@ -166,7 +166,9 @@ def of_rows(rows: Sequence[Row], name: str, kind: str) -> Download:
     head = list(dict.fromkeys(key for row in rows for key in row))
     writer = csv.DictWriter(text, head, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key: _harmless(value) for key, value in row.items()} for row in rows)
+    for row in rows:
+        texts = {key: f"'{value}" for key, value in row.items() if isinstance(value, str) and value.startswith(_FORMULA)}
+        writer.writerow(row | texts)
     return Download(f"{name}.csv", KINDS[kind], f"\ufeff{text.getvalue()}")
 
 
@@ -180,7 +182,3 @@ def _parts(title: str, text: str) -> Iterable[tuple[str, Any]]:
         yield title, float(text.replace(",", "").rstrip("%"))
     else:
         yield title, "" if text == "–" else text
-
-
-def _harmless(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
