@@ -96,8 +96,7 @@ def read_stored(path: Path, kind: type[T], *, error: type[InputError] = InputErr
 
 def read_stored_rows(path: Path, kind: type[T], *, error: type[InputError] = InputError, remedy: str = EDITED) -> Iterator[T]:
     """The rows of a JSONL file that this package wrote, as this type."""
-    wanted: Any = kind
-    one = _decoder(wanted, False)
+    one = decoder_of(kind)
     try:
         for number, row in enumerate(read_jsonl(path), 1):
             try:

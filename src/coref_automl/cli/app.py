@@ -118,7 +118,6 @@ def _parser(*names: str) -> Any:
 
 
 def main() -> None:
-    """The installed command."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a script's background job inherits it: nobody could interrupt it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))

@@ -124,8 +124,12 @@ def options_from(
 
         @wraps(command)
         def called(**values: Any) -> T:
-            given = {path: value for name, path in made.items() if (value := values.pop(name)) not in (None, [])}
-            return command(**values, **_nested(given))
+            given: dict[str, Any] = {}
+            for name, path in made.items():
+                if (value := values.pop(name)) not in (None, []):
+                    *stage, field = path.split(".")
+                    (given.setdefault(stage[0], {}) if stage else given)[field] = value
+            return command(**values, **given)
 
         _declare(called, [*first, *options, *last])
         called.without_default = {name for name, path in made.items() if _field(recipe, path)[1] is dataclasses.MISSING}  # type: ignore[attr-defined]
@@ -213,14 +217,6 @@ def _shown(default: Any, names: tuple[str, ...]) -> str:
     if default in (None, "", ()) or default is dataclasses.MISSING:
         return ""
     return ", ".join(map(str, default)) if isinstance(default, tuple) else str(default)
-
-
-def _nested(given: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for path, value in given.items():
-        *stage, name = path.split(".")
-        (found.setdefault(stage[0], {}) if stage else found)[name] = value
-    return found
 
 
 MANY = 15

@@ -73,17 +73,12 @@ def run_calls(
     if engine == "ray":
         return _on_ray(calls, retries, tell, cpu=devices is not None and set(devices) <= {"cpu"})
     if workers <= 1 and not devices:
-        return _in_this_process(calls, tell)
+        found = []
+        for call in calls:
+            found.append(Returned(call, *_call(call.target, call.arguments)))
+            tell(found[-1])
+        return found
     return _in_processes(calls, min(max(workers, 1), len(calls)), devices or (), retries, tell)
-
-
-def _in_this_process(calls: Sequence[Call], tell: Callable[[Returned], None]) -> list[Returned]:
-    found = []
-    for call in calls:
-        value, error = _call(call.target, call.arguments)
-        found.append(Returned(call, value, error))
-        tell(found[-1])
-    return found
 
 
 def _call(target: str, arguments: dict[str, Any]) -> Answer:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from coref_automl.comparison.arms import arm_name, run_name, seed_of
 from coref_automl.comparison.claims import BASE
-from coref_automl.comparison.names import arm_name, run_name, seed_of
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import CHOSEN, TaskData
 from coref_automl.comparison.scores import is_equal_training
@@ -55,8 +55,6 @@ SEEDS_APART = 1_000
 
 @dataclass(frozen=True, slots=True)
 class MethodAtLength:
-    """A method at a length."""
-
     method: str
     length: int
 
@@ -114,10 +112,6 @@ class Plan:
             if self.recipe.checks[kind].start == start:
                 yield from self._fine_tuning(kind, name, run, first_seed)
 
-    @property
-    def waits_for_choice(self) -> bool:
-        return any(self.recipe.checks[kind].start == CHOSEN for kind in self.data)
-
     def after_choice(self, model: str) -> list[Step]:
         """What starts from the model that the evaluations recommend, in folders named by it: another choice lies beside it."""
         at = Path(model)
@@ -148,7 +142,13 @@ class Plan:
         from coref_automl.training.setup import prepare_run
 
         found = {arm: prepare_run(self.training(arm, self.recipe.first_seed)) for arm in self.arms}
-        refuse_unequal({arm: work.plan.tokens_after(work.last) for arm, work in found.items()})
+        tokens = {arm: work.plan.tokens_after(work.last) for arm, work in found.items()}
+        least, most = (chosen(tokens, key=lambda arm: tokens[arm]) for chosen in (min, max))
+        if not is_equal_training(tokens[least], tokens[most]):
+            raise RecipeError(
+                f"The methods are not trained alike: {least} would see {tokens[least]:,} tokens and {most} {tokens[most]:,}, so "
+                "a difference could come from the training alone; give all of them the same max_tokens or epochs, under train."
+            )
         self._refuse_namesake(found)
         return found
 
@@ -202,7 +202,6 @@ class Plan:
 
     @property
     def items(self) -> int:
-        """Items of all evaluation sets."""
         return sum(len(held.select()) for held in self._opened_sets)
 
     def _fine_tuning(self, kind: str, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
@@ -213,12 +212,9 @@ class Plan:
             mark = prefix + name
             decided = {"out": str(self.out / kind / mark), "first_seed": first_seed, "device": self.recipe.device, **own}
             recipe = check.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
-            yield Step(kind, mark, run, recipe, _bound(recipe, data.files, data.prints | ({} if run else self._base_bytes)))
-
-
-def _bound(recipe: Any, named: Collection[str], prints: Mapping[str, str]) -> dict[str, Any]:
-    free = ("out", "device", "model", "seeds", *named)
-    return {key: value for key, value in to_mapping(recipe).items() if key not in free} | dict(prints)
+            free = ("out", "device", "model", "seeds", *data.files)
+            bound = {key: value for key, value in to_mapping(recipe).items() if key not in free}
+            yield Step(kind, mark, run, recipe, bound | data.prints | ({} if run else self._base_bytes))
 
 
 def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
@@ -279,15 +275,6 @@ def datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[Path], progress
             )
         found[length] = Path(min(able, key=lambda folder: held[folder]))
     return found
-
-
-def refuse_unequal(tokens: Mapping[Any, int]) -> None:
-    least, most = min(tokens, key=lambda arm: tokens[arm]), max(tokens, key=lambda arm: tokens[arm])
-    if not is_equal_training(tokens[least], tokens[most]):
-        raise RecipeError(
-            f"The methods are not trained alike: {least} would see {tokens[least]:,} tokens and {most} {tokens[most]:,}, so a "
-            "difference could come from the training alone; give all of them the same max_tokens or epochs, under train."
-        )
 
 
 def refuse_other_first_seed(recipe: ExperimentRecipe, out: Path) -> None:

@@ -73,8 +73,8 @@ def before_tuning(problem: Problem, progress: Progress, agreed: Agree) -> None:
     tokens = work.plan.tokens_after(work.last) if recipe.max_minutes is None else int(60 * recipe.max_minutes * speed)
     scored = _FORWARD * REPORTS * items * work.dataset.seq_len * (_WORDS if problem.score.words else 1)
     share = Share("train", runs, runs, runs * (tokens + scored) / speed, _measured(size))
-    ahead = replace(_of_runs(work, runs, tokens), disk=disk, jobs=recipe.workers, memory=_memory(size), shares=(share,))
-    ahead = replace(ahead, evidence=problem.power())
+    ahead = replace(_of_runs(work, runs, tokens), disk=disk, jobs=recipe.workers, evidence=problem.power())
+    ahead = replace(ahead, memory=size.gigabytes or peak_gigabytes(), shares=(share,))
     _go_on(ahead, progress, agreed, asked=any((recipe.epochs, recipe.max_tokens, recipe.max_minutes)))
 
 
@@ -142,7 +142,8 @@ def _evidence(plan: Plan) -> Evidence:
 def _timed(ahead: Preflight, plan: Plan, state: ExperimentState, progress: Progress) -> Preflight:
     size = _speed(plan.works[plan.arms[0]], progress)
     present = [kind for kind in step_kinds() if any(step.kind == kind for step in plan.steps)]
-    return replace(ahead, memory=_memory(size), shares=tuple(_share(plan, state, kind, size) for kind in present))
+    shares = tuple(_share(plan, state, kind, size) for kind in present)
+    return replace(ahead, memory=size.gigabytes or peak_gigabytes(), shares=shares)
 
 
 def _share(plan: Plan, state: ExperimentState, kind: str, size: Size) -> Share:
@@ -177,10 +178,6 @@ def _speed(work: Prepared, progress: Progress) -> Size:
 
 def _measured(size: Size) -> str:
     return say(f"초당 {size.tokens_per_second:,.0f}토큰", f"{size.tokens_per_second:,.0f} tokens/s")
-
-
-def _memory(size: Size) -> float:
-    return size.gigabytes or peak_gigabytes()
 
 
 def tokens_of(plan: Plan, step: Step) -> float:

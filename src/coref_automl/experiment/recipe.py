@@ -24,7 +24,6 @@ BUNDLED = "bundled"
 
 
 def step_kinds() -> tuple[str, ...]:
-    """Kinds of steps, in order."""
     return ("train", "evaluate", *CHECKS)
 
 

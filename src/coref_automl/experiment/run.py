@@ -14,11 +14,11 @@ from typing import Any
 
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.runs import CHOSEN
 from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
-from coref_automl.engine.job import NAN
-from coref_automl.engine.launch import Launcher, launcher_of
-from coref_automl.engine.schedule import End, run_steps, wait_a_little
+from coref_automl.engine.job import NAN, End, Launcher, run_steps, wait_a_little
+from coref_automl.engine.launch import launcher_of
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import EXPERIMENT
@@ -72,7 +72,7 @@ def run_experiment(
         claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
         runner = Runner(plan, state, progress, launcher, ends, wait)
         ran = runner.run(only or step_kinds())
-        if plan.waits_for_choice and state.judged and state.finished("evaluate"):
+        if any(stage.start == CHOSEN for stage in recipe.checks.values()) and state.judged and state.finished("evaluate"):
             state.add(plan.after_choice(recommended(plan).highest_path))
             ran |= runner.run(only or step_kinds())
         result = state.result(only or step_kinds())
@@ -166,7 +166,6 @@ def remove_weights(plan: Plan, state: ExperimentState, steps: Iterable[Step]) ->
 
 
 def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progress: Progress) -> ExperimentResult:
-    """Verdicts, report and archive of what is finished."""
     recipe, out = plan.recipe, plan.out
     if not result.finished["evaluate"]:
         if result.failures:
@@ -174,7 +173,9 @@ def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progre
         raise ComparisonError(f"{out} has no finished evaluation to report on; run it first, without --only report.")
     progress.note(progress.say("판정, 보고서, 보관본 작성", "Writing verdicts, report and archive"))
     paths = [str(folder) for name in (EVALUATIONS, *CHECKS) if (folder := out / name).is_dir()]
-    looks = _looked(out / LOOKS, sum(arm.finished for arm in result.arms))
+    looks, now = read_stored(out / LOOKS, list[int]) if (out / LOOKS).is_file() else [], sum(arm.finished for arm in result.arms)
+    looks += [] if looks[-1:] == [now] else [now]  # the numbers of finished seeds at which it was judged
+    write_json(out / LOOKS, looks)
     costs = {step.label: outcome.facts for step in state.steps if (outcome := step.outcome(out)) and outcome.done}
     items = EvalSet.open(plan.sets[0]).fingerprint
     stage = recipe.evaluate
@@ -189,11 +190,3 @@ def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progre
         write_json(folder / "costs.json", costs)
         write_json(folder / LOOKS, looks)
     return replace(result, sentence=made.sentence, report=made.page, archive=kept.folder)
-
-
-def _looked(path: Path, seeds: int) -> list[int]:
-    """The numbers of finished seeds at which the experiment was judged, this look included."""
-    before = read_stored(path, list[int]) if path.is_file() else []
-    looks = before if before[-1:] == [seeds] else [*before, seeds]
-    write_json(path, looks)
-    return looks

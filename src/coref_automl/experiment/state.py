@@ -177,8 +177,6 @@ class Preflight(Record):
 
 @dataclass(slots=True)
 class ExperimentState:
-    """Which steps are finished, and which failed."""
-
     plan: Plan
     steps: list[Step] = field(default_factory=list)
     done: set[str] = field(default_factory=set)

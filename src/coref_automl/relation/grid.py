@@ -24,9 +24,8 @@ import numpy as np
 from coref_automl.config import from_mapping, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, check_binding
-from coref_automl.engine.job import Job
+from coref_automl.engine.job import End, Job, run_steps
 from coref_automl.engine.launch import HereLauncher
-from coref_automl.engine.schedule import End, run_steps
 from coref_automl.errors import EvaluationError, InputsChanged, RecipeError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import MANIFEST, mark_done, remove

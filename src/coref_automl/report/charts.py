@@ -49,7 +49,7 @@ def runtime() -> str | None:
         import vl_convert
     except ImportError:
         return None
-    kept = default_cache() / f"vega-{version("vl-convert-python")}.js"
+    kept = default_cache() / f"vega-{version('vl-convert-python')}.js"
     with suppress(OSError, UnicodeError):
         if kept.stat().st_uid == os.getuid():  # the folder may lie in /tmp
             return kept.read_text("utf-8")

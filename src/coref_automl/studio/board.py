@@ -100,7 +100,6 @@ class Members:
 
     @cached_property
     def size(self) -> int:
-        """Bytes of its items."""
         files = (one.folder / ITEMS for one in self.stored.values())
         return sum(path.stat().st_size for path in files if path.is_file())
 
@@ -116,7 +115,6 @@ class Members:
 
 
 def load(members: Members, sets: Mapping[str, Path]) -> Board:
-    """Read every evaluation of a set, and the set."""
     stored = rename_bases(list(members.stored.values()))
     group = group_of(stored, members.items, members.scorer)
     by_folder = {entry.folder: entry for entry in group.entries}

@@ -106,7 +106,6 @@ class Folders:
         return any(real.is_relative_to(root) for root in self.roots.values())
 
     def place(self, key: str) -> Path:
-        """The folder of a key that was found here."""
         root, _, inside = key.partition("/")
         return self.roots[root] / inside
 

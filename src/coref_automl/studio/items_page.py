@@ -92,7 +92,8 @@ def page(ws: Workspace, address: Address) -> str | Download:
     if (kind := address.get(AS)) in KINDS:
         return of_rows(list(_rows(ws, asked)), f"items-{asked.members.mark}", kind)
     pages = max(1, -(-len(asked.rows) // _PAGE))
-    number = min(pages, max(1, _number(address.get("page"), 1)))
+    asked_page = address.get("page")
+    number = min(pages, max(1, int(asked_page) if asked_page.isdecimal() and len(asked_page) < 9 else 1))
     rows = asked.rows[_PAGE * (number - 1) : _PAGE * number]
     cards = [_card(asked, int(row), asked.sides, say) for row in rows]
     choices, more = _choices(asked.board, say), {"sets": ws.shelf.sets(), "rules": RULES, "number": number, "pages": pages}
@@ -218,10 +219,6 @@ def _rows(ws: Workspace, asked: Asked) -> Iterator[dict[str, Any]]:
         yield {**out, "tags": ", ".join(tags.get(board.ids[at], ()))}
 
 
-def _number(text: str, default: int) -> int:
-    return int(text) if text.isdecimal() and len(text) < 9 else default
-
-
 def _matching(
     board: Board,
     sides: Sequence[Shown],
@@ -252,7 +249,6 @@ def _matching(
 
 
 def _choices(board: Board, say: Say) -> list[tuple[str, str, list[str]]]:
-    """The filters with the values that occur."""
     titles = {
         "task": say("과제", "task"),
         "source": say("데이터 소스", "source"),
@@ -272,7 +268,6 @@ def _columns(board: Board) -> dict[str, NDArray[Any]]:
 
 
 def _marked(text: str, item: ClozeItem) -> list[list[str]]:
-    """The whole document with its gap and its antecedent."""
     marks = [(item.start, item.end, "gap"), *([(*item.antecedent, "antecedent")] if item.antecedent else [])]
     pieces, at = [], 0
     for start, end, kind in sorted(marks):

@@ -41,8 +41,6 @@ class Note(Record):
 
 @dataclass(frozen=True, slots=True)
 class ItemTags(Record):
-    """The tags of a set's items."""
-
     tags: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -83,8 +81,6 @@ class Kept:
     def _read(self, path: Path | None, empty: T) -> T:
         return self._folders.once(path, lambda at: read_stored(at, type(empty))) if path is not None else empty
 
-    # -- notes on runs
-
     def note_file(self, run: Run) -> Path | None:
         return self.find(run.folder.parent, run.folder.name + NOTES)
 
@@ -113,8 +109,6 @@ class Kept:
             if held.version != version and held != note:
                 raise Changed(held)
             self.write(run.folder.parent, run.folder.name + NOTES, lambda path: write_json(path, note.to_json()))
-
-    # -- tags of items
 
     def tags_file(self, mark: str) -> Path | None:
         return self.find(self._home(), f"items-{mark}{NOTES}")

@@ -103,7 +103,6 @@ class Pages:
         )
 
     def part(self, name: str, address: Address, **values: Any) -> str:
-        """A part of a page."""
         return str(self._templates.get_template(name).render(address=address, say=address.say, ui=words(address.say), **values))
 
 
@@ -121,7 +120,6 @@ LIBRARY = "vega.js"
 
 @cache
 def static_file(name: str) -> tuple[str, bytes] | None:
-    """Media type and content."""
     if name == LIBRARY:
         library = charts.runtime()
         return (_SCRIPT, library.encode()) if library else None
@@ -168,7 +166,9 @@ def of_rows(rows: Sequence[Row], name: str, kind: str) -> Download:
     head = list(dict.fromkeys(key for row in rows for key in row))
     writer = csv.DictWriter(text, head, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key: _harmless(value) for key, value in row.items()} for row in rows)
+    for row in rows:
+        texts = {key: f"'{value}" for key, value in row.items() if isinstance(value, str) and value.startswith(_FORMULA)}
+        writer.writerow(row | texts)
     return Download(f"{name}.csv", KINDS[kind], f"\ufeff{text.getvalue()}")
 
 
@@ -182,7 +182,3 @@ def _parts(title: str, text: str) -> Iterable[tuple[str, Any]]:
         yield title, float(text.replace(",", "").rstrip("%"))
     else:
         yield title, "" if text == "–" else text
-
-
-def _harmless(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -258,7 +258,6 @@ def _plain(value: Any) -> str:
 
 
 def _next(run: Run, say: Say) -> Section | None:
-    """Commands that take this run further."""
     if run.kind == ARCHIVED:
         return None
     here = shlex.quote(str(run.folder))

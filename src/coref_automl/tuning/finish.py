@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from coref_automl.engine.launch import Launcher
+from coref_automl.engine.job import Launcher
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Record
@@ -189,7 +189,6 @@ class _JudgingRuns:
     completed: dict[int, list[int]] = field(default_factory=dict)
 
     def add(self, wanted: Iterable[tuple[Contender, int]]) -> None:
-        """Train these candidates with these seeds."""
         jobs = {(one.number, seed): one.jobs(self.problem, [seed], confirm=True)[0] for one, seed in wanted}
         failed = self.train(list(jobs.values()), "verdict")
         for (number, seed), job in jobs.items():

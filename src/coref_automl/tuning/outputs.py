@@ -100,7 +100,6 @@ Draw = Callable[[FinishedStudy], None]
 
 
 def states(study: Any) -> dict[str, int]:
-    """How many trials ended how."""
     ended = [STATES.get(trial.state.name) for trial in study.get_trials(deepcopy=False) if counts(trial)]
     return {state: ended.count(state) for state in STATES.values()}
 

@@ -54,7 +54,6 @@ class Portfolio(Record):
 
 
 def own_path() -> Path:
-    """The user's own table."""
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     return Path(os.environ.get(VARIABLE) or data / "coref-automl" / "portfolio.yaml")
 

@@ -168,8 +168,8 @@ def probe(
         sizes = tuple(read_stored_rows(kept, Size)) if kept.is_file() else ()
     if not sizes:
         raise OutOfMemory(
-            f"Not even {_rows(first)} of {work.dataset.seq_len:,} tokens trains here ({outcome.error or outcome.value}); pass "
-            f"--gradient-checkpointing, or prepare shorter blocks."
+            f"Not even {'a single row' if first == 1 else f'a batch of {first} rows'} of {work.dataset.seq_len:,} tokens "
+            f"trains here ({outcome.error or outcome.value}); pass --gradient-checkpointing, or prepare shorter blocks."
         )
     stopped = str(outcome.value) if outcome.error is None else _KILLED
     best = max(sizes, key=lambda size: size.tokens_per_second)
@@ -237,7 +237,3 @@ def timed_step(work: Any, rows: int, steps: int) -> Size:
         tokens += int(work.plan.lengths[chosen].sum())
     peak = torch.cuda.max_memory_allocated() / 1e9 if clock.peak is not None else None
     return Size(rows, clock.seconds / steps, tokens / clock.seconds, peak)
-
-
-def _rows(count: int) -> str:
-    return "a single row" if count == 1 else f"a batch of {count} rows"

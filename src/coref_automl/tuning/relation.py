@@ -40,8 +40,6 @@ METRICS = {"micro_f1": "micro-F1", "auprc": "AUPRC"}
 
 @dataclass(eq=False, kw_only=True)
 class RelationProblem(Problem):
-    """A study of relation extraction, opened."""
-
     recipe: TuneRecipe
     out: Path
     judged: RelationData

@@ -12,8 +12,8 @@ from typing import Any
 from coref_automl.config import from_mapping, overlaid, read_yaml, to_mapping, to_yaml
 from coref_automl.decoder import hints_of
 from coref_automl.engine.binding import check_binding
-from coref_automl.engine.launch import Launcher, launcher_of
-from coref_automl.engine.schedule import wait_a_little
+from coref_automl.engine.job import Launcher, wait_a_little
+from coref_automl.engine.launch import launcher_of
 from coref_automl.errors import FolderError, InputError, RecipeError, StorageError
 from coref_automl.folders import check_folder, is_done, remove
 from coref_automl.locks import claimed

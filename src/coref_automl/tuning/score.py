@@ -11,7 +11,7 @@ from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,9 +172,6 @@ def power_of(confirm: EvalSet, score: Score, recipe: TuneRecipe) -> Evidence:
     return Evidence(score.main, int(sizes.sum()), len(sizes), detectable, recipe.seeds, plans[0].documents if far else None)
 
 
-HALVES: tuple[Half, ...] = ("select", "confirm")
-
-
 def split_set(evalset: EvalSet, out: Path, tasks: Sequence[Task], *, limit: int | None) -> dict[Half, EvalSet]:
     """Write both halves under `out`, or open existing ones. `limit` bounds the items of each task in each half."""
     missing = [task for task in tasks if not evalset.items.get(task)]
@@ -182,7 +179,7 @@ def split_set(evalset: EvalSet, out: Path, tasks: Sequence[Task], *, limit: int 
         raise RecipeError(
             f"{evalset.folder} has no {missing[0]} items, which this study is scored on; choose another --metric or --eval-set."
         )
-    return {half: half_set(evalset, out / half, half, tasks, limit) for half in HALVES}
+    return {half: half_set(evalset, out / half, half, tasks, limit) for half in get_args(Half)}
 
 
 class _HalfManifest(TypedDict, total=False):

@@ -10,8 +10,8 @@ import json
 import re
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +107,6 @@ def queue_again(study: Any, trial: Any, reason: str, **attributes: Any) -> bool:
         study.enqueue_trial(trial.params or trial.system_attrs["fixed_params"], user_attrs=again)
         return True
     return False
-
-
-@contextmanager
-def closed_elsewhere(tell: Callable[[], None]) -> Iterator[None]:
-    """`tell` is called where a trial turns out to be closed: another machine took this one for dead and runs it again."""
-    try:
-        yield
-    except _optuna().exceptions.UpdateFinishedTrialError:
-        tell()
 
 
 def storage_of(url: str | None, out: Path) -> Any:
