@@ -46,7 +46,7 @@ def _models(path: str, unread: list[str]) -> list[str]:
     if not folder.is_dir():
         resolve(path)
         return [path]
-    if checkpoints := results.checkpoints_of(folder):
+    if checkpoints := results.checkpoint_folders(folder):
         return [str(checkpoint) for checkpoint in checkpoints]
     if results.is_model_folder(folder) or results.CHECKPOINT.fullmatch(folder.resolve().name):
         return [path]
@@ -66,7 +66,7 @@ def _run_folders(folder: Path, depth: int, unread: list[str]) -> Iterator[Path]:
         if path.name in (results.EVALUATIONS, results.BASES) or path.name.startswith("."):
             continue
         try:
-            own = bool(results.checkpoints_of(path)) or results.is_model_folder(path)
+            own = bool(results.checkpoint_folders(path)) or results.is_model_folder(path)
         except PermissionError as error:
             unread.append(f"{path} cannot be read ({error.strerror}); make it readable, or move it away.")
             continue

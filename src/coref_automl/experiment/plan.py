@@ -16,8 +16,8 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coref_automl.comparison.arms import arm_name, run_name, seed_of
 from coref_automl.comparison.claims import BASE
+from coref_automl.comparison.names import arm_name, run_name, seed_of
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import CHOSEN, TaskData
 from coref_automl.comparison.scores import is_equal_training

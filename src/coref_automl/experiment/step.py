@@ -109,7 +109,8 @@ def _evaluate(settings: dict[str, Any], start: str, progress: Progress) -> dict[
 
 def _check(name: str, settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
     check = CHECKS[name]
-    model = str((checkpoints_of(Path(start)) or [start])[-1])  # the last checkpoint of a run; the base as it is
+    checkpoints = checkpoints_of(Path(start))
+    model = str(checkpoints[-1]) if checkpoints else start  # the last checkpoint of a run; the base as it is
     result = check.train(from_mapping(check.recipe, settings | {"model": model}, "step"), progress)
     found = check.estimate(result)
     score = {"metric": check.number, "score": round(100 * found.value, 2), "n": found.n} if found else {}
