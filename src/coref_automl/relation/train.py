@@ -25,7 +25,7 @@ from coref_automl.models.attention import move
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.model_files import detect_seq_len, model_prints
 from coref_automl.progress import Progress, Shown, as_progress, quiet
-from coref_automl.relation.data import RelationData, RowCache, sentence_mark, split_by_sentence
+from coref_automl.relation.data import RelationData, RowCache, read_relations, sentence_mark, split_by_sentence
 from coref_automl.relation.evaluate import KIND, keep_result, list_problems, summarise
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.recipe import FREE, RelationRecipe
@@ -122,10 +122,10 @@ def train_one_seed(
     return _run_seed(work, seed, (progress or quiet()).into(work.run / "events.ndjson"), cache)
 
 
-def _begin(recipe: RelationRecipe, cache: RowCache) -> _Work:
+def _begin(recipe: RelationRecipe, cache: RowCache, draw: int | None = None) -> _Work:
     run, max_length = Path(recipe.out), min(recipe.max_length, detect_seq_len(recipe.model))
     marker = Marker(load_tokenizer(recipe.model), recipe.scheme, max_length)
-    whole = cache.usable(recipe.train, marker, skip_bad=recipe.skip_bad, max_rows=recipe.max_rows)
+    whole = cache.usable(recipe.train, marker, skip_bad=recipe.skip_bad, max_rows=recipe.max_rows, draw=draw)
     dev = cache.usable(recipe.dev, marker, skip_bad=recipe.skip_bad) if recipe.dev else None
     kept, held = split_by_sentence(whole.rows, recipe.holdout)
     mask = None if recipe.label_mask == "off" else LabelMask.learn(kept, recipe.label_mask, support=recipe.mask_support)
@@ -136,7 +136,8 @@ def _begin(recipe: RelationRecipe, cache: RowCache) -> _Work:
 def _run_seed(work: _Work, seed: int, progress: Progress, cache: RowCache, on_epoch: OnEpoch | None = None) -> RelationSeed:
     folder = work.run / f"seed-{seed}"
     if not is_done(folder):
-        _train_seed(work, folder, seed, progress, cache, on_epoch)
+        own = _begin(work.recipe, cache, seed) if work.recipe.redraw else work
+        _train_seed(own, folder, seed, progress, cache, on_epoch)
     elif not has_predictions(folder, data := work.dev or work.valid):
         predict_seed(folder, data, device=work.recipe.device, progress=progress, cache=cache)
     return read_stored(folder / "result.json", RelationSeed, remedy=AGAIN)
@@ -207,7 +208,12 @@ def _bind(work: _Work) -> None:
             "notes": _notes(work),
             "label_mask": recipe.label_mask,
             "mask_bias": work.mask.as_rows() if work.mask else None,
-            "train_sentences": sorted({sentence_mark(row.sentence) for row in rows}),
+            "train_sentences": sorted(
+                {
+                    sentence_mark(row.sentence)
+                    for row in (read_relations(recipe.train, skip_bad=True).rows if recipe.redraw else rows)
+                }
+            ),
         },
     )
 
