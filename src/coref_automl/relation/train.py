@@ -136,8 +136,7 @@ def _begin(recipe: RelationRecipe, cache: RowCache, draw: int | None = None) -> 
 def _run_seed(work: _Work, seed: int, progress: Progress, cache: RowCache, on_epoch: OnEpoch | None = None) -> RelationSeed:
     folder = work.run / f"seed-{seed}"
     if not is_done(folder):
-        own = _begin(work.recipe, cache, seed) if work.recipe.redraw else work
-        _train_seed(own, folder, seed, progress, cache, on_epoch)
+        _train_seed(_begin(work.recipe, cache, seed) if work.recipe.redraw else work, folder, seed, progress, cache, on_epoch)
     elif not has_predictions(folder, data := work.dev or work.valid):
         predict_seed(folder, data, device=work.recipe.device, progress=progress, cache=cache)
     return read_stored(folder / "result.json", RelationSeed, remedy=AGAIN)
@@ -191,6 +190,7 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
 def _bind(work: _Work) -> None:
     """Write the run's manifest, or refuse a folder that was begun with something else."""
     recipe, rows = work.recipe, (*work.train.rows, *work.valid.rows)
+    own = () if recipe.redraw else rows
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in (*FREE, "model", "train")}
     binding = Binding(settings=settings, fingerprints={**model_prints(recipe.model), "train": rows_fingerprint(rows)})
     begin_run(
@@ -209,10 +209,7 @@ def _bind(work: _Work) -> None:
             "label_mask": recipe.label_mask,
             "mask_bias": work.mask.as_rows() if work.mask else None,
             "train_sentences": sorted(
-                {
-                    sentence_mark(row.sentence)
-                    for row in (read_relations(recipe.train, skip_bad=True).rows if recipe.redraw else rows)
-                }
+                {sentence_mark(r.sentence) for r in own or read_relations(recipe.train, skip_bad=True).rows}
             ),
         },
     )
