@@ -38,7 +38,8 @@ SALT = "fresh-1/"
 TAKEN = {"kowiki": (1100, 1400, 2500, 12_000), "precedents_2": (330, 420, 2500, 12_000)}
 """Of each source: documents to judge with at most, documents to train on, characters at least and at most."""
 BEFORE = ("all-rows", "carry-over", "deberta", "experiment", "four-times", "portfolio", "portfolio-sixty")
-"""The archives there were when this was chosen; with later ones the choice would be another."""
+"""The archives there were when this was chosen; with later ones the choice would be another. Some have left the tree or were
+replaced since: take `results/` from a commit before that (`git log -- results/four-times`)."""
 OVERLAP = 20
 """Characters that a passage must not share with a silver passage."""
 LEAST_SENTENCES, MOST_CHARACTERS = 3, 420
@@ -51,6 +52,8 @@ TAIL = re.compile(
 
 def archived() -> set[str]:
     """The ids of all items in the archives."""
+    if gone := [name for name in BEFORE if not Path("results", name).is_dir()]:
+        raise SystemExit(f"results/ lacks {', '.join(gone)}; take it from a commit that has them: git log -- results/{gone[0]}")
     return {str(item) for name in BEFORE for path in Path("results", name).glob("items-*.npz") for item in np.load(path)["item"]}
 
 

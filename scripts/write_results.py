@@ -1,5 +1,5 @@
-"""Write the published results from the archives in results/: docs/results.*, the tables of docs/carry-over.md from
-its three studies, and that of the small DeBERTa in docs/kf-deberta.md.
+"""Write the published results from the archives in results/: docs/results.*, the tables of docs/carry-over.md, and that of
+the small DeBERTa in docs/kf-deberta.md.
 
 python scripts/write_results.py RUNS...    keep the numbers of these runs in results/experiment, then write the pages
 python scripts/write_results.py            write the pages again from what is kept
@@ -21,8 +21,6 @@ from coref_automl.store import read_json, write_json, write_text
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "results" / "experiment"
 STUDY = ROOT / "results" / "carry-over"
-ALL_ROWS = ROOT / "results" / "all-rows"
-FOUR_TIMES = ROOT / "results" / "four-times"
 DEBERTA = ROOT / "results" / "deberta"
 DOCS = ROOT / "docs"
 CARRY_OVER = DOCS / "carry-over.md"
@@ -64,35 +62,10 @@ def between_markers(page: str, made: str) -> str:
 
 
 def carry_over_tables() -> str:
-    """The verdicts of the kept studies, and what each kind of step cost."""
-    return "\n\n".join(
-        [
-            *study_tables(STUDY),
-            "The second study, with all relation rows:",
-            *study_tables(ALL_ROWS),
-            "Four times its tokens:",
-            *study_tables(FOUR_TIMES),
-            "Four times against once (3 runs against 8), Real@1 strict:",
-            readings(),
-        ]
-    )
-
-
-def readings() -> str:
-    """Methods of one objective on a quarter of the tokens and on all of them: unequal training, so differences alone."""
-    found = recommend(ALL_ROWS, FOUR_TIMES, lang="en").question("method")
-    assert found
-    held = [
-        one if one.a.count("4x") else one.reversed() for one in found.claims if one.a.replace("4x", "") == one.b.replace("4x", "")
-    ]
-    return markdown_table(claims_table(held, ENGLISH))
-
-
-def study_tables(kept: Path) -> tuple[str, str]:
-    """The verdicts of one kept study, and what each kind of step cost."""
-    verdicts = markdown_table(verdicts_table(recommend(kept, lang="en"), ENGLISH))
+    """The verdicts of the kept study, and what each kind of step cost."""
+    verdicts = markdown_table(verdicts_table(recommend(STUDY, lang="en"), ENGLISH))
     kinds: dict[str, list[dict[str, float]]] = {}
-    for label, facts in read_json(kept / "costs.json").items():
+    for label, facts in read_json(STUDY / "costs.json").items():
         kind, _, name = label.partition(" ")
         kinds.setdefault(f"{kind} {name.split('pct')[0]}%" if kind == "relation" else kind, []).append(facts)
     rows = [
@@ -101,14 +74,14 @@ def study_tables(kept: Path) -> tuple[str, str]:
         for kind, several in kinds.items()
     ]
     head = "| step | how many | seconds, added up | most GPU memory of one (GB) | tokens trained on |"
-    return verdicts, "\n".join([head, "| --- | ---: | ---: | ---: | ---: |", *rows])
+    return "\n".join([verdicts, "", head, "| --- | ---: | ---: | ---: | ---: |", *rows])
 
 
-def keep_answer(kept: Path) -> None:
-    """The answer of a kept study beside it, as `study` leaves it."""
-    answer = recommend(kept, lang="en")
-    write_json(kept / "answer.json", answer.to_json())
-    write_text(kept / "verdicts.md", f"{markdown_table(verdicts_table(answer, ENGLISH))}\n")
+def keep_answer() -> None:
+    """The answer of the kept study beside it, as `study` leaves it."""
+    answer = recommend(STUDY, lang="en")
+    write_json(STUDY / "answer.json", answer.to_json())
+    write_text(STUDY / "verdicts.md", f"{markdown_table(verdicts_table(answer, ENGLISH))}\n")
 
 
 def deberta_tables() -> str:
@@ -128,8 +101,7 @@ def deberta_tables() -> str:
 def main(runs: list[str]) -> None:
     if runs:
         print(archive(runs, out=KEPT), file=sys.stderr)
-    for kept in (STUDY, ALL_ROWS, FOUR_TIMES):
-        keep_answer(kept)
+    keep_answer()
     for page, made in ((CARRY_OVER, carry_over_tables()), (KF_DEBERTA, deberta_tables())):
         page.write_text(between_markers(page.read_text("utf-8"), made), "utf-8")
     for lang in TITLES:

@@ -506,3 +506,20 @@ def test_a_padded_batch_gives_the_same_answers_as_single_rows(trained: RelationR
     side = LabelledRows(RowTensors(marked, marker.tokenizer.pad_token_id, "cpu"), np.zeros(10, np.int64))
     together, alone = (probabilities(model, side, "float32", tokens=tokens) for tokens in (4096, 1))
     assert_same(together, alone)
+
+
+def test_a_redrawn_seed_has_its_own_rows_and_runs_stay_comparable(recipe: RelationRecipe, tmp_path: Path) -> None:
+    drawn = change(recipe, max_rows=60, redraw=True, seeds=2, epochs=1, keep_weights=False)
+    result = train_relation(drawn)
+    firsts = [train_relation(change(drawn, out=str(tmp_path / f"s{n}"), seeds=1, first_seed=n)) for n in (0, 1)]
+    facts = [one.seeds[0].validation for one in firsts]
+    assert [one.validation for one in result.seeds] == facts
+    assert facts[0] != facts[1]
+    fixed = train_relation(change(drawn, out=str(tmp_path / "fixed"), redraw=False, seeds=1))
+    assert firsts[0].fingerprints["train"] == firsts[1].fingerprints["train"]
+    assert fixed.fingerprints["settings"] != firsts[0].fingerprints["settings"]
+    assert result.without_overlap is not None
+    assert result.without_overlap.n == 20  # any of the rows may have been drawn
+    for bad in ({"max_rows": None}, {"dev": None}, {"label_mask": "hard"}):
+        with pytest.raises(RecipeError, match="redraw"):
+            change(drawn, **bad)

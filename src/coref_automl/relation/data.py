@@ -42,14 +42,16 @@ class RelationData:
     share: float = 1.0
 
 
-def read_relations(name: str, *, labelled: bool = True, skip_bad: bool = False, max_rows: int | None = None) -> RelationData:
+def read_relations(
+    name: str, *, labelled: bool = True, skip_bad: bool = False, max_rows: int | None = None, draw: int | None = None
+) -> RelationData:
     """The rows of a file or named source. A bad row is an error that lists the first few, unless `skip_bad`."""
     data = inspect_relations(name, labelled=labelled)
     if data.problems and not skip_bad:
         raise bad_rows(name, data.problems)
     if not data.rows:
         raise RelationDataError(f"{name} has no usable row; inspect it with: coref-automl re explore {name} --check")
-    rows = sample_rows(data.rows, max_rows)
+    rows = sample_rows(data.rows, max_rows, draw)
     return replace(data, rows=rows, share=round(len(rows) / len(data.rows), 4))
 
 
@@ -117,11 +119,12 @@ def split_by_sentence(rows: Sequence[RelationRow], share: float) -> tuple[tuple[
     return kept, held_out
 
 
-def sample_rows(rows: Sequence[RelationRow], count: int | None) -> tuple[RelationRow, ...]:
-    """`count` rows in file order, the same ones every time; which ones depends on their ids alone."""
+def sample_rows(rows: Sequence[RelationRow], count: int | None, draw: int | None = None) -> tuple[RelationRow, ...]:
+    """`count` rows in file order, of one draw the same ones every time; which ones depends on their ids alone."""
     if count is None or count >= len(rows):
         return tuple(rows)
-    chosen = set(sorted(range(len(rows)), key=lambda index: _uniform("sample " + rows[index].guid))[:count])
+    salt = "sample " if draw is None else f"sample {draw} "
+    chosen = set(sorted(range(len(rows)), key=lambda index: _uniform(salt + rows[index].guid))[:count])
     return tuple(row for index, row in enumerate(rows) if index in chosen)
 
 
@@ -171,15 +174,17 @@ class RowCache:
         self._read: dict[tuple[Any, ...], RelationData] = {}
         self._marked: dict[tuple[Any, ...], MarkedRow | RowProblem] = {}
 
-    def read(self, name: str, *, skip_bad: bool, max_rows: int | None = None) -> RelationData:
-        key = (name, skip_bad, max_rows)
+    def read(self, name: str, *, skip_bad: bool, max_rows: int | None = None, draw: int | None = None) -> RelationData:
+        key = (name, skip_bad, max_rows, draw)
         if key not in self._read:
-            self._read[key] = read_relations(name, skip_bad=skip_bad, max_rows=max_rows)
+            self._read[key] = read_relations(name, skip_bad=skip_bad, max_rows=max_rows, draw=draw)
         return self._read[key]
 
-    def usable(self, name: str, marker: Marker, *, skip_bad: bool, max_rows: int | None = None) -> RelationData:
+    def usable(
+        self, name: str, marker: Marker, *, skip_bad: bool, max_rows: int | None = None, draw: int | None = None
+    ) -> RelationData:
         """The rows of a file that can be marked; the others are an error now, before any work, or are skipped and counted."""
-        data = self.read(name, skip_bad=skip_bad, max_rows=max_rows)
+        data = self.read(name, skip_bad=skip_bad, max_rows=max_rows, draw=draw)
         rows, _, problems = self.mark(data.rows, marker, progress=quiet(), skip_bad=skip_bad, name=name)
         return replace(data, rows=rows, problems=(*data.problems, *problems))
 

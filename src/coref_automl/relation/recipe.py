@@ -46,6 +46,7 @@ class RelationRecipe:
     dropout: Annotated[float, Setting("Dropout of the head.", 0.0, 0.9)] = 0.1
     max_length: Annotated[int, Setting("Tokens per row; longer rows are cut around the entities.", 16, 8192)] = 256
     max_rows: Annotated[int | None, Setting("Use at most this many training rows, always the same ones.", 2)] = None
+    redraw: Annotated[bool, Setting("Draw max_rows rows anew for each seed; needs dev.")] = False
     holdout: Annotated[float, Setting("Fraction of training sentences held out to choose the epoch.", 0.001, 0.5)] = 0.05
     choose_by: Annotated[ChooseBy, Setting("Metric on the held-out sentences: micro_f1, auprc or loss.")] = "micro_f1"
     patience: Annotated[int, Setting("Epochs without improvement before stopping; 0 never stops.", 0)] = 2
@@ -75,6 +76,8 @@ class RelationRecipe:
             raise RecipeError(f"The scheme {self.scheme!r} has no start marks for the head {self.head!r} to read; use head: cls.")
         if self.distance and not scheme.has_starts:
             raise RecipeError(f"The scheme {self.scheme!r} has no marks in the sentence to measure a distance between.")
+        if self.redraw and (self.max_rows is None or self.dev is None or self.label_mask != "off"):
+            raise RecipeError("redraw (--redraw) needs rows to draw (--max-rows), others to score (--dev) and no label mask.")
 
     @property
     def head_kind(self) -> HeadKind:

@@ -24,7 +24,7 @@ from coref_automl.models.load import load_tokenizer
 from coref_automl.models.model_files import detect_seq_len, model_prints
 from coref_automl.progress import Progress, Shown, as_progress, quiet
 from coref_automl.relation import scoring
-from coref_automl.relation.data import RelationData, RowCache, sentence_mark, split_by_sentence
+from coref_automl.relation.data import RelationData, RowCache, read_relations, sentence_mark, split_by_sentence
 from coref_automl.relation.evaluate import KIND, keep_summary, list_problems
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.recipe import FREE, RelationRecipe
@@ -94,7 +94,8 @@ def train_relation(
         for seed in range(recipe.first_seed, recipe.first_seed + recipe.seeds):
             _bind(work)  # the model may have changed while the seed before was trained
             if not is_done(folder := work.run / f"seed-{seed}"):
-                _train_seed(work, folder, seed, progress, cache, on_epoch)
+                own = _begin(recipe, cache, seed) if recipe.redraw else work
+                _train_seed(own, folder, seed, progress, cache, on_epoch)
             elif not scoring.has_predictions(folder, data := work.dev or work.valid):
                 scoring.predict_seed(folder, data, device=recipe.device, progress=progress, cache=cache)
         result = keep_summary(work.run, work.dev or work.valid, chosen_here=work.dev is None)
@@ -102,10 +103,10 @@ def train_relation(
     return result
 
 
-def _begin(recipe: RelationRecipe, cache: RowCache) -> _Work:
+def _begin(recipe: RelationRecipe, cache: RowCache, draw: int | None = None) -> _Work:
     run, max_length = Path(recipe.out), min(recipe.max_length, detect_seq_len(recipe.model))
     marker = Marker(load_tokenizer(recipe.model), recipe.scheme, max_length)
-    whole = cache.usable(recipe.train, marker, skip_bad=recipe.skip_bad, max_rows=recipe.max_rows)
+    whole = cache.usable(recipe.train, marker, skip_bad=recipe.skip_bad, max_rows=recipe.max_rows, draw=draw)
     dev = cache.usable(recipe.dev, marker, skip_bad=recipe.skip_bad) if recipe.dev else None
     kept, held = split_by_sentence(whole.rows, recipe.holdout)
     mask = None if recipe.label_mask == "off" else LabelMask.learn(kept, recipe.label_mask, support=recipe.mask_support)
@@ -155,6 +156,7 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
 
 def _bind(work: _Work) -> None:
     recipe, rows = work.recipe, (*work.train.rows, *work.valid.rows)
+    own = () if recipe.redraw else rows
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in (*FREE, "model", "train")}
     binding = Binding(settings=settings, fingerprints={**model_prints(recipe.model), "train": scoring.rows_fingerprint(rows)})
     begin_run(
@@ -173,7 +175,9 @@ def _bind(work: _Work) -> None:
             "notes": _notes(work),
             "label_mask": recipe.label_mask,
             "mask_bias": work.mask.as_rows() if work.mask else None,
-            "train_sentences": sorted({sentence_mark(row.sentence) for row in rows}),
+            "train_sentences": sorted(
+                {sentence_mark(r.sentence) for r in own or read_relations(recipe.train, skip_bad=True).rows}
+            ),
         },
     )
 
