@@ -42,6 +42,12 @@ def check_folder(folder: Path, kind: str, *, fresh: bool = False) -> None:
         _refuse_closed(folder)
 
 
+def refuse_existing(file: Path | None) -> None:
+    """A file that a command is to write must be new: one that exists may be another command's, or hold corrections."""
+    if file and file.exists():
+        raise FolderError(f"{file} exists, and what it holds would be lost; pass another name.")
+
+
 def _refuse_closed(folder: Path) -> None:
     """The folder, or its nearest existing parent, must be writable."""
     with explained(folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import PreTrainedTokenizerFast
 
 from coref_automl.errors import ModelError
+from coref_automl.models import vocabulary
 from coref_automl.models.vocabulary import Pieces, entry_words, split_at, tokenize, word_ids, word_starts
 
 TEXTS = [
@@ -284,3 +286,15 @@ def test_a_vocabulary_without_marks_is_refused() -> None:
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     with pytest.raises(ModelError, match="marks neither"):
         entry_words(PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_long_text_is_read_in_parts_with_the_same_tokens(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "\n".join(TEXTS[:6])
+    whole = tokenize(built(kind), text)
+    limit = vocabulary._AT_ONCE.pattern
+    assert [len(part[0]) for part in vocabulary._AT_ONCE.finditer("가 " * (1 << 20))] == [(1 << 20) + 1, (1 << 20) - 1]
+    monkeypatch.setattr(vocabulary, "_AT_ONCE", re.compile(limit.replace(str(1 << 20), "5")))
+    parts = tokenize(built(kind), text)
+    assert all(np.array_equal(getattr(parts, name), getattr(whole, name)) for name in ("ids", "starts", "ends"))
+    assert len(tokenize(built(kind), "")) == 0

@@ -133,7 +133,7 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a pipe in a checkpoint": (
         LINES["average"].text,
         lambda at: _pipe(max(at.glob("runs/a/checkpoint-*/tokenizer_config.json"), key=natural_order)),
-        "tokenizer_config.json cannot be copied",
+        "tokenizer_config.json is a pipe",
     ),
     "a piece of no row": (LINES["plan"].text, lambda at: _row_out_of_range(at / "data/blocks.npy"), "rows that are not there"),
     "a batch under zero": (
@@ -156,6 +156,29 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
         lambda at: (at / "chains.jsonl").write_text("{}\n" * 100_002),
         "has over 100,000 bad rows, row 1: a row needs",
     ),
+    "an average over another run": ("average runs/a --last 2 --out runs/b", lambda at: None, "runs/b holds another run"),
+    "an average over its run": ("average runs/a --last 2 --out runs/a", lambda at: None, "runs/a holds another run"),
+    "an average over a run to resume": (
+        "average runs/a --last 2 --out runs/b",
+        lambda at: (at / "runs/b/DONE").unlink(),
+        "runs/b holds another run",
+    ),
+    "chains over an evaluation set": (
+        "coref explore chains.jsonl --write set/documents.jsonl",
+        lambda at: None,
+        "set/documents.jsonl exists",
+    ),
+    "a page over a result": ("coref predict 서울 --html runs/a/manifest.json", lambda at: None, "runs/a/manifest.json exists"),
+    "a family that is a list": (
+        LINES["re check"].text,
+        lambda at: edit_json(at / "model/config.json", model_type=[0]),
+        "config.json has no model_type",
+    ),
+    "no unknown entry": (
+        LINES["tune plan"].text,
+        lambda at: edit_json(at / "model/tokenizer_config.json", unk_token=""),
+        "tokenizer_config.json: unk_token ''",
+    ),
 }
 """What generated cases found: the line, what was done to the world, and a part of the sentence."""
 
@@ -165,10 +188,12 @@ def test_what_was_found_stays_a_sentence(name: str, world: Path, tmp_path: Path,
     line, write, words = FOUND[name]
     folder = shutil.copytree(world, tmp_path / "copy")
     write(folder)
+    finished = {path: path.read_bytes() for name in ("runs", "set") for path in (folder / name).rglob("*") if path.is_file()}
     end = ended(line, folder, capfd)
     assert fault(end) is None
     assert end.status == 2
     assert words in end.err
+    assert all(path.is_file() and path.read_bytes() == held for path, held in finished.items())
 
 
 def test_invented_coreference_files_are_read_or_refused(tmp_path: Path) -> None:

@@ -81,6 +81,11 @@ def test_a_trial_offers_the_average_of_its_last_checkpoints(recipe: Callable[...
     averaged, plain = (problem.job({**problem.starts()[0].params, "average": count}, 0) for count in (2, 0))
     assert averaged.recipe["average"] == 2
     assert plain.recipe["average"] is None
-    assert average_of(job.run, 2, tmp_path / "again").name == made.name
+    again = average_of(job.run, 2, tmp_path / "again")
+    assert again.name == made.name
+    (tmp_path / "again" / "DONE").unlink()  # killed before the end
+    assert average_of(job.run, 2, tmp_path / "again") == average_of(job.run, 2, tmp_path / "again") == again
+    with pytest.raises(FolderError, match="holds another run"):
+        average_of(job.run, 3, tmp_path / "again")
     with pytest.raises(ModelError, match="an average takes two or more"):
         average_of(job.run, 9, tmp_path / "more")

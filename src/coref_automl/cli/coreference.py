@@ -28,6 +28,7 @@ from coref_automl.cli.options import (
 )
 from coref_automl.coreference.recipe import FILE, CoreferenceRecipe
 from coref_automl.errors import InputError
+from coref_automl.folders import refuse_existing
 from coref_automl.guard import LINE, read_whole, refuse_special
 from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
@@ -53,7 +54,7 @@ SchemeOption = Annotated[
 @coreference_app.command(epilog="Example: coref-automl coref explore koconovel_coref.jsonl.xz")
 def explore(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help=f"Annotated texts: {FILE}.")],
-    write: Annotated[Path | None, typer.Option("--write", help="Convert one file to .jsonl; bad rows are left out.")] = None,
+    write: Annotated[Path | None, typer.Option("--write", help="Convert one file to a new .jsonl without its bad rows.")] = None,
     to: Annotated[
         str | None, typer.Option("--to", help="With --write: the convention to convert mentions to (bare, words, heads).")
     ] = None,
@@ -67,6 +68,7 @@ def explore(
 
     if write is not None and len(files) != 1:
         raise InputError(f"--write takes one file, not {len(files)}; convert them one by one.")
+    refuse_existing(write)
     read = [inspect_coref(name) for name in files]
     asked, lost = known(convention), list[str]()
     found = [look(data, asked) for data in read]
@@ -145,7 +147,7 @@ def predict(
     model: Head = BUNDLED_HEAD,
     base: Base = None,
     scheme: SchemeOption = None,
-    html: Annotated[Path | None, typer.Option("--html", help="Write an HTML page with coloured chains.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write a new HTML page with coloured chains.")] = None,
     resolve: Annotated[
         bool, typer.Option("--resolve", help="Print the text with pronouns replaced by the names of their chains.")
     ] = False,
@@ -167,6 +169,7 @@ def predict(
         raise InputError("Pass a text or --file, not both.")
     whole = whole_file(data, out, {"TEXT": text, "--file": file, "--html": html})
     one = "" if whole else _given(text, file)
+    refuse_existing(html)
     from coref_automl.coreference.predict import coreference, resolve_file
 
     progress = Progress(shown=not as_json)
@@ -210,8 +213,7 @@ def annotate(
     paths = sorted(folder.glob("*.txt"), key=natural_order)
     if not paths:
         raise InputError(f"{folder} has no .txt files; pass a folder with one document per file.")
-    if out.exists():
-        raise InputError(f"{out} exists, and corrections in it would be lost; pass another name.")
+    refuse_existing(out)
     for path in paths:
         refuse_special(path)
     texts = {path.stem: _given(None, path) for path in paths}

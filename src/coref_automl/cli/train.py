@@ -25,7 +25,7 @@ from coref_automl.cli.options import (
     speak,
 )
 from coref_automl.config import described, to_mapping, to_yaml
-from coref_automl.folders import check_folder, is_done
+from coref_automl.folders import is_done
 from coref_automl.progress import Progress
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.tuning.recipe import TuneRecipe
@@ -83,9 +83,8 @@ def average(
     as_json: AsJson = False,
 ) -> None:
     """Average the weights of a run's last checkpoints into a checkpoint of its own, which can be evaluated beside them."""
-    from coref_automl.training.folder import KIND, average_of
+    from coref_automl.training.folder import average_of
 
-    check_folder(out, KIND)
     made = average_of(run, last, out)
     print_json({"checkpoint": str(made)}) if as_json else print(made)
 

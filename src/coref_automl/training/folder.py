@@ -23,7 +23,7 @@ from coref_automl.errors import FolderError, InputError, ModelError, StorageErro
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import MANIFEST, check_folder, claim_folder, is_done, kind_of_folder, leave_empty, mark_done, remove
 from coref_automl.guard import check_packed
-from coref_automl.models.model_files import model_place, weight_shapes
+from coref_automl.models.model_files import model_place, model_prints, weight_shapes
 from coref_automl.paths import natural_order
 from coref_automl.records import Provenance
 from coref_automl.say import say
@@ -34,7 +34,7 @@ KIND = "run"
 BEST = "best.json"
 AVERAGE = "average"
 """The folder of a run's own average."""
-_WEIGHTS = "model.safetensors"
+_WEIGHTS, _SOURCES = "model.safetensors", "sources.txt"
 WRITING = ".writing"
 """Checkpoints are written here and moved to the run's folder when they are whole."""
 
@@ -196,14 +196,18 @@ def average_of(run: Path, last: int, out: Path) -> Path:
     if last < 2 or len(held) < last:
         raise ModelError(f"{run} has {len(held)} checkpoints; an average takes two or more, and --average asks for {last}.")
     checkpoints, newest, made = held[-last:], held[-1], out / held[-1].name
-    names = [path.name for path in checkpoints]
-    if is_done(out) and (made / "training.json").is_file() and (out / f"{'+'.join(names)}.txt").is_file():
-        return made
     for path in checkpoints:
         if not (path / _WEIGHTS).is_file():
             raise ModelError(f"{path} has no {_WEIGHTS} to average; name checkpoints of a run that were saved whole.")
         if weight_shapes(path) != weight_shapes(newest):
             raise ModelError(f"{path} and {newest} have other weights; average checkpoints of one run.")
+    sources = "".join(f"{path.name} {fingerprint(model_prints(str(path)))}\n" for path in checkpoints)
+    check_folder(out, KIND)
+    held_sources = (out / _SOURCES).read_text("utf-8", "replace") if (out / _SOURCES).is_file() else None
+    if held_sources == sources and is_done(out) and (made / "training.json").is_file():
+        return made
+    if out != run / AVERAGE and (is_done(out) or (out / MANIFEST).exists() or (made.exists() and held_sources != sources)):
+        raise FolderError(f"{out} holds another run and is left alone; choose another --out, or empty it first.")
     if is_done(out):
         remove(out)
     claim_folder(out, KIND)
@@ -221,9 +225,10 @@ def average_of(run: Path, last: int, out: Path) -> Path:
     provenance = read_stored(newest / "training.json", Provenance)
     name = f"{provenance.run}-{AVERAGE}" if out.name == AVERAGE else out.name
     write_json(aside / "training.json", replace(provenance, run=name, method="", planned_end=None).to_json())
+    write_text(out / _SOURCES, sources)
+    shutil.rmtree(made, ignore_errors=True)  # of a call that was killed before DONE
     aside.replace(made)
     shutil.rmtree(aside.parent, ignore_errors=True)
-    (out / f"{'+'.join(names)}.txt").write_text("\n".join(map(str, checkpoints)) + "\n", "utf-8")
     mark_done(out)
     return made
 
