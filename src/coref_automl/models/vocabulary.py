@@ -257,8 +257,8 @@ def tokenize(tokenizer: PreTrainedTokenizerFast, text: str) -> Pieces:
     return _joined([Pieces(one.ids, one.starts + np.int32(at), one.ends + np.int32(at)) for at, one in read])
 
 
-_AT_ONCE = re.compile(rf"(?s:.{{{1 << 20}}}[^ \n]*|.+|^$)")
-"""What the tokenizer reads at a time: it takes half a kilobyte per token."""
+_AT_ONCE = re.compile(rf"(?s:.{{{1 << 20}}}(?:[^ ]{{,50000}}(?= |\Z)|[^ \n]*)|.+|^$)")
+"""What the tokenizer reads at a time, as it takes half a kilobyte per token: to a blank, or a line break where none is near."""
 
 
 def _joined(parts: Sequence[Pieces]) -> Pieces:
