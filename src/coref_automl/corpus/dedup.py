@@ -25,7 +25,6 @@ SHINGLE = 5
 """Words that follow one another, taken together."""
 
 _SEED = 20_231_101
-_AT_ONCE = 1 << 16
 _GROUP = 64
 """Members of a crowded bucket that are compared with each other; the rest are compared with these."""
 _PAIRS = 50_000
@@ -61,9 +60,7 @@ def signature(text: str) -> list[int]:
 
     words = text.split()
     sketch: Any = RMinHash(num_perm=PERMUTATIONS, seed=_SEED)
-    runs = max(1, len(words) - SHINGLE + 1)
-    for first in range(0, runs, _AT_ONCE):
-        sketch.update([" ".join(words[at : at + SHINGLE]) for at in range(first, min(first + _AT_ONCE, runs))])
+    sketch.update(" ".join(words[at : at + SHINGLE]) for at in range(max(1, len(words) - SHINGLE + 1)))
     return list(sketch.digest())
 
 

@@ -52,8 +52,7 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
         ) from error
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         raise ModelError(f"{model} has a tokenizer without character offsets; save it as tokenizer.json first.")
-    unknown = tokenizer.unk_token
-    if unknown is not None and tokenizer.backend_tokenizer.token_to_id(unknown) is None:  # the library looks for it without end
+    if (unknown := tokenizer.unk_token) is not None and tokenizer.backend_tokenizer.token_to_id(unknown) is None:
         raise ModelError(f"{folder / 'tokenizer_config.json'}: unk_token {unknown!r} is not in the vocabulary; name one that is.")
     return tokenizer
 

@@ -133,9 +133,7 @@ _VOCABULARIES = (*_WITH_RULES, "vocab.json", "added_tokens.json")
 def config_of(folder: Path) -> dict[str, Any]:
     config = _json(folder / "config.json")
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
-        raise ModelError(
-            f"{folder / 'config.json'} has no model_type, so it is not a model config; pass a folder written by save_pretrained."
-        )
+        raise ModelError(f"{folder / 'config.json'} has no model_type; pass a folder written by save_pretrained.")
     return config
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
+_AT_ONCE = re.compile(rf"(?s:.{{{1 << 20}}}(?:[^ ]{{,50000}}(?= |\Z)|[^ \n]*)|.+|^$)")
+"""What the tokenizer reads at a time, as it takes half a kilobyte per token: to a blank, or a line break where none is near."""
 
 
 def _byte_letters() -> dict[int, str]:
@@ -254,15 +256,8 @@ def word_ids(tokenizer: PreTrainedTokenizerFast, word: str, *, initial: bool = T
 def tokenize(tokenizer: PreTrainedTokenizerFast, text: str) -> Pieces:
     """The pieces of a text, without special entries. A literal `[MASK]` in the text is read as characters."""
     read = [(part.start(), tokenize_all(tokenizer, [part[0]])[0]) for part in _AT_ONCE.finditer(text)]
-    return _joined([Pieces(one.ids, one.starts + np.int32(at), one.ends + np.int32(at)) for at, one in read])
-
-
-_AT_ONCE = re.compile(rf"(?s:.{{{1 << 20}}}(?:[^ ]{{,50000}}(?= |\Z)|[^ \n]*)|.+|^$)")
-"""What the tokenizer reads at a time, as it takes half a kilobyte per token: to a blank, or a line break where none is near."""
-
-
-def _joined(parts: Sequence[Pieces]) -> Pieces:
-    return Pieces(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "starts", "ends")))
+    parts = [(one.ids, one.starts + np.int32(at), one.ends + np.int32(at)) for at, one in read]
+    return Pieces(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def tokenize_all(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> list[Pieces]:
@@ -319,7 +314,7 @@ def split_at(tokenizer: PreTrainedTokenizerFast, text: str, pieces: Pieces, span
             parts.append(Pieces(table[:, 0], table[:, 1] + np.int32(at), table[:, 2] + np.int32(at)))
         done = high
     parts.append(Pieces(pieces.ids[done:], pieces.starts[done:], pieces.ends[done:]))
-    return _joined(parts)
+    return Pieces(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "starts", "ends")))
 
 
 def _straddling(pieces: Pieces, edges: NDArray[np.int32]) -> list[tuple[int, int]]:

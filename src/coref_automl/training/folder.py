@@ -203,10 +203,10 @@ def average_of(run: Path, last: int, out: Path) -> Path:
             raise ModelError(f"{path} and {newest} have other weights; average checkpoints of one run.")
     sources = "".join(f"{path.name} {fingerprint(model_prints(str(path)))}\n" for path in checkpoints)
     check_folder(out, KIND)
-    held_sources = (out / _SOURCES).read_text("utf-8", "replace") if (out / _SOURCES).is_file() else None
-    if held_sources == sources and is_done(out) and (made / "training.json").is_file():
+    same = (out / _SOURCES).is_file() and (out / _SOURCES).read_text("utf-8", "replace") == sources
+    if same and is_done(out) and (made / "training.json").is_file():
         return made
-    if out != run / AVERAGE and (is_done(out) or (out / MANIFEST).exists() or (made.exists() and held_sources != sources)):
+    if out != run / AVERAGE and (is_done(out) or (out / MANIFEST).exists() or (made.exists() and not same)):
         raise FolderError(f"{out} holds another run and is left alone; choose another --out, or empty it first.")
     if is_done(out):
         remove(out)
