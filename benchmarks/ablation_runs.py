@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -19,13 +18,11 @@ from coref_automl.config import from_mapping, to_mapping
 from coref_automl.engine.pool import Call, Returned, run_calls
 from coref_automl.errors import EvaluationError, InputError
 from coref_automl.folders import is_done
-from coref_automl.locks import claimed
 from coref_automl.machine import usable_cores
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.data import RowCache
-from coref_automl.relation.evaluate import KIND
 from coref_automl.relation.recipe import RelationRecipe
-from coref_automl.relation.train import train_one_seed
+from coref_automl.relation.train import train_relation
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "none": {"scheme": "none"},
@@ -80,18 +77,15 @@ def run_variants(
     """
     progress = progress or quiet()
     until = None if seconds is None else time.time() + seconds
-    with ExitStack() as held:
-        for recipe in recipes.values():  # here, because several workers share a run's folder
-            held.enter_context(claimed(Path(recipe.out), KIND))
-        return _run(recipes, seeds, until, workers, progress)
-
-
-def _run(recipes: dict[str, RelationRecipe], seeds: int, until: float | None, workers: int, progress: Progress) -> Ran:
-    jobs = [
-        Call(f"{name}, seed {seed}", f"{__name__}:train_in_time", {"recipe": to_mapping(recipe), "seed": seed, "until": until})
+    runs = {
+        f"{name}, seed {seed}": replace(recipe, out=str(Path(recipe.out) / f"run-{seed}"), seeds=1, first_seed=seed)
         for seed in range(seeds)
         for name, recipe in recipes.items()
-        if not is_done(Path(recipe.out) / f"seed-{seed}")
+    }
+    jobs = [
+        Call(name, f"{__name__}:train_in_time", {"recipe": to_mapping(recipe), "until": until})
+        for name, recipe in runs.items()
+        if not is_done(Path(recipe.out))
     ]
     failed: dict[str, str] = {}
     left = 0
@@ -112,7 +106,7 @@ def _run(recipes: dict[str, RelationRecipe], seeds: int, until: float | None, wo
         progress.note(f"Time was up before {left} runs; the same command resumes there.")
     if failed and len(failed) == len(jobs):
         raise EvaluationError(f"Every run failed; the first: {next(iter(failed.values()))}")
-    done = {name: sum(1 for _ in Path(recipe.out).glob("seed-*/DONE")) for name, recipe in recipes.items()}
+    done = {name: sum(1 for _ in Path(recipe.out).glob("run-*/DONE")) for name, recipe in recipes.items()}
     return Ran(done, failed, left)
 
 
@@ -136,12 +130,12 @@ def _worker() -> _Worker:
     return _Worker()
 
 
-def train_in_time(recipe: dict[str, Any], seed: int, until: float | None) -> str | None:
-    """One seed of one recipe, in a worker; what it reached, or None when it would not have ended in time."""
+def train_in_time(recipe: dict[str, Any], until: float | None) -> str | None:
+    """One run, in a worker; what it reached, or None when it would not have ended in time."""
     worker, began = _worker(), time.time()
     if until is not None and began + 1.2 * worker.longest > until:
         return None
-    done = train_one_seed(from_mapping(RelationRecipe, recipe, "ablation"), seed, cache=worker.rows)
+    (done,) = train_relation(from_mapping(RelationRecipe, recipe, "ablation"), cache=worker.rows).seeds
     worker.longest = max(worker.longest, done.seconds)
     took = time.time() - began
     return (

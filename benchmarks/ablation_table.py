@@ -5,16 +5,16 @@ A verdict about a method pairs runs by seed; it is "shown" only if neither other
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from coref_automl.errors import ComparisonError, InputError
+from coref_automl.folders import is_done
 from coref_automl.records import Record
 from coref_automl.relation.data import RelationData, sentence_key
-from coref_automl.relation.evaluate import finished_seeds
 from coref_automl.relation.metrics import Scored, method_verdict, score
 from coref_automl.relation.rows import gold_indices
 from coref_automl.relation.scoring import has_predictions, read_probabilities, read_scores
@@ -41,11 +41,16 @@ class Line(Record):
     auprc_verdict: MethodVerdict | None = None
 
 
-def load_scored(run: Path, data: RelationData) -> Scored:
-    """The stored predictions of a run's finished seeds on a split."""
-    folders = finished_seeds(run)
+def seeds_of(variant: Path) -> dict[str, Path]:
+    """The finished seeds of a variant's runs, by name."""
+    return {seed.name: seed for run in sorted(variant.glob("run-*")) for seed in run.glob("seed-*") if is_done(seed)}
+
+
+def load_scored(folders: Iterable[Path], data: RelationData) -> Scored:
+    """The stored predictions of finished seeds on a split."""
     missing = [folder for folder in folders if not has_predictions(folder, data)]
     if missing:
+        run = missing[0].parent
         raise ComparisonError(f"{missing[0]} has no predictions on {data.split}; run: coref-automl re evaluate {run} --data FILE")
     found = [read_probabilities(folder, data.split) for folder in folders]
     sentences = np.array([sentence_key(row.sentence) for row in data.rows])
@@ -56,11 +61,12 @@ def table(runs: dict[str, Path], data: RelationData, *, reference: str, seed: in
     """One line per run, with verdicts against the reference over the seeds both have; `auprc` adds verdicts on AUPRC (slow)."""
     if reference not in runs:
         raise ComparisonError(f"The reference {reference!r} is not among {', '.join(runs)}.")
-    loaded = {name: load_scored(run, data) for name, run in runs.items()}
-    seeds = {name: [folder.name for folder in finished_seeds(run)] for name, run in runs.items()}
+    folders = {name: seeds_of(run) for name, run in runs.items()}
+    loaded = {name: load_scored(found.values(), data) for name, found in folders.items()}
+    seeds = {name: list(found) for name, found in folders.items()}
     lines = []
     for name, scored in loaded.items():
-        each = [read_scores(runs[name] / one / "predictions" / f"{data.split}.json") for one in seeds[name]]
+        each = [read_scores(one / "predictions" / f"{data.split}.json") for one in folders[name].values()]
         verdicts: list[MethodVerdict | None] = [None, None]
         both = [one for one in seeds[name] if one in seeds[reference]]
         if name != reference and both:
@@ -75,7 +81,7 @@ def table(runs: dict[str, Path], data: RelationData, *, reference: str, seed: in
                 spread=float(np.std([one.micro_f1 for one in each], ddof=1)) if len(each) > 1 else None,
                 auprc=float(np.mean([one.auprc for one in each])),
                 accuracy=float(np.mean([one.accuracy for one in each])),
-                seconds=float(np.mean([read_json(runs[name] / one / "result.json")["seconds"] for one in seeds[name]])),
+                seconds=float(np.mean([read_json(one / "result.json")["seconds"] for one in folders[name].values()])),
                 together=score(scored.gold, scored.probabilities.mean(0)).micro_f1 if len(each) > 1 else None,
                 verdict=verdicts[0],
                 auprc_verdict=verdicts[1],

@@ -108,7 +108,7 @@ def write_tables(options: argparse.Namespace) -> None:
     """One table a model over its variants, and one over models for each variant of `--across`."""
     dev = read_relations(options.dev)
     found: dict[str, dict[str, Path]] = {}
-    for done in sorted(options.out.glob("*/*/seed-*/DONE")):
+    for done in sorted(options.out.glob("*/*/run-*/DONE")):
         found.setdefault(done.parents[2].name, {})[done.parents[1].name] = done.parents[1]
     models = [named(entry)[0] for entry in options.model]
     found = dict(sorted(found.items(), key=lambda entry: models.index(entry[0]) if entry[0] in models else len(models)))

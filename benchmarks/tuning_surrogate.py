@@ -24,10 +24,10 @@ import numpy as np
 from coref_automl.engine.job import OUTCOME, Job, Outcome
 from coref_automl.progress import quiet
 from coref_automl.records import Half
-from coref_automl.statistics.planning import PAIRS, judged, looks_of
+from coref_automl.statistics.planning import PAIRS, Paired, judged, looks_of
 from coref_automl.store import write_json
 from coref_automl.tuning.finish import Final, finish
-from coref_automl.tuning.problem import Paired, Problem, Report, Start, job_key
+from coref_automl.tuning.problem import Problem, Report, Start, job_key
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.run import run_search
 from coref_automl.tuning.search import Search, origin_of

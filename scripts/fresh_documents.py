@@ -29,7 +29,7 @@ from coref_automl.corpus.chains import mentions
 from coref_automl.corpus.clean import limits, normalise, rank
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.tasks import far, real
-from coref_automl.evaluation.tasks.eligible import light_nouns
+from coref_automl.evaluation.tasks.nouns import light_nouns
 from coref_automl.fingerprints import fingerprint
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.store import write_jsonl

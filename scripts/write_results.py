@@ -11,11 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from coref_automl.comparison.archive import archive
-from coref_automl.report.cells import claims_table, verdicts_table
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.printout import recommend
 from coref_automl.report.rendering import markdown_table
-from coref_automl.report.wording import sentence
+from coref_automl.report.wording import claims_table, sentence, verdicts_table
 from coref_automl.say import Say
 from coref_automl.store import read_json, write_json, write_text
 

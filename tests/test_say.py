@@ -14,7 +14,7 @@ from coref_automl.corpus import choice, encode
 from coref_automl.corpus.clean import too_little_hangul, too_short
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.tasks.task import INSIDE_WORD, NO_CHOICE
-from coref_automl.experiment.recipe import kind_in_korean, step_kinds
+from coref_automl.experiment.recipe import kind_name, step_kinds
 from coref_automl.progress import Progress
 from coref_automl.say import VARIABLE, catalogue, in_korean, in_words, language, of_row, speaking
 from tests.comparison.conftest import Maker, Model, evaluated
@@ -118,7 +118,8 @@ def test_a_stage_is_named_in_korean_as_a_whole() -> None:
     assert in_korean("Finding items in texts") == "텍스트에서 문항 찾기"
     assert in_korean("Finding lambada items in bundled:cloze") == "bundled:cloze에서 lambada 문항 찾기"
     assert in_korean("reading list") == "reading list"
-    assert [kind_in_korean(kind) for kind in step_kinds()] == ["학습", "평가", "관계 추출", "상호참조 해결"]
+    with speaking("ko"):
+        assert [kind_name(kind) for kind in step_kinds()] == ["학습", "평가", "관계 추출", "상호참조 해결"]
     with Progress(shown=False, lang="ko").stage("study", 21, "steps") as stage:
         stage.skip(2)
         assert stage.line() == "비교 실험: 단계 2/21"

@@ -13,6 +13,7 @@ from coref_automl.config import as_path, as_paths, checked, recipe_with, shown
 from coref_automl.errors import InputError
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.evaluation.run import EvaluateRecipe
+from coref_automl.models.load import load_masked_lm
 from coref_automl.progress import Shown, as_progress
 from coref_automl.records import Evaluation, Tabular
 from coref_automl.report.printout import html_table
@@ -107,12 +108,7 @@ def fill(text: Sequence[str], models: Models = ..., *, nouns: bool = ..., top: i
 
 
 def fill(
-    text: str | Sequence[str],
-    models: Models = "bundled:ko-mini",
-    *,
-    nouns: bool = True,
-    top: int = 10,
-    device: str = "cpu",
+    text: str | Sequence[str], models: Models = "bundled:ko-mini", *, nouns: bool = True, top: int = 10, device: str = "cpu"
 ) -> Fills | list[Fills]:
     """What models put into the one [MASK] of a text, or of each text of a list, as `coref-automl fill` does.
 
@@ -132,7 +128,6 @@ def fill(
         True
     """
     from coref_automl.evaluation.fill import fill_all, find_gap
-    from coref_automl.models.load import load_masked_lm
 
     texts: list[Any] = list(text) if isinstance(text, list | tuple) else [text]
     for one in texts:
@@ -203,8 +198,6 @@ def load(model: str | Path, *, seq_len: int | None = None, device: str = "cpu") 
         >>> loaded.model.config.model_type, loaded.tokenizer.mask_token
         ('modernbert', '[MASK]')
     """
-    from coref_automl.models.load import load_masked_lm
-
     checked(int | None, seq_len, "seq_len")
     return load_masked_lm(path(model), seq_len=seq_len, device=checked(str, device, "device"))
 

@@ -24,6 +24,7 @@ from coref_automl.decoder import shown as shown
 from coref_automl.errors import RecipeError
 from coref_automl.folders import with_article
 from coref_automl.guard import refuse_special
+from coref_automl.records import plain
 
 if TYPE_CHECKING:
     import yaml
@@ -73,7 +74,6 @@ def described(recipe: Any) -> dict[str, Setting]:
 
 
 def free_fields(recipe: Any) -> tuple[str, ...]:
-    """Fields that may change between two calls on one folder."""
     return tuple(name for name, setting in described(recipe).items() if setting.free)
 
 
@@ -114,7 +114,6 @@ def choose(name: str, registry: Mapping[str, T], what: str) -> T:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file."""
     import yaml
 
     try:
@@ -208,21 +207,12 @@ def as_paths(value: Any, what: str) -> list[str]:
 
 def recipe_with(kind: type[T], recipe: T | None, options: Mapping[str, Any], function: str) -> T:
     """A recipe as it was given, or one made from options; None is an option that was not given."""
-    given = {name: _as_yaml(value) for name, value in options.items() if value is not None}
+    given = {name: plain(value) for name, value in options.items() if value is not None}
     if recipe is None:
         return from_mapping(kind, given, function)
     if given:
         raise RecipeError(f"{function}: pass a recipe or options, not both; {next(iter(given))} belongs in the recipe.")
     return recipe
-
-
-def _as_yaml(value: Any) -> Any:
-    """Paths as text, sequences as lists: as a YAML file would hold them."""
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, dict):
-        return {key: _as_yaml(entry) for key, entry in value.items()}
-    return [_as_yaml(one) for one in value] if isinstance(value, tuple | list) else value
 
 
 def typed_options(function: Callable[P, T]) -> Callable[P, T]:
@@ -242,7 +232,7 @@ def typed_options(function: Callable[P, T]) -> Callable[P, T]:
 
 def to_mapping(recipe: Any) -> dict[str, Any]:
     """The recipe as plain values, as `recipe.yaml` holds it."""
-    return {key: _as_yaml(value) for key, value in dataclasses.asdict(recipe).items()}
+    return typing.cast(dict[str, Any], plain(recipe))
 
 
 def to_yaml(recipe: Any) -> str:

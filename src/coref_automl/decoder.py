@@ -33,7 +33,14 @@ NOT_FINITE = {"finite": False}
 
 EDITED = "the file was edited, or written by another version"
 _LARGEST = 2**63
-_NAMES: dict[Any, str] = {int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path"}
+_NAMES: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    bool: "true or false",
+    Path: "a path",
+    types.NoneType: "null",
+}
 
 Decode = Callable[[Any], Any]
 
@@ -89,8 +96,7 @@ def read_stored(path: Path, kind: type[T], *, error: type[InputError] = InputErr
 
 def read_stored_rows(path: Path, kind: type[T], *, error: type[InputError] = InputError, remedy: str = EDITED) -> Iterator[T]:
     """The rows of a JSONL file that this package wrote, as this type."""
-    wanted: Any = kind
-    one = _decoder(wanted, False)
+    one = decoder_of(kind)
     try:
         for number, row in enumerate(read_jsonl(path), 1):
             try:
@@ -151,30 +157,14 @@ def _strict(kind: Any) -> Decode:
 
     def decode_plain(value: Any) -> Any:
         found = type(value)
-        if found is not kind and not (kind is float and found is int):
-            raise _unlike(kind, value)
-        if (found is int and abs(value) >= _LARGEST) or (found is float and not math.isfinite(value)):
+        fits = found is kind or (kind is float and found is int)
+        if not fits or (found is int and abs(value) >= _LARGEST) or (found is float and not math.isfinite(value)):
             raise _unlike(kind, value)
         return value
-
-    def decode_none(value: Any) -> Any:
-        if value is not None:
-            raise Misfit(f" should be null, not {shown(value)}")
 
     if kind is Any:
         return lambda value: value
-    if kind is types.NoneType:
-        return decode_none
-    if kind is Path:
-        decode_text = _strict(str)
-        return lambda value: Path(decode_text(value))
-    return decode_plain
-
-
-def _decode_float(value: Any) -> Any:
-    if type(value) is float:
-        return value
-    return _decoder(float, False)(value)
+    return decode_plain if kind is not Path else lambda value: Path(_strict(str)(value))
 
 
 def _lenient(kind: Any) -> Decode:
@@ -263,6 +253,10 @@ def _mapping(arguments: tuple[Any, ...], lenient: bool) -> Decode:
     return decode_mapping
 
 
+def _any_float(value: Any) -> Any:
+    return value if type(value) is float else _strict(float)(value)
+
+
 def _inside(inner: Decode, value: Any, key: Any) -> Any:
     try:
         return inner(value)
@@ -281,9 +275,8 @@ def _open_object(kind: Any, lenient: bool) -> Decode:
     def decode_open(value: Any) -> Any:
         if not isinstance(value, dict):
             raise _no_object(value, lenient)
-        for key in required:
-            if key not in value:
-                raise _missing([key])
+        if lost := [key for key in required if key not in value]:
+            raise _missing(lost)
         return {key: _inside(inner[key], entry, key) if key in inner else entry for key, entry in value.items()}
 
     return decode_open
@@ -292,7 +285,7 @@ def _open_object(kind: Any, lenient: bool) -> Decode:
 def _record(kind: Any, lenient: bool) -> Decode:
     fields = dataclasses.fields(kind)
     inner = {
-        field.name: _decode_float if field.metadata == NOT_FINITE else _decoder(hints_of(kind)[field.name], lenient)
+        field.name: _any_float if field.metadata == NOT_FINITE else _decoder(hints_of(kind)[field.name], lenient)
         for field in fields
     }
     required = [f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]

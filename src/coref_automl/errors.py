@@ -36,44 +36,34 @@ class InputError(CorefError):
     exit_status = 2
 
 
-class RecipeError(InputError):
-    pass
+class RecipeError(InputError): ...
 
 
-class SourceError(InputError):
-    pass
+class SourceError(InputError): ...
 
 
-class DatasetError(InputError):
-    pass
+class DatasetError(InputError): ...
 
 
-class EvalSetError(InputError):
-    pass
+class EvalSetError(InputError): ...
 
 
-class ModelError(InputError):
-    pass
+class ModelError(InputError): ...
 
 
-class RelationDataError(InputError):
-    pass
+class RelationDataError(InputError): ...
 
 
-class CoreferenceDataError(InputError):
-    pass
+class CoreferenceDataError(InputError): ...
 
 
-class ComparisonError(InputError):
-    pass
+class ComparisonError(InputError): ...
 
 
-class FolderError(InputError):
-    pass
+class FolderError(InputError): ...
 
 
-class InputsChanged(FolderError):
-    pass
+class InputsChanged(FolderError): ...
 
 
 class MissingExtra(InputError):
@@ -85,33 +75,25 @@ class MissingExtra(InputError):
         return f"{purpose} needs {package}, which is not installed. Run: pip install 'coref-automl[{extra}]'"
 
 
-class WorkError(CorefError):
-    pass
+class WorkError(CorefError): ...
 
 
-class TrainingError(WorkError):
-    pass
+class TrainingError(WorkError): ...
 
 
-class NotFinite(TrainingError):
-    pass
+class NotFinite(TrainingError): ...
 
 
-class OutOfMemory(TrainingError):
-    pass
+class OutOfMemory(TrainingError): ...
 
 
-class EvaluationError(WorkError):
-    pass
+class EvaluationError(WorkError): ...
 
 
-class TuningError(WorkError):
-    pass
+class TuningError(WorkError): ...
 
 
-class StorageError(WorkError):
-    pass
+class StorageError(WorkError): ...
 
 
-class WorkerDied(WorkError):
-    pass
+class WorkerDied(WorkError): ...

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shutil
 from pathlib import Path
 
-from coref_automl.errors import FolderError
+from coref_automl.errors import FolderError, StorageError
 from coref_automl.store import explained, write_text
 
 DONE = "DONE"
@@ -47,9 +46,9 @@ def _refuse_closed(folder: Path) -> None:
     """The folder, or its nearest existing parent, must be writable."""
     with explained(folder):
         above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        for code, fine in ((errno.ENOTDIR, above.is_dir()), (errno.EACCES, os.access(above, os.W_OK | os.X_OK))):
-            if not fine:
-                raise OSError(code, os.strerror(code))
+        why = "" if os.access(above, os.W_OK | os.X_OK) else "Permission denied"
+        if why := why if above.is_dir() else "Not a directory":
+            raise StorageError(f"Cannot write {folder} ({why}); choose another --out.")
 
 
 def _refuse_other(folder: Path, kind: str, *, fresh: bool) -> None:

@@ -95,7 +95,6 @@ def read_array(path: Path, *, mapped: bool = False) -> NDArray[Any]:
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an .npz file by name."""
     import numpy as np
 
     refuse_special(path)

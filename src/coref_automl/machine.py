@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from multiprocessing import connection, parent_process, resource_tracker
 from typing import TypeVar
@@ -20,22 +21,18 @@ T = TypeVar("T")
 
 def interruptible(call: Callable[[], T]) -> T:
     """A long call of a library that hears Ctrl-C only when it returns. Interrupted, it is left, and ends with the process."""
-    answers: list[T] = []
-    errors: list[BaseException] = []
+    answer: Future[T] = Future()
 
     def work() -> None:
         try:
-            answers.append(call())
+            answer.set_result(call())
         except BaseException as error:  # a panic of a library in Rust is no Exception
-            errors.append(error)
+            answer.set_exception(error)
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(0.2)
-    if errors:
-        raise errors[0]
-    return answers[0]
+    threading.Thread(target=work, daemon=True).start()
+    while not answer.done():
+        wait([answer], 0.2)
+    return answer.result()
 
 
 def devices_here() -> list[str]:

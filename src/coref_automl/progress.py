@@ -223,7 +223,6 @@ def as_progress(shown: Shown) -> Progress:
 
 
 def quiet() -> Progress:
-    """Progress that shows nothing."""
     return Progress(shown=False)
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Record:
     __slots__ = ()
 
     def to_json(self) -> dict[str, Any]:
-        return cast(dict[str, Any], _plain(self))
+        return cast(dict[str, Any], plain(self))
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Self:
@@ -266,13 +266,14 @@ def _hash(cluster: str) -> bytes:
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """As JSON and YAML hold it: records as mappings, sequences as lists, paths as text."""
     if type(value) in _SCALARS:
         return value
-    if dataclasses.is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if fields := getattr(value, "__dataclass_fields__", None):
+        return {name: held if type(held := getattr(value, name)) in _SCALARS else plain(held) for name in fields}
     if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
+        return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(entry) for entry in value]
-    return value
+        return [plain(entry) for entry in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value

@@ -70,10 +70,8 @@ def sweep(folder: Path, *, deep: bool = True) -> None:
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True  # another user's
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)  # else another user's
     return True
 
 

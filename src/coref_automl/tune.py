@@ -8,20 +8,17 @@ python -m coref_automl.tune --model kakaobank/kf-deberta-base --trials 20 --trai
 
 from __future__ import annotations
 
-import argparse
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coref_automl.errors import ModelError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import Metric, hits_of
+from coref_automl.models.families import length_of
+from coref_automl.models.load import LoadedModel, load_masked_lm
 from coref_automl.records import Task
-
-if TYPE_CHECKING:
-    from coref_automl.models.load import LoadedModel
 
 Set = EvalSet | Path | str | None
 
@@ -72,8 +69,6 @@ def _share(model: Any, given: Set, task: Task, k: int, batch_size: int | None, s
 def _loaded(model: Any, seq_len: int | None) -> LoadedModel:
     """A loaded model from any form of one. A pipeline's model is used on its device, at no more than its own length."""
     from coref_automl.evaluation.scorer import pick
-    from coref_automl.models.families import length_of
-    from coref_automl.models.load import LoadedModel, load_masked_lm
 
     if isinstance(model, LoadedModel):
         return model
@@ -89,32 +84,20 @@ def _loaded(model: Any, seq_len: int | None) -> LoadedModel:
     return LoadedModel(model.model, model.tokenizer, model.model.config.model_type, seq_len or longest, ())
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Tune as `coref-automl tune` does, on texts that are prepared here, one dataset per length; a recipe names its own."""
-    import yaml
+_USUAL = {"--model": "bundled:ko-mini", "--out": "runs/tune", "--source": "bundled:synthetic", "--train-limit": "2000"}
+"""What the guide's command takes where neither the command line nor a recipe says it."""
 
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Tune as `coref-automl tune` does, on bundled texts where no data are named."""
     from coref_automl.cli.app import run
 
-    about = "Search settings of continued pretraining on named texts; further options are those of coref-automl tune."
-    parser = argparse.ArgumentParser(prog="python -m coref_automl.tune", description=about, allow_abbrev=False)
-    parser.add_argument("--recipe", help="a recipe of coref-automl tune, in place of the texts")
-    parser.add_argument("--train-limit", type=int, help="documents of each source to learn from (2000)")
-    parser.add_argument("--source", action="append", help="where texts come from (bundled:synthetic)")
-    parser.add_argument("--seq-len", action="append", type=int, help="length of a block (512); several are a dimension")
-    given, further = parser.parse_known_args(arguments)
-    if given.recipe:
-        if given.source or given.seq_len or given.train_limit is not None:
-            parser.error("a recipe names its own texts; leave out --source, --seq-len and --train-limit")
-        return run(["tune", "--recipe", given.recipe, *further])
-    passed = {word.partition("=")[0] for word in further}
-    further += [] if "--model" in passed else ["--model=bundled:ko-mini"]
-    further += [] if passed & {"--out", "--output-dir"} else ["--out=runs/tune"]
-    limit = 2_000 if given.train_limit is None else given.train_limit
-    texts = {"sources": given.source or ["bundled:synthetic"], "seq_lens": given.seq_len or [512], "limit": limit}
-    with tempfile.TemporaryDirectory() as folder:
-        recipe = Path(folder) / "texts.yaml"
-        recipe.write_text(yaml.safe_dump({"texts": texts}, allow_unicode=True), "utf-8")
-        return run(["tune", "--recipe", str(recipe), *further])
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    passed = {word.partition("=")[0] for word in words}
+    named = passed | ({"--out"} if "--output-dir" in passed else set())
+    named |= {"--source", "--train-limit"} if passed & {"--dataset", "--train"} else set()
+    usual = {} if "--recipe" in passed else {flag: value for flag, value in _USUAL.items() if flag not in named}
+    return run(["tune", *words, *(f"{flag}={value}" for flag, value in usual.items())])
 
 
 if __name__ == "__main__":

@@ -13,11 +13,11 @@ from typing import Literal
 
 import numpy as np
 
-from coref_automl.comparison.coreference_results import COREFERENCE_FILES, MODES, DocumentSums
-from coref_automl.comparison.relation_results import RELATION_FILES, RowFacts
 from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.study import LOOKS
+from coref_automl.coreference.results import COREFERENCE_FILES, MODES, DocumentSums
 from coref_automl.records import Provenance, Task
+from coref_automl.relation.results import RELATION_FILES, RowFacts
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, coreference_result, make_scores, mention_sums, relation_result, write_evaluation
 

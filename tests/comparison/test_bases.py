@@ -149,7 +149,7 @@ def test_a_checkpoint_that_others_began_from_is_judged_and_judges(tmp_path: Path
 
 def test_the_recommendation_and_the_table_judge_alike(two: Path) -> None:
     study = read_study(two)
-    answers = study.against_base()
+    answers = study.judged
     assert {entry.name: answer.reference for entry, answer in answers.items()} == {
         **{f"a/checkpoint-{step}": "strong" for step in (100, 200)}, **{f"b/checkpoint-{step}": "weak" for step in (100, 200)}
     }  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
 from coref_automl.errors import ComparisonError, InputError, RecipeError
-from coref_automl.evaluation.metrics import METRICS, halves, hits, summarise
+from coref_automl.evaluation.metrics import METRICS, halves, hits, summarise_all
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.records import Estimate
 from coref_automl.report.page import points
@@ -66,7 +66,7 @@ def test_values_come_from_the_confirm_half_and_agree_with_the_metric(evaluated: 
     for row, stored in zip(table.rows, read_groups(open_results([str(root)]))[0].entries, strict=True):
         scores = find_evaluations([stored.folder])[0].scores()
         half = [score for score, of in zip(scores, halves(scores), strict=True) if of == "confirm"]
-        assert row.value.value == pytest.approx(summarise(half, draws=50)["score"].value)
+        assert row.value.value == pytest.approx(summarise_all([half], draws=50)[0]["score"].value)
 
 
 @pytest.mark.parametrize("metric", [name for name in METRICS if not METRICS[name].parts])

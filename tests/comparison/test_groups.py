@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from coref_automl.comparison.bases import own_base
 from coref_automl.comparison.reader import open_results
-from coref_automl.comparison.scores import own_base
 from coref_automl.report.subject import Subject, read_subject
 from coref_automl.say import Say
 from coref_automl.store import read_json, write_json

@@ -14,17 +14,17 @@ import pytest
 
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.claims import BASE, Claim, QuestionId
-from coref_automl.comparison.coreference_results import COREFERENCE_FILES, MODES, DocumentSums
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.outside_checks import CHECKS, start_of
 from coref_automl.comparison.reader import find_runs, open_results
-from coref_automl.comparison.relation_results import RELATION_FILES, RowFacts
 from coref_automl.comparison.runs import TaskFiles
 from coref_automl.comparison.study import study_at
+from coref_automl.coreference.results import COREFERENCE_FILES, MODES, DocumentSums
 from coref_automl.errors import InputError
-from coref_automl.relation.check import SeedPairs, over_pairs, paired
-from coref_automl.relation.metrics import Scored
+from coref_automl.relation.check import paired
+from coref_automl.relation.metrics import Scored, SeedPairs, over_pairs
 from coref_automl.relation.metrics import method_verdict as relation_verdict
+from coref_automl.relation.results import RELATION_FILES, RowFacts
 from coref_automl.relation.rows import LABELS, NO_RELATION
 from coref_automl.report.checkpoint_report import report
 from coref_automl.statistics.methods import method_verdict
@@ -198,6 +198,9 @@ def test_every_setting_has_its_own_family_and_shares_are_numbers(runs: Path, tmp
     found = claims(runs, tmp_path)
     assert [(one.share, one.rows, one.verdict) for one in found] == [(1.0, 400, "better"), (0.1, 40, "not shown")]
     assert {one.family for one in found} == {1}
+    for folder in tmp_path.glob("10pct-*"):  # what the record says counts, not what its owner calls the run
+        rewrite(folder, share=1.0)
+    assert {one.share for one in claims(runs, tmp_path)} == {1.0}
 
 
 DAMAGES = {

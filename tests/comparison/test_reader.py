@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from coref_automl.cli.app import run as command
-from coref_automl.comparison.coreference_results import COREFERENCE_FILES
 from coref_automl.comparison.reader import find_runs, open_results
+from coref_automl.coreference.results import COREFERENCE_FILES
 from tests.agreement.studies import draw, write
 from tests.comparison.conftest import Maker, Model, write_relation_run
 

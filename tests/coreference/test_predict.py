@@ -13,9 +13,8 @@ import coref_automl
 from coref_automl.cli.app import run as command
 from coref_automl.coreference.conventions import explore
 from coref_automl.coreference.data import read_coref
-from coref_automl.coreference.evaluate import BUNDLED, bundled_model
-from coref_automl.coreference.predict import Resolved
-from coref_automl.coreference.show import in_brackets, in_colour, with_names
+from coref_automl.coreference.evaluate import BUNDLED, models_of
+from coref_automl.coreference.predict import Resolved, in_brackets, in_colour, with_names
 from coref_automl.errors import InputError
 from coref_automl.report.rendering import in_html
 
@@ -84,7 +83,7 @@ def test_a_long_text_is_read_with_progress_and_equal_chains(capsys: pytest.Captu
 
 
 def test_the_head_is_small_and_carries_what_it_learned_from() -> None:
-    folder = bundled_model()
+    (folder,) = models_of(BUNDLED)
     assert sum(path.stat().st_size for path in folder.iterdir()) < 4_000_000
     assert len(json.loads((folder / "learned_from.json").read_text("utf-8"))) == 3_064
 

@@ -12,7 +12,6 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from coref_automl.comparison.coreference_results import CoreferenceResult
 from coref_automl.coreference.answers import read_answers
 from coref_automl.coreference.data import CorefDocument, Mention, in_order, write_documents
 from coref_automl.coreference.evaluate import evaluate_coreference, models_of
@@ -20,12 +19,13 @@ from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.coreference.model import load_model
 from coref_automl.coreference.predict import coreference
 from coref_automl.coreference.resolve import read_document, with_found, with_gold
+from coref_automl.coreference.results import CoreferenceResult
 from coref_automl.coreference.split import folds, named_split
 from coref_automl.coreference.tokens import tokenized
 from coref_automl.coreference.train import _THRESHOLDS, train_coreference
+from coref_automl.corpus.tokenizer import train_unigrams
 from coref_automl.errors import CoreferenceDataError, FolderError, ModelError
 from coref_automl.models.build import build_masked_lm, train_tokenizer
-from coref_automl.models.subwords import train_unigrams
 from tests.coreference.conftest import recipe
 
 

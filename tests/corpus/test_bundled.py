@@ -8,10 +8,10 @@ from itertools import islice
 
 import pytest
 
-from coref_automl.corpus.chains import chains, mentions, pronouns
+from coref_automl.corpus.chains import chains, mentions
 from coref_automl.corpus.clean import normalise
-from coref_automl.corpus.sources import bundled_rows, cloze_passages, passages
-from coref_automl.korean import Tagger, ends_in_consonant, is_hangul
+from coref_automl.corpus.sources import bundled_rows, passages
+from coref_automl.korean import PRONOUN, Tagger, ends_in_consonant, is_hangul
 from coref_automl.relation.rows import LABELS
 
 GENRES = {"news", "encyclopaedia", "biography", "business", "sports", "history", "tale", "interview"}
@@ -53,7 +53,7 @@ def test_there_are_passages_of_every_genre_and_length_fits() -> None:
 
 
 def test_there_are_cloze_passages_with_one_blank_each() -> None:
-    found = cloze_passages()
+    found = list(bundled_rows("cloze"))
     assert len(found) >= 190
     for row in found:
         assert list(row) == ["index", "title", "text", "answer", "candidate"]
@@ -68,7 +68,7 @@ def test_there_are_cloze_passages_with_one_blank_each() -> None:
 
 
 def test_answers_are_varied_and_mostly_said_before() -> None:
-    found = cloze_passages()
+    found = list(bundled_rows("cloze"))
     said = [row["answer"] in row["text"].split("_")[0] for row in found]
     assert sum(said) / len(said) >= 0.9
     assert max(Counter(row["answer"] for row in found).values()) <= 2
@@ -76,14 +76,14 @@ def test_answers_are_varied_and_mostly_said_before() -> None:
 
 def test_ids_titles_and_texts_are_their_own() -> None:
     ids = [document.id for document in passages()]
-    titles = [document.title for document in passages()] + [row["title"] for row in cloze_passages()]
+    titles = [document.title for document in passages()] + [row["title"] for row in bundled_rows("cloze")]
     assert len(set(ids)) == len(ids)
     assert len(set(titles)) == len(titles)
-    assert [row["index"] for row in cloze_passages()] == list(range(len(cloze_passages())))
+    assert [row["index"] for row in bundled_rows("cloze")] == list(range(len(list(bundled_rows("cloze")))))
 
 
 def test_no_two_texts_share_a_run_of_thirty_characters() -> None:
-    texts = [document.text for document in passages()] + [row["text"] for row in cloze_passages()]
+    texts = [document.text for document in passages()] + [row["text"] for row in bundled_rows("cloze")]
     seen: Counter[str] = Counter()
     for text in texts:
         seen.update(runs(text))
@@ -92,7 +92,7 @@ def test_no_two_texts_share_a_run_of_thirty_characters() -> None:
 
 def test_the_particle_after_the_blank_agrees_with_the_answer() -> None:
     checked = 0
-    for row in cloze_passages():
+    for row in bundled_rows("cloze"):
         after = re.match(r"[가-힣]*", row["text"].split("_")[1])
         assert after is not None
         if after[0] in FORMS:
@@ -100,7 +100,7 @@ def test_the_particle_after_the_blank_agrees_with_the_answer() -> None:
             rieul = (ord(row["answer"][-1]) - 0xAC00) % 28 == 8
             assert after[0] == FORMS[after[0]][0 if heard and not (rieul and "로" in after[0]) else 1], row
             checked += 1
-    assert checked > 0.6 * len(cloze_passages())
+    assert checked > 0.6 * len(list(bundled_rows("cloze")))
 
 
 @pytest.mark.parametrize(("name", "least", "most"), [("synthetic", 1_500, 6_000), ("synthetic-short", 600, 1_400)])
@@ -121,12 +121,12 @@ def test_every_passage_has_three_nouns_to_hide() -> None:
     documents = passages()
     for document, tags in zip(documents, Tagger(threads=1).tag([d.text for d in documents]), strict=True):
         found = chains(mentions(document.text, tags), cap=None)
-        between = pronouns(tags).tolist()
+        between = tags.spans[tags.kinds == PRONOUN].tolist()
         fit = [a.form for a, b, *_ in found if not any(a.end <= start < b.start for start, _ in between)]
         assert len(fit) >= 3, document.id
 
 
 def test_every_answer_is_a_noun() -> None:
-    answers = [row["answer"] for row in cloze_passages()]
+    answers = [row["answer"] for row in bundled_rows("cloze")]
     nouns = Tagger(threads=1).are_nouns(answers)
     assert sum(nouns) / len(answers) > 0.95

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.corpus.chains import NounMention, chains, mentions, pronouns
-from coref_automl.korean import KINDS, Tagger, Tags
+from coref_automl.corpus.chains import NounMention, chains, mentions
+from coref_automl.korean import KINDS, PRONOUN, Tagger, Tags
 
 
 def tags(*rows: tuple[int, int, str]) -> Tags:
@@ -43,10 +43,6 @@ def test_only_names_leaves_common_nouns_out() -> None:
 
 def test_a_noun_inside_another_is_not_a_second_mention() -> None:
     assert [m.form for m in mentions("대한민국", tags((0, 4, "NNP"), (2, 4, "NNG")))] == ["대한민국"]
-
-
-def test_pronouns_are_their_own_list() -> None:
-    assert pronouns(tags((0, 2, "NNP"), (3, 5, "NP"))).tolist() == [[3, 5]]
 
 
 def mention(place: int, form: str) -> NounMention:
@@ -102,4 +98,4 @@ def test_kiwi_finds_the_chain_of_a_real_sentence() -> None:
     (found,) = Tagger().tag([text])
     (chain,) = [chain for chain in chains(mentions(text, found)) if chain[0].form == "한글"]
     assert [text[m.start : m.end] for m in chain] == ["한글"] * 3
-    assert [text[start:end] for start, end in pronouns(found)] == ["그"]
+    assert [text[start:end] for start, end in found.spans[found.kinds == PRONOUN]] == ["그"]

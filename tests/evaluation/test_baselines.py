@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from coref_automl.evaluation.metrics import chance, copy_scores, places
+from coref_automl.evaluation.metrics import chance, copy_scores
 from tests.evaluation.tiny import documents, item, items
 
 TEXT = "나무 나무 나무 기차 강변 기차 나무 강변"
@@ -33,8 +33,8 @@ def test_the_nearest_noun_on_either_side_comes_first() -> None:
 
 
 def test_the_gap_itself_does_not_count() -> None:
-    case = item("0", "나무", 3, text=TEXT)
-    assert len(places(TEXT, "나무", case)) == 3
+    case = item("0", "나무", 0, text="나무 강변")
+    assert [score.strict_rank for (score,) in copy_scores([case], {"0": "나무 강변"}).values()] == [2, 2]
 
 
 def test_chance_is_one_over_the_candidates() -> None:

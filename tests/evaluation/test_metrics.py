@@ -15,7 +15,6 @@ from coref_automl.evaluation.metrics import (
     bucket,
     hits,
     single_entry_share,
-    summarise,
     summarise_all,
 )
 from coref_automl.records import ItemScore, Task
@@ -60,7 +59,7 @@ def test_a_composite_has_no_hits_and_an_unknown_metric_names_the_nearest() -> No
 
 
 def test_the_composite_is_its_formula() -> None:
-    found = summarise(REAL + LAMBADA)
+    found = summarise_all([REAL + LAMBADA])[0]
     value = {name: found[name].value for name in found}
     assert value["score"] == pytest.approx(0.4 * value["real1"] + 0.3 * value["real5"] + 0.3 * value["lambada_top1"])
     parts = 0.4 * value["real1_strict"] + 0.3 * value["real5_strict"] + 0.3 * value["lambada_top1_strict"]
@@ -75,16 +74,16 @@ def test_the_weights_of_a_composite_sum_to_one() -> None:
 
 
 def test_what_was_not_run_is_absent_never_zero() -> None:
-    found = summarise(REAL)
+    found = summarise_all([REAL])[0]
     assert not {"lambada_top1", "score", "score_strict", "gold_word", "real_far1"} & set(found)
     assert "score" not in found
-    assert summarise([]) == {}
+    assert summarise_all([[]])[0] == {}
 
 
 def test_summarise_equals_one_bootstrap_a_metric() -> None:
     rng = np.random.default_rng(0)
     many = [score(n, int(rng.integers(0, 3)), int(rng.integers(0, 7)), int(rng.integers(1, 4))) for n in range(60)]
-    found = summarise(many, seed=3)
+    found = summarise_all([many], seed=3)[0]
     for name in ("real1", "real5", "real1_strict", "real_word"):
         _, hit, clusters = hits(many, name)
         assert found[name] == bootstrap_mean(hit, clusters, seed=3)

@@ -26,8 +26,7 @@ def candidates(*groups: tuple[str, ...]) -> Candidates:
 def test_one_row_for_each_number_of_pieces() -> None:
     rows = masked_rows(candidates(("한국",), ("서울",), ("부산",)), MASK)
     assert [row.middle for row in rows] == [(MASK,), (MASK, MASK)]
-    assert {(ask.offset, ask.piece, ask.slot) for ask in rows[1].asks} == {(0, 20, 1), (1, 21, 1), (0, 30, 2), (1, 31, 2)}
-    assert rows[1].offsets == (0, 1)
+    assert rows[1].asks == (((20, 1), (30, 2)), ((21, 1), (31, 2)))
 
 
 def test_a_long_word_is_scored_by_its_first_four_pieces() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from coref_automl.comparison.archive import archive
-from coref_automl.comparison.coreference_results import CoreferenceResult, DocumentSums
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import TaskFiles
 from coref_automl.coreference.check import CoreferenceCheck
+from coref_automl.coreference.results import CoreferenceResult, DocumentSums
 from coref_automl.experiment.plan import open_plan
 from coref_automl.experiment.preflight import tokens_of
 from coref_automl.experiment.recipe import ExperimentRecipe

@@ -13,7 +13,7 @@ from coref_automl.errors import RecipeError
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.experiment.recipe import ExperimentRecipe
-from coref_automl.experiment.run import run_until_shown
+from coref_automl.experiment.until import run_until_shown
 from tests.experiment.conftest import Bench
 from tests.tuning.inline import InlineLauncher
 

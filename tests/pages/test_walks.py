@@ -20,7 +20,7 @@ import pytest
 
 from coref_automl.cli.app import run
 from coref_automl.coreference.data import write_documents
-from coref_automl.corpus.sources import bundled_rows, cloze_passages
+from coref_automl.corpus.sources import bundled_rows
 from tests.coreference.conftest import tale
 from tests.journeys.foreign import write_foreign
 from tests.pages.markdown import ROOT, pages
@@ -38,7 +38,7 @@ def _articles(path: Path) -> None:
 
 
 def _cloze(path: Path) -> None:
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in cloze_passages()[:12]), "utf-8")
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in bundled_rows("cloze")[:12]), "utf-8")
 
 
 def _relations(first: int, last: int, *, labelled: bool = True) -> Callable[[Path], None]:

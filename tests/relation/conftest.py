@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from transformers import PreTrainedTokenizerFast
 
-from coref_automl.comparison.relation_results import RelationResult
 from coref_automl.models.build import SPECIAL, build_masked_lm, train_tokenizer
 from coref_automl.relation.data import read_relations
 from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.relation.results import RelationResult
 from coref_automl.relation.rows import RelationRow
 from coref_automl.relation.train import train_relation
 

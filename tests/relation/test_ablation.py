@@ -102,9 +102,12 @@ def test_an_ablation_where_everything_fails_is_a_failure(base: RelationRecipe, t
 def test_runs_are_paired_by_the_seed_they_share(base: RelationRecipe, dev_file: Path, tmp_path: Path) -> None:
     recipes = variants_of(base, ["none", "typed"], tmp_path)
     run_variants(recipes, seeds=2)
-    remove(tmp_path / "typed" / "seed-0")
+    remove(tmp_path / "typed" / "run-0")
     lines = table({name: tmp_path / name for name in recipes}, read_relations(str(dev_file)), reference="none")
-    f1 = [json.loads((tmp_path / name / "seed-1/predictions/made_dev.json").read_text("utf-8"))["micro_f1"] for name in recipes]
+    f1 = [
+        json.loads((tmp_path / name / "run-1/seed-1/predictions/made_dev.json").read_text("utf-8"))["micro_f1"]
+        for name in recipes
+    ]
     assert lines[1].verdict is not None
     assert 100 * lines[1].verdict.difference == pytest.approx(f1[1] - f1[0])
 
@@ -120,7 +123,7 @@ def test_one_command_trains_schemes_on_one_model_and_the_reference_on_others(
     files = ["--train", base.train, "--dev", str(base.dev), "--out", str(out), "--docs", str(docs)]
     size = ["--epochs", "1", "--device", "cpu", "--max-rows", "100"]
     subprocess.run([sys.executable, str(SCRIPT), *models, *plan, *files, *size], check=True, capture_output=True)
-    assert sorted(str(path.relative_to(out).parent) for path in out.glob("*/*/seed-0")) == [
+    assert sorted(str(path.relative_to(out).parent) for path in out.glob("*/*/run-0")) == [
         "base/plain",
         "base/typed-punct",
         "other/typed-punct",

@@ -11,11 +11,12 @@ import pytest
 
 from coref_automl.cli.app import run
 from coref_automl.cli.options import recipe_from
-from coref_automl.comparison.relation_results import RelationResult
 from coref_automl.errors import ModelError, RelationDataError
 from coref_automl.relation import predict as predict_module
+from coref_automl.relation import scoring as scoring_module
 from coref_automl.relation.predict import TextPrediction, predict_file, predict_text, render
 from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.relation.results import RelationResult
 from coref_automl.relation.rows import LABELS, Entity
 from coref_automl.relation.train import train_relation
 
@@ -224,8 +225,8 @@ def test_a_model_stays_loaded_until_its_files_change(trained: RelationResult, tm
     folder = shutil.copytree(seeds[0], tmp_path / "model")
     asked = (folder, BORN, "이순신", "서울")
     first = predict_text(*asked, types=("PER", "LOC"), device="cpu")
-    held = predict_module._loaded.cache_info().hits
+    held = scoring_module._loaded.cache_info().hits
     assert predict_text(*asked, types=("PER", "LOC"), device="cpu") == first
-    assert predict_module._loaded.cache_info().hits == held + 1
+    assert scoring_module._loaded.cache_info().hits == held + 1
     shutil.copytree(seeds[1], folder, dirs_exist_ok=True)
     assert predict_text(*asked, types=("PER", "LOC"), device="cpu").ranked != first.ranked

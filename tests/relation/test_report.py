@@ -76,7 +76,7 @@ def test_a_copy_of_a_run_adds_no_seed(runs: Path, dev_file: Path, tmp_path: Path
     shutil.copytree(runs / "typed-1", tmp_path / "backup")
     found = find_answers([runs, runs.resolve(), tmp_path], read_relations(str(dev_file)))
     assert {len(one.by_seed) for one in found.answers} == {2}
-    assert any("backup repeats seeds of another run" in said for said in found.left_out)
+    assert any("backup repeats" in said for said in found.left_out)
 
 
 def test_the_report_has_scores_and_all_five_reasons(runs: Path, dev_file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-from coref_automl.comparison.relation_results import RelationResult
 from coref_automl.errors import FolderError, ModelError, RecipeError, RelationDataError
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation import fit as fit_module
@@ -21,6 +20,7 @@ from coref_automl.relation.evaluate import evaluate_relation
 from coref_automl.relation.metrics import auprc
 from coref_automl.relation.model import RelationModel, build_model, load_model, save_model
 from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.relation.results import RelationResult
 from coref_automl.relation.rows import LABELS
 from coref_automl.relation.scoring import ModelSettings, read_predictions
 from coref_automl.relation.train import train_relation
@@ -68,6 +68,12 @@ def test_training_learns_the_relation_and_names_the_split(trained: RelationResul
     assert any("micro-F1" in line for line in trained.lines())
 
 
+def test_a_result_says_which_share_of_the_rows_it_was_trained_on(trained: RelationResult, recipe: RelationRecipe) -> None:
+    part = train_relation(change(recipe, epochs=1, max_rows=60))
+    assert (trained.share, part.share) == (1.0, 0.5)
+    assert evaluate_relation(part.run, str(recipe.dev), device="cpu").share == 0.5
+
+
 def test_rows_whose_sentence_is_in_train_are_counted_and_left_out(trained: RelationResult) -> None:
     # rows 100 to 119 are in both files
     assert trained.without_overlap is not None
@@ -97,15 +103,6 @@ def test_a_run_keeps_what_a_comparison_needs_of_every_row(trained: RelationResul
     assert each == pytest.approx([one.scores.micro_f1 for one in trained.seeds if one.scores])
     sentences = [row["sentence"] for row in json.loads(dev_file.read_text("utf-8"))]
     assert len(np.unique(rows["sentences"])) == len(set(sentences))
-
-
-def test_a_run_that_was_never_summed_up_is_when_it_is_scored(trained: RelationResult, dev_file: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(trained.run, tmp_path / "copy")
-    for name in ("re_results.json", "rows.npz"):
-        (run / name).unlink()
-    again = evaluate_relation(run, str(dev_file), device="cpu")
-    assert RelationResult.from_json(json.loads((run / "re_results.json").read_text("utf-8"))) == again
-    assert (run / "rows.npz").is_file()
 
 
 def test_the_table_of_labels_says_that_it_is_of_averaged_probabilities(trained: RelationResult) -> None:
@@ -217,13 +214,13 @@ def test_an_interrupted_seed_goes_on_from_its_last_epoch_and_ends_the_same(
 def test_hard_negatives_are_chosen_by_answers_that_the_mask_allows(
     recipe: RelationRecipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    true_margins, smallest = fit_module.margins, []
+    true_margins, smallest = fit_module.techniques.margins, []
 
     def look(logits: Any) -> Any:
         smallest.append(float(logits.min(-1).values.max()))
         return true_margins(logits)
 
-    monkeypatch.setattr(fit_module, "margins", look)
+    monkeypatch.setattr(fit_module.techniques, "margins", look)
     train_relation(change(recipe, epochs=1, seeds=1, label_mask="hard", hard_negatives=0.5))
     assert smallest
     assert max(smallest) < -1e3  # every row has labels that its types forbid

@@ -11,7 +11,7 @@ from coref_automl.comparison.reader import open_results
 from coref_automl.evaluation.metrics import halves
 from coref_automl.records import ItemScore
 from coref_automl.report.page import Points, Section, Table
-from coref_automl.report.sections import comparisons
+from coref_automl.report.sections import appendix
 from coref_automl.report.subject import Subject, read_subject
 from coref_automl.say import Say
 from tests.comparison.conftest import Model, make_scores, write_evaluation
@@ -30,7 +30,7 @@ def scores(share: dict[str, float], documents: int) -> list[ItemScore]:
 def stability(root: Path, peak: dict[str, float], last: dict[str, float], *, documents: int = 60) -> tuple[str, Section]:
     for step, share in ((100, peak), (200, last)):
         write_evaluation(root, Model("run", step, 0.0), scores(share, documents))
-    section = comparisons.rating(_study(root))
+    section = appendix.rating(_study(root))
     assert section is not None
     table = section.blocks[0]
     assert isinstance(table, Table)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from coref_automl.comparison.reader import open_results
-from coref_automl.report import sections
+from coref_automl.report import charts, sections
 from coref_automl.report.sections import SECTIONS, draw_sections
 from coref_automl.report.subject import Subject, read_subject
 from coref_automl.say import Lang, Say
@@ -60,3 +61,20 @@ def test_a_single_checkpoint_raises_no_question_of_choice(evaluated: Maker) -> N
     alone = read_subject(open_results([str(root)]), Say("en"))
     asked = {section.id for section in draw_sections(alone) if section.answer}
     assert asked <= {"base", "lambada", "sources"}
+
+
+def test_the_drawing_library_is_bundled_once_and_not_read_from_a_file_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vl_convert = pytest.importorskip("vl_convert")
+    monkeypatch.setenv("COREF_AUTOML_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda _: "bundled </script>")
+    bundled = charts.runtime.__wrapped__
+    assert bundled() == "bundled <\\/script>"
+    (kept,) = (tmp_path / "cache").iterdir()
+    kept.write_text("kept", "utf-8")
+    assert bundled() == "kept"
+    monkeypatch.setattr(os, "getuid", lambda: kept.stat().st_uid + 1)
+    assert bundled() == "bundled <\\/script>"
+    monkeypatch.setenv("COREF_AUTOML_CACHE", str(kept / "no folder"))
+    assert bundled() == "bundled <\\/script>"

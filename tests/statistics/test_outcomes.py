@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from coref_automl.coreference.metrics import CONLL, METRICS, Ratio, added, conll
 from coref_automl.statistics.methods import by_document, f1_of_sums, mean_f1, ratio_verdict, reciprocal
+from coref_automl.statistics.resampling import resampled_f1
 
 Array = np.ndarray
 NOVELS = 40
@@ -20,6 +21,22 @@ def test_a_rank_counts_by_its_reciprocal_and_no_rank_counts_nothing(ranks: list[
     whole = reciprocal(ranks)
     assert np.isfinite(whole).all()
     assert whole.tolist() == pytest.approx([1 / rank if rank else 0.0 for rank in ranks])
+
+
+def test_runs_that_were_drawn_before_have_the_f1_of_the_documents_drawn() -> None:
+    rng, documents = np.random.default_rng(0), np.arange(60) // 3
+    gold = rng.random(60) < 0.6
+    given = rng.random((60, 5)) < 0.7
+    right = given & gold[:, None] & (rng.random((60, 5)) < 0.8)
+    found = [
+        resampled_f1(right[:, runs], given[:, runs], gold, documents, seed=4, draws=50) for runs in ([0, 1], [1, 3, 0, 3], [4])
+    ]
+    drawn = np.random.default_rng(4).integers(0, 20, size=(50, 20))
+    hits, both = (one.reshape(20, 3, 5).sum(1)[drawn].sum(1) for one in (right, given.astype(int) + gold[:, None]))
+    for runs, one in zip(([0, 1], [1, 3, 0, 3], [4]), found, strict=True):
+        assert np.allclose(one, (2 * hits / both)[:, runs])
+    other = resampled_f1(right, given, gold, documents[::-1] // 2, seed=4, draws=50)
+    assert not np.allclose(other[:, 0], found[0][:, 0])
 
 
 def sizes_of(rng: np.random.Generator) -> Array:

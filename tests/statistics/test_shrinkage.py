@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coref_automl.statistics.intervals import simultaneous_bounds, standard_error
+from coref_automl.statistics.crossed import CrossedVerdict
+from coref_automl.statistics.intervals import standard_error
 from coref_automl.statistics.resampling import Part
 from coref_automl.statistics.shrinkage import (
     accepted_loss,
+    change_of_runs,
     covariance,
-    last_step,
     method_means,
     posterior_means,
-    times_as_many,
 )
 
 STEPS = np.arange(1, 7) * 1_000_000
@@ -95,36 +95,6 @@ def test_the_accepted_loss_is_the_margin_or_a_quarter_of_the_shown_gain() -> Non
     assert accepted_loss(0.02, -0.01) == 0.02
 
 
-def draws(rng: np.random.Generator, documents: int, gains: np.ndarray) -> Part:
-    clusters = np.repeat(np.arange(documents), 2)
-    return Part(0.5 + gains + 0.3 * rng.normal(size=(len(clusters), len(gains))), clusters)
-
-
-def test_a_plan_for_more_documents_comes_true_at_least_about_four_times_in_five() -> None:
-    """Over true gaps of all sizes; a plan that takes today's gap for the true one comes true about half the time."""
-    rng, came, planned = np.random.default_rng(3), 0, 0
-    for run in range(400):
-        gains = np.array([0.0, rng.uniform(0.0, 0.07)])
-        first = draws(rng, 200, gains)
-        factor = times_as_many(simultaneous_bounds([first], seed=run, draws=300), 0, 0.06)
-        if factor is None or not 1 < factor < 30:
-            continue
-        more = draws(rng, round(200 * (factor - 1)) + 1, gains)
-        values = np.concatenate([np.asarray(first.values), np.asarray(more.values)])
-        clusters = np.concatenate([np.asarray(first.clusters), 200 + np.asarray(more.clusters)])
-        came += simultaneous_bounds([Part(values, clusters)], seed=run, draws=300).upper[0] <= 0.06
-        planned += 1
-    assert planned > 30
-    assert came / planned > 0.7
-
-
-def test_no_plan_where_the_gap_is_above_the_margin_and_none_is_needed_where_it_is_settled() -> None:
-    rng = np.random.default_rng(4)
-    bounds = simultaneous_bounds([draws(rng, 2000, np.array([0.0, 0.05]))], seed=0, draws=400)
-    assert times_as_many(bounds, 0, 0.02) is None
-    assert times_as_many(bounds, 1, 0.02) == 1.0
-
-
 @pytest.mark.parametrize(("spread", "allowed"), [(0.004, 0.001), (0.016, 0.003)])
 def test_the_gain_of_the_best_of_six_equal_methods_is_not_overstated(spread: float, allowed: float) -> None:
     """Its mean over two seeds is: by 0.4 and 1.4 points."""
@@ -166,13 +136,16 @@ def curve(rng: np.random.Generator, points: int, seeds: int, rise: float) -> lis
     return [[lasting + rise * point + 0.1 * rng.normal(size=(seeds, 300))] for point in range(points)]
 
 
+def last_step(points: list[list[np.ndarray]]) -> CrossedVerdict:
+    return change_of_runs(points[-1], points[-2], [DOCUMENTS])
+
+
 @pytest.mark.parametrize("points", [2, 4, 10])
 @pytest.mark.parametrize("seeds", [1, 2, 3, 8])
 def test_flat_curves_are_rarely_told_to_go_on(points: int, seeds: int) -> None:
     rng, told = np.random.default_rng(points + seeds), 0
     for _ in range(150):
-        found = last_step(curve(rng, points, seeds, 0.0), [DOCUMENTS])
-        assert found is not None
+        found = last_step(curve(rng, points, seeds, 0.0))
         told += found.shown and found.difference > 0
         assert seeds > 1 or not found.shown
     assert told / 150 <= 0.05
@@ -180,10 +153,7 @@ def test_flat_curves_are_rarely_told_to_go_on(points: int, seeds: int) -> None:
 
 def test_a_curve_that_rises_to_its_end_is_told_to_go_on_and_a_flat_one_is_not() -> None:
     rng = np.random.default_rng(4)
-    rising, flat = (last_step(curve(rng, 4, 3, rise), [DOCUMENTS]) for rise in (0.06, 0.0))
-    assert rising is not None
-    assert flat is not None
+    rising, flat = (last_step(curve(rng, 4, 3, rise)) for rise in (0.06, 0.0))
     assert rising.shown
     assert rising.difference > 0
     assert not flat.shown
-    assert last_step(curve(rng, 1, 3, 0.0), [DOCUMENTS]) is None

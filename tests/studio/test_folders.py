@@ -155,7 +155,7 @@ def test_a_prepared_dataset_is_not_taken_for_an_evaluation_set(tmp_path: Path) -
     texts, out = ["--source", "bundled:synthetic-short", "--limit", "8"], str(tmp_path / "dataset")
     assert command(["prepare", "mlm", *texts, "--model", "bundled:ko-mini", "--seq-len", "64", "--out", out]) == 0
     found = Folders([tmp_path]).look()
-    assert (found.sets, found.broken) == ({}, ())
+    assert (found.sets, found.broken) == ({}, [])
 
 
 def test_odd_names_and_links_that_lead_back_to_themselves_hide_nothing(copied: Path) -> None:

@@ -59,7 +59,7 @@ class Killed(BaseException):
 @pytest.fixture
 def killed_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """End a run right after the given step, without any clean-up of ours."""
-    from coref_automl.training.trainer import RunCallback
+    from coref_automl.training.callback import RunCallback
 
     def arm(step: int) -> None:
         kept = RunCallback.on_step_begin

@@ -11,8 +11,9 @@ from typing import Any
 from coref_automl.engine.job import OUTCOME, Job, Outcome
 from coref_automl.progress import quiet
 from coref_automl.records import Estimate, Half
+from coref_automl.statistics.planning import Paired
 from coref_automl.store import write_json
-from coref_automl.tuning.problem import Paired, Problem, Report, Start, job_key
+from coref_automl.tuning.problem import Problem, Report, Start, job_key
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.search import Search
 from coref_automl.tuning.space import Space, read_space

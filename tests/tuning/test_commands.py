@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from coref_automl.cli.app import run
-from coref_automl.config import read_yaml
+from coref_automl.config import read_yaml, to_yaml
 from coref_automl.tune import main
 from coref_automl.tuning import run as engine
 from coref_automl.tuning.recipe import TuneRecipe
-from coref_automl.tuning.run import StudyResult, read_tune_recipe, recipe_text
+from coref_automl.tuning.run import StudyResult, read_tune_recipe
 from coref_automl.tuning.space import read_space, refuse_idle
 
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -26,7 +26,7 @@ def written(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> Callable[..., 
     def write(**changes: Any) -> list[str]:
         path = tmp_path / "recipe.yaml"
         decided = changes.pop("settings", {})
-        values = yaml.safe_load(recipe_text(recipe(**changes)))
+        values = yaml.safe_load(to_yaml(recipe(**changes)))
         values["settings"] |= decided
         path.write_text(yaml.safe_dump(values), "utf-8")
         return ["tune", "--recipe", str(path)]
@@ -124,8 +124,8 @@ def test_the_guides_command_fills_in_nothing_that_a_recipe_names(
     shown = json.loads(capsys.readouterr().out)
     assert (shown["models"], shown["trials"], shown["finalists"], shown["texts"]) == (["new:tiny"], 5, 2, None)
     assert set(shown["space"]) == {"learning_rate", "objective", "batch"}
-    with pytest.raises(SystemExit):
-        main([*recipe, "--train-limit", "10"])
+    assert main([*recipe, "--train-limit", "10"]) == 2  # of which texts?
+    assert main([*recipe, "--dataset", "a", "--source", "local:b"]) == 2
 
 
 def test_the_guides_command_takes_relation_rows(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from coref_automl.config import to_yaml
 from coref_automl.engine.job import Job, Outcome, failure, read_outcome
 from coref_automl.engine.launch import LocalLauncher, RayLauncher, launcher_of, run_in_process
 from coref_automl.errors import ModelError, NotFinite, RecipeError
@@ -24,7 +25,7 @@ from coref_automl.training.setup import spare_workers
 from coref_automl.tuning.choosing import Trainer
 from coref_automl.tuning.masked import open_masked
 from coref_automl.tuning.recipe import TuneRecipe
-from coref_automl.tuning.run import recipe_text, run_study
+from coref_automl.tuning.run import run_study
 from tests.processes import alive, until
 from tests.tuning.conftest import World
 from tests.tuning.inline import InlineLauncher
@@ -35,7 +36,7 @@ from tests.tuning.inline import InlineLauncher
 def test_a_killed_study_leaves_no_process_behind_and_goes_on(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
     wanted = recipe(epochs=20, trials=2, seeds=1, prune=False)
     path = tmp_path / "recipe.yaml"
-    path.write_text(recipe_text(wanted), "utf-8")
+    path.write_text(to_yaml(wanted), "utf-8")
     command = [sys.executable, "-m", "coref_automl.cli", "tune", "--recipe", str(path)]
     parent = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     out = Path(wanted.out)

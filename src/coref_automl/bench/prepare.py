@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,13 +18,13 @@ import numpy as np
 
 from coref_automl.bench import BenchResult, PrepareBench, recipe_for_texts
 from coref_automl.corpus import encode
-from coref_automl.corpus.choice import choose_documents
+from coref_automl.corpus.choice import KEPT, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.encode import EncodeSettings, encode_shard, store_tokenizer, tokenizer_of
 from coref_automl.corpus.inputs import surveyed
 from coref_automl.corpus.pack import assemble
 from coref_automl.corpus.prepare import DEDUP, ENCODE
-from coref_automl.corpus.shards import READ, ReadSettings, build_index, read_part
+from coref_automl.corpus.shards import READ, build_index, read_part
 from coref_automl.corpus.sources import inputs_of, open_source
 from coref_automl.engine.pool import Call, run_calls
 from coref_automl.errors import SourceError
@@ -82,7 +83,7 @@ def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) 
         return result
 
     recipe = recipe_for_texts(texts, model, seq_len, work, "combined")
-    reading = ReadSettings(recipe.filters(), near=True, shard_characters=max(1, sum(map(len, texts)) // (4 * workers)))
+    reading = replace(recipe, portion=max(1, sum(map(len, texts)) // (4 * workers)))
     (part,) = inputs_of(recipe.sources[0])
     timed("read and clean", lambda: list(read_part(part, 0, work / READ, reading)))
     index = build_index(work, parts=1, holdout=0.0)
@@ -97,7 +98,7 @@ def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) 
     settings = EncodeSettings(
         store_tokenizer(model, work / "tokenizer.json"), "combined", seq_len, False, recipe.chain_cap, work / "cache"
     )
-    kept = (choice.kept[index.rows_of(number)] for number in range(len(index.shards)))
+    kept = (choice[index.rows_of(number)] == KEPT for number in range(len(index.shards)))
     jobs = [(s.texts, keep, work / ENCODE / s.stem.name, settings) for s, keep in zip(index.shards, kept, strict=True)]
     with ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent) as pool:
         list(pool.map(encode.warm_up, [settings.tokenizer] * 4 * workers))  # the tokenizer is loaded

@@ -29,7 +29,6 @@ from coref_automl.errors import DatasetError
 from coref_automl.machine import pick_device
 from coref_automl.models.attention import use_attention, without_cudnn
 from coref_automl.models.build import build_masked_lm, train_tokenizer
-from coref_automl.models.families import family
 from coref_automl.models.load import load_encoder, load_masked_lm, load_tokenizer
 from coref_automl.progress import quiet
 from coref_automl.relation.data import RowCache
@@ -111,7 +110,7 @@ def race(settings: TrainBench, texts: list[str], tokenizer: Any, fresh: Callable
 
     def placed(implementation: str | None = None) -> Any:
         made = fresh().to(device).train()
-        use_attention(made, implementation or ("sdpa" if family(made.config.model_type).sdpa else "eager"))
+        use_attention(made, implementation or ("eager" if made.config.model_type == "deberta-v2" else "sdpa"))
         return made
 
     with tempfile.TemporaryDirectory() as folder:

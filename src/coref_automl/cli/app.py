@@ -118,7 +118,6 @@ def _parser(*names: str) -> Any:
 
 
 def main() -> None:
-    """The installed command."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a script's background job inherits it: nobody could interrupt it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
@@ -158,7 +157,9 @@ def _run(parser: Any, arguments: list[str], debug: bool) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":  # Typer and Click each have their own, and older ones have none
             print(error.format_message(), file=sys.stderr)
             return error.exit_code
-        return _report(_usage(error), error.exit_code, debug)
+        context = getattr(error, "ctx", None)
+        help_line = f" See {context.command_path} --help." if context else ""
+        return _report(error.format_message() + help_line, error.exit_code, debug)
     except (typer.Abort, KeyboardInterrupt) as error:
         if isinstance(error.__cause__, EOFError):  # Typer takes a file that ends too early for the end of what is typed
             return _report(f"A file ends too early ({error.__cause__}); run it again with --debug to see which.", 1, debug)
@@ -181,12 +182,6 @@ def _run(parser: Any, arguments: list[str], debug: bool) -> int:
 def _unforeseen(error: Exception) -> str:
     first_line = f"{type(error).__name__}: {error}".splitlines()[0]
     return f"{first_line} (run it again with --debug for the whole stack)"
-
-
-def _usage(error: TyperException) -> str:
-    context = getattr(error, "ctx", None)
-    help_line = f" See {context.command_path} --help." if context else ""
-    return error.format_message() + help_line
 
 
 def _report(message: str, status: int, debug: bool) -> int:

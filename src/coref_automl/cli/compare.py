@@ -50,24 +50,17 @@ def compare(
     relation or coreference runs, whether it carries over.
     """
     from coref_automl.comparison.choice import checked_margin
-    from coref_automl.comparison.differences import require_two
-    from coref_automl.comparison.groups import choose_group, choose_metric
     from coref_automl.comparison.reader import open_results
     from coref_automl.comparison.study import study_at
     from coref_automl.report.page import note
-    from coref_automl.report.printout import printed_answer, printed_comparison
+    from coref_automl.report.printout import compared, printed_answer
     from coref_automl.report.terminal import in_colour, width
 
-    allowed = checked_margin(margin)
+    allowed, tongue = checked_margin(margin), language()
     results = open_results(paths)
-    group, notes = choose_group(results, common=common, evalset=eval_set)
-    require_two(group)
-    metric, more = choose_metric(group, metric)
-    tongue = language()
-    every_note = (*notes, *more)
-    table = printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=every_note, lang=tongue)
+    table, group = compared(results, metric=metric, reference=reference, common=common, eval_set=eval_set, seed=seed, lang=tongue)
     trained = any(entry.trained for entry in group.entries)
-    study = study_at(results, group, metric=metric, margin=allowed, seed=seed) if trained else None
+    study = study_at(results, group, metric=table.metric, margin=allowed, seed=seed) if trained else None
     answer = printed_answer(study, lang=tongue) if study else None
     if as_json:
         print_json({**table.to_json(), "answer": answer.to_json() if answer else None})
@@ -106,15 +99,7 @@ def report(
     if bool(paths) == (table is not None):
         raise RecipeError("Pass either evaluated PATHs or a --table.")
     made = write(
-        paths or [],
-        out=out,
-        table=table,
-        target=target,
-        metric=metric,
-        margin=margin,
-        eval_set=eval_set,
-        seed=seed,
-        title=title,
+        paths or [], out=out, table=table, target=target, metric=metric, margin=margin, eval_set=eval_set, seed=seed, title=title
     )
     print_result(made, as_json, [made.sentence, str(made)])
 
@@ -122,8 +107,7 @@ def report(
 @app.command(epilog="Example: coref-automl archive runs --out results/experiment")
 def archive(
     paths: Annotated[
-        list[str],
-        typer.Argument(metavar="PATH...", help="Evaluated checkpoints and runs; relation and coreference runs too."),
+        list[str], typer.Argument(metavar="PATH...", help="Evaluated checkpoints and runs; relation and coreference runs too.")
     ],
     out: Out,
     as_json: AsJson = False,

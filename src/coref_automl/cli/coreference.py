@@ -42,8 +42,7 @@ Head = Annotated[str, typer.Option("--model", help="A run of coref train, one se
 Base = Annotated[str | None, typer.Option("--base", help="Encoder of a low-rank head, if it has moved since training.")]
 
 ConventionOption = Annotated[
-    str,
-    typer.Option("--convention", help="How far mentions reach: bare, words (whole words with particles), heads, or auto."),
+    str, typer.Option("--convention", help="How far mentions reach: bare, words (whole words with particles), heads, or auto.")
 ]
 SchemeOption = Annotated[
     str | None,

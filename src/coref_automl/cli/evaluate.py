@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -28,15 +28,11 @@ from coref_automl.config import choose
 from coref_automl.errors import EvalSetError, InputError
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.progress import Progress
+from coref_automl.records import Evaluation
 from coref_automl.say import Lang, Say, language, say
 
-if TYPE_CHECKING:
-    from coref_automl.records import Evaluation
 
-
-@app.command(
-    epilog="Example: coref-automl evaluate runs/mlm_v2_scratch_1536 --eval-set evalsets/real --seq-len 1536",
-)
+@app.command(epilog="Example: coref-automl evaluate runs/mlm_v2_scratch_1536 --eval-set evalsets/real --seq-len 1536")
 @options_from(EvaluateRecipe)
 def evaluate(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Checkpoints, runs, folders of runs, or models.")],
@@ -55,8 +51,10 @@ def evaluate(
     --out.
     """
     from coref_automl.evaluation.metrics import GROUPINGS, METRICS
+    from coref_automl.evaluation.results import neighbours
     from coref_automl.evaluation.run import evaluate as run
     from coref_automl.evaluation.slot import summary_json
+    from coref_automl.report.terminal import best_of, format_result
 
     tongue = language()
     for grouping in by or ():
@@ -69,41 +67,24 @@ def evaluate(
     def show(evaluation: Evaluation) -> None:
         shown.append(evaluation)
         if not as_json:
-            _print_block(evaluation, recipe, tongue)
+            best = best_of(neighbours(evaluation.path, recipe.out), evaluation)
+            print("\n".join(format_result(evaluation, best, tongue)), end="\n\n", flush=True)
 
     done: list[Evaluation] = []
     try:
         done = list(run(paths, recipe, progress=Progress(), on_result=show))
     finally:  # what was scored before an error is still printed
-        if as_json and (done or shown):
-            _print_results([summary_json(evaluation) for evaluation in done or shown])
+        found = [summary_json(evaluation) for evaluation in done or shown] if as_json else []
+        if len(found) == 1:  # as in the file beside its checkpoint, so that one line of jq reads both
+            print_json(found[0])
+        elif found:
+            print("\n".join(json.dumps(one, ensure_ascii=False) for one in found))
         elif shown:
             _print_tables(paths, shown, recipe, by or [], metric, tongue)
-            print(_next_step(paths, shown, recipe, Say(tongue)))
-
-
-def _print_results(found: list[dict[str, Any]]) -> None:
-    """Each as in the file beside its checkpoint, so that one line of jq reads both; several are one object per line."""
-    if len(found) == 1:
-        print_json(found[0])
-    else:
-        print("\n".join(json.dumps(one, ensure_ascii=False) for one in found))
-
-
-def _next_step(paths: list[str], shown: list[Evaluation], recipe: EvaluateRecipe, say: Say) -> str:
-    """Several evaluations are compared; one is put into a report."""
-    where = [str(recipe.out)] if recipe.out else paths
-    several = len(shown) > 1 or any(entry.baselines.get("un-adapted") for entry in shown)
-    command = f"coref-automl compare {shlex.join(where)}" if several else f"coref-automl report {shlex.join(where)} --out report"
-    return say(f"다음: {command}", f"Next: {command}")
-
-
-def _print_block(evaluation: Evaluation, recipe: EvaluateRecipe, lang: Lang) -> None:
-    from coref_automl.evaluation.results import neighbours
-    from coref_automl.report.terminal import best_of, format_result
-
-    print("\n".join(format_result(evaluation, best_of(neighbours(evaluation.path, recipe.out), evaluation), lang)))
-    print(flush=True)
+            where = shlex.join([str(recipe.out)] if recipe.out else paths)
+            several = len(shown) > 1 or any(entry.baselines.get("un-adapted") for entry in shown)
+            command = f"coref-automl compare {where}" if several else f"coref-automl report {where} --out report"
+            print(Say(tongue)(f"다음: {command}", f"Next: {command}"))
 
 
 def _print_tables(

@@ -52,11 +52,12 @@ def demo(
 ) -> None:
     """Run the full pipeline on bundled data; ends with a verdict, the report's path, a text's chains, time and peak memory."""
     since = time.monotonic()
-    from coref_automl.experiment.adapt import closing
+    from coref_automl.coreference.predict import coreference
+    from coref_automl.experiment.adapt import TEXT
     from coref_automl.experiment.adapt import demo as run_demo
 
     result = run_demo(out or Path("demo"), quick=quick, progress=Progress())
-    _show(result, since, as_json, closing())
+    _show(result, since, as_json, coreference(TEXT))
 
 
 _OF_ADAPT = {
@@ -164,7 +165,7 @@ def study(
         return before_training(plan, progress, agreement(yes, as_json), fit=False) if trains else plan
 
     if until_shown:
-        from coref_automl.experiment.run import run_until_shown
+        from coref_automl.experiment.until import run_until_shown
 
         if only:
             raise RecipeError("--until-shown trains and judges in turn; leave out --only.")

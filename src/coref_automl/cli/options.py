@@ -44,10 +44,7 @@ def speak(value: str | None) -> str | None:
     return value
 
 
-LangOption = Annotated[
-    str | None,
-    typer.Option("--lang", callback=speak, is_eager=True, help=LANGUAGE),
-]
+LangOption = Annotated[str | None, typer.Option("--lang", callback=speak, is_eager=True, help=LANGUAGE)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, or auto.")]
@@ -127,8 +124,12 @@ def options_from(
 
         @wraps(command)
         def called(**values: Any) -> T:
-            given = {path: value for name, path in made.items() if (value := values.pop(name)) not in (None, [])}
-            return command(**values, **_nested(given))
+            given: dict[str, Any] = {}
+            for name, path in made.items():
+                if (value := values.pop(name)) not in (None, []):
+                    *stage, field = path.split(".")
+                    (given.setdefault(stage[0], {}) if stage else given)[field] = value
+            return command(**values, **given)
 
         _declare(called, [*first, *options, *last])
         called.without_default = {name for name, path in made.items() if _field(recipe, path)[1] is dataclasses.MISSING}  # type: ignore[attr-defined]
@@ -216,17 +217,6 @@ def _shown(default: Any, names: tuple[str, ...]) -> str:
     if default in (None, "", ()) or default is dataclasses.MISSING:
         return ""
     return ", ".join(map(str, default)) if isinstance(default, tuple) else str(default)
-
-
-def _nested(given: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for path, value in given.items():
-        outer, _, inner = path.partition(".")
-        if inner:
-            found.setdefault(outer, {})[inner] = value
-        else:
-            found[outer] = value
-    return found
 
 
 MANY = 15

@@ -9,8 +9,7 @@ import typer
 
 from coref_automl.cli.app import COMMANDS, app
 from coref_automl.cli.options import AsJson, OptionalOut, Out, options_from, print_json, print_result, recipe_from
-from coref_automl.corpus.encode import Mode
-from coref_automl.corpus.recipe import PrepareRecipe
+from coref_automl.corpus.recipe import Mode, PrepareRecipe
 from coref_automl.corpus.tokenizer import TokenizerRecipe
 from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.tasks import TASKS
@@ -60,11 +59,11 @@ def sources(
 
 
 def _described(name: str, say: Say) -> dict[str, str]:
-    from coref_automl.corpus.sources import BUNDLED, SOURCES, documents_of, licence_of
+    from coref_automl.corpus.sources import BUNDLED, SOURCES, licence_of, open_source
 
     source = SOURCES.get(name)
     if source is None:
-        rows = f"{documents_of(name):,}" if name in BUNDLED else ""
+        rows = f"{sum(1 for _ in open_source(name)):,}" if name in BUNDLED else ""
         return {"hub": "", "split": "", "field": "text", "licence": licence_of(name), "note": "", "rows": rows}
     place = f"{source.hub} {source.config}" if source.config else source.hub
     gated = say("승인 필요: HF_TOKEN 설정", "gated: set HF_TOKEN") if source.gated else ""
@@ -121,29 +120,17 @@ def _add_command(mode: Mode) -> None:
 
     @prepare_app.command(mode, help=about, epilog=f"Example: {example}")
     @options_from(PrepareRecipe, leave_out=_OF_CHAINS if mode == "mlm" else ())
-    def command(
-        out: Out,
-        *,
-        as_json: AsJson = False,
-        **given: Any,
-    ) -> None:
-        _prepare(mode, out, as_json, given)
+    def command(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
+        from coref_automl.corpus.card import counts_table, summary
+        from coref_automl.corpus.prepare import prepare
+
+        recipe = recipe_from(PrepareRecipe, {"mode": mode, **given}, f"prepare {mode}")
+        manifest = prepare(recipe, out, progress=Progress(shown=not as_json))
+        print_json(manifest) if as_json else print(f"{counts_table(manifest)}\n{out}: {summary(manifest)}")
 
 
 for _mode in DATASETS:
     _add_command(_mode)
-
-
-def _prepare(mode: Mode, out: Path, as_json: bool, given: dict[str, Any]) -> None:
-    from coref_automl.corpus.card import counts_table, summary
-    from coref_automl.corpus.prepare import prepare
-
-    recipe = recipe_from(PrepareRecipe, {"mode": mode, **given}, f"prepare {mode}")
-    manifest = prepare(recipe, out, progress=Progress(shown=not as_json))
-    if as_json:
-        print_json(manifest)
-    else:
-        print(f"{counts_table(manifest)}\n{out}: {summary(manifest)}")
 
 
 @prepare_app.command(
@@ -210,10 +197,7 @@ def learn(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
 )
 def inspect(
     models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Hub ids, folders, or bundled:ko-mini.")],
-    data: Annotated[
-        list[str] | None,
-        typer.Option("--data", help="Relation rows or annotated chains; repeatable."),
-    ] = None,
+    data: Annotated[list[str] | None, typer.Option("--data", help="Relation rows or annotated chains; repeatable.")] = None,
     source: Annotated[
         list[str] | None, typer.Option("--source", help="Plain text: named source or local:PATH; repeatable.")
     ] = None,

@@ -153,12 +153,7 @@ def predict(
 
 @relation_app.command(epilog="Example: coref-automl re grid --recipe recipes/klue-re-grid.yaml --out runs/re_grid")
 @options_from(GridRecipe)
-def grid(
-    recipe: RecipeFile = None,
-    *,
-    as_json: AsJson = False,
-    **given: Any,
-) -> None:
+def grid(recipe: RecipeFile = None, *, as_json: AsJson = False, **given: Any) -> None:
     """Train a grid of backbones, learning rates, batch sizes and schemes. The same command resumes an interrupted grid.
 
     A failed cell does not stop the others. Writes results.csv, results.md and results.html.

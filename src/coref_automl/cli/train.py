@@ -133,14 +133,14 @@ def tune(
         return
     from coref_automl.experiment.preflight import before_tuning
     from coref_automl.report.tuning_page import write_study_page
-    from coref_automl.tuning.run import read_tune_recipe, recipe_text, run_study, settled
+    from coref_automl.tuning.run import read_tune_recipe, run_study, settled
 
     wanted = read_tune_recipe(recipe, given)
     speak(wanted.lang)
     progress = Progress(shown=not as_json)
     if dry_run:
         shown = settled(wanted, progress)
-        print_json(to_mapping(shown)) if as_json else print(recipe_text(shown), end="")
+        print_json(to_mapping(shown)) if as_json else print(to_yaml(shown), end="")
         return
     before = partial(before_tuning, progress=progress, agreed=agreement(yes, as_json))
     result = run_study(wanted, progress=progress, draw=write_study_page, before=before)

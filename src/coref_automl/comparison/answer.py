@@ -18,18 +18,7 @@ import numpy as np
 
 from coref_automl.comparison.arms import equally_trained
 from coref_automl.comparison.choice import next_step, next_time_of, train_command
-from coref_automl.comparison.claims import (
-    BASE,
-    Action,
-    Answer,
-    Caveat,
-    Claim,
-    Keep,
-    NextTime,
-    Power,
-    Question,
-    QuestionId,
-)
+from coref_automl.comparison.claims import BASE, Action, Answer, Caveat, Claim, Keep, NextTime, Power, Question, QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.power import sizes_by_document
 from coref_automl.comparison.questions import TASKS, StudyClaims
@@ -202,7 +191,7 @@ class _Deciding(StudyClaims):
             found.add("floor")
         if not self.gains:
             found.add("base not evaluated")
-        if self.arms and not self.replicated:
+        if self.study.arms and not self.replicated:
             found.add("one seed")
         if any(not equally_trained(*pair) for pair in self.same_length):
             found.add("unequal training")

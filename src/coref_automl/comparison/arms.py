@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, count
+from itertools import count
 from pathlib import PurePath
 
-from coref_automl.comparison.scores import Entry, bases_of, grouped, is_equal_training, model_label, runs_of
+from coref_automl.comparison.bases import bases_of
+from coref_automl.comparison.names import method_name, stem
+from coref_automl.comparison.scores import Entry, grouped, is_equal_training, model_label, runs_of
 from coref_automl.records import OBJECTIVES, Provenance
-
-_RUN = re.compile(r"([^-_/\s]+)-(\d+)-s(\d+)")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,16 +88,12 @@ def arms_of(evaluated: Sequence[Entry], base: Entry | None) -> list[Arm]:
     ambiguous = _ambiguous([run for run in recorded if not method_name(run[0])])
     arms: dict[tuple[str, int, int, str], Arm] = {}
     for made, entries in recorded:
-        length, run, label = entries[-1].evaluation.seq_len, PurePath(made.run).name, model_label(made.base)
-        usual = method_name(made) or (_stem(made) if made.objective in ambiguous else made.objective)
-        on_data = f"{usual} ({PurePath(made.dataset).name or made.data[:8]})"
-        for method in chain((usual, on_data, run), (f"{run} ({number})" for number in count(2))):  # a new name always fits
-            new = Arm(method, made.objective, label, length, {}, origin=made.base_bytes or label)
-            arm = arms.setdefault((made.base_bytes or made.base, length, made.seq_len, method), new)
-            # seeds on other data are a method of their own; so is a second run with that name and seed
-            if made.seed not in arm.runs and _data(arm) in (None, made.data) and arm.objective == made.objective:
-                arm.runs[made.seed] = entries
-                break
+        length, label = entries[-1].evaluation.seq_len, model_label(made.base)
+        usual = method_name(made) or (stem(made) if made.objective in ambiguous else made.objective)
+        place = (made.base_bytes or made.base, length, made.seq_len)
+        method = next(name for name in _names(made, usual) if _takes(arms.get((*place, name)), made))
+        new = Arm(method, made.objective, label, length, {}, origin=made.base_bytes or label)
+        arms.setdefault((*place, method), new).runs[made.seed] = entries
     ordered = sorted(arms.items(), key=lambda one: (_order(base, one[1]), one[0][1], objective_rank(one[1].objective), one[0][3]))
     several = base is not None or len({key[0] for key in arms}) > 1  # a single base that was never scored is not named
     return [_named(arm, key[2], several and _order(base, arm) > 0) for key, arm in ordered]
@@ -138,26 +133,18 @@ def _ambiguous(found: Sequence[tuple[Provenance, list[Entry]]]) -> set[str]:
     }
 
 
-def _data(arm: Arm) -> str | None:
-    """The dataset of an arm's runs; None if it has no runs yet."""
-    return arm.made.data if arm.runs and arm.made else None
+def _names(made: Provenance, usual: str) -> Iterator[str]:
+    """What a run's method may be called: as usual, with its data, by the run; a new name always fits."""
+    run = PurePath(made.run).name
+    yield from (usual, f"{usual} ({PurePath(made.dataset).name or made.data[:8]})", run)
+    yield from (f"{run} ({number})" for number in count(2))
 
 
-def method_name(made: Provenance) -> str:
-    """The name that its owner gave a method in a study; empty for a run by itself.
-
-    Records of before it was kept have it in the name of the run alone: entity-512-s0.
-    """
-    found = None if made.method else _RUN.fullmatch(PurePath(made.run).name)
-    named = found is not None and (int(found[2]), int(found[3])) == (made.seq_len, made.seed)
-    return found[1] if found and named else made.method
-
-
-def _stem(made: Provenance) -> str:
-    """A run's name without its length and its seed."""
-    words = [word for word in re.split(r"[-_]", PurePath(made.run).name) if word]
-    gone = {str(made.seq_len), f"s{made.seed}", f"seed{made.seed}"}
-    return "-".join(word for word in words if word not in gone) or made.objective
+def _takes(arm: Arm | None, made: Provenance) -> bool:
+    """May a run join the arm of its name? Seeds on other data are a method of their own; so is a second run of that seed."""
+    if arm is None or arm.made is None:
+        return True
+    return made.seed not in arm.runs and (arm.made.data, arm.objective) == (made.data, made.objective)
 
 
 def _order(base: Entry | None, arm: Arm) -> int:
@@ -170,16 +157,3 @@ def _named(arm: Arm, trained: int, other_base: bool) -> Arm:
     name = f"{arm.method} {trained:,}" + (f" @{arm.length:,}" if trained != arm.length else "")
     name += f" ({arm.base.split('/')[0]})" if other_base else ""
     return replace(arm, runs=dict(sorted(arm.runs.items())), name=name)
-
-
-def arm_name(method: str, length: int) -> str:
-    return f"{method}-{length}"
-
-
-def run_name(arm: str, seed: int) -> str:
-    return f"{arm}-s{seed}"
-
-
-def seed_of(name: str) -> int:
-    """The seed of a run's name, or of a step's that ends as it does."""
-    return int(name.rpartition("-s")[2])

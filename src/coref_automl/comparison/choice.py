@@ -17,17 +17,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from coref_automl.comparison.arms import Arm, method_name, methods_of
+from coref_automl.comparison.arms import Arm, methods_of
+from coref_automl.comparison.bases import bases_of
 from coref_automl.comparison.claims import Answer, NextStep, NextTime
+from coref_automl.comparison.names import method_name
 from coref_automl.comparison.runs import TaskRun
-from coref_automl.comparison.scores import Columns, Entry, Group, bases_of
+from coref_automl.comparison.scores import Columns, Entry, Group
 from coref_automl.config import read_yaml
 from coref_automl.errors import ComparisonError, CorefError
 from coref_automl.evaluation.results import where_now
 from coref_automl.records import Estimate
 from coref_automl.statistics.intervals import composite, simultaneous_bounds
 from coref_automl.statistics.resampling import Part
-from coref_automl.statistics.shrinkage import accepted_loss, covariance, posterior_means, times_as_many
+from coref_automl.statistics.shrinkage import accepted_loss, covariance, posterior_means
 
 if TYPE_CHECKING:
     from coref_automl.comparison.study import Study
@@ -97,17 +99,11 @@ def checked_margin(points: float) -> float:
     return points / 100
 
 
-def eligible_entries(group: Group) -> list[Entry]:
-    """Trained checkpoints by training tokens; all evaluations if nothing was trained."""
-    trained = [entry for entry in group.entries if entry.trained] or list(group.entries)
-    return sorted(trained, key=lambda entry: entry.tokens)
-
-
 def choose(group: Group, metric: str, *, seed: int = 0) -> Choice:
-    eligible = eligible_entries(group)
-    select = group.columns(metric, half="select", entries=eligible)
-    halved = bool(select.items)
-    columns = select if halved else group.columns(metric, entries=eligible)
+    """Among the trained checkpoints, by training tokens; among all evaluations if nothing was trained."""
+    trained = [entry for entry in group.entries if entry.trained] or list(group.entries)
+    eligible = sorted(trained, key=lambda entry: entry.tokens)
+    columns, halved = _choosing(group, metric, eligible)
     arms = methods_of(eligible, None)
     bounds, values = simultaneous_bounds(columns.parts, seed=seed), composite(columns.parts, seed=seed)
     means = _believed(columns, eligible, arms)
@@ -121,6 +117,12 @@ def choose(group: Group, metric: str, *, seed: int = 0) -> Choice:
     method = max(replicated, key=lambda arm: max(np.mean([found[one].believed for one in step.values()]) for step in arm.steps()))
     chosen = choice.highest([one for step in method.steps() for one in step.values()])
     return replace(choice, chosen=chosen, base=_base_for(group, chosen))
+
+
+def _choosing(group: Group, metric: str, entries: Sequence[Entry]) -> tuple[Columns, bool]:
+    """The documents that choose: the `select` half, or all if there is none."""
+    select = group.columns(metric, half="select", entries=entries)
+    return (select, True) if select.items else (group.columns(metric, entries=entries), False)
 
 
 def _believed(columns: Columns, eligible: Sequence[Entry], arms: Sequence[Arm]) -> Sequence[float]:
@@ -161,20 +163,17 @@ def next_time_of(
     if len(steps) < 2:
         return None
     entries = [entry for step in steps for entry in step]
-    columns = group.columns(metric, half="select", entries=entries)
-    if not columns.items:
-        columns = group.columns(metric, entries=entries)
+    columns, _ = _choosing(group, metric, entries)
     seeds = len(steps[0])
-    bounds = simultaneous_bounds([_by_step(part, len(steps), seeds) for part in columns.parts], seed=seed)
+    by_step = [np.asarray(part.values).reshape(-1, len(steps), seeds).mean(axis=2) for part in columns.parts]
+    parts = [Part(values, part.clusters) for values, part in zip(by_step, columns.parts, strict=True)]
+    bounds = simultaneous_bounds(parts, seed=seed)
     loss = accepted_loss(margin, gain)
     highest = int(np.argmax(bounds.gaps[:, 0]))  # how far every point leads the first
     within = next((number for number in range(len(steps)) if bounds.upper[number] <= loss), None)
     point = min(within, highest) if within is not None else None
     trained = [round(np.mean([entry.tokens for entry in step])) for step in steps]
     recorded = all(entry.recorded_tokens is not None for entry in entries)
-    before = () if rising else range(point if point is not None else min(highest + 1, len(steps) - 1))
-    plans = [(factor, number) for number in before if (factor := times_as_many(bounds, number, loss)) is not None]
-    factor, promising = min(plans, default=(None, None))
     run = next((run for run in mine.runs.values() if chosen in run), None)
     step = steps[point] if point is not None else []
     reached = next((entry for entry in step if run and entry in run), step[0] if step else None)
@@ -188,14 +187,7 @@ def next_time_of(
         share=trained[point] / trained[-1] if point is not None else None,
         checkpoint=reached.evaluation.path if reached else "",
         name=reached.name if reached else "",
-        more_documents=math.ceil((factor - 1) * bounds.documents) if factor is not None else None,
-        promising=trained[promising] if recorded and promising is not None else None,
     )
-
-
-def _by_step(part: Part, steps: int, seeds: int) -> Part:
-    values = np.asarray(part.values)
-    return replace(part, values=values.reshape(len(values), steps, seeds).mean(axis=2))
 
 
 def next_step(study: Study, it: Answer, top: Entry, *, replicated: bool, unequal: tuple[Entry, int] | None) -> NextStep | None:

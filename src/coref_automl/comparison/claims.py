@@ -137,8 +137,7 @@ class NextTime(Record):
     95% confidence on the `select` half; `longer` only if the last step of that curve is itself shown to gain.
 
     `loss` is the margin, or a quarter of the shown gain over the base if that is less. `share` is that of the training of the
-    curve's last point. `checkpoint` is the point in the run that is used (a folder), `name` its label. With `more_documents` more
-    in the select half the `promising` tokens would do with 80% power.
+    curve's last point. `checkpoint` is the point in the run that is used (a folder), `name` its label.
     """
 
     how: Training
@@ -149,8 +148,6 @@ class NextTime(Record):
     share: float | None
     checkpoint: str
     name: str
-    more_documents: int | None
-    promising: int | None
 
 
 @dataclass(frozen=True, slots=True)

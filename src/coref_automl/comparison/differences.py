@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.comparison.bases import find_reference, references
 from coref_automl.comparison.claims import ALPHA
-from coref_automl.comparison.scores import Columns, Entry, Group, find_reference, references
+from coref_automl.comparison.scores import Columns, Entry, Group
 from coref_automl.errors import ComparisonError
 from coref_automl.records import Comparison, Estimate, Half, Record
 from coref_automl.say import say
@@ -61,36 +62,17 @@ class ComparisonTable(Record):
         return frozenset(row.name for row in self.rows if row.comparison is None) - set(self.references)
 
 
-def require_two(group: Group) -> None:
-    if len(group.entries) < 2:
-        raise ComparisonError(
-            f"Only {group.entries[0].name} has been evaluated here; give a second checkpoint to compare it with."
-        )
-
-
 def compare_group(
-    group: Group,
-    metric: str,
-    *,
-    reference: str | Entry | None = None,
-    own: Sequence[Entry | None] | None = None,
-    common: bool = False,
-    seed: int = 0,
-    notes: Sequence[str] = (),
+    group: Group, metric: str, *, reference: str | None = None, common: bool = False, seed: int = 0, notes: Sequence[str] = ()
 ) -> ComparisonTable:
-    """Compare all with the reference, or each with its base; a caller that knows the bases passes them as `own`."""
-    half = group.judging
-    columns = group.columns(metric, half=half)
-    told = list(notes)
+    """Compare all with the reference, or each with its base."""
+    half, told = group.judging, list(notes)
+    columns = judging_columns(group, metric, common=common)
     if columns.dropped and not common:
         raise ComparisonError(
             f"{columns.dropped:,} items are missing from some of these evaluations (a file cut short?); "
             "run coref-automl evaluate again, or pass --common to compare the rest."
         )
-    if not columns.items:
-        where = f"The {half} half has" if half else "There is"
-        advice = " Pass --eval-set to compare the evaluations of one set." if common else ""
-        raise ComparisonError(f"{where} no item that all of these share, so nothing can be compared on {metric}.{advice}")
     if common:
         told.append(
             say(
@@ -102,23 +84,28 @@ def compare_group(
     if len(lengths) > 1:
         listed = ", ".join(map(str, lengths))
         told.append(say(f"창 길이가 서로 다릅니다: {listed}토큰.", f"Window lengths differ: {listed} tokens."))
-    first = reference if isinstance(reference, Entry) else group.entries[find_reference(group.entries, reference)]
-    if own is None:
-        own = references(group.entries, first) if reference is None else [first] * len(group.entries)
-    number = {id(entry): at for at, entry in enumerate(group.entries)}
-    beside = [
-        number[id(one)] if one is not None and one is not entry else None for entry, one in zip(group.entries, own, strict=True)
-    ]
-    used = [group.entries[at] for at in dict.fromkeys(at for at in beside if at is not None)]
-    values = composite(columns.parts, seed=seed)
-    answers = compare_each(columns, [entry.name for entry in group.entries], beside, metric, seed=seed)
+    first = group.entries[find_reference(group.entries, reference)]
+    own = references(group.entries, first) if reference is None else [first] * len(group.entries)
+    answers = compare_with(group, metric, group.entries, own, seed=seed, half=half)
     rows = tuple(
         ComparisonRow(entry.name, entry.evaluation.path, entry.evaluation.seq_len, value, answer, entry.scratch)
-        for entry, value, answer in zip(group.entries, values, answers, strict=True)
+        for entry, value, answer in zip(group.entries, composite(columns.parts, seed=seed), answers, strict=True)
     )
-    name = (first if first in used or not used else used[0]).name
+    used = [answer.reference for answer in answers if answer is not None]
+    name = first.name if first.name in used or not used else used[0]
     table = ComparisonTable(metric, group.evalset, half or "all", columns.items, columns.documents, name, rows)
     return replace(table, notes=(*told, *_own_notes(table, group)))
+
+
+def judging_columns(group: Group, metric: str, *, common: bool) -> Columns:
+    """The items that judge: those that all evaluations share; an error if there are none."""
+    half = group.judging
+    columns = group.columns(metric, half=half)
+    if not columns.items:
+        where = f"The {half} half has" if half else "There is"
+        advice = " Pass --eval-set to compare the evaluations of one set." if common else ""
+        raise ComparisonError(f"{where} no item that all of these share, so nothing can be compared on {metric}.{advice}")
+    return columns
 
 
 def _own_notes(table: ComparisonTable, group: Group) -> list[str]:
@@ -145,38 +132,6 @@ def _own_notes(table: ComparisonTable, group: Group) -> list[str]:
     return out
 
 
-def compare_each(
-    columns: Columns, names: Sequence[str], beside: Sequence[int | None], metric: str, *, seed: int
-) -> list[Comparison | None]:
-    """Compare every column with the one that `beside` numbers; None without a number. Sign-flip tests, step-down max-T."""
-    pairs = [(number, other) for number, other in enumerate(beside) if other is not None]
-    out: list[Comparison | None] = [None] * len(names)
-    if not pairs:
-        return out
-    parts = columns.differences([number for number, _ in pairs], [other for _, other in pairs])
-    errors, held = standard_error(parts), concentration(parts)
-    flipped = step_down_max_t(parts, seed=seed)
-    for at, (number, other) in enumerate(pairs):
-        value, half, p = (
-            float(found)
-            for found in (sum(np.asarray(q.values)[:, at].mean() for q in parts), flipped.half[at], flipped.adjusted[at])
-        )
-        same = all(not np.asarray(part.values)[:, at].any() for part in parts)
-        out[number] = Comparison(
-            name=names[number],
-            reference=names[other],
-            metric=metric,
-            difference=Estimate(value, value - half, value + half, columns.items),
-            p=float(flipped.alone[at]),
-            p_adjusted=p,
-            detectable=detectable(float(errors[at]), flipped.level, held),
-            verdict="same" if same else "not shown" if p >= ALPHA else "better" if value > 0 else "worse",
-            family=len(pairs),
-            correction="max-t" if len(pairs) > 1 else "none",
-        )
-    return out
-
-
 def compare_with(
     group: Group,
     metric: str,
@@ -187,15 +142,33 @@ def compare_with(
     half: Half | None,
     among: NDArray[np.bool_] | None = None,
 ) -> list[Comparison | None]:
-    """Compare entries with others each, max-T over all, on all items or `among` some; None without another or a document."""
+    """Compare entries with others each, on all items or `among` some; None without another or a document. Sign-flip tests,
+    step-down max-T over all."""
+    pairs = [(entry, one) for entry, one in zip(entries, own, strict=True) if one is not None and one is not entry]
     every = list(dict.fromkeys([*(one for one in own if one is not None), *entries]))
-    columns = group.columns(metric, half=half, entries=every, among=among) if entries else None
+    columns = group.columns(metric, half=half, entries=every, among=among) if pairs else None
     if columns is None or not columns.items:
         return [None] * len(entries)
-    others = dict(zip(entries, own, strict=True))
-    beside = [every.index(one) if (one := others.get(entry)) is not None and one is not entry else None for entry in every]
-    answers = compare_each(columns, [entry.name for entry in every], beside, metric, seed=seed)
-    return [answers[every.index(entry)] for entry in entries]
+    parts = columns.differences([every.index(entry) for entry, _ in pairs], [every.index(one) for _, one in pairs])
+    errors, held, flipped = standard_error(parts), concentration(parts), step_down_max_t(parts, seed=seed)
+    out: dict[Entry, Comparison] = {}
+    for at, (entry, one) in enumerate(pairs):
+        values = [np.asarray(part.values)[:, at] for part in parts]
+        value, half_width, p = float(sum(v.mean() for v in values)), float(flipped.half[at]), float(flipped.adjusted[at])
+        same = not any(v.any() for v in values)
+        out[entry] = Comparison(
+            name=entry.name,
+            reference=one.name,
+            metric=metric,
+            difference=Estimate(value, value - half_width, value + half_width, columns.items),
+            p=float(flipped.alone[at]),
+            p_adjusted=p,
+            detectable=detectable(float(errors[at]), flipped.level, held),
+            verdict="same" if same else "not shown" if p >= ALPHA else "better" if value > 0 else "worse",
+            family=len(pairs),
+            correction="max-t" if len(pairs) > 1 else "none",
+        )
+    return [out.get(entry) for entry in entries]
 
 
 def lost_to_family(comparison: Comparison) -> bool:

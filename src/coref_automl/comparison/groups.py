@@ -5,7 +5,6 @@ weights were replaced. A group holds one evaluation per model and length; `left_
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,19 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from coref_automl.comparison.reader import Results, items_of, keyed, nothing_under
-from coref_automl.comparison.scores import Entry, Group, Ints, Items, bases_of
-from coref_automl.comparison.superseded import (
-    keep_one_dtype,
-    model_of,
-    named_folders,
-    rename_runs,
-    with_names,
-)
-from coref_automl.config import choose, nearest
+from coref_automl.comparison.bases import bases_of
+from coref_automl.comparison.names import rename_runs, with_names
+from coref_automl.comparison.reader import Results, nothing_under
+from coref_automl.comparison.scores import Entry, Group, Ints, Items
+from coref_automl.comparison.superseded import items_of, model_of, named_folders, one_dtype_each
+from coref_automl.config import nearest
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
-from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.evaluation.results import CHECKPOINT, StoredEvaluation
 from coref_automl.records import Evaluation, halves_of
 from coref_automl.say import say
@@ -37,7 +31,7 @@ def choose_group(results: Results, *, common: bool = False, evalset: str | None 
     if missing := results.not_evaluated:
         raise ComparisonError(nothing_under(missing))
     groups = read_groups(results, common=common, evalset=evalset)
-    under = [held for path in results.paths if (held := results.under(path))]  # the others are relation or coreference runs
+    under = [held for path in results.paths if (held := results.under(path))]  # the others hold runs of outside checks
     whole = [group for group in groups if all(_holds(group, held) for held in under)] if len(under) > 1 else groups
     if not whole:
         raise ComparisonError(_refusal(groups))
@@ -56,35 +50,6 @@ def others_than(chosen: Group, groups: Sequence[Group]) -> list[str]:
     ]
 
 
-def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
-    """The metric to judge by: the given one, else strict Real@1, `word` if tokenizers differ, or the first that was run."""
-    run, several = group.metrics(), group.tokenizers > 1
-    usable = [name for name in run if not several or (METRICS[name].rule == "word" and not METRICS[name].parts)]
-    if metric is not None and choose(metric, METRICS, "metric").name not in usable:
-        if several and metric in run:
-            raise ComparisonError(
-                f"These checkpoints have different tokenizers, so {metric} cannot compare them; "
-                f"use --metric {usable[0] if usable else 'real_word'}."
-            )
-        raise ComparisonError(f"{metric} was not run on {group.evalset}. Run there: {', '.join(usable) or 'nothing comparable'}.")
-    if not usable:
-        models = shlex.join(dict.fromkeys(entry.evaluation.path for entry in group.entries))
-        folder = next((path for entry in group.entries if (path := entry.evaluation.evalset_path)), "")
-        on = f" --eval-set {shlex.quote(folder)}" if folder else ""
-        raise ComparisonError(
-            f"No metric was run by all of these; tokenizers may differ; run: coref-automl evaluate {models}{on} --words sample"
-        )
-    if metric is not None or not several:
-        return metric or usual_metric(usable), []
-    label = METRICS[usable[0]].label
-    return usable[0], [say(f"토크나이저가 서로 달라 {label}만 비교합니다.", f"Tokenizers differ, so only {label} is compared.")]
-
-
-def usual_metric(run: Sequence[str]) -> str:
-    """Strict Real@1, or the first that was run."""
-    return PRIMARY if PRIMARY in run else run[0]
-
-
 def read_groups(results: Results, *, common: bool = False, evalset: str | None = None) -> list[Group]:
     """Finished evaluations, grouped by items and scorer; `common` groups by scorer alone.
 
@@ -98,15 +63,9 @@ def read_groups(results: Results, *, common: bool = False, evalset: str | None =
         stored = _on_set(stored, evalset)
     if common:
         stored = _without_far_bases(stored, {one.folder.resolve() for one in results.everything})
-    keys, named = keyed(stored, common=common), named_folders(results.paths)
-
-    def newest(found: tuple[object, Sequence[StoredEvaluation]]) -> str:
-        return max(one.evaluation.evaluated_at for one in found[1])
-
-    groups = [
-        group_of(keep_one_dtype(found, named)[0], fingerprint, scorer, unite=common)
-        for (fingerprint, scorer), found in sorted(keys.items(), key=newest, reverse=True)
-    ]
+    found = one_dtype_each(stored, named_folders(results.paths), common=common)
+    groups = [group_of(kept, fingerprint, scorer, unite=common) for (fingerprint, scorer), (kept, _) in found.items()]
+    groups.sort(key=lambda group: max(one.evaluation.evaluated_at for one in group.entries), reverse=True)
     return sorted(groups, key=lambda group: -len(group.entries))
 
 
@@ -130,12 +89,21 @@ def _without_far_bases(stored: Sequence[StoredEvaluation], given: set[Path]) -> 
 
 
 def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str, *, unite: bool = False) -> Group:
-    """Evaluations side by side; the caller makes sure that they share one scorer version, and one set unless `unite`.
+    """Evaluations side by side; the caller makes sure that they share one scorer version, and one set unless `unite`, which makes
+    one entry of a model's evaluations on several sets."""
+    items, tables = _items(stored)
+    distinct = rename_runs(stored)  # before anything is known by a run's name
+    entries = [_entry(one, len(items), *table) for one, table in zip(distinct, tables, strict=True)]
+    if unite:
+        entries = _united(entries)
+    starts = _starts(entries)  # by what is left after uniting
+    named = with_names([replace(one, start=one in starts) for one in entries])
+    name = " + ".join(dict.fromkeys(one.evaluation.evalset for one in stored))
+    return Group(name, fingerprint, scorer, items, tuple(_bases_first(named)))
 
-    `unite` makes one entry of a model's evaluations on several sets. The order matters: runs get their own names before anything
-    is known by a run's name; a start is one by what is left after uniting; names are those of the entries that are left; and
-    bases are counted last, by the names that entries have then.
-    """
+
+def _items(stored: Sequence[StoredEvaluation]) -> tuple[Items, list[tuple[Ints, Ints]]]:
+    """The items of all evaluations, and of each its rows and ranks."""
     index: dict[str, int] = {}
     facts: list[tuple[Any, ...]] = []
     tables = [_read(one.folder, index, facts) for one in stored]
@@ -143,15 +111,13 @@ def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str, 
     scored_half = next((one.evaluation.half for one in stored if one.evaluation.half), None)
     of = halves_of(zip(columns["task"].tolist(), columns["cluster"].tolist(), strict=True))
     halves = np.array([scored_half or of[cluster] for cluster in columns["cluster"].tolist()])
-    entries = [_entry(one, len(index), *table) for one, table in zip(rename_runs(stored), tables, strict=True)]
-    if unite:
-        entries = _united(entries)
-    starts = _starts(entries)
-    entries = with_names([replace(one, start=one in starts) for one in entries])
+    return Items(index, columns, halves), tables
+
+
+def _bases_first(entries: Sequence[Entry]) -> list[Entry]:
+    """Untrained models before checkpoints, the base that most began from first."""
     begun = Counter(base.folder for one in entries if (made := one.evaluation.provenance) for base in bases_of(entries, made))
-    entries.sort(key=lambda entry: (entry.trained, 0 if entry.trained else -begun[entry.folder]))  # the most used base first
-    name = " + ".join(dict.fromkeys(one.evaluation.evalset for one in stored))
-    return Group(name, fingerprint, scorer, Items(index, columns, halves), tuple(entries))
+    return sorted(entries, key=lambda entry: (entry.trained, 0 if entry.trained else -begun[entry.folder]))
 
 
 def _read(folder: Path, index: dict[str, int], facts: list[tuple[Any, ...]]) -> tuple[Ints, Ints]:

@@ -9,22 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.arms import Arm
 from coref_automl.comparison.claims import ALPHA, BASE, Caveat, Claim, QuestionId, Verdict
-from coref_automl.comparison.scores import Columns, Entry, Group, Ints
-from coref_automl.evaluation.metrics import METRICS
+from coref_automl.comparison.scores import Columns, Entry, Group
 from coref_automl.records import Comparison, Correction, Estimate, Half
 from coref_automl.statistics.closed_forms import LEVEL, holm
 from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
 from coref_automl.statistics.intervals import benjamini_hochberg, composite
-from coref_automl.statistics.methods import reciprocal
 from coref_automl.statistics.resampling import Floats, Part
-from coref_automl.statistics.shrinkage import last_step
+from coref_automl.statistics.shrinkage import change_of_runs
 
 if TYPE_CHECKING:
     from coref_automl.comparison.study import Study
@@ -35,7 +33,6 @@ Among = NDArray[np.bool_] | None
 Runs = Sequence[Entry]
 """Evaluations of one method, one per seed."""
 Pair = tuple[Arm, Arm | Entry]
-Measure = Literal["hits", "ranks"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,22 +80,22 @@ def judge_pairs(
     half: Half | None,
     part: str = "",
     among: Among = None,
-    measure: Measure = "hits",
+    ranks: bool = False,
     at: Sequence[tuple[Runs, Runs]] = (),
 ) -> list[Judged | None]:
     """Compare the last checkpoints of each pair, or those that `at` names; None if the metric was not run by both.
 
-    `among` are the items to compare on.
+    `among` are the items to compare on; `ranks`: by MRR.
     """
     sides = list(at) or [(ends(a), ends(b)) for a, b in pairs]
     out: list[Judged | None] = []
     for (a, b), (ours, theirs) in zip(pairs, sides, strict=True):
-        values = _values(study, [*ours, *theirs], metric, half, among, measure)
+        values = _values(study, [*ours, *theirs], metric, half, among, ranks)
         if values is None:
             out.append(None)
             continue
         found = crossed(values, len(ours), model=isinstance(b, Entry))
-        outcome = f"{metric}:mrr" if measure == "ranks" else metric
+        outcome = f"{metric}:mrr" if ranks else metric
         out.append(_judged(study, question, (a, b), (ours, theirs), outcome, found, values, half, part))
     return out
 
@@ -111,10 +108,8 @@ def judge_change(
     values = _values(study, [*now, *before], metric, half)
     if values is None:
         return None
-    curve = [[rows[len(now) :] for rows, _ in values], [rows[: len(now)] for rows, _ in values]]
-    found = last_step(curve, [clusters for _, clusters in values])
-    if found is None:
-        return None
+    held, earlier = ([rows[side] for rows, _ in values] for side in (slice(len(now)), slice(len(now), None)))
+    found = change_of_runs(held, earlier, [clusters for _, clusters in values])
     return _judged(study, question, (arm, arm), steps, metric, found, values, half, part)
 
 
@@ -230,31 +225,13 @@ def crossed(values: list[tuple[Floats, NDArray[Any]]], count: int, *, model: boo
 
 
 def _values(
-    study: Study,
-    runs: Runs,
-    metric: str,
-    half: Half | None,
-    among: Among = None,
-    measure: Measure = "hits",
+    study: Study, runs: Runs, metric: str, half: Half | None, among: Among = None, ranks: bool = False
 ) -> list[tuple[Floats, NDArray[Any]]] | None:
     """Values of all runs by part of the metric, one row per run on the items that all have, and the items' documents."""
     if not all(study.group.was_run(metric, entry) for entry in runs):
         return None
-    if METRICS[metric].parts:
-        columns = study.group.columns(metric, half=half, entries=runs, among=among)
-        return by_run(columns) if columns.items else None
-    rows, part = study.group.rows(metric, half=half, entries=runs, among=among), METRICS[metric]
-    if not rows.any():
-        return None
-    found = _MEASURES[measure](np.stack([entry.ranks[part.rule][rows] for entry in runs]), part.at)
-    return [(found, study.group.items.facts["cluster"][rows])]
-
-
-_MEASURES: dict[Measure, Callable[[Ints, int], Floats]] = {
-    "hits": lambda ranks, at: np.asarray((ranks > 0) & (ranks <= at), np.float64),
-    "ranks": lambda ranks, _: reciprocal(ranks),
-}
-"""What a run's value on an item is: a hit, or one over the rank (their mean is MRR)."""
+    columns = study.group.columns(metric, half=half, entries=runs, among=among, ranks=ranks)
+    return by_run(columns) if columns.items else None
 
 
 def by_run(columns: Columns) -> list[tuple[Floats, NDArray[Any]]]:

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.arms import arms_of, base_of
-from coref_automl.comparison.groups import choose_group, choose_metric
+from coref_automl.comparison.groups import choose_group
 from coref_automl.comparison.judging import by_run, crossed
 from coref_automl.comparison.reader import open_results
-from coref_automl.comparison.scores import Entry, Group
+from coref_automl.comparison.scores import Entry, Group, choose_metric
 from coref_automl.config import choose
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
@@ -92,11 +92,8 @@ class Evidence(Record):
             f"평가: {label} 문항 {self.items:,}개, 문서 {self.documents:,}개.",
             f"Evaluation: {self.items:,} items of {label} in {self.documents:,} documents.",
         )
-        point = (
-            say(f" 1점에는 문서 {self.needed:,}개가 필요합니다.", f" One point takes {self.needed:,} documents.")
-            if self.needed
-            else ""
-        )
+        needed = f"{self.needed or 0:,}"
+        point = say(f" 1점에는 문서 {needed}개가 필요합니다.", f" One point takes {needed} documents.") if self.needed else ""
         coarse = say(
             "보통 크기의 향상을 확인하기에는 작은 세트입니다. 텍스트를 늘리거나 --eval-set을 지정하세요.",
             "That set is too small to confirm a gain of the usual size: add texts, or name a larger set with --eval-set.",
@@ -188,25 +185,14 @@ def power(
     if eval_set is not None:
         opened = EvalSet.open(eval_set)
         sets.append((opened.name, sizes_of(opened, metric)))
+    test: dict[str, Any] = {"components": held, "comparisons": comparisons, "against_model": against_base}
     able = tuple(
-        Ability(name, int(sizes.sum()), len(sizes), count, shown)
+        Ability(name, int(sizes.sum()), len(sizes), count, can_show(sizes, count, **test))
         for name, sizes in sets
         for count in seeds or SEEDS
-        for shown in [can_show(sizes, count, components=held, comparisons=comparisons, against_model=against_base)]
     )
-    a_document = float(sets[-1][1].mean()) if sets else 2.0
-    plans = (
-        plans_for(
-            difference,
-            items_a_document=a_document,
-            components=held,
-            comparisons=comparisons,
-            against_model=against_base,
-            offered=seeds or SEEDS,
-        )
-        if difference is not None
-        else []
-    )
+    mean = float(sets[-1][1].mean()) if sets else 2.0
+    plans = plans_for(difference, items_a_document=mean, offered=seeds or SEEDS, **test) if difference is not None else []
     cost = cost_of(group, paths) if group else None
     return PowerTable(metric, held, len(verdicts), comparisons, against_base, able, tuple(plans), cost)
 

@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from coref_automl.comparison.arms import Arm, base_of, equally_trained
 from coref_automl.comparison.claims import BASE, Claim, QuestionId
@@ -17,7 +18,6 @@ from coref_automl.comparison.judging import (
     Judged,
     Pair,
     Runs,
-    checkpoint_claim,
     corrected_claims,
     half_of_pairs,
     judge_change,
@@ -25,7 +25,7 @@ from coref_automl.comparison.judging import (
     speaking_half,
 )
 from coref_automl.comparison.outside_checks import CHECKS, judge_check
-from coref_automl.comparison.scores import Entry, is_equal_training
+from coref_automl.comparison.scores import Entry, Group, is_equal_training
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.tasks.far import BUCKETS
 from coref_automl.records import Half
@@ -82,27 +82,23 @@ class StudyClaims:
         name = self.leading.name if self.leading is not None else ""
         return next((one for one in self.gains if one.a == name and one.verdict == "better"), None)
 
-    @property
-    def arms(self) -> list[Arm]:
-        return self.study.arms
-
     @cached_property
     def replicated(self) -> list[Arm]:
         """Methods with several seeds; a single seed says nothing about a method."""
-        return [arm for arm in self.arms if arm.seeds > 1]
+        return [arm for arm in self.study.arms if arm.seeds > 1]
 
     @cached_property
     def half(self) -> Half | None:
-        return half_of_pairs([(arm, arm) for arm in self.replicated or self.arms])
+        return half_of_pairs([(arm, arm) for arm in self.replicated or self.study.arms])
 
     @cached_property
     def against_bases(self) -> list[tuple[Arm, Entry]]:
-        return [(arm, base) for arm in self.arms if (base := base_of(self.study.group.entries, arm)) is not None]
+        return [(arm, base) for arm in self.study.arms if (base := base_of(self.study.group.entries, arm)) is not None]
 
     @cached_property
     def same_length(self) -> list[tuple[Arm, Arm]]:
         """Later methods and earlier ones at the same length from the same base."""
-        return [(a, b) for b, a in combinations(self.arms, 2) if a.differs_in_method_from(b)]
+        return [(a, b) for b, a in combinations(self.study.arms, 2) if a.differs_in_method_from(b)]
 
     @cached_property
     def equal(self) -> list[tuple[Arm, Arm]]:
@@ -115,7 +111,7 @@ class StudyClaims:
         better = {one.a: one.values[0] for one in self.method_gains if one.verdict == "better" and one.values}
         if better:
             return max((arm for arm in self.replicated if arm.name in better), key=lambda arm: better[arm.name])
-        return next((arm for arm in self.arms if any(self.highest in run for run in arm.runs.values())), None)
+        return next((arm for arm in self.study.arms if any(self.highest in run for run in arm.runs.values())), None)
 
     @cached_property
     def highest(self) -> Entry:
@@ -140,11 +136,7 @@ class StudyClaims:
         study = self.study
         if self._several:
             return self._with_expected(self.method_gains)
-        half, judged = study.group.judging, study.against_base()
-        bases = {entry: study.own_base(entry) for entry in judged}
-        known = {entry: one for entry, one in judged.items() if bases[entry] is not None}
-        documents = study.table.documents if study.table else 0
-        return [checkpoint_claim(study.group, "base", one, entry, half=half, documents=documents) for entry, one in known.items()]
+        return [claim for entry, claim in study.checkpoint_claims().items() if study.own_base(entry) is not None]
 
     @cached_property
     def method_gains(self) -> list[Claim]:
@@ -175,7 +167,7 @@ class StudyClaims:
         unequal = [one for one in found if (one.claim.a, one.claim.b) not in equal]
         again = [one for pair in self.same_length if pair not in self.equal and (one := self._at_equal_tokens(pair)) is not None]
         claims = corrected_claims([*(one for one in found if one not in unequal), *again], "holm")
-        ranked = [one for one in judge_pairs(study, "method", self.equal, study.metric, half=self.half, measure="ranks") if one]
+        ranked = [one for one in judge_pairs(study, "method", self.equal, study.metric, half=self.half, ranks=True) if one]
         left = [
             replace(one.claim, verdict="not judged", against=tuple(dict.fromkeys((*one.claim.against, "unequal training"))))
             for one in unequal
@@ -201,31 +193,19 @@ class StudyClaims:
     def _lengths(self) -> list[Claim]:
         """Longer minus shorter of one method: on the study's metric, and on far items, all and by distance."""
         study = self.study
-        both = [
-            (b, a) for a, b in combinations(self.arms, 2) if a.length < b.length and (a.method, a.origin) == (b.method, b.origin)
-        ]
-        pairs = [pair for pair in both if equally_trained(*pair)]
+        same = [(b, a) for a, b in combinations(study.arms, 2) if (a.method, a.origin) == (b.method, b.origin)]
+        pairs = [(b, a) for b, a in same if a.length < b.length and equally_trained(b, a)]
         found = self._judge("length", pairs, study.metric)
         if (far := self._metric("far")) is not None and far != study.metric:
             found += self._judge("length", pairs, far)
-            for start, name in self._distances(far).items():
-                found += self._judge("length", pairs, far, part=start, among=name)
+            for name, rows in by_distance(study.group, far).items():
+                found += self._judge("length", pairs, far, part=name, among=rows)
         return corrected_claims(found, "bh")
-
-    def _distances(self, metric: str) -> dict[str, Among]:
-        items = self.study.group.items
-        far = np.asarray(items.facts["task"] == METRICS[metric].task)
-        out: dict[str, Among] = {}
-        for low, high in BUCKETS:
-            rows = far & (items.facts["distance"] >= low) & (items.facts["distance"] < high)
-            if int(rows.sum()) >= FEWEST_DOCUMENTS:
-                out[f"{low:,}–{high - 1:,}"] = np.asarray(rows)
-        return out
 
     def _training(self) -> list[Claim]:
         """Of every mean curve: its last step, and its peak (on select) minus its end (on confirm)."""
         study, found = self.study, []
-        for arm in (arm.with_curve() for arm in self.arms):
+        for arm in (arm.with_curve() for arm in self.study.arms):
             steps = [list(step.values()) for step in arm.steps()] if arm.runs else []
             if len(steps) < 2:
                 continue
@@ -265,3 +245,10 @@ class StudyClaims:
             if int(rows.sum()) >= FEWEST_ITEMS and len(np.unique(items.facts["cluster"][rows])) >= FEWEST_DOCUMENTS:
                 found += self._judge("sources", pairs, study.metric, part=str(name), among=np.asarray(rows))
         return corrected_claims(found, "bh")
+
+
+def by_distance(group: Group, metric: str) -> dict[str, NDArray[np.bool_]]:
+    """The items of a metric by distance to the other mention; distances with too few are left out."""
+    of_task, distance = group.items.facts["task"] == METRICS[metric].task, group.items.facts["distance"]
+    rows = {f"{low:,}–{high - 1:,}": np.asarray(of_task & (distance >= low) & (distance < high)) for low, high in BUCKETS}
+    return {name: inside for name, inside in rows.items() if int(inside.sum()) >= FEWEST_DOCUMENTS}

@@ -13,33 +13,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from coref_automl.comparison.bases import bases_beside, with_bases
 from coref_automl.comparison.claims import QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import TaskRun
-from coref_automl.comparison.scores import grouped
-from coref_automl.comparison.superseded import (
-    changed_since,
-    copies_of,
-    keep_one_dtype,
-    named_folders,
-    repeated,
-    what_counts,
-)
+from coref_automl.comparison.superseded import changed_since, copies_of, named_folders, one_dtype_each, told_copies, what_counts
 from coref_automl.errors import ComparisonError, CorefError, InputError
-from coref_automl.evaluation.results import (
-    Opened,
-    StoredEvaluation,
-    base_evaluation,
-    files_under,
-    is_of_one_model,
-    look_through,
-    marked,
-    run_of,
-    target_of,
-)
+from coref_automl.evaluation.results import Opened, StoredEvaluation, files_under, is_of_one_model, look_through
 from coref_automl.models.model_files import is_here, model_place
 from coref_automl.paths import short_names
-from coref_automl.records import Evaluation, Provenance
 from coref_automl.say import say
 
 
@@ -116,7 +98,7 @@ class Results:
 
     @cached_property
     def _counted(self) -> tuple[list[StoredEvaluation], list[str]]:
-        return what_counts(self.everything, bases=self._with_bases)
+        return what_counts(self.everything, bases=lambda stored: with_bases(stored, self.opened))
 
     def counted(self) -> list[StoredEvaluation]:
         """The evaluations that count, with those of their base models; an error if there are none."""
@@ -133,8 +115,9 @@ class Results:
     def left_out(self) -> tuple[str, ...]:
         """Why results under the paths do not count: unreadable, found twice, or a second evaluation of a model."""
         once, reasons = self._counted
-        others = [keep_one_dtype(members, named_folders(self.paths))[1] for members in keyed(once).values()]
-        found = [*map(str, self.damaged), *reasons, *chain(*others), *self.runs.unread, *repeated(self.runs.all)]
+        others = [reasons for _, reasons in one_dtype_each(once, named_folders(self.paths)).values()]
+        copies = told_copies((copy, run.name) for run in self.runs.all for copy in run.copies)
+        found = [*map(str, self.damaged), *reasons, *chain(*others), *self.runs.unread, *copies]
         return tuple(dict.fromkeys(found))
 
     @cached_property
@@ -148,51 +131,12 @@ class Results:
         held = [path for path in self.paths if self.under(path) or path in self.runs.under]
         if len(held) == len(self.paths):
             return []
-        bases = {model_place(one.evaluation.path) for one in self._bases(self.everything)}
+        bases = {model_place(one.evaluation.path) for one in bases_beside(self.everything, self.opened)}
         lost = [path for path in self.paths if path not in held and model_place(path) not in bases]
         if gone := [path for path in lost if not Path(path).exists() and not is_here(path)]:
             told = ", ".join(gone)
             raise InputError(say(f"없는 경로입니다: {told}", f"{told} does not exist; check the path."))
         return lost
-
-    def _with_bases(self, stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
-        """Evaluations of these results, and those of their base models."""
-        weights = {one.evaluation.checkpoint: one.evaluation.fingerprints.get("weights") for one in stored}
-        bases = []
-        for one in self._bases(stored):
-            evaluation, own = one.evaluation, one.evaluation.fingerprints.get("weights")
-            if weights.setdefault(evaluation.checkpoint, own) != own:  # another model of that name
-                one = replace(one, evaluation=replace(evaluation, checkpoint=marked(target_of(evaluation.path)).name))
-            bases.append(one)
-        return rename_bases([*stored, *bases])
-
-    def _bases(self, stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
-        """The base models of the checkpoints, if evaluated on the same items at the same length.
-
-        An archive brings its own: evaluations elsewhere on this machine do not belong to it.
-        """
-        known = {one.folder.resolve() for one in stored}
-        found: dict[Path, StoredEvaluation] = {}
-        for one in stored:
-            made = one.evaluation.provenance
-            if made is None or not made.base or target_of(made.base).in_run or one.archived or _has_base(made, one, stored):
-                continue
-            base = self._base_of(made, one)
-            if base and base.folder.resolve() not in known:
-                found.setdefault(base.folder.resolve(), base)
-        return list(found.values())
-
-    def _base_of(self, made: Provenance, one: StoredEvaluation) -> StoredEvaluation | None:
-        """The base's evaluation under the same conditions; in another dtype only if there is none in the same."""
-
-        def comparable(other: Evaluation) -> bool:
-            same_items = other.fingerprints.get("items") == evaluation.fingerprints.get("items")
-            return same_items and (other.scorer, other.seq_len) == (evaluation.scorer, evaluation.seq_len)
-
-        evaluation, run = one.evaluation, run_of(one.folder)
-        near: dict[str, Any] = {"run": run, "out": run and run.parent, "opened": self.opened}
-        same = base_evaluation(made, lambda other: comparable(other) and other.dtype == evaluation.dtype, **near)
-        return same or base_evaluation(made, comparable, **near)
 
 
 def open_results(paths: Sequence[str]) -> Results:
@@ -201,39 +145,5 @@ def open_results(paths: Sequence[str]) -> Results:
     return Results(tuple(paths), find_runs(paths), {path: look_through([path], opened) for path in paths}, opened)
 
 
-def keyed(stored: Sequence[StoredEvaluation], *, common: bool = False) -> dict[tuple[str, str], list[StoredEvaluation]]:
-    """Evaluations by the fingerprint of their items (empty if `common`) and the version of their scorer."""
-    return grouped(stored, lambda one: ("" if common else items_of(one), one.evaluation.scorer))
-
-
-def items_of(one: StoredEvaluation) -> str:
-    return one.evaluation.fingerprints.get("items", "")
-
-
 def nothing_under(paths: Sequence[str]) -> str:
     return f"No finished evaluation under {', '.join(paths)}; run: coref-automl evaluate {' '.join(paths)}"
-
-
-def _has_base(made: Provenance, one: StoredEvaluation, stored: Sequence[StoredEvaluation]) -> bool:
-    """Is the base itself, known by its bytes, among the evaluations under the same conditions?
-
-    A checkpoint of a run is not its base, even where training has left the same bytes.
-    """
-    others = (other.evaluation for other in stored if other.evaluation.condition == one.evaluation.condition)
-    weights = made.base_bytes
-    return bool(weights) and any(o.fingerprints.get("weights") == weights and not target_of(o.path).in_run for o in others)
-
-
-def rename_bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
-    """Rename the bases of runs where two models share a folder name, so that each run finds its own."""
-    present = [one.evaluation for one in stored if not one.archived and Path(one.evaluation.path).is_dir()]
-    owners = {evaluation.checkpoint: model_place(evaluation.path) for evaluation in present}
-    out = []
-    for one in stored:
-        made = one.evaluation.provenance
-        if made is not None and Path(made.base).is_dir() and not one.archived and not (plain := target_of(made.base)).in_run:
-            own, place = marked(plain).name, model_place(made.base)
-            if owners.get(own) == place or owners.get(plain.name, place) != place:
-                one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, base=own)))
-        out.append(one)
-    return out

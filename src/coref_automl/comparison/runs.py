@@ -23,7 +23,7 @@ import numpy as np
 
 from coref_automl.comparison.claims import Claim, Documents, Test
 from coref_automl.comparison.judging import Judged
-from coref_automl.config import Setting, typed
+from coref_automl.config import Setting, from_mapping, typed
 from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError
 from coref_automl.evaluation.results import CHECKPOINT
@@ -235,6 +235,11 @@ class OutsideCheck(ABC, Generic[R, F, S]):
     @abstractmethod
     def tokens(self, recipe: Any, sizes: Mapping[str, int], forward: float) -> float:
         """About how many tokens a run trains on; those that it only reads count `forward`."""
+
+    def recipe_for(self, stage: S, data: TaskData, where: str, **decided: Any) -> Any:
+        """The recipe of one run: what is usual, what the section says over that, its data, and what is decided for it."""
+        values = {**self.usual, **stage.settings, **data.files, **data.settings, "seeds": stage.seeds, **decided}
+        return from_mapping(self.recipe, values, where)
 
     def rows(self, run: RunOf[R, F]) -> int | None:  # noqa: ARG002
         """How many rows it was trained on, where that tells its claims apart."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,13 +13,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.config import nearest
+from coref_automl.config import choose
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import NOT_RUN
-from coref_automl.evaluation.metrics import METRICS, Metric
+from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.evaluation.results import CHECKPOINT, slug
 from coref_automl.models.build import NEW
-from coref_automl.records import Evaluation, Half, Provenance
+from coref_automl.records import Evaluation, Half
+from coref_automl.say import say
+from coref_automl.statistics.methods import reciprocal
 from coref_automl.statistics.resampling import Part
 
 T = TypeVar("T")
@@ -145,7 +148,8 @@ class Group:
 
     def was_run(self, metric: str, entry: Entry) -> bool:
         """Did an evaluation run every part of the metric?"""
-        tasks = [(self._of(part), part.rule) for part in _plain(metric)]
+        parts = [METRICS[name] for name, _ in METRICS[metric].parts or ((metric, 1.0),)]
+        tasks = [(self.items.facts["task"] == part.task, part.rule) for part in parts]
         return all(rows.any() and bool((entry.ranks[rule][rows] != NOT_RUN).any()) for rows, rule in tasks)
 
     def metrics(self) -> list[str]:
@@ -158,35 +162,26 @@ class Group:
         half: Half | None = None,
         entries: Sequence[Entry] | None = None,
         among: NDArray[np.bool_] | None = None,
+        ranks: bool = False,
     ) -> Columns:
-        """Hits for a metric, on one half of the items or all, optionally only `among` some rows."""
+        """Hits for a metric, on one half of the items or all, optionally only `among` some rows; `ranks`: one over the rank, the
+        mean of which is MRR."""
         chosen = self.entries if entries is None else entries
         by_task: dict[str, tuple[NDArray[np.float64], NDArray[Any]]] = {}
         dropped = 0
         for name, weight in METRICS[metric].parts or ((metric, 1.0),):
-            part = METRICS[name]
-            rows = self._of(part) & (True if half is None else self.items.halves == half) & (True if among is None else among)
-            ranks = np.stack([entry.ranks[part.rule][rows] for entry in chosen], axis=1)
-            whole, empty = (ranks != NOT_RUN).all(axis=1), (ranks == NOT_RUN).all(axis=1)
+            part, rows = METRICS[name], np.asarray(self.items.facts["task"] == METRICS[name].task)
+            rows = rows & (True if half is None else self.items.halves == half) & (True if among is None else among)
+            found = np.stack([entry.ranks[part.rule][rows] for entry in chosen], axis=1)
+            whole, empty = (found != NOT_RUN).all(axis=1), (found == NOT_RUN).all(axis=1)
             dropped += int((~whole & ~empty).sum())
-            values = weight * ((ranks > 0) & (ranks <= part.at))[whole]
+            values = weight * (reciprocal(found[whole]) if ranks else ((found > 0) & (found <= part.at))[whole])
             before = by_task.get(str(part.task))
             by_task[str(part.task)] = (values + before[0] if before else values, self.items.facts["cluster"][rows][whole])
         parts = [Part(values, clusters) for values, clusters in by_task.values()]
         items = sum(len(values) for values, _ in by_task.values())
         documents = sum(len(np.unique(clusters)) for _, clusters in by_task.values())
         return Columns(parts, items, documents, dropped)
-
-    def rows(
-        self, metric: str, *, half: Half | None, entries: Sequence[Entry], among: NDArray[np.bool_] | None = None
-    ) -> NDArray[np.bool_]:
-        """The items behind `columns` of a metric that is not a composite: those that every entry has."""
-        part = METRICS[metric]
-        rows = self._of(part) & (True if half is None else self.items.halves == half) & (True if among is None else among)
-        return np.asarray(rows & np.all([entry.ranks[part.rule] != NOT_RUN for entry in entries], axis=0))
-
-    def _of(self, part: Metric) -> NDArray[np.bool_]:
-        return np.asarray(self.items.facts["task"] == part.task)
 
 
 def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
@@ -199,14 +194,10 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 
 def runs_of(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
     """Trained checkpoints by run (and window length, if a run was scored at several), in training order."""
-    lengths: dict[str, set[int]] = {}
-    for entry in entries:
-        lengths.setdefault(entry.run, set()).add(entry.evaluation.seq_len)
-    out: dict[str, list[Entry]] = {}
-    for entry in sorted((e for e in entries if e.trained), key=lambda e: e.tokens):
-        several = len(lengths[entry.run]) > 1
-        out.setdefault(f"{entry.run} @{entry.evaluation.seq_len}" if several else entry.run, []).append(entry)
-    return dict(sorted(out.items()))
+    lengths = Counter(run for run, _ in {(entry.run, entry.evaluation.seq_len) for entry in entries})
+    ordered = sorted((entry for entry in entries if entry.trained), key=lambda entry: entry.tokens)
+    runs = grouped(ordered, lambda one: f"{one.run} @{one.evaluation.seq_len}" if lengths[one.run] > 1 else one.run)
+    return dict(sorted(runs.items()))
 
 
 def is_equal_training(one: int, other: int) -> bool:
@@ -222,79 +213,30 @@ def model_label(path: str) -> str:
     return slug(re.split(r"/|--", path.rstrip("/"))[-1])
 
 
-def _plain(metric: str) -> list[Metric]:
-    return [METRICS[name] for name, _ in METRICS[metric].parts or ((metric, 1.0),)]
+def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
+    """The metric to judge by: the given one, else strict Real@1, `word` if tokenizers differ, or the first that was run."""
+    run, several = group.metrics(), group.tokenizers > 1
+    usable = [name for name in run if not several or (METRICS[name].rule == "word" and not METRICS[name].parts)]
+    if metric is not None and choose(metric, METRICS, "metric").name not in usable:
+        if several and metric in run:
+            raise ComparisonError(
+                f"These checkpoints have different tokenizers, so {metric} cannot compare them; "
+                f"use --metric {usable[0] if usable else 'real_word'}."
+            )
+        raise ComparisonError(f"{metric} was not run on {group.evalset}. Run there: {', '.join(usable) or 'nothing comparable'}.")
+    if not usable:
+        models = shlex.join(dict.fromkeys(entry.evaluation.path for entry in group.entries))
+        folder = next((path for entry in group.entries if (path := entry.evaluation.evalset_path)), "")
+        on = f" --eval-set {shlex.quote(folder)}" if folder else ""
+        raise ComparisonError(
+            f"No metric was run by all of these; tokenizers may differ; run: coref-automl evaluate {models}{on} --words sample"
+        )
+    if metric is not None or not several:
+        return metric or usual_metric(usable), []
+    label = METRICS[usable[0]].label
+    return usable[0], [say(f"토크나이저가 서로 달라 {label}만 비교합니다.", f"Tokenizers differ, so only {label} is compared.")]
 
 
-def bases_of(entries: Sequence[Entry], made: Provenance) -> list[Entry]:
-    """The evaluations of a checkpoint's base model.
-
-    If the record has no bytes and two names differ in the owner alone (klue/bert, other/bert), the exact name decides.
-    A checkpoint with the same base bytes is not a base, even if its own bytes still equal them (its run has learned nothing).
-    """
-    found = [one for one in entries if one.is_of(made.base, made.base_bytes) and not _began_from(one, made.base_bytes)]
-    return [one for one in found if one.evaluation.checkpoint == slug(made.base)] or found
-
-
-def find_reference(entries: Sequence[Entry], reference: str | None) -> int:
-    """The entry of that name or path; default the base model in the most common window length, or the first entry."""
-    if reference is None:
-        base = next((entry for entry in entries if not entry.trained), None)
-        return _as_long_as_most(entries, base) if base is not None else 0
-    wanted = Path(reference)
-    for number, entry in enumerate(entries):
-        place = Path(entry.evaluation.path)
-        if reference in (entry.name, entry.evaluation.checkpoint, entry.evaluation.path):
-            return number
-        if wanted.exists() and place.exists() and wanted.resolve() == place.resolve():
-            return number
-    raise ComparisonError(
-        f"No evaluation of the reference {reference!r} here. {nearest(reference, [entry.name for entry in entries])}"
-    )
-
-
-def _as_long_as_most(entries: Sequence[Entry], base: Entry) -> int:
-    """The base in the window length that most of its checkpoints have; the first of equals."""
-    begun: Counter[int] = Counter()
-    for entry in entries:
-        if (made := entry.evaluation.provenance) is not None and base in bases_of(entries, made):
-            begun[entry.evaluation.seq_len] += 1
-    same = [number for number, one in enumerate(entries) if not one.trained and one.same_model_as(base)]
-    return max(same, key=lambda number: begun[entries[number].evaluation.seq_len])
-
-
-def own_base(entries: Sequence[Entry], entry: Entry, base: Entry | None) -> Entry | None:
-    """A checkpoint's base, evaluated in windows of the same length; that of the study where it is one of several.
-
-    A checkpoint without a training record is assumed to have the study's base.
-    """
-    made = entry.evaluation.provenance
-    if made is None:
-        return base
-    length = entry.evaluation.seq_len
-    found = [one for one in bases_of(entries, made) if one is not entry and one.evaluation.seq_len == length]
-    return base if base in found else next(iter(found), None)
-
-
-def references(entries: Sequence[Entry], first: Entry) -> list[Entry | None]:
-    """The default reference of each entry: its base, or None if that was not evaluated.
-
-    Any other model is compared with the reference that is the same model in other windows, else with `first`, unless it is a
-    reference itself. If no base was evaluated, `first` is the reference of all but those that began from it: windows differ.
-    """
-    base = None if first.trained else first
-    out = [own_base(entries, one, base) if one.trained or one.evaluation.provenance else None for one in entries]
-    used = list({id(one): one for one in out if one is not None}.values())
-    if not used:
-        began = [made is not None and first in bases_of(entries, made) for made in (one.evaluation.provenance for one in entries)]
-        return [None if own else first for own in began]
-    other = first if first in used else used[0]
-    for number, entry in enumerate(entries):
-        if not entry.trained and entry.evaluation.provenance is None and entry not in used:
-            out[number] = next((one for one in used if one.same_model_as(entry)), other)
-    return out
-
-
-def _began_from(entry: Entry, weights: str) -> bool:
-    made = entry.evaluation.provenance
-    return bool(weights and made and made.base_bytes == weights)
+def usual_metric(run: Sequence[str]) -> str:
+    """Strict Real@1, or the first that was run."""
+    return PRIMARY if PRIMARY in run else run[0]

@@ -12,14 +12,14 @@ import numpy as np
 
 from coref_automl.comparison.answer import answer_of
 from coref_automl.comparison.arms import Arm, arms_of, base_of
+from coref_automl.comparison.bases import find_reference, own_base, references
 from coref_automl.comparison.choice import Choice, choose
 from coref_automl.comparison.claims import BASE, Answer, Claim, QuestionId
-from coref_automl.comparison.differences import ComparisonTable, compare_group, compare_with
-from coref_automl.comparison.groups import choose_metric
+from coref_automl.comparison.differences import compare_with, judging_columns
 from coref_automl.comparison.judging import Among, checkpoint_claim, corrected_claims, half_of_pairs, judge_pairs
 from coref_automl.comparison.reader import Results
 from coref_automl.comparison.runs import TaskRun
-from coref_automl.comparison.scores import Entry, Group, own_base, runs_of
+from coref_automl.comparison.scores import Entry, Group, choose_metric, runs_of
 from coref_automl.decoder import read_stored
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
@@ -33,17 +33,17 @@ LOOKS = "looks.json"
 
 @dataclass(frozen=True)
 class Study:
-    """One group, its metric, its comparison with the base, and what came out highest. `rows` are the evaluations of the table's
-    rows, `notes` problems met on the way; `dropped` counts the items that some evaluations lack; `unread` is what could not be
-    read, `looks` how often it was judged as seeds were added.
+    """One group, its metric, and what came out highest. `judged` are trained checkpoints against their base, max-T over all of
+    them, on so many `documents`; `notes` are problems met on the way, `dropped` counts the items that some evaluations lack;
+    `unread` is what could not be read, `looks` how often it was judged as seeds were added.
     """
 
     group: Group
     metric: str
     seed: int
     margin: float
-    table: ComparisonTable | None
-    rows: tuple[Entry, ...]
+    judged: Mapping[Entry, Comparison]
+    documents: int
     choice: Choice
     checks: Checks = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -72,10 +72,6 @@ class Study:
         """The checkpoint to use; where none is, what came out highest."""
         return next(entry for entry in self.choice.candidates if entry.evaluation.path == self.answer.highest_path)
 
-    @property
-    def best(self) -> Entry:
-        return self.choice.best
-
     def runs(self) -> dict[str, list[Entry]]:
         return runs_of(self.entries)
 
@@ -86,33 +82,27 @@ class Study:
         """The evaluated base of a checkpoint, or None."""
         return own_base(self.entries, entry, self.base)
 
-    def against_base(self) -> dict[Entry, Comparison]:
-        """Every trained checkpoint against its base, max-T over all of them."""
-        if self.table is None:
-            return {}
-        lines = zip(self.rows, self.table.rows, strict=True)
-        return {entry: line.comparison for entry, line in lines if line.comparison is not None}
+    def checkpoint_claims(self) -> dict[Entry, Claim]:
+        """Every judged checkpoint against what it is compared with."""
+        half = self.group.judging
+        return {
+            entry: checkpoint_claim(self.group, "base", one, entry, half=half, documents=self.documents)
+            for entry, one in self.judged.items()
+        }
 
 
-def study_of(
-    group: Group,
-    *,
-    metric: str | None = None,
-    margin: float,
-    seed: int,
-    checks: Checks | None = None,
-) -> Study:
+def study_of(group: Group, *, metric: str | None = None, margin: float, seed: int, checks: Checks | None = None) -> Study:
     metric, more = choose_metric(group, metric)
-    table, rows = None, group.entries
-    notes = list(more)
-    choice = choose(group, metric, seed=seed)
+    choice, notes = choose(group, metric, seed=seed), list(more)
+    judged: dict[Entry, Comparison] = {}
+    documents = 0
     if len(group.entries) > 1:
         try:
-            table, rows = _against_own(group, metric, choice.base, seed)
+            judged, documents = _against_own(group, metric, choice.base, seed)
         except ComparisonError as error:
             notes.append(str(error))
     dropped = group.columns(metric).dropped
-    return Study(group, metric, seed, margin, table, rows, choice, checks or {}, tuple(notes), dropped)
+    return Study(group, metric, seed, margin, judged, documents, choice, checks or {}, tuple(notes), dropped)
 
 
 def study_at(results: Results, group: Group, *, metric: str | None = None, margin: float, seed: int) -> Study:
@@ -127,17 +117,20 @@ def looks_at(paths: Sequence[str]) -> int:
     return max((len(read_stored(place, list[int])) for place in places if place.is_file()), default=1)
 
 
-def _against_own(group: Group, metric: str, base: Entry | None, seed: int) -> tuple[ComparisonTable, tuple[Entry, ...]]:
-    """Compare the trained checkpoints with their bases.
+def _against_own(group: Group, metric: str, base: Entry | None, seed: int) -> tuple[dict[Entry, Comparison], int]:
+    """Compare the trained checkpoints with their bases; also on how many documents.
 
     Other untrained models, and a base in windows of another length, are not compared."""
     own = {entry: own_base(group.entries, entry, base) for entry in group.entries if entry.trained}
     bases = {one for one in own.values() if one is not None}
-    if not bases:
-        return compare_group(group, metric, common=True, seed=seed), group.entries
-    judged = replace(group, entries=tuple(entry for entry in group.entries if entry.trained or entry in bases))
-    beside = [own.get(entry) for entry in judged.entries]
-    return compare_group(judged, metric, reference=base, own=beside, common=True, seed=seed), judged.entries
+    if bases:
+        group = replace(group, entries=tuple(entry for entry in group.entries if entry.trained or entry in bases))
+        beside = [own.get(entry) for entry in group.entries]
+    else:
+        beside = references(group.entries, group.entries[find_reference(group.entries, None)])
+    columns = judging_columns(group, metric, common=True)
+    found = compare_with(group, metric, group.entries, beside, seed=seed, half=group.judging)
+    return {entry: one for entry, one in zip(group.entries, found, strict=True) if one is not None}, columns.documents
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Which of several evaluations or runs counts, and its name. In: what was found. Out: those that count, why others do not.
+"""Which of several evaluations or runs counts. In: what was found. Out: those that count, and why others do not.
 
 Equal scores make no copy. Evaluations are the same if their bytes are and their models have the same name, objective, step and
 seed; runs are the same if every number of their results is, training time included.
@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.scores import Entry, grouped, model_label
@@ -20,7 +19,6 @@ from coref_automl.evaluation.results import CHECKPOINT, RESULT, StoredEvaluation
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import kind_of_folder
 from coref_automl.models.model_files import PARTS, model_prints
-from coref_automl.paths import short_names
 from coref_automl.say import say
 
 
@@ -84,7 +82,20 @@ def changed_since(stored: Sequence[StoredEvaluation]) -> list[str]:
     return list(reasons.values())
 
 
-def keep_one_dtype(stored: Sequence[StoredEvaluation], named: set[Path]) -> tuple[list[StoredEvaluation], list[str]]:
+def items_of(one: StoredEvaluation) -> str:
+    return one.evaluation.fingerprints.get("items", "")
+
+
+def one_dtype_each(
+    stored: Sequence[StoredEvaluation], named: set[Path], *, common: bool = False
+) -> dict[tuple[str, str], tuple[list[StoredEvaluation], list[str]]]:
+    """Evaluations by the fingerprint of their items (empty if `common`) and the version of their scorer, each model in one dtype;
+    and a sentence for each dropped one."""
+    keyed = grouped(stored, lambda one: ("" if common else items_of(one), one.evaluation.scorer))
+    return {key: _keep_one_dtype(found, named) for key, found in keyed.items()}
+
+
+def _keep_one_dtype(stored: Sequence[StoredEvaluation], named: set[Path]) -> tuple[list[StoredEvaluation], list[str]]:
     """Of a model scored in several dtypes, keep the most frequent dtype, else the newest; a sentence for each dropped one."""
     often = Counter(one.evaluation.dtype for one in stored)
     by_model = grouped(stored, lambda one: (_place(one), one.evaluation.seq_len))
@@ -163,11 +174,6 @@ def copies_of(found: Mapping[Path, TaskRun]) -> dict[Path, tuple[Path, ...]]:
     return {folder: copies[folder] for folder in found if folder in copies}
 
 
-def repeated(runs: Iterable[TaskRun]) -> list[str]:
-    """One sentence on the copies of runs."""
-    return told_copies((copy, run.name) for run in runs for copy in run.copies)
-
-
 def told_copies(copies: Iterable[tuple[Path, str]]) -> list[str]:
     """One sentence on all copies; each comes with what it repeats."""
     listed = list(copies)
@@ -181,54 +187,4 @@ def told_copies(copies: Iterable[tuple[Path, str]]) -> list[str]:
             f"두 번 나온 결과 {len(listed):,}개 (예: {copy}, 같은 결과가 {first}에 있습니다)",
             f"{len(listed):,} results that were found twice, such as {copy}, which repeats {first}",
         )
-    ]
-
-
-_OF_A_RUN = ("seed", "objective", "seq_len", "base_bytes", "dataset_bytes")
-"""What every checkpoint of a run has in common; bytes are empty in older records."""
-
-
-def rename_runs(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
-    """Name runs by their folders where two of the same name differ in a setting of the run, or in weights at the same step."""
-    settings: dict[tuple[str, object], set[object]] = {}
-    for one in stored:
-        if (made := one.evaluation.provenance) is not None:
-            settings.setdefault((made.run, made.step), set()).add(one.evaluation.fingerprints.get("weights", ""))
-            for name in _OF_A_RUN:
-                if (value := getattr(made, name)) != "":
-                    settings.setdefault((made.run, name), set()).add(value)
-    twice = {run for (run, _), values in settings.items() if len(values) > 1}
-    folders = [PurePath(one.evaluation.path).parent for one in stored]
-    ambiguous = [(made := one.evaluation.provenance) is not None and made.run in twice for one in stored]
-    names = short_names(folder for folder, several in zip(folders, ambiguous, strict=True) if several)
-    out = []
-    for one, folder, several in zip(stored, folders, ambiguous, strict=True):
-        made = one.evaluation.provenance
-        if several and made is not None:
-            one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, run=names[folder])))
-        out.append(one)
-    return out
-
-
-def with_names(entries: Sequence[Entry]) -> list[Entry]:
-    """Unique names: without the run if there is only one; then, where several share a name, with the length or a number."""
-    one_run = len({entry.run for entry in entries if entry.trained}) == 1
-    times = Counter((entry.evaluation.checkpoint, entry.evaluation.seq_len) for entry in entries)
-    renamed = {entry.run for entry in entries if times[entry.evaluation.checkpoint, entry.evaluation.seq_len] > 1}
-
-    def short(entry: Entry) -> str:
-        name, label = entry.evaluation.checkpoint, Path(entry.evaluation.checkpoint).name
-        if not entry.trained or (not one_run and entry.run not in renamed):
-            return name
-        return label if one_run else f"{entry.run}/{label}"
-
-    names = [short(entry) for entry in entries]
-    names = [
-        f"{name}@{entry.evaluation.seq_len}" if names.count(name) > 1 else name
-        for name, entry in zip(names, entries, strict=True)
-    ]
-    places = [names[: number + 1].count(name) for number, name in enumerate(names)]
-    return [
-        replace(entry, name=name if place == 1 else f"{name} ({place})")
-        for entry, name, place in zip(entries, names, places, strict=True)
     ]

@@ -15,7 +15,10 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from coref_automl.comparison.coreference_results import (
+from coref_automl.coreference.conventions import Convention, moved_chains, moved_mentions
+from coref_automl.coreference.data import CorefDocument
+from coref_automl.coreference.metrics import METRICS, Ratio, added, difference, estimates, score_document
+from coref_automl.coreference.results import (
     CONLL,
     COREFERENCE_FILES,
     HEADS,
@@ -27,9 +30,6 @@ from coref_automl.comparison.coreference_results import (
     DocumentSums,
     way,
 )
-from coref_automl.coreference.conventions import Convention, moved_chains, moved_mentions
-from coref_automl.coreference.data import CorefDocument
-from coref_automl.coreference.metrics import METRICS, Ratio, added, difference, estimates, score_document
 from coref_automl.decoder import read_stored, read_stored_rows
 from coref_automl.engine.binding import Binding
 from coref_automl.errors import FolderError
@@ -169,8 +169,6 @@ def tagged(text: str) -> tuple[tuple[int, int, str], ...] | None:
 
 
 class CoreferenceManifest(TypedDict):
-    """manifest.json of a run: what it was begun with, and what its scores are about."""
-
     model: str
     scored: str
     scored_documents: str
@@ -204,10 +202,7 @@ def summarise(run: Path, tested: Sequence[CorefDocument]) -> CoreferenceResult:
         documents=len(answers[0]),
         mentions=sum(each.mentions for each in answers[0]),
         seeds=tuple(seeds),
-        fingerprints={
-            "weights": prints.get("weights", ""),
-            "documents": manifest["scored_documents"],
-        },
+        fingerprints={"weights": prints.get("weights", ""), "documents": manifest["scored_documents"]},
         notes=tuple(manifest["notes"]),
         gain=_gain(run, answers),
         conditions={

@@ -13,12 +13,12 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from coref_automl.comparison.claims import Claim
-from coref_automl.comparison.coreference_results import COREFERENCE_FILES, CoreferenceResult, DocumentSums
 from coref_automl.comparison.judging import Judged, few_documents, why_unjudged
 from coref_automl.comparison.runs import CHOSEN, CheckStage, OutsideCheck, RunOf, Starts, TaskData
 from coref_automl.comparison.scores import grouped
 from coref_automl.config import Setting
 from coref_automl.coreference.recipe import CoreferenceRecipe
+from coref_automl.coreference.results import COREFERENCE_FILES, CoreferenceResult, DocumentSums
 from coref_automl.errors import RecipeError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.progress import Progress

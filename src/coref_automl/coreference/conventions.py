@@ -129,7 +129,6 @@ def moved_mentions(document: CorefDocument, source: Convention, target: Conventi
 
 
 def known(name: str) -> Asked:
-    """A convention by its name."""
     return choose(name, {each: each for each in get_args(Asked)}, "convention")
 
 
@@ -197,8 +196,6 @@ def _without_signs(text: str, span: Span) -> Span:
 
 @dataclass(frozen=True, slots=True)
 class Exploration(Record):
-    """Counts of one file, and the convention of its mentions."""
-
     name: str
     documents: int
     characters: int

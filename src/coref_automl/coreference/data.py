@@ -135,7 +135,6 @@ def bad_rows(data: CorefData) -> CoreferenceDataError:
 
 
 def inspect_coref(name: str | Path) -> CorefData:
-    """Every good document and every problem."""
     from coref_automl.coreference.conll import conll_chunks, corefud_chunks
 
     path = Path(name)
@@ -166,14 +165,12 @@ def inspect_coref(name: str | Path) -> CorefData:
 
 
 def write_documents(path: Path, documents: Iterable[CorefDocument]) -> None:
-    """The documents as JSON lines."""
     if path.suffix != ".jsonl":
         raise CoreferenceDataError(f"{path} should end in .jsonl.")
     write_jsonl(path, (_row(each) for each in documents))
 
 
 def clusters_of(document: CorefDocument) -> list[list[dict[str, Any]]]:
-    """The clusters as JSON lines have them."""
     found: dict[str, list[dict[str, Any]]] = {}
     for mention in document.mentions:
         entry = {"start": mention.start, "end": mention.end, "text": document.text[mention.start : mention.end]}

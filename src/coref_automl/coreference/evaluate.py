@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from coref_automl.comparison.coreference_results import CoreferenceResult, CoreferenceSeed
 from coref_automl.coreference.answers import (
     AGAIN,
     KIND,
@@ -25,6 +25,7 @@ from coref_automl.coreference.answers import (
 from coref_automl.coreference.conventions import Asked, Convention, convention_of
 from coref_automl.coreference.data import CorefDocument, read_coref
 from coref_automl.coreference.metrics import added
+from coref_automl.coreference.results import CoreferenceResult, CoreferenceSeed
 from coref_automl.coreference.split import SIDES, documents_fingerprint, sides_of
 from coref_automl.coreference.train import learned_from, text_mark
 from coref_automl.decoder import read_stored
@@ -48,7 +49,7 @@ def models_of(run: str | Path) -> list[Path]:
     from coref_automl.coreference.model import SETTINGS
 
     if str(run) == BUNDLED:
-        return [bundled_model()]
+        return [Path(str(files("coref_automl") / "assets" / "coreference" / "ko-mini"))]
     folder = Path(run)
     if (folder / SETTINGS).is_file():
         return [folder]
@@ -66,12 +67,6 @@ def models_of(run: str | Path) -> list[Path]:
             "run the same `coref-automl coref train` again to resume, or train without --folds."
         )
     return found
-
-
-def bundled_model() -> Path:
-    from importlib.resources import files
-
-    return Path(str(files("coref_automl") / "assets" / "coreference" / "ko-mini"))
 
 
 def evaluate_coreference(
@@ -134,8 +129,6 @@ def evaluate_coreference(
 
 
 class _Reader:
-    """One model that answers in a file's convention."""
-
     def __init__(self, folder: Path, own: Convention, device: str, base: str | None) -> None:
         self.folder, self.own, self.device, self.base = folder, own, device, base
 

@@ -32,7 +32,7 @@ from coref_automl.models.attention import without_cudnn
 from coref_automl.models.precision import autocast
 from coref_automl.progress import Progress, Stage, peak_gigabytes
 from coref_automl.training.finetuning import RESUME, Fit, FitState, Updates, checked_loss, own_randomness, weights_on_cpu
-from coref_automl.training.optimizer import ParameterGroup
+from coref_automl.training.optimizer import groups_of
 
 _BALANCE = 0.5
 """How far rare genres are drawn more often: 0 as they come, 1 all alike."""
@@ -60,7 +60,9 @@ def fit(
     on_epoch: Callable[[int, int, float], None] | None = None,
 ) -> CoreferenceFitState:
     """Train all epochs; the model is left with the weights of the epoch that `dev` scored best, or else of the last one."""
-    updates = Updates(model, _groups(model, recipe), recipe.warmup)
+    encoder = groups_of(model.encoder, rate=rate_of(recipe, model), weight_decay=recipe.weight_decay)
+    head = groups_of(model.head, rate=recipe.head_rate, weight_decay=recipe.weight_decay)
+    updates = Updates(model, [*encoder, *head], recipe.warmup)
     state = updates.load(folder / RESUME, CoreferenceFitState)
     total = recipe.epochs * len(epoch_batches(train, recipe, seed, 0))
     with progress.stage(f"seed {seed}", total, "steps") as stage, own_randomness(str(model.device)), without_cudnn():
@@ -74,8 +76,6 @@ def fit(
 
 @dataclass(eq=False)
 class _Run:
-    """The epochs of one seed: what they share, and what each does."""
-
     model: CoreferenceModel
     updates: Updates
     train: Sequence[TokenizedDocument]
@@ -133,26 +133,11 @@ def mean_conll(documents: Sequence[TokenizedDocument], answers: Sequence[FoundCh
 
 
 def rate_of(recipe: CoreferenceRecipe, model: CoreferenceModel) -> float:
-    """The learning rate of the encoder, or of its low-rank change."""
     if recipe.learning_rate is not None:
         return recipe.learning_rate
     if recipe.rank:
         return 5e-4 if recipe.start else 2e-3
     return 2e-4 if model.config.hidden_size < 512 else 3e-5
-
-
-def _groups(model: CoreferenceModel, recipe: CoreferenceRecipe) -> list[ParameterGroup]:
-    """Encoder and head, each with what is decayed and what is not."""
-    rates = {"encoder": rate_of(recipe, model), "head": recipe.head_rate}
-    members: dict[tuple[str, bool], dict[str, Any]] = {}
-    for name, parameter in model.named_parameters():
-        if parameter.requires_grad:
-            decayed = parameter.ndim >= 2 and "norm" not in name.lower()
-            members.setdefault((name.partition(".")[0], decayed), {})[name] = parameter
-    return [
-        ParameterGroup(None, rates[part], recipe.weight_decay if decayed else 0.0, tuple(own), tuple(own.values()))
-        for (part, decayed), own in sorted(members.items())
-    ]
 
 
 def epoch_batches(train: Sequence[TokenizedDocument], recipe: CoreferenceRecipe, seed: int, epoch: int) -> list[list[Segment]]:
@@ -219,7 +204,6 @@ class _Spans:
 
 
 def quotes_of(documents: Sequence[TokenizedDocument]) -> dict[str, Ints]:
-    """Which quotation each character is in, by document."""
     return {doc.document.id: quotations(doc.document.text) for doc in documents}
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.coreference_results import CONLL
+from coref_automl.coreference.results import CONLL
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL, t_quantile
 from coref_automl.statistics.methods import f1_of_sums
@@ -123,7 +123,6 @@ def lea(gold: Sequence[Chain], given: Sequence[Chain]) -> Ratio:
 
 
 def mention(gold: Sequence[Chain], given: Sequence[Chain]) -> Ratio:
-    """Mentions found, whatever their chains."""
     wanted = {one for chain in gold for one in chain}
     offered = {one for chain in given for one in chain}
     both = float(len(wanted & offered))
@@ -142,7 +141,6 @@ METRICS: dict[str, Callable[[Sequence[Chain], Sequence[Chain]], Ratio]] = {
 def score_document(
     gold: Iterable[Iterable[Hashable]], given: Iterable[Iterable[Hashable]], *, singletons: bool = True
 ) -> dict[str, Ratio]:
-    """Every metric of one document."""
     a, b = as_chains(gold, singletons=singletons), as_chains(given, singletons=singletons)
     return {name: metric(a, b) for name, metric in METRICS.items()}
 
@@ -251,7 +249,6 @@ def _weighted(answers: Sequence[Scored], weights: Floats, widest: tuple[float, f
 
 
 def _table(seeds: Sequence[Scored]) -> Floats:
-    """Sums as numbers: seed, document, metric, (hit, gold, right, given)."""
     return np.array(
         [[[(r.hit, r.gold, r.right, r.given) for r in (scores[name] for name in METRICS)] for scores in seed] for seed in seeds]
     )

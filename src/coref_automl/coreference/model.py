@@ -32,48 +32,6 @@ from coref_automl.models.model_files import detect_seq_len, folder_print, model_
 from coref_automl.records import Record
 from coref_automl.store import obey_umask, write_json
 
-_WIDE = 2.0
-"""LoRA's scale (alpha / rank), the usual one: with it, the learning rate does not depend on the rank."""
-
-
-class LowRank(nn.Module):  # type: ignore[misc]
-    """A linear layer and its change; the change starts at zero."""
-
-    def __init__(self, base: Any, rank: int) -> None:
-        super().__init__()
-        self.base = base
-        self.down = nn.Parameter(torch.randn(rank, base.in_features) / base.in_features**0.5)
-        self.up = nn.Parameter(torch.zeros(base.out_features, rank))
-
-    def forward(self, inputs: Any) -> Any:
-        return self.base(inputs) + _WIDE * nn.functional.linear(nn.functional.linear(inputs, self.down), self.up)
-
-
-def make_low_rank(encoder: Any, rank: int) -> None:
-    """Freeze the encoder and put a change beside each of its linear layers."""
-    encoder.requires_grad_(False)
-    for name, layer in list(encoder.named_modules()):
-        if isinstance(layer, nn.Linear):
-            parent, _, own = name.rpartition(".")
-            setattr(encoder.get_submodule(parent), own, LowRank(layer, rank))
-
-
-def changes(encoder: Any) -> dict[str, Any]:
-    """The thin matrices by the name of their layer."""
-    found = {}
-    for name, layer in encoder.named_modules():
-        if isinstance(layer, LowRank):
-            found[f"{name}.down"], found[f"{name}.up"] = layer.down.detach(), layer.up.detach()
-    return found
-
-
-def add_changes(encoder: Any, kept: dict[str, Any]) -> None:
-    """Add changes that were kept to a plain encoder's weights."""
-    for name in sorted({name.rpartition(".")[0] for name in kept}):
-        layer = encoder.get_submodule(name)
-        layer.weight.data += _WIDE * (kept[f"{name}.up"].float() @ kept[f"{name}.down"].float()).to(layer.weight)
-
-
 SETTINGS = "coreference.json"
 HEAD = "head.safetensors"
 VERSION = 2
@@ -110,13 +68,10 @@ class HeadSettings(Record):
 
 
 def scheme_for(schemes: Sequence[AnnotationScheme], name: str | None) -> AnnotationScheme:
-    """The scheme of that name, or the first."""
     return choose(name, {scheme.name: scheme for scheme in schemes}, "scheme") if name is not None else schemes[0]
 
 
 class CoreferenceModel(nn.Module):  # type: ignore[misc]
-    """An encoder, its tokenizer, and the head on top."""
-
     base_model_prefix = "encoder"
 
     def __init__(self, encoder: Any, tokenizer: Any, settings: HeadSettings) -> None:
@@ -177,6 +132,13 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
             yield every[low : low + count]
 
 
+def _ends(tokenizer: Any, schemes: Sequence[str]) -> tuple[list[list[int]], list[int]]:
+    """What stands before a text, by scheme, and behind it: special tokens, and the scheme's name where there are several."""
+    opening, closing = (edge.tolist() for edge in special_edges(tokenizer))
+    names = [tokenizer(name, add_special_tokens=False)["input_ids"] if len(schemes) > 1 else [] for name in schemes]
+    return [[*opening, *name] for name in names], closing
+
+
 def build_model(
     base: str, *, window: int, size: int, dropout: float, rank: int, seed: int, schemes: tuple[AnnotationScheme, ...]
 ) -> CoreferenceModel:
@@ -192,21 +154,6 @@ def build_model(
         if rank:
             make_low_rank(encoder, rank)
         return CoreferenceModel(encoder, tokenizer, settings)
-
-
-def build_from(folder: Path, base: str, *, dropout: float, seed: int) -> CoreferenceModel:
-    """What `save_model` wrote, ready to be trained further: a low-rank change stays apart from its encoder."""
-    settings, change, head = _stored(folder, base)
-    encoder, tokenizer = load_encoder(base if settings.rank else str(folder))
-    if settings.rank:
-        make_low_rank(encoder, settings.rank)
-        for name, value in change.items():
-            encoder.get_parameter(name).data.copy_(value)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = CoreferenceModel(encoder, tokenizer, replace(settings, dropout=dropout, seed=seed))
-    model.head.load_state_dict(head)
-    return model
 
 
 def save_model(folder: Path, model: CoreferenceModel) -> None:
@@ -227,6 +174,32 @@ def save_model(folder: Path, model: CoreferenceModel) -> None:
     write_json(folder / SETTINGS, model.settings.to_json())
 
 
+def load_model(folder: Path, device: str = "cpu", *, base: str | None = None) -> CoreferenceModel:
+    """What `save_model` wrote, ready to resolve. `base` is where the encoder of a low-rank change lies now."""
+    settings, change, head = _stored(folder, base)
+    encoder, tokenizer = load_encoder((base or settings.base) if settings.rank else str(folder))
+    model = CoreferenceModel(encoder, tokenizer, settings)
+    add_changes(encoder, change)
+    model.head.load_state_dict(head)
+    move(model, device).eval()
+    return model
+
+
+def build_from(folder: Path, base: str, *, dropout: float, seed: int) -> CoreferenceModel:
+    """What `save_model` wrote, ready to be trained further: a low-rank change stays apart from its encoder."""
+    settings, change, head = _stored(folder, base)
+    encoder, tokenizer = load_encoder(base if settings.rank else str(folder))
+    if settings.rank:
+        make_low_rank(encoder, settings.rank)
+        for name, value in change.items():
+            encoder.get_parameter(name).data.copy_(value)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = CoreferenceModel(encoder, tokenizer, replace(settings, dropout=dropout, seed=seed))
+    model.head.load_state_dict(head)
+    return model
+
+
 def head_identity(folder: Path, settings: HeadSettings, base: str | None = None) -> str:
     """All that decides a saved model's answers: its files, and the encoder that a low-rank change is added to."""
     return fingerprint(folder_print(folder), model_prints(base or settings.base) if settings.rank else {})
@@ -239,17 +212,6 @@ def _check_base(folder: Path, settings: HeadSettings, base: str) -> None:
             f"{folder} is a head for {settings.base}, and {base} has different {changed[0]}; pass that encoder with "
             "--base, or train a head for this one."
         )
-
-
-def load_model(folder: Path, device: str = "cpu", *, base: str | None = None) -> CoreferenceModel:
-    """What `save_model` wrote, ready to resolve. `base` is where the encoder of a low-rank change lies now."""
-    settings, change, head = _stored(folder, base)
-    encoder, tokenizer = load_encoder((base or settings.base) if settings.rank else str(folder))
-    model = CoreferenceModel(encoder, tokenizer, settings)
-    add_changes(encoder, change)
-    model.head.load_state_dict(head)
-    move(model, device).eval()
-    return model
 
 
 def read_settings(folder: Path) -> HeadSettings:
@@ -277,8 +239,42 @@ def _stored(folder: Path, base: str | None) -> tuple[HeadSettings, dict[str, Any
     return settings, change, {key.removeprefix("head."): value.float() for key, value in own.items() if key.startswith("head.")}
 
 
-def _ends(tokenizer: Any, schemes: Sequence[str]) -> tuple[list[list[int]], list[int]]:
-    """What stands before a text, by scheme, and behind it: special tokens, and the scheme's name where there are several."""
-    opening, closing = (edge.tolist() for edge in special_edges(tokenizer))
-    names = [tokenizer(name, add_special_tokens=False)["input_ids"] if len(schemes) > 1 else [] for name in schemes]
-    return [[*opening, *name] for name in names], closing
+_WIDE = 2.0
+"""LoRA's scale (alpha / rank), the usual one: with it, the learning rate does not depend on the rank."""
+
+
+class LowRank(nn.Module):  # type: ignore[misc]
+    """A linear layer and its change; the change starts at zero."""
+
+    def __init__(self, base: Any, rank: int) -> None:
+        super().__init__()
+        self.base = base
+        self.down = nn.Parameter(torch.randn(rank, base.in_features) / base.in_features**0.5)
+        self.up = nn.Parameter(torch.zeros(base.out_features, rank))
+
+    def forward(self, inputs: Any) -> Any:
+        return self.base(inputs) + _WIDE * nn.functional.linear(nn.functional.linear(inputs, self.down), self.up)
+
+
+def make_low_rank(encoder: Any, rank: int) -> None:
+    """Freeze the encoder and put a change beside each of its linear layers."""
+    encoder.requires_grad_(False)
+    for name, layer in list(encoder.named_modules()):
+        if isinstance(layer, nn.Linear):
+            parent, _, own = name.rpartition(".")
+            setattr(encoder.get_submodule(parent), own, LowRank(layer, rank))
+
+
+def changes(encoder: Any) -> dict[str, Any]:
+    found = {}
+    for name, layer in encoder.named_modules():
+        if isinstance(layer, LowRank):
+            found[f"{name}.down"], found[f"{name}.up"] = layer.down.detach(), layer.up.detach()
+    return found
+
+
+def add_changes(encoder: Any, kept: dict[str, Any]) -> None:
+    """Add changes that were kept to a plain encoder's weights."""
+    for name in sorted({name.rpartition(".")[0] for name in kept}):
+        layer = encoder.get_submodule(name)
+        layer.weight.data += _WIDE * (kept[f"{name}.up"].float() @ kept[f"{name}.down"].float()).to(layer.weight)

@@ -9,6 +9,8 @@ from coref_automl.config import Setting, free_fields, typed
 from coref_automl.coreference.conventions import Asked
 from coref_automl.errors import RecipeError
 
+Precision = Literal["auto", "float32", "bfloat16"]
+RATE, FROM = ("--lr", "--learning-rate"), ("--from", "--start")
 FILE = "a .jsonl, .conll or .conllu file (also .xz)"
 
 
@@ -29,31 +31,17 @@ class CoreferenceRecipe:
     data: Annotated[str, Setting(f"Annotated texts: {FILE}, or SCHEME=FILE.")]
     out: Annotated[str, Setting("Folder of the run; must be empty or from the same command.", free=True)]
     model: Annotated[str, Setting("Hub id, folder, or bundled:ko-mini; with --from, where its encoder lies now.")] = ""
-    start: Annotated[
-        str, Setting("Train this head further: a run, one seed's model, or bundled:ko-mini-coref.", flags=("--from", "--start"))
-    ] = ""
-    more: Annotated[
-        tuple[str, ...], Setting("More annotated texts, of the same or another scheme: FILE or SCHEME=FILE; repeatable.")
-    ] = ()
-    convention: Annotated[Asked, Setting("How far mentions reach: bare, words (whole words with particles), heads, or auto.")] = (
-        "auto"
-    )
-    split: Annotated[
-        str | None, Setting("fixed (by hash of each document), koconovel, or a JSON file with train, dev and test.")
-    ] = None
+    start: Annotated[str, Setting("Head to train further: a run, a model, bundled:ko-mini-coref.", flags=FROM)] = ""
+    more: Annotated[tuple[str, ...], Setting("More annotated texts: FILE, or SCHEME=FILE for another scheme; repeatable.")] = ()
+    convention: Annotated[Asked, Setting("How far mentions reach: bare, words (with particles), heads, or auto.")] = "auto"
+    split: Annotated[str | None, Setting("fixed (by hash), koconovel, or a JSON file with train, dev and test.")] = None
     folds: Annotated[int, Setting("Cross-fitting: test every document once, in this many folds; 0 uses the split.", 0, 1000)] = 0
     holdout: Annotated[float, Setting("Without a split: fraction of documents held out to choose the epoch.", 0.001, 0.5)] = 0.1
     seeds: Annotated[int, Setting("Number of seeds.", 1, free=True)] = 1
     first_seed: Annotated[int, Setting("First seed.", 0, 2**31, flags=("--seed", "--first-seed"))] = 0
     epochs: Annotated[int, Setting("Number of epochs.", 1)] = 8
-    rank: Annotated[
-        int,
-        Setting("Train a low-rank change (LoRA) of this rank instead of the whole encoder; 0 trains the whole encoder.", 0, 1024),
-    ] = 0
-    learning_rate: Annotated[
-        float | None,
-        Setting("Learning rate of the encoder. Default depends on its size.", 1e-8, 1.0, flags=("--lr", "--learning-rate")),
-    ] = None
+    rank: Annotated[int, Setting("Train a low-rank change (LoRA) of this rank; 0 trains the whole encoder.", 0, 1024)] = 0
+    learning_rate: Annotated[float | None, Setting("Encoder's rate. Default depends on its size.", 1e-8, 1.0, flags=RATE)] = None
     head_rate: Annotated[float, Setting("Learning rate of the head.", 1e-8, 1.0, flags=("--head-lr", "--head-rate"))] = 1e-3
     weight_decay: Annotated[float, Setting("Weight decay.", 0.0, 1.0)] = 0.01
     warmup: Annotated[float, Setting("Fraction of steps with a rising learning rate.", 0.0, 1.0)] = 0.1
@@ -64,9 +52,7 @@ class CoreferenceRecipe:
     batch_tokens: Annotated[int, Setting("Tokens per step.", 64)] = 2048
     skip_bad: Annotated[bool, Setting("Skip bad rows; they are counted and listed.")] = False
     device: Annotated[str, Setting("cpu, cuda, cuda:1, or auto.", free=True)] = "auto"
-    precision: Annotated[Literal["auto", "float32", "bfloat16"], Setting("auto (bfloat16 on CUDA), float32 or bfloat16.")] = (
-        "auto"
-    )
+    precision: Annotated[Precision, Setting("auto (bfloat16 on CUDA), float32 or bfloat16.")] = "auto"
     note: Annotated[str, Setting("One sentence about the model's training data; predict shows it.")] = ""
 
     def __post_init__(self) -> None:

@@ -109,14 +109,12 @@ def read_document(
 
 
 def with_gold(model: CoreferenceModel, read: Read) -> FoundChains:
-    """Chains of the mentions that the document gives."""
     doc = read.doc
     spans = tuple(mention.span for mention in doc.document.mentions)
     return _linked(model, read, doc.first, doc.last, spans, np.full(len(spans), SURE, np.float32))
 
 
 def with_found(model: CoreferenceModel, read: Read, *, threshold: float | None = None) -> FoundChains:
-    """Chains of the mentions that the model finds itself."""
     scheme = model.scheme(read.doc.document)
     first, last, score = _mentions(read, scheme.threshold if threshold is None else threshold)
     doc = read.doc
@@ -158,12 +156,7 @@ def _mentions(read: Read, threshold: float) -> tuple[Ints, Ints, NDArray[np.floa
 
 
 def _linked(
-    model: CoreferenceModel,
-    read: Read,
-    first: Ints,
-    last: Ints,
-    spans: tuple[Span, ...],
-    scores: NDArray[np.float32],
+    model: CoreferenceModel, read: Read, first: Ints, last: Ints, spans: tuple[Span, ...], scores: NDArray[np.float32]
 ) -> FoundChains:
     text = read.doc.document.text
     own = surfaces(text, spans, first, quotations(text))

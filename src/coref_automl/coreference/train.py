@@ -16,21 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coref_automl.comparison.coreference_results import CoreferenceResult, CoreferenceSeed
 from coref_automl.config import expect, to_mapping
-from coref_automl.coreference.answers import (
-    AGAIN,
-    KIND,
-    START,
-    DocumentAnswer,
-    answers_of,
-    summarise,
-    write_answers,
-)
+from coref_automl.coreference.answers import AGAIN, KIND, START, DocumentAnswer, answers_of, summarise, write_answers
 from coref_automl.coreference.conventions import Convention, convention_of, moved_document
 from coref_automl.coreference.data import GENERAL, CorefData, CorefDocument, read_schemes
 from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.coreference.recipe import FREE, CoreferenceRecipe
+from coref_automl.coreference.results import CoreferenceResult, CoreferenceSeed
 from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, sides_of
 from coref_automl.coreference.tokens import tokenized
 from coref_automl.decoder import read_stored
@@ -68,14 +60,12 @@ class _Work:
 
     @property
     def scored(self) -> str:
-        """The name of what the run scores itself on."""
         if self.recipe.folds:
             return f"{self.data.name}-{self.recipe.folds}-folds"
         return f"{self.data.name}-{'test' if self.splits[0].test else 'dev'}"
 
     @property
     def tested(self) -> tuple[CorefDocument, ...]:
-        """What the run scores itself on."""
         names = {name for split in self.splits for name in (split.test or split.dev)}
         return tuple(document for document in self.data.documents if document.id in names)
 
@@ -237,7 +227,6 @@ def _best_threshold(model: Any, scheme: Any, reads: Sequence[Any]) -> float:
 
 
 def _bind(work: _Work) -> None:
-    """Write the run's manifest, or refuse a folder that was begun with something else."""
     recipe, documents = work.recipe, work.data.documents
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in _FILES}
     prints = {
@@ -267,7 +256,6 @@ def _bind(work: _Work) -> None:
 
 
 def learned_from(model: Path) -> list[str]:
-    """Marks of the texts that a model learned from."""
     path = model / LEARNED
     return read_stored(path, list[str], remedy=AGAIN) if path.is_file() else []
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.corpus import choice as choices
 from coref_automl.corpus import encode
-from coref_automl.corpus.choice import DocumentChoice
+from coref_automl.corpus.choice import KEPT, REASONS, Choice
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.shards import UNREAD, Index
 from coref_automl.corpus.sources import SOURCES, licence_in_words, licence_of, licence_of_bundled
@@ -26,14 +25,8 @@ def counts_table(manifest: dict[str, Any], *, sizes: bool = True) -> str:
     Characters and tokens are counted last; without `sizes` their columns are left out.
     """
     columns = 6 if sizes else 4
-    head = (
-        say("데이터 소스", "source"),
-        say("읽음", "in"),
-        say("남음", "kept"),
-        say("제외", "dropped"),
-        say("글자", "characters"),
-    )
-    rows = [(*head, say("토큰", "tokens"))[:columns]]
+    head = say("데이터 소스/읽음/남음/제외/글자/토큰", "source/in/kept/dropped/characters/tokens").split("/")
+    rows = [tuple(head[:columns])]
     for source in [*manifest["sources"], _together(manifest["sources"])]:
         numbers = (source["in"], source["kept"], sum(source["dropped"].values()), source["characters"], source["tokens"])
         rows.append((source["name"], *(f"{number:,}" for number in numbers))[:columns])
@@ -135,12 +128,8 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def refuse_empty(index: Index, choice: DocumentChoice, recipe: PrepareRecipe, progress: Progress) -> None:
-    """Name the sources that contribute nothing before the long work begins; without `allow_empty` they end it."""
-    refuse_sources(counted(index, choice, np.zeros((len(index), 4), np.int32), frozenset()), recipe, progress)
-
-
 def refuse_sources(sources: list[dict[str, Any]], recipe: PrepareRecipe, progress: Progress) -> None:
+    """Name the sources that contribute nothing; without `allow_empty` they are an error."""
     empty = [source for source in sources if not source["kept"] and set(source["dropped"]) != {UNREAD}]
     if not empty and any(source["kept"] for source in sources):
         return
@@ -155,14 +144,17 @@ def refuse_sources(sources: list[dict[str, Any]], recipe: PrepareRecipe, progres
     progress.note(progress.say(f"문서가 없는 데이터 소스: {named}", f"No documents from: {named}"))
 
 
-def counted(index: Index, choice: DocumentChoice, facts: NDArray[np.int32], hub: frozenset[str]) -> list[dict[str, Any]]:
-    """One line per source: documents in, kept, dropped by reason, characters and tokens."""
+def counted(
+    index: Index, choice: Choice, facts: NDArray[np.int32] | None = None, hub: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """One line per source: documents in, kept, dropped by reason, characters and tokens; `facts` are those of encoding."""
+    facts = np.zeros((len(index), 4), np.int32) if facts is None else facts
     lines = []
     for number, name in enumerate(index.sources):
         rows = np.flatnonzero(index.source == number)
         dropped = Counter(index.dropped.get(name, {}))
-        chosen = rows[choice.kept[rows]]
-        for reasons, codes in ((choices.REASONS, choice.reason[rows]), (encode.REASONS, facts[chosen, 3])):
+        chosen = rows[choice[rows] == KEPT]
+        for reasons, codes in ((REASONS, choice[rows]), (encode.REASONS, facts[chosen, 3])):
             for code, count in zip(*np.unique(codes[codes > 0], return_counts=True), strict=True):
                 dropped[reasons[int(code)]] += int(count)
         good = chosen[facts[chosen, 3] == 0]

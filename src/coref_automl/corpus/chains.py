@@ -10,9 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from coref_automl.korean import CLAUSE, KIND, KINDS, PRONOUN, Tags, is_hangul
 
 NounTag = Literal["NNG", "NNP"]
@@ -51,16 +48,14 @@ def chains(mentions: Sequence[NounMention], *, cap: int | None = 8) -> list[list
     A form that occurs more than `cap` times keeps that many mentions, spread evenly from its first to its last, so that a few
     words do not dominate a document and a long document does not lose its end.
     """
-    by_form: dict[str, list[NounMention]] = {}
+    return [_spread(chain, cap) for chain in by_form(mentions).values() if len(chain) >= 2]
+
+
+def by_form(mentions: Sequence[NounMention]) -> dict[str, list[NounMention]]:
+    found: dict[str, list[NounMention]] = {}
     for mention in mentions:
-        by_form.setdefault(mention.form, []).append(mention)
-    return [_spread(chain, cap) for chain in by_form.values() if len(chain) >= 2]
-
-
-def pronouns(tags: Tags) -> NDArray[np.int32]:
-    """The spans [n, 2] of the pronouns, in text order."""
-    spans: NDArray[np.int32] = tags.spans[tags.kinds == PRONOUN]
-    return spans
+        found.setdefault(mention.form, []).append(mention)
+    return found
 
 
 def _joined(tags: Tags) -> Iterator[tuple[int, int, bool, int]]:

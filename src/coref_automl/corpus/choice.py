@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,24 +24,14 @@ REASONS = (
     "exact duplicate",
     "near duplicate",
 )
+Choice = NDArray[np.int8]
+"""For every document of the index: KEPT, or the place of its reason in REASONS."""
 _HELD, _IN_SET, _SAME_EVAL, _NEAR_EVAL, _SAME_HELD, _NEAR_HELD, _SAME, _NEAR = range(1, 9)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DocumentChoice:
-    """For every document of the index: 0 when it is kept, otherwise the place of its reason in REASONS."""
-
-    reason: NDArray[np.int8]
-
-    @property
-    def kept(self) -> NDArray[np.bool_]:
-        kept: NDArray[np.bool_] = self.reason == KEPT
-        return kept
 
 
 def choose_documents(
     index: Index, evaluation: list[Document], folder: Path, run: RunAll, *, similarity: float | None, at_once: int
-) -> DocumentChoice:
+) -> Choice:
     """Evaluation documents go by id, text and near text; then held-out ones and their copies; then copies of earlier ones.
 
     Without a `similarity` near-duplicates stay. They are sought in `folder`, by calls that `run` makes.
@@ -60,7 +49,7 @@ def choose_documents(
     repeats = np.flatnonzero((first != np.arange(len(order))) & (np.arange(len(order)) >= len(held)))
     reason[order[repeats]] = np.where(first[repeats] < len(held), _SAME_HELD, _SAME)
     if similarity is None:
-        return DocumentChoice(reason)
+        return reason
 
     front, rows = len(evaluation), np.concatenate([held, np.flatnonzero(reason == KEPT)])
     entries = np.full(front + len(index), -1, np.int64)
@@ -74,7 +63,7 @@ def choose_documents(
     for entry, original in found:
         code = _NEAR_EVAL if original < front else _NEAR_HELD if original < protected else _NEAR
         reason[rows[entry - front]] = code
-    return DocumentChoice(reason)
+    return reason
 
 
 def _by_id(index: Index, evaluation: list[Document]) -> NDArray[np.bool_]:

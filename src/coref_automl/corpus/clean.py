@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coref_automl.records import Document
 from coref_automl.say import say
@@ -93,16 +92,19 @@ def too_repetitive(text: str, least: float) -> str | None:
     return "most lines repeat" if len(lines) >= 10 and len(set(lines)) < least * len(lines) else None
 
 
+_HANGUL = ((0xAC00, 0xD7FF), (0x1100, 0x11FF), (0x3131, 0x318E), (0xA960, 0xA97F))
+_LETTERS = ((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0x1FFF), (0x2C00, 0xFEFE), (0x20000, 0x3FFFF))
+_MARKS = ((0x3000, 0x303F), (0xFE00, 0xFE6F))
+"""Signs that lie among the letters."""
+
+
 def hangul_share(text: str) -> float:
     """Hangul among the letters of a text; digits, punctuation, blanks and emoji are not letters."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    hangul = np.count_nonzero(_between(codes, 0xAC00, 0xD7FF) | _between(codes, 0x1100, 0x11FF) | _between(codes, 0x3131, 0x318E))
-    old = np.count_nonzero(_between(codes, 0xA960, 0xA97F))
-    latin = np.count_nonzero(_between(codes, 0x41, 0x5A) | _between(codes, 0x61, 0x7A))
-    others = np.count_nonzero(_between(codes, 0xC0, 0x1FFF) | _between(codes, 0x2C00, 0xFEFE) | _between(codes, 0x20000, 0x3FFFF))
-    marks = np.count_nonzero(_between(codes, 0x3000, 0x303F) | _between(codes, 0xFE00, 0xFE6F))
-    letters = latin + others - marks
-    return float(hangul + old) / letters if letters > 0 else 0.0
+    hangul, others, marks = (
+        sum(np.count_nonzero((codes >= low) & (codes <= high)) for low, high in ranges) for ranges in (_HANGUL, _LETTERS, _MARKS)
+    )
+    return float(hangul) / (others - marks) if others > marks else 0.0
 
 
 def foreign_note(text: str) -> str | None:
@@ -111,10 +113,6 @@ def foreign_note(text: str) -> str | None:
         return None
     ko = "한글이 거의 없는 텍스트입니다. 한국어 모델이므로 한국어 텍스트를 넣으세요."
     return say(ko, "Hardly any of this text is Hangul, and the models read Korean: pass a Korean text.")
-
-
-def _between(codes: NDArray[np.uint32], low: int, high: int) -> NDArray[np.bool_]:
-    return (codes >= low) & (codes <= high)
 
 
 SHARE = 0.02

@@ -49,27 +49,19 @@ class PackedRow:
     mentions: Ints
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class PackedDataset:
     """A prepared dataset. Opening it reads no tokens; a row is read when it is asked for.
 
     Where `places` is given, row i is `tokens[places[i]]`; pieces and mentions name rows, not places.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        manifest: DatasetManifest,
-        tokens: Ints,
-        pieces: Ints,
-        mentions: Ints,
-        places: Ints | None = None,
-    ) -> None:
-        self.folder = folder
-        self.manifest = manifest
-        self.tokens = tokens
-        self.pieces = pieces
-        self.mentions = mentions
-        self._places = places
+    folder: Path
+    manifest: DatasetManifest
+    tokens: Ints
+    pieces: Ints
+    mentions: Ints
+    places: Ints | None = None
 
     @classmethod
     def open(cls, folder: Path) -> PackedDataset:
@@ -148,7 +140,7 @@ class PackedDataset:
         return self.manifest["fingerprint"]
 
     def __len__(self) -> int:
-        return len(self.tokens if self._places is None else self._places)
+        return len(self.tokens if self.places is None else self.places)
 
     def pieces_of(self, index: int) -> Ints:
         """The (block, start, length, document) rows of one block."""
@@ -198,7 +190,7 @@ class PackedDataset:
         for number, (_, start, length, _) in enumerate(self.pieces_of(index), 1):
             segments[start : start + length] = number
         mentions = _rows_of(self.mentions, index)[:, 1:]
-        place = index if self._places is None else self._places[index]
+        place = index if self.places is None else self.places[index]
         return PackedRow(np.asarray(self.tokens[place]), segments, mentions)
 
     def check_tokenizer(self, fingerprint: str) -> None:
@@ -297,13 +289,8 @@ def write_dataset(
                 for part in parts:
                     array.append(part)
     count = grown[0].rows
-    whole = {
-        "kind": KIND,
-        **manifest(count),
-        "seq_len": seq_len,
-        "blocks": count,
-        "fingerprint": fingerprint_files(arrays),
-    }
+    own = {"seq_len": seq_len, "blocks": count, "fingerprint": fingerprint_files(arrays)}
+    whole = {"kind": KIND, **manifest(count), **own}
     write_json(folder / MANIFEST, whole)
     if card is not None:
         write_text(folder / CARD, card(whole))

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from coref_automl.config import from_mapping
 from coref_automl.corpus.chains import NounMention, chains, mentions
 from coref_automl.corpus.dataset import smallest_type
-from coref_automl.corpus.overlap import WORDS, found_in, grams
+from coref_automl.corpus.overlap import WORDS, among, grams
+from coref_automl.corpus.recipe import Mode
 from coref_automl.corpus.shards import started
 from coref_automl.decoder import read_stored_rows
 from coref_automl.errors import ModelError
@@ -32,7 +33,6 @@ from coref_automl.store import read_json, write_json, write_jsonl, write_text, w
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-Mode = Literal["mlm", "entity", "combined"]
 _SENTENCE_END = re.compile(r"""(?<=[가-힣\])」』”’"'])[.!?…]+["'”’」』)\]]*(?=\s)|\n""")
 REASONS = ("", "no noun chain", "no tokens", "reads as a special token", "could not be encoded")
 
@@ -261,10 +261,11 @@ class _Hits:
     def look_into(self, document: Document, place: int) -> None:
         if self.known is None:
             return
-        at = found_in(self.known, document.text)
+        every = grams(document.text)
+        at = np.flatnonzero(among(self.known, every))
         if not len(at):
             return
-        runs = grams(document.text)[at]
+        runs = every[at]
         self.runs.append(np.unique(runs))
         words = " ".join(document.text.split()[int(at[0]) : int(at[0]) + WORDS])
         self.examples.append((place, int(runs[0]), document.source, document.id, words))

@@ -83,7 +83,7 @@ def read_file(
     """
     shown = shown or str(path)
     field, line = field or TEXT, 0
-    rows = _rows(path, shown, span)
+    rows = rows_in(path, shown, span)
     source: str | None = None
     lacking: SourceError | None = None
     found = False
@@ -123,7 +123,7 @@ def read_file(
     yield from waiting
 
 
-def _rows(path: Path, shown: str, span: ByteRange | None) -> Iterator[Row]:
+def rows_in(path: Path, shown: str, span: ByteRange | None = None) -> Iterator[Row]:
     refuse_archive(path, shown, SourceError)
     reader = READERS.get(kind_of(path))
     if reader is None:
@@ -138,8 +138,7 @@ def _document(row: dict[str, Any], where: str, fallback: str, name: str, before:
         return Flaw(
             stated or before or name, where, f"no field {field!r}" if text is None else f"the field {field!r} is not text"
         )
-    identity = row.get("id")
-    title = row.get("title")
+    identity, title = row.get("id"), row.get("title")
     return Document(
         id=writable(str(identity)) if isinstance(identity, str | int) and str(identity) else fallback,
         source=stated or name,

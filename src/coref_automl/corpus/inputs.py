@@ -137,7 +137,8 @@ def difference(held: MadeFrom, now: MadeFrom) -> str | None:
 
     Hub datasets are not compared: the one that was read stays the one that is meant.
     """
-    before, after = (Counter(_local(made)) for made in (held, now))
+    named = ([(entry.get("label", ""), entry.get("bytes", "")) for entry in made.get("inputs", ())] for made in (held, now))
+    before, after = (Counter(one for one in entries if one[0] not in SOURCES) for entries in named)
     changed, gone = [label for label, _ in after - before], [label for label, _ in before - after]
     if changed:
         return f"{changed[0]} {'has changed' if changed[0] in gone else 'is new'}"
@@ -149,8 +150,3 @@ def difference(held: MadeFrom, now: MadeFrom) -> str | None:
         if old != new:
             return f"the evaluation set {new.get('name')} has changed"
     return None
-
-
-def _local(made: MadeFrom) -> list[tuple[str, str]]:
-    named = [(entry.get("label", ""), entry.get("bytes", "")) for entry in made.get("inputs", ())]
-    return [(label, mark) for label, mark in named if label not in SOURCES]

@@ -105,9 +105,8 @@ class EncodedFacts(TypedDict):
     overlap: list[tuple[int, Any, str, str, str]]
 
 
-def read_prepared(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished dataset, as `prepare` prints it."""
-    return dict(read_stored(folder / MANIFEST, PreparedManifest, error=DatasetError, remedy=AGAIN))
+def read_prepared(folder: Path) -> PreparedManifest:
+    return read_stored(folder / MANIFEST, PreparedManifest, error=DatasetError, remedy=AGAIN)
 
 
 def read_shard(path: Path) -> ShardFacts:

@@ -63,15 +63,12 @@ def evaluation_documents(folders: Sequence[Path]) -> list[Document]:
     """The documents of evaluation sets, as their folders hold them."""
     found = []
     for folder in folders:
+        refused = f"{folder} is not an evaluation set (%s). Make one with: coref-automl prepare eval"
         if not (folder / "documents.jsonl").is_file():
-            raise EvalSetError(
-                f"{folder} is not an evaluation set (no documents.jsonl). Make one with: coref-automl prepare eval"
-            )
+            raise EvalSetError(refused % "no documents.jsonl")
         for row in read_stored_rows(folder / "documents.jsonl", _FrozenDocument, error=EvalSetError):
             if "id" not in row or "text" not in row:
-                raise EvalSetError(
-                    f"{folder} is not an evaluation set (its documents have no text). Make one with: coref-automl prepare eval"
-                )
+                raise EvalSetError(refused % "its documents have no text")
             found.append(Document(row["id"], row.get("source", ""), row["text"], row.get("title", "")))
     return found
 
@@ -106,12 +103,7 @@ def write_grams(documents: Sequence[Document], path: Path) -> None:
         np.save(handle, np.unique(np.concatenate(runs)) if runs else np.empty(0, np.uint64))
 
 
-def found_in(known: Grams, text: str) -> NDArray[np.int64]:
-    """Positions (in words) of the runs of a text that an evaluation document holds too."""
-    return np.flatnonzero(_among(known, grams(text)))
-
-
-def _among(known: Grams, runs: Grams) -> NDArray[np.bool_]:
+def among(known: Grams, runs: Grams) -> NDArray[np.bool_]:
     """Which runs are in a sorted table; the table, which may be large, is not sorted again for every text."""
     if not len(known):
         return np.zeros(len(runs), np.bool_)
@@ -127,7 +119,7 @@ def report(documents: Sequence[Document], found: Grams, seen: Sequence[tuple[int
     for document in documents:
         runs = np.unique(grams(document.text))
         total += len(runs)
-        hits = _among(found, runs)
+        hits = among(found, runs)
         touched += bool(hits.any())
         owner.update({run: document.id for run in runs[hits].tolist() if run in wanted and run not in owner})
     examples = [OverlapExample(owner[run], source, identity, words) for run, source, identity, words in seen if run in owner]

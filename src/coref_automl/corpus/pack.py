@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.corpus.card import card, counted, refuse_sources
-from coref_automl.corpus.choice import DocumentChoice
+from coref_automl.corpus.choice import KEPT, Choice
 from coref_automl.corpus.dataset import Ints, Window, smallest_type, write_dataset
 from coref_automl.corpus.encode import special_of, tokenizer_of
 from coref_automl.corpus.manifest import ANEW, EncodedFacts, MadeFrom
@@ -124,7 +124,7 @@ class _Pieces:
 
 def assemble(
     index: Index,
-    choice: DocumentChoice,
+    choice: Choice,
     recipe: PrepareRecipe,
     evaluation: list[Document],
     out: Path,
@@ -138,11 +138,11 @@ def assemble(
     tokenizer = tokenizer_of(recipe.model)
     special = special_of(tokenizer, recipe.model)
     dtype = smallest_type(len(tokenizer))
-    stems = [_stem(shard.stem) for shard in index.shards]
+    stems = [shard.stem.parent.parent / "encode" / shard.stem.name for shard in index.shards]
     facts = _facts(index, stems)
-    sources = counted(index, choice, facts, frozenset(hub))
+    sources = counted(index, choice, facts, hub)
     refuse_sources(sources, recipe, progress)
-    trained = choice.kept & (facts[:, 3] == 0)
+    trained = (choice == KEPT) & (facts[:, 3] == 0)
     with written_whole(out / "documents.jsonl", "wb") as handle:
         for stem in stems:
             handle.writelines(chunks_of(stem.with_suffix(".jsonl")))
@@ -199,10 +199,6 @@ def assemble(
 
     with progress.stage("pack", None, "blocks") as stage:
         return write_dataset(out, packed(stage), seq_len=recipe.seq_len, dtype=dtype, manifest=manifest, card=card)
-
-
-def _stem(read: Path) -> Path:
-    return read.parent.parent / "encode" / read.name
 
 
 def _facts(index: Index, stems: list[Path]) -> NDArray[np.int32]:

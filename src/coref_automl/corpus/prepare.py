@@ -14,33 +14,25 @@ no byte. What kills its worker again and again is named at the end; `--allow-mis
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
 from itertools import compress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from coref_automl.config import as_path, expect
-from coref_automl.corpus.card import refuse_empty
-from coref_automl.corpus.choice import DocumentChoice, choose_documents
+from coref_automl.config import as_path, expect, to_mapping
+from coref_automl.corpus.card import counted, refuse_sources
+from coref_automl.corpus.choice import KEPT, Choice, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import require_near
 from coref_automl.corpus.encode import EncodeSettings, set_shard_aside, special_of, store_tokenizer, tokenizer_of
 from coref_automl.corpus.inputs import bytes_of, difference, pinned, readable_parts, sets_of, surveyed
-from coref_automl.corpus.manifest import (
-    AGAIN,
-    ANEW,
-    BegunDataset,
-    MadeFrom,
-    WithSettings,
-    read_prepared,
-)
+from coref_automl.corpus.manifest import AGAIN, ANEW, BegunDataset, MadeFrom, WithSettings, read_prepared
 from coref_automl.corpus.overlap import evaluation_documents, write_grams
 from coref_automl.corpus.pack import assemble
 from coref_automl.corpus.recipe import PrepareRecipe
-from coref_automl.corpus.shards import READ, Index, ReadSettings, build_index, finished_shards, set_part_aside
+from coref_automl.corpus.shards import READ, Index, build_index, finished_shards, set_part_aside
 from coref_automl.corpus.sources import BUNDLED, Input
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import SAME, check_binding
@@ -53,8 +45,6 @@ from coref_automl.machine import usable_cores
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Document
 from coref_automl.store import read_jsonl, write_json, write_text, written_whole
-
-__all__ = ["PrepareRecipe", "prepare"]
 
 WORK, ENCODE, DEDUP, INPUTS, PARTS = "work", "encode", "dedup", "inputs.json", "parts.json"
 _SMALL = 4 << 20
@@ -94,9 +84,9 @@ def _prepare(
     index = build_index(work, parts=len(parts), holdout=recipe.holdout)
     choice = _choose(index, evaluation, recipe, work, workers, progress)
     try:
-        refuse_empty(index, choice, recipe, progress)
+        refuse_sources(counted(index, choice), recipe, progress)  # before the long work begins
     except WorkError:
-        if not choice.kept.any():
+        if not (choice == KEPT).any():
             remove(out)  # nothing is worth resuming, and the corrected command differs
         raise
     if evaluation:
@@ -128,13 +118,12 @@ def _same_settings(recipe: PrepareRecipe, out: Path) -> None:
 def _as_it_stands(recipe: PrepareRecipe, out: Path, progress: Progress) -> dict[str, Any]:
     """A finished dataset, if it would be made from the same inputs today; one of other inputs is never handed out in silence."""
     manifest = read_prepared(out)
-    held = cast(MadeFrom, manifest)
     parts, _ = readable_parts(recipe, progress, hub=False)
-    if changed := difference(held, surveyed(recipe, parts, progress)[0]):
+    if changed := difference(manifest, surveyed(recipe, parts, progress)[0]):
         raise FolderError(
             f"{out} is finished, but {changed} since it was made; choose another --out, or remove {out} to make it again."
         )
-    return manifest
+    return dict(manifest)
 
 
 def _begun(out: Path) -> BegunDataset:
@@ -167,29 +156,21 @@ def _begin(recipe: PrepareRecipe, made: MadeFrom, parts: list[Input], out: Path,
 
 
 def _read(parts: list[Input], recipe: PrepareRecipe, work: Path, workers: int, progress: Progress) -> None:
-    settings = ReadSettings(
-        recipe.filters(),
-        near=recipe.near_duplicates,
-        field=recipe.field,
-        limit=recipe.limit,
-        broken_ok=recipe.allow_missing,
-        shard_characters=recipe.portion,
-    )
     folder = work / READ
     with progress.stage("read and clean", None, "characters") as stage:
         for number in range(len(parts)):
             stage.skip(sum(shard["characters"] for shard in finished_shards(folder, number)))
-        common = {"folder": str(folder), "settings": _plain(settings)}
+        common = {"folder": str(folder), "recipe": to_mapping(recipe)}
         left = [number for number in range(len(parts)) if not (folder / f"{number:04d}.json").is_file()]
-        jobs = [{"part": _plain(parts[number]), "number": number, **common} for number in left]
+        jobs = [{"part": to_mapping(parts[number]), "number": number, **common} for number in left]
         named = [(parts[number].place, folder / f"{number:04d}") for number in left]
-        aside = lambda job: set_part_aside(parts[left[job]], left[job], folder, settings)  # noqa: E731
+        aside = lambda job: set_part_aside(parts[left[job]], left[job], folder, near=recipe.near_duplicates)  # noqa: E731
         _each("coref_automl.corpus.shards:read_job", named, jobs, workers, recipe, stage.advance, aside)
 
 
 def _choose(
     index: Index, evaluation: list[Document], recipe: PrepareRecipe, work: Path, workers: int, progress: Progress
-) -> DocumentChoice:
+) -> Choice:
     at_once = max(1, recipe.portion // 4)
     small = len(index) <= at_once  # a process would take longer to start than to seek
 
@@ -204,15 +185,9 @@ def _choose(
 
 
 def _encode(
-    index: Index,
-    choice: DocumentChoice,
-    recipe: PrepareRecipe,
-    work: Path,
-    workers: int,
-    places: list[str],
-    progress: Progress,
+    index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, workers: int, places: list[str], progress: Progress
 ) -> None:
-    kept = choice.kept
+    kept = choice == KEPT
     with written_whole(work / "kept.npy", "wb") as handle:
         np.save(handle, kept)
     stems = [work / ENCODE / shard.stem.name for shard in index.shards]
@@ -237,7 +212,7 @@ def _encode(
         grams=work / "grams.npy" if recipe.eval_sets else None,
     )
     with progress.stage("encode", total, "characters") as stage:
-        common = {"kept": str(work / "kept.npy"), "settings": _plain(settings)}
+        common = {"kept": str(work / "kept.npy"), "settings": to_mapping(settings)}
         jobs = [
             {"texts": str(index.shards[number].texts), "first": int(index.edges[number]), "stem": str(stems[number]), **common}
             for number in left
@@ -293,9 +268,3 @@ def _each(
     for job in sorted(deadly):
         if aside:
             aside(job)
-
-
-def _plain(settings: Any) -> dict[str, Any]:
-    """A frozen dataclass as JSON values, as jobs carry them."""
-    values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(settings), default=str))
-    return values

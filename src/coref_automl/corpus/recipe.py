@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from coref_automl.config import Setting, free_fields, typed
+from coref_automl.config import Setting, free_fields, to_mapping, typed
 from coref_automl.corpus.clean import SHARE, Filters
-from coref_automl.corpus.encode import Mode
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
 from coref_automl.models.families import LONGEST
+from coref_automl.progress import Progress
+
+Mode = Literal["mlm", "entity", "combined"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,19 @@ class Texts:
     sources: tuple[str, ...]
     limit: int | None = None
     near_duplicates: bool = True
+
+    def prepared(
+        self, folder: Path, seq_len: int, model: str, eval_sets: Iterable[Path], progress: Progress, holdout: float = 0.0
+    ) -> Path:
+        """One dataset for all runs: blocks with noun chains. They differ in what they hide, and in nothing else."""
+        from coref_automl.corpus.prepare import prepare
+
+        wanted = PrepareRecipe(
+            mode="combined", sources=self.sources, model=model, seq_len=seq_len, eval_sets=tuple(map(str, eval_sets)),
+            holdout=holdout, limit=self.limit, near_duplicates=self.near_duplicates,
+        )  # fmt: skip
+        prepare(wanted, folder, progress=progress)
+        return folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,5 +87,4 @@ class PrepareRecipe:
 
     def settings(self) -> dict[str, Any]:
         """What decides the bytes."""
-        values = {key: list(value) if isinstance(value, tuple) else value for key, value in dataclasses.asdict(self).items()}
-        return {key: value for key, value in values.items() if key not in free_fields(PrepareRecipe)}
+        return {key: value for key, value in to_mapping(self).items() if key not in free_fields(PrepareRecipe)}

@@ -19,33 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.config import from_mapping
-from coref_automl.corpus.clean import Filters, HoldOut, normalise, rank, reason_to_drop
+from coref_automl.corpus.clean import HoldOut, normalise, rank, reason_to_drop
 from coref_automl.corpus.dedup import PERMUTATIONS, signature, text_key, write_signatures
 from coref_automl.corpus.files import Flaw
 from coref_automl.corpus.manifest import ANEW, ReadFacts, ShardFacts, read_shard
+from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import Input, read_input
 from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError, FolderError
 from coref_automl.records import Document
 from coref_automl.store import write_json, write_jsonl, written_whole
 
-SHARD_CHARACTERS = 4_000_000
 SHARD_ROWS = 50_000
 UNREAD = "could not be read"
 """Why the rest of a part that was set aside is not there; it is counted once, under the part's own name."""
 _EXAMPLES = 3
-
-
-@dataclass(frozen=True, slots=True)
-class ReadSettings:
-    """What decides the bytes of the shards."""
-
-    filters: Filters
-    near: bool
-    field: str | None = None
-    limit: int | None = None
-    broken_ok: bool = False
-    shard_characters: int = SHARD_CHARACTERS
 
 
 @dataclass(slots=True)
@@ -75,42 +63,40 @@ class _Shard:
             places.append((row, where))
 
 
-def read_part(part: Input, number: int, folder: Path, settings: ReadSettings) -> Iterator[tuple[int, int]]:
+def read_part(part: Input, number: int, folder: Path, recipe: PrepareRecipe) -> Iterator[tuple[int, int]]:
     """Write the shards of one part; yields (rows, characters) as it goes. Finished shards are passed over."""
     if (folder / f"{number:04d}.json").is_file():
         return
     finished = finished_shards(folder, number)
     done = finished[-1]["rows_so_far"] if finished else 0
     shard, count, row = _Shard(), len(finished), 0
-    for row, entry in enumerate(read_input(part, field=settings.field, broken_ok=settings.broken_ok), 1):
-        if settings.limit is not None and row > settings.limit:
+    for row, entry in enumerate(read_input(part, field=recipe.field, broken_ok=recipe.allow_missing), 1):
+        if recipe.limit is not None and row > recipe.limit:
             row -= 1
             break
         if row <= done:
             continue
         before = shard.characters
-        _take(shard, entry, row - 1, settings)
+        _take(shard, entry, row - 1, recipe)
         shard.rows += 1
         yield 1, shard.characters - before
-        if shard.characters >= settings.shard_characters or shard.rows >= SHARD_ROWS:
-            _write(shard, folder / f"{number:04d}-{count:05d}", row, settings.near)
+        if shard.characters >= recipe.portion or shard.rows >= SHARD_ROWS:
+            _write(shard, folder / f"{number:04d}-{count:05d}", row, recipe.near_duplicates)
             shard, count = _Shard(), count + 1
     if not row and part.span is None:
         shard.drop(part.label, "no rows", 0, part.label)
         shard.rows = 1
     if shard.rows:
-        _write(shard, folder / f"{number:04d}-{count:05d}", row, settings.near)
+        _write(shard, folder / f"{number:04d}-{count:05d}", row, recipe.near_duplicates)
         count += 1
     write_json(folder / f"{number:04d}.json", {"rows": row, "shards": count})
 
 
-def read_job(*, part: dict[str, Any], number: int, folder: str, settings: dict[str, Any]) -> int:
+def read_job(*, part: dict[str, Any], number: int, folder: str, recipe: dict[str, Any]) -> int:
     """`read_part` for a worker process; returns the characters that were read."""
     started(Path(folder) / f"{number:04d}")
-    parts = read_part(
-        from_mapping(Input, part, "part"), number, Path(folder), from_mapping(ReadSettings, settings, "settings of reading")
-    )
-    return sum(characters for _, characters in parts)
+    made = from_mapping(Input, part, "part"), number, Path(folder), from_mapping(PrepareRecipe, recipe, "recipe")
+    return sum(characters for _, characters in read_part(*made))
 
 
 def started(stem: Path) -> None:
@@ -121,12 +107,12 @@ def started(stem: Path) -> None:
         handle.write(f"{platform.node()} {os.getpid()}\n")
 
 
-def set_part_aside(part: Input, number: int, folder: Path, settings: ReadSettings) -> None:
+def set_part_aside(part: Input, number: int, folder: Path, *, near: bool) -> None:
     """Give up the rest of a part that no worker survives: what was read of it stays, what follows is one counted drop."""
     finished, shard = finished_shards(folder, number), _Shard(rows=1)
     rows = finished[-1]["rows_so_far"] if finished else 0
     shard.drop(part.label, UNREAD, rows, part.place)
-    _write(shard, folder / f"{number:04d}-{len(finished):05d}", rows, settings.near)
+    _write(shard, folder / f"{number:04d}-{len(finished):05d}", rows, near)
     write_json(folder / f"{number:04d}.json", {"rows": rows, "shards": len(finished) + 1})
 
 
@@ -137,21 +123,21 @@ def finished_shards(folder: Path, number: int) -> list[ShardFacts]:
     return found
 
 
-def _take(shard: _Shard, entry: Document | Flaw, row: int, settings: ReadSettings) -> None:
+def _take(shard: _Shard, entry: Document | Flaw, row: int, recipe: PrepareRecipe) -> None:
     if isinstance(entry, Flaw):
         shard.drop(entry.source, entry.reason, row, entry.where)
         return
     place, source = rank(entry.id), shard.source(entry.source)
     shard.seen.append((place, source))
     text = normalise(entry.text)
-    if reason := reason_to_drop(text, settings.filters):
+    if reason := reason_to_drop(text, recipe.filters()):
         shard.drop(entry.source, reason, row, entry.id)
         return
     shard.documents.append(Document(entry.id, entry.source, text, entry.title))
     shard.numbers.append((row, place, source))
     shard.keys.append(text_key(text))
     shard.characters += len(text)
-    if settings.near:
+    if recipe.near_duplicates:
         shard.signatures.append(signature(text))
 
 

@@ -14,18 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from coref_automl.config import nearest
-from coref_automl.corpus.files import (
-    ByteRange,
-    Flaw,
-    files_of,
-    is_url,
-    local_copy,
-    name_of,
-    read_file,
-    size_of,
-    urls_of,
-    writable,
-)
+from coref_automl.corpus import files as local
 from coref_automl.corpus.formats import LINES, opened, stem_of
 from coref_automl.errors import CorefError, MissingExtra, SourceError
 from coref_automl.records import Document, Record
@@ -37,13 +26,9 @@ def passages() -> list[Document]:
     return [Document.from_json(row) for row in bundled_rows("passages")]
 
 
-def cloze_passages() -> list[dict[str, Any]]:
-    """Short passages in Ko-LAMBADA's columns (index, text with one "_", answer, candidate), with a title."""
-    return list(bundled_rows("cloze"))
-
-
 def bundled_rows(name: str) -> Iterator[dict[str, Any]]:
-    """The rows of a bundled file: passages, cloze, synthetic, synthetic-short, relations or relations-dev."""
+    """The rows of a bundled file: passages, cloze (in Ko-LAMBADA's columns), synthetic, synthetic-short, relations or
+    relations-dev."""
     (path,) = Path(str(files("coref_automl"))).glob(f"assets/texts/{name}.jsonl*")
     with opened(path) as stream:
         yield from map(json.loads, stream)
@@ -110,8 +95,6 @@ _HEAD = 4 << 20
 _ATTEMPTS = 3
 """Of a read that breaks off: each waits up to half a minute, and the library would take twenty before it says so."""
 
-OnFlaw = Callable[[Flaw], None]
-
 
 @dataclass(frozen=True, slots=True)
 class Input:
@@ -124,7 +107,7 @@ class Input:
     label: str
     path: Path | None = None
     url: str = ""
-    span: ByteRange | None = None
+    span: local.ByteRange | None = None
     revision: str | None = None
 
     @property
@@ -141,9 +124,9 @@ class Input:
 def inputs_of(name: str) -> list[Input]:
     """The parts of a source, in order; a glob or a folder has one part per file. An unknown name is an error."""
     if name.startswith("local:"):
-        return [Input(name, path.name, path) for path in files_of(name.removeprefix("local:"))]
-    if is_url(name):
-        return [Input(name, PurePosixPath(url).name, url=url) for url in urls_of(name)]
+        return [Input(name, path.name, path) for path in local.files_of(name.removeprefix("local:"))]
+    if local.is_url(name):
+        return [Input(name, PurePosixPath(url).name, url=url) for url in local.urls_of(name)]
     if name in SOURCES or name in BUNDLED:
         return [Input(name, name)]
     there = os.path.exists(name)  # noqa: PTH110 - a name that is too long is not there
@@ -153,27 +136,31 @@ def inputs_of(name: str) -> list[Input]:
     )
 
 
-def read_input(part: Input, *, field: str | None = None, broken_ok: bool = False) -> Iterator[Document | Flaw]:
+def read_input(part: Input, *, field: str | None = None, broken_ok: bool = False) -> Iterator[Document | local.Flaw]:
     if part.path is not None:
-        name = name_of(part.name.removeprefix("local:"))
-        return read_file(part.path, name=name, field=field, broken_ok=broken_ok, span=part.span)
+        name = local.name_of(part.name.removeprefix("local:"))
+        return local.read_file(part.path, name=name, field=field, broken_ok=broken_ok, span=part.span)
     if part.url:
         return _behind_url(part, field, broken_ok)
-    return _bundled(part.name) if part.name in BUNDLED else _hub(part.name, field, part.revision)
+    if part.name in BUNDLED:
+        return map(Document.from_json, bundled_rows(part.name.removeprefix("bundled:")))
+    return _hub(part.name, field, part.revision)
 
 
-def _behind_url(part: Input, field: str | None, broken_ok: bool) -> Iterator[Document | Flaw]:
+def _behind_url(part: Input, field: str | None, broken_ok: bool) -> Iterator[Document | local.Flaw]:
     """From a copy on this machine, so that every format can be read and an error of the network is not one of the file."""
     above = PurePosixPath(part.name.partition("://")[2])
     name = (
         stem_of(Path(part.label)) if above.name == part.label else (above.parent if set("*?[") & set(above.name) else above).name
     )
-    with local_copy(part.url, part.span) as path:
-        span = part.span and ByteRange(0, part.span.end - part.span.start, part.span.lines)
-        yield from read_file(path, name=name, field=field, broken_ok=broken_ok, span=span, shown=part.url)
+    with local.local_copy(part.url, part.span) as path:
+        span = part.span and local.ByteRange(0, part.span.end - part.span.start, part.span.lines)
+        yield from local.read_file(path, name=name, field=field, broken_ok=broken_ok, span=span, shown=part.url)
 
 
-def open_source(name: str, *, field: str | None = None, on_flaw: OnFlaw | None = None) -> Iterator[Document]:
+def open_source(
+    name: str, *, field: str | None = None, on_flaw: Callable[[local.Flaw], None] | None = None
+) -> Iterator[Document]:
     """The documents of a source. Rows that are not documents go to `on_flaw`; without it they are an error."""
     for part in inputs_of(name):
         for entry in read_input(part, field=field):
@@ -228,32 +215,32 @@ def _check(part: Input, field: str | None) -> SourceCheck:
     shown = field or (" + ".join(SOURCES[part.name].fields) if part.name in SOURCES else "text")
     try:
         if part.url:  # no more than its head is fetched for a look; other formats have none
-            size = size_of(part.url)
+            size = local.size_of(part.url)
             if size and Path(part.label).suffix.lower() not in LINES:
                 return SourceCheck(label, True, shown, f"{size:,} bytes")
-            part = replace(part, span=ByteRange(0, min(size, _HEAD), 0))
+            part = replace(part, span=local.ByteRange(0, min(size, _HEAD), 0))
         for entry in islice(read_input(part, field=field), 1):
-            if isinstance(entry, Flaw) and entry.reason != "an empty file":
+            if isinstance(entry, local.Flaw) and entry.reason != "an empty file":
                 return SourceCheck(label, True, shown, f"{entry.where}: {entry.reason} (the first row; it will be counted)")
             if isinstance(entry, Document):
-                return SourceCheck(label, True, shown, writable(" ".join(entry.text[:1_000].split())[:60]))
+                return SourceCheck(label, True, shown, local.writable(" ".join(entry.text[:1_000].split())[:60]))
     except CorefError as error:
         return SourceCheck(label, False, shown, str(error))
     return SourceCheck(label, True, shown, "no rows: contributes nothing")
 
 
-def documents_of(name: str) -> int:
-    """How many documents a bundled source holds."""
-    return sum(1 for _ in _bundled(name))
+def _hub(name: str, field: str | None, revision: str | None) -> Iterator[Document | local.Flaw]:
+    fields = (field,) if field else SOURCES[name].fields
+    for number, row in enumerate(hub_rows(name, revision)):
+        if number == 0 and (missing := [entry for entry in fields if entry not in row]):
+            hub, held = SOURCES[name].hub, ", ".join(row)
+            raise SourceError(f"{name} ({hub}) has no field {missing[0]!r}; its rows hold {held}. Pass --field.")
+        yield _hub_document(name, number, row, fields)
 
 
-def _bundled(name: str) -> Iterator[Document]:
-    return (Document.from_json(row) for row in bundled_rows(name.removeprefix("bundled:")))
-
-
-def _hub(name: str, field: str | None, revision: str | None) -> Iterator[Document | Flaw]:
+def hub_rows(name: str, revision: str | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of a named source, streamed; whatever goes wrong there is one sentence."""
     source = SOURCES[name]
-    fields = (field,) if field else source.fields
     try:
         from datasets import config, load_dataset
     except ImportError as error:
@@ -264,15 +251,7 @@ def _hub(name: str, field: str | None, revision: str | None) -> Iterator[Documen
         raise SourceError(f"{name} ({source.hub}) cannot be reached; check the network, or download it and pass local:PATH.")
     try:
         options = {"split": source.split, "streaming": True, "token": os.environ.get("HF_TOKEN"), "revision": revision or None}
-        rows = load_dataset(source.hub, source.config, **options)
-        for number, row in enumerate(rows):
-            if number == 0 and (missing := [entry for entry in fields if entry not in row]):
-                raise SourceError(
-                    f"{name} ({source.hub}) has no field {missing[0]!r}; its rows hold {', '.join(row)}. Pass --field."
-                )
-            yield _hub_document(name, number, row, fields)
-    except CorefError:
-        raise
+        yield from map(dict, load_dataset(source.hub, source.config, **options))
     except Exception as error:  # the hub's libraries raise a score of kinds; each becomes one sentence
         raise _explained(name, source, error) from error
 
@@ -302,10 +281,10 @@ def _hub_answers() -> bool:
     return True
 
 
-def _hub_document(name: str, number: int, row: Mapping[str, Any], fields: tuple[str, ...]) -> Document | Flaw:
+def _hub_document(name: str, number: int, row: Mapping[str, Any], fields: tuple[str, ...]) -> Document | local.Flaw:
     parts = [row.get(entry) for entry in fields]
     if not all(isinstance(part, str) for part in parts):
-        return Flaw(name, f"{name}, row {number}", f"no field {fields[0]!r}")
+        return local.Flaw(name, f"{name}, row {number}", f"no field {fields[0]!r}")
     title = row.get("title")
     # The row's number and not the row's own id: several sources repeat their ids.
     return Document(f"{name}-{number}", name, "\n".join(map(str, parts)), title if isinstance(title, str) else "")
@@ -314,7 +293,7 @@ def _hub_document(name: str, number: int, row: Mapping[str, Any], fields: tuple[
 def _explained(name: str, source: HubSource, error: Exception) -> SourceError:
     said = f"{type(error).__name__} {error}".lower()
     if source.gated or "gated" in said or "401" in said or "403" in said:
-        return SourceError(f"{name} ({source.hub}) is gated: accept its terms on the hub and set HF_TOKEN to your token.")
+        return SourceError(f"{name} ({source.hub}) is gated: accept its terms on the hub and set HF_TOKEN, or pass local:PATH.")
     if any(
         word in said
         for word in ("connect", "offline", "resolve", "timeout", "timed out", "network", "max retries", "unreachable")

@@ -1,16 +1,19 @@
-"""One piece of long work. In: a Job that names a function and a folder. Out: what the function leaves there, and an outcome.
+"""Long work. In: a Job that names a function and a folder. Out: what the function leaves there, and an outcome; of many jobs
+(`run_steps`), each one's end, told as it comes.
 
-FOLDER/{job.json, log.txt, outcome.json}: outcome.json is written last and marks the end.
+FOLDER/{job.json, log.txt, outcome.json}: outcome.json is written last and marks the end. A step is asked for its job only when
+what it needs is there, so that it may start from what an earlier one made.
 """
 
 from __future__ import annotations
 
 import importlib
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from coref_automl.decoder import read_stored
 from coref_automl.errors import NotFinite, OutOfMemory
@@ -20,6 +23,8 @@ from coref_automl.records import Record
 from coref_automl.store import write_json
 
 OUTCOME = "outcome.json"
+POLL = 0.2
+S = TypeVar("S")
 NAN = "not a number"
 """The kind of a failure that is a result: the same work would fail again."""
 
@@ -89,12 +94,6 @@ def read_outcome(job: Job) -> Outcome | None:
     return read_stored(path, Outcome, remedy="remove it, and run the command again") if path.is_file() else None
 
 
-def outcome_of(job: Job, code: int) -> Outcome | None:
-    """What a process left that ended with this status; None where it died first. Then an outcome that says done is older."""
-    found = read_outcome(job) if code >= 0 else None
-    return None if found is not None and found.done and code else found
-
-
 def failure(error: BaseException) -> Outcome:
     text = (str(error).splitlines() or [""])[0] or type(error).__name__
     if isinstance(error, OutOfMemory) or is_out_of_memory(error):
@@ -109,3 +108,118 @@ def death(code: int, job: Job, times: str = "") -> str:
     lines = job.log.read_text("utf-8", "replace").splitlines() if job.log.is_file() else []
     last = next((line.strip() for line in reversed(lines) if line.strip()), "its log is empty")
     return f"its process ended with status {code}{times}: {last}"
+
+
+class Running(Protocol):
+    """A job on its way. `code` is its exit status once it is over, negative for a signal."""
+
+    @property
+    def alive(self) -> bool: ...
+
+    @property
+    def code(self) -> int: ...
+
+    def stop(self) -> None: ...
+
+
+class Launcher(Protocol):
+    slots: int
+
+    def start(self, job: Job, slot: int, /) -> Running: ...
+
+
+@dataclass(frozen=True, slots=True)
+class End(Generic[S]):
+    """How one attempt at a step ended. `outcome` is None where its process died without one; `attempt` counts from 1."""
+
+    step: S
+    job: Job
+    outcome: Outcome | None
+    code: int
+    seconds: float
+    attempt: int
+
+    @classmethod
+    def of(cls, step: S, job: Job, running: Running, began: float, attempt: int) -> End[S]:
+        code = running.code
+        found = read_outcome(job) if code >= 0 else None
+        if found is not None and found.done and code:
+            found = None  # it died first: an outcome that says done is older
+        return cls(step, job, found, code, time.monotonic() - began, attempt)
+
+    @property
+    def done(self) -> bool:
+        return self.outcome is not None and self.outcome.done
+
+    @property
+    def kind(self) -> str:
+        return self.outcome.kind if self.outcome else "killed" if self.code < 0 else "no outcome"
+
+    @property
+    def reason(self) -> str:
+        return self.outcome.reason if self.outcome else death(self.code, self.job, " twice" if self.attempt > 1 else "")
+
+
+@dataclass(slots=True)
+class _Active(Generic[S]):
+    step: S
+    job: Job
+    handle: Running
+    began: float
+    attempt: int
+
+
+def wait_a_little() -> None:
+    time.sleep(POLL)
+
+
+def run_steps(
+    steps: Sequence[S],
+    launcher: Launcher,
+    job_of: Callable[[S], Job],
+    on_end: Callable[[End[S]], bool],
+    *,
+    ready: Callable[[S], bool] = lambda _: True,
+    lost: Callable[[S], bool] = lambda _: False,
+    over: Callable[[], bool] = lambda: False,
+    wait: Callable[[], None] = wait_a_little,
+    more: Callable[[], S | None] = lambda: None,
+    look: Callable[[S, Running], bool] = lambda _, __: False,
+) -> int:
+    """Run steps in their order as far as they are `ready`; those that are `lost` are left out. Gives the number left to do.
+
+    `on_end` hears of every attempt and says whether the step is finished with; one that is not is tried again after the others.
+    `more` gives a further step where a slot is free and none is ready. `look` sees every running step, again and again, and says
+    whether it has stopped it, of which `on_end` does not hear. When `over` says so, or on an exception, what runs is stopped.
+    """
+    waiting, active = [(step, 1) for step in steps], dict[int, _Active[S]]()
+    try:
+        while True:
+            if over():
+                return len(waiting) + len(active)
+            for slot in (slot for slot in range(launcher.slots) if slot not in active):
+                waiting = [one for one in waiting if not lost(one[0])]
+                found = next((one for one in waiting if ready(one[0])), None)
+                if found is not None:
+                    waiting.remove(found)
+                elif (step := more()) is not None:
+                    found = step, 1
+                else:
+                    break
+                job, began = job_of(found[0]), time.monotonic()
+                active[slot] = _Active(found[0], job, launcher.start(job, slot), began, found[1])
+            if not active and not waiting:
+                return 0
+            if not active:
+                raise RuntimeError("steps wait for something that no step makes")
+            ended = [slot for slot, one in active.items() if not one.handle.alive]  # asked first: then all it wrote is there
+            stopped = [slot for slot, one in active.items() if look(one.step, one.handle)]
+            active = {slot: one for slot, one in active.items() if slot not in stopped}
+            for past in [active.pop(slot) for slot in ended if slot in active]:
+                if not on_end(End.of(past.step, past.job, past.handle, past.began, past.attempt)):
+                    waiting.append((past.step, past.attempt + 1))
+            if active:
+                wait()
+    finally:
+        for running in active.values():
+            running.handle.stop()

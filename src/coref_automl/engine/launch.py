@@ -16,9 +16,9 @@ from contextlib import chdir, suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver, get_context
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from coref_automl.engine.job import OUTCOME, Job, Outcome, Work, death, failure, run_job
+from coref_automl.engine.job import OUTCOME, Job, Launcher, Outcome, Running, Work, death, failure, run_job
 from coref_automl.engine.pool import Engine, ray_remote
 from coref_automl.errors import FolderError
 from coref_automl.machine import CORES, devices_here, end_with_parent, environment_of, pick_device, started_quietly, usable_cores
@@ -26,24 +26,6 @@ from coref_automl.store import read_json, write_json
 
 MODULE = "coref_automl.engine.launch"
 PRELOAD = "coref_automl.engine.preload"
-
-
-class Running(Protocol):
-    """A job on its way. `code` is its exit status once it is over, negative for a signal."""
-
-    @property
-    def alive(self) -> bool: ...
-
-    @property
-    def code(self) -> int: ...
-
-    def stop(self) -> None: ...
-
-
-class Launcher(Protocol):
-    slots: int
-
-    def start(self, job: Job, slot: int, /) -> Running: ...
 
 
 def launcher_of(engine: Engine, jobs: int, device: str) -> Launcher:
@@ -130,16 +112,12 @@ def run_in_process(job: dict[str, Any], environment: dict[str, str]) -> None:
     with log.open("a") as handle:
         os.dup2(handle.fileno(), 1)
         os.dup2(handle.fileno(), 2)
-    code = run_apart(job) if _cannot_use_cuda() else int(not run_job(job).done)
+    torch = sys.modules.get("torch")
+    bad_fork = getattr(torch.cuda, "_is_in_bad_fork", lambda: False)() if torch else False  # its parent had touched a GPU
+    code = run_apart(job) if bad_fork else int(not run_job(job).done)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # threads of libraries must not hold back a job that is over
-
-
-def _cannot_use_cuda() -> bool:
-    """Was this process forked from one that had touched a GPU? Then it can use none itself."""
-    torch = sys.modules.get("torch")
-    return bool(torch is not None and getattr(torch.cuda, "_is_in_bad_fork", lambda: False)())
 
 
 def run_apart(job: dict[str, Any], at: str | None = None) -> int:
@@ -176,31 +154,27 @@ class RayLauncher:
 
 class _RayTask:
     def __init__(self, reference: Any, job: Job) -> None:
-        self._reference, self._job = reference, job
+        import ray
+
+        self._ray, self._reference, self._job = ray, reference, job
 
     @property
     def alive(self) -> bool:
-        import ray
-
-        return not ray.wait([self._reference], timeout=0)[0]
+        return not self._ray.wait([self._reference], timeout=0)[0]
 
     @property
     def code(self) -> int:
-        import ray
-
         try:
-            return int(ray.get(self._reference))
-        except ray.exceptions.RayTaskError as error:  # it could not begin: nobody there could write down why
+            return int(self._ray.get(self._reference))
+        except self._ray.exceptions.RayTaskError as error:  # it could not begin: nobody there could write down why
             write_json(Path(self._job.folder) / OUTCOME, failure(error.cause or error).to_json())
             return 1
-        except ray.exceptions.RayError:
+        except self._ray.exceptions.RayError:
             return -9  # the worker is gone: killed, or out of memory
 
     def stop(self) -> None:
-        import ray
-
         with suppress(Exception):  # it may have ended in the meantime
-            ray.cancel(self._reference, force=True)
+            self._ray.cancel(self._reference, force=True)
 
 
 def main(arguments: list[str]) -> int:

@@ -15,11 +15,12 @@ import os
 import pickle
 import platform
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import chdir, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from contextlib import chdir
+from dataclasses import dataclass
 from importlib.metadata import version
-from multiprocessing import connection, get_context
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,7 +28,6 @@ from coref_automl.errors import FolderError, MissingExtra, WorkerDied, WorkError
 from coref_automl.machine import end_with_parent, environment_of, started_quietly, without_panics
 
 Engine = Literal["local", "ray"]
-_SPAWN = get_context("spawn")
 Answer = tuple[Any, Exception | None]
 _PACKAGE = "coref-automl"
 _SHIP = (
@@ -73,17 +73,12 @@ def run_calls(
     if engine == "ray":
         return _on_ray(calls, retries, tell, cpu=devices is not None and set(devices) <= {"cpu"})
     if workers <= 1 and not devices:
-        return _in_this_process(calls, tell)
-    return _Pool(min(max(workers, 1), len(calls)), devices, retries, tell).run(calls)
-
-
-def _in_this_process(calls: Sequence[Call], tell: Callable[[Returned], None]) -> list[Returned]:
-    found = []
-    for call in calls:
-        value, error = _call(call.target, call.arguments)
-        found.append(Returned(call, value, error))
-        tell(found[-1])
-    return found
+        found = []
+        for call in calls:
+            found.append(Returned(call, *_call(call.target, call.arguments)))
+            tell(found[-1])
+        return found
+    return _in_processes(calls, min(max(workers, 1), len(calls)), devices or (), retries, tell)
 
 
 def _call(target: str, arguments: dict[str, Any]) -> Answer:
@@ -95,115 +90,73 @@ def _call(target: str, arguments: dict[str, Any]) -> Answer:
         return None, error
 
 
-def _portable(answer: Answer) -> Answer:
+def _answer(target: str, arguments: dict[str, Any]) -> Answer:
     """An answer that another process can read: a library's exception that cannot be pickled becomes one of ours."""
-    value, error = answer
-    if error is None:
-        return answer
+    value, error = _call(target, arguments)
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
         return value, WorkError(f"{type(error).__name__}: {error}")
-    return answer
+    return value, error
 
 
-@dataclass(slots=True)
-class _Worker:
-    process: Any
-    pipe: Any
-    slot: int
-    call: int | None = None
-
-
-@dataclass(slots=True)
-class _Pool:
-    """Worker processes, each with a pipe of its own: one that dies takes nothing with it but its present attempt."""
-
-    size: int
-    devices: Sequence[str] | None
-    retries: int
-    tell: Callable[[Returned], None]
-    workers: list[_Worker] = field(default_factory=list)
-
-    def run(self, calls: Sequence[Call]) -> list[Returned]:
-        waiting = deque(range(len(calls)))
-        attempts = [0] * len(calls)
-        found: dict[int, Returned] = {}
-        try:
-            self.workers = [self._start(slot) for slot in range(self.size)]
-            while len(found) < len(calls):
-                for worker in self.workers:
-                    if worker.call is None and waiting:
-                        worker.call = waiting.popleft()
-                        attempts[worker.call] += 1
-                        call = calls[worker.call]
-                        with suppress(OSError):  # it died while idle: its closed pipe is noticed by _ready
-                            worker.pipe.send((call.target, call.arguments))
-                for worker in self._ready():
-                    index = worker.call
-                    answer = self._answer(worker)
-                    if index is None:
-                        continue
-                    if answer is None and attempts[index] <= self.retries:
+def _in_processes(
+    calls: Sequence[Call], size: int, devices: Sequence[str], retries: int, tell: Callable[[Returned], None]
+) -> list[Returned]:
+    """Each worker is an executor of its own: one that dies takes nothing with it but its present attempt."""
+    waiting, attempts, found = deque(range(len(calls))), [0] * len(calls), dict[int, Returned]()
+    workers, running = dict[int, ProcessPoolExecutor](), dict[Future[Answer], tuple[int, int]]()
+    try:
+        while waiting or running:
+            for slot in sorted(set(range(size)) - {slot for slot, _ in running.values()})[: len(waiting)]:
+                if slot not in workers:
+                    workers[slot] = one_process(environment_of(devices[slot % len(devices)]) if devices else {})
+                call = calls[waiting[0]]
+                try:
+                    with started_quietly():
+                        running[workers[slot].submit(_answer, call.target, call.arguments)] = slot, waiting[0]
+                except BrokenExecutor:  # it died while idle
+                    workers.pop(slot)
+                    continue
+                attempts[waiting.popleft()] += 1
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                slot, index = running.pop(future)
+                try:
+                    value, error = future.result()
+                except BrokenExecutor:
+                    workers.pop(slot)
+                    if attempts[index] <= retries:
                         waiting.appendleft(index)
                         continue
-                    value, error = answer or (None, _died(attempts[index]))
-                    found[index] = Returned(calls[index], value, error, attempts[index])
-                    self.tell(found[index])
-        finally:
-            self._stop()
-        return [found[index] for index in range(len(calls))]
+                    value, error = None, _died(attempts[index])
+                found[index] = Returned(calls[index], value, error, attempts[index])
+                tell(found[index])
+    finally:
+        busy = {slot for slot, _ in running.values()}
+        for slot, worker in workers.items():
+            end_process(worker) if slot in busy else worker.shutdown()
+    return [found[index] for index in range(len(calls))]
 
-    def _start(self, slot: int) -> _Worker:
-        ours, theirs = _SPAWN.Pipe()
-        device = self.devices[slot % len(self.devices)] if self.devices else None
-        environment = environment_of(device) if device else {}
-        process = _SPAWN.Process(target=_serve, args=(theirs, environment), daemon=False)
-        with started_quietly():
-            process.start()
-        theirs.close()
-        return _Worker(process, ours, slot)
 
-    def _ready(self) -> list[_Worker]:
-        ready = set(connection.wait([worker.pipe for worker in self.workers]))
-        return [worker for worker in self.workers if worker.pipe in ready]
+def one_process(environment: Mapping[str, str] | None = None) -> ProcessPoolExecutor:
+    """One worker process, started with its first call; it ends with this one."""
+    return ProcessPoolExecutor(1, get_context("spawn"), _begin, (environment or {},))
 
-    def _answer(self, worker: _Worker) -> Answer | None:
-        """The worker's answer, or None when it is dead; a dead one is replaced in its place."""
-        try:
-            answer: Answer = worker.pipe.recv()
-            worker.call = None
-            return answer
-        except (EOFError, OSError):
-            worker.process.join()
-            self.workers[self.workers.index(worker)] = self._start(worker.slot)
-            return None
 
-    def _stop(self) -> None:
-        for worker in self.workers:
-            worker.pipe.close()
-            if worker.call is not None:
-                worker.process.terminate()
-        for worker in self.workers:
-            worker.process.join(5)
-            if worker.process.is_alive():
-                worker.process.kill()
+def _begin(environment: Mapping[str, str]) -> None:
+    end_with_parent()
+    os.environ.update(environment)
+
+
+def end_process(worker: ProcessPoolExecutor) -> None:
+    """At once, whatever it is doing."""
+    for process in list((worker._processes or {}).values()):
+        process.kill()
+    worker.shutdown(wait=False, cancel_futures=True)
 
 
 def _died(attempts: int) -> WorkerDied:
     return WorkerDied(f"the worker process died {attempts} time{'s' if attempts > 1 else ''}")
-
-
-def _serve(pipe: Any, environment: dict[str, str]) -> None:
-    """A worker's life: take a call, answer, until the pipe closes."""
-    end_with_parent()
-    os.environ.update(environment)
-    try:
-        while True:
-            target, arguments = pipe.recv()
-            pipe.send(_portable(_call(target, arguments)))
-    except (EOFError, BrokenPipeError):
-        return
 
 
 def ray_remote(function: Callable[..., Any], *, retries: int, cpu: bool) -> Any:
@@ -226,7 +179,7 @@ def _call_in(folder: str, ours: str, target: str, arguments: dict[str, Any]) -> 
     if not Path(folder).is_dir():
         return None, FolderError(f"{folder} does not exist on {platform.node()}; start the command in a folder all machines see.")
     with chdir(folder):
-        return _portable(_call(target, arguments))
+        return _answer(target, arguments)
 
 
 def _on_ray(calls: Sequence[Call], retries: int, tell: Callable[[Returned], None], *, cpu: bool) -> list[Returned]:

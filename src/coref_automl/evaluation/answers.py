@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.errors import EvalSetError, InputError, StorageError
+from coref_automl.evaluation.tasks.task import occurrences
 from coref_automl.fingerprints import fingerprint
 from coref_automl.guard import read_array
 from coref_automl.korean import Tagger, default_cache
@@ -73,20 +74,14 @@ def table_for(
     from coref_automl.models.load import tokenizer_fingerprint
 
     fingerprint = tokenizer_fingerprint(tokenizer)
-    if fingerprint not in kept:
-        kept[fingerprint] = _read_or_build(tokenizer, folder, fingerprint, tagger)
-    return kept[fingerprint]
-
-
-def _read_or_build(
-    tokenizer: PreTrainedTokenizerFast, folder: Path, fingerprint: str, tagger: Tagger | None
-) -> NDArray[np.bool_]:
+    if fingerprint in kept:
+        return kept[fingerprint]
     path = table_path(folder, fingerprint)
     if path.is_file():
         table, size = read_table(path), len(entry_words(tokenizer))
         if table.shape != (size,):
             raise EvalSetError(f"{path} is not a noun table of {size} entries; delete it, and it is built again.")
-        return table
+        return kept.setdefault(fingerprint, table)
     try:
         import kiwipiepy  # noqa: F401 - checked first, because scoring machines may lack it
     except ImportError as error:
@@ -94,7 +89,7 @@ def _read_or_build(
             f"{folder} has no noun table for this tokenizer ({fingerprint}) and Kiwi is not installed to build one; where it is, "
             f"run: coref-automl prepare eval --model MODEL --out {folder}"
         ) from error
-    table = build_table(tokenizer, tagger or Tagger())
+    table = kept.setdefault(fingerprint, build_table(tokenizer, tagger or Tagger()))
     with suppress(StorageError):  # a read-only set can still be used; the next call builds the table again
         save_table(folder, fingerprint, table)
     return table
@@ -156,9 +151,5 @@ class MatchTable:
     def _around(self, answer: str) -> set[str]:
         if len(answer) < LEAST_CONTAINED or _BETWEEN in answer:
             return set()
-        places, at = [], self._text.find(answer)
-        while at >= 0:
-            places.append(at)
-            at = self._text.find(answer, at + 1)
-        owners = np.searchsorted(self._starts, np.array(places, np.int64), side="right") - 1
+        owners = np.searchsorted(self._starts, np.array(occurrences(self._text, answer), np.int64), side="right") - 1
         return {self._distinct[owner] for owner in owners}

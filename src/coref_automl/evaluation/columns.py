@@ -10,7 +10,6 @@ Columns, not records: a hundred checkpoints of 11,000 items are a million rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -91,7 +90,6 @@ def read_scores(folder: Path) -> list[ItemScore]:
 
 
 def read_items(path: Path) -> list[ItemScore]:
-    """The rows of one items file."""
     return list(read_stored_rows(path, ItemScore, remedy=_REMEDY))
 
 
@@ -111,7 +109,7 @@ def whole_numbers(ranks: Sequence[int | None]) -> NDArray[np.int32]:
 def _archived(folder: Path) -> dict[str, NDArray[Any]]:
     """One evaluation of an archive: the columns of its set on its own rows, and its own columns."""
     own = _load(folder / RANKS)
-    shared = _shared(_items_file(folder, str(own.pop("set"))))
+    shared = _load_shared(_items_file(folder, str(own.pop("set"))))
     rows = own.pop("rows", np.arange(len(shared["item"])))
     return {name: column[rows] for name, column in shared.items()} | own
 
@@ -128,16 +126,14 @@ def _items_file(folder: Path, fingerprint: str) -> Path:
     raise InputError(f"{folder} belongs to an archive whose {items_name(fingerprint)} is gone; make the archive again.")
 
 
-@lru_cache(maxsize=4)
-def _shared(path: Path) -> dict[str, NDArray[Any]]:
-    return _load(path)
-
-
 def _load(path: Path) -> dict[str, NDArray[Any]]:
     try:
         return read_arrays(path)
     except InputError as error:
         raise InputError(f"{path} cannot be read ({error}); make the archive again.") from error
+
+
+_load_shared = lru_cache(maxsize=4)(_load)
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
@@ -153,10 +149,10 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 def write_ranks(members: Sequence[tuple[Path, Path]], archive: Path, fingerprint: str) -> None:
     """Archive the evaluations of one set: each from its folder into another, and what they share once."""
     columns = [read_columns(source, (*_SHARED, *RULES, "out_of_reach")) for source, _ in members]
-    items = _items(columns)
-    _write(archive / items_name(fingerprint), {"item": np.array(list(items.index)), **items.columns})
+    index, shared = _items(columns)
+    _write(archive / items_name(fingerprint), {"item": np.array(list(index)), **shared})
     for (_, folder), found in zip(members, columns, strict=True):
-        _write(folder / RANKS, {"set": np.array(fingerprint), **_own(found, items)})
+        _write(folder / RANKS, {"set": np.array(fingerprint), **_own(found, index, shared)})
 
 
 def document_names(halves: Mapping[str, Half]) -> dict[str, str]:
@@ -175,16 +171,8 @@ def document_names(halves: Mapping[str, Half]) -> dict[str, str]:
     return out
 
 
-@dataclass(frozen=True, slots=True)
-class _Items:
-    """The items of a set: the row of each, and the columns."""
-
-    index: dict[str, int]
-    columns: dict[str, NDArray[Any]]
-
-
-def _items(columns: Sequence[dict[str, list[Any]]]) -> _Items:
-    """Every item that any of the evaluations has, as it was first seen."""
+def _items(columns: Sequence[dict[str, list[Any]]]) -> tuple[dict[str, int], dict[str, NDArray[Any]]]:
+    """Every item that any of the evaluations has, as it was first seen: the row of each, and the columns."""
     index: dict[str, int] = {}
     found: dict[str, list[Any]] = {name: [] for name in _SHARED}
     for one in columns:
@@ -195,19 +183,19 @@ def _items(columns: Sequence[dict[str, list[Any]]]) -> _Items:
                     found[name].append(one[name][at])
     renamed = document_names(halves_of(zip(found["task"], found["cluster"], strict=True)))
     found["cluster"] = [renamed[name] for name in found["cluster"]]
-    return _Items(index, {name: _compact(np.array(values)) for name, values in found.items()})
+    return index, {name: _compact(np.array(values)) for name, values in found.items()}
 
 
-def _own(columns: dict[str, list[Any]], items: _Items) -> dict[str, NDArray[Any]]:
+def _own(columns: dict[str, list[Any]], index: dict[str, int], shared: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """What is specific to one evaluation: ranks, reach, its rows if not all, its tokenizer's columns if they differ."""
-    rows = np.array([items.index[item] for item in columns["item"]])
+    rows = np.array([index[item] for item in columns["item"]])
     out = {name: _compact(whole_numbers(columns[name])) for name in RULES}
     out["out_of_reach"] = np.array(columns["out_of_reach"], np.bool_)
-    if not np.array_equal(rows, np.arange(len(items.index))):
+    if not np.array_equal(rows, np.arange(len(index))):
         out["rows"] = _compact(rows)
     for name in OWN:
         values = np.array(columns[name])
-        if not np.array_equal(values, items.columns[name][rows]):
+        if not np.array_equal(values, shared[name][rows]):
             out[name] = _compact(values)
     return out
 

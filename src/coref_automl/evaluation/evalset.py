@@ -94,7 +94,6 @@ class EvalSet:
 
     @property
     def halves(self) -> dict[str, Half]:
-        """The half of every cluster."""
         every = [(item.task, item.cluster) for items in self.items.values() for item in items]
         own = self.half
         return halves_of(every) if own is None else {cluster: own for _, cluster in every}

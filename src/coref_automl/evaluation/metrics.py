@@ -19,7 +19,7 @@ from coref_automl.config import choose
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
-from coref_automl.evaluation.tasks.task import ClozeTask
+from coref_automl.evaluation.tasks.task import ClozeTask, occurrences
 from coref_automl.records import ClozeItem, Estimate, Half, ItemScore, Task, halves_of
 from coref_automl.statistics.intervals import DRAWS, bootstrap_mean, composite
 from coref_automl.statistics.resampling import Part
@@ -98,7 +98,6 @@ def _said(fact: bool | None, yes: str, no: str) -> str:
 
 
 def halves(scores: Sequence[ItemScore]) -> list[Half]:
-    """The half of every item of a set."""
     of = halves_of((score.task, score.cluster) for score in scores)
     return [of[score.cluster] for score in scores]
 
@@ -124,7 +123,6 @@ def hits_of(scores: Sequence[ItemScore], metric: Metric) -> tuple[list[str], NDA
 
 
 def tasks_of(metric: str) -> set[str]:
-    """The tasks whose items a metric counts."""
     return {str(METRICS[name].task) for name, _ in METRICS[metric].parts or ((metric, 1.0),)}
 
 
@@ -142,13 +140,11 @@ def weighted_parts(scores: Sequence[ItemScore], metric: str) -> list[Part]:
     return [Part(values, clusters) for _, values, clusters in by_task.values()]
 
 
-def summarise(scores: Sequence[ItemScore], *, seed: int = 0, draws: int = DRAWS) -> dict[str, Estimate]:
-    """Every metric that was run. One that was not is absent, never 0."""
-    return summarise_all([scores], seed=seed, draws=draws)[0]
-
-
 def summarise_all(columns: Sequence[Sequence[ItemScore]], *, seed: int = 0, draws: int = DRAWS) -> list[dict[str, Estimate]]:
-    """`summarise` of several scorings. Metrics of the same items share one set of bootstrap draws, which is most of the cost."""
+    """For each scoring, every metric that was run; one that was not is absent, never 0.
+
+    Metrics of the same items share one set of bootstrap draws, which is most of the cost.
+    """
     groups: dict[tuple[bytes, ...], list[tuple[int, str, list[Part]]]] = {}
     for column, scores in enumerate(columns):
         for name in METRICS:
@@ -184,7 +180,6 @@ def breakdown(scores: Sequence[ItemScore], metric: str, by: str, *, seed: int = 
 
 
 def bucket(distance: int) -> str:
-    """The label of a distance's bucket."""
     if found := bucket_of(distance):
         return f"{found[0]}-{found[1] - 1}"
     return "none" if distance < 0 else f"{BUCKETS[-1][1]}+"
@@ -198,16 +193,6 @@ def single_entry_share(scores: Sequence[ItemScore]) -> float:
 
 _TOP = 5
 Baselines = dict[str, dict[str, Estimate]]
-
-
-def places(text: str, word: str, item: ClozeItem) -> list[int]:
-    """Where a word occurs in the text outside the gap."""
-    found, at = [], text.find(word)
-    while at >= 0:
-        if at + len(word) <= item.start or at >= item.end:
-            found.append(at)
-        at = text.find(word, at + 1)
-    return found
 
 
 BASELINES: dict[str, Callable[[int, int], tuple[int, int]]] = {
@@ -231,9 +216,10 @@ def copy_scores(items: Iterable[ClozeItem], texts: Mapping[str, str]) -> dict[st
 
 def _occurrences(text: str, group: Sequence[str], item: ClozeItem) -> tuple[int, int]:
     """How often a candidate occurs outside the gap, and minus the characters to the nearest occurrence."""
-    found = [(at, len(word)) for word in group for at in places(text, word, item)]
-    gaps = [item.start - (at + size) if at < item.start else at - item.end for at, size in found]
-    return len(found), -min(gaps, default=1 << 30)
+    found = [(at, at + len(word)) for word in group for at in occurrences(text, word)]
+    gaps = [item.start - end if start < item.start else start - item.end for start, end in found]
+    outside = [gap for gap in gaps if gap >= 0]
+    return len(outside), -min(outside, default=1 << 30)
 
 
 def chance(items: Sequence[ClozeItem], *, seed: int = 0) -> Estimate | None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from coref_automl import config
 from coref_automl.corpus.clean import Filters, is_empty, limits, normalise, qualified_id, rank, reason_to_drop
@@ -21,18 +21,7 @@ from coref_automl.evaluation.evalset import KIND, EvalSet, freeze
 from coref_automl.evaluation.ngrams import MOST_DOCUMENTS, Neighbours
 from coref_automl.evaluation.recipe import EvalRecipe, difference, facts, label, numbered, reasons, settings
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.evaluation.tasks.task import (
-    Choices,
-    ClozeTask,
-    Found,
-    PlainText,
-    ReadDocument,
-    Rows,
-    TaskInput,
-    read_document,
-    read_rows,
-    spread,
-)
+from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, ReadDocument, Rows, read_document, read_rows, spread
 from coref_automl.folders import is_done
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
@@ -41,8 +30,6 @@ from coref_automl.records import ClozeItem, Document, Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-E = TypeVar("E", bound=TaskInput)
 
 
 def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | None = None) -> EvalSet:
@@ -131,21 +118,13 @@ class _Builder:
     def _read_texts(self, tasks: Sequence[ClozeTask]) -> None:
         """Documents of `--source`: read and tagged once for all tasks."""
         texts = read_texts(self.recipe, self.progress)
-        for source in texts.seen:
-            chosen = {} if self.recipe.all_documents else {"held out": texts.held_out[source]}
-            self.sources[source] = {
-                "documents": texts.seen[source],
-                **chosen,
-                "kept": texts.kept[source],
-                **texts.drops.get(source, {}),
-            }
+        self.sources |= texts.counts
         choices = self._choices(single_entry=self.recipe.single_entry, others=texts.others)
-        for entry, read in self._read(map(PlainText, texts.documents), "Finding items in texts"):
+        for _, read in self._read(((document, None) for document in texts.documents), "Finding items in texts"):
             for task in tasks:
-                self._take(task.name, task.find(read, entry, choices))
+                self._take(task.name, task.find(read, None, choices))
 
     def _read_files(self, task: ClozeTask, rows: Rows) -> None:
-        """Annotated files of one task."""
         choices = self._choices()
         for name in self.recipe.inputs(task.name):
             source = numbered(label(name), self.labels)
@@ -155,24 +134,23 @@ class _Builder:
             counts = Counter(self.sources.get(source, {}))  # of a --source of that name
             counts.update({"rows": len(entries) + drops.total(), "kept": len(entries), **drops})
             self.sources[source] = dict(counts)
-            for entry, read in self._read(entries, f"Finding {task.name} items in {source}"):
+            for entry, read in self._read(((one.document, one) for one in entries), f"Finding {task.name} items in {source}"):
                 self._take(task.name, task.find(read, entry, choices))
 
-    def _read(self, entries: Iterable[E], what: str) -> Iterator[tuple[E, ReadDocument]]:
+    def _read(self, entries: Iterable[tuple[Document, Any]], what: str) -> Iterator[tuple[Any, ReadDocument]]:
         """Tag and measure documents. Of two with one id the first is used, and the second is counted."""
-        fresh: list[E] = []
-        for entry in entries:
-            document = entry.document
+        fresh = []
+        for document, entry in entries:
             if document.id not in self.documents:
                 self.documents[document.id] = document
-                fresh.append(entry)
+                fresh.append((document, entry))
             else:
                 held = self.sources.setdefault(document.source, {})
                 held["the id of an earlier document"] = held.get("the id of an earlier document", 0) + 1
-        tags = self.tagger.tag(entry.document.text for entry in fresh)
+        tags = self.tagger.tag(document.text for document, _ in fresh)
         pairs = zip(fresh, tags, strict=True)
-        for entry, found in self.progress.track(pairs, what, len(fresh), "documents"):
-            yield entry, read_document(entry.document, found, self.reference)
+        for (document, entry), found in self.progress.track(pairs, what, len(fresh), "documents"):
+            yield entry, read_document(document, found, self.reference)
 
     def _take(self, task: Task, found: Found) -> None:
         """An item's id names its text and span: of two with one id the first is used, and the second is counted."""
@@ -202,18 +180,20 @@ class _Builder:
 
 @dataclass(frozen=True, slots=True)
 class SourceTexts:
-    """Documents of the sources. `seen`, `held_out` and `kept` count rows by source, `drops` by source and reason.
+    """Documents of the sources. `counts` has for every source its rows, those held out and kept, and the reasons of drops.
 
     Documents that belong to training data are not drops; `others` are some of them, from which neighbours are counted. Where
     every document is used, they are the documents themselves.
     """
 
     documents: list[Document] = field(default_factory=list)
-    seen: Counter[str] = field(default_factory=Counter)
-    held_out: Counter[str] = field(default_factory=Counter)
-    kept: Counter[str] = field(default_factory=Counter)
-    drops: dict[str, Counter[str]] = field(default_factory=dict)
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
     others: dict[str, list[Document]] = field(default_factory=dict)
+
+    def count(self, source: str, *what: str) -> None:
+        held = self.counts[source]
+        for name in what:
+            held[name] = held.get(name, 0) + 1
 
 
 def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
@@ -228,11 +208,11 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
     taken: set[str] = set()
     known_texts: set[str] = set()
     for document in progress.track(_documents(recipe, texts), "Reading held-out documents", unit="documents"):
-        texts.seen[document.source] += 1
         if allowed is not None and rank(document.id) > allowed[document.source]:
             _keep_some(texts.others, document)
             continue
-        texts.held_out[document.source] += allowed is not None
+        if allowed is not None:
+            texts.count(document.source, "held out")
         text = normalise(document.text)
         reason = is_empty(text) if recipe.all_documents else reason_to_drop(text, Filters())
         if reason is None and (document.source, document.id) in known_ids:
@@ -240,11 +220,11 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
         if reason is None and text in known_texts:
             reason = "the text of an earlier document"
         if reason:
-            texts.drops.setdefault(document.source, Counter())[reason] += 1
+            texts.count(document.source, reason)
             continue
         known_ids.add((document.source, document.id))
         known_texts.add(text)
-        texts.kept[document.source] += 1
+        texts.count(document.source, "kept")
         named = qualified_id(document) if document.id in taken else document.id
         taken.add(named)
         texts.documents.append(Document(named, document.source, text, document.title))
@@ -260,10 +240,11 @@ def _keep_some(others: dict[str, list[Document]], document: Document) -> None:
 
 
 def _documents(recipe: EvalRecipe, texts: SourceTexts | None) -> Iterator[Document]:
+    begun = {"documents": 0, **({} if recipe.all_documents else {"held out": 0}), "kept": 0}
     for part in (part for name in recipe.sources for part in inputs_of(name)):
         for entry in islice(read_input(part, field=recipe.field), recipe.limit):
+            if texts is not None:
+                texts.counts.setdefault(entry.source, dict(begun))
+                texts.count(entry.source, "documents", *([] if isinstance(entry, Document) else [entry.reason]))
             if isinstance(entry, Document):
                 yield entry
-            elif texts is not None:
-                texts.seen[entry.source] += 1
-                texts.drops.setdefault(entry.source, Counter())[entry.reason] += 1

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, get_args
 
 from coref_automl.decoder import read_stored_rows
 from coref_automl.errors import EvalSetError
@@ -24,13 +24,8 @@ from coref_automl.statistics.closed_forms import wilson
 from coref_automl.store import JsonlAppender
 
 Mark = Literal["fair", "ambiguous", "lexical", "wrong antecedent", "tagger error"]
-KEYS: dict[str, Mark] = {
-    "f": "fair",
-    "a": "ambiguous",
-    "l": "lexical",
-    "w": "wrong antecedent",
-    "t": "tagger error",
-}
+KEYS: dict[str, Mark] = {mark[0]: mark for mark in get_args(Mark)}
+"""A mark is given by its first letter."""
 FOLDER = "readings"
 _NAME = re.compile(r"[\w-]{1,40}")
 AROUND = 240

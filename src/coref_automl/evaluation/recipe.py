@@ -35,14 +35,9 @@ if TYPE_CHECKING:
 class EvalRecipe:
     """What `prepare eval` is asked for.
 
-    `models` name tokenizers: noun tables are built for each, and distances are counted in tokens of the first, the reference.
-    `sources` give the texts of `real`, `real-far` and `passage`. `gold` and `lambada` are files of those tasks (`local:PATH` or a
-    path; for lambada also `ko-lambada` on the hub and `bundled:cloze`); `files` are those of any other task, as `TASK=PATH`. Only
-    held-out documents of a source are used, the ones that `prepare mlm|entity|combined` leaves out; `all_documents` uses every
-    one, for texts that nothing trains on. `limit` bounds the rows of each file or hub source. At most `per_source` real items per
-    source and `per_document` per document; at most `per_bucket` far items per source and bucket; each for names and for common
-    nouns. `single_entry` keeps real items
-    whose answer is one vocabulary entry of the reference tokenizer: with that vocabulary, strict cannot reach the others.
+    Distances are counted in tokens of the first of `models`, the reference. `sources` give the texts of `real`, `real-far` and
+    `passage`, their held-out documents alone: the ones that `prepare mlm|entity|combined` leaves out. Limits count names and
+    common nouns apart. With `single_entry`, items are left out that strict cannot reach with that vocabulary.
     """
 
     models: Annotated[
@@ -50,8 +45,7 @@ class EvalRecipe:
         Setting("Model whose tokenizer to build noun tables for; the first is the reference. Repeatable.", flags=("--model",)),
     ]
     tasks: Annotated[
-        tuple[Task, ...],
-        Setting(f"{', '.join(TASKS)}; repeatable. Default: the tasks that the inputs allow.", flags=("--task",)),
+        tuple[Task, ...], Setting(f"{', '.join(TASKS)}; repeatable. Default: the tasks that the inputs allow.", flags=("--task",))
     ] = ("real", "real-far")
     sources: Annotated[
         tuple[str, ...],
@@ -110,10 +104,6 @@ def _option(task: ClozeTask) -> str:
     if task.rows is None:
         return "--source"
     return f"--{task.name}" if task.name in ("gold", "lambada") else f"--file {task.name}=PATH"
-
-
-ADDED = {"per_document": 3, "min_syllables": 2}
-"""Settings that older sets do not name, with the value that applied then."""
 
 
 def settings(recipe: EvalRecipe, reference: str) -> dict[str, Any]:
@@ -181,12 +171,8 @@ def lines(manifest: SetManifest) -> list[str]:
     for task, held in manifest.get("tasks", {}).items():
         halves = ", ".join(f"{half} {count:,}" for half, count in held["halves"].items())
         items, clusters = f"{held['items']:,}", f"{held['clusters']:,}"
-        shown.append(
-            say(
-                f"{task}: 문서 {clusters}개의 문항 {items}개 ({halves})",
-                f"{task}: {items} items of {clusters} documents ({halves})",
-            )
-        )
+        told = f"{task}: {items} items of {clusters} documents ({halves})"
+        shown.append(say(f"{task}: 문서 {clusters}개의 문항 {items}개 ({halves})", told))
         buckets = ", ".join(f"{bucket}: {count:,}" for bucket, count in held["buckets"].items())
         sources = ", ".join(f"{source} {count:,}" for source, count in held["sources"].items())
         shown.append(say(f"  거리별: {buckets}", f"  by distance: {buckets}"))
@@ -205,7 +191,7 @@ def difference(held: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """The first input or setting that has changed since a set was made, in words; empty if none has."""
     flat = [
         {**values, "inputs": None, **{f"{BYTES}input {label}": mark or "named" for label, mark in values["inputs"].items()}}
-        for values in ({"inputs": {}, **ADDED, **held}, now)
+        for values in ({"inputs": {}, **held}, now)
     ]
     return difference_between(*flat)
 

@@ -134,7 +134,7 @@ def is_model_folder(folder: Path) -> bool:
     return (folder / "config.json").is_file()
 
 
-def checkpoints_of(folder: Path) -> list[Path]:
+def checkpoint_folders(folder: Path) -> list[Path]:
     inside = [path for path in folder.iterdir() if path.is_dir() and CHECKPOINT.fullmatch(path.name)]
     return sorted(inside, key=lambda path: natural_order(path.name))
 
@@ -241,7 +241,7 @@ def is_of_one_model(path: str) -> bool:
     folder = Path(path)
     if not folder.is_dir() or (folder / RESULT).is_file() or CHECKPOINT.fullmatch(folder.resolve().name):
         return True
-    return is_model_folder(folder) and not checkpoints_of(folder)
+    return is_model_folder(folder) and not checkpoint_folders(folder)
 
 
 def base_evaluation(
@@ -290,7 +290,7 @@ def _evaluation_folders(path: str, unread: list[InputError]) -> Iterator[Path]:
             unread.append(InputError(f"{held} cannot be read (Permission denied); make it readable."))
         yield from sorted(held.glob(f"*/{folder.resolve().name}"), key=natural_order)
         return
-    elif is_model_folder(folder) and not checkpoints_of(folder):
+    elif is_model_folder(folder) and not checkpoint_folders(folder):
         plain = target_of(path)
         folder = own if (own := marked(plain).base).is_dir() else plain.base
     for entry in files_under(folder, (RESULT,), unread):

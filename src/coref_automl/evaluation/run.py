@@ -175,10 +175,11 @@ def _evaluate_target(
 ) -> list[Evaluation] | None:
     """One model on every set; loaded once, and only if an item must be scored. `only_known`: None rather than load it."""
     from coref_automl.evaluation.scorer import pick
+    from coref_automl.models.load import load_masked_lm
 
     device, dtype = pick(recipe.device, recipe.dtype)
     seq_len = recipe.seq_len or detect_seq_len(target.model)
-    load = cache(partial(_load, target.model, seq_len, device, recipe.new_head))
+    load = cache(partial(load_masked_lm, target.model, seq_len=seq_len, device=device, new_head=recipe.new_head))
     prints = cache(partial(model_prints, target.model))
     done = []
     for number, evalset in enumerate(sets):
@@ -196,12 +197,6 @@ def _evaluate_target(
                 slot.write(evaluation, scores, summary=number == 0)
             done.append(evaluation)
     return done
-
-
-def _load(model: str, seq_len: int, device: str, new_head: bool) -> LoadedModel:
-    from coref_automl.models.load import load_masked_lm
-
-    return load_masked_lm(model, seq_len=seq_len, device=device, new_head=new_head)
 
 
 def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Progress) -> tuple[Evaluation, list[ItemScore]]:
@@ -246,7 +241,7 @@ def _evaluate_bases(
                 reasons[made.base, run] = _not_at_hand(made, run)
             if not (why := reasons[made.base, run]):
                 wanted[made.base, run, length] = None
-            elif not all(_has_base(made, evalset, length, run, recipe.out) for evalset in sets):
+            elif not all(base_evaluation(made, partial(_is_on, one, length), run=run, out=recipe.out) for one in sets):
                 absent[made.base] = why
         except CorefError:
             continue  # the target's own evaluation will report it
@@ -281,11 +276,8 @@ def _not_at_hand(made: Provenance, run: Path) -> str:
     return ""
 
 
-def _has_base(made: Provenance, evalset: EvalSet, length: int, run: Path, out: Path | None) -> bool:
-    def wanted(held: Evaluation) -> bool:
-        return held.fingerprints.get("items") == evalset.fingerprint and held.seq_len == length
-
-    return base_evaluation(made, wanted, run=run, out=out) is not None
+def _is_on(evalset: EvalSet, length: int, held: Evaluation) -> bool:
+    return held.fingerprints.get("items") == evalset.fingerprint and held.seq_len == length
 
 
 def _devices(recipe: EvaluateRecipe, targets: int) -> list[str]:
@@ -318,7 +310,5 @@ def evaluate_job(target: dict[str, Any], recipe: dict[str, Any]) -> list[dict[st
     """What a worker runs: one model, on the only device it sees."""
     settings = from_mapping(EvaluateRecipe, recipe, "evaluate")
     sets = [EvalSet.open(folder) for folder in settings.eval_sets or (bundled_eval_set(),)]
-    return [
-        evaluation.to_json()
-        for evaluation in _evaluate_target(from_mapping(Target, target, "target"), sets, settings, quiet()) or ()
-    ]
+    found = _evaluate_target(from_mapping(Target, target, "target"), sets, settings, quiet())
+    return [evaluation.to_json() for evaluation in found or ()]

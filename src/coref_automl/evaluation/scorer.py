@@ -22,7 +22,7 @@ from coref_automl.config import choose
 from coref_automl.errors import EvaluationError, ModelError
 from coref_automl.evaluation.answers import MatchTable, answerable
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.evaluation.windows import Ask, Candidates, Ids, Row, Window, maker_for, masked_rows, read_candidates
+from coref_automl.evaluation.windows import Asks, Candidates, Ids, Row, Window, maker_for, masked_rows, read_candidates
 from coref_automl.machine import is_out_of_memory, pick_device, release
 from coref_automl.models.heads import encode_at, predict
 from coref_automl.models.precision import products, rounded
@@ -83,10 +83,9 @@ class Scorer:
         words = entry_words(loaded.tokenizer)
         width = int(self._model.config.vocab_size)
         if len(words) > width:
-            message = (
+            raise ModelError(
                 f"The tokenizer has {len(words)} entries and the model {width}; pass the tokenizer the model was trained with."
             )
-            raise ModelError(message)
         if len(nouns) > len(words):
             raise ModelError(
                 f"The noun table has {len(nouns)} entries and the tokenizer {len(words)}; they belong to different tokenizers."
@@ -110,11 +109,7 @@ class Scorer:
         return self._tables[key]
 
     def score(
-        self,
-        items: Sequence[ClozeItem],
-        texts: Mapping[str, str],
-        *,
-        words: Container[str] = (),
+        self, items: Sequence[ClozeItem], texts: Mapping[str, str], *, words: Container[str] = ()
     ) -> Iterator[list[ItemScore]]:
         """Score the items, the longest windows first. `words` holds the ids of items whose word rank is wanted."""
         self._maker.prepare((item, texts[item.document]) for item in items)
@@ -162,10 +157,7 @@ class Scorer:
         places: list[Place] = []
         for number, unit in enumerate(units):
             for order, row in enumerate(unit.rows):
-                asks = {offset: tuple(ask for ask in row.asks if ask.offset == offset) for offset in row.offsets}
-                if order == 0:
-                    asks.setdefault(0, ())
-                for offset, asked in asks.items():
+                for offset, asked in enumerate(row.asks):
                     places.append(Place(number, len(rows), unit.window.gap + offset, order == 0, asked))
                 rows.append(unit.window.filled(row.middle))
         places.sort(key=lambda place: not place.ranked)
@@ -185,7 +177,7 @@ class Scorer:
         return length if self._device.type == "cpu" else max(length, min(self._seq_len, -(-length // _STEP) * _STEP))
 
     def _add_candidates(self, logits: Tensor, places: Sequence[Place], sums: list[NDArray[np.float64]]) -> None:
-        asked = [(at, ask.piece, place.unit, ask.slot) for at, place in enumerate(places) for ask in place.asks]
+        asked = [(at, piece, place.unit, slot) for at, place in enumerate(places) for piece, slot in place.asks]
         if not asked:
             return
         at, piece, unit, slot = np.array(asked).T
@@ -228,7 +220,7 @@ class Place:
     row: int
     column: int
     ranked: bool
-    asks: tuple[Ask, ...]
+    asks: Asks
 
 
 def rank_of(logits: Tensor, matches: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:

@@ -18,23 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError
+from coref_automl.evaluation import results
 from coref_automl.evaluation.answers import read_table, table_fingerprint, table_path
 from coref_automl.evaluation.columns import ITEMS, lacks, read_items
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import single_entry_share, summarise_with_baselines
-from coref_automl.evaluation.results import (
-    BASES,
-    EVALUATIONS,
-    REMEDY,
-    RESULT,
-    StoredEvaluation,
-    Summary,
-    Target,
-    base_evaluation,
-    find_evaluations,
-    open_evaluation,
-    target_of,
-)
 from coref_automl.evaluation.windows import WordMode, wanted_ids
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import DONE, kind_of_folder, mark_done
@@ -58,14 +46,14 @@ _MOST_MARKS = 4
 class Slot:
     """The place of one evaluation: of one model on one set with one dtype and length. `prints` reads the model's bytes, once."""
 
-    target: Target
+    target: results.Target
     evalset: EvalSet
     seq_len: int
     dtype: str
     prints: Callable[[], dict[str, str]]
     out: Path | None = None
 
-    def find(self, words: WordMode) -> StoredEvaluation | None:
+    def find(self, words: WordMode) -> results.StoredEvaluation | None:
         """A finished evaluation of the same bytes, here or nearby; None if an item still has to be scored."""
         items = self.evalset.select()
         ids = wanted_ids(items, words)
@@ -78,14 +66,14 @@ class Slot:
         partial = self.partial(self.folder())
         return held | ({score.item: score for score in read_items(partial)} if partial.is_file() else {})
 
-    def folder(self, known: StoredEvaluation | None = None) -> Path:
+    def folder(self, known: results.StoredEvaluation | None = None) -> Path:
         """Where this evaluation is, or the first place without a finished one of another identity."""
         if known is not None and self.target.holds(known.folder):
             return known.folder  # under the name that its set had then
         own = (self.evalset.fingerprint, SCORER, self.dtype)
         marks = ("", fingerprint(*own)[:8], *(fingerprint(*own, self.prints(), turn)[:8] for turn in range(_MOST_MARKS)))
         places = [self.target.folder(self.evalset.name, self.seq_len, mark) for mark in marks]
-        held = [open_evaluation(place) for place in places]
+        held = [results.open_evaluation(place) for place in places]
         for place, found in zip(places, held, strict=True):
             if found is not None and not found.archived and self._is_same(found.evaluation):
                 return place
@@ -117,27 +105,26 @@ class Slot:
         )
         if made is None:
             return evaluation
-
-        base = base_evaluation(made, self._is_comparable, run=Path(self.target.model).parent, out=self.out)
+        base = results.base_evaluation(made, self._is_comparable, run=Path(self.target.model).parent, out=self.out)
         if base is None or base.evaluation.path == evaluation.path:
             return evaluation
         return replace(evaluation, baselines={**evaluation.baselines, "un-adapted": base.evaluation.estimates})
 
-    def write(self, evaluation: Evaluation, scored: StoredEvaluation | Sequence[ItemScore], *, summary: bool) -> Path:
+    def write(self, evaluation: Evaluation, scored: results.StoredEvaluation | Sequence[ItemScore], *, summary: bool) -> Path:
         """Items first, the mark last: a folder without the mark is not finished. What is already there is not rewritten."""
-        known = scored if isinstance(scored, StoredEvaluation) else None
+        known = scored if isinstance(scored, results.StoredEvaluation) else None
         folder = self.folder(known)
         at_home = known is not None and known.folder.resolve() == folder.resolve()
-        if not at_home or read_json(folder / RESULT) != evaluation.to_json():
+        if not at_home or read_json(folder / results.RESULT) != evaluation.to_json():
             if (folder / ITEMS).is_dir():  # before the mark is removed
                 raise InputError(f"{folder / ITEMS} is a folder; remove it and run the same command again.")
             with explained(folder):
                 (folder / DONE).unlink(missing_ok=True)
-            if not isinstance(scored, StoredEvaluation):
+            if not isinstance(scored, results.StoredEvaluation):
                 write_jsonl(folder / ITEMS, (score.to_json() for score in scored))
             elif not at_home:
                 write_text(folder / ITEMS, (scored.folder / ITEMS).read_text("utf-8"))
-            write_json(folder / RESULT, evaluation.to_json())
+            write_json(folder / results.RESULT, evaluation.to_json())
             mark_done(folder)
         self.partial(folder).unlink(missing_ok=True)
         if summary and self._summary_is_due(evaluation):
@@ -148,7 +135,7 @@ class Slot:
         """The flat file belongs to the first set, length and dtype that these weights were scored with."""
         if not self.target.summary.is_file():
             return True
-        held = read_stored(self.target.summary, Summary, remedy=REMEDY)
+        held = read_stored(self.target.summary, results.Summary, remedy=results.REMEDY)
         prints = held.get("fingerprints", {})
         if prints.get("weights") != evaluation.fingerprints["weights"]:
             return True
@@ -169,19 +156,22 @@ class Slot:
         table = table_path(self.evalset.folder, evaluation.fingerprints.get("tokenizer", ""))
         return not table.is_file() or table_fingerprint(read_table(table)) == evaluation.fingerprints.get("nouns")
 
-    def _same_nearby(self) -> Iterator[StoredEvaluation]:
+    def _same_nearby(self) -> Iterator[results.StoredEvaluation]:
         """Finished evaluations of this identity: in their own folder, among the model's others, in earlier output folders."""
-        home = target_of(self.target.model)
+        home = results.target_of(self.target.model)
         own = (target.folder(self.evalset.name, self.seq_len) for target in (self.target, home))
-        roots = [self.target.base, home.base] if self.target.in_run else [self.target.base.parent, Path(EVALUATIONS)]
-        if self.target.base.parent.name == BASES:
-            roots += sorted(self.target.base.parents[2].glob(f"*/{BASES}"), key=natural_order)  # of runs from the same base
+        roots = [self.target.base, home.base] if self.target.in_run else [self.target.base.parent, Path(results.EVALUATIONS)]
+        if self.target.base.parent.name == results.BASES:
+            roots += sorted(
+                self.target.base.parents[2].glob(f"*/{results.BASES}"), key=natural_order
+            )  # of runs from the same base
         if self.out:
             with suppress(OSError):  # a parent that cannot be listed
                 beside = list(self.out.absolute().parent.iterdir())
                 roots += [folder for folder in beside if kind_of_folder(folder) == "evaluations"]
         seen: set[Path] = set()
-        for stored in chain(filter(None, map(open_evaluation, own)), _under(roots)):
+        under = (stored for root in roots if root.is_dir() for stored in results.find_evaluations([root], skip_damaged=True))
+        for stored in chain(filter(None, map(results.open_evaluation, own)), under):
             if stored.folder.resolve() not in seen and not stored.archived:
                 seen.add(stored.folder.resolve())
                 if self._is_same(stored.evaluation):
@@ -252,11 +242,6 @@ def evaluate_one(
 def unscored(items: Sequence[ClozeItem], scores: Mapping[str, ItemScore], words: frozenset[str]) -> list[ClozeItem]:
     """Items without a score, or without the word rank that is now wanted."""
     return [item for item in items if item.id not in scores or (item.id in words and scores[item.id].word_rank is None)]
-
-
-def _under(roots: Sequence[Path]) -> Iterator[StoredEvaluation]:
-    for root in roots:
-        yield from find_evaluations([root] if root.is_dir() else [], skip_damaged=True)
 
 
 def summary_json(evaluation: Evaluation) -> dict[str, Any]:

@@ -59,11 +59,9 @@ class Window:
 
     @property
     def gap(self) -> int:
-        """Position of the first mask."""
         return len(self.before)
 
     def filled(self, middle: Sequence[int]) -> Ids:
-        """The whole row with these ids in the gap."""
         return np.concatenate([self.before, np.asarray(middle, np.int32), self.after])
 
     def length(self, masks: int = MOST_MASKS) -> int:
@@ -86,6 +84,7 @@ class WindowMaker:
         if self._room < LEAST_CONTEXT:
             least = seq_len - self._room + LEAST_CONTEXT
             raise RecipeError(f"A window of {seq_len} tokens leaves no context around the gap; pass --seq-len {least} or more.")
+        self._margin = _CHARACTERS * self._room
         self._tokenize = lru_cache(maxsize=_DOCUMENTS_KEPT)(lambda text: tokenize(tokenizer, text))
         self._read: dict[str, Pieces] = {}
         self._kept: dict[tuple[object, ...], Window] = {}
@@ -140,10 +139,6 @@ class WindowMaker:
                 return pieces, gap, others[0] if others else None
             margin *= 2
 
-    @property
-    def _margin(self) -> int:
-        return _CHARACTERS * self._room
-
 
 def _key(item: ClozeItem, text: str) -> tuple[object, ...]:
     return hash(text), item.start, item.end, item.antecedent
@@ -196,9 +191,7 @@ def bounds(count: int, gap: tuple[int, int], antecedent: tuple[int, int] | None,
 
 def distance_between(gap: tuple[int, int], antecedent: tuple[int, int] | None) -> int:
     """Pieces between antecedent and gap; -1 without an antecedent."""
-    if antecedent is None:
-        return -1
-    return max(gap[0] - antecedent[1], antecedent[0] - gap[1], 0)
+    return -1 if antecedent is None else max(gap[0] - antecedent[1], antecedent[0] - gap[1], 0)
 
 
 def special_edges(tokenizer: PreTrainedTokenizerFast) -> tuple[Ids, Ids]:
@@ -216,26 +209,16 @@ SAMPLE = 200
 """Items per task that `sample` scores."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """The log-probability of `piece` at the `offset`-th place of the gap belongs to candidate `slot`."""
-
-    offset: int
-    piece: int
-    slot: int
+Asks = tuple[tuple[int, int], ...]
+"""What is asked at one place of a gap: (piece, slot), whose log-probability belongs to the candidate of that slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row to run: the ids in the gap, and what is asked there."""
+    """One row to run: the ids in the gap, and what is asked at each place of it."""
 
     middle: tuple[int, ...]
-    asks: tuple[Ask, ...] = ()
-
-    @property
-    def offsets(self) -> tuple[int, ...]:
-        """Places of the gap at which the head runs."""
-        return tuple(sorted({ask.offset for ask in self.asks}))
+    asks: tuple[Asks, ...] = ((),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,10 +249,14 @@ def read_candidates(item: ClozeItem, pieces_of: Callable[[str], Sequence[int]], 
 
 def masked_rows(candidates: Candidates, mask: int) -> list[Row]:
     """One row for each number of pieces among the candidates: that many masks, all words of that size asked at once."""
-    asks: dict[int, list[Ask]] = {}
+    by_size: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
     for slot, pieces in enumerate(candidates.words):
-        asks.setdefault(len(pieces), []).extend(Ask(offset, piece, slot) for offset, piece in enumerate(pieces))
-    return [Row((mask,) * size, tuple(asked)) for size, asked in sorted(asks.items()) if size]
+        by_size.setdefault(len(pieces), []).append((slot, pieces))
+    return [
+        Row((mask,) * size, tuple(tuple((pieces[offset], slot) for slot, pieces in words) for offset in range(size)))
+        for size, words in sorted(by_size.items())
+        if size
+    ]
 
 
 def sample(items: Iterable[ClozeItem], size: int = SAMPLE) -> frozenset[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coref_automl.comparison.claims import Answer
 from coref_automl.comparison.outside_checks import CHECKS
@@ -21,7 +21,7 @@ from coref_automl.engine.launch import HereLauncher
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.results import EXPERIMENT
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
-from coref_automl.experiment.preflight import before_training, before_tuning, fitted
+from coref_automl.experiment.preflight import before_training, before_tuning
 from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.experiment.run import run_experiment
 from coref_automl.experiment.state import Preflight
@@ -30,11 +30,9 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.say import Say, language
 from coref_automl.store import read_json, write_json
-
-if TYPE_CHECKING:
-    from coref_automl.coreference.predict import Resolved
-    from coref_automl.tuning.outputs import Draw, StudyResult
-
+from coref_automl.tuning.outputs import Draw, StudyResult
+from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.run import run_study
 
 DEFAULTS: dict[str, Any] = {"methods": {"mlm": {}, "combined": {}, "entity": {}}, "lengths": [512], "seeds": 1}
 """What `adapt` sets where neither the recipe nor an option does."""
@@ -141,14 +139,11 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
 
     The documents of `select` chose it, so that the methods are then compared on `confirm` alone.
     """
-    from coref_automl.tuning.recipe import TuneRecipe
-    from coref_automl.tuning.run import run_study
-
     out = Path(recipe.out)
     search = minutes / _OF_SEARCH >= _LONG
     with claimed(out, EXPERIMENT):  # to the end: what is tuned lies in it
         plan = open_plan(recipe, out, progress)
-        fit = fitted(plan)
+        fit = plan.fitted()
         batch = fit.recipe.train.get("batch") or next(iter(fit.works.values())).plan.batch
         wanted = TuneRecipe(
             models=(plan.recipe.model,),
@@ -181,12 +176,6 @@ OWN = (
 
 TEXT = "영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다. 그는 어머니와 함께 집으로 돌아왔다."
 """What the demo ends with: who is who in a short tale, found by the bundled head. An example, not a measurement."""
-
-
-def closing() -> Resolved:
-    from coref_automl.coreference.predict import coreference
-
-    return coreference(TEXT)
 
 
 def demo_recipe(*, quick: bool = False) -> ExperimentRecipe:

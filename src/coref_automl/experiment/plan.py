@@ -7,31 +7,35 @@ OUT/evaluations, OUT/<check>                                  evaluate; outside 
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from coref_automl.comparison.arms import arm_name, run_name, seed_of
 from coref_automl.comparison.claims import BASE
+from coref_automl.comparison.names import arm_name, run_name, seed_of
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import CHOSEN, TaskData
 from coref_automl.comparison.scores import is_equal_training
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.engine.binding import BYTES, check_binding
-from coref_automl.engine.job import Job, Outcome, read_outcome
+from coref_automl.engine.binding import BYTES
+from coref_automl.engine.job import Job
 from coref_automl.errors import FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
+from coref_automl.evaluation.prepare import prepare_eval
+from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.results import target_of
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.slot import SCORER
 from coref_automl.experiment.recipe import BUNDLED, ExperimentRecipe, HeldOutTexts
+from coref_automl.experiment.step import RUNS, Step, start_bytes
 from coref_automl.machine import device_seen
-from coref_automl.models.model_files import model_prints
+from coref_automl.models.load import load_masked_lm
 from coref_automl.paths import short_names
 from coref_automl.progress import Progress
 from coref_automl.store import read_json
@@ -42,16 +46,15 @@ from coref_automl.tuning.score import half_set
 if TYPE_CHECKING:
     from coref_automl.training.setup import Prepared
 
-TASK = "coref_automl.experiment.run:run_step"
-RUNS, EVALUATIONS = "runs", "evaluations"
+EVALUATIONS = "evaluations"
+FEWEST_STEPS, LEAST_BATCH, MOST_EPOCHS = 20, 4, 10
+"""A run of fewer steps changes next to nothing: its learning rate has hardly risen when it falls again."""
 SEEDS_APART = 1_000
 """Between the fine-tuning seeds of one run and the next: seeds that a later call adds are still no other run's."""
 
 
 @dataclass(frozen=True, slots=True)
 class MethodAtLength:
-    """A method at a length."""
-
     method: str
     length: int
 
@@ -61,53 +64,6 @@ class MethodAtLength:
 
     def __str__(self) -> str:
         return f"{self.method} {self.length:,}"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One command. `run` names the training run that it makes or whose checkpoints it needs; None: it starts from `start`, or
-    else from the base.
-
-    `recipe`, that of the command, says what to do; `binding` what decides its numbers: settings by value, data by their bytes.
-    More `seeds` than an earlier call asked for are added to those.
-    """
-
-    kind: str
-    name: str
-    run: str | None
-    recipe: Any
-    binding: Mapping[str, Any]
-    start: str | None = None
-
-    @property
-    def label(self) -> str:
-        return f"{self.kind} {self.name}"
-
-    @property
-    def seeds(self) -> int:
-        return getattr(self.recipe, "seeds", 1)
-
-    def job(self, out: Path, base: str) -> Job:
-        start = str(out / RUNS / self.run) if self.run else self.start or base
-        work = {
-            "kind": self.kind,
-            "start": start,
-            "seeds": self.seeds,
-            "settings": to_mapping(self.recipe),
-            "binding": dict(self.binding),
-        }
-        return Job(TASK, self.name, str(out / "steps" / self.kind / self.name), work)
-
-    def outcome(self, out: Path) -> Outcome | None:
-        """How the step ended; None if it has not. One that was begun with other settings or data is refused."""
-        job = self.job(out, "")
-        held = Path(job.folder) / "job.json"
-        if not held.is_file():
-            return None
-        begun, now = Job.from_json(read_json(held)).recipe, job.recipe["binding"]
-        check_binding(held.parent, begun["binding"], now)
-        found = read_outcome(job)
-        return found if found is None or found.facts.get("seeds", begun["seeds"]) >= self.seeds else None
 
 
 @dataclass(frozen=True)
@@ -141,26 +97,20 @@ class Plan:
                 found += self._fine_tuning(kind, BASE, None, self.recipe.first_seed)
         for number, seed in enumerate(self.seeds):
             found += self._tasks("every", self.run_name(None, seed), None, number * SEEDS_APART)
-            for arm in self.arms:
-                found += self._of_run(arm, seed, number * SEEDS_APART)
+            for arm, work in self.works.items():
+                name, binding = self.run_name(arm, seed), binding_of(work.recipe, work.prints) | {"seed": seed}
+                found += [
+                    Step("train", name, name, self.training(arm, seed), binding),
+                    self._evaluation(name, name, seq_len=None),
+                ]
+                found += self._tasks("every", name, name, number * SEEDS_APART)
         return found
-
-    def _of_run(self, arm: MethodAtLength, seed: int, first_seed: int) -> Iterator[Step]:
-        name = self.run_name(arm, seed)
-        work = self.works[arm]
-        yield Step("train", name, name, self.training(arm, seed), binding_of(work.recipe, work.prints) | {"seed": seed})
-        yield self._evaluation(name, name, seq_len=None)
-        yield from self._tasks("every", name, name, first_seed)
 
     def _tasks(self, start: str, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
         """Outside checks, as far as their sections start there."""
         for kind in self.data:
             if self.recipe.checks[kind].start == start:
                 yield from self._fine_tuning(kind, name, run, first_seed)
-
-    @property
-    def waits_for_choice(self) -> bool:
-        return any(self.recipe.checks[kind].start == CHOSEN for kind in self.data)
 
     def after_choice(self, model: str) -> list[Step]:
         """What starts from the model that the evaluations recommend, in folders named by it: another choice lies beside it."""
@@ -192,9 +142,30 @@ class Plan:
         from coref_automl.training.setup import prepare_run
 
         found = {arm: prepare_run(self.training(arm, self.recipe.first_seed)) for arm in self.arms}
-        refuse_unequal({arm: work.plan.tokens_after(work.last) for arm, work in found.items()})
+        tokens = {arm: work.plan.tokens_after(work.last) for arm, work in found.items()}
+        least, most = (chosen(tokens, key=lambda arm: tokens[arm]) for chosen in (min, max))
+        if not is_equal_training(tokens[least], tokens[most]):
+            raise RecipeError(
+                f"The methods are not trained alike: {least} would see {tokens[least]:,} tokens and {most} {tokens[most]:,}, so "
+                "a difference could come from the training alone; give all of them the same max_tokens or epochs, under train."
+            )
         self._refuse_namesake(found)
         return found
+
+    def fitted(self) -> Plan:
+        """With a batch and epochs that make enough steps of the rows at hand; what was asked for stays as it is."""
+        given = self.recipe.train
+        if "max_tokens" in given or ("batch" in given and "epochs" in given):
+            return self
+        work = self.works[self.arms[0]]
+        rows, batch, epochs = work.plan.rows, work.plan.batch, float(given.get("epochs", 1.0))
+        if "batch" not in given:
+            while batch > LEAST_BATCH and epochs * rows / batch < FEWEST_STEPS:
+                batch //= 2
+        if "epochs" not in given and rows:
+            epochs = float(min(MOST_EPOCHS, max(1, math.ceil(FEWEST_STEPS * batch / rows))))
+        fit = {**given, "epochs": epochs, **({"batch": batch} if batch != work.plan.batch else {})}
+        return replace(self, recipe=replace(self.recipe, train=fit))
 
     def _refuse_namesake(self, works: Mapping[MethodAtLength, Prepared]) -> None:
         """Tables know a checkpoint by run and step: a base with those of a run of the study would take its place."""
@@ -218,14 +189,11 @@ class Plan:
             base=False,
         )
         binding = {"eval_sets": [held.fingerprint for held in self._opened_sets], "words": stage.words}
-        return Step("evaluate", name, run, recipe, binding | {f"{BYTES}scorer": SCORER} | self._start(run))
-
-    def _start(self, run: str | None) -> dict[str, str]:
-        """The bytes that a step starts from: the base's; a run's own are bound by its training."""
-        return {} if run else self._base_bytes
+        return Step("evaluate", name, run, recipe, binding | {f"{BYTES}scorer": SCORER} | ({} if run else self._base_bytes))
 
     @cached_property
     def _base_bytes(self) -> dict[str, str]:
+        """What steps from the base are bound to; a run's own bytes are bound by its training."""
         return start_bytes(self.recipe.model)
 
     @cached_property
@@ -234,7 +202,6 @@ class Plan:
 
     @property
     def items(self) -> int:
-        """Items of all evaluation sets."""
         return sum(len(held.select()) for held in self._opened_sets)
 
     def _fine_tuning(self, kind: str, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
@@ -243,34 +210,15 @@ class Plan:
         check, stage, data = CHECKS[kind], self.recipe.checks[kind], self.data[kind]
         for prefix, own in check.variants(stage, data):
             mark = prefix + name
-            decided = {
-                **data.files,
-                **data.settings,
-                **own,
-                "model": self.recipe.model,
-                "out": str(self.out / kind / mark),
-                "seeds": stage.seeds,
-                "first_seed": first_seed,
-                "device": self.recipe.device,
-            }
-            recipe = from_mapping(check.recipe, {**check.usual, **stage.settings, **decided}, f"{kind}: settings")
-            yield Step(kind, mark, run, recipe, _bound(recipe, data.files, data.prints | self._start(run)))
-
-
-def start_bytes(model: str) -> dict[str, str]:
-    """A base in a step's binding."""
-    return {f"{BYTES}{name}": value for name, value in model_prints(model).items()}
-
-
-def _bound(recipe: Any, named: Collection[str], prints: Mapping[str, str]) -> dict[str, Any]:
-    free = ("out", "device", "model", "seeds", *named)
-    return {key: value for key, value in to_mapping(recipe).items() if key not in free} | dict(prints)
+            decided = {"out": str(self.out / kind / mark), "first_seed": first_seed, "device": self.recipe.device, **own}
+            recipe = check.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
+            free = ("out", "device", "model", "seeds", *data.files)
+            bound = {key: value for key, value in to_mapping(recipe).items() if key not in free}
+            yield Step(kind, mark, run, recipe, bound | data.prints | ({} if run else self._base_bytes))
 
 
 def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
     """Open what the recipe names, or prepare it; nothing is trained. A run's folder as the base means one checkpoint of it."""
-    from coref_automl.models.load import load_masked_lm
-
     recipe = replace(recipe, model=checkpoint_meant(recipe.model, "--model") or recipe.model)
     new_head = any(recipe.settings(method).get("new_head") for method in recipe.methods) or None
     load_masked_lm(recipe.model, new_head=new_head)  # one without a mask head is refused before texts are prepared for it
@@ -295,9 +243,6 @@ def evaluation_sets(recipe: ExperimentRecipe, out: Path, progress: Progress) -> 
 
 def _built_set(recipe: ExperimentRecipe, texts: HeldOutTexts, folder: Path, progress: Progress) -> Path:
     """An evaluation set of the texts' held-out documents, and of the bundled cloze passages where LAMBADA is among the tasks."""
-    from coref_automl.evaluation.prepare import prepare_eval
-    from coref_automl.evaluation.recipe import EvalRecipe
-
     stage = recipe.evaluate
     wanted = EvalRecipe(
         models=(recipe.model,),
@@ -316,8 +261,9 @@ def _built_set(recipe: ExperimentRecipe, texts: HeldOutTexts, folder: Path, prog
 
 def datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[Path], progress: Progress) -> dict[int, Path]:
     """A dataset for each length: the one prepared for it, or one whose blocks it divides."""
-    if not recipe.datasets and recipe.texts:
-        return {n: _prepared(recipe, recipe.texts, sets, out / "datasets" / str(n), n, progress) for n in recipe.lengths}
+    if texts := None if recipe.datasets else recipe.texts:
+        place = out / "datasets"
+        return {n: texts.prepared(place / str(n), n, recipe.model, sets, progress, texts.holdout) for n in recipe.lengths}
     held = {folder: PackedDataset.open(Path(folder)).seq_len for folder in recipe.datasets}
     found = {}
     for length in recipe.lengths:
@@ -329,36 +275,6 @@ def datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[Path], progress
             )
         found[length] = Path(min(able, key=lambda folder: held[folder]))
     return found
-
-
-def _prepared(
-    recipe: ExperimentRecipe, texts: HeldOutTexts, sets: Sequence[Path], folder: Path, length: int, progress: Progress
-) -> Path:
-    """One dataset for all methods: blocks with noun chains. The runs differ in what they hide, and in nothing else."""
-    from coref_automl.corpus.prepare import prepare
-    from coref_automl.corpus.recipe import PrepareRecipe
-
-    wanted = PrepareRecipe(
-        mode="combined",
-        sources=texts.sources,
-        model=recipe.model,
-        seq_len=length,
-        eval_sets=tuple(map(str, sets)),
-        holdout=texts.holdout,
-        limit=texts.limit,
-        near_duplicates=texts.near_duplicates,
-    )
-    prepare(wanted, folder, progress=progress)
-    return folder
-
-
-def refuse_unequal(tokens: Mapping[Any, int]) -> None:
-    least, most = min(tokens, key=lambda arm: tokens[arm]), max(tokens, key=lambda arm: tokens[arm])
-    if not is_equal_training(tokens[least], tokens[most]):
-        raise RecipeError(
-            f"The methods are not trained alike: {least} would see {tokens[least]:,} tokens and {most} {tokens[most]:,}, so a "
-            "difference could come from the training alone; give all of them the same max_tokens or epochs, under train."
-        )
 
 
 def refuse_other_first_seed(recipe: ExperimentRecipe, out: Path) -> None:

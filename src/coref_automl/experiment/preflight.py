@@ -6,26 +6,26 @@ Times come from the tokens that every step reads, at the speed of finished steps
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coref_automl.comparison.groups import usual_metric
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.power import Evidence, sizes_of
+from coref_automl.comparison.scores import usual_metric
 from coref_automl.corpus.manifest import read_prepared
 from coref_automl.errors import OutOfMemory, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS, tasks_of
 from coref_automl.evaluation.results import EXPERIMENT
-from coref_automl.experiment.plan import Plan, Step, open_plan
+from coref_automl.experiment.plan import Plan, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe, step_kinds
-from coref_automl.experiment.state import FEWEST_STEPS, ExperimentState, Preflight, Share
+from coref_automl.experiment.state import ExperimentState, Preflight, Share
+from coref_automl.experiment.step import Step
 from coref_automl.folders import check_folder
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, peak_gigabytes, quiet
@@ -40,7 +40,6 @@ from coref_automl.tuning.recipe import REPORTS
 if TYPE_CHECKING:
     from coref_automl.training.setup import Prepared
 
-LEAST_BATCH, MOST_EPOCHS = 4, 10
 _FORWARD = 1 / 3
 """The cost of reading beside that of training on as much: a forward pass, and no backward pass of twice its cost."""
 _WORDS = 3
@@ -53,7 +52,7 @@ Agree = Callable[[Preflight], bool]
 def before_training(plan: Plan, progress: Progress, agreed: Agree, *, fit: bool, with_time: bool = True) -> Plan:
     """Say what is ahead of `adapt` or `study`, and give the plan to go on with; `fit` sizes batch and epochs to the texts."""
     asked = bool({"epochs", "max_tokens"} & set(plan.recipe.train))
-    plan = fitted(plan) if fit else plan
+    plan = plan.fitted() if fit else plan
     state, ahead = ExperimentState.of(plan), preflight(plan)
     check_room(plan.out, ahead.disk)
     _go_on(_timed(ahead, plan, state, progress) if with_time and not state.done else ahead, progress, agreed, asked=asked)
@@ -74,26 +73,19 @@ def before_tuning(problem: Problem, progress: Progress, agreed: Agree) -> None:
     tokens = work.plan.tokens_after(work.last) if recipe.max_minutes is None else int(60 * recipe.max_minutes * speed)
     scored = _FORWARD * REPORTS * items * work.dataset.seq_len * (_WORDS if problem.score.words else 1)
     share = Share("train", runs, runs, runs * (tokens + scored) / speed, _measured(size))
-    ahead = replace(_of_runs(work, runs, tokens), disk=disk, jobs=recipe.workers, memory=_memory(size), shares=(share,))
-    ahead = replace(ahead, evidence=problem.power())
+    ahead = replace(_of_runs(work, runs, tokens), disk=disk, jobs=recipe.workers, evidence=problem.power())
+    ahead = replace(ahead, memory=size.gigabytes or peak_gigabytes(), shares=(share,))
     _go_on(ahead, progress, agreed, asked=any((recipe.epochs, recipe.max_tokens, recipe.max_minutes)))
 
 
 def budget(recipe: ExperimentRecipe, *, progress: Progress | None = None) -> Preflight:
     """What a study will take. A recipe that the study would refuse is refused here; nothing is trained or kept."""
-    progress = progress or quiet()
-    with _opened(recipe, progress) as plan:
-        return _timed(preflight(plan), plan, ExperimentState.of(plan), progress)
-
-
-@contextmanager
-def _opened(recipe: ExperimentRecipe, progress: Progress) -> Iterator[Plan]:
-    """The plan, in a folder that vanishes unless the study has begun or has texts to prepare."""
-    out = Path(recipe.out)
+    progress, out = progress or quiet(), Path(recipe.out)
     check_folder(out, EXPERIMENT)
-    apart = not out.exists() and bool(recipe.datasets)
+    apart = not out.exists() and bool(recipe.datasets)  # a folder vanishes unless the study has begun or has texts to prepare
     with tempfile.TemporaryDirectory() as folder, nullcontext() if apart else claimed(out, EXPERIMENT):
-        yield open_plan(recipe, Path(folder) if apart else out, progress)
+        plan = open_plan(recipe, Path(folder) if apart else out, progress)
+        return _timed(preflight(plan), plan, ExperimentState.of(plan), progress)
 
 
 def _go_on(ahead: Preflight, progress: Progress, agreed: Agree, *, asked: bool) -> None:
@@ -104,22 +96,6 @@ def _go_on(ahead: Preflight, progress: Progress, agreed: Agree, *, asked: bool) 
         raise RecipeError(f"{ahead.shortage} Add texts, prepare shorter rows (--seq-len), or pass --yes to go on.")
     if ahead.long and not ahead.too_short and not agreed(ahead):
         raise RecipeError("Nothing was trained; ask for fewer methods, trials, seeds or tokens, or pass --yes to go on.")
-
-
-def fitted(plan: Plan) -> Plan:
-    """The plan with a batch and epochs that make enough steps of the rows at hand; what was asked for stays as it is."""
-    given = plan.recipe.train
-    if "max_tokens" in given or ("batch" in given and "epochs" in given):
-        return plan
-    work = plan.works[plan.arms[0]]
-    rows, batch, epochs = work.plan.rows, work.plan.batch, float(given.get("epochs", 1.0))
-    if "batch" not in given:
-        while batch > LEAST_BATCH and epochs * rows / batch < FEWEST_STEPS:
-            batch //= 2
-    if "epochs" not in given and rows:
-        epochs = float(min(MOST_EPOCHS, max(1, math.ceil(FEWEST_STEPS * batch / rows))))
-    fit = {**given, "epochs": epochs, **({"batch": batch} if batch != work.plan.batch else {})}
-    return replace(plan, recipe=replace(plan.recipe, train=fit))
 
 
 def preflight(plan: Plan) -> Preflight:
@@ -146,7 +122,6 @@ def _of_runs(work: Prepared, runs: int, tokens: int) -> Preflight:
         epochs=round(steps / max(1, plan.steps_per_epoch), 2),
         steps=steps,
         runs=runs,
-        trained=runs * tokens,
         disk=runs * work.disk(),
         left_out=dict(left_out.most_common()),
     )
@@ -158,21 +133,17 @@ def _evidence(plan: Plan) -> Evidence:
     sizes, methods = sizes_of(held, metric), len(plan.arms)
     if recipe.seeds > 1:
         detectable = can_show(sizes, recipe.seeds, comparisons=methods, against_model=True)
-    else:
-        detectable = _of_single_runs(int(sizes.sum()), methods)
+    else:  # one checkpoint per method against the base: the sign-flip test, runs corrected together
+        gains, items = (step / 200 for step in range(1, 101)), int(sizes.sum())
+        detectable = next((gain for gain in gains if items_needed(gain, max(0.1, 1.5 * gain), family=methods) <= items), None)
     return Evidence(metric, int(sizes.sum()), len(sizes), detectable)
-
-
-def _of_single_runs(items: int, runs: int) -> float | None:
-    """What one checkpoint per method shows against the base: the sign-flip test, runs corrected together."""
-    tried = (step / 200 for step in range(1, 101))
-    return next((gain for gain in tried if items_needed(gain, max(0.1, 1.5 * gain), family=runs) <= items), None)
 
 
 def _timed(ahead: Preflight, plan: Plan, state: ExperimentState, progress: Progress) -> Preflight:
     size = _speed(plan.works[plan.arms[0]], progress)
     present = [kind for kind in step_kinds() if any(step.kind == kind for step in plan.steps)]
-    return replace(ahead, memory=_memory(size), shares=tuple(_share(plan, state, kind, size) for kind in present))
+    shares = tuple(_share(plan, state, kind, size) for kind in present)
+    return replace(ahead, memory=size.gigabytes or peak_gigabytes(), shares=shares)
 
 
 def _share(plan: Plan, state: ExperimentState, kind: str, size: Size) -> Share:
@@ -207,10 +178,6 @@ def _speed(work: Prepared, progress: Progress) -> Size:
 
 def _measured(size: Size) -> str:
     return say(f"초당 {size.tokens_per_second:,.0f}토큰", f"{size.tokens_per_second:,.0f} tokens/s")
-
-
-def _memory(size: Size) -> float:
-    return size.gigabytes or peak_gigabytes()
 
 
 def tokens_of(plan: Plan, step: Step) -> float:

@@ -13,6 +13,7 @@ from coref_automl.config import Setting, choose, from_mapping, nearest, shown, t
 from coref_automl.corpus.recipe import Texts
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
+from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.windows import WordMode
 from coref_automl.models.build import NEW
 from coref_automl.models.families import too_long
@@ -23,17 +24,12 @@ BUNDLED = "bundled"
 
 
 def step_kinds() -> tuple[str, ...]:
-    """Kinds of steps, in order."""
     return ("train", "evaluate", *CHECKS)
-
-
-def kind_in_korean(kind: str) -> str:
-    return {"train": "학습", "evaluate": "평가"}.get(kind) or CHECKS[kind].name[0]
 
 
 def kind_name(kind: str) -> str:
     """In the language of this moment."""
-    return say(kind_in_korean(kind), kind)
+    return say({"train": "학습", "evaluate": "평가"}.get(kind) or CHECKS[kind].name[0], kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +63,6 @@ class EvaluateStage:
     single_entry: bool = False
 
     def __post_init__(self) -> None:
-        from coref_automl.evaluation.tasks import TASKS
 
         for task in self.tasks:
             choose(task, TASKS, "task")

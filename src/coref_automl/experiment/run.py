@@ -1,9 +1,7 @@
 """A whole experiment. In: its recipe. Out: ExperimentResult, and a folder of runs, all that judges them, a report and an archive.
 
 Killed or interrupted at any moment, the same command resumes: finished steps are recognised by their outcome, the others resume
-in their own folders. A step that fails is named and what needs it is left out; the rest goes on. `run_until_shown` adds seeds
-look by look (`statistics/planning.py`), until every method is shown to be better or worse than the first one, a difference that
-matters is excluded, or the seeds are spent.
+in their own folders. A step that fails is named and what needs it is left out; the rest goes on.
 """
 
 from __future__ import annotations
@@ -12,45 +10,32 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
-
-from coref_automl.comparison.arms import Arm, arms_of
-from coref_automl.comparison.groups import choose_metric, read_groups
+from coref_automl.comparison.archive import archive
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.reader import open_results
-from coref_automl.config import from_mapping
+from coref_automl.comparison.runs import CHOSEN
+from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
-from coref_automl.engine.binding import BYTES, check_binding
-from coref_automl.engine.job import NAN, Job
-from coref_automl.engine.launch import Launcher, launcher_of
-from coref_automl.engine.schedule import End, run_steps, wait_a_little
+from coref_automl.engine.job import NAN, End, Launcher, run_steps, wait_a_little
+from coref_automl.engine.launch import launcher_of
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.results import EXPERIMENT
-from coref_automl.evaluation.run import EvaluateRecipe
-from coref_automl.experiment.plan import EVALUATIONS, RUNS, Plan, Step, open_plan, start_bytes
-from coref_automl.experiment.recipe import ExperimentRecipe, kind_in_korean, step_kinds
+from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
+from coref_automl.experiment.recipe import ExperimentRecipe, kind_name, step_kinds
 from coref_automl.experiment.state import ExperimentResult, ExperimentState, Failure
-from coref_automl.folders import DONE, claim_folder, contents, is_done, remove
+from coref_automl.experiment.step import RUNS, Step
+from coref_automl.folders import claim_folder, contents, remove
 from coref_automl.locks import claimed
-from coref_automl.machine import release
-from coref_automl.progress import Progress, duration, peak_gigabytes, quiet
-from coref_automl.records import Record
-from coref_automl.say import Say, in_korean, language, say, speaking
-from coref_automl.statistics.intervals import concentration, standard_error
-from coref_automl.statistics.planning import Look, SequentialVerdict, judged, looks_of
-from coref_automl.statistics.resampling import Part
+from coref_automl.progress import Progress, duration, quiet
+from coref_automl.report.checkpoint_report import report
+from coref_automl.report.printout import PrintedAnswer, recommend
+from coref_automl.report.rendering import markdown_table
+from coref_automl.report.wording import verdicts_table
+from coref_automl.say import Say, in_korean, language, speaking
 from coref_automl.store import write_json, write_text
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
-from coref_automl.training.recipe import TrainRecipe
-
-if TYPE_CHECKING:
-    from coref_automl.report.printout import PrintedAnswer
-WORTH = 0.005
-"""The smallest difference that matters."""
 
 
 def run_experiment(
@@ -87,7 +72,7 @@ def run_experiment(
         claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
         runner = Runner(plan, state, progress, launcher, ends, wait)
         ran = runner.run(only or step_kinds())
-        if plan.waits_for_choice and state.judged and state.finished("evaluate"):
+        if any(stage.start == CHOSEN for stage in recipe.checks.values()) and state.judged and state.finished("evaluate"):
             state.add(plan.after_choice(recommended(plan).highest_path))
             ran |= runner.run(only or step_kinds())
         result = state.result(only or step_kinds())
@@ -101,8 +86,6 @@ def run_experiment(
 
 def recommended(plan: Plan) -> PrintedAnswer:
     """What the evaluations of the first set answer."""
-    from coref_automl.report.printout import recommend
-
     stage, items = plan.recipe.evaluate, EvalSet.open(plan.sets[0]).fingerprint
     return recommend(plan.out / EVALUATIONS, metric=stage.metric, margin=stage.margin, eval_set=items, lang=plan.recipe.lang)
 
@@ -154,7 +137,7 @@ class Runner:
     def _close(self, end: End[Step]) -> bool:
         """Take in how an attempt ended; False: it is tried again."""
         say, step = self.progress.say, end.step
-        name = f"{step.name} {kind_in_korean(step.kind)}"
+        name = f"{step.name} {kind_name(step.kind)}"
         if end.done:
             self.state.done.add(step.label)
             took = duration(end.seconds, say.lang)
@@ -183,13 +166,6 @@ def remove_weights(plan: Plan, state: ExperimentState, steps: Iterable[Step]) ->
 
 
 def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progress: Progress) -> ExperimentResult:
-    """Verdicts, report and archive of what is finished."""
-    from coref_automl.comparison.archive import archive
-    from coref_automl.comparison.study import LOOKS
-    from coref_automl.report.cells import verdicts_table
-    from coref_automl.report.checkpoint_report import report
-    from coref_automl.report.rendering import markdown_table
-
     recipe, out = plan.recipe, plan.out
     if not result.finished["evaluate"]:
         if result.failures:
@@ -197,7 +173,9 @@ def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progre
         raise ComparisonError(f"{out} has no finished evaluation to report on; run it first, without --only report.")
     progress.note(progress.say("판정, 보고서, 보관본 작성", "Writing verdicts, report and archive"))
     paths = [str(folder) for name in (EVALUATIONS, *CHECKS) if (folder := out / name).is_dir()]
-    looks = _looked(out / LOOKS, sum(arm.finished for arm in result.arms))
+    looks, now = read_stored(out / LOOKS, list[int]) if (out / LOOKS).is_file() else [], sum(arm.finished for arm in result.arms)
+    looks += [] if looks[-1:] == [now] else [now]  # the numbers of finished seeds at which it was judged
+    write_json(out / LOOKS, looks)
     costs = {step.label: outcome.facts for step in state.steps if (outcome := step.outcome(out)) and outcome.done}
     items = EvalSet.open(plan.sets[0]).fingerprint
     stage = recipe.evaluate
@@ -212,145 +190,3 @@ def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progre
         write_json(folder / "costs.json", costs)
         write_json(folder / LOOKS, looks)
     return replace(result, sentence=made.sentence, report=made.page, archive=kept.folder)
-
-
-def _looked(path: Path, seeds: int) -> list[int]:
-    """The numbers of finished seeds at which the experiment was judged, this look included."""
-    before = read_stored(path, list[int]) if path.is_file() else []
-    looks = before if before[-1:] == [seeds] else [*before, seeds]
-    write_json(path, looks)
-    return looks
-
-
-def run_step(job: Job) -> dict[str, Any]:
-    """Do a step in the present process; what it cost is kept with its outcome."""
-    began = time.monotonic()
-    _check_start(job)
-    kind, settings, start = (job.recipe[name] for name in ("kind", "settings", "start"))
-    work = {"train": _train, "evaluate": _evaluate}.get(kind)
-    facts = work(settings, start, Progress()) if work else _check(kind, settings, start, Progress())
-    release()
-    seconds = round(time.monotonic() - began, 2)
-    return {"seconds": seconds, "peak_gigabytes": peak_gigabytes(), "seeds": job.recipe["seeds"], **facts}
-
-
-def _check_start(job: Job) -> None:
-    """The base that the study was planned with may have changed since."""
-    binding, settings = job.recipe["binding"], job.recipe["settings"]
-    if f"{BYTES}weights" in binding:
-        now = start_bytes(settings["model"] if job.recipe["kind"] == "train" else job.recipe["start"])
-        check_binding(job.folder, {name: binding[name] for name in now if name in binding}, now)
-
-
-def _train(settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
-    from coref_automl.training.run import train
-
-    if is_done(Path(start)) and not checkpoints_of(Path(start)):
-        (Path(start) / DONE).unlink()  # its weights were removed, and are needed again
-    result = train(from_mapping(TrainRecipe, settings, "step"), progress=progress)
-    return {"tokens": result.tokens, "steps": result.steps, "loss": result.loss}
-
-
-def _evaluate(settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
-    from coref_automl.evaluation.run import evaluate
-
-    return {"evaluations": len(evaluate([start], from_mapping(EvaluateRecipe, settings, "step"), progress=progress))}
-
-
-def _check(name: str, settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
-    check = CHECKS[name]
-    result = check.train(from_mapping(check.recipe, settings | {"model": _last(start)}, "step"), progress)
-    found = check.estimate(result)
-    score = {"metric": check.number, "score": round(100 * found.value, 2), "n": found.n} if found else {}
-    return {"run": result.run, "split": result.split, **score}
-
-
-def _last(start: str) -> str:
-    """The last checkpoint of a run; the base as it is."""
-    checkpoints = checkpoints_of(Path(start))
-    return str(checkpoints[-1]) if checkpoints else start
-
-
-@dataclass(frozen=True, slots=True)
-class MethodKnown(Record):
-    """A method minus the first one, at the last look."""
-
-    method: str
-    against: str
-    metric: str
-    verdict: SequentialVerdict
-
-    def __str__(self) -> str:
-        found, ends = self.verdict, self.verdict.interval
-        span = f"{100 * found.difference:+.2f} [{100 * ends.low:+.2f}, {100 * ends.high:+.2f}]"
-        words = {
-            "better": say("나음 확인", "shown better"),
-            "worse": say("나쁨 확인", "shown worse"),
-            "futile": say(f"{100 * found.most:.2f}점 넘게 낫지 않음 (95%)", f"gains no more than {100 * found.most:.2f} (95%)"),
-        }
-        verdict = words.get(found.decision, say("유의한 차이 미확인", "not shown"))
-        label = METRICS[self.metric].label
-        return say(
-            f"{self.method} - {self.against}: {label} {span}, {verdict} (시드 {found.pairs}쌍)",
-            f"{self.method} - {self.against}: {span} of {label}, {verdict} ({found.pairs} pairs of seeds)",
-        )
-
-
-def run_until_shown(
-    recipe: ExperimentRecipe,
-    *,
-    progress: Progress | None = None,
-    before: Callable[[Plan], Plan] = lambda plan: plan,
-    **options: object,
-) -> tuple[ExperimentResult, list[MethodKnown]]:
-    """Run the study look by look. A call that was killed or stopped resumes at the look that it had come to."""
-    progress = progress or quiet()
-    if len(recipe.methods) < 2:
-        raise RecipeError("--until-shown compares methods with the first one; name at least two.")
-    if len(recipe.lengths) > 1:
-        raise RecipeError("--until-shown judges one length; pass one --length.")
-    looks = looks_of(recipe.seeds, comparisons=len(recipe.methods) - 1)
-    plans: list[Plan] = []
-
-    def seen(plan: Plan) -> Plan:
-        plans.append(before(plan))
-        return plans[-1]
-
-    for look in looks:
-        result = run_experiment(replace(recipe, seeds=look.pairs), progress=progress, before=seen, **options)  # type: ignore[arg-type]
-        if result.resumes:
-            return result, []
-        known = _known(plans[-1], look, last_look=look is looks[-1])
-        for one in known:
-            progress.note(str(one))
-        if all(one.verdict.decision != "open" for one in known):
-            break
-    return result, known
-
-
-def _known(plan: Plan, look: Look, *, last_look: bool) -> list[MethodKnown]:
-    items = EvalSet.open(plan.sets[0]).fingerprint
-    group = read_groups(open_results([str(plan.out / EVALUATIONS)]), evalset=items)[0]
-    metric, _ = choose_metric(group, plan.recipe.evaluate.metric)
-    arms = {arm.method: arm for arm in arms_of(group.entries, None)}
-    first, *others = [arms[name] for name in plan.recipe.methods if name in arms]
-    found = []
-    for arm in others:
-        shared = [seed for seed in arm.runs if seed in first.runs][: look.pairs]
-        columns = group.columns(metric, entries=[side.runs[seed][-1] for side in (arm, first) for seed in shared])
-        pairs, parts = np.zeros(len(shared)), []
-        for part in columns.parts:
-            rows = np.asarray(part.values, np.float64).T
-            differences = rows[: len(shared)] - rows[len(shared) :]
-            pairs += differences.mean(axis=1)
-            parts.append(Part(differences.mean(axis=0), part.clusters))
-        verdict = judged(
-            pairs, float(standard_error(parts)[0]), look.level, worth=WORTH, last=last_look, items=columns.items,
-            documents=round(1 / concentration(parts)),
-        )  # fmt: skip
-        found.append(MethodKnown(_name(arm), _name(first), metric, verdict))
-    return found
-
-
-def _name(arm: Arm) -> str:
-    return Path(arm.method).name

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from coref_automl.comparison.power import Evidence
 from coref_automl.engine.job import NAN
-from coref_automl.experiment.plan import RUNS, MethodAtLength, Plan, Step
+from coref_automl.experiment.plan import FEWEST_STEPS, MethodAtLength, Plan
 from coref_automl.experiment.recipe import kind_name, step_kinds
+from coref_automl.experiment.step import RUNS, Step
 from coref_automl.progress import duration
 from coref_automl.records import Record
 from coref_automl.say import align, in_words, language, say
@@ -77,10 +78,6 @@ class ExperimentResult(Record):
         return [*shown, *([again] if self.resumes else [])]
 
 
-FEWEST_STEPS = 20
-"""A run of fewer changes next to nothing: its learning rate has hardly risen when it falls again."""
-_BASE_SPEED, _HOURLY = 200_000, 3.5
-"""Tokens per second of an encoder of base size on one H200 (215,000 in benchmarks/RESULTS.md), and an example of its price."""
 _LONG = 1_800
 """Seconds from which a person at a terminal is asked."""
 
@@ -98,7 +95,7 @@ class Share(Record):
 
 @dataclass(frozen=True, slots=True)
 class Preflight(Record):
-    """`tokens` are those of one epoch, `trained` those of all runs together; `disk` and `memory` are in gigabytes.
+    """`tokens` are those of one epoch; `disk` and `memory` are in gigabytes.
 
     `shares` are empty where nothing was timed. `evidence` is what judges the runs. `left_out` are documents by reason.
     """
@@ -112,7 +109,6 @@ class Preflight(Record):
     epochs: float
     steps: int
     runs: int
-    trained: int
     disk: float
     jobs: int = 1
     memory: float = 0.0
@@ -170,26 +166,17 @@ class Preflight(Record):
         whole, least = (duration(seconds, language()) for seconds in (self.seconds, self.seconds / self.jobs))
         jobs = say(f"({self.jobs}개씩 함께 하면 최소 {least})", f"(at least {least} with {self.jobs} at a time)")
         whole = f"{whole} {jobs}" if self.jobs > 1 else whole
-        hours = max(0.1, self.trained / _BASE_SPEED / 3_600)
         return [
             *(f"  {line}" for line in align(rows)),
             say(
                 f"이 컴퓨터에서 약 {whole}, 메모리는 학습 하나에 {self.memory:.1f} GB, 디스크는 최대 {self.disk:.1f} GB.",
                 f"About {whole} on this machine, {self.memory:.1f} GB of memory per training, up to {self.disk:.1f} GB of disk.",
             ),
-            say(
-                f"base 크기 인코더라면 H200 한 장으로 학습에 약 {hours:.1f}시간, 시간당 {_HOURLY:g}달러일 때 "
-                f"{hours * _HOURLY:,.1f}달러입니다.",
-                f"An encoder of base size trains for about {hours:.1f} hours on one H200, which costs {hours * _HOURLY:,.1f} "
-                f"dollars at {_HOURLY:g} an hour.",
-            ),
         ]
 
 
 @dataclass(slots=True)
 class ExperimentState:
-    """Which steps are finished, and which failed."""
-
     plan: Plan
     steps: list[Step] = field(default_factory=list)
     done: set[str] = field(default_factory=set)

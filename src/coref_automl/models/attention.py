@@ -14,7 +14,6 @@ from torch import Tensor
 
 from coref_automl.errors import ModelError
 from coref_automl.models.disentangled.layout import Documents
-from coref_automl.models.families import family
 from coref_automl.say import say
 
 IMPLEMENTATIONS = ("auto", "sdpa", "eager", "fused")
@@ -30,8 +29,7 @@ def use_attention(model: Any, attention: str = "auto") -> list[str]:
         return _use_for_deberta(model, attention)
     if attention == "fused":
         raise ModelError(f"Fused attention is for DeBERTa-v2; a {model.config.model_type} model runs with sdpa or eager.")
-    chosen = "sdpa" if attention == "auto" and family(model.config.model_type).sdpa else attention
-    chosen = "eager" if chosen == "auto" else chosen
+    chosen = "sdpa" if attention == "auto" else attention
     model.set_attn_implementation(chosen)
     return [_told(chosen)]
 

@@ -32,16 +32,22 @@ def lengthen(model: Any, seq_len: int, *, policy: Policy = "clamp") -> list[str]
         return []
     positions = family(config.model_type).positions
     if positions == "rotary":
-        notes = [_lengthened(old, seq_len, "회전 위치 표현이라 새 행이 필요 없습니다", "rotary positions need no new rows")]
-    elif positions == "relative":
-        notes = _lengthen_relative(model, old, seq_len, policy)
+        told = "회전 위치 표현이라 새 행이 필요 없습니다", "rotary positions need no new rows"
+    elif positions == "relative" and model.base_model.encoder.relative_attention:
+        told = _lengthen_relative(model, old, seq_len, policy)
     else:
-        notes = [_tiled(old, seq_len)]
+        told = "위치 행을 순서대로 반복했고 학습이 필요합니다", "position rows repeated in order; they need training"
     if positions in ("absolute", "offset") or (model.config.model_type == "deberta-v2" and _position_table(model) is not None):
         _tile_positions(model, old, seq_len)
     config.max_position_embeddings = seq_len + first_row(config)
     _renew_buffers(model, config.max_position_embeddings)
-    return notes
+    ko, en = told
+    return [
+        say(
+            f"길이를 {old:,}토큰에서 {seq_len:,}토큰으로 늘렸습니다: {ko}.",
+            f"Lengthened from {old:,} to {seq_len:,} tokens: {en}.",
+        )
+    ]
 
 
 def bucket_fault(config: Any) -> list[str]:
@@ -61,10 +67,9 @@ def bucket_fault(config: Any) -> list[str]:
     ]
 
 
-def _lengthen_relative(model: Any, old: int, seq_len: int, policy: Policy) -> list[str]:
+def _lengthen_relative(model: Any, old: int, seq_len: int, policy: Policy) -> tuple[str, str]:
+    """What was done, in Korean and English."""
     config, encoder = model.config, model.base_model.encoder
-    if not encoder.relative_attention:
-        return [_tiled(old, seq_len)]
     reach = encoder.max_relative_positions
     if policy == "rescale":
         if encoder.position_buckets < 1:
@@ -72,11 +77,8 @@ def _lengthen_relative(model: Any, old: int, seq_len: int, policy: Policy) -> li
         config.max_relative_positions = encoder.max_relative_positions = seq_len
         for layer in encoder.layer:
             layer.attention.self.max_relative_positions = seq_len
-        told = (
-            "거리 구간을 새 길이로 다시 나누었고 학습이 필요합니다",
-            "distances are bucketed over the new length, which needs training",
-        )
-        return [_lengthened(old, seq_len, *told)]
+        en = "distances are bucketed over the new length, which needs training"
+        return "거리 구간을 새 길이로 다시 나누었고 학습이 필요합니다", en
     config.max_relative_positions = reach
     span = encoder.position_buckets if encoder.position_buckets > 0 else reach
     last = _bucket(encoder, old - 1)
@@ -86,21 +88,9 @@ def _lengthen_relative(model: Any, old: int, seq_len: int, policy: Policy) -> li
             rows = encoder.rel_embeddings.weight
             rows[: span - last] = rows[span - last].clone()
             rows[span + last + 1 :] = rows[span + last].clone()
-    farthest = min(reach, old)
-    told = (
-        f"{farthest:,} 이상의 거리는 학습된 마지막 행을 공유합니다",
-        f"distances of {farthest:,} and more share the last trained row",
-    )
-    return [_lengthened(old, seq_len, *told)]
-
-
-def _lengthened(old: int, new: int, ko: str, en: str) -> str:
-    return say(f"길이를 {old:,}토큰에서 {new:,}토큰으로 늘렸습니다: {ko}.", f"Lengthened from {old:,} to {new:,} tokens: {en}.")
-
-
-def _tiled(old: int, new: int) -> str:
-    told = "위치 행을 순서대로 반복했고 학습이 필요합니다", "position rows repeated in order; they need training"
-    return _lengthened(old, new, *told)
+    farthest = f"{min(reach, old):,}"
+    en = f"distances of {farthest} and more share the last trained row"
+    return f"{farthest} 이상의 거리는 학습된 마지막 행을 공유합니다", en
 
 
 def _bucket(encoder: Any, distance: int) -> int:

@@ -17,7 +17,6 @@ class Family:
     row), a table of distances (relative), or none at all (rotary). `pooler`: the encoder class builds one by default."""
 
     positions: Positions
-    sdpa: bool = True
     pooler: bool = False
 
 
@@ -28,7 +27,7 @@ FAMILIES: dict[str, Family] = {
     "roberta": Family("offset", pooler=True),
     "xlm-roberta": Family("offset", pooler=True),
     "camembert": Family("offset", pooler=True),
-    "deberta-v2": Family("relative", sdpa=False),
+    "deberta-v2": Family("relative"),
     "modernbert": Family("rotary"),
 }
 

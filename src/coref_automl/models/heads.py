@@ -49,11 +49,7 @@ def predict(model: Any, hidden: Tensor) -> Tensor:
 
 
 def _encode_deberta(
-    base: Any,
-    input_ids: Tensor,
-    attention_mask: Any,
-    position_ids: Tensor | None,
-    places: tuple[Tensor, Tensor] | None = None,
+    base: Any, input_ids: Tensor, attention_mask: Any, position_ids: Tensor | None, places: tuple[Tensor, Tensor] | None = None
 ) -> Tensor:
     """What the library's forward does, except that it takes a mask of pairs, with the convolution too, and does not keep the
     hidden states of every layer alive. With `places` the last layer runs there alone."""

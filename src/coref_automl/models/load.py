@@ -16,32 +16,11 @@ from typing import TYPE_CHECKING, Any
 from coref_automl.errors import ModelError, WorkError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.machine import is_out_of_memory, pick_device, without_panics
-from coref_automl.models.checks import (
-    check_ids,
-    check_layers,
-    check_rules,
-    check_size,
-    check_tokenizer,
-    is_discriminator,
-    judge,
-    or_new,
-)
+from coref_automl.models import checks, model_files
 from coref_automl.models.families import family, length_of, too_long
-from coref_automl.models.model_files import (
-    TOKENIZER_FILES,
-    config_of,
-    folder_of,
-    has_tokenizer,
-    trained_length,
-    vocabulary_ids,
-    weight_files,
-    weight_shapes,
-)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
-
-    from coref_automl.models.context import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +37,11 @@ class LoadedModel:
 def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-    folder = folder_of(model, weights=False)
-    if not has_tokenizer(folder):
+    folder = model_files.folder_of(model, weights=False)
+    if not model_files.has_tokenizer(folder):
         raise ModelError(f"{folder} has no tokenizer (tokenizer.json or a vocabulary); copy it there from the base model.")
-    check_rules(model, folder, TOKENIZER_FILES)
-    check_ids(model, vocabulary_ids(folder))
+    checks.check_rules(model, folder, model_files.TOKENIZER_FILES)
+    checks.check_ids(model, model_files.vocabulary_ids(folder))
     try:
         with quiet_library(), without_panics():
             tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
@@ -77,20 +56,12 @@ def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
 
 
 def load_masked_lm(
-    model: str,
-    *,
-    seq_len: int | None = None,
-    dtype: str = "float32",
-    device: str = "cpu",
-    new_head: bool | None = None,
-    attention: str = "auto",
-    policy: Policy = "clamp",
+    model: str, *, seq_len: int | None = None, device: str = "cpu", new_head: bool | None = None, attention: str = "auto"
 ) -> LoadedModel:
     """A model with its mask head, lengthened when `seq_len` asks for more than it reads.
 
-    `dtype`: float32, bfloat16, or auto (bfloat16 on CUDA). `device`: cpu, cuda, cuda:N, or auto. `attention`: auto, sdpa, eager,
-    fused. `new_head` allows a mask head that starts from random weights; None where no command offers that. `policy`: see
-    `context.lengthen`.
+    `device`: cpu, cuda, cuda:N, or auto. `attention`: auto, sdpa, eager, fused. `new_head` allows a mask head that starts from
+    random weights; None where no command offers that.
     """
     from transformers import AutoModelForMaskedLM
 
@@ -101,42 +72,36 @@ def load_masked_lm(
         raise ModelError(f"A model cannot read {seq_len} tokens; pass --seq-len 512 or another length above 0.")
     if seq_len is not None and (why := too_long(seq_len)):
         raise ModelError(f"A model's length {why}.")
-    folder = folder_of(model)
-    shapes = weight_shapes(folder)
-    config = _config(folder, shapes)
-    tokenizer = load_tokenizer(model)
+    folder, shapes, config, tokenizer = _files(model)
     if tokenizer.mask_token_id is None:
         raise ModelError(f"The tokenizer of {model} has no mask token, so nothing can be hidden; pass an encoder that has one.")
-    check_tokenizer(model, tokenizer, config)
-    if is_discriminator(shapes) and not new_head:
-        raise ModelError(f"{model} is an ELECTRA discriminator, which has no mask head; pass its generator{or_new(new_head)}.")
-    loaded, info = _weights(AutoModelForMaskedLM, folder, config, shapes, dtype=dtype, device=device)
-    notes = judge(model, loaded, info, new_head=new_head)
+    if checks.is_discriminator(shapes) and not new_head:
+        raise ModelError(
+            f"{model} is an ELECTRA discriminator, which has no mask head; pass its generator{checks.or_new(new_head)}."
+        )
+    loaded, info = _weights(AutoModelForMaskedLM, folder, config, shapes, device=device)
+    notes = checks.judge(model, loaded, info, new_head=new_head)
     notes += bucket_fault(loaded.config)
     longest = length_of(loaded.config)
     if seq_len is not None and seq_len > longest:
-        notes += lengthen(loaded, seq_len, policy=policy)
+        notes += lengthen(loaded, seq_len)
     elif seq_len is None:
-        seq_len = trained_length(folder, longest)
+        seq_len = model_files.trained_length(folder, longest)
     notes += use_attention(loaded, attention)
     loaded.eval()
     return LoadedModel(loaded, tokenizer, loaded.config.model_type, seq_len, tuple(notes))
 
 
-def load_encoder(model: str, *, device: str = "cpu", dtype: str = "float32") -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+def load_encoder(model: str, *, device: str = "cpu") -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """The encoder alone, without pooler or head; an ELECTRA discriminator will do."""
     from transformers import AutoModel
 
     from coref_automl.models.attention import use_attention
 
-    folder = folder_of(model)
-    shapes = weight_shapes(folder)
-    config = _config(folder, shapes)
-    tokenizer = load_tokenizer(model)
-    check_tokenizer(model, tokenizer, config)
+    folder, shapes, config, tokenizer = _files(model)
     options = {"add_pooling_layer": False} if family(config.model_type).pooler else {}
-    loaded, info = _weights(AutoModel, folder, config, shapes, dtype=dtype, device=device, **options)
-    judge(model, loaded, info, new_head=False)
+    loaded, info = _weights(AutoModel, folder, config, shapes, device=device, **options)
+    checks.judge(model, loaded, info, new_head=False)
     use_attention(loaded, "auto")
     loaded.eval()
     return loaded, tokenizer
@@ -149,36 +114,33 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
     return fingerprint([rules.get("normalizer"), rules.get("pre_tokenizer"), rules["model"], added])
 
 
-def pick_dtype(dtype: str, device: str) -> Any:
-    import torch
-
-    if dtype == "auto":
-        return torch.bfloat16 if device.startswith("cuda") else torch.float32
-    kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-    if dtype not in kinds:
-        raise ModelError(f"Unknown dtype {dtype!r}; choose float32, bfloat16 or auto.")
-    return kinds[dtype]
+Shapes = dict[str, tuple[int, ...]]
 
 
-def _config(folder: Path, shapes: dict[str, tuple[int, ...]]) -> Any:
+def _files(model: str) -> tuple[Path, Shapes, Any, PreTrainedTokenizerFast]:
+    """A model's folder, the shapes of its weights, its config, and its tokenizer, which fits them."""
+    folder = model_files.folder_of(model)
+    shapes = model_files.weight_shapes(folder)
+    config, tokenizer = _config(folder, shapes), load_tokenizer(model)
+    checks.check_tokenizer(model, tokenizer, config)
+    return folder, shapes, config, tokenizer
+
+
+def _config(folder: Path, shapes: Shapes) -> Any:
     """The config, with what the weights themselves say about its head."""
     from transformers import AutoConfig
 
-    written = config_of(folder)
+    written = model_files.config_of(folder)
     family(written["model_type"], str(folder))
-    check_layers(folder, written, shapes)
+    checks.check_layers(folder, written, shapes)
     try:
         with quiet_library():
             config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
     except Exception as error:  # the library's own checks of a config raise many kinds
         raise ModelError(f"{folder / 'config.json'} cannot be read ({_first_line(error)}); copy the checkpoint again.") from error
     if config.model_type == "deberta-v2":
-        names = set(shapes)
-        if (
-            "legacy" not in written
-            and any(n.startswith("lm_predictions.") for n in names)
-            and "cls.predictions.bias" not in names
-        ):
+        new_head = any(name.startswith("lm_predictions.") for name in shapes) and "cls.predictions.bias" not in shapes
+        if new_head and "legacy" not in written:
             config.legacy = False
         if not config.legacy:
             # this head multiplies by the word embeddings itself, and the library fails on a reload that ties what is not there
@@ -186,21 +148,19 @@ def _config(folder: Path, shapes: dict[str, tuple[int, ...]]) -> Any:
     return config
 
 
-def _weights(
-    kind: Any, folder: Path, config: Any, shapes: dict[str, tuple[int, ...]], *, dtype: str, device: str, **options: Any
-) -> tuple[Any, dict[str, Any]]:
+def _weights(kind: Any, folder: Path, config: Any, shapes: Shapes, *, device: str, **options: Any) -> tuple[Any, dict[str, Any]]:
     import torch
 
     device = pick_device(device)
     try:
         with quiet_library(), torch.random.fork_rng(devices=[]):
-            check_size(folder, kind, config, shapes, **options)
+            checks.check_size(folder, kind, config, shapes, **options)
             torch.manual_seed(0)  # a new head starts the same way in every process
             loaded, info = kind.from_pretrained(
                 str(folder),
                 config=config,
-                dtype=pick_dtype(dtype, device),
-                use_safetensors=weight_files(folder)[0].suffix == ".safetensors",
+                dtype=torch.float32,
+                use_safetensors=model_files.weight_files(folder)[0].suffix == ".safetensors",
                 weights_only=True,
                 trust_remote_code=False,
                 ignore_mismatched_sizes=True,  # reported below with every name, instead of the first table the library prints

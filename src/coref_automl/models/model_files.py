@@ -32,16 +32,7 @@ _ABOUT = {"_name_or_path", "name_or_path", "architectures", "transformers_versio
 """Settings that change no score."""
 _ASSETS = Path(__file__).parent.parent / "assets" / "models"
 _HUB_ID = re.compile(r"(?=.{1,96}$)(?!.*(--|\.\.))\w([\w.-]*\w)?(/\w([\w.-]*\w)?)?", re.ASCII)
-_SMALL = [
-    "config.json",
-    "training.json",
-    "tokenizer*",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "vocab*",
-    "merges.txt",
-    "*.model",
-]
+_SMALL = ["config.json", "training.json", "tokenizer*", *_TOKENIZER_SETTINGS[1:], "vocab*", "merges.txt", "*.model"]
 _SAFE, _OLD = ["model*.safetensors", "model.safetensors.index.json"], ["pytorch_model*.bin", "pytorch_model.bin.index.json"]
 
 

@@ -13,21 +13,18 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coref_automl.comparison.claims import Caveat, Claim
 from coref_automl.comparison.judging import Judged
-from coref_automl.comparison.relation_results import RELATION_FILES, RelationResult, RowFacts
 from coref_automl.comparison.runs import CHOSEN, CheckStage, OutsideCheck, RunOf, Start, Starts, TaskData
 from coref_automl.comparison.scores import grouped
 from coref_automl.config import Setting
 from coref_automl.errors import RecipeError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate
+from coref_automl.relation.metrics import SeedPairs, over_pairs
 from coref_automl.relation.recipe import RelationRecipe
-from coref_automl.statistics.intervals import DRAWS, from_draws
-from coref_automl.statistics.methods import MethodVerdict, method_verdict
-from coref_automl.statistics.resampling import resampled_f1
+from coref_automl.relation.results import RELATION_FILES, RelationResult, RowFacts
 from coref_automl.store import write_json
 
 Run = RunOf[RelationResult, RowFacts]
@@ -35,8 +32,6 @@ _Start = Start[RelationResult, RowFacts]
 _Starts = Starts[RelationResult, RowFacts]
 BUNDLED = "bundled"
 _CONDITIONS = ("data", "train", "settings")
-_SHARE = re.compile(r"(\d+(?:\.\d+)?)pct-")
-"""How a study names runs on a share of the rows: 10pct-entity-512-s0."""
 _ROW_TOKENS = 64
 """Tokens of a row, with its markers."""
 
@@ -48,9 +43,7 @@ class RelationStage(CheckStage):
     train: Annotated[str, Setting("Relation rows to fine-tune on.", flags=("--re-train",))] = BUNDLED
     dev: Annotated[str | None, Setting("Relation rows to score; never used for selection.", flags=("--re-dev",))] = None
     rows: int = 1_000
-    shares: Annotated[
-        tuple[float, ...], Setting("Fraction of the relation rows to train on; repeatable.", flags=("--re-share",))
-    ] = (0.1, 1.0)
+    shares: Annotated[tuple[float, ...], Setting("Fraction of relation rows; repeatable.", flags=("--re-share",))] = (0.1, 1.0)
 
     def __post_init__(self) -> None:
         CheckStage.__post_init__(self)
@@ -108,7 +101,6 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
         judged = count > 1 and found.p_seeds is not None
         same = found.difference == 0 and found.interval.low == found.interval.high
         lost: tuple[Caveat, ...] = () if judged or same else ("one seed" if count < 2 else "copies",)
-        share = _SHARE.match(run.name)
         claim = replace(
             claim,
             count=run.result.n,
@@ -118,7 +110,7 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
             values=values,
             detectable=found.detectable,
             rows=self.rows(run) or None,
-            share=float(share[1]) / 100 if share else None,
+            share=run.result.share or _share_of_name(run.name),
             against=(*claim.against, *lost),
         )
         return Judged(claim, found.p if judged else None, found.interval_at)
@@ -155,23 +147,6 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
         return float(recipe.seeds * rows * _ROW_TOKENS)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SeedPairs:
-    """Two sides on the same rows under the same fine-tuning seeds, a column each."""
-
-    a: RowFacts
-    b: RowFacts
-    seeds: tuple[int, ...]
-
-    def of(self, seeds: Sequence[int]) -> SeedPairs:
-        columns = [self.seeds.index(seed) for seed in seeds]
-        return SeedPairs(self.a.of(columns), self.b.of(columns), tuple(seeds))
-
-    def differences(self) -> NDArray[np.float64]:
-        """In micro-F1, seed by seed."""
-        return np.asarray(self.a.f1() - self.b.f1())
-
-
 def paired(a: _Start, b: _Start) -> SeedPairs | None:
     """Both sides under their shared fine-tuning seeds; None if there are none, or if the rows differ."""
     seeds = [number for number in a if number in b]
@@ -181,37 +156,15 @@ def paired(a: _Start, b: _Start) -> SeedPairs | None:
     return SeedPairs(_joined(ours), _joined(theirs), tuple(seeds))
 
 
+def _share_of_name(name: str) -> float | None:
+    """Results of versions up to 0.2.0 do not record their share of the rows; a study names it: 10pct-entity-512-s0."""
+    found = re.match(r"(\d+(?:\.\d+)?)pct-", name)
+    return float(found[1]) / 100 if found else None
+
+
 def _joined(rows: Sequence[RowFacts]) -> RowFacts:
     right, given = (np.hstack([getattr(one, name) for one in rows]) for name in ("right", "given"))
     return replace(rows[0], right=right, given=given)
-
-
-def over_pairs(pairs: Sequence[SeedPairs], *, seed: int) -> tuple[int, MethodVerdict]:
-    """Are the first sides better than the second ones, over pairs, fine-tuning seeds and sentences? And the number of pairs.
-
-    If pairs share fine-tuning seeds, these are crossed with the pairs, provided that all pairs have them. Pairs that all have one
-    seed count as one: its luck is in each of them.
-    """
-    crossed = len({number for pair in pairs for number in pair.seeds}) < sum(len(pair.seeds) for pair in pairs)
-    if crossed and (common := [number for number in pairs[0].seeds if all(number in pair.seeds for pair in pairs)]):
-        pairs = [pair.of(common) for pair in pairs]
-        differences = np.stack([pair.differences() for pair in pairs])
-    else:
-        differences = np.array([pair.differences().mean() for pair in pairs])
-        differences = differences[:, None] if crossed else differences  # no seed is in every pair: counted as one seed
-    sentences = min((rows.sentences for pair in pairs for rows in (pair.a, pair.b)), key=lambda marks: len(np.unique(marks)))
-    over = from_draws(float(differences.mean()), _draws(pairs, sentences, seed), sentences)
-    verdict = method_verdict(differences, over.interval, over.error, over.held)
-    return 1 if differences.shape[1:] == (1,) else len(pairs), verdict
-
-
-def _draws(pairs: Sequence[SeedPairs], sentences: NDArray[Any], seed: int) -> NDArray[np.float64]:
-    """Bootstrap draws of the mean micro-F1 difference: each draw resamples the same sentences for all pairs."""
-    sides = [rows for pair in pairs for rows in (pair.a, pair.b)]
-    joined = _joined(sides)
-    gold = np.repeat(joined.gold[:, None], joined.count, axis=1)
-    share = np.concatenate([np.full(rows.count, (-1) ** side / rows.count / len(pairs)) for side, rows in enumerate(sides)])
-    return np.asarray(resampled_f1(joined.right, joined.given, gold, sentences, seed=seed, draws=DRAWS) @ share)
 
 
 CHECK = RelationCheck()

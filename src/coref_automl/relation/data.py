@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,12 @@ _LISTED = 5
 
 @dataclass(frozen=True, slots=True)
 class RelationData:
-    """The rows of one split, under the name reported with every number measured on them."""
+    """The rows of one split, under the name reported with every number measured on them; `share` is their part of its rows."""
 
     split: str
     rows: tuple[RelationRow, ...]
     problems: tuple[RowProblem, ...] = ()
+    share: float = 1.0
 
 
 def read_relations(
@@ -50,11 +51,11 @@ def read_relations(
         raise bad_rows(name, data.problems)
     if not data.rows:
         raise RelationDataError(f"{name} has no usable row; inspect it with: coref-automl re explore {name} --check")
-    return RelationData(data.split, sample_rows(data.rows, max_rows, draw), data.problems)
+    rows = sample_rows(data.rows, max_rows, draw)
+    return replace(data, rows=rows, share=round(len(rows) / len(data.rows), 4))
 
 
 def bad_rows(name: str, problems: Sequence[RowProblem]) -> RelationDataError:
-    """The error of a file with bad rows: the first few, and how many more."""
     listed = "; ".join(str(problem) for problem in problems[:_LISTED])
     more = f"; and {len(problems) - _LISTED:,} more bad rows" if len(problems) > _LISTED else ""
     how = " max_length is --max-length in re train, settings: {max_length: 512} in a recipe of re grid or tune."
@@ -67,7 +68,6 @@ def bad_rows(name: str, problems: Sequence[RowProblem]) -> RelationDataError:
 
 
 def inspect_relations(name: str, *, labelled: bool = True) -> RelationData:
-    """Every good row and every problem, whatever their number."""
     rows: dict[str, RelationRow] = {}
     problems: list[RowProblem] = []
     for number, raw in raw_rows(name):
@@ -135,19 +135,15 @@ def _uniform(text: str) -> float:
 def raw_rows(name: str) -> Iterable[Row]:
     """Rows as they are in the source, with their numbers; a string is the reason why a line is not a row."""
     if name.startswith("bundled:"):
-        return enumerate(_bundled(name), 1)
+        if name not in BUNDLED:
+            raise RelationDataError(f"Unknown data {name}; known: {', '.join(BUNDLED)}.")
+        return enumerate(bundled_rows(name.removeprefix("bundled:")), 1)
     if name.startswith("hub:"):
         return enumerate(_hub(name), 1)
     if kind_of(Path(name)) not in KINDS:
         known = f"{', '.join(KINDS)} (also .xz, .gz, .bz2, .zst)"
         raise RelationDataError(f"{name} is not one of {known}, hub:klue/re:SPLIT, bundled:relations.")
     return rows_of(name, "sentence", RelationDataError)
-
-
-def _bundled(name: str) -> Iterable[dict[str, Any]]:
-    if name not in BUNDLED:
-        raise RelationDataError(f"Unknown data {name}; known: {', '.join(BUNDLED)}.")
-    return bundled_rows(name.removeprefix("bundled:"))
 
 
 def _hub(name: str) -> Iterable[Any]:
@@ -190,7 +186,7 @@ class RowCache:
         """The rows of a file that can be marked; the others are an error now, before any work, or are skipped and counted."""
         data = self.read(name, skip_bad=skip_bad, max_rows=max_rows, draw=draw)
         rows, _, problems = self.mark(data.rows, marker, progress=quiet(), skip_bad=skip_bad, name=name)
-        return RelationData(data.split, rows, (*data.problems, *problems))
+        return replace(data, rows=rows, problems=(*data.problems, *problems))
 
     def mark(
         self, rows: Sequence[RelationRow], marker: Marker, *, progress: Progress, skip_bad: bool = False, name: str = "The rows"

@@ -15,7 +15,6 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.relation_results import RELATION_FILES, RelationResult, RelationSeed, RowFacts, Scores
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding
 from coref_automl.errors import ModelError
@@ -25,40 +24,37 @@ from coref_automl.locks import locked
 from coref_automl.models.load import load_tokenizer
 from coref_automl.paths import natural_order
 from coref_automl.progress import Progress, quiet
+from coref_automl.relation import scoring
 from coref_automl.relation.data import RelationData, RowCache, sentence_key, sentence_mark, sentence_numbers
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Ints, Scored, estimates, label_table, score
-from coref_automl.relation.rows import LABELS, NO_RELATION, LabelMask, MaskKind, gold_indices
-from coref_automl.relation.scoring import (
-    AGAIN,
-    has_predictions,
-    is_model,
-    model_of,
-    predict_seed,
-    read_probabilities,
-    rows_fingerprint,
-    seed_probabilities,
-    settings_of,
-)
+from coref_automl.relation.results import RELATION_FILES, RelationResult, RelationSeed, RowFacts, Scores
+from coref_automl.relation.rows import LABELS, LabelMask, MaskKind, gold_indices
 from coref_automl.say import say, skipped
 from coref_automl.store import write_jsonl
 
 KIND = "relation run"
 METRICS = ("micro_f1", "auprc", "accuracy")
+_KNOWN = ("scheme", "head", "model", "train_rows", "validation_rows", "share")
+"""What a result says of its run in the words of the manifest."""
 _LISTED = 20
 
 
-class RelationManifest(TypedDict):
-    """manifest.json of a run. Of one seed's model alone, `train_rows`, `validation_rows` and `binding` are not known."""
+class _Newer(TypedDict, total=False):
+    """What version 0.2.0 did not write."""
 
+    share: float
+
+
+class RelationManifest(_Newer):
     model: str
     scheme: str
     head: str
     train: str
-    train_rows: int | None
-    validation_rows: int | None
+    train_rows: int
+    validation_rows: int
     notes: list[str]
-    binding: Binding | None
+    binding: Binding
     label_mask: MaskKind
     mask_bias: tuple[tuple[float, ...], ...] | None
     train_sentences: list[str]
@@ -70,11 +66,10 @@ def read_manifest(run: Path) -> RelationManifest:
 
 def seeds_of(run: Path) -> list[Path]:
     """The seeds that can answer: the finished ones of a run, or the folder itself where it is one seed's model."""
-    return [run] if is_model(run) else finished_seeds(run)
+    return [run] if scoring.is_model(run) else finished_seeds(run)
 
 
 def finished_seeds(run: Path) -> list[Path]:
-    """The seeds of a run that are done, in order."""
     if kind_of_folder(run) != KIND:
         raise ModelError(
             f"{run} is not a relation run, nor one seed's model (relation.json and head.safetensors); "
@@ -97,26 +92,24 @@ def evaluate_relation(
 ) -> RelationResult:
     """Every finished seed of a run, or one seed's model, on a labelled file: micro-F1, AUPRC, accuracy, n, split."""
     progress, cache, run = progress or quiet(), cache or RowCache(), Path(run)
-    with nullcontext() if is_model(run) or not run.is_dir() else locked(run):
+    with nullcontext() if scoring.is_model(run) or not run.is_dir() else locked(run):
         return _evaluate(run, data, skip_bad, device, progress, cache)
 
 
 def _evaluate(run: Path, data: str, skip_bad: bool, device: str, progress: Progress, cache: RowCache) -> RelationResult:
     read, seeds = cache.read(data, skip_bad=skip_bad), seeds_of(run)
     if skip_bad:
-        settings = settings_of(seeds[0])
-        marker = Marker(load_tokenizer(str(model_of(seeds[0]))), settings.scheme, settings.max_length)
+        settings = scoring.settings_of(seeds[0])
+        marker = Marker(load_tokenizer(str(scoring.model_of(seeds[0]))), settings.scheme, settings.max_length)
         read = cache.usable(data, marker, skip_bad=True)
-        list_problems(None if is_model(run) else run, read, progress)
-    if is_model(run):
-        return _of_model(run, read, seed_probabilities(run, read, device=device, progress=progress, cache=cache))
+        list_problems(None if scoring.is_model(run) else run, read, progress)
+    if scoring.is_model(run):
+        found = scoring.seed_probabilities(run, read.rows, device=device, progress=progress, cache=cache, name=read.split)
+        return _of_model(run, read, found[1])
     for seed in seeds:
-        if not has_predictions(seed, read):
-            predict_seed(seed, read, device=device, progress=progress, cache=cache)
-    result = summarise(run, read)
-    if not (run / RELATION_FILES.results).is_file():  # a run of an ablation: trained seed by seed, never summed up
-        keep_result(run, read, result)
-    return result
+        if not scoring.has_predictions(seed, read):
+            scoring.predict_seed(seed, read, device=device, progress=progress, cache=cache)
+    return _summarised(run, read)[0]
 
 
 def list_problems(run: Path | None, data: RelationData, progress: Progress) -> None:
@@ -133,83 +126,74 @@ def list_problems(run: Path | None, data: RelationData, progress: Progress) -> N
     progress.note(skipped(len(data.problems), data.split) + where)
 
 
-def keep_result(run: Path, data: RelationData, result: RelationResult) -> None:
+def keep_summary(run: Path, data: RelationData, *, chosen_here: bool) -> RelationResult:
     """The summary, and beside it what micro-F1 needs of every row, so that runs can be compared without the rows themselves."""
-    gold = gold_indices(data.rows)
-    seeds = [run / f"seed-{one.seed}" for one in result.seeds]
-    predicted = np.stack([read_probabilities(seed, data.split).argmax(1) for seed in seeds], axis=1)
-    relation = gold != NO_RELATION
-    right = (predicted == gold[:, None]) & relation[:, None]
-    facts = RowFacts(relation, right, predicted != NO_RELATION, sentence_numbers(data.rows).astype(np.int32))
-    RELATION_FILES.write(run, result, facts)
+    result, probabilities = _summarised(run, data, chosen_here)
+    sentences = sentence_numbers(data.rows).astype(np.int32)
+    RELATION_FILES.write(run, result, RowFacts.answered(gold_indices(data.rows), probabilities.argmax(2).T, sentences))
+    return result
 
 
-def summarise(run: Path, data: RelationData, *, chosen_here: bool = False) -> RelationResult:
+def _summarised(run: Path, data: RelationData, chosen_here: bool = False) -> tuple[RelationResult, NDArray[np.float32]]:
     """The mean over the seeds that have predictions for these rows. `chosen_here`: the same rows also chose the epoch."""
-    seeds = [folder for folder in finished_seeds(run) if has_predictions(folder, data)]
-    probabilities = np.stack([read_probabilities(seed, data.split) for seed in seeds])
-    trained = [read_stored(seed / "result.json", RelationSeed, remedy=AGAIN) for seed in seeds]
-    return _sum_up(run, data, read_manifest(run), trained, probabilities, chosen_here=chosen_here)
+    seeds = [folder for folder in finished_seeds(run) if scoring.has_predictions(folder, data)]
+    probabilities = np.stack([scoring.read_probabilities(seed, data.split) for seed in seeds])
+    trained = [read_stored(seed / "result.json", RelationSeed, remedy=scoring.AGAIN) for seed in seeds]
+    manifest = read_manifest(run)
+    learned = set(manifest["train_sentences"])
+    fresh = np.array([sentence_mark(row.sentence) not in learned for row in data.rows])
+    mask = LabelMask.stored(manifest["label_mask"], manifest["mask_bias"], MANIFEST)
+    shared = _not_independent(data, chosen_here, int((~fresh).sum()), manifest["train"])
+    result = _sum_up(
+        run,
+        data,
+        probabilities,
+        trained,
+        **{name: value for name, value in manifest.items() if name in _KNOWN},
+        without_overlap=_without_overlap(gold_indices(data.rows), probabilities, fresh),
+        notes=(*manifest["notes"], *_notes(data, mask), *shared),
+        fingerprints=_fingerprints(data, manifest["binding"]),
+    )
+    return result, probabilities
 
 
 def _of_model(folder: Path, data: RelationData, probabilities: Any) -> RelationResult:
-    """The scores of one seed's model by itself, with what it knows in place of a run's manifest."""
-    settings = settings_of(folder)
+    settings = scoring.settings_of(folder)
     alone = say(
         f"{folder}: 시드 {settings.seed} 하나의 모델입니다. 학습 데이터의 기록이 없어 학습 문장과 겹치는 행을 세지 못합니다.",
         f"{folder} is the model of seed {settings.seed} alone, without a record of its training data: rows that share a "
         "sentence with it are not counted.",
     )
-    manifest: RelationManifest = {
-        "model": settings.base,
-        "scheme": settings.scheme,
-        "head": settings.head,
-        "train": "",
-        "train_rows": None,
-        "validation_rows": None,
-        "notes": [alone],
-        "binding": None,
-        "label_mask": settings.label_mask,
-        "mask_bias": settings.mask_bias,
-        "train_sentences": [],
-    }
-    return _sum_up(folder, data, manifest, (), np.stack([probabilities]))
+    return _sum_up(
+        folder,
+        data,
+        np.stack([probabilities]),
+        (),
+        scheme=settings.scheme,
+        head=settings.head,
+        model=settings.base,
+        notes=(alone, *_notes(data, settings.mask)),
+        fingerprints={"data": scoring.rows_fingerprint(data.rows)},
+    )
 
 
 def _sum_up(
-    run: Path,
-    data: RelationData,
-    manifest: RelationManifest,
-    trained: Sequence[RelationSeed],
-    probabilities: NDArray[np.float32],
-    *,
-    chosen_here: bool = False,
+    run: Path, data: RelationData, probabilities: NDArray[np.float32], trained: Sequence[RelationSeed], **known: Any
 ) -> RelationResult:
     """The mean over seeds, [seeds, rows, labels]; `trained` is what they know of their training, empty for a lone model."""
     gold = gold_indices(data.rows)
     scores = [score(gold, one) for one in probabilities]
-    mean = _over_seeds(np.mean, scores)
-    train = set(manifest["train_sentences"])
-    fresh = np.array([sentence_mark(row.sentence) not in train for row in data.rows])
+    mean: dict[str, Any] = _over_seeds(np.mean, scores)
     return RelationResult(
         run=str(run),
         split=data.split,
         n=len(data.rows),
-        micro_f1=mean["micro_f1"],
-        auprc=mean["auprc"],
-        accuracy=mean["accuracy"],
+        **mean,
         spread=_over_seeds(partial(np.std, ddof=1), scores) if len(scores) > 1 else None,
         estimates=estimates(Scored(gold, probabilities, np.array([sentence_key(row.sentence) for row in data.rows]))),
         seeds=tuple(replace(one, scores=own) for one, own in zip(trained, scores, strict=bool(trained))),
-        scheme=manifest["scheme"],
-        head=manifest["head"],
-        model=manifest["model"],
-        train_rows=manifest["train_rows"],
-        validation_rows=manifest["validation_rows"],
-        without_overlap=_without_overlap(gold, probabilities, fresh),
         labels=label_table(gold, probabilities.mean(0)),
-        notes=(*manifest["notes"], *_notes(data, manifest, int((~fresh).sum()), chosen_here)),
-        fingerprints=_fingerprints(data, manifest),
+        **known,
     )
 
 
@@ -224,21 +208,17 @@ def _without_overlap(gold: Ints, probabilities: NDArray[np.float32], fresh: NDAr
     return Scores(**_over_seeds(np.mean, [score(gold[fresh], one[fresh]) for one in probabilities]), n=int(fresh.sum()))
 
 
-def _fingerprints(data: RelationData, manifest: RelationManifest) -> dict[str, str]:
+def _fingerprints(data: RelationData, binding: Binding) -> dict[str, str]:
     """Which rows, and which settings: only runs that share both can be compared for their start alone. Seeds may differ."""
-    rows, binding = {"data": rows_fingerprint(data.rows)}, manifest["binding"]
-    if not binding:
-        return rows
     settings = {name: 0 if name == "first_seed" else value for name, value in binding["settings"].items()}
     begun = {name: value for name, value in binding["fingerprints"].items() if name in ("weights", "train")}
-    return {**begun, **rows, "settings": fingerprint(settings)}
+    return {**begun, "data": scoring.rows_fingerprint(data.rows), "settings": fingerprint(settings)}
 
 
-def _notes(data: RelationData, manifest: RelationManifest, shared: int, chosen_here: bool) -> list[str]:
-    """What a reader of numbers on these rows should know; `shared` rows have a sentence of the training data."""
+def _notes(data: RelationData, mask: LabelMask | None) -> list[str]:
     rows, split = len(data.rows), data.split
     notes = [skipped(len(data.problems), split)] if data.problems else []
-    if mask := LabelMask.stored(manifest["label_mask"], manifest["mask_bias"], MANIFEST):
+    if mask is not None:
         forbidden = int(mask.forbids(data.rows).sum())
         notes.append(
             say(
@@ -253,18 +233,21 @@ def _notes(data: RelationData, manifest: RelationManifest, shared: int, chosen_h
                 f"AUPRC averages the {present} of {len(LABELS)} labels that occur in {split}.",
             )
         )
+    return notes
+
+
+def _not_independent(data: RelationData, chosen_here: bool, shared: int, train: str) -> list[str]:
+    """Rows that also chose the epoch, or that have a sentence of the training data."""
     if chosen_here:
-        notes.append(
+        return [
             say(
                 "에폭을 고를 때 쓴 학습 데이터의 일부로 잰 값이므로 독립적인 측정이 아닙니다.",
                 "These rows are the slice of train that also chose the epoch: not an independent measurement.",
             )
-        )
-    elif shared:
-        notes.append(
-            say(
-                f"{split}의 행 {rows:,}개 가운데 {shared:,}개는 문장이 {manifest['train']}에도 있습니다.",
-                f"{shared:,} of the {rows:,} rows of {split} have a sentence that occurs in {manifest['train']}.",
-            )
-        )
-    return notes
+        ]
+    rows, split = len(data.rows), data.split
+    both = say(
+        f"{split}의 행 {rows:,}개 가운데 {shared:,}개는 문장이 {train}에도 있습니다.",
+        f"{shared:,} of the {rows:,} rows of {split} have a sentence that occurs in {train}.",
+    )
+    return [both] if shared else []

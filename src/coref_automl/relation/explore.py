@@ -28,8 +28,6 @@ _TOP = 5
 
 @dataclass(frozen=True, slots=True)
 class Conflict(Record):
-    """The same sentence with the same two spans, under different labels."""
-
     guids: tuple[str, ...]
     labels: tuple[str, ...]
     sentence: str
@@ -69,7 +67,6 @@ class RelationExploration(Record):
     pair_shift: float = 0.0
 
     def lines(self) -> list[str]:
-        """The facts as a person reads them on a terminal."""
         shown = list(chain.from_iterable(_lines(facts) for facts in self.splits))
         if len(self.splits) > 1:
             first, second = self.splits[:2]

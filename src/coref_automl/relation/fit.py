@@ -16,32 +16,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from coref_automl.comparison.relation_results import Scores
 from coref_automl.models.attention import without_cudnn
 from coref_automl.models.fused_deberta import installed
 from coref_automl.progress import Progress, Stage
+from coref_automl.relation import techniques
 from coref_automl.relation.metrics import score
-from coref_automl.relation.model import (
-    Chosen,
-    LabelledRows,
-    RelationModel,
-    logits_of,
-    matmuls,
-    probabilities,
-    training_order,
-)
+from coref_automl.relation.model import Chosen, LabelledRows, RelationModel, logits_of, matmuls, probabilities, training_order
 from coref_automl.relation.recipe import RelationRecipe, usual_rate
+from coref_automl.relation.results import Scores
 from coref_automl.relation.rows import LABELS
-from coref_automl.relation.techniques import (
-    LossSettings,
-    effective_number_weights,
-    hard_negatives,
-    label_loss,
-    margins,
-    masked,
-    pushed,
-    r_drop,
-)
 from coref_automl.training.finetuning import RESUME, Fit, FitState, Updates, checked_loss, own_randomness, weights_on_cpu
 from coref_automl.training.optimizer import groups_of
 
@@ -92,12 +75,12 @@ def fit(
     return state
 
 
-def loss_settings(recipe: RelationRecipe, gold: NDArray[np.int64], device: str) -> LossSettings:
+def loss_settings(recipe: RelationRecipe, gold: NDArray[np.int64], device: str) -> techniques.LossSettings:
     """What the loss of a recipe needs to know; the labels' weights come from the rows that are trained on."""
     weights = None
     if recipe.loss == "class-balanced":
-        weights = torch.from_numpy(effective_number_weights(gold, len(LABELS), recipe.balance_beta)).to(device)
-    return LossSettings(recipe.label_smoothing, recipe.focal_gamma if recipe.loss == "focal" else 0.0, weights)
+        weights = torch.from_numpy(techniques.effective_number_weights(gold, len(LABELS), recipe.balance_beta)).to(device)
+    return techniques.LossSettings(recipe.label_smoothing, recipe.focal_gamma if recipe.loss == "focal" else 0.0, weights)
 
 
 @dataclass(eq=False)
@@ -126,7 +109,7 @@ class _Run:
         train, recipe, state = self.train, self.recipe, self.state
         rows = np.arange(len(train.gold))
         if recipe.hard_negatives and state.margins is not None:
-            rows = np.concatenate([rows, hard_negatives(train.gold, state.margins.numpy(), recipe.hard_negatives)])
+            rows = np.concatenate([rows, techniques.hard_negatives(train.gold, state.margins.numpy(), recipe.hard_negatives)])
         order = training_order(train.tensors.lengths, rows, recipe.batch_size, np.random.default_rng((self.seed, state.epoch)))
         seen = torch.full((len(train.gold),), math.nan, device=train.tensors.device)
         begin = state.step
@@ -137,7 +120,7 @@ class _Run:
             self.updates.set_rate((state.step - 0.5) / self.total)
             loss, logits = self.step(chosen)
             if recipe.hard_negatives:
-                seen[chosen.rows] = margins(logits)
+                seen[chosen.rows] = techniques.margins(logits)
             self.updates.step(keep_gradients=True)
             state.rows_seen += len(chosen.rows)
             if number % _LOOK_EVERY == 0 or number == len(order):
@@ -153,7 +136,7 @@ class _Run:
         loss, logits = self._loss(chosen, gold)
         loss.backward()
         if self.recipe.fgm:
-            with pushed(self.model.encoder.get_input_embeddings().weight, self.recipe.fgm):
+            with techniques.pushed(self.model.encoder.get_input_embeddings().weight, self.recipe.fgm):
                 self._loss(chosen, gold)[0].backward()
         return loss.detach(), logits.detach()
 
@@ -163,10 +146,10 @@ class _Run:
         copies = 2 if weight else 1
         logits = logits_of(self.model, self.train, chosen, self.recipe.precision, copies)
         if bias is not None:
-            logits = masked(logits, bias[chosen.rows].repeat(copies, 1), gold.repeat(copies))
-        loss = label_loss(logits, gold.repeat(copies), self.settings)
+            logits = techniques.masked(logits, bias[chosen.rows].repeat(copies, 1), gold.repeat(copies))
+        loss = techniques.label_loss(logits, gold.repeat(copies), self.settings)
         first = logits[: len(gold)]
-        return loss + weight * r_drop(first, logits[len(gold) :]) if weight else loss, first
+        return loss + weight * techniques.r_drop(first, logits[len(gold) :]) if weight else loss, first
 
     def look(self) -> Scores:
         """Score the slice of train that chooses, and keep the weights if they are the best so far."""

@@ -21,13 +21,11 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from coref_automl.comparison.relation_results import RELATION_FILES, RelationResult
 from coref_automl.config import from_mapping, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, check_binding
-from coref_automl.engine.job import Job
+from coref_automl.engine.job import End, Job, run_steps
 from coref_automl.engine.launch import HereLauncher
-from coref_automl.engine.schedule import End, run_steps
 from coref_automl.errors import EvaluationError, InputsChanged, RecipeError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import MANIFEST, mark_done, remove
@@ -36,6 +34,7 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.data import RowCache
 from coref_automl.relation.recipe import FREE, GridRecipe, RelationRecipe
+from coref_automl.relation.results import RELATION_FILES, RelationResult
 from coref_automl.relation.scoring import rows_fingerprint
 from coref_automl.relation.train import train_relation
 from coref_automl.store import write_json, write_text
@@ -53,8 +52,6 @@ Corner = tuple[str, str, int, int, float]
 
 @dataclass(frozen=True, slots=True)
 class GridCell(Record):
-    """One cell: its recipe's corner, and its result or its error."""
-
     name: str
     model: str
     learning_rate: float
@@ -70,7 +67,6 @@ class GridCell(Record):
         return float(np.mean([seed.validation.micro_f1 for seed in self.result.seeds])) if self.result else -1.0
 
     def values(self) -> dict[str, Any]:
-        """The cell as a row of the table."""
         line: dict[str, Any] = {
             "model": self.model,
             "learning_rate": self.learning_rate,
@@ -158,19 +154,15 @@ def run_grid(recipe: GridRecipe, *, progress: Progress | None = None, draw: Draw
             return True
 
         launcher = HereLauncher(InputsChanged, partial(train_cell, progress=progress, cache=rows))
-        run_steps(list(recipes), launcher, lambda name: _job(name, recipes[name], out), ended)
+        jobs = {name: Job(TASK, name, str(out / "steps" / name), to_mapping(one)) for name, one in recipes.items()}
+        run_steps(list(recipes), launcher, jobs.__getitem__, ended)
         if all(cell.error for cell in cells):
             raise EvaluationError(f"Every cell failed; the first says: {cells[0].error}")
         mark_done(out)
     return GridResult(str(out), tuple(cells))
 
 
-def _job(name: str, recipe: RelationRecipe, out: Path) -> Job:
-    return Job(TASK, name, str(out / "steps" / name), to_mapping(recipe))
-
-
 def train_cell(job: Job, progress: Progress | None = None, cache: RowCache | None = None) -> None:
-    """The work of one cell; its result is in its run's folder."""
     train_relation(from_mapping(RelationRecipe, job.recipe, "cell"), progress=progress, cache=cache)
 
 
@@ -205,7 +197,6 @@ def _cell(end: End[str], recipe: RelationRecipe, progress: Progress) -> GridCell
 
 
 def _write_table(result: GridResult) -> None:
-    """results.csv and results.json."""
     out, table = Path(result.out), io.StringIO()
     writer = csv.DictWriter(table, (*COLUMNS, *MORE), restval="", lineterminator="\n")
     writer.writeheader()

@@ -10,18 +10,19 @@ that the draw holds. Their values are fractions, as in every Estimate.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.relation_results import LabelScore, Scores
 from coref_automl.records import Estimate
+from coref_automl.relation.results import LabelScore, RowFacts, Scores
 from coref_automl.relation.rows import LABELS, NO_RELATION
 from coref_automl.statistics.intervals import bootstrap_mean, from_draws
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.statistics.methods import method_verdict as judge
-from coref_automl.statistics.resampling import resampled_f1
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -47,7 +48,6 @@ def auprc(gold: Ints, probabilities: NDArray[np.floating]) -> float:
 
 
 def area(positive: NDArray[np.bool_], scores: NDArray[np.floating]) -> float:
-    """The area under one precision-recall curve."""
     return float(areas_by_draw(positive, scores, np.ones((1, len(scores))))[0])
 
 
@@ -69,7 +69,6 @@ def areas_by_draw(positive: NDArray[np.bool_], scores: NDArray[np.floating], wei
 
 
 def label_table(gold: Ints, probabilities: NDArray[np.floating]) -> tuple[LabelScore, ...]:
-    """One line per label, in KLUE's order."""
     size, lines = len(LABELS), []
     confusion = np.bincount(gold * size + probabilities.argmax(1), minlength=size * size).reshape(size, size)
     for label, name in enumerate(LABELS):
@@ -92,7 +91,6 @@ def label_table(gold: Ints, probabilities: NDArray[np.floating]) -> tuple[LabelS
     return tuple(lines)
 
 
-F1_DRAWS = 10_000
 AUPRC_DRAWS = 1_000
 _BLOCK = 100
 
@@ -105,15 +103,18 @@ class Scored:
     probabilities: NDArray[np.float32]
     sentences: NDArray[np.str_]
 
+    @property
+    def facts(self) -> RowFacts:
+        return RowFacts.answered(self.gold, self.probabilities.argmax(2).T, self.sentences)
+
     def per_seed(self, metric: str) -> Floats:
         """One value per seed, a fraction."""
         if metric == "auprc":
             return np.array([auprc(self.gold, one) for one in self.probabilities]) / 100
-        return np.array([micro_f1(self.gold, one.argmax(1)) for one in self.probabilities]) / 100
+        return self.facts.f1()
 
     def draws(self, metric: str, seed: int) -> Floats:
-        """The metric of resampled sentences, averaged over the seeds."""
-        return auprc_by_draw(self, seed=seed) if metric == "auprc" else f1_draws(self, seed=seed)
+        return auprc_by_draw(self, seed=seed) if metric == "auprc" else self.facts.draws(seed)
 
 
 def estimates(scored: Scored, *, seed: int = 0) -> dict[str, Estimate]:
@@ -128,22 +129,48 @@ def estimates(scored: Scored, *, seed: int = 0) -> dict[str, Estimate]:
 
 
 def method_verdict(a: Scored, b: Scored, *, metric: str = "micro_f1", seed: int = 0) -> MethodVerdict:
-    """Is method a better than b? Their seeds are the same, in the same order.
+    """Is method a better than b? Their seeds are the same, in the same order."""
+    return _verdict(a.per_seed(metric) - b.per_seed(metric), a.draws(metric, seed) - b.draws(metric, seed), a.sentences)
 
-    Shown only if neither other seeds nor other sentences can explain the difference.
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SeedPairs:
+    """Two sides on the same rows under the same fine-tuning seeds, a column each."""
+
+    a: RowFacts
+    b: RowFacts
+    seeds: tuple[int, ...]
+
+    def of(self, seeds: Sequence[int]) -> SeedPairs:
+        columns = [self.seeds.index(seed) for seed in seeds]
+        return SeedPairs(self.a.of(columns), self.b.of(columns), tuple(seeds))
+
+    def differences(self) -> Floats:
+        return self.a.f1() - self.b.f1()
+
+
+def over_pairs(pairs: Sequence[SeedPairs], *, seed: int) -> tuple[int, MethodVerdict]:
+    """Are the first sides better than the second ones, over pairs, fine-tuning seeds and sentences? And the number of pairs.
+
+    If pairs share fine-tuning seeds, these are crossed with the pairs, provided that all pairs have them. Pairs that all have one
+    seed count as one: its luck is in each of them. A draw resamples the same sentences for all pairs.
     """
-    each = a.per_seed(metric) - b.per_seed(metric)
-    over = from_draws(float(each.mean()), a.draws(metric, seed) - b.draws(metric, seed), a.sentences)
-    return judge(each, over.interval, over.error, over.held)
+    crossed = len({number for pair in pairs for number in pair.seeds}) < sum(len(pair.seeds) for pair in pairs)
+    if crossed and (common := [number for number in pairs[0].seeds if all(number in pair.seeds for pair in pairs)]):
+        pairs = [pair.of(common) for pair in pairs]
+        differences = np.stack([pair.differences() for pair in pairs])
+    else:
+        differences = np.array([pair.differences().mean() for pair in pairs])
+        differences = differences[:, None] if crossed else differences  # no seed is in every pair: counted as one seed
+    sentences = min((rows.sentences for pair in pairs for rows in (pair.a, pair.b)), key=lambda marks: len(np.unique(marks)))
+    draws = np.mean([pair.a.draws(seed, sentences) - pair.b.draws(seed, sentences) for pair in pairs], axis=0)
+    return 1 if differences.shape[1:] == (1,) else len(pairs), _verdict(differences, draws, sentences)
 
 
-def f1_draws(scored: Scored, *, seed: int, draws: int = F1_DRAWS) -> Floats:
-    """Micro-F1 of resampled sentences, averaged over the seeds."""
-    predicted = scored.probabilities.argmax(2).T
-    relation = np.repeat((scored.gold != NO_RELATION)[:, None], predicted.shape[1], axis=1)
-    right = (predicted == scored.gold[:, None]) & relation
-    drawn = resampled_f1(right, predicted != NO_RELATION, relation, scored.sentences, seed=seed, draws=draws)
-    return np.asarray(drawn.mean(1))
+def _verdict(differences: Floats, draws: Floats, sentences: NDArray[Any]) -> MethodVerdict:
+    """Shown only if neither other seeds nor other sentences can explain the difference."""
+    over = from_draws(float(differences.mean()), draws, sentences)
+    return judge(differences, over.interval, over.error, over.held)
 
 
 def auprc_by_draw(scored: Scored, *, seed: int, draws: int = AUPRC_DRAWS) -> Floats:

@@ -53,11 +53,7 @@ class RelationModel(nn.Module):  # type: ignore[misc]
         hidden = encoder.config.hidden_size
         read = (self.parts.stop - self.parts.start) * hidden
         self.head = nn.Sequential(
-            nn.Dropout(dropout),
-            nn.Linear(read, hidden),
-            nn.GELU(),
-            nn.Dropout(dropout),
-            nn.Linear(hidden, len(LABELS)),
+            nn.Dropout(dropout), nn.Linear(read, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, len(LABELS))
         )
         self.distance = nn.Embedding(2 * (len(_EDGES) + 1), read) if distance else None
         if self.distance is not None:
@@ -65,7 +61,9 @@ class RelationModel(nn.Module):  # type: ignore[misc]
         self.register_buffer("edges", torch.tensor(_EDGES), persistent=False)
 
     def forward(self, ids: Any, mask: Any, starts: Any) -> Any:
-        states = encode(self.encoder, ids, _masks(self.encoder, mask))
+        if self.config.model_type != "deberta-v2":  # given a mask of tokens, the library asks the GPU whether it is all ones
+            mask = packed_masks(self.encoder, mask)
+        states = encode(self.encoder, ids, mask)
         places = torch.cat([torch.zeros_like(starts[:, :1]), starts], dim=1)[:, self.parts]
         read = states.gather(1, places[:, :, None].expand(-1, -1, states.shape[-1])).flatten(1)
         if self.distance is not None:
@@ -75,11 +73,6 @@ class RelationModel(nn.Module):  # type: ignore[misc]
     def _bucket(self, tokens: Any) -> Any:
         """Distances in powers of two; those to the left come after those to the right."""
         return torch.bucketize(tokens.abs(), self.edges, right=True) + (tokens < 0) * (len(_EDGES) + 1)
-
-
-def _masks(encoder: Any, mask: Any) -> Any:
-    """Ready-made masks of pairs: given a mask of tokens, the library looks whether it is all ones, and a GPU waits for that."""
-    return mask if encoder.config.model_type == "deberta-v2" else packed_masks(encoder, mask)
 
 
 def build_model(settings: ModelSettings, *, encoder_dropout: float | None = None) -> tuple[RelationModel, Marker]:
@@ -128,7 +121,6 @@ def save_model(folder: Path, model: RelationModel, marker: Marker, settings: Mod
 
 
 def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker, ModelSettings]:
-    """What `save_model` wrote, ready to predict."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

@@ -8,29 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.relation_results import RelationSeed
 from coref_automl.config import choose
 from coref_automl.corpus.batch import Answered, RowProblem, Task, answer_rows
 from coref_automl.decoder import read_stored
 from coref_automl.errors import RelationDataError
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import State, state_of
-from coref_automl.machine import pick_device
 from coref_automl.models.model_files import folder_print
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.data import RowCache, bad_rows, raw_rows
 from coref_automl.relation.evaluate import seeds_of
 from coref_automl.relation.markers import SCHEMES
+from coref_automl.relation.results import RelationSeed
 from coref_automl.relation.rows import LABELS, TYPES, BadRow, Entity, RelationRow, parse_row, with_marks
-from coref_automl.relation.scoring import AGAIN, ModelSettings, model_of, settings_of
+from coref_automl.relation.scoring import AGAIN, ModelSettings, model_of, seed_probabilities, settings_of
 from coref_automl.say import say
 
 KIND = "relation predictions"
@@ -177,27 +175,11 @@ def _predict(
     seeds: list[Path], rows: tuple[RelationRow, ...], skip_bad: bool, device: str
 ) -> tuple[tuple[RelationRow, ...], NDArray[np.float32], list[RowProblem]]:
     """(the rows that can be marked, their probabilities averaged over seeds, what could not be marked)"""
-    from coref_automl.relation.model import LabelledRows, probabilities
-
-    device, cache = pick_device(device), RowCache()
-    found: list[NDArray[np.float32]] = []
+    cache, found = RowCache(), list[NDArray[np.float32]]()
     for seed in seeds:
-        folder = model_of(seed)
-        model, marker, settings = _loaded(folder, device, state_of(folder))
-        kept, marked, problems = cache.mark(rows, marker, progress=quiet(), skip_bad=skip_bad)
-        if not kept:
-            return (), np.zeros((0, len(LABELS)), np.float32), problems
-        side = LabelledRows.of(kept, marked, marker, settings.mask, device)
-        found.append(probabilities(model, side, settings.precision))
+        kept, own, problems = seed_probabilities(seed, rows, device=device, progress=quiet(), cache=cache, skip_bad=skip_bad)
+        found.append(own)
     return kept, np.mean(found, axis=0), problems
-
-
-@lru_cache(maxsize=2)
-def _loaded(folder: Path, device: str, _state: State) -> tuple[Any, Any, ModelSettings]:
-    """A model that was used just now is not loaded again, unless its files have changed."""
-    from coref_automl.relation.model import load_model
-
-    return load_model(folder, device)
 
 
 def _seeds(run: Path, ensemble: bool) -> list[Path]:

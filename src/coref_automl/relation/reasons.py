@@ -20,17 +20,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.claims import ALPHA
+from coref_automl.comparison.reader import find_runs
+from coref_automl.comparison.runs import TaskRun
+from coref_automl.comparison.scores import grouped
+from coref_automl.comparison.superseded import told_copies
 from coref_automl.errors import CorefError, ModelError, RelationDataError
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import MANIFEST, kind_of_folder
+from coref_automl.folders import MANIFEST
 from coref_automl.korean import PRONOUN, Tagger, default_cache
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.segmentation import span_facts
 from coref_automl.models.vocabulary import tokenize_all
-from coref_automl.paths import natural_order, short_names
 from coref_automl.records import Estimate, Record
 from coref_automl.relation.data import RelationData, sentence_key, sentence_numbers
-from coref_automl.relation.evaluate import KIND, finished_seeds, read_manifest
+from coref_automl.relation.evaluate import finished_seeds, read_manifest
 from coref_automl.relation.markers import SCHEMES
 from coref_automl.relation.rows import NO_RELATION, LabelMask, RelationRow, gold_indices, pair_index
 from coref_automl.relation.scoring import has_predictions, read_probabilities
@@ -93,31 +96,28 @@ class Outcomes:
     @property
     def experiments(self) -> list[tuple[Answers, ...]]:
         """Variants that can be compared, the most first."""
-        names = dict.fromkeys(one.experiment for one in self.answers)
-        return sorted((tuple(one for one in self.answers if one.experiment == name) for name in names), key=len, reverse=True)
+        return sorted(map(tuple, grouped(self.answers, lambda one: one.experiment).values()), key=len, reverse=True)
 
 
 def find_answers(paths: Sequence[str | Path], data: RelationData) -> Outcomes:
-    """The runs under the paths that have predictions for these rows; seeds of one variant are put together."""
-    manifests = (found for path in paths for found in sorted(Path(path).rglob(MANIFEST), key=natural_order))
-    folders = list({found.parent.resolve(): found.parent for found in manifests if kind_of_folder(found.parent) == KIND}.values())
-    if not folders:
+    """The runs under the paths that have predictions for these rows; seeds of one variant are put together, each once."""
+    found = find_runs([str(path) for path in paths])
+    runs, by_variant = found.checks["relation"], dict[tuple[str, str], Answers]()
+    if not runs:
         raise RelationDataError(f"No relation run under {', '.join(map(str, paths))}; make one with: coref-automl re train")
-    names, by_variant, left_out = short_names(folders), dict[tuple[str, str], Answers](), []
-    for folder in folders:
+    left_out = [*found.unread, *told_copies((copy, run.name) for run in runs for copy in run.copies)]
+    for run in runs:
         try:
-            run = _answers(folder, names[folder], data)
+            own = _answers(run, data)
         except CorefError as error:
             left_out.append(str(error))
             continue
-        earlier = by_variant.setdefault((run.experiment, run.variant), run)
-        if earlier is run:
-            continue
-        if run.by_seed.keys() & earlier.by_seed.keys():
-            left_out.append(f"{folder} repeats seeds of another run of its settings; each counts once.")
-        if run.by_seed.keys() - earlier.by_seed.keys():
-            both = replace(earlier, runs=(*earlier.runs, *run.runs), by_seed={**run.by_seed, **earlier.by_seed})
-            by_variant[run.experiment, run.variant] = replace(both, by_seed=dict(sorted(both.by_seed.items())))
+        earlier = by_variant.setdefault((own.experiment, own.variant), own)
+        if earlier is not own:
+            by_seed = dict(sorted({**own.by_seed, **earlier.by_seed}.items()))
+            by_variant[own.experiment, own.variant] = replace(earlier, runs=(*earlier.runs, run.name), by_seed=by_seed)
+        if earlier is not own and own.by_seed.keys() & earlier.by_seed.keys():
+            left_out.append(f"{run.folder} repeats seeds of another run of its settings; each counts once.")
     if not by_variant:
         raise RelationDataError(f"No run has predictions for these rows; the first: {left_out[0]}")
     experiments, schemes = list(dict.fromkeys(name for name, _ in by_variant)), list(SCHEMES)
@@ -129,26 +129,25 @@ def find_answers(paths: Sequence[str | Path], data: RelationData) -> Outcomes:
     return Outcomes(data, tuple(sorted(by_variant.values(), key=place)), tuple(left_out))
 
 
-def _answers(folder: Path, name: str, data: RelationData) -> Answers:
-    manifest = read_manifest(folder)
+def _answers(run: TaskRun, data: RelationData) -> Answers:
+    folder = Path(run.folder or run.name)
     seeds = [seed for seed in finished_seeds(folder) if has_predictions(seed, data)]
     if not seeds:
         raise RelationDataError(
             f"{folder} has no predictions for these rows of {data.split}; make them with: "
             f"coref-automl re evaluate {folder} --data FILE"
         )
-    binding = manifest["binding"] or {"settings": {}, "fingerprints": {}}
-    shared = {key: value for key, value in binding["settings"].items() if key not in VARIED}
+    manifest = read_manifest(folder)
+    settings, prints = manifest["binding"]["settings"], manifest["binding"]["fingerprints"]
+    shared = {key: value for key, value in settings.items() if key not in VARIED}
     return Answers(
-        runs=(name,),
-        model=manifest["model"],
-        experiment=fingerprint([shared, binding["fingerprints"]]),
-        scheme=manifest["scheme"],
+        runs=(run.name,),
+        model=run.model,
+        experiment=fingerprint([shared, prints]),
+        scheme=run.result.scheme,
         label_mask=manifest["label_mask"],
-        hard_negatives=float(binding["settings"].get("hard_negatives", 0.0)),
-        by_seed={
-            int(seed.name.rpartition("-")[2]): read_probabilities(seed, data.split).argmax(1).astype(np.int64) for seed in seeds
-        },
+        hard_negatives=float(settings.get("hard_negatives", 0.0)),
+        by_seed={int(seed.name.rpartition("-")[2]): read_probabilities(seed, data.split).argmax(1) for seed in seeds},
         mask=LabelMask.stored(manifest["label_mask"], manifest["mask_bias"], MANIFEST),
     )
 
@@ -289,7 +288,6 @@ def _questions(variants: dict[str, Answers]) -> Iterator[tuple[int, str, Metric,
 
 
 def _values(metric: Metric, gold: Ints, predicted: Ints, forbidden: Bools | None, among: Bools) -> Floats:
-    """One value per run and row."""
     if metric == "impossible" and forbidden is not None:
         return np.asarray(np.take_along_axis(forbidden[among], predicted[:, among].T, axis=1).T, np.float64)
     if metric == "false_relations":
@@ -305,8 +303,6 @@ def _forbidden(outcomes: Outcomes, answers: Sequence[Answers]) -> Bools | None:
 
 @dataclass(frozen=True, slots=True)
 class VariantScore(Record):
-    """One variant of one start: micro-F1 with its interval."""
-
     model: str
     variant: str
     runs: tuple[str, ...]

@@ -14,7 +14,8 @@ HeadKind = Literal["cls", "starts", "both"]
 Head = Literal["auto", "cls", "starts", "both"]
 Loss = Literal["cross-entropy", "focal", "class-balanced"]
 ChooseBy = Literal["micro_f1", "auprc", "loss"]
-
+Precision = Literal["auto", "float32", "bfloat16"]
+RATE = ("--lr", "--learning-rate")
 FILE = "a .json, .jsonl, .csv or .parquet file (also .xz, .gz), hub:klue/re:train, hub:OWNER/NAME:SPLIT, or bundled:relations"
 """Where relation rows can come from."""
 
@@ -38,10 +39,7 @@ class RelationRecipe:
     first_seed: Annotated[int, Setting("First seed.", 0, 2**31, flags=("--seed", "--first-seed"))] = 0
     epochs: Annotated[int, Setting("Maximum number of epochs.", 1)] = 5
     batch_size: Annotated[int, Setting("Rows per step.", 1)] = 32
-    learning_rate: Annotated[
-        float | None,
-        Setting("Peak learning rate. Default 3e-4 for small encoders, else 5e-5.", 1e-8, 1.0, flags=("--lr", "--learning-rate")),
-    ] = None
+    learning_rate: Annotated[float | None, Setting("Peak rate. Default depends on model size.", 1e-8, 1.0, flags=RATE)] = None
     weight_decay: Annotated[float, Setting("Weight decay.", 0.0, 1.0)] = 0.01
     warmup: Annotated[float, Setting("Fraction of steps with a rising learning rate.", 0.0, 1.0)] = 0.1
     layer_decay: Annotated[float, Setting("Factor between the learning rates of a layer and the one above it.", 0.1, 1.0)] = 1.0
@@ -55,31 +53,21 @@ class RelationRecipe:
     threshold: Annotated[float, Setting("Smallest improvement that counts, in points.")] = 0.0
     loss: Annotated[Loss, Setting("cross-entropy, focal or class-balanced.")] = "cross-entropy"
     focal_gamma: Annotated[float, Setting("Focusing parameter of the focal loss.", 0.0, 10.0)] = 2.0
-    balance_beta: Annotated[float, Setting("Beta of the class-balanced loss (effective number of samples).", 0.0, 0.9999999)] = (
-        0.9999
-    )
+    balance_beta: Annotated[float, Setting("Beta of the class-balanced loss.", 0.0, 0.9999999)] = 0.9999
     label_smoothing: Annotated[float, Setting("Label smoothing.", 0.0, 0.9)] = 0.0
     r_drop: Annotated[float, Setting("Weight of the R-Drop loss; 0 turns it off.", 0.0, 100.0)] = 0.0
     label_mask: Annotated[MaskKind, Setting("Mask labels by entity-type pair: off, hard or soft.")] = "off"
     mask_support: Annotated[int, Setting("Training rows a label needs with a type pair to be allowed.", 1)] = 1
-    hard_negatives: Annotated[
-        float, Setting("Fraction of no_relation rows, the hardest, repeated in the next epoch.", 0.0, 1.0)
-    ] = 0.0
-    fgm: Annotated[
-        float, Setting("Length of the adversarial perturbation (FGM) of word embeddings; 0 turns it off.", 0.0, 10.0)
-    ] = 0.0
+    hard_negatives: Annotated[float, Setting("Fraction of no_relation rows, the hardest, that come again.", 0.0, 1.0)] = 0.0
+    fgm: Annotated[float, Setting("Length of FGM, an adversarial change of word embeddings; 0 turns it off.", 0.0, 10.0)] = 0.0
     distance: Annotated[bool, Setting("Give the head the distance between the entities.")] = False
     encoder_dropout: Annotated[float | None, Setting("Override the encoder's dropout.", 0.0, 0.9)] = None
     skip_bad: Annotated[bool, Setting("Skip bad rows; they are counted and listed.")] = False
     device: Annotated[str, Setting("cpu, cuda, cuda:1, or auto.", free=True)] = "auto"
-    precision: Annotated[Literal["auto", "float32", "bfloat16"], Setting("auto (bfloat16 on CUDA), float32 or bfloat16.")] = (
-        "auto"
-    )
+    precision: Annotated[Precision, Setting("auto (bfloat16 on CUDA), float32 or bfloat16.")] = "auto"
     graphs: Annotated[bool, Setting("On CUDA, record a step once and replay it (CUDA graphs).", free=True)] = True
     keep_weights: Annotated[bool, Setting("Keep the best weights of each seed.", free=True)] = True
-    epoch_checkpoints: Annotated[
-        bool, Setting("Save after each epoch, so that an interrupted seed resumes there.", free=True)
-    ] = True
+    epoch_checkpoints: Annotated[bool, Setting("Save after each epoch; an interrupted seed resumes there.", free=True)] = True
 
     def __post_init__(self) -> None:
         typed(self)
@@ -109,9 +97,7 @@ class GridRecipe:
     train: Annotated[str, Setting(f"Training rows: {FILE}.")]
     out: Annotated[str, Setting("Folder of the grid; must be empty or from the same command.")]
     dev: Annotated[str | None, Setting("Rows to score; never used for selection.")] = None
-    learning_rates: Annotated[tuple[float, ...], Setting("Learning rate; repeatable.", flags=("--lr", "--learning-rate"))] = (
-        5e-5,
-    )
+    learning_rates: Annotated[tuple[float, ...], Setting("Learning rate; repeatable.", flags=RATE)] = (5e-5,)
     batch_sizes: Annotated[tuple[int, ...], Setting("Rows per step; repeatable.", flags=("--batch-size",))] = (32,)
     epochs: Annotated[tuple[int, ...], Setting("Maximum number of epochs; repeatable.", flags=("--epochs",))] = (5,)
     schemes: Annotated[tuple[str, ...], Setting("Marker scheme; repeatable.", flags=("--scheme",))] = ("typed",)

@@ -54,7 +54,6 @@ class BadRow(ValueError):
 
 
 def parse_row(raw: Any, *, number: int, labels: tuple[str, ...], labelled: bool = True) -> RelationRow:
-    """A checked row, or `BadRow` with the reason."""
     if not isinstance(raw, Mapping):
         raise BadRow(f"it is {type(raw).__name__}, not an object with sentence, subject_entity, object_entity and label")
     sentence = raw.get("sentence")
@@ -239,7 +238,6 @@ class LabelMask:
         return tuple(map(tuple, self.bias.tolist()))
 
     def for_rows(self, rows: Sequence[RelationRow]) -> NDArray[np.float32]:
-        """What to add to the logits of each row."""
         return np.asarray(self.bias[[pair_index(row) for row in rows]])
 
     def forbids(self, rows: Sequence[RelationRow]) -> NDArray[np.bool_]:

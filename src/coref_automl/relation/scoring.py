@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.comparison.relation_results import Scores
+from coref_automl.corpus.batch import RowProblem
 from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError, ModelError
 from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import State, state_of
 from coref_automl.machine import pick_device
 from coref_automl.models.model_files import folder_print
 from coref_automl.progress import Progress
@@ -24,6 +26,7 @@ from coref_automl.records import Record
 from coref_automl.relation.data import RelationData, RowCache, sentence_mark
 from coref_automl.relation.metrics import score
 from coref_automl.relation.recipe import HeadKind
+from coref_automl.relation.results import Scores
 from coref_automl.relation.rows import INDEX, LABELS, LabelMask, MaskKind, RelationRow, gold_indices
 from coref_automl.store import read_jsonl, write_json, write_jsonl
 
@@ -36,8 +39,6 @@ AGAIN = "the file was edited: train that seed again"
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings(Record):
-    """relation.json beside a seed's weights."""
-
     scheme: str
     head: HeadKind
     dropout: float
@@ -79,7 +80,6 @@ def model_of(seed: Path) -> Path:
 
 
 def settings_of(seed: Path) -> ModelSettings:
-    """What a seed's model was trained with."""
     return read_stored(model_of(seed) / SETTINGS, ModelSettings, remedy=AGAIN)
 
 
@@ -108,17 +108,31 @@ def read_scores(path: Path) -> StoredScores:
 
 def predict_seed(seed: Path, data: RelationData, *, device: str, progress: Progress, cache: RowCache) -> None:
     """Score rows with a seed's kept weights, and keep the predictions beside them."""
-    store_predictions(seed, data, seed_probabilities(seed, data, device=device, progress=progress, cache=cache))
+    found = seed_probabilities(seed, data.rows, device=device, progress=progress, cache=cache, name=data.split)
+    store_predictions(seed, data, found[1])
 
 
-def seed_probabilities(seed: Path, data: RelationData, *, device: str, progress: Progress, cache: RowCache) -> Any:
-    """What a seed's kept weights say of rows."""
-    from coref_automl.relation.model import LabelledRows, load_model, probabilities
+def seed_probabilities(
+    seed: Path, rows: Sequence[RelationRow], *, device: str, progress: Progress, cache: RowCache, **marking: Any
+) -> tuple[tuple[RelationRow, ...], NDArray[np.float32], list[RowProblem]]:
+    """(rows that can be marked, what a seed's kept weights say of them, what could not be marked)"""
+    from coref_automl.relation.model import LabelledRows, probabilities
 
-    model, marker, settings = load_model(model_of(seed), pick_device(device))
-    rows, marked, _ = cache.mark(data.rows, marker, progress=progress, name=data.split)
-    side = LabelledRows.of(rows, marked, marker, settings.mask, pick_device(device))
-    return probabilities(model, side, settings.precision, progress=progress)
+    folder, device = model_of(seed), pick_device(device)
+    model, marker, settings = _loaded(folder, device, state_of(folder))
+    kept, marked, problems = cache.mark(rows, marker, progress=progress, **marking)
+    if not kept:
+        return (), np.zeros((0, len(LABELS)), np.float32), problems
+    side = LabelledRows.of(kept, marked, marker, settings.mask, device)
+    return kept, probabilities(model, side, settings.precision, progress=progress), problems
+
+
+@lru_cache(maxsize=2)
+def _loaded(folder: Path, device: str, _state: State) -> tuple[Any, Any, ModelSettings]:
+    """A model that was used just now is not loaded again, unless its files have changed."""
+    from coref_automl.relation.model import load_model
+
+    return load_model(folder, device)
 
 
 def store_predictions(seed: Path, data: RelationData, probabilities: NDArray[np.float32]) -> Scores:
@@ -159,5 +173,4 @@ def read_predictions(path: Path) -> tuple[list[str], NDArray[np.int64], NDArray[
 
 
 def read_probabilities(seed: Path, split: str) -> NDArray[np.float32]:
-    """What a seed's stored predictions say of a split."""
     return read_predictions(seed / "predictions" / f"{split}.jsonl")[2]

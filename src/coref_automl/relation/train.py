@@ -10,13 +10,11 @@ the epoch look at a sentence-disjoint slice of train, never at the file that is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coref_automl.comparison.relation_results import RelationResult, RelationSeed, Scores
 from coref_automl.config import expect, recipe_with, to_mapping
-from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, begin_run
 from coref_automl.folders import is_done, mark_done
 from coref_automl.locks import claimed
@@ -25,19 +23,13 @@ from coref_automl.models.attention import move
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.model_files import detect_seq_len, model_prints
 from coref_automl.progress import Progress, Shown, as_progress, quiet
+from coref_automl.relation import scoring
 from coref_automl.relation.data import RelationData, RowCache, read_relations, sentence_mark, split_by_sentence
-from coref_automl.relation.evaluate import KIND, keep_result, list_problems, summarise
+from coref_automl.relation.evaluate import KIND, keep_summary, list_problems
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.recipe import FREE, RelationRecipe
+from coref_automl.relation.results import RelationResult, RelationSeed, Scores
 from coref_automl.relation.rows import LABELS, LabelMask
-from coref_automl.relation.scoring import (
-    AGAIN,
-    ModelSettings,
-    has_predictions,
-    predict_seed,
-    rows_fingerprint,
-    store_predictions,
-)
 from coref_automl.say import say, skipped
 
 VALIDATION = "train-holdout"
@@ -79,11 +71,7 @@ def relation(model: str | Path, train: str | Path, *, out: str | Path, progress:
 
 
 def train_relation(
-    recipe: RelationRecipe,
-    *,
-    progress: Progress | None = None,
-    cache: RowCache | None = None,
-    on_epoch: OnEpoch | None = None,
+    recipe: RelationRecipe, *, progress: Progress | None = None, cache: RowCache | None = None, on_epoch: OnEpoch | None = None
 ) -> RelationResult:
     """Train every seed that is not done yet, score `dev` (or, without one, the held-out slice of train), and sum up.
 
@@ -105,21 +93,14 @@ def train_relation(
                 list_problems(work.run, data, progress)
         for seed in range(recipe.first_seed, recipe.first_seed + recipe.seeds):
             _bind(work)  # the model may have changed while the seed before was trained
-            _run_seed(work, seed, progress, cache, on_epoch)
-        result = summarise(work.run, work.dev or work.valid, chosen_here=work.dev is None)
-        keep_result(work.run, work.dev or work.valid, result)
+            if not is_done(folder := work.run / f"seed-{seed}"):
+                own = _begin(recipe, cache, seed) if recipe.redraw else work
+                _train_seed(own, folder, seed, progress, cache, on_epoch)
+            elif not scoring.has_predictions(folder, data := work.dev or work.valid):
+                scoring.predict_seed(folder, data, device=recipe.device, progress=progress, cache=cache)
+        result = keep_summary(work.run, work.dev or work.valid, chosen_here=work.dev is None)
         mark_done(work.run)
     return result
-
-
-def train_one_seed(
-    recipe: RelationRecipe, seed: int, *, progress: Progress | None = None, cache: RowCache | None = None
-) -> RelationSeed:
-    """One seed of a run whose folder is held: for an ablation that goes through its variants seed by seed. Does not sum up."""
-    cache = cache or RowCache()
-    work = _begin(recipe, cache)
-    _bind(work)
-    return _run_seed(work, seed, (progress or quiet()).into(work.run / "events.ndjson"), cache)
 
 
 def _begin(recipe: RelationRecipe, cache: RowCache, draw: int | None = None) -> _Work:
@@ -129,17 +110,7 @@ def _begin(recipe: RelationRecipe, cache: RowCache, draw: int | None = None) -> 
     dev = cache.usable(recipe.dev, marker, skip_bad=recipe.skip_bad) if recipe.dev else None
     kept, held = split_by_sentence(whole.rows, recipe.holdout)
     mask = None if recipe.label_mask == "off" else LabelMask.learn(kept, recipe.label_mask, support=recipe.mask_support)
-    train, valid = RelationData(whole.split, kept, whole.problems), RelationData(VALIDATION, held)
-    return _Work(run, recipe, train, valid, dev, mask, max_length)
-
-
-def _run_seed(work: _Work, seed: int, progress: Progress, cache: RowCache, on_epoch: OnEpoch | None = None) -> RelationSeed:
-    folder = work.run / f"seed-{seed}"
-    if not is_done(folder):
-        _train_seed(_begin(work.recipe, cache, seed) if work.recipe.redraw else work, folder, seed, progress, cache, on_epoch)
-    elif not has_predictions(folder, data := work.dev or work.valid):
-        predict_seed(folder, data, device=work.recipe.device, progress=progress, cache=cache)
-    return read_stored(folder / "result.json", RelationSeed, remedy=AGAIN)
+    return _Work(run, recipe, replace(whole, rows=kept), RelationData(VALIDATION, held), dev, mask, max_length)
 
 
 def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache: RowCache, on_epoch: OnEpoch | None) -> None:
@@ -148,17 +119,13 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
     from coref_automl.training.finetuning import finish_seed
 
     recipe, device = work.recipe, pick_device(work.recipe.device)
-    settings = ModelSettings(
-        scheme=recipe.scheme,
+    settings = scoring.ModelSettings(
+        **{name: getattr(recipe, name) for name in ("scheme", "dropout", "distance", "precision", "label_mask")},
         head=recipe.head_kind,
-        dropout=recipe.dropout,
         max_length=work.max_length,
         labels=LABELS,
         base=recipe.model,
         seed=seed,
-        distance=recipe.distance,
-        precision=recipe.precision,
-        label_mask=recipe.label_mask,
         mask_bias=work.mask.as_rows() if work.mask else None,
     )
     model, marker = build_model(settings, encoder_dropout=recipe.encoder_dropout)
@@ -173,7 +140,7 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
     if recipe.keep_weights:
         save_model(folder / "model", model, marker, settings)
     for data, own in zip(scored, found, strict=True):
-        store_predictions(folder, data, own)
+        scoring.store_predictions(folder, data, own)
     done = RelationSeed(
         seed=seed,
         best_step=state.best_step,
@@ -188,11 +155,10 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
 
 
 def _bind(work: _Work) -> None:
-    """Write the run's manifest, or refuse a folder that was begun with something else."""
     recipe, rows = work.recipe, (*work.train.rows, *work.valid.rows)
     own = () if recipe.redraw else rows
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in (*FREE, "model", "train")}
-    binding = Binding(settings=settings, fingerprints={**model_prints(recipe.model), "train": rows_fingerprint(rows)})
+    binding = Binding(settings=settings, fingerprints={**model_prints(recipe.model), "train": scoring.rows_fingerprint(rows)})
     begin_run(
         work.run,
         recipe,
@@ -205,6 +171,7 @@ def _bind(work: _Work) -> None:
             "train": work.train.split,
             "train_rows": len(work.train.rows),
             "validation_rows": len(work.valid.rows),
+            "share": work.train.share,
             "notes": _notes(work),
             "label_mask": recipe.label_mask,
             "mask_bias": work.mask.as_rows() if work.mask else None,
@@ -216,7 +183,6 @@ def _bind(work: _Work) -> None:
 
 
 def _notes(work: _Work) -> list[str]:
-    """What a reader of any number of this run should know."""
     rows, problems = len(work.train.rows), len(work.train.problems)
     notes = [skipped(problems, work.train.split)] if problems else []
     if work.mask is not None:

@@ -25,13 +25,12 @@ def headline(it: Answer, say: Say) -> str:
         *first, last = (it.method, *it.ties)[: _NAMED + 1]
         either = say(" 또는 ", " or ").join(filter(None, (", ".join(first), last)))
         return say(f"추천: {either}", f"Use {either}")
-    if it.action == "use checkpoint":
-        return say(f"추천: {it.highest}", f"Use {it.highest}")
-    if it.action == "keep base":
-        return say("베이스 모델 유지: 더 나은 것이 확인되지 않았습니다", "Keep the base: nothing here is shown to beat it")
-    if it.action == "no base":
-        return say("비교할 베이스 모델이 없습니다", "No base to compare with")
-    return say("판정할 수 없습니다", "Undecided")
+    words = {
+        "use checkpoint": (f"추천: {it.highest}", f"Use {it.highest}"),
+        "keep base": ("베이스 모델 유지: 더 나은 것이 확인되지 않았습니다", "Keep the base: nothing here is shown to beat it"),
+        "no base": ("비교할 베이스 모델이 없습니다", "No base to compare with"),
+    }
+    return say(*words.get(it.action, ("판정할 수 없습니다", "Undecided")))
 
 
 def reasons(it: Answer, say: Say) -> list[str]:
@@ -114,6 +113,9 @@ def _lead_over(it: Answer, names: Sequence[str], say: Say) -> tuple[str, str]:
     return at, listing([f"{name} ({leads[name]})" if name in leads else name for name in names])
 
 
+# -- the questions
+
+
 def badge(question: Question, it: Answer, say: Say) -> str:
     """A question answered in a word or two: yes, no, not known; of methods, how many are tied and beaten."""
     lead = question.lead
@@ -131,44 +133,62 @@ def badge(question: Question, it: Answer, say: Say) -> str:
         return say(f"{len(held)}개 중 {sum(held)}개에서 확인", f"shown on {sum(held)} of {len(held)}")
     if lead.verdict in ("equivalent", "no gain", "not judged"):
         return verdict(replace(lead, against=()), say).partition(" (")[0]
+    if lead.verdict == "same":
+        return say("모든 문항에서 같음", "the same on every item")
+    gain = lead.b in (BASE, lead.a)
+    if lead.verdict == "not shown":
+        return say("향상 미확인", "no gain shown") if gain else say("차이 미확인", "no difference shown")
     if lead.verdict == "better" and "checkpoint" in lead.against:
         return say("예, 체크포인트 하나에서", "yes, of one checkpoint")
-    words = {
-        "length": {"better": say("긴 쪽", "the longer"), "worse": say("짧은 쪽", "the shorter")},
-        "training": {"better": say("아직 오르는 중", "still gaining"), "worse": say("떨어지는 중", "falling")},
-        "method": {"better": say("더 좋음", "better"), "worse": say("더 나쁨", "worse")},
-    }.get(question.id, {"better": say("예", "yes"), "worse": say("아니요: 더 나쁨", "no: worse")})
-    if lead.part == "peak to end":
-        words = {"better": say("정점을 지남", "past its peak"), "worse": say("아직 오르는 중", "still gaining")}
-    elif lead.b not in (BASE, lead.a) and question.id not in ("length", "method"):
-        words = {
-            "better": say(f"{lead.b}보다 좋음", f"better than {lead.b}"),
-            "worse": say(f"{lead.b}보다 나쁨", f"worse than {lead.b}"),
-        }
-    none = say("향상 미확인", "no gain shown") if lead.b in (BASE, lead.a) else say("차이 미확인", "no difference shown")
-    return {**words, "not shown": none, "same": say("모든 문항에서 같음", "the same on every item")}[lead.verdict]
+    asked = "peak to end" if lead.part == "peak to end" else question.id
+    words = _SHOWN.get(asked) or _SHOWN["base" if gain else "another"]
+    return say(*words[lead.verdict]).format(lead.b)
+
+
+_SHOWN: dict[str, dict[str, tuple[str, str]]] = {
+    "base": {"better": ("예", "yes"), "worse": ("아니요: 더 나쁨", "no: worse")},
+    "method": {"better": ("더 좋음", "better"), "worse": ("더 나쁨", "worse")},
+    "length": {"better": ("긴 쪽", "the longer"), "worse": ("짧은 쪽", "the shorter")},
+    "training": {"better": ("아직 오르는 중", "still gaining"), "worse": ("떨어지는 중", "falling")},
+    "peak to end": {"better": ("정점을 지남", "past its peak"), "worse": ("아직 오르는 중", "still gaining")},
+    "another": {"better": ("{}보다 좋음", "better than {}"), "worse": ("{}보다 나쁨", "worse than {}")},
+}
+"""The badge of what is shown, by question or part; of other questions as of the base, or against another method, {}."""
 
 
 def answer_line(question: Question, it: Answer, say: Say) -> str:
     """A question's answer in a sentence for the first screen; its badge and its difference stand beside it."""
-    lead = question.lead
     if not question.tested:
         return untested(it, say)
-    text = brief(lead, say)
+    more = {
+        "base": _how_many(question, say),
+        "method": told_apart(it, say),
+        "training": f" {next_time(it.next_time, say)}" if it.next_time is not None else "",
+    }.get(question.id)
+    return brief(question.lead, say) + (_besides(question, it, say) if more is None else more)
+
+
+def question_line(question: Question, it: Answer, say: Say) -> str:
+    """A question and its plain answer, then the claim behind it."""
+    if not question.tested:
+        return f"{title(question.id, say)} {untested(it, say)}"
+    said, more = badge(question, it, say), _besides(question, it, say)
+    judged = question.id in ("method", "sources")  # elsewhere the plain answer is the verdict
+    text = sentence(question.lead, say, judged=judged)
+    return f"{title(question.id, say)} {said[:1].upper()}{said[1:]}{'' if judged else caveat(question.lead, say)}. {text}{more}"
+
+
+def _how_many(question: Question, say: Say) -> str:
+    """Of methods or checkpoints, those that are better than the base."""
+    lead = question.lead
     beside = [one for one in question.claims if (one.outcome, one.part, one.rows) == (lead.outcome, lead.part, lead.rows)]
-    if question.id == "base" and len(beside) > 1:
-        better = [one.a for one in beside if one.verdict == "better"]
-        what = say("체크포인트", "checkpoints") if lead.test == "sign flips" else say("방법", "methods")
-        listed = f": {listing(better)}" if better and len(better) <= _NAMED else ""
-        text += say(
-            f" {what} {len(beside)}개 중 {len(better)}개가 더 좋음{listed}.",
-            f" {len(better)} of {len(beside)} {what} better{listed}.",
-        )
-    if question.id == "method":
-        text += told_apart(it, say)
-    if question.id == "training" and it.next_time is not None:
-        text += f" {next_time(it.next_time, say)}"
-    return text + _besides(question, it, say)
+    if len(beside) < 2:
+        return ""
+    better = [one.a for one in beside if one.verdict == "better"]
+    what = say("체크포인트", "checkpoints") if lead.test == "sign flips" else say("방법", "methods")
+    listed = f": {listing(better)}" if better and len(better) <= _NAMED else ""
+    counts = len(beside), len(better)
+    return say(" {0} {1}개 중 {2}개가 더 좋음{3}.", " {2} of {1} {0} better{3}.").format(what, *counts, listed)
 
 
 def _besides(question: Question, it: Answer, say: Say) -> str:
@@ -186,16 +206,6 @@ def _besides(question: Question, it: Answer, say: Say) -> str:
     return text
 
 
-def question_line(question: Question, it: Answer, say: Say) -> str:
-    """A question and its plain answer, then the claim behind it."""
-    if not question.tested:
-        return f"{title(question.id, say)} {untested(it, say)}"
-    said, more = badge(question, it, say), _besides(question, it, say)
-    judged = question.id in ("method", "sources")  # elsewhere the plain answer is the verdict
-    text = sentence(question.lead, say, judged=judged)
-    return f"{title(question.id, say)} {said[:1].upper()}{said[1:]}{'' if judged else caveat(question.lead, say)}. {text}{more}"
-
-
 def lacking(it: Answer, say: Say) -> str:
     """The tasks that what is to be used was not tested on."""
     names, about = ", ".join(short_title(name, say) for name in it.untested), it.method or it.highest
@@ -209,15 +219,12 @@ def untested(it: Answer, say: Say) -> str:
 
 
 def next_time(ahead: NextTime, say: Say) -> str:
-    """How long to train next time, and what it would take to know of less."""
+    """How long to train next time."""
     share, seen = f"{100 * (ahead.share or 0):.0f}%", tokens(ahead.tokens)
     ko, en = f"이번의 {share}", f"for {share} of this training"
     if ahead.tokens is not None:
         ko, en = f"{seen} 토큰(이번의 {share})", f"until {seen} tokens ({share} of this training)"
-    text = note(f"next time: {ahead.how}", say, ko=ko, en=en, within=f"{100 * ahead.loss:.2g}")
-    if ahead.more_documents and ahead.promising is not None:
-        text += f" {note('promising', say, count=f'{rounded(ahead.more_documents):,}', point=tokens(ahead.promising))}"
-    return text
+    return note(f"next time: {ahead.how}", say, ko=ko, en=en, within=f"{100 * ahead.loss:.2g}")
 
 
 def keep_lines(it: Answer, say: Say, *, named: bool = True) -> list[str]:

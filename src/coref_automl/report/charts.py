@@ -6,12 +6,18 @@ The page sets colours, fonts and axes, because it knows whether it is dark.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
 from typing import Any
 
+from coref_automl.errors import StorageError
+from coref_automl.korean import default_cache
 from coref_automl.say import Say
+from coref_automl.store import write_text
 
 Rows = list[dict[str, Any]]
 Spec = dict[str, Any]
@@ -38,12 +44,19 @@ SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 
 @cache
 def runtime() -> str | None:
-    """The drawing library as one script; None if vl-convert is not installed."""
+    """The drawing library as one script, bundled once per version of vl-convert; None if that is not installed."""
     try:
         import vl_convert
     except ImportError:
         return None
-    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace("</script", "<\\/script")
+    kept = default_cache() / f"vega-{version('vl-convert-python')}.js"
+    with suppress(OSError, UnicodeError):
+        if kept.stat().st_uid == os.getuid():  # the folder may lie in /tmp
+            return kept.read_text("utf-8")
+    made = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace("</script", "<\\/script")
+    with suppress(OSError, StorageError):
+        write_text(kept, made)
+    return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,9 +98,8 @@ def report(
     folder = as_path(out, "out")
     with speaking(lang) as say, claimed(folder, KIND):
         if table is not None:
-            rows = read_table(Path(table))
-            page, results, answer = csv_page(rows, say, source=Path(table).name, target=goal), "", None
-            sentence = page.sentence
+            page = csv_page(read_table(Path(table)), say, source=Path(table).name, target=goal)
+            results, answer, sentence = Path(table).read_text("utf-8"), None, page.sentence
         else:
             chosen: dict[str, Any] = {"metric": metric, "margin": allowed, "evalset": eval_set, "seed": seed, "target": goal}
             study = read_subject(open_results(as_paths(paths, "paths")), say, **chosen)
@@ -108,10 +107,7 @@ def report(
             sentence = "\n".join([*answer_lines(study.answer, say), *study.notes])
         page = replace(page, title=title or page.title)
         write_text(folder / "report.md", render_markdown(page))
-        if results:
-            write_text(folder / "results.csv", results)
-        elif table is not None:
-            write_text(folder / "results.csv", Path(table).read_text("utf-8"))
+        write_text(folder / "results.csv", results)
         write_text(folder / "report.html", render_html(page))
     return WrittenReport(str(folder / "report.html"), str(folder / "report.md"), str(folder / "results.csv"), sentence, answer)
 
@@ -121,6 +117,8 @@ def checkpoint_page(study: Subject) -> Page:
     say, it = study.say, study.answer
     sections = draw_sections(study)
     latest = max(entry.evaluation.evaluated_at for entry in study.entries)[:10]
+    dtypes = ", ".join(sorted({entry.evaluation.dtype for entry in study.entries}))
+    made = {"fingerprint": study.group.fingerprint, "scorer": study.group.scorer, "dtypes": dtypes}
     return Page(
         lang=say.lang,
         title=say("체크포인트 비교 보고서", "Checkpoint comparison report"),
@@ -130,7 +128,7 @@ def checkpoint_page(study: Subject) -> Page:
         sentence=" ".join(reasons(it, say)),
         cannot_tell=_cannot_tell(study),
         sections=tuple(sections),
-        colophon=_colophon(study),
+        colophon=(note("made with", say, **made, seed=study.seed, draws=DRAWS, margin=100 * study.margin),),
         notes=study.notes,
         keep=_keep(study),
         below=lacking(it, say),
@@ -187,16 +185,10 @@ def _cannot_tell(study: Subject) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _colophon(study: Subject) -> tuple[str, ...]:
-    dtypes = ", ".join(sorted({entry.evaluation.dtype for entry in study.entries}))
-    group = {"fingerprint": study.group.fingerprint, "scorer": study.group.scorer, "dtypes": dtypes}
-    return (note("made with", study.say, **group, seed=study.seed, draws=DRAWS, margin=100 * study.margin),)
-
-
 def results_csv(study: Subject) -> str:
     """One row per checkpoint: every metric with its interval, and the difference from its reference."""
     metrics = [name for name in METRICS if any(name in entry.evaluation.estimates for entry in study.entries)]
-    answers = study.against_base()
+    answers = study.judged
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     numbers = [f"{name}{part}" for name in metrics for part in ("", "_low", "_high", "_n")]

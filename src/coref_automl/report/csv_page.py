@@ -14,6 +14,7 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 from coref_automl.comparison.claims import ALPHA
+from coref_automl.comparison.scores import grouped
 from coref_automl.errors import InputError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.guard import LINE, check_size
@@ -110,11 +111,9 @@ def read_table(path: Path) -> list[TableRow]:
 
 
 def _table_row(line: Mapping[str, str | None], where: str) -> TableRow:
-    given = {name: line.get(name) or "" for name in _NUMBERS} | (
-        {"stated_score": held} if (held := line.get("stated_score")) else {}
-    )
+    given = (*_NUMBERS, *(["stated_score"] if line.get("stated_score") else []))
     try:
-        numbers = {name: float(text) for name, text in given.items()}
+        numbers = {name: float(line.get(name) or "") for name in given}
     except ValueError as error:
         raise InputError(f"{where} holds something that is not a number ({error}).") from error
     for name, number in numbers.items():
@@ -132,10 +131,7 @@ def _table_row(line: Mapping[str, str | None], where: str) -> TableRow:
 
 def curves(rows: Sequence[TableRow]) -> dict[tuple[str, int], list[TableRow]]:
     """Rows by family and length, in order of epochs."""
-    out: dict[tuple[str, int], list[TableRow]] = {}
-    for one in sorted(rows, key=lambda one: one.epoch):
-        out.setdefault((one.family, one.seq_len), []).append(one)
-    return out
+    return grouped(sorted(rows, key=lambda one: one.epoch), lambda one: (one.family, one.seq_len))
 
 
 def unpaired_tests(rows: Sequence[TableRow]) -> list[Unpaired]:
@@ -191,9 +187,7 @@ def findings(rows: Sequence[TableRow], say: Say) -> list[str]:
         listed = ", ".join(f"{n:,} {say('문항', 'items')} @{length:,}" for length, n in counts)
         out.append(note("table: other items", say, listed=listed))
     same = [(one, two) for curve in curves(rows).values() for one, two in pairwise(curve) if one.estimates == two.estimates]
-    for one, two in same:
-        out.append(note("table: identical", say, one=one.name, two=two.checkpoint))
-    return out
+    return [*out, *(note("table: identical", say, one=one.name, two=two.checkpoint) for one, two in same)]
 
 
 def _curves(rows: Sequence[TableRow], say: Say, target: Mapping[str, float]) -> Section:
@@ -218,17 +212,10 @@ def _tests(tests: Sequence[Unpaired], say: Say) -> Section:
     )  # fmt: skip
     shown = {True: Cell(say("확인", "shown"), "good"), False: Cell(say("미확인", "not shown"), "quiet")}
     cells = estimate_cells([test.difference for test in tests], difference=True)
-    lines = [
-        row(
-            say(*_QUESTIONS[one.what]),
-            f"{one.a.name} - {one.b.name}",
-            cell,
-            f"{one.p:.3f}",
-            f"{one.p_adjusted:.3f}",
-            shown[one.shown],
-        )
-        for one, cell in zip(tests, cells, strict=True)
-    ]
+    lines = []
+    for one, cell in zip(tests, cells, strict=True):
+        sides, ps = f"{one.a.name} - {one.b.name}", (f"{one.p:.3f}", f"{one.p_adjusted:.3f}")
+        lines.append(row(say(*_QUESTIONS[one.what]), sides, cell, *ps, shown[one.shown]))
     return Section("tests", say("차이", "Differences"), (Table(head, tuple(lines), frozenset({2, 3, 4})),))
 
 
@@ -237,9 +224,7 @@ def _rows(rows: Sequence[TableRow], say: Say) -> Section:
     columns = [estimate_cells([one.estimates[name] for one in rows]) for name in _SAMPLES]
     lines = []
     for one, *shown in zip(rows, *columns, strict=True):
-        stated = (
-            Cell(f"{one.stated_score:.4f}", "bad" if one.wrong else "") if one.stated_score is not None else Cell("–", "quiet")
-        )
+        stated = Cell("–", "quiet") if one.stated_score is None else Cell(f"{one.stated_score:.4f}", "bad" if one.wrong else "")
         sizes, computed = (f"{one.epoch:g}", f"{one.estimates['real1'].n:,}"), f"{one.score:.4f}"
         lines.append(row(one.name, *sizes, *shown, stated, computed, say("틀림", "wrong") if one.wrong else ""))
     head = (

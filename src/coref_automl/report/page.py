@@ -185,32 +185,15 @@ class Page:
         return max(-100, min(math.floor(100 * low), -1)) / 100, min(100, max(math.ceil(100 * high), 1)) / 100
 
 
-def question(
-    name: str,
-    title: str,
-    answer: str,
-    blocks: Sequence[Block],
-    short: str,
-    verdict: VerdictLine | None = None,
-) -> Section:
-    """A section that asks a question: its answer comes first, and in one sentence on the first screen."""
-    return Section(name, title, (Text(answer, "strong"), *blocks), short, answer, verdict, "questions")
-
-
 def row(*cells: str | Cell) -> tuple[Cell, ...]:
     return tuple(cell if isinstance(cell, Cell) else Cell(cell) for cell in cells)
 
 
 def estimate_cells(estimates: Sequence[Estimate | None], *, difference: bool = False) -> list[Cell]:
     """A column of estimates: number, interval, and a bar on the column's common scale."""
-    out = []
-    for e, bar in zip(estimates, bars_of(estimates, zero=difference), strict=True):
-        if e is None:
-            out.append(Cell("–", "quiet"))
-            continue
-        text = points(e) if difference else f"{100 * e.value:.1f} [{100 * e.low:.1f}, {100 * e.high:.1f}]"
-        out.append(Cell(text, bar=bar))
-    return out
+    told = points if difference else interval
+    bars = zip(estimates, bars_of(estimates, zero=difference), strict=True)
+    return [Cell("–", "quiet") if e is None else Cell(told(e), bar=bar) for e, bar in bars]
 
 
 def bars_of(
@@ -230,9 +213,7 @@ def bars_of(
 
 def in_percent(estimate: Estimate) -> dict[str, float]:
     """An estimate as a chart row takes it."""
-    return {
-        key: round(100 * value, 3) for key, value in (("value", estimate.value), ("low", estimate.low), ("high", estimate.high))
-    }
+    return {name: round(100 * getattr(estimate, name), 3) for name in ("value", "low", "high")}
 
 
 def percent(estimate: Estimate) -> str:

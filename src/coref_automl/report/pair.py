@@ -1,6 +1,6 @@
 """A pair compared. In: two sides of a group and a metric. Out: the claims about them, and where the difference comes from.
 
-Claims come from `comparison/pairs`; nothing is decided here.
+Claims come from `comparison/study`; nothing is decided here.
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.claims import Claim
-from coref_automl.comparison.groups import choose_metric
-from coref_automl.comparison.scores import Entry, Group
+from coref_automl.comparison.scores import Entry, Group, choose_metric
 from coref_automl.comparison.study import Side, Study, claim_of, of_checkpoints, of_methods
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS, bucket
 from coref_automl.records import Half
 from coref_automl.report import charts
-from coref_automl.report.cells import claims_table
-from coref_automl.report.page import Charts, Section, Text, Tone, in_percent, note
-from coref_automl.report.sections.evidence import curve_points
-from coref_automl.report.wording import TONES, basis, change, expected_gain, outcome, verdict
+from coref_automl.report.page import Charts, Section, Text, Tone, note
+from coref_automl.report.sections.evidence import curve_points, token_axis
+from coref_automl.report.wording import TONES, basis, change, claims_table, expected_gain, forest_row, outcome, verdict
 from coref_automl.say import Say
 
 _FEWEST = 20
@@ -88,7 +86,7 @@ def _chosen(study: Study | None, sides: tuple[Side, Side], say: Say) -> Iterator
     if study is None or study.answer.candidates < 2:
         return
     for letter, side in zip("AB", sides, strict=True):
-        if side.arm is None and (side.entries[0] is study.chosen or side.entries[0] is study.best):
+        if side.arm is None and (side.entries[0] is study.chosen or side.entries[0] is study.choice.best):
             yield note("came out highest", say, name=f"{letter} {side.name}", candidates=study.answer.candidates)
 
 
@@ -121,9 +119,8 @@ def _by_facet(group: Group, study: Study | None, a: Side, b: Side, claim: Claim,
         for name in sorted(set(names.tolist()), key=in_order):
             found = _part(group, study, a, b, metric, half, np.asarray(names == name))  # type: ignore[arg-type]
             if found is not None and found.difference.n >= _FEWEST:
-                shown = found.verdict if found.shown else "not shown"
                 text = f"{name} ({found.difference.n:,})"
-                rows.append({"task": text, "name": text, **in_percent(found.difference), "finding": shown})
+                rows.append(forest_row(text, text, found))
         if len(rows) > 1:
             drawn.append((title, charts.forest(rows, say)))
     if not drawn:
@@ -141,8 +138,7 @@ def _part(group: Group, study: Study | None, a: Side, b: Side, metric: str, half
         return of_methods(study, a, b, metric, among)
     if a.arm is not None or b.arm is not None or METRICS[metric].parts:
         return None
-    rows = group.rows(metric, half=half, entries=(a.entries[0], b.entries[0]), among=among)
-    if int(rows.sum()) < _FEWEST:
+    if group.columns(metric, half=half, entries=(a.entries[0], b.entries[0]), among=among).items < _FEWEST:
         return None
     return of_checkpoints(group, study, a.entries[0], b.entries[0], metric, half, among)
 
@@ -168,8 +164,7 @@ def _curves(group: Group, study: Study | None, a: Side, b: Side, metric: str, sa
     colors = {name: color for (name, steps), color in reversed(list(zip(found, drawn, strict=True))) if steps}
     if len({row["x"] for row in rows}) < 2:
         return None  # a point is no curve
-    by_tokens = all(entry.recorded_tokens is not None for side in (a, b) for entry in side.entries if entry.trained)
-    axis = say("학습 토큰", "training tokens") if by_tokens else say("스텝", "steps")
+    axis = token_axis([*a.entries, *b.entries], say)
     bases = [
         ("", 100 * entry.evaluation.estimates[metric].value)
         for side in (a, b)

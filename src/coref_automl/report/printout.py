@@ -9,20 +9,20 @@ from typing import Any
 
 from coref_automl.comparison.choice import POINTS, checked_margin
 from coref_automl.comparison.claims import Answer
-from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, compare_group, require_two
-from coref_automl.comparison.groups import choose_group, choose_metric
-from coref_automl.comparison.reader import open_results
-from coref_automl.comparison.scores import Entry, Group
+from coref_automl.comparison.differences import ComparisonRow, ComparisonTable, compare_group
+from coref_automl.comparison.groups import choose_group
+from coref_automl.comparison.reader import Results, open_results
+from coref_automl.comparison.scores import Group, choose_metric
 from coref_automl.comparison.study import Study, study_at
 from coref_automl.config import as_paths, typed_options
+from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Tabular
 from coref_automl.report import charts
 from coref_automl.report.answer_wording import answer_lines, headline
-from coref_automl.report.cells import comparison_verdict, plotted, unjudged, which_documents
-from coref_automl.report.page import bound, in_percent, is_same, note, p_text
+from coref_automl.report.page import bound, is_same, note, p_text
 from coref_automl.report.terminal import in_blocks
-from coref_automl.report.wording import outcome
+from coref_automl.report.wording import comparison_verdict, forest_row, outcome, unjudged, which_documents
 from coref_automl.say import Lang, Say, speaking
 
 _COLOURS = {"better": 32, "worse": 31, "not shown": 90, "same": 90}
@@ -53,11 +53,7 @@ class PrintedComparison(Tabular, ComparisonTable):
 
     def plot(self) -> charts.Drawing:
         """Every difference with its interval, green or red if it is shown."""
-        rows = [
-            {"task": row.name, "name": row.name, **in_percent(one.difference), "finding": plotted(one.verdict)}
-            for row in self.rows
-            if (one := row.comparison) is not None
-        ]
+        rows = [forest_row(row.name, row.name, row.comparison) for row in self.rows if row.comparison is not None]
         return charts.Drawing(charts.forest(rows, self.say))
 
     def heading(self) -> str:
@@ -161,12 +157,10 @@ def compare(
         >>> found.reference
         'base'
     """
+    names = as_paths(paths, "paths")
     with speaking(lang) as say:
-        group, notes = choose_group(open_results(as_paths(paths, "paths")), common=common, evalset=eval_set)
-        require_two(group)
-        metric, more = choose_metric(group, metric)
-        told = (*notes, *more)
-        return printed_comparison(group, metric, reference=reference, common=common, seed=seed, notes=told, lang=say.lang)
+        chosen: dict[str, Any] = {"metric": metric, "reference": reference, "common": common, "eval_set": eval_set}
+        return compared(open_results(names), **chosen, seed=seed, lang=say.lang)[0]
 
 
 @typed_options
@@ -206,20 +200,21 @@ def printed_answer(study: Study, *, notes: Sequence[str] = (), lang: Lang) -> Pr
     return PrintedAnswer(**_values(study.answer), lang=lang, notes=tuple(notes))
 
 
-def printed_comparison(
-    group: Group, metric: str, *, reference: str | Entry | None, common: bool, seed: int, notes: Sequence[str], lang: Lang
-) -> PrintedComparison:
-    table = compare_group(group, metric, reference=reference, common=common, seed=seed, notes=notes)
-    told = (*table.notes, *_taken_as_reference(group, table, Say(lang))) if reference is None else table.notes
-    return PrintedComparison(**{**_values(table), "notes": told}, lang=lang)
-
-
-def _taken_as_reference(group: Group, table: ComparisonTable, say: Say) -> list[str]:
-    """What stands in for a base that was not evaluated."""
+def compared(
+    results: Results, *, metric: str | None, reference: str | None, common: bool, eval_set: str | None, seed: int, lang: Lang
+) -> tuple[PrintedComparison, Group]:
+    """The table that opened results give, and the group that it compares; with what stands in for a base that was not scored."""
+    group, notes = choose_group(results, common=common, evalset=eval_set)
+    if len(group.entries) < 2:
+        raise ComparisonError(
+            f"Only {group.entries[0].name} has been evaluated here; give a second checkpoint to compare it with."
+        )
+    metric, more = choose_metric(group, metric)
+    table = compare_group(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *more))
     taken = next((entry for entry in group.entries if entry.name == table.reference), None)
-    if taken is None or not taken.trained or len(table.references) > 1:
-        return []
-    return [note("taken as reference", say, name=taken.name)]
+    stands_in = reference is None and taken is not None and taken.trained and len(table.references) == 1
+    told = [note("taken as reference", Say(lang), name=table.reference)] if stands_in else []
+    return PrintedComparison(**{**_values(table), "notes": (*table.notes, *told)}, lang=lang), group
 
 
 def _row(row: ComparisonRow) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from coref_automl.folders import kind_of_folder
 from coref_automl.models.model_files import published_files, weights_fingerprint
 from coref_automl.records import Evaluation, Record
 from coref_automl.report.answer_wording import headline
-from coref_automl.report.cells import comparison_verdict
 from coref_automl.report.printout import compare
+from coref_automl.report.wording import comparison_verdict
 from coref_automl.say import Say, speaking
 from coref_automl.store import read_json
 from coref_automl.training.folder import KIND as RUN
@@ -111,15 +111,9 @@ def _send(parts: dict[str, Any], repo: str, private: bool) -> str:
 
 def _card(folder: Path, repo: str, evaluations: str | None, say: Say) -> str:
     study = next((above for above in folder.resolve().parents if kind_of_folder(above) == EXPERIMENT), None)
-    held = (
-        Path(evaluations)
-        if evaluations
-        else study / "evaluations"
-        if study
-        else run
-        if kind_of_folder(run := folder.resolve().parent) == RUN
-        else folder
-    )
+    run = folder.resolve().parent
+    held = study / "evaluations" if study else run if kind_of_folder(run) == RUN else folder
+    held = Path(evaluations) if evaluations else held
     weights = weights_fingerprint(str(folder))
     found = [one for one in find_evaluations([held], skip_damaged=True) if one.evaluation.fingerprints["weights"] == weights]
     if not found:
@@ -127,14 +121,10 @@ def _card(folder: Path, repo: str, evaluations: str | None, say: Say) -> str:
             f"{held} has no evaluation of these weights, so the card would have no numbers; run: coref-automl evaluate {folder}"
         )
     made = found[0].evaluation.provenance
-    lines = [
-        *_card_header(made.base if made else ""),
-        f"# {repo.partition('/')[2]}",
-        "",
-        *_verdict(folder, study, held, found, say),
-    ]
+    lines = [*_card_header(made.base if made else ""), f"# {repo.partition('/')[2]}", ""]
+    lines += _verdict(folder, study, held, found, say)
     if made:
-        base = f"`{made.base}`" if not Path(made.base).is_absolute() else f"`{Path(made.base).name}`"
+        base = f"`{Path(made.base).name if Path(made.base).is_absolute() else made.base}`"
         about = {str(name): kind.about for name, kind in OBJECTIVES.items()}[made.objective]
         epochs, tokens = f"{made.epoch:.3g}", f"{made.tokens:,}"
         length, seed = f"{made.seq_len:,}", made.seed

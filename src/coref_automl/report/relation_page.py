@@ -5,7 +5,7 @@ Of runs: scores beside tokenizers, and the five reasons for markers; of a grid: 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from coref_automl.relation.explore import QUANTILES, RelationExploration, SplitFacts
@@ -19,6 +19,28 @@ from coref_automl.store import write_text
 
 _TONES: dict[int, Tone] = {1: "good", -1: "bad", 0: "quiet"}
 _SHOWN_CONFLICTS = 30
+_TITLES = {
+    1: ("긴 문장, 많은 명사 후보", "Long sentences, many candidate nouns"),
+    2: ("같은 유형의 개체가 여럿", "Several entities of the same type"),
+    3: ("유형과 레이블 마스크", "Types and the label mask"),
+    4: ("no_relation 행의 거짓 관계", "False relations on no_relation rows"),
+    5: ("쪼개진 개체와 붙은 조사", "Fragmented entities and glued particles"),
+}
+_METRICS = {
+    "micro_f1": ("", ""),
+    "false_relations": (" (거짓 관계)", " (false relations)"),
+    "impossible": (" (불가능한 답)", " (impossible answers)"),
+}
+_ROWS = {
+    "long": ("긴 문장", "long sentences"),
+    "nouns": ("명사가 많은 문장", "many nouns"),
+    "same types": ("같은 유형이 여럿", "several of a type"),
+    "all": ("모든 행", "all rows"),
+    "no_relation": ("no_relation", "no_relation"),
+    "fragmented": (f"{MANY_PIECES}조각 이상", f"{MANY_PIECES} or more pieces"),
+    "glued": ("붙은 조사", "glued particle"),
+}
+"""What a finding is about: the reason, what is measured, and on which rows."""
 
 
 def write_assessment(found: Assessment, out: Path, *, lang: Lang = "ko") -> Path:
@@ -73,21 +95,14 @@ def _variants(found: Assessment, say: Say) -> Section:
 
 
 def _reasons(found: Reasons, number: int, say: Say) -> Section:
-    titles = {
-        1: say("긴 문장, 많은 명사 후보", "Long sentences, many candidate nouns"),
-        2: say("같은 유형의 개체가 여럿", "Several entities of the same type"),
-        3: say("유형과 레이블 마스크", "Types and the label mask"),
-        4: say("no_relation 행의 거짓 관계", "False relations on no_relation rows"),
-        5: say("쪼개진 개체와 붙은 조사", "Fragmented entities and glued particles"),
-    }
     head = (
         say("이유", "reason"), say("행", "rows"), say("비교", "difference"), say("앞 %", "first %"), say("뒤 %", "second %"),
         say("차이 (점)", "difference (points)"), "p (BH)", say("판정", "verdict"),
     )  # fmt: skip
-    lines = [_line(one, titles[one.reason], say) for one in found.findings]
+    lines = [_line(one, say) for one in found.findings]
     how = note("relation: reasons", say)
     if found.missing:
-        untested = ", ".join(titles[reason] for reason in found.missing)
+        untested = ", ".join(say(*_TITLES[reason]) for reason in found.missing)
         how += " " + say(f"확인할 실행이나 행이 없는 것: {untested}.", f"No runs or rows to test: {untested}.")
     seeds = ", ".join(f"{name} {count}" for name, count in found.seeds.items())
     caption = say(
@@ -99,29 +114,12 @@ def _reasons(found: Reasons, number: int, say: Say) -> Section:
     return Section("reasons" if number == 1 else f"reasons-{number}", title, blocks, say("다섯 가지 이유", "five reasons"))
 
 
-def _line(one: Finding, title: str, say: Say) -> tuple[Cell, ...]:
-    metric = {
-        "micro_f1": "",
-        "false_relations": say(" (거짓 관계)", " (false relations)"),
-        "impossible": say(" (불가능한 답)", " (impossible answers)"),
-    }[one.metric]
+def _line(one: Finding, say: Say) -> tuple[Cell, ...]:
     return row(
-        f"{one.reason}. {title}", f"{_about(one.about, say)} ({one.rows:,})", f"{one.a} - {one.b}{metric}",
-        *(f"{100 * value:.1f}" for value in one.values), points(one.here.interval), p_text(one.adjusted),
-        Cell(_verdict(one, say), _TONES[one.sign]),
+        f"{one.reason}. {say(*_TITLES[one.reason])}", f"{say(*_ROWS[one.about])} ({one.rows:,})",
+        f"{one.a} - {one.b}{say(*_METRICS[one.metric])}", *(f"{100 * value:.1f}" for value in one.values),
+        points(one.here.interval), p_text(one.adjusted), Cell(_verdict(one, say), _TONES[one.sign]),
     )  # fmt: skip
-
-
-def _about(name: str, say: Say) -> str:
-    return {
-        "long": say("긴 문장", "long sentences"),
-        "nouns": say("명사가 많은 문장", "many nouns"),
-        "same types": say("같은 유형이 여럿", "several of a type"),
-        "all": say("모든 행", "all rows"),
-        "no_relation": "no_relation",
-        "fragmented": say(f"{MANY_PIECES}조각 이상", f"{MANY_PIECES} or more pieces"),
-        "glued": say("붙은 조사", "glued particle"),
-    }[name]
 
 
 def _verdict(one: Finding, say: Say) -> str:
@@ -219,15 +217,14 @@ def exploration_page(found: RelationExploration, say: Say) -> Page:
 
 def _shares(name: str, title: str, splits: Sequence[SplitFacts], order: list[str], counts: list[Mapping[str, int]]) -> Section:
     """How often each label or type pair occurs, split beside split."""
-    found = dict(zip((facts.split for facts in splits), counts, strict=True))
-    share = {(facts.split, one): 100 * found[facts.split].get(one, 0) / max(1, facts.rows) for facts in splits for one in order}
     head = (title, *(cell for facts in splits for cell in (facts.split, "%")))
-    lines = tuple(
-        row(
-            one, *(cell for facts in splits for cell in (f"{found[facts.split].get(one, 0):,}", f"{share[facts.split, one]:.1f}"))
-        )
-        for one in order
-    )
+    sizes = [max(1, facts.rows) for facts in splits]
+
+    def cells(name: str) -> Iterator[str]:
+        for found, size in zip(counts, sizes, strict=True):
+            yield from (f"{found.get(name, 0):,}", f"{100 * found.get(name, 0) / size:.1f}")
+
+    lines = tuple(row(name, *cells(name)) for name in order)
     return Section(name, title, (Table(head, lines, frozenset(range(1, len(head)))),))
 
 

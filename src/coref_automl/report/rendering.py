@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from coref_automl.coreference.show import Chains, Confidence, chain_lines, written
+from coref_automl.coreference.predict import Chains, Confidence, chain_lines, written
 from coref_automl.locks import claimed
 from coref_automl.records import Record
 from coref_automl.report import charts
@@ -63,33 +63,21 @@ def render_html(page: Page) -> str:
     scripts = [script for script in (library, _read("page.js")) if script]
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts)
     ui = words(Say(page.lang))
-    data = {"ui": ui, "charts": specs if library else []}
-    return str(
-        environment()
-        .get_template("report.html.j2")
-        .render(
-            page=page,
-            ui=ui,
-            policy=f"{_POLICY} script-src {hashes}",
-            style=_read("style.css"),
-            data=for_script(data),
-            scripts=scripts,
-            drawn=library is not None,
-            how_to_get=charts.HOW_TO_GET,
-        )
-    )
+    told = {
+        "policy": f"{_POLICY} script-src {hashes}",
+        "style": _read("style.css"),
+        "data": for_script({"ui": ui, "charts": specs if library else []}),
+        "scripts": scripts,
+        "drawn": library is not None,
+        "how_to_get": charts.HOW_TO_GET,
+    }
+    return str(environment().get_template("report.html.j2").render(page=page, ui=ui, **told))
 
 
 def for_script(value: Any) -> str:
     """JSON that cannot close the script element around it."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return (
-        text.replace("<", "\\u003c")
-        .replace(">", "\\u003e")
-        .replace("&", "\\u0026")
-        .replace("\u2028", "\\u2028")
-        .replace("\u2029", "\\u2029")
-    )
+    return re.sub("[<>&\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _read(name: str) -> str:
@@ -109,12 +97,8 @@ def environment(*more: Path) -> Any:
         undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
     )
-    environment.filters["md"] = _markdown
-    environment.filters["cell"] = _cell
-    environment.filters["table"] = markdown_table
-    environment.filters["points"] = points
-    environment.filters["pieces"] = _pieces
-    environment.filters["same"] = is_same
+    filters = {"md": _markdown, "cell": _cell, "table": markdown_table, "points": points, "pieces": _pieces, "same": is_same}
+    environment.filters.update(filters)
     return environment
 
 

@@ -39,6 +39,9 @@ _COLUMNS = (
 )  # fmt: skip
 _DEFAULT_METRIC = {"distance": "real_far1_strict"}
 _NARROWEST = 40
+_COMPOSITE = ("종합 점수", "Composite score")
+_CEILING = ("정답이 한 어휘 항목인 비율", "Answers that are one vocabulary entry")
+_NOT_RUN = ("실행 안 함", "not run")
 
 
 def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = "ko") -> list[str]:
@@ -56,8 +59,8 @@ def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = 
         f"{say('LAMBADA 문항 수', 'LAMBADA items')}: {found['lambada_top1'].n if 'lambada_top1' in found else 0:,}",
         "",
         *align([titles, *_metric_rows(evaluation, say)]),
-        f"{_composite(say)}: {_score(evaluation, say)}",
-        f"{_ceiling(say)}{say(' (완전 일치의 상한)', ' (the ceiling of strict)')}: {100 * evaluation.single_entry_share:.1f}%",
+        f"{say(*_COMPOSITE)}: {_score(evaluation, say)}",
+        f"{say(*_CEILING)}{say(' (완전 일치의 상한)', ' (the ceiling of strict)')}: {100 * evaluation.single_entry_share:.1f}%",
         f"{say('선행사가 창 밖인 문항', 'Items whose antecedent is outside the window')}: {evaluation.out_of_reach:,}",
         f"{say('평가 시간', 'Time')}: {seconds}",
         "",
@@ -72,18 +75,6 @@ def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = 
         "No other evaluation on disk to compare with (only the same items under the same tokenizer are compared).",
     )
     return [*lines, alone]
-
-
-def _composite(say: Say) -> str:
-    return say("종합 점수", "Composite score")
-
-
-def _ceiling(say: Say) -> str:
-    return say("정답이 한 어휘 항목인 비율", "Answers that are one vocabulary entry")
-
-
-def _not_run(say: Say) -> str:
-    return say("실행 안 함", "not run")
 
 
 def baseline_name(baseline: str, lang: str) -> str:
@@ -103,7 +94,7 @@ def _metric_rows(evaluation: Evaluation, say: Say) -> list[tuple[str, ...]]:
         held = [evaluation.estimates.get(name) if name else None for name in names]
         if any(held) or label in _ALWAYS:
             cells = [
-                str(value) if value else "-" if name is None else _not_run(say) for name, value in zip(names, held, strict=True)
+                str(value) if value else "-" if name is None else say(*_NOT_RUN) for name, value in zip(names, held, strict=True)
             ]
             rows.append((str(label), *cells))
     return rows
@@ -111,12 +102,12 @@ def _metric_rows(evaluation: Evaluation, say: Say) -> list[tuple[str, ...]]:
 
 def _score(evaluation: Evaluation, say: Say) -> str:
     value = evaluation.estimates.get("score")
-    return f"{value.value:.4f} [{value.low:.4f}, {value.high:.4f}]" if value else _not_run(say)
+    return f"{value.value:.4f} [{value.low:.4f}, {value.high:.4f}]" if value else say(*_NOT_RUN)
 
 
 def _baseline(rows: dict[str, Estimate], say: Say) -> tuple[str, ...]:
     names = ("real1_strict", "real1", "real_word")
-    return tuple(f"{100 * rows[name].value:.2f}%" if name in rows else _not_run(say) for name in names)
+    return tuple(f"{100 * rows[name].value:.2f}%" if name in rows else say(*_NOT_RUN) for name in names)
 
 
 def _compared(evaluation: Evaluation, best: Evaluation, say: Say) -> list[str]:
@@ -128,9 +119,9 @@ def _compared(evaluation: Evaluation, best: Evaluation, say: Say) -> list[str]:
             rows.append((METRICS[name].label, f"{100 * before.value:.2f}%", f"{100 * now.value:.2f}%", change))
     before, now = best.estimates.get("score"), evaluation.estimates.get("score")
     if before and now:
-        rows.append((_composite(say), f"{before.value:.4f}", f"{now.value:.4f}", f"{now.value - before.value:+.4f}"))
+        rows.append((say(*_COMPOSITE), f"{before.value:.4f}", f"{now.value:.4f}", f"{now.value - before.value:+.4f}"))
     else:
-        rows.append((_composite(say), _not_run(say), _not_run(say), "-"))
+        rows.append((say(*_COMPOSITE), say(*_NOT_RUN), say(*_NOT_RUN), "-"))
     lead = say("지금까지 가장 좋은 체크포인트와 비교", "Compared with the best checkpoint so far")
     unlike = (
         f" ({say('창 길이가 다릅니다', 'window lengths differ')}: {best.seq_len})" if best.seq_len != evaluation.seq_len else ""
@@ -145,14 +136,13 @@ def best_of(stored: Sequence[StoredEvaluation], evaluation: Evaluation) -> Evalu
 
     Of the same tokenizer too: under another, strict and lenient ranks are not comparable.
     """
-    others = [
-        entry.evaluation
-        for entry in stored
-        if all(entry.evaluation.fingerprints.get(name) == evaluation.fingerprints.get(name) for name in ("items", "tokenizer"))
-        and entry.evaluation.scorer == evaluation.scorer
-        and (entry.evaluation.path, entry.evaluation.seq_len) != (evaluation.path, evaluation.seq_len)
-        and entry.evaluation.fingerprints.get("weights") != evaluation.fingerprints.get("weights")
-    ]
+
+    def terms(one: Evaluation) -> tuple[str | None, ...]:
+        return one.fingerprints.get("items"), one.fingerprints.get("tokenizer"), one.scorer
+
+    others = [entry.evaluation for entry in stored if terms(entry.evaluation) == terms(evaluation)]
+    others = [one for one in others if one.fingerprints.get("weights") != evaluation.fingerprints.get("weights")]
+    others = [one for one in others if (one.path, one.seq_len) != (evaluation.path, evaluation.seq_len)]
     for name in ("score", "real1", "real_far1", "gold_word"):
         held = [other for other in others if name in other.estimates]
         if name in evaluation.estimates and held:
@@ -164,8 +154,8 @@ def format_overview(evaluations: Sequence[Evaluation], lang: Lang = "ko") -> lis
     """One line per checkpoint and baseline; columns that no checkpoint has are left out."""
     shown = [name for name in _COLUMNS if any(name in evaluation.estimates for evaluation in evaluations)]
     say = Say(lang)
-    head = (say("체크포인트", "Checkpoint"), *(METRICS[name].label for name in shown), _ceiling(say))
-    rows = [_row(e.checkpoint, e.estimates, shown, _not_run(say), f"{100 * e.single_entry_share:.1f}%") for e in evaluations]
+    head = (say("체크포인트", "Checkpoint"), *(METRICS[name].label for name in shown), say(*_CEILING))
+    rows = [_row(e.checkpoint, e.estimates, shown, say(*_NOT_RUN), f"{100 * e.single_entry_share:.1f}%") for e in evaluations]
     seen: dict[tuple[str, str], dict[str, Estimate]] = {}
     for evaluation in evaluations:
         for name, estimates in evaluation.baselines.items():
@@ -180,7 +170,7 @@ def format_by_group(stored: Sequence[StoredEvaluation], by: str, metric: str | N
     split = [(entry.evaluation.checkpoint, breakdown(entry.scores(), metric, by)) for entry in stored]
     groups = list(dict.fromkeys(group for _, parts in split for group in parts))
     if not groups:
-        return [f"{METRICS[metric].label}: {_not_run(Say(lang))}"]
+        return [f"{METRICS[metric].label}: {Say(lang)(*_NOT_RUN)}"]
     head = (f"{METRICS[metric].label} / {by}", "n", *(name for name, _ in split))
     rows = []
     for group in groups:

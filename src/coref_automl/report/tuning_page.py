@@ -58,15 +58,7 @@ def _end(study: FinishedStudy, final: Final, say: Say) -> Section:
     )
     for one, gain in zip(final.raced, gains, strict=True):
         name = Cell(named(one, say), "strong" if one.number == final.winner else "")
-        lines.append(
-            row(
-                name,
-                _value(one.nominated),
-                _each(one.select),
-                gain,
-                _decided(compared.get(one.number), say),
-            )
-        )
+        lines.append(row(name, _value(one.nominated), _each(one.select), gain, _decided(compared.get(one.number), say)))
     head = (
         say("설정", "settings"), say("탐색 때 select %", "select % in the search"),
         say("새 시드별 select %", "select % by fresh seed"),
@@ -111,16 +103,8 @@ def _trials(study: FinishedStudy, say: Say) -> Section:
     for trial in sorted(study.trials, key=lambda one: (1 if one.value is None else -(one.value or -1), one.number)):
         cell = Cell(charts.STATES[trial.state][say.lang], tones.get(trial.state, "quiet"))
         settings = [_text(trial.params[name]) if name in trial.params else "" for name in study.space.names]
-        lines.append(
-            row(
-                str(trial.number),
-                cell,
-                _value(trial.value),
-                trial.name or trial.origin,
-                *settings,
-                say(in_korean(trial.reason), trial.reason),
-            )
-        )
+        told = (*settings, say(in_korean(trial.reason), trial.reason))
+        lines.append(row(str(trial.number), cell, _value(trial.value), trial.name or trial.origin, *told))
     head = (say("시도", "trial"), say("상태", "state"), f"{study.label} %", "", *study.space.names, say("사유", "reason"))
     return Section("trials", say("모든 시도", "Every trial"), (Table(head, tuple(lines), frozenset(range(2, len(head) - 1))),))
 

@@ -76,11 +76,6 @@ def from_draws(value: float, draws: Floats, clusters: ArrayLike) -> Drawn:
     return Drawn(Estimate(value, float(low), float(high), items), wider * float(draws.std(ddof=1)), held)
 
 
-def permutation_draws(family: int) -> int:
-    """Enough that the smallest p of a family can survive Holm."""
-    return max(DRAWS, 400 * family)
-
-
 def standard_error(parts: Sequence[Part]) -> Floats:
     """The clustered standard error of every column's mean: each document is left out once (the jackknife)."""
     return np.asarray(np.sqrt(sum((gather(part).left_out() ** 2).sum(axis=0) for part in parts)))
@@ -106,23 +101,14 @@ def concentration(parts: Sequence[Part]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Simultaneous upper bounds of (best - it): `upper` now, and `at(f)` were there f times as many documents alike.
-
-    `errors[j, i]` is the standard error of how far j leads i.
-    """
+    """Simultaneous upper bounds of (best - it): `gaps[j, i]` is how far j leads i, `reach[j, i]` what chance may have hidden."""
 
     gaps: Floats
     reach: Floats
-    documents: int
-    errors: Floats
 
     @property
     def upper(self) -> Floats:
-        return self.at(1.0)
-
-    def at(self, factor: float) -> Floats:
-        """`gaps[j, i]` is how far j leads i, `reach[j, i]` what chance may have hidden; the best may be any j."""
-        return np.asarray((self.gaps + self.reach / math.sqrt(factor)).max(axis=0))
+        return np.asarray((self.gaps + self.reach).max(axis=0))  # the best may be any j
 
 
 def simultaneous_bounds(parts: Sequence[Part], *, seed: int, draws: int = DRAWS, level: float = LEVEL) -> Bounds:
@@ -137,11 +123,8 @@ def simultaneous_bounds(parts: Sequence[Part], *, seed: int, draws: int = DRAWS,
     recentred = (resampled_means(gathered, seed=seed, draws=draws) - means).astype(np.float32)
     squared = [_of_pairs(part.left_out()) for part in gathered]
     errors, spreads = np.sqrt(sum(squared)), np.sqrt(sum(_of_pairs(part.pulls()) for part in gathered))
-    documents = min(part.documents for part in gathered)
-    if documents == 1:
-        return Bounds(
-            means[:, None] - means[None, :], np.ones_like(errors), documents, errors
-        )  # says nothing about the next document
+    if min(part.documents for part in gathered) == 1:
+        return Bounds(means[:, None] - means[None, :], np.ones_like(errors))  # says nothing about the next document
     scales = np.divide(1, spreads, out=np.zeros_like(spreads), where=spreads > 1e-12).astype(np.float32)
     largest = np.empty((len(means), draws), np.float32)
     for start in range(0, draws, rows := max(1, (1 << 18) // len(means))):  # blocks that stay in the processor's cache
@@ -150,7 +133,7 @@ def simultaneous_bounds(parts: Sequence[Part], *, seed: int, draws: int = DRAWS,
             largest[best, start : start + rows] = ((block - block[:, best : best + 1]) * scale).max(axis=1)
     widen = _student(squared, [part.effective_documents - 1 for part in gathered], level) / NORMAL.inv_cdf(level)
     reach = np.maximum(0.0, np.quantile(largest, level, axis=1))[:, None] * widen * errors
-    return Bounds(means[:, None] - means[None, :], reach, documents, errors)
+    return Bounds(means[:, None] - means[None, :], reach)
 
 
 def _intervals(gathered: Sequence[Gathered], *, seed: int, draws: int) -> list[Estimate]:
@@ -222,12 +205,12 @@ class Flipped:
     half: Floats
 
 
-def step_down_max_t(parts: Sequence[Part], *, seed: int, family: int = 1) -> Flipped:
+def step_down_max_t(parts: Sequence[Part], *, seed: int) -> Flipped:
     """Westfall and Young's step-down max-T: is any difference still shown when the largest of all is what chance is asked for?
 
     One sign per document flips all columns together, so that columns which rise and fall together count as the few they are:
     Holm counts ninety checkpoints of the same runs as ninety. Columns are on the scale of their own spread under the flips,
-    which no flip changes. The family is what the columns hold; `family` may only raise the number of draws.
+    which no flip changes.
     """
     gathered = [gather(part) for part in parts]
     means = np.asarray(sum(part.means() for part in gathered))
@@ -235,7 +218,7 @@ def step_down_max_t(parts: Sequence[Part], *, seed: int, family: int = 1) -> Fli
     scale = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
     seen = np.abs(means) * scale
     order = np.argsort(-seen, kind="stable")
-    draws = permutation_draws(max(family, len(seen)))
+    draws = max(DRAWS, 400 * len(seen))  # enough that the smallest p of so many can be small
     alone, largest, highest = np.zeros(len(seen)), np.zeros(len(seen)), []
     for block in flipped_sums(gathered, seed=seed, draws=draws):
         flipped = (np.abs(block) * scale)[:, order]

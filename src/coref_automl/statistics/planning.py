@@ -21,7 +21,8 @@ from numpy.typing import ArrayLike
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, t_quantile
 from coref_automl.statistics.crossed import Crossed, CrossedVerdict
-from coref_automl.statistics.resampling import Floats
+from coref_automl.statistics.intervals import concentration, standard_error
+from coref_automl.statistics.resampling import Floats, Part
 
 _DRAWS = 2_000
 _MOST_ITEMS = 1 << 20
@@ -86,10 +87,9 @@ def can_show(
     components: Components = USUAL,
     comparisons: int = 1,
     against_model: bool = False,
-    power: float = POWER,
 ) -> float | None:
     """The true difference that is shown with 80% power; None for one seed, and where a set can show none at all."""
-    return _detectable(_Set.of(sizes), seeds, components, comparisons, against_model, power)
+    return _detectable(_Set.of(sizes), seeds, components, comparisons, against_model)
 
 
 def plans_for(
@@ -99,7 +99,6 @@ def plans_for(
     components: Components = USUAL,
     comparisons: int = 1,
     against_model: bool = False,
-    power: float = POWER,
     offered: Sequence[int] = SEEDS,
 ) -> list[SamplePlan]:
     """For each number of seeds the fewest items that show the difference; numbers that never do are left out."""
@@ -109,7 +108,7 @@ def plans_for(
     for seeds in offered:
 
         def enough(items: int, seeds: int = seeds) -> bool:
-            found = _detectable(_Set.evenly(items, items_a_document), seeds, components, comparisons, against_model, power)
+            found = _detectable(_Set.evenly(items, items_a_document), seeds, components, comparisons, against_model)
             return found is not None and found <= difference
 
         low, high = 1, 64
@@ -120,7 +119,7 @@ def plans_for(
         while high - low > max(1, high // 100):
             middle = (low + high) // 2
             low, high = (low, middle) if enough(middle) else (middle, high)
-        out.append(SamplePlan(seeds, high, math.ceil(high / items_a_document), difference, power))
+        out.append(SamplePlan(seeds, high, math.ceil(high / items_a_document), difference, POWER))
     return out
 
 
@@ -190,19 +189,17 @@ def _power(difference: float, halves: Floats, error: float) -> float:
     return float(np.mean([NORMAL.cdf((abs(difference) - half) / error) for half in halves]))
 
 
-def _detectable(
-    of: _Set, seeds: int, components: Components, comparisons: int, against_model: bool, power: float
-) -> float | None:
+def _detectable(of: _Set, seeds: int, components: Components, comparisons: int, against_model: bool) -> float | None:
     if seeds < 2 or of.documents < 2:
         return None
     halves, error = _drawn(of, seeds, components, comparisons, against_model)
     halves = np.quantile(halves, (np.arange(100) + 0.5) / 100)
-    if _power(_LARGEST, halves, error) < power:
+    if _power(_LARGEST, halves, error) < POWER:
         return None
     low, high = 0.0, _LARGEST
     for _ in range(30):
         middle = (low + high) / 2
-        low, high = (low, middle) if _power(middle, halves, error) >= power else (middle, high)
+        low, high = (low, middle) if _power(middle, halves, error) >= POWER else (middle, high)
     return high
 
 
@@ -271,6 +268,29 @@ def judged(
     if decision == "open" and last:
         decision = "not shown"
     return SequentialVerdict(mean, Estimate(mean, mean - half, mean + half, items), most, k, decision)
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Runs of two settings, paired by seed: their differences, the standard error of the mean over documents, how many of equal
+    size there would be, and the items."""
+
+    per_seed: tuple[float, ...]
+    error: float
+    documents: int
+    items: int
+
+    @classmethod
+    def of(cls, parts: Sequence[Part]) -> Paired:
+        """From differences on items, one column per pair; each part (task) has an error over its own documents."""
+        values = [np.asarray(part.values, np.float64) for part in parts]
+        means = [Part(one.mean(axis=1), part.clusters) for one, part in zip(values, parts, strict=True)]
+        per_seed = np.sum([one.mean(axis=0) for one in values], axis=0)
+        items = sum(map(len, values))
+        return cls(tuple(per_seed.tolist()), float(standard_error(means)[0]), round(1 / concentration(means)), items)
+
+    def judged(self, level: float, *, worth: float, last: bool) -> SequentialVerdict:
+        return judged(self.per_seed, self.error, level, worth=worth, last=last, items=self.items, documents=self.documents)
 
 
 def ceiling(gains: ArrayLike, errors: ArrayLike, shared: float, *, level: float = _ONE_SIDED) -> float:

@@ -13,9 +13,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from coref_automl.statistics.closed_forms import NORMAL, POWER
 from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
-from coref_automl.statistics.intervals import Bounds
 from coref_automl.statistics.resampling import Floats, Part, gather
 
 _SPREADS = (0.0, 0.001, 0.004, 0.016, 0.064, 0.256)
@@ -23,7 +21,6 @@ _SPREADS = (0.0, 0.001, 0.004, 0.016, 0.064, 0.256)
 _OWN = (0.0005, 0.004, 0.032)
 """What a checkpoint may have that neither its neighbours nor the other seeds share: a twentieth of a point to three points."""
 _QUARTER = 0.25
-_MOST = 100.0
 
 
 def covariance(parts: Sequence[Part]) -> Floats:
@@ -51,15 +48,9 @@ def posterior_means(
     place = np.log(np.maximum(amount, 1.0))
     near = 0.5 + 0.5 * np.exp(-((place[:, None] - place[None, :]) ** 2) / 2)
     together, alone = near * _same(methods), near * _same(runs)
-    several = len(set(runs)) > 1
-    weights, means = [], []
-    for method, run, own in product(_SPREADS if several else (0.0,), _SPREADS, _OWN):
-        prior = method**2 * together + run**2 * alone + own**2 * np.eye(count)
-        weight, mean = _given(seen, prior, errors)
-        weights.append(weight)
-        means.append(mean)
-    likely = np.exp(np.array(weights) - max(weights))
-    return _at_the_level_of(seen, np.asarray(likely @ np.array(means) / likely.sum()))
+    spreads = product(_SPREADS if len(set(runs)) > 1 else (0.0,), _SPREADS, _OWN)
+    priors = [method**2 * together + run**2 * alone + own**2 * np.eye(count) for method, run, own in spreads]
+    return _averaged(seen, errors, [(prior, prior, 1.0) for prior in priors])
 
 
 def method_means(values: ArrayLike, errors: Floats, *, methods: Sequence[object]) -> dict[object, float]:
@@ -72,15 +63,11 @@ def method_means(values: ArrayLike, errors: Floats, *, methods: Sequence[object]
     seen, together = np.asarray(values, np.float64), _same(methods)
     if errors.shape != (len(seen), len(seen)) or len(methods) != len(seen) or not len(seen):
         raise ValueError(f"{len(seen)} values need as many methods, and a covariance of that size.")
-    found = [
-        _given(seen, method**2 * together + run**2 * np.eye(len(seen)), errors, method**2 * together)
+    priors = [
+        (method**2 * together + run**2 * np.eye(len(seen)), method**2 * together, 1.0 if method else len(_SPREADS) - 1.0)
         for method, run in product(_SPREADS, _SPREADS)
     ]
-    weights = np.array([weight for weight, _ in found])
-    odds = np.array([1.0 if method else len(_SPREADS) - 1.0 for method, _ in product(_SPREADS, _SPREADS)])
-    likely = odds * np.exp(weights - weights.max())
-    means = _at_the_level_of(seen, np.asarray(likely @ np.array([mean for _, mean in found]) / likely.sum()))
-    return dict(zip(methods, map(float, means), strict=True))
+    return dict(zip(methods, map(float, _averaged(seen, errors, priors)), strict=True))
 
 
 def accepted_loss(margin: float, gain: float | None) -> float:
@@ -91,48 +78,27 @@ def accepted_loss(margin: float, gain: float | None) -> float:
     return min(margin, _QUARTER * gain) if gain is not None and gain > 0 else margin
 
 
-def last_step(points: Sequence[Sequence[Floats]], clusters: Sequence[ArrayLike]) -> CrossedVerdict | None:
-    """How far the mean curve rose in its last step: the runs at the last point minus the same runs at the one before.
+def change_of_runs(now: Sequence[Floats], before: Sequence[Floats], clusters: Sequence[ArrayLike]) -> CrossedVerdict:
+    """The same runs at two points of their curve: one matrix per part of the metric (one row per run, one column per item).
 
-    `points[i]` holds one matrix per part of the metric (one row per run, one column per item), `clusters` the documents. "Train
-    longer" is said only where this is shown and above 0: it never is for one run, and for flat curves in at most 2.5% of
-    studies. None for a single point.
+    "Train longer" is said only where the last step is shown and above 0: it never is for one run, and for flat curves in at most
+    2.5% of studies.
     """
-    if len(points) < 2:
-        return None
-    rise = [after - before for before, after in zip(points[-2], points[-1], strict=True)]
-    return composite_crossed(rise, [np.zeros_like(one[:1]) for one in rise], clusters, against_model=True)
+    change = [after - earlier for after, earlier in zip(now, before, strict=True)]
+    return composite_crossed(change, [np.zeros_like(one[:1]) for one in change], clusters, against_model=True)
 
 
-def times_as_many(bounds: Bounds, number: int, margin: float, *, power: float = POWER) -> float | None:
-    """How many times as many documents bring one bound under the margin with this power; None beyond a hundred.
+def _averaged(seen: Floats, errors: Floats, priors: Sequence[tuple[Floats, Floats, float]]) -> Floats:
+    """Posterior means over priors (each with the part that is asked for and its odds), by how likely each makes the values.
 
-    `margin - gap` is itself known with an error from today's documents, which are part of the larger set: of what is seen then,
-    a share (f - 1) / f of that variance is still open. Without that allowance the plan comes true about half the time.
+    They are moved together so that their average is that of the values: nothing was chosen in it, so it needs no shrinking. The
+    level that is most likely under correlated errors can lie below every value: a share that is low has a small error, and counts
+    for more than its neighbours.
     """
-    room, reach, error = margin - bounds.gaps[:, number], bounds.reach[:, number], bounds.errors[:, number]
-    slack = NORMAL.inv_cdf(power)
-
-    def settled(factor: float) -> bool:
-        return bool(np.all(room >= reach / math.sqrt(factor) + slack * error * math.sqrt((factor - 1) / factor)))
-
-    if settled(1.0):
-        return 1.0
-    if not settled(_MOST):
-        return None
-    low, high = 1.0, _MOST
-    for _ in range(40):
-        middle = (low + high) / 2
-        low, high = (low, middle) if settled(middle) else (middle, high)
-    return high
-
-
-def _at_the_level_of(seen: Floats, means: Floats) -> Floats:
-    """The means moved together so that their average is that of the values.
-
-    Nothing was chosen in the average, so it needs no shrinking. The level that is most likely under correlated errors can lie
-    below every value: a share that is low has a small error, and counts for more than its neighbours.
-    """
+    found = [_given(seen, prior, errors, asked) for prior, asked, _ in priors]
+    weights = np.array([weight for weight, _ in found])
+    likely = np.array([odds for *_, odds in priors]) * np.exp(weights - weights.max())
+    means = np.asarray(likely @ np.array([mean for _, mean in found]) / likely.sum())
     return np.asarray(means + (seen.mean() - means.mean()))
 
 
@@ -142,11 +108,9 @@ def _same(labels: Sequence[object]) -> NDArray[np.float64]:
     return np.asarray(numbers[:, None] == numbers[None, :], np.float64)
 
 
-def _given(seen: Floats, prior: Floats, errors: Floats, asked: Floats | None = None) -> tuple[float, Floats]:
-    """How likely the values are under this prior (logarithm, the common mean integrated out), and their posterior means.
-
-    `asked` is the part of the prior of which the means are wanted; default all of it.
-    """
+def _given(seen: Floats, prior: Floats, errors: Floats, asked: Floats) -> tuple[float, Floats]:
+    """How likely the values are under this prior (logarithm, the common mean integrated out), and the posterior means of the
+    part of it that is `asked` for."""
     count = len(seen)
     lower = np.linalg.cholesky(prior + errors + 1e-14 * np.eye(count))
     scaled = np.linalg.solve(lower, np.column_stack([seen, np.ones(count)]))
@@ -154,4 +118,4 @@ def _given(seen: Floats, prior: Floats, errors: Floats, asked: Floats | None = N
     centre = float(scaled[:, 1] @ scaled[:, 0]) / ones
     left = scaled[:, 0] - centre * scaled[:, 1]
     weight = -float(np.log(np.diag(lower)).sum()) - 0.5 * math.log(ones) - 0.5 * float(left @ left)
-    return weight, np.asarray(centre + (prior if asked is None else asked) @ np.linalg.solve(lower.T, left))
+    return weight, np.asarray(centre + asked @ np.linalg.solve(lower.T, left))

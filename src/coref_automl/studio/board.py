@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coref_automl.comparison.arms import Arm, arms_of
 from coref_automl.comparison.groups import group_of
-from coref_automl.comparison.reader import rename_bases
+from coref_automl.comparison.names import rename_bases
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.columns import ITEMS, holds_text, read_columns
@@ -100,7 +100,6 @@ class Members:
 
     @cached_property
     def size(self) -> int:
-        """Bytes of its items."""
         files = (one.folder / ITEMS for one in self.stored.values())
         return sum(path.stat().st_size for path in files if path.is_file())
 
@@ -116,7 +115,6 @@ class Members:
 
 
 def load(members: Members, sets: Mapping[str, Path]) -> Board:
-    """Read every evaluation of a set, and the set."""
     stored = rename_bases(list(members.stored.values()))
     group = group_of(stored, members.items, members.scorer)
     by_folder = {entry.folder: entry for entry in group.entries}

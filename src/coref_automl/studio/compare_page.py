@@ -47,8 +47,14 @@ def _members(ws: Workspace, address: Address) -> Members:
     of = {key: mark for mark, members in sets.items() for key in members.stored}
     found = [of[key] for name in ("a", "b") if (key := address.get(name)) in of]
     if len(set(found)) > 1:
-        one, other = (sets[mark] for mark in found)
-        raise ComparisonError(address.say(*_different_sets(one, other)))
+        a, b = (f"{one.name} ({one.items[:8]}, {one.scorer})" for one in (sets[mark] for mark in found))
+        told = (
+            f"A와 B는 서로 다른 문항이나 채점기로 평가되어 비교할 수 없습니다. A: {a}, B: {b}. 두 모델을 같은 세트로 평가하세요: "
+            "coref-automl evaluate",
+            f"A and B were evaluated on different items or by different scorers, so they cannot be compared. A: {a}; B: {b}. "
+            "Evaluate both on one set: coref-automl evaluate",
+        )
+        raise ComparisonError(address.say(*told))
     return ws.shelf.members(address.get("set") or (found[0] if found else ""))
 
 
@@ -59,16 +65,6 @@ def _comparison(ws: Workspace, address: Address, board: Board, study: Study | No
     wanted = wanted or (study.metric if study is not None and claimed else "")
     key = ("compare", board.mark, board.state, a.key, b.key, wanted, bool(study), say.lang)
     return ws.shelf.made(key, lambda: compare_pair(board.group, study, a, b, wanted, claimed, say, colors=(a.color, b.color)))
-
-
-def _different_sets(one: Members, other: Members) -> tuple[str, str]:
-    a, b = (f"{members.name} ({members.items[:8]}, {members.scorer})" for members in (one, other))
-    return (
-        f"A와 B는 서로 다른 문항이나 채점기로 평가되어 비교할 수 없습니다. A: {a}, B: {b}. 두 모델을 같은 세트로 평가하세요: "
-        "coref-automl evaluate",
-        f"A and B were evaluated on different items or by different scorers, so they cannot be compared. A: {a}; B: {b}. "
-        "Evaluate both on one set: coref-automl evaluate",
-    )
 
 
 def report(ws: Workspace, address: Address) -> Download:
@@ -95,7 +91,8 @@ def report(ws: Workspace, address: Address) -> Download:
 
 def _write(paths: Sequence[str], sets: Sequence[Members], metric: str | None, lang: Lang) -> str:
     from coref_automl.comparison.groups import group_of
-    from coref_automl.comparison.reader import open_results, rename_bases
+    from coref_automl.comparison.names import rename_bases
+    from coref_automl.comparison.reader import open_results
     from coref_automl.report.checkpoint_report import checkpoint_page
     from coref_automl.report.rendering import render_html
     from coref_automl.report.subject import read_subject

@@ -63,15 +63,15 @@ class FolderContents:
     the keys of the runs whose checkpoints were evaluated, by its folder; a run of which the evaluations alone are there is of the
     kind ARCHIVED."""
 
-    runs: Mapping[str, Run] = field(default_factory=dict)
-    evaluations: Mapping[str, StoredEvaluation] = field(default_factory=dict)
-    models: Mapping[str, Path] = field(default_factory=dict)
-    sets: Mapping[str, Path] = field(default_factory=dict)
-    texts: Mapping[str, Path] = field(default_factory=dict)
-    preparing: Mapping[str, Path] = field(default_factory=dict)
-    studies: frozenset[str] = frozenset()
-    owners: Mapping[Path, str] = field(default_factory=dict)
-    broken: tuple[str, ...] = ()
+    runs: dict[str, Run] = field(default_factory=dict)
+    evaluations: dict[str, StoredEvaluation] = field(default_factory=dict)
+    models: dict[str, Path] = field(default_factory=dict)
+    sets: dict[str, Path] = field(default_factory=dict)
+    texts: dict[str, Path] = field(default_factory=dict)
+    preparing: dict[str, Path] = field(default_factory=dict)
+    studies: set[str] = field(default_factory=set)
+    owners: dict[Path, str] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
 
     def study(self, key: str) -> str:
         """The key of the archive or experiment that something lies in; empty outside of them."""
@@ -106,7 +106,6 @@ class Folders:
         return any(real.is_relative_to(root) for root in self.roots.values())
 
     def place(self, key: str) -> Path:
-        """The folder of a key that was found here."""
         root, _, inside = key.partition("/")
         return self.roots[root] / inside
 
@@ -115,14 +114,8 @@ class Folders:
 
     def look(self) -> FolderContents:
         """Look again. Files that have not changed are not read again."""
-        runs: dict[str, Run] = {}
-        evaluations: dict[str, StoredEvaluation] = {}
-        models: dict[str, Path] = {}
-        sets: dict[str, Path] = {}
-        texts: dict[str, Path] = {}
-        preparing: dict[str, Path] = {}
-        studies: set[str] = set()
-        broken: list[str] = []
+        found = FolderContents()
+        runs, broken = dict[str, Run](), found.broken
         for key, folder, files in self._folders(broken):
             try:
                 marked = kind_of_folder(folder)
@@ -130,32 +123,33 @@ class Folders:
                 own = next((name for name, check in CHECKS.items() if check.folder == marked), "")
                 kind = RUNS.get(marked) or own or next((name for file, name in held.items() if file in files), "")
                 if marked == EXPERIMENT or any(map(_ARCHIVE.fullmatch, files)):
-                    studies.add(key)
+                    found.studies.add(key)
                 if marked == DATASET and not is_done(folder):
-                    preparing[key] = folder
+                    found.preparing[key] = folder
                 if kind:
                     told = next((name for name in (MANIFEST, *held) if name in files), "")
                     runs[key] = Run(key, folder, kind, *(self.once(folder / told, _start, "start") if told else ()))
                 elif files >= {MANIFEST, DOCUMENTS} and marked != DATASET:
-                    sets[self.once(folder / MANIFEST, _fingerprint)] = folder
+                    found.sets[self.once(folder / MANIFEST, lambda at: read_stored(at, SetManifest)["fingerprint"])] = folder
                 elif RESULT in files and (ITEMS in files or RANKS in files):
                     stored = self.once(folder / RESULT, lambda at: self._confined(open_evaluation(at.parent)))
                     if stored is not None:
-                        evaluations[key] = stored
+                        found.evaluations[key] = stored
                 elif "config.json" in files and has_tokenizer(folder):
-                    models[key] = folder
+                    found.models[key] = folder
                 for name in sorted(name for name in files if name.endswith(".jsonl") and name != ITEMS):
                     if self.once(folder / name, _holds_chains, "kind"):
-                        texts[f"{key}/{name}"] = folder / name
+                        found.texts[f"{key}/{name}"] = folder / name
             except Exception as error:  # whatever it is, it hides no other folder
                 broken.append(_unread(folder, error))
         named: dict[str, list[Run]] = {}
         for run in runs.values():
             named.setdefault(run.folder.name if run.kind == "training" else "", []).append(run)
-        owners = {one.folder: owner for key, one in evaluations.items() if (owner := _owner(key, one, runs, named)) is not None}
-        known = {**{run.key: run for run in owners.values() if run.kind == ARCHIVED}, **runs}
-        of = {folder: run.key for folder, run in owners.items()}
-        found = FolderContents(known, evaluations, models, sets, texts, preparing, frozenset(studies), of, tuple(broken))
+        owners = {
+            one.folder: owner for key, one in found.evaluations.items() if (owner := _owner(key, one, runs, named)) is not None
+        }
+        found.runs.update({run.key: run for run in owners.values() if run.kind == ARCHIVED} | runs)
+        found.owners.update({folder: run.key for folder, run in owners.items()})
         if found != self._now:  # pages keep what they made of it
             self._now = found
         return self._now
@@ -167,7 +161,7 @@ class Folders:
             try:
                 self.look()
             except Exception as error:  # the next look may succeed
-                self._now = replace(self._now, broken=(in_words(error),))
+                self._now = replace(self._now, broken=[in_words(error)])
             took = time.monotonic() - began
 
     def _folders(self, broken: list[str]) -> Iterator[tuple[str, Path, set[str]]]:
@@ -270,10 +264,6 @@ def _start(path: Path) -> tuple[str, str]:
         held = read_stored(path, _Start)
         return held.get("model", ""), held.get("fingerprints", {}).get("weights", "")
     return "", ""
-
-
-def _fingerprint(manifest: Path) -> str:
-    return read_stored(manifest, SetManifest)["fingerprint"]
 
 
 def _unread(folder: Path, error: Exception) -> str:

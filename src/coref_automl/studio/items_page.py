@@ -92,7 +92,8 @@ def page(ws: Workspace, address: Address) -> str | Download:
     if (kind := address.get(AS)) in KINDS:
         return of_rows(list(_rows(ws, asked)), f"items-{asked.members.mark}", kind)
     pages = max(1, -(-len(asked.rows) // _PAGE))
-    number = min(pages, max(1, _number(address.get("page"), 1)))
+    asked_page = address.get("page")
+    number = min(pages, max(1, int(asked_page) if asked_page.isdecimal() and len(asked_page) < 9 else 1))
     rows = asked.rows[_PAGE * (number - 1) : _PAGE * number]
     cards = [_card(asked, int(row), asked.sides, say) for row in rows]
     choices, more = _choices(asked.board, say), {"sets": ws.shelf.sets(), "rules": RULES, "number": number, "pages": pages}
@@ -218,10 +219,6 @@ def _rows(ws: Workspace, asked: Asked) -> Iterator[dict[str, Any]]:
         yield {**out, "tags": ", ".join(tags.get(board.ids[at], ()))}
 
 
-def _number(text: str, default: int) -> int:
-    return int(text) if text.isdecimal() and len(text) < 9 else default
-
-
 def _matching(
     board: Board,
     sides: Sequence[Shown],
@@ -233,8 +230,7 @@ def _matching(
 ) -> tuple[NDArray[np.int32], dict[str, int]]:
     """The rows that match, and how many do by who is right."""
     facts = board.group.items.facts
-    columns = {"task": facts["task"], "source": facts["source"], "tag": facts["tag"], "distance": board.buckets}
-    out = np.ones(len(board.ids), np.bool_)
+    columns, out = _columns(board), np.ones(len(board.ids), np.bool_)
     for name, value in state.items():
         if value:
             out &= columns[name] == value
@@ -253,7 +249,6 @@ def _matching(
 
 
 def _choices(board: Board, say: Say) -> list[tuple[str, str, list[str]]]:
-    """The filters with the values that occur."""
     titles = {
         "task": say("과제", "task"),
         "source": say("데이터 소스", "source"),
@@ -265,13 +260,14 @@ def _choices(board: Board, say: Say) -> list[tuple[str, str, list[str]]]:
 
 @lru_cache(maxsize=4)
 def _values(board: Board) -> dict[str, list[str]]:
-    facts = board.group.items.facts
-    columns = {name: facts[name] for name in ("task", "source", "tag")} | {"distance": board.buckets}
-    return {name: sorted(filter(None, np.unique(values).tolist()), key=in_order) for name, values in columns.items()}
+    return {name: sorted(filter(None, np.unique(values).tolist()), key=in_order) for name, values in _columns(board).items()}
+
+
+def _columns(board: Board) -> dict[str, NDArray[Any]]:
+    return {**{name: board.group.items.facts[name] for name in ("task", "source", "tag")}, "distance": board.buckets}
 
 
 def _marked(text: str, item: ClozeItem) -> list[list[str]]:
-    """The whole document with its gap and its antecedent."""
     marks = [(item.start, item.end, "gap"), *([(*item.antecedent, "antecedent")] if item.antecedent else [])]
     pieces, at = [], 0
     for start, end, kind in sorted(marks):

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,8 +41,6 @@ class Note(Record):
 
 @dataclass(frozen=True, slots=True)
 class ItemTags(Record):
-    """The tags of a set's items."""
-
     tags: dict[str, list[str]] = field(default_factory=dict)
 
 
@@ -84,8 +81,6 @@ class Kept:
     def _read(self, path: Path | None, empty: T) -> T:
         return self._folders.once(path, lambda at: read_stored(at, type(empty))) if path is not None else empty
 
-    # -- notes on runs
-
     def note_file(self, run: Run) -> Path | None:
         return self.find(run.folder.parent, run.folder.name + NOTES)
 
@@ -114,8 +109,6 @@ class Kept:
             if held.version != version and held != note:
                 raise Changed(held)
             self.write(run.folder.parent, run.folder.name + NOTES, lambda path: write_json(path, note.to_json()))
-
-    # -- tags of items
 
     def tags_file(self, mark: str) -> Path | None:
         return self.find(self._home(), f"items-{mark}{NOTES}")
@@ -156,9 +149,4 @@ def note_of(text: str, tags: str) -> Note:
 def own_place(folder: Path, name: str = "") -> Path:
     """What belongs beside a folder's files, where the user's programs keep what they write by the convention of the desktop."""
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share").absolute()
-    return data / "coref-automl" / "studio" / _mark(folder) / name
-
-
-@lru_cache(maxsize=4096)
-def _mark(folder: Path) -> str:
-    return fingerprint(str(folder.resolve()))[:12]
+    return data / "coref-automl" / "studio" / fingerprint(str(folder.resolve()))[:12] / name

@@ -84,7 +84,7 @@ class Pages:
         blocks = [block for section in sections for block in section.blocks if isinstance(block, Charts)]
         specs = [spec for block in blocks for _, spec in block.charts]
         drawn = find_spec("vl_convert") is not None
-        data = {"ui": {}, "charts": [_confined(spec) for spec in specs] if drawn else []}
+        drawable = [{**one, "usermeta": {**one.get("usermeta", {}), "embedOptions": _EMBED}} for one in specs if drawn]
         return str(
             self._templates.get_template(name).render(
                 address=address,
@@ -94,7 +94,7 @@ class Pages:
                 ui=words(say),
                 drawn=drawn,
                 how_to_get=charts.HOW_TO_GET,
-                data=for_script(data),
+                data=for_script({"ui": {}, "charts": drawable}),
                 scripts=[LIBRARY] * bool(specs and drawn) + ["page.js"],
                 static=static_link,
                 colors=COLORS,
@@ -103,12 +103,7 @@ class Pages:
         )
 
     def part(self, name: str, address: Address, **values: Any) -> str:
-        """A part of a page."""
         return str(self._templates.get_template(name).render(address=address, say=address.say, ui=words(address.say), **values))
-
-
-def _confined(spec: dict[str, Any]) -> dict[str, Any]:
-    return {**spec, "usermeta": {**spec.get("usermeta", {}), "embedOptions": _EMBED}}
 
 
 _SCRIPT, _STYLE = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
@@ -125,7 +120,6 @@ LIBRARY = "vega.js"
 
 @cache
 def static_file(name: str) -> tuple[str, bytes] | None:
-    """Media type and content."""
     if name == LIBRARY:
         library = charts.runtime()
         return (_SCRIPT, library.encode()) if library else None
@@ -172,7 +166,9 @@ def of_rows(rows: Sequence[Row], name: str, kind: str) -> Download:
     head = list(dict.fromkeys(key for row in rows for key in row))
     writer = csv.DictWriter(text, head, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key: _harmless(value) for key, value in row.items()} for row in rows)
+    for row in rows:
+        texts = {key: f"'{value}" for key, value in row.items() if isinstance(value, str) and value.startswith(_FORMULA)}
+        writer.writerow(row | texts)
     return Download(f"{name}.csv", KINDS[kind], f"\ufeff{text.getvalue()}")
 
 
@@ -186,7 +182,3 @@ def _parts(title: str, text: str) -> Iterable[tuple[str, Any]]:
         yield title, float(text.replace(",", "").rstrip("%"))
     else:
         yield title, "" if text == "–" else text
-
-
-def _harmless(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypedDict
 
 from markupsafe import Markup, escape
 
-from coref_automl.coreference.show import written
+from coref_automl.coreference.predict import written
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError, WorkError
 from coref_automl.folders import MANIFEST

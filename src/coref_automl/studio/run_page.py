@@ -17,7 +17,6 @@ from coref_automl.folders import MANIFEST
 from coref_automl.paths import natural_order
 from coref_automl.progress import duration, parse_events
 from coref_automl.report import charts
-from coref_automl.report.cells import checkpoint_cell
 from coref_automl.report.page import (
     Block,
     Cell,
@@ -32,6 +31,7 @@ from coref_automl.report.page import (
     row,
     tokens,
 )
+from coref_automl.report.wording import checkpoint_cell
 from coref_automl.say import Say
 from coref_automl.studio.board import Board
 from coref_automl.studio.folders import ARCHIVED, Run, in_words
@@ -206,7 +206,7 @@ def _checkpoints(
     """Every checkpoint: its value, and its paired difference to the base as the study judges it."""
     entries = [entry for entry in board.entries.values() if owners.get(entry.folder) == run.key]
     entries.sort(key=lambda entry: (entry.evaluation.seq_len, entry.tokens))
-    against = study.against_base() if study is not None else {}
+    against = study.judged if study is not None else {}
     values = estimate_cells([entry.evaluation.estimates.get(metric) for entry in entries])
     found = [against.get(entry) for entry in entries]
     moved = [Cell(points(one.difference), estimate=one.difference) if one is not None else Cell("–", "quiet") for one in found]
@@ -258,7 +258,6 @@ def _plain(value: Any) -> str:
 
 
 def _next(run: Run, say: Say) -> Section | None:
-    """Commands that take this run further."""
     if run.kind == ARCHIVED:
         return None
     here = shlex.quote(str(run.folder))

@@ -28,8 +28,6 @@ _WIDTH, _HEIGHT = 600, 90
 
 
 class _Result(TypedDict, total=False):
-    """What is read of the results of a study."""
-
     sentence: str
     trials: dict[str, int]
     steps: dict[str, int]
@@ -116,7 +114,6 @@ def _card(ws: Workspace, run: Run, say: Say) -> RunCard:
 
 
 def _line(curve: Sequence[tuple[int, float]]) -> str:
-    """Losses as the points of an SVG line."""
     if len(curve) < 2:
         return ""
     (first, last), values = (curve[0][0], curve[-1][0]), [loss for _, loss in curve]
@@ -147,7 +144,6 @@ def _tables(ws: Workspace, found: FolderContents, say: Say) -> list[Section]:
 
 
 def _preparing(folder: Path, say: Say) -> tuple[str | Cell, ...]:
-    """What `prepare status` says of a dataset."""
     from coref_automl.corpus.status import prepare_status, status_lines
 
     try:

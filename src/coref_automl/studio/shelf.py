@@ -6,7 +6,6 @@ time of a click. Meanwhile, and while a board that has changed is loaded again, 
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -16,12 +15,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.reader import keyed
 from coref_automl.comparison.scores import grouped
-from coref_automl.comparison.superseded import keep_one_dtype, what_counts
+from coref_automl.comparison.superseded import one_dtype_each, what_counts
+from coref_automl.engine.pool import end_process, one_process
 from coref_automl.errors import InputError
 from coref_automl.evaluation.results import StoredEvaluation
-from coref_automl.machine import end_with_parent, started_quietly
+from coref_automl.machine import started_quietly
 from coref_automl.studio.board import Board, Members, load
 from coref_automl.studio.folders import FolderContents, Folders
 from coref_automl.studio.pages import COLORS
@@ -98,9 +97,8 @@ class Shelf:
         of = {id(one): key for key, one in evaluations.items()}
         once, _ = what_counts(list(evaluations.values()), look=lambda one: self._folders.holds(Path(one.evaluation.path)))
         out = {}
-        for (items, scorer), members in keyed(once).items():
-            kept = keep_one_dtype(members, set())[0]
-            mark = set_key(items, scorer) + (f"~{study}" if study is not None else "")
+        for (items, scorer), (kept, _) in one_dtype_each(once, set()).items():
+            mark = f"{items[:12]}.{scorer}" + (f"~{study}" if study is not None else "")
             out[mark] = Members(mark, items, scorer, {of[id(one)]: one for one in kept}, study)
         return dict(sorted(out.items(), key=lambda pair: -len(pair[1].stored)))
 
@@ -153,7 +151,7 @@ class Shelf:
             if not stays:
                 return self.made(key, partial(self._alone, make), worker=self._beside)
             with started_quietly():
-                pool = self._pools.get(stays) or self._pools.setdefault(stays, _process())
+                pool = self._pools.get(stays) or self._pools.setdefault(stays, one_process())
                 return self.made(key, make, worker=pool)
         except BrokenExecutor:
             self._pools.pop(stays, None)
@@ -163,7 +161,7 @@ class Shelf:
             ) from None
 
     def _alone(self, make: Callable[[], T]) -> T:
-        with started_quietly(), _process() as self._pools[False]:
+        with started_quietly(), one_process() as self._pools[False]:
             return self._pools[False].submit(make).result()
 
     def made(self, key: Key, make: Callable[[], T], *, worker: Executor | None = None) -> T:
@@ -189,18 +187,7 @@ class Shelf:
         for worker in (self._worker, self.slow, self._beside):
             worker.shutdown(wait=False, cancel_futures=True)
         for pool in self._pools.values():
-            for process in list((pool._processes or {}).values()):
-                process.kill()  # the interpreter would wait for what it does
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _process() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), end_with_parent)
-
-
-def set_key(items: str, scorer: str) -> str:
-    """What addresses call a set of items scored by one version of the scorer."""
-    return f"{items[:12]}.{scorer}"
+            end_process(pool)  # the interpreter would wait for what it does
 
 
 def _colors(sets: Sequence[Members]) -> dict[str, str]:

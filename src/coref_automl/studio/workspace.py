@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from coref_automl.comparison.arms import base_of
 from coref_automl.comparison.choice import MARGIN
@@ -26,9 +25,7 @@ from coref_automl.studio.folders import Folders
 from coref_automl.studio.kept import Kept
 from coref_automl.studio.pages import COLORS, Pages
 from coref_automl.studio.shelf import Pending, Shelf, not_here
-
-if TYPE_CHECKING:
-    from coref_automl.training.watch import RunWatch
+from coref_automl.training.watch import RunWatch
 
 METHOD = "method:"
 """Prefix of a method in addresses; without it, a key names an evaluation."""
@@ -87,8 +84,10 @@ class Workspace:
         study, waiting = self.ready(board)
         if waiting and (any(one.startswith(METHOD) for one in asked) or (wait and not any(asked))):
             raise Pending
-        if study is not None and not any(asked):
-            asked = self.opening(board, study) or asked
+        if study is not None and not any(asked):  # the method of the answer, or the checkpoint that came out highest; its base
+            arm = next((one for one in study.arms if one.name == study.answer.method), None)
+            base = base_of(study.group.entries, arm) if arm else study.own_base(study.chosen)
+            asked = [METHOD + arm.name if arm else board.key(study.chosen), board.key(base)] if base is not None else asked
         a, b = (self._side(one, board, study, number) for number, one in enumerate(asked))
         other = COLORS[(COLORS.index(a.color) + 1) % len(COLORS)]
         return study, (a, replace(b, color=other) if a.color == b.color and a.key != b.key else b)
@@ -110,14 +109,6 @@ class Workspace:
             key, missing = (same[0], "") if same else (key, made.checkpoint)
         entry = board.entries[key]
         return Shown(entry.name, (entry,), None, key, self.shelf.color(entry.run), missing)
-
-    def opening(self, board: Board, study: Study) -> list[str]:
-        """What the answer is about, as addresses name it: the method, or the checkpoint that came out highest; and its base."""
-        arm = next((one for one in study.arms if one.name == study.answer.method), None)
-        base = base_of(study.group.entries, arm) if arm else study.own_base(study.chosen)
-        if base is None:
-            return []
-        return [METHOD + arm.name if arm else board.key(study.chosen), board.key(base)]
 
     def claims(self, board: Board, study: Study, a: Side, b: Side, metrics: Sequence[str] = ()) -> list[Claim]:
         """What is claimed of two sides: by the answer, then by the studies of the given metrics that it says nothing of."""

@@ -62,14 +62,12 @@ class BatchPlan:
 
     @property
     def most_visits(self) -> int:
-        """How often a row comes in an epoch at most."""
         return 1 if self.weights is None else math.ceil(self.weights.max())
 
     def order(self, epoch: int) -> NDArray[np.int64]:
         return visits(self, epoch) if self.weights is None else visits(self, epoch) % self.rows
 
     def tokens_after(self, steps: int) -> int:
-        """Real tokens seen after `steps` steps."""
         epoch, within = divmod(steps, self.steps_per_epoch)
         part = int(self.lengths[self.order(epoch)[: within * self.batch]].sum()) if within else 0
         return _tokens_before(self, epoch) + part

@@ -42,7 +42,6 @@ class Updates:
         self._warmup = warmup
 
     def set_rate(self, progress: float) -> None:
-        """The learning rates at a progress from 0 to 1."""
         for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
             group["lr"] = peak * rate_factor(progress, "linear", self._warmup)
 
@@ -53,7 +52,6 @@ class Updates:
         self._optimizer.zero_grad(set_to_none=not keep_gradients)
 
     def save(self, path: Path, **more: Any) -> None:
-        """Write model, optimizer and what else the caller needs to resume."""
         write_state(path, {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(), **more})
 
     def load(self, path: Path, kind: type[State]) -> State:

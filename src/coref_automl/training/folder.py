@@ -5,6 +5,8 @@ A folder that was begun with other data, another model or another recipe is refu
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,8 +49,6 @@ STATES = ("optimizer.pt", "scheduler.pt", "rng_state*.pth", MENTION_LOSSES)
 
 
 class _Manifest(TypedDict, total=False):
-    """What is read of a run's manifest: what it was begun with."""
-
     binding: dict[str, Any]
     plan: dict[str, Any]
 
@@ -315,3 +315,34 @@ def check_room(folder: Path, gigabytes: float) -> None:
             f"The checkpoints in {folder} would take about {gigabytes:,.1f} GB, and the disk has {free / 1e9:,.1f} GB free; free "
             "some space and run the same command again, or choose another --out."
         )
+
+
+def flush_folder(folder: Path) -> None:
+    """Every byte on disk before the folder gets its name."""
+    for path in folder.iterdir():
+        if path.is_file():
+            with path.open("rb") as handle:
+                os.fsync(handle.fileno())
+
+
+def is_disk_trouble(error: BaseException) -> bool:
+    """The ways in which torch, safetensors and the system say that a file cannot be written."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EFBIG)
+    text = str(error)
+    return any(part in text for part in _DISK)
+
+
+_DISK = (
+    "No space left", "StorageFull", "Disk quota", "File too large", "os error 27", "os error 28",
+    "PytorchStreamWriter failed", "iostream error", "unexpected pos",
+)  # fmt: skip
+
+
+def check_trainer_state(checkpoint: Path) -> None:
+    from transformers import TrainerState
+
+    path, step = checkpoint / "trainer_state.json", int(checkpoint.name.rpartition("-")[2])
+    with own_state(path):
+        if TrainerState.load_from_json(str(path)).global_step != step:
+            raise ValueError("the state of another step")

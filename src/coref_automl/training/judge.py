@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from coref_automl.comparison.choice import checked_margin, choose, next_time_of
-from coref_automl.comparison.groups import choose_metric, group_of
-from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.groups import group_of
+from coref_automl.comparison.scores import choose_metric
 from coref_automl.comparison.superseded import drop_replaced_weights
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import find_evaluations
@@ -28,7 +28,7 @@ from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from coref_automl.models.model_files import model_place
 from coref_automl.paths import natural_order
 from coref_automl.progress import Progress, read_events
-from coref_automl.records import Estimate, Evaluation
+from coref_automl.records import Evaluation
 from coref_automl.say import say
 from coref_automl.store import write_json
 from coref_automl.training.folder import BEST, checkpoints_of, read_clock
@@ -64,20 +64,8 @@ class ProcessGroup:
         return shared[0]
 
     def wait(self) -> None:
-        """Wait until every process has come this far."""
         if self._group is not None:
             torch.distributed.barrier(group=self._group)
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """The checkpoints so far: `early` is as good as the best within the margin, where that is `sure`; `value` is its own."""
-
-    metric: str
-    margin: float
-    early: Entry
-    value: Estimate
-    sure: bool
 
 
 class Judge:
@@ -106,23 +94,20 @@ class Judge:
             return None
         if found is None:
             return None
-        it, scored = found
-        early = it.early.evaluation.path
-        best = {"checkpoint": Path(early).name, "metric": it.metric, "value": it.value.to_json()}
-        write_json(self._run / BEST, {**best, "margin": it.margin, "half": "select", "sure": it.sure})
-        behind = sum(tokens > it.early.tokens for tokens in scored)
-        if self._recipe.stop_when_flat and it.sure and behind >= PATIENCE:
-            name, margin = Path(early).name, f"{100 * it.margin:g}"
+        best, behind = found
+        write_json(self._run / BEST, best)
+        if self._recipe.stop_when_flat and best["sure"] and behind >= PATIENCE:
+            name, metric, margin = best["checkpoint"], best["metric"], f"{100 * best['margin']:g}"
             return say(
-                f"조기 종료: {name}의 {it.metric}이 최고와 {margin}점 이내이고(선택용 절반), 이후 체크포인트 {behind}개도 "
+                f"조기 종료: {name}의 {metric}이 최고와 {margin}점 이내이고(선택용 절반), 이후 체크포인트 {behind}개도 "
                 "이를 바꾸지 못했습니다.",
-                f"Stopped: {name} is within {margin} points of the best on {it.metric} (select half), and {behind} further "
+                f"Stopped: {name} is within {margin} points of the best on {metric} (select half), and {behind} further "
                 "checkpoints have not changed that.",
             )
         return None
 
-    def _score(self) -> tuple[Standing, list[int]] | None:
-        """The choice among the checkpoints that are still there, and the tokens of all that were scored."""
+    def _score(self) -> tuple[dict[str, Any], int] | None:
+        """What best.json says, and how many scored checkpoints came after that one; None where none could be scored."""
         found: list[Evaluation] = []
         checkpoints = checkpoints_of(self._run)
         how = _evaluate_recipe(self._recipe, self._accelerator.device)
@@ -139,8 +124,9 @@ class Judge:
             self._report(one)
         return self._choose(newest)
 
-    def _choose(self, newest: Evaluation) -> tuple[Standing, list[int]]:
-        """Only what was scored as the newest was speaks here, whatever other sets and lengths the run was evaluated with."""
+    def _choose(self, newest: Evaluation) -> tuple[dict[str, Any], int]:
+        """The earliest checkpoint within the margin of the best, where that is `sure`, else the best. Only what was scored as the
+        newest was speaks here, whatever other sets and lengths the run was evaluated with."""
         stored, _ = drop_replaced_weights(
             [one for one in find_evaluations([self._run], skip_damaged=True) if one.evaluation.condition == newest.condition]
         )
@@ -153,8 +139,10 @@ class Judge:
         ahead = next_time_of(left, metric, choice.arm(choice.chosen), choice.chosen, margin=margin, seed=seed)
         sure = ahead is not None and bool(ahead.checkpoint)
         early = next(one for one in left.entries if one.evaluation.path == ahead.checkpoint) if ahead and sure else choice.best
-        value = choice.candidates[early].value
-        return Standing(metric, margin, early, value, sure), [one.tokens for one in curve.entries]
+        name, value = Path(early.evaluation.path).name, choice.candidates[early].value.to_json()
+        behind = sum(one.tokens > early.tokens for one in curve.entries)
+        best = {"checkpoint": name, "metric": metric, "value": value, "margin": margin, "half": "select", "sure": sure}
+        return best, behind
 
     def _unreported(self, found: list[Evaluation]) -> list[Evaluation]:
         """What no event reports yet: a process that was killed while scoring leaves more than the newest.
@@ -185,7 +173,6 @@ class Judge:
 
 
 def score_average(recipe: TrainRecipe, checkpoint: Path, device: str) -> float:
-    """The metric of an average on the run's evaluation set."""
     (found,) = evaluate([checkpoint], _evaluate_recipe(recipe, torch.device(device)))
     return found.estimates[recipe.metric].value
 

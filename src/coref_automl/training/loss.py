@@ -14,9 +14,9 @@ are saved with the optimizer's state.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -174,6 +174,10 @@ def asks_something(row: RowLike) -> bool:
     return bool((table_of(row, labels)[:, 3] == ASKED).any())
 
 
+_PROJECTIONS = {"copy": ("copy_start", "copy_end"), "link": ("link",)}
+"""What a loss between mentions learns."""
+
+
 class MentionLosses(nn.Module):  # type: ignore[misc]
     """The projections of the losses that `weights` names. They begin as the identity, so that nothing is drawn for them."""
 
@@ -181,7 +185,7 @@ class MentionLosses(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.weights = weights
         self.temperature = temperature
-        names = [name for loss in weights for name in choose(loss, _MENTION_LOSSES, "mention loss").projections]
+        names = [name for loss in weights for name in choose(loss, _PROJECTIONS, "mention loss")]
         self.projections = nn.ModuleDict({name: _identity(width) for name in names})
 
     def forward(self, hidden: Tensor, segments: Tensor, mentions: Tensor) -> Tensor:
@@ -197,7 +201,7 @@ class MentionLosses(nn.Module):  # type: ignore[misc]
         with torch.autocast(hidden.device.type, enabled=False):  # a temperature of 0.07 makes much of a rounding
             flat = hidden.reshape(-1, hidden.shape[-1])
             ends = [flat.index_select(0, (row + at).reshape(-1)).reshape(*at.shape, -1).float() for at in (first, last)]
-            scores = [_MENTION_LOSSES[name].scores(self, *ends) for name in self.weights]
+            scores = [self._copy(*ends) if name == "copy" else self._link(*ends) for name in self.weights]
             return torch.stack([_missed(score, candidates, own, role == ASKED) for score in scores])
 
     def _copy(self, first: Tensor, last: Tensor) -> Tensor:
@@ -207,19 +211,6 @@ class MentionLosses(nn.Module):  # type: ignore[misc]
     def _link(self, first: Tensor, last: Tensor) -> Tensor:
         vectors = functional.normalize(self.projections["link"](first + last), dim=-1)
         return vectors @ vectors.transpose(1, 2) / self.temperature
-
-
-class _Scorer(NamedTuple):
-    """What a loss between mentions learns, and how it scores every mention of a row against every other."""
-
-    projections: tuple[str, ...]
-    scores: Callable[[MentionLosses, Tensor, Tensor], Tensor]
-
-
-_MENTION_LOSSES: dict[str, _Scorer] = {
-    "copy": _Scorer(("copy_start", "copy_end"), MentionLosses._copy),
-    "link": _Scorer(("link",), MentionLosses._link),
-}
 
 
 def _identity(width: int) -> nn.Linear:

@@ -41,31 +41,16 @@ class ObjectiveKind:
     losses: tuple[MentionLoss, ...] = ()
 
     def share(self, ratio: float) -> float:
-        """The share of entity rows in a run with this `ratio`."""
         return ratio if self.entity_rows is None else self.entity_rows
 
 
 OBJECTIVES: dict[Objective, ObjectiveKind] = {
     "mlm": ObjectiveKind("masked language modelling", 0.0),
     "combined": ObjectiveKind("masked language modelling and entity masking, mixed by row", None),
-    "entity": ObjectiveKind(
-        "entity masking: later mentions of a repeated noun are hidden as whole spans", 1.0, needs_chains=True
-    ),
-    "copy": ObjectiveKind(
-        "entity masking and a copy loss: a hidden mention is found among the visible mentions of its document",
-        1.0,
-        needs_chains=True,
-        losses=("copy",),
-    ),
-    "link": ObjectiveKind(
-        "entity masking and a contrastive loss between a hidden mention and the visible mentions of its document",
-        1.0,
-        needs_chains=True,
-        losses=("link",),
-    ),
-    "copy+link": ObjectiveKind(
-        "entity masking, a copy loss and a contrastive loss between mentions", 1.0, needs_chains=True, losses=("copy", "link")
-    ),
+    "entity": ObjectiveKind("entity masking: later mentions of a repeated noun are hidden whole", 1.0, needs_chains=True),
+    "copy": ObjectiveKind("entity masking, and a hidden mention is found among visible ones", 1.0, True, ("copy",)),
+    "link": ObjectiveKind("entity masking, and a contrastive loss between mentions", 1.0, True, ("link",)),
+    "copy+link": ObjectiveKind("entity masking, a copy loss and a contrastive loss of mentions", 1.0, True, ("copy", "link")),
 }
 """Adding an objective is adding a line, and its name to `Objective` of `records`."""
 
@@ -203,12 +188,7 @@ def length_rates(segments: IntArray, low: float, high: float) -> NDArray[np.floa
 
 
 def _hide(
-    tokens: IntArray,
-    segments: IntArray,
-    free: BoolArray,
-    rates: Rates,
-    settings: Masking,
-    rng: np.random.Generator,
+    tokens: IntArray, segments: IntArray, free: BoolArray, rates: Rates, settings: Masking, rng: np.random.Generator
 ) -> BoolArray:
     if settings.whole_word:
         begins = settings.starts[tokens] | settings.special[tokens]
@@ -239,7 +219,6 @@ def _covered(spans: IntArray, length: int) -> BoolArray:
 
 
 def _mixture(tokens: NDArray[np.int64], settings: Masking, rng: np.random.Generator) -> NDArray[np.int64]:
-    """80% [MASK], 10% any ordinary entry, 10% left as it is."""
     draw = rng.random(len(tokens))
     ordinary = np.flatnonzero(~settings.special)
     other = ordinary[rng.integers(len(ordinary), size=len(tokens))]

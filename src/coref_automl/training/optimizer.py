@@ -48,10 +48,9 @@ def depth_of(name: str, layers: int, prefix: str) -> int:
 
 def groups_of(model: Any, *, rate: float, weight_decay: float, layer_decay: float = 1.0) -> list[ParameterGroup]:
     """The groups in order of depth. Norms, biases and other vectors are not decayed."""
-    layers = model.config.num_hidden_layers
-    prefix = model.base_model_prefix
     found: dict[tuple[int, bool], list[tuple[str, nn.Parameter]]] = {}
     by_depth = layer_decay != 1.0
+    layers, prefix = (model.config.num_hidden_layers, model.base_model_prefix) if by_depth else (0, "")
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             name = name.removeprefix("module.")
@@ -176,7 +175,6 @@ class Clock:
         return self.earlier + time.monotonic() - self.started
 
     def progress(self, step: int) -> float:
-        """The progress of a run after `step` steps."""
         by_steps = step / self.last
         if self.minutes is None:
             return by_steps

@@ -15,7 +15,10 @@ from coref_automl.say import in_korean, say
 from coref_automl.training.masking import FAR, OBJECTIVES, MentionLoss
 
 Schedule = Literal["linear", "cosine", "wsd", "constant"]
-
+Rates = Literal["length", "drawn", "falling"]
+Dtype = Literal["auto", "float32", "bfloat16"]
+Words = Literal["all", "gold", "sample", "none"]
+BY = "Default depends on sequence length."
 DEFAULT_EPOCHS = 5.0
 
 
@@ -28,102 +31,50 @@ class TrainRecipe:
     out: Annotated[str, Setting("Folder of the run; must be empty or from the same command.", free=True)]
     objective: Annotated[Objective, Setting("mlm, entity, combined, copy, link or copy+link.")] = "mlm"
     tokenizer: Annotated[str | None, Setting("Tokenizer of a new:SHAPE model.")] = None
-    words_from: Annotated[
-        str | None,
-        Setting("Initialise the word embeddings and mask head of a new:SHAPE from this model (same tokenizer and width)."),
-    ] = None
-    epochs: Annotated[
-        float | None, Setting("Number of epochs; may be fractional. Default 5 if no other budget is given.", above=0)
-    ] = None
+    words_from: Annotated[str | None, Setting("Take word embeddings and mask head of a new:SHAPE from this model.")] = None
+    epochs: Annotated[float | None, Setting("Epochs; may be fractional. Default 5 if no other budget is given.", above=0)] = None
     max_tokens: Annotated[int | None, Setting("Stop after this many real (unpadded) tokens.", above=0)] = None
-    max_minutes: Annotated[
-        float | None, Setting("Stop after this many minutes; the learning-rate decay ends with them.", above=0)
-    ] = None
+    max_minutes: Annotated[float | None, Setting("Stop after this many minutes; the rate decays to that end.", above=0)] = None
     seed: Annotated[int, Setting("Random seed.", 0, 2**63 - 1)] = 0
-    learning_rate: Annotated[float | None, Setting("Peak learning rate. Default depends on sequence length.", 0.0, 1.0)] = None
-    weight_decay: Annotated[
-        float | None, Setting("Weight decay, except for norms and biases. Default depends on sequence length.", 0.0, 1.0)
-    ] = None
-    warmup: Annotated[
-        float | None, Setting("Fraction of the run with a rising learning rate. Default depends on sequence length.", 0.0, 1.0)
-    ] = None
+    learning_rate: Annotated[float | None, Setting(f"Peak learning rate. {BY}", 0.0, 1.0)] = None
+    weight_decay: Annotated[float | None, Setting(f"Weight decay, except for norms and biases. {BY}", 0.0, 1.0)] = None
+    warmup: Annotated[float | None, Setting(f"Fraction of the run with a rising rate. {BY}", 0.0, 1.0)] = None
     schedule: Annotated[Schedule, Setting("linear, cosine, wsd or constant.")] = "linear"
     layer_decay: Annotated[float, Setting("Factor between the learning rates of a layer and the one above it.", 0.01, 1.0)] = 1.0
     clip: Annotated[float, Setting("Gradient norm clipping; 0 turns it off.", 0.0)] = 1.0
-    batch: Annotated[int | None, Setting("Effective batch size in rows. Default depends on sequence length.", 1)] = None
-    micro_batch: Annotated[
-        int | None, Setting("Rows per forward pass; halved when memory runs out. Default depends on the device.", 1, free=True)
-    ] = None
-    min_prob: Annotated[
-        float | None, Setting("Masking rate of a very short document. Default depends on sequence length.", 0.0, 0.9)
-    ] = None
-    max_prob: Annotated[
-        float | None, Setting("Masking rate of a document that fills its row. Default depends on sequence length.", 0.0, 0.9)
-    ] = None
-    rates: Annotated[
-        Literal["length", "drawn", "falling"],
-        Setting(
-            "length: the masking rate grows with the document's length; drawn: it is drawn uniformly per document; falling: it "
-            "goes from --max-prob to --min-prob over the run."
-        ),
-    ] = "length"
+    batch: Annotated[int | None, Setting(f"Effective batch size in rows. {BY}", 1)] = None
+    micro_batch: Annotated[int | None, Setting("Rows per forward pass; halved when memory runs out.", 1, free=True)] = None
+    min_prob: Annotated[float | None, Setting(f"Masking rate of a very short document. {BY}", 0.0, 0.9)] = None
+    max_prob: Annotated[float | None, Setting(f"Masking rate of a document that fills its row. {BY}", 0.0, 0.9)] = None
+    rates: Annotated[Rates, Setting("Masking rate: by document length, drawn per document, or falling over the run.")] = "length"
     whole_word: Annotated[bool, Setting("Mask whole words.")] = False
     replacement: Annotated[Literal["mask", "80-10-10"], Setting("What replaces masked tokens: mask, or 80-10-10.")] = "mask"
     entity_rate: Annotated[float, Setting("Fraction of later mentions that are masked.", 0.0, 1.0)] = 0.3
     background: Annotated[float, Setting("Rate of ordinary masking in entity rows.", 0.0, 0.9)] = 0.07
     ratio: Annotated[float, Setting("Fraction of entity rows in combined.", 0.0, 1.0)] = 0.5
-    far_weight: Annotated[
-        float | None,
-        Setting(
-            f"Factor on --entity-rate for mentions over {FAR} tokens from the nearest other one of their chain. Default 1.",
-            0.0,
-            1000.0,
-        ),
-    ] = None
-    copy_weight: Annotated[
-        float | None,
-        Setting("Weight of the copy loss beside the masked-token loss, for copy and copy+link. Default 1.", 0.0, 1000.0),
-    ] = None
-    link_weight: Annotated[
-        float | None,
-        Setting("Weight of the contrastive loss beside the masked-token loss, for link and copy+link. Default 1.", 0.0, 1000.0),
-    ] = None
-    temperature: Annotated[
-        float | None, Setting("Temperature of the contrastive loss, for link and copy+link. Default 0.07.", 0.001, 100.0)
-    ] = None
+    far_weight: Annotated[float | None, Setting(f"Factor on --entity-rate for mentions {FAR} tokens apart.", 0.0, 1000.0)] = None
+    copy_weight: Annotated[float | None, Setting("Weight of the loss of copy and copy+link. Default 1.", 0.0, 1000.0)] = None
+    link_weight: Annotated[float | None, Setting("Weight of the loss of link and copy+link. Default 1.", 0.0, 1000.0)] = None
+    temperature: Annotated[float | None, Setting("Temperature of the contrastive loss. Default 0.07.", 0.001, 100.0)] = None
     cross_document: Annotated[bool, Setting("Let documents in one block attend to each other.")] = False
     mix: Annotated[str, Setting("How often sources are read, such as wiki=2,news=.5; others count 1.")] = ""
     curriculum: Annotated[float, Setting("Share of the run, within its first epoch, from short documents to long.", 0, 1)] = 0.0
     seq_len: Annotated[int | None, Setting("Row length; blocks are cut to it if longer.", 8, LONGEST)] = None
     policy: Annotated[Literal["clamp", "rescale"], Setting("How DeBERTa is lengthened: clamp or rescale.")] = "clamp"
     new_head: Annotated[bool, Setting("Allow a newly initialised mask head.")] = False
-    dropout: Annotated[
-        float | None,
-        Setting("Dropout in training. Default 0, also where the model's config, which checkpoints keep, has some.", 0.0, 0.9),
-    ] = None
+    dropout: Annotated[float | None, Setting("Dropout in training. Default 0; configs keep the model's own.", 0.0, 0.9)] = None
     attention: Annotated[str, Setting("auto, sdpa, eager or fused (DeBERTa-v2 on CUDA).")] = "auto"
-    dtype: Annotated[
-        Literal["auto", "float32", "bfloat16"], Setting("auto (bfloat16 on CUDA), float32 or bfloat16; weights stay float32.")
-    ] = "auto"
+    dtype: Annotated[Dtype, Setting("auto (bfloat16 on CUDA), float32 or bfloat16; weights stay float32.")] = "auto"
     device: Annotated[str, Setting("auto, cpu or cuda.", free=True)] = "auto"
-    compile: Annotated[
-        bool, Setting("Compile the training step; pays off on CUDA in runs of several minutes. Left out with fused attention.")
-    ] = False
+    compile: Annotated[bool, Setting("Compile the training step; pays off in CUDA runs of minutes.")] = False
     gradient_checkpointing: Annotated[bool, Setting("Use less memory and about a third more time.")] = False
     workers: Annotated[int | None, Setting("Data-loading processes. Default depends on the device.", 0, 256, free=True)] = None
     save_every: Annotated[float, Setting("Epochs between checkpoints; 0 saves only at the end.", 0.0)] = 0.5
     checkpoints: Annotated[int | None, Setting("Number of evenly spaced checkpoints; replaces --save-every.", 1)] = None
-    average: Annotated[
-        int | None, Setting("Average the weights of this many last checkpoints into OUT/average at the end.", 2, free=True)
-    ] = None
-    keep_states: Annotated[
-        bool, Setting("Keep every checkpoint resumable, not just the newest; three times the disk space.", free=True)
-    ] = False
+    average: Annotated[int | None, Setting("Average this many last checkpoints into OUT/average.", 2, free=True)] = None
+    keep_states: Annotated[bool, Setting("Keep every checkpoint resumable; three times the disk space.", free=True)] = False
     eval_set: Annotated[str | None, Setting("Evaluation set to score every checkpoint on.", free=True)] = None
-    eval_words: Annotated[
-        Literal["all", "gold", "sample", "none"],
-        Setting("Word candidates at checkpoints: all, gold, sample or none (fastest).", free=True),
-    ] = "all"
+    eval_words: Annotated[Words, Setting("Word candidates at checkpoints: all, gold, sample or none.", free=True)] = "all"
     metric: Annotated[str, Setting("Metric that chooses the best checkpoint.", free=True)] = "real1_strict"
     margin: Annotated[float, Setting("Difference that does not matter, in points.", free=True)] = 2.0
     stop_when_flat: Annotated[bool, Setting("Stop when further training no longer improves the select half.")] = False
@@ -137,7 +88,6 @@ class TrainRecipe:
 
     @property
     def shape(self) -> str | None:
-        """The shape of a model that starts from random weights."""
         return self.model.removeprefix(NEW) if self.model.startswith(NEW) else None
 
 

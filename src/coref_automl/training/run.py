@@ -29,37 +29,16 @@ from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance, Tabular
 from coref_automl.say import language, say
 from coref_automl.store import read_json, write_json
+from coref_automl.training import folder as files
+from coref_automl.training import setup
 from coref_automl.training.batches import Collator, MaskedRows, micro_batch
-from coref_automl.training.folder import (
-    AVERAGE,
-    KIND,
-    MENTION_LOSSES,
-    average_of,
-    best_of,
-    check_room,
-    checkpoints_of,
-    claim_run,
-    describe_state,
-    give_up,
-    read_clock,
-    resumable,
-    stored_state,
-)
+from coref_automl.training.callback import RunCallback
 from coref_automl.training.judge import Judge, ProcessGroup, score_average
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import OPEN_END, Clock, groups_of
 from coref_automl.training.recipe import TrainRecipe
-from coref_automl.training.setup import (
-    Prepared,
-    arguments_of,
-    known,
-    load_model,
-    masking_of,
-    mention_losses_of,
-    prepare_run,
-    verify_dataset,
-)
-from coref_automl.training.trainer import MaskedTrainer, RunCallback, check_trainer_state
+from coref_automl.training.setup import Prepared, known
+from coref_automl.training.trainer import MaskedTrainer
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +66,6 @@ class TrainResult(Tabular):
         return f"{self.run}: {self.tokens:,} tokens, {self.steps:,} steps, {len(self.checkpoints)} checkpoints"
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row per checkpoint."""
         return [{"checkpoint": path.name, "path": str(path), "best": path == self.best} for path in self.checkpoints]
 
     def lines(self) -> list[str]:
@@ -118,16 +96,16 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
     started = time.monotonic()
     main = int(os.environ.get("RANK", "0")) == 0
     progress = progress if progress is not None and main else quiet()
-    work = prepare_run(recipe)
+    work = setup.prepare_run(recipe)
     group = ProcessGroup(work.processes, work.device)
     run = Path(work.recipe.out)
-    check_room(run, work.disk())
-    with claimed(run, KIND) if main else nullcontext():  # the other processes work for the first one
+    files.check_room(run, work.disk())
+    with claimed(run, files.KIND) if main else nullcontext():  # the other processes work for the first one
         try:
             result = _train(work, run, main, group, progress, started)
         except (DatasetError, ModelError):
             if main:
-                give_up(run)
+                files.give_up(run)
             raise
         if main and work.recipe.average is not None:
             result = replace(result, average=_averaged(work, run, progress))
@@ -136,35 +114,35 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
 
 def _averaged(work: Prepared, run: Path, progress: Progress) -> Path | None:
     """The average of the last checkpoints, scored as they are; None where there are too few."""
-    last = min(known(work.recipe.average), len(checkpoints_of(run)))
+    last = min(known(work.recipe.average), len(files.checkpoints_of(run)))
     if last < 2:
         progress.note(
             progress.say("평균할 체크포인트가 둘보다 적습니다.", "Fewer than two checkpoints: there is nothing to average.")
         )
         return None
-    made = average_of(run, last, run / AVERAGE)
+    made = files.average_of(run, last, run / files.AVERAGE)
     if work.recipe.eval_set is not None:
         value = score_average(work.recipe, made, work.device)
-        progress.into(run / "events.ndjson").event(AVERAGE, checkpoint=made.name, metric=work.recipe.metric, value=value)
-        progress.note(f"{AVERAGE}: {work.recipe.metric} {100 * value:.2f}%")
+        progress.into(run / "events.ndjson").event(files.AVERAGE, checkpoint=made.name, metric=work.recipe.metric, value=value)
+        progress.note(f"{files.AVERAGE}: {work.recipe.metric} {100 * value:.2f}%")
     return made
 
 
 def _train(work: Prepared, run: Path, main: bool, group: ProcessGroup, progress: Progress, started: float) -> TrainResult:
     if main:
-        claim_run(work.recipe, work.prints, work.summary())
+        files.claim_run(work.recipe, work.prints, work.summary())
         if not is_done(run):
-            verify_dataset(work, progress)
+            setup.verify_dataset(work, progress)
     group.wait()
     if main:
         progress = progress.into(run / "events.ndjson")
     if is_done(run):
-        progress.note(describe_state(run))
+        progress.note(files.describe_state(run))
         return _result(run, None, None)
     for note in work.notes:
         progress.note(note)
-    newest = resumable(run)
-    earlier = read_clock(newest).get("seconds", 0.0) if newest else 0.0
+    newest = files.resumable(run)
+    earlier = files.read_clock(newest).get("seconds", 0.0) if newest else 0.0
     micro, origin = work.micro, started - earlier  # when the run would have begun, had it never stopped
     while True:
         try:
@@ -193,24 +171,21 @@ def _train(work: Prepared, run: Path, main: bool, group: ProcessGroup, progress:
 def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progress: Progress, origin: float) -> TrainResult:
     """Train with one micro-batch size from the newest checkpoint, or from the beginning."""
     recipe, plan = work.recipe, work.plan
-    resume = resumable(run)
-    loaded = load_model(work, resume)
+    resume = files.resumable(run)
+    loaded = setup.load_model(work, resume)
     for note in loaded.notes if resume is None else ():
         progress.note(note)
     model = loaded.model
-    mention_losses = mention_losses_of(work, model)
+    mention_losses = setup.mention_losses_of(work, model)
     if mention_losses is not None and resume is not None:
-        with stored_state(resume / MENTION_LOSSES) as held:
+        with files.stored_state(resume / files.MENTION_LOSSES) as held:
             mention_losses.load_state_dict(held)
     prepare_model(model, cross_document=recipe.cross_document, compiled=recipe.compile, mention_losses=mention_losses)
     groups = groups_of(
-        model,
-        rate=known(recipe.learning_rate),
-        weight_decay=known(recipe.weight_decay),
-        layer_decay=recipe.layer_decay,
+        model, rate=known(recipe.learning_rate), weight_decay=known(recipe.weight_decay), layer_decay=recipe.layer_decay
     )
-    masking = masking_of(work, model)
-    past = read_clock(resume) if resume else {}
+    masking = setup.masking_of(work, model)
+    past = files.read_clock(resume) if resume else {}
     clock = Clock(
         work.last,
         recipe.max_minutes,
@@ -222,7 +197,7 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
     )
     trainer = MaskedTrainer(
         model=model,
-        args=arguments_of(work, run, micro),
+        args=setup.arguments_of(work, run, micro),
         rows=MaskedRows(work.dataset, masking, recipe.seed, plan, work.last),
         collator=Collator.of(work.dataset, masking),
         plan=plan,
@@ -237,8 +212,8 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
     if work.processes > 1:
         clock.shared = lambda progress: _agree(trainer, progress)
     if resume:
-        check_trainer_state(resume)
-        progress.note(describe_state(run))
+        files.check_trainer_state(resume)
+        progress.note(files.describe_state(run))
     for line in work.lines(micro):
         progress.note(line)
     total, unit = (work.last, "steps") if work.last < OPEN_END else (60 * known(recipe.max_minutes), "s")
@@ -303,9 +278,9 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
 
 
 def _result(run: Path, loss: float | None, stopped: str | None) -> TrainResult:
-    checkpoints = checkpoints_of(run)
+    checkpoints = files.checkpoints_of(run)
     made = read_stored(checkpoints[-1] / "training.json", Provenance) if checkpoints else None
-    seconds = read_clock(checkpoints[-1]).get("seconds", 0.0) if checkpoints else 0.0
+    seconds = files.read_clock(checkpoints[-1]).get("seconds", 0.0) if checkpoints else 0.0
     return TrainResult(
         run=run,
         checkpoints=tuple(checkpoints),
@@ -314,13 +289,12 @@ def _result(run: Path, loss: float | None, stopped: str | None) -> TrainResult:
         tokens=made.tokens if made else 0,
         seconds=seconds,
         loss=loss,
-        best=best_of(run),
+        best=files.best_of(run),
         stopped=stopped,
     )
 
 
 def _agree(trainer: MaskedTrainer, progress: float) -> float:
-    """The progress of the first process."""
     shared = torch.tensor([progress], dtype=torch.float64, device=trainer.args.device)
     torch.distributed.broadcast(shared, 0)
     agreed: float = shared.item()

@@ -22,12 +22,7 @@ from coref_automl.machine import environment_of, pick_device, usable_cores
 from coref_automl.models.attention import use_attention
 from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words
 from coref_automl.models.context import lengthen
-from coref_automl.models.load import (
-    LoadedModel,
-    load_masked_lm,
-    load_tokenizer,
-    tokenizer_fingerprint,
-)
+from coref_automl.models.load import LoadedModel, load_masked_lm, load_tokenizer, tokenizer_fingerprint
 from coref_automl.models.model_files import config_of, folder_of, has_tokenizer, model_prints, models_print, weight_shapes
 from coref_automl.models.precision import rounding_note
 from coref_automl.models.vocabulary import word_starts
@@ -75,7 +70,6 @@ class Prepared:
         }
 
     def saves(self) -> tuple[int, ...]:
-        """The save steps, where the end is known."""
         if self.last >= OPEN_END:
             return ()
         if self.recipe.checkpoints:
@@ -91,7 +85,6 @@ class Prepared:
         return 4e-9 * numbers * (kept + 2)
 
     def lines(self, micro: int | None = None) -> list[str]:
-        """What is about to be done, for a person."""
         recipe, plan, micro = self.recipe, self.plan, micro or self.micro
         ends = [say(f"{self.last:,}스텝", f"{self.last:,} step{'s' * (self.last != 1)}")] if self.last < OPEN_END else []
         ends += [duration(60 * recipe.max_minutes, language())] if recipe.max_minutes else []
@@ -280,25 +273,18 @@ def load_model(work: Prepared, resume: Path | None) -> LoadedModel:
 def masking_of(work: Prepared, model: Any) -> Masking:
     recipe = work.recipe
     size = int(model.config.vocab_size)
-    special = np.zeros(size, bool)
+    special, starts, begins = np.zeros(size, bool), np.ones(size, bool), word_starts(work.tokenizer)[:size]
     special[list(work.tokenizer.all_special_ids)] = True
     special[len(work.tokenizer) :] = True
-    starts = np.ones(size, bool)
-    begins = word_starts(work.tokenizer)[:size]
     starts[: len(begins)] = begins
+    same = ("objective", "min_prob", "max_prob", "whole_word", "entity_rate", "background", "ratio")
     return Masking(
-        objective=recipe.objective,
+        **{name: getattr(recipe, name) for name in same},
         mask_id=int(work.tokenizer.mask_token_id),
         special=special,
         starts=starts,
-        min_prob=known(recipe.min_prob),
-        max_prob=known(recipe.max_prob),
         drawn=recipe.rates == "drawn",
         falling=recipe.rates == "falling",
-        whole_word=recipe.whole_word,
-        entity_rate=recipe.entity_rate,
-        background=recipe.background,
-        ratio=recipe.ratio,
         replace_all=recipe.replacement == "mask",
         far_weight=1.0 if recipe.far_weight is None else recipe.far_weight,
     )

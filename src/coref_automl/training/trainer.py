@@ -1,47 +1,30 @@
-"""The training loop. In: a model, a plan, a clock. Out: checkpoints when due, events, an end in time.
-
-Hugging Face's Trainer with our batches, optimizer and checkpoints; and what happens between its steps.
-"""
+"""The training loop: Hugging Face's Trainer with our batches, optimizer and checkpoints. In: a model, a plan, a clock."""
 
 from __future__ import annotations
 
-import errno
 import math
-import os
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from coref_automl.errors import NotFinite, StorageError, TrainingError
-from coref_automl.progress import Progress, Stage, peak_gigabytes
 from coref_automl.store import obey_umask
+from coref_automl.training import folder as files
 from coref_automl.training.batches import BatchPlan, Collator, EpochSampler, MaskedRows
-from coref_automl.training.folder import MENTION_LOSSES, checkpoints_of, drop_states, own_state, stored_state, write_state
 from coref_automl.training.loss import HEAD, asked_of, named_losses
-from coref_automl.training.optimizer import (
-    OPEN_END,
-    Clock,
-    ParameterGroup,
-    adamw,
-    crossed_mark,
-    is_save_step,
-    load_optimizer,
-    rate_factor,
-)
+from coref_automl.training.optimizer import Clock, ParameterGroup, adamw, load_optimizer, rate_factor
 
 _WATCHED = ("loss", "gradient")
 _NEVER = torch.iinfo(torch.long).max
 
 
 class MaskedTrainer(Trainer):  # type: ignore[misc]
-    """The loop people know, with six things of its own: the sampler, the optimizer, the rate, the parts of the loss, the watch
-    over it, the saving."""
+    """The loop people know, with its own sampler, optimizer, parts of the loss, watch over it, and saving."""
 
     def __init__(
         self,
@@ -73,10 +56,12 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         self._mention_losses = tuple(getattr(model, HEAD).weights) if hasattr(model, HEAD) else ()
         self._sums: torch.Tensor | None = None
 
+    # the sampler
     def _get_train_sampler(self, train_dataset: Any = None) -> EpochSampler:  # noqa: ARG002 - the signature is the library's
         group = self.args.per_device_train_batch_size * self.args.world_size
         return EpochSampler(self.plan, group, lambda: int(self.state.global_step))
 
+    # the optimizer and its rate
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:  # noqa: ARG002 - the signature is the library's
         if self.optimizer is None:  # type: ignore[has-type]
             self.optimizer = adamw(self._groups, fused=self.args.device.type == "cuda")
@@ -92,19 +77,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
             self._created_lr_scheduler = True
         return self.lr_scheduler
 
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        if checkpoint is not None:
-            with stored_state(Path(checkpoint) / "optimizer.pt") as held:
-                load_optimizer(self.optimizer, held)
-            with stored_state(Path(checkpoint) / "scheduler.pt") as held:
-                self.lr_scheduler.load_state_dict(held)
-
-    def _load_rng_state(self, checkpoint: str | None) -> None:
-        if checkpoint is not None:
-            with own_state(Path(checkpoint) / "rng_state.pth"):
-                min(Path(checkpoint).glob("rng_state*.pth"))  # one for each process, where there are several; not none
-                super()._load_rng_state(checkpoint)
-
+    # the parts of the loss
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> tuple[list[Any], Any]:
         """Beside the asked tokens of the whole effective batch, its asked mentions: a loss between them is a mean over those."""
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
@@ -127,16 +100,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         self._sums = None
         return named_losses(sums, self._mention_losses)
 
-    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """The model alone in its own files; what the objective learned beside it in another, which only a resumption needs."""
-        if self._mention_losses:
-            held = self.model.state_dict() if state_dict is None else state_dict
-            state_dict = {name: value for name, value in held.items() if not name.startswith(f"{HEAD}.")}
-            folder = Path(output_dir or self.args.output_dir)
-            folder.mkdir(parents=True, exist_ok=True)
-            write_state(folder / MENTION_LOSSES, getattr(self.model, HEAD).state_dict())
-        super()._save(output_dir, state_dict)
-
+    # the watch over it
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
         self._watch(loss, "loss")
@@ -152,18 +116,6 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         """Remembered on the device: asking for a value here would make the CPU wait for every step."""
         first = self._first_bad[_WATCHED.index(name)]
         first.copy_(torch.where(torch.isfinite(value), first, first.clamp(max=self.state.global_step)))
-
-    def close_workers(self) -> None:
-        """End the processes that prepare batches; left to the interpreter's exit, each of them costs five seconds."""
-        loader = self.callback_handler.train_dataloader
-        for owner in [part for part in (loader, getattr(loader, "base_dataloader", None)) if part is not None]:
-            running = getattr(owner, "_iterator", None)
-            if running is not None and hasattr(running, "_shutdown_workers"):
-                running._shutdown_workers()
-                owner._iterator = None
-
-    def floating_point_ops(self, inputs: Any) -> int:  # noqa: ARG002 - counting parameters at every step costs more than it tells
-        return 0
 
     def check_loss(self, *, zero_at: int | None = None) -> None:
         """Raise if any loss or gradient since the start was NaN or infinite, or the loss of a step was exactly 0."""
@@ -182,6 +134,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         if zero_at is not None:
             raise TrainingError(f"The loss is exactly 0 at step {zero_at}: no position has a label; check the masking rates.")
 
+    # saving, and loading what was saved
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Write aside, complete, rename; a full disk removes what was begun and leaves earlier checkpoints alone."""
         self.check_loss()
@@ -193,13 +146,13 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
             if self.is_world_process_zero():
                 self._finish(writing / name, self.state.global_step)
                 obey_umask(writing / name)
-                flush_folder(writing / name)
-                older = checkpoints_of(writing.parent)
+                files.flush_folder(writing / name)
+                older = files.checkpoints_of(writing.parent)
                 (writing / name).replace(writing.parent / name)
                 for checkpoint in () if self._keep_states else older:
-                    drop_states(checkpoint)
+                    files.drop_states(checkpoint)
         except (OSError, RuntimeError, SafetensorError) as error:
-            if not is_disk_trouble(error):
+            if not files.is_disk_trouble(error):
                 raise
             shutil.rmtree(writing, ignore_errors=True)
             raise StorageError(
@@ -208,131 +161,38 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
             ) from error
         self._wait()
 
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        """The model alone in its own files; what the objective learned beside it in another, which only a resumption needs."""
+        if self._mention_losses:
+            held = self.model.state_dict() if state_dict is None else state_dict
+            state_dict = {name: value for name, value in held.items() if not name.startswith(f"{HEAD}.")}
+            folder = Path(output_dir or self.args.output_dir)
+            folder.mkdir(parents=True, exist_ok=True)
+            files.write_state(folder / files.MENTION_LOSSES, getattr(self.model, HEAD).state_dict())
+        super()._save(output_dir, state_dict)
 
-def flush_folder(folder: Path) -> None:
-    """Every byte on disk before the folder gets its name."""
-    for path in folder.iterdir():
-        if path.is_file():
-            with path.open("rb") as handle:
-                os.fsync(handle.fileno())
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            with files.stored_state(Path(checkpoint) / "optimizer.pt") as held:
+                load_optimizer(self.optimizer, held)
+            with files.stored_state(Path(checkpoint) / "scheduler.pt") as held:
+                self.lr_scheduler.load_state_dict(held)
 
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        if checkpoint is not None:
+            with files.own_state(Path(checkpoint) / "rng_state.pth"):
+                min(Path(checkpoint).glob("rng_state*.pth"))  # one for each process, where there are several; not none
+                super()._load_rng_state(checkpoint)
 
-def is_disk_trouble(error: BaseException) -> bool:
-    """The ways in which torch, safetensors and the system say that a file cannot be written."""
-    if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EFBIG)
-    text = str(error)
-    return any(part in text for part in _DISK)
+    # what a step should not cost
+    def close_workers(self) -> None:
+        """End the processes that prepare batches; left to the interpreter's exit, each of them costs five seconds."""
+        loader = self.callback_handler.train_dataloader
+        for owner in [part for part in (loader, getattr(loader, "base_dataloader", None)) if part is not None]:
+            running = getattr(owner, "_iterator", None)
+            if running is not None and hasattr(running, "_shutdown_workers"):
+                running._shutdown_workers()
+                owner._iterator = None
 
-
-_DISK = (
-    "No space left", "StorageFull", "Disk quota", "File too large", "os error 27", "os error 28",
-    "PytorchStreamWriter failed", "iostream error", "unexpected pos",
-)  # fmt: skip
-
-
-def check_trainer_state(checkpoint: Path) -> None:
-    path, step = checkpoint / "trainer_state.json", int(checkpoint.name.rpartition("-")[2])
-    with own_state(path):
-        if TrainerState.load_from_json(str(path)).global_step != step:
-            raise ValueError("the state of another step")
-
-
-class RunCallback(TrainerCallback):  # type: ignore[misc]
-    """Saves at the explicit steps, stops at the end of the budget, reports at logging steps, asks `judge` after each checkpoint.
-
-    `judge` scores the new checkpoint and returns a reason to stop, or None.
-    """
-
-    def __init__(
-        self,
-        trainer: MaskedTrainer,
-        *,
-        save_every: float,
-        checkpoints: int | None,
-        stage: Stage,
-        progress: Progress,
-        judge: Callable[[], str | None],
-    ) -> None:
-        self.last_loss: float | None = None
-        self.stopped: str | None = None
-        self._trainer, self._plan, self._clock = trainer, trainer.plan, trainer.clock
-        self._save_every, self._checkpoints = save_every, checkpoints
-        self._stage, self._progress, self._judge = stage, progress, judge
-        self._saved_at = 0.0
-        self._step, self._tokens, self._logged_at, self._timed_from = 0, 0, 0.0, 0.0
-
-    def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
-        step = state.global_step
-        self._step, self._tokens = step, self._plan.tokens_after(step)
-        self._logged_at = self._timed_from = time.monotonic()
-        self._saved_at = self._clock.progress(step)
-        self._stage.skip(step if self._clock.last < OPEN_END else self._clock.earlier)
-
-    def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> Any:
-        step = state.global_step
-        over = self._clock.over(step)
-        if over:
-            control.should_training_stop = True
-        if over or self._save_due(step):
-            control.should_log = control.should_save = True
-        return control
-
-    def _save_due(self, step: int) -> bool:
-        if self._checkpoints is None:
-            return is_save_step(step, self._plan.steps_per_epoch, self._save_every, self._clock.last)
-        before, self._saved_at = self._saved_at, self._clock.progress(step)
-        return crossed_mark(before, self._saved_at, self._checkpoints)
-
-    def on_log(self, _args: Any, state: Any, _control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
-        if not logs or "loss" not in logs:
-            return
-        self.last_loss = float(logs["loss"])
-        self._trainer.check_loss(zero_at=state.global_step if self.last_loss == 0.0 else None)
-        parts = {name: round(value, 5) for name, value in self._trainer.take_losses().items()}
-        if state.is_world_process_zero:
-            speed = self._throughput(state.global_step)
-            self._write_event(state.global_step, logs, parts, speed)
-            self._advance(state.global_step, logs, parts, speed)
-
-    def _throughput(self, step: int) -> float:
-        """Tokens per second since the last report; scoring a checkpoint does not count."""
-        before, self._tokens = self._tokens, self._plan.tokens_after(step)
-        since, self._timed_from = self._timed_from, time.monotonic()
-        return (self._tokens - before) / max(self._timed_from - since, 1e-9)
-
-    def _write_event(self, step: int, logs: dict[str, float], parts: dict[str, float], speed: float) -> None:
-        progress, elapsed = self._clock.progress(step), self._clock.elapsed()
-        facts = {
-            "step": step,
-            "epoch": round(step / self._plan.steps_per_epoch, 4),
-            "progress": round(progress, 4),
-            "loss": round(logs["loss"], 5),
-            **parts,
-            "rate": float(logs["learning_rate"]),
-            "gradient": round(float(logs.get("grad_norm", 0.0)), 4),
-            "tokens": self._tokens,
-            "tokens_per_second": round(speed),
-            "seconds": round(elapsed, 2),
-        }
-        if torch.cuda.is_available():
-            facts["peak_gigabytes"] = peak_gigabytes()
-        left = round(elapsed * (1 - progress) / progress, 1) if 0 < progress < 1 else None
-        self._progress.event("step", **facts, left=left)
-
-    def _advance(self, step: int, logs: dict[str, float], parts: dict[str, float], speed: float) -> None:
-        """Move the bar: by steps, or by seconds where the budget is in minutes alone."""
-        before, self._step = self._step, step
-        then, self._logged_at = self._logged_at, time.monotonic()
-        timed = self._clock.last == OPEN_END
-        accuracies = {name.replace("_", " "): value for name, value in parts.items() if name.endswith("_accuracy")}
-        shown = {"loss": round(logs["loss"], 4), **accuracies, "rate": float(logs["learning_rate"]), "tokens/s": round(speed)}
-        self._stage.advance(self._logged_at - then if timed else step - before, **({"step": step} if timed else {}), **shown)
-
-    def on_save(self, _args: Any, _state: Any, control: Any, **_: Any) -> Any:
-        reason = self._judge()
-        self._timed_from = time.monotonic()
-        if reason is not None and not control.should_training_stop:
-            self.stopped = reason
-            control.should_training_stop = True
-        return control
+    def floating_point_ops(self, inputs: Any) -> int:  # noqa: ARG002 - counting parameters at every step costs more than it tells
+        return 0

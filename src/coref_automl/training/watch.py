@@ -88,7 +88,6 @@ class RunWatch:
         self.metric = ""
 
     def status(self) -> RunStatus:
-        """What events.ndjson says now."""
         if not self._events.is_file():
             raise InputError(
                 f"{self.run} is not a run (no events.ndjson); pass the --out folder of a `coref-automl train` command."
@@ -149,7 +148,6 @@ class RunWatch:
 
 
 def status_of(run: Path) -> RunStatus:
-    """What a run's events.ndjson says now."""
     return RunWatch(run).status()
 
 
@@ -157,7 +155,6 @@ _FROM_STEP = ("step", "epoch", "loss", "rate", "tokens", "tokens_per_second", "s
 
 
 def follow(run: Path, every: float = 1.0) -> RunStatus:
-    """Draw the state again and again until the run ends."""
     from rich.live import Live
     from rich.text import Text
 

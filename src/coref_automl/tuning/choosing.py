@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from coref_automl.engine.job import Job
-from coref_automl.engine.launch import Launcher
-from coref_automl.engine.schedule import End, run_steps
+from coref_automl.engine.job import End, Job, Launcher, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress
 from coref_automl.records import Record
@@ -130,7 +128,6 @@ def looked_at(found: Sequence[Contender], problem: Problem, train: Trainer, reci
 
 
 def choosing_seeds(recipe: TuneRecipe) -> tuple[range, range]:
-    """The seeds of the two rounds of choosing."""
     middle = recipe.seed + 1 + _FRESH
     return range(recipe.seed + 1, middle), range(middle, middle + _FRESH)
 

@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from coref_automl.engine.launch import Launcher
+from coref_automl.engine.job import Launcher
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL
-from coref_automl.statistics.planning import SequentialVerdict, judged, looks_of
+from coref_automl.statistics.planning import SequentialVerdict, looks_of
 from coref_automl.tuning.choosing import Contender, Trainer, candidates, ceiling_of, choose, choosing_seeds
 from coref_automl.tuning.problem import Follower, Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
@@ -157,34 +157,22 @@ def finish(
 def _winner(
     raced: Sequence[Contender], ceiling: float | None, problem: Problem, recipe: TuneRecipe
 ) -> tuple[Contender, str | None]:
-    """The best candidate that meets the guards, and a guard that no drawn one met.
+    """The best candidate that meets the guards on `select`, and a guard that no drawn one met.
 
-    A drawn setting wins only where the search can have gained what matters.
+    A drawn setting wins only where the search can have gained what matters; what was not drawn is not guarded.
     """
-    allowed, unmet = _guarded(raced, problem, recipe)
+    reference, broken = next((one for one in raced if one.origin != "drawn"), None), dict[int, str]()
+    for one in raced if reference and recipe.guards else ():
+        shared = [seed for seed in one.seeds if seed in reference.seeds] if reference and one.origin == "drawn" else []
+        if reference and shared:
+            found = problem.guarded(one.jobs(problem, shared), reference.jobs(problem, shared), "select")
+            texts = [text for text in recipe.guards if guard_of(text).metric in found and not _meets(guard_of(text), found)]
+            broken |= {one.number: texts[0]} if texts else {}
+    allowed = [one for one in raced if one.number not in broken]
+    unmet = None if any(one.origin == "drawn" for one in allowed) else next(reversed(broken.values()), None)
     if ceiling is not None and 100 * ceiling < recipe.worth:
         allowed = [one for one in allowed if one.origin != "drawn"] or allowed
     return allowed[0], unmet
-
-
-def _guarded(raced: Sequence[Contender], problem: Problem, recipe: TuneRecipe) -> tuple[list[Contender], str | None]:
-    """The candidates that meet the guards on `select`, and the guard that no drawn one met. What was not drawn is not guarded."""
-    reference = next((one for one in raced if one.origin != "drawn"), None)
-    if reference is None or not recipe.guards:
-        return list(raced), None
-    kept, missed = [], None
-    for one in raced:
-        shared = [seed for seed in one.seeds if seed in reference.seeds]
-        differences = problem.guarded(one.jobs(problem, shared), reference.jobs(problem, shared), "select") if shared else {}
-        broken = next(
-            (text for text in recipe.guards if guard_of(text).metric in differences and not _meets(guard_of(text), differences)),
-            None,
-        )
-        if broken is None or one.origin != "drawn":
-            kept.append(one)
-        else:
-            missed = broken
-    return kept, missed if all(one.origin != "drawn" for one in kept) else None
 
 
 def _meets(guard: MetricGuard, differences: dict[str, Estimate]) -> bool:
@@ -201,7 +189,6 @@ class _JudgingRuns:
     completed: dict[int, list[int]] = field(default_factory=dict)
 
     def add(self, wanted: Iterable[tuple[Contender, int]]) -> None:
-        """Train these candidates with these seeds."""
         jobs = {(one.number, seed): one.jobs(self.problem, [seed], confirm=True)[0] for one, seed in wanted}
         failed = self.train(list(jobs.values()), "verdict")
         for (number, seed), job in jobs.items():
@@ -213,11 +200,7 @@ class _JudgingRuns:
         if not shared:
             return None
         first, second = (one.jobs(self.problem, shared, confirm=True) for one in (ours, theirs))
-        found = self.problem.paired(first, second, "confirm")
-        verdict = judged(
-            found.per_seed, found.error, level,
-            worth=self.recipe.worth / 100, last=last, items=found.items, documents=found.documents,
-        )  # fmt: skip
+        verdict = self.problem.paired(first, second, "confirm").judged(level, worth=self.recipe.worth / 100, last=last)
         return Judgement(theirs.number, tuple(shared), verdict, self.problem.guarded(first, second, "confirm"))
 
     def curve(self, one: Contender) -> dict[int, float]:

@@ -25,15 +25,17 @@ from coref_automl.evaluation.slot import SCORER
 from coref_automl.folders import is_done, remove
 from coref_automl.machine import device_seen
 from coref_automl.models.build import NEW
-from coref_automl.models.model_files import config_of, folder_of
+from coref_automl.models.load import load_masked_lm, load_tokenizer
+from coref_automl.models.model_files import weights_fingerprint
 from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Half, ItemScore
+from coref_automl.statistics.planning import Paired
 from coref_automl.training.batches import BatchPlan
 from coref_automl.training.folder import AVERAGE, checkpoints_of, remove_checkpoint
 from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, check, recommended
 from coref_automl.tuning.portfolio import known_entries, settle_space
-from coref_automl.tuning.problem import Follower, Paired, Problem, Report, Start, fixed_of, job_of, models_bytes
+from coref_automl.tuning.problem import Follower, Problem, Report, Start, job_of, models_bytes, shape_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.score import Score, outside_guards, power_of, score_of, split_set
 from coref_automl.tuning.space import TUNABLE, check_ends
@@ -59,7 +61,7 @@ class MaskedProblem(Problem):
         found: list[Start] = []
         drawn = self.space.get("objective")
         for model in self.recipe.models:
-            entries = known_entries(*_shape(model)) if self.recipe.portfolio and not model.startswith(NEW) else []
+            entries = known_entries(*shape_of(model)) if self.recipe.portfolio and not model.startswith(NEW) else []
             for name, dataset in self.datasets.items():
                 plain = {**self.plain(model, dataset), "dataset": name}
                 for objective in drawn.choices if drawn else (self.fixed["objective"],):
@@ -196,9 +198,9 @@ class MaskedProblem(Problem):
     def _fine_tuning(self, question: QuestionId, job: Job) -> Job:
         """A check from the weights of a job; the runs of one training seed have the same seeds, which no other has."""
         check, (stage, data) = CHECKS[question], self.checks[question]
-        decided = {"model": str(self.weights(job)), "out": "", "seeds": stage.seeds, "first_seed": 1_000 * job.recipe["seed"]}
-        values = {**check.usual, **stage.settings, **data.files, **data.settings, **decided, "device": job.recipe["device"]}
-        recipe = from_mapping(check.recipe, values, f"checks: {question}: settings")
+        decided = {"model": str(self.weights(job)), "out": "", "device": job.recipe["device"]}
+        where, first = f"checks: {question}: settings", 1_000 * job.recipe["seed"]
+        recipe = check.recipe_for(stage, data, where, first_seed=first, **decided)
         return job_of(fine_tune, question, recipe, {**data.prints, "start": job.key}, self.out, question)
 
     def _scored(self, jobs: list[Job], half: Half) -> list[list[ItemScore]]:
@@ -213,9 +215,6 @@ class MaskedProblem(Problem):
 
 def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProblem:
     """Check everything a trial will need, prepare texts where they are given, and settle the space."""
-    from coref_automl.models.load import load_masked_lm, load_tokenizer
-    from coref_automl.models.model_files import weights_fingerprint
-
     score = score_of(recipe)
     for model in recipe.models:
         if not model.startswith(NEW):  # a model without a mask head is refused before texts are prepared for it
@@ -241,9 +240,9 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
         stage = from_mapping(CHECKS[question].stage, recipe.checks.get(question, {}), f"checks: {question}")
         checks[question] = stage, CHECKS[question].open(stage, out)
     problem = MaskedProblem(
-        recipe=recipe, out=out, metric=metric, label=score.label, space=space, averaged=AVERAGED, shape=_shape(recipe.models[0]),
-        datasets=datasets, halves=halves, prints=prints, score=score, checks=checks,
-        fixed=fixed_of(recipe, TrainRecipe("", "", "")),
+        recipe=recipe, out=out, metric=metric, label=score.label, space=space, averaged=AVERAGED,
+        datasets=datasets, halves=halves, prints=prints, score=score, checks=checks, shape=shape_of(recipe.models[0]),
+        fixed={**to_mapping(TrainRecipe("", "", "")), **recipe.settings, "model": recipe.models[0]},
         binding={
             "task": "mlm", "metric": metric, "guards": list(recipe.guards), "seed": recipe.seed, "space": space.plain(),
             "settings": recipe.settings, "budget": _budget(recipe), "bytes": prints,
@@ -283,14 +282,6 @@ def _refuse_short(problem: MaskedProblem, name: str, dataset: PackedDataset) -> 
         )
 
 
-def _shape(model: str) -> tuple[str, int]:
-    """Family and hidden size; a model with random weights has none yet."""
-    if model.startswith(NEW):
-        return model, 0
-    config = config_of(folder_of(model))
-    return str(config["model_type"]), int(config.get("hidden_size", 768))
-
-
 def check_settings(values: dict[str, Any]) -> None:
     """Refuse settings that training would, whatever model and data they are for."""
     known = {name: value for name, value in values.items() if name not in ("model", "dataset", "tokenizer", "words_from")}
@@ -320,28 +311,15 @@ def open_datasets(recipe: TuneRecipe, evalset: EvalSet, out: Path, progress: Pro
 
     They go by the name of their folder, so that machines with other paths share a study.
     """
-    folders = [Path(folder) for folder in recipe.datasets] or _prepared(recipe, evalset, out, progress)
+    folders, model = [Path(folder) for folder in recipe.datasets], str(recipe.settings.get("tokenizer") or recipe.models[0])
+    if not folders and (texts := recipe.texts):
+        place = out / "datasets"
+        folders = [texts.prepared(place / f"blocks-{n}", n, model, [evalset.folder], progress) for n in texts.seq_lens]
     datasets = [PackedDataset.open(folder) for folder in folders]
     names = [dataset.folder.resolve().name for dataset in datasets]
     if len(set(names)) < len(names):
         names = [str(dataset.folder) for dataset in datasets]
     return dict(zip(names, datasets, strict=True))
-
-
-def _prepared(recipe: TuneRecipe, evalset: EvalSet, out: Path, progress: Progress) -> list[Path]:
-    from coref_automl.corpus.prepare import prepare
-    from coref_automl.corpus.recipe import PrepareRecipe
-
-    texts, model = recipe.texts, str(recipe.settings.get("tokenizer") or recipe.models[0])
-    assert texts is not None  # a TuneRecipe has datasets or texts
-    folders = [out / "datasets" / f"blocks-{length}" for length in texts.seq_lens]
-    for length, folder in zip(texts.seq_lens, folders, strict=True):
-        wanted = PrepareRecipe(
-            mode="combined", sources=texts.sources, model=model, seq_len=length, eval_sets=(str(evalset.folder),), holdout=0.0,
-            limit=texts.limit, near_duplicates=texts.near_duplicates,
-        )  # fmt: skip
-        prepare(wanted, folder, progress=progress)
-    return folders
 
 
 def train_masked(job: Job) -> None:

@@ -100,7 +100,6 @@ Draw = Callable[[FinishedStudy], None]
 
 
 def states(study: Any) -> dict[str, int]:
-    """How many trials ended how."""
     ended = [STATES.get(trial.state.name) for trial in study.get_trials(deepcopy=False) if counts(trial)]
     return {state: ended.count(state) for state in STATES.values()}
 
@@ -145,23 +144,22 @@ def _keep_winner(problem: Problem, final: Final, recipe_path: Path, model_path: 
 
 def trials_of(study: Any) -> tuple[TrialRow, ...]:
     """The trials that were asked for and have started."""
-    return tuple(_row(trial) for trial in study.get_trials(deepcopy=False) if counts(trial) and trial.state.name in STATES)
-
-
-def _row(trial: Any) -> TrialRow:
-    known, state = trial.user_attrs, STATES[trial.state.name]
-    return TrialRow(
-        number=trial.number,
-        state=state,
-        value=trial.value if state == "complete" else None,
-        origin=str(known.get("origin", "drawn")),
-        name=str(known.get("name", "")),
-        params=dict(trial.params),
-        reports=dict(trial.intermediate_values),
-        tokens=known.get("tokens"),
-        wall=known.get("wall"),
-        reason=str(known.get("reason", "")),
-        log=str(known.get("log", "")),
+    started = [one for one in study.get_trials(deepcopy=False) if counts(one) and one.state.name in STATES]
+    return tuple(
+        TrialRow(
+            number=trial.number,
+            state=STATES[trial.state.name],
+            value=trial.value if trial.state.name == "COMPLETE" else None,
+            origin=str(trial.user_attrs.get("origin", "drawn")),
+            params=dict(trial.params),
+            reports=dict(trial.intermediate_values),
+            tokens=trial.user_attrs.get("tokens"),
+            wall=trial.user_attrs.get("wall"),
+            name=str(trial.user_attrs.get("name", "")),
+            reason=str(trial.user_attrs.get("reason", "")),
+            log=str(trial.user_attrs.get("log", "")),
+        )
+        for trial in started
     )
 
 

@@ -23,7 +23,7 @@ from coref_automl.models.families import PRE_NORM
 from coref_automl.records import Record
 from coref_automl.store import write_text
 from coref_automl.training.recipe import FROM_SCRATCH, recommended
-from coref_automl.tuning.problem import whole_space
+from coref_automl.tuning.problem import shape_of, whole_space
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.space import COUNTS_UNDER, Space
 
@@ -54,7 +54,6 @@ class Portfolio(Record):
 
 
 def own_path() -> Path:
-    """The user's own table."""
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     return Path(os.environ.get(VARIABLE) or data / "coref-automl" / "portfolio.yaml")
 
@@ -93,12 +92,9 @@ def remember(entry: KnownSettings) -> Path | None:
 def settle_space(recipe: TuneRecipe, datasets: Mapping[str, PackedDataset], *, scratch: bool) -> Space:
     """The recipe's own space, or the one for its lengths and families; several models or datasets are dimensions of it."""
     from coref_automl.models.build import NEW, SHAPES
-    from coref_automl.models.model_files import config_of, folder_of
 
-    families = [
-        choose(model.removeprefix(NEW), SHAPES, "shape").family if scratch else config_of(folder_of(model))["model_type"]
-        for model in recipe.models
-    ]
+    shapes = {model: choose(model.removeprefix(NEW), SHAPES, "shape") for model in recipe.models if scratch}
+    families = [shapes[model].family if scratch else shape_of(model)[0] for model in recipe.models]
     if "policy" in (recipe.space or {}) and "deberta-v2" not in families:
         raise RecipeError(f"space: policy changes nothing in {families[0]}, only how DeBERTa-v2 is lengthened; leave it out.")
 

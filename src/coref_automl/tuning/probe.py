@@ -46,27 +46,23 @@ class Stopwatch:
     peak: int | None = None
 
     def timed(self, work: Callable[[], T]) -> T:
-        if not self.device.startswith("cuda"):
-            return self._timed(work)
-        import torch
-
-        def whole() -> T:
-            result = work()
-            torch.cuda.synchronize()
-            return result
-
-        torch.cuda.synchronize()  # a GPU is launched ahead of: reading a clock before it is done measures the launch
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        result = self._timed(whole)
-        self.peak = max(self.peak or 0, torch.cuda.max_memory_allocated() - before)
-        return result
-
-    def _timed(self, work: Callable[[], T]) -> T:
+        gpu = self._gpu() if self.device.startswith("cuda") else None
+        before = gpu.memory_allocated() if gpu else 0
         started = time.perf_counter()
         result = work()
+        if gpu:
+            gpu.synchronize()
+            self.peak = max(self.peak or 0, gpu.max_memory_allocated() - before)
         self.seconds += time.perf_counter() - started
         return result
+
+    def _gpu(self) -> Any:
+        """Torch's, idle: it is launched ahead of, and a clock that is read before it is done measures the launch."""
+        import torch
+
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        return torch.cuda
 
     def __str__(self) -> str:
         return f"{self.seconds:.2f} s" + (f", {self.peak / 1e6:,.0f} MB peak" if self.peak is not None else "")
@@ -172,8 +168,8 @@ def probe(
         sizes = tuple(read_stored_rows(kept, Size)) if kept.is_file() else ()
     if not sizes:
         raise OutOfMemory(
-            f"Not even {_rows(first)} of {work.dataset.seq_len:,} tokens trains here ({outcome.error or outcome.value}); pass "
-            f"--gradient-checkpointing, or prepare shorter blocks."
+            f"Not even {'a single row' if first == 1 else f'a batch of {first} rows'} of {work.dataset.seq_len:,} tokens "
+            f"trains here ({outcome.error or outcome.value}); pass --gradient-checkpointing, or prepare shorter blocks."
         )
     stopped = str(outcome.value) if outcome.error is None else _KILLED
     best = max(sizes, key=lambda size: size.tokens_per_second)
@@ -241,7 +237,3 @@ def timed_step(work: Any, rows: int, steps: int) -> Size:
         tokens += int(work.plan.lengths[chosen].sum())
     peak = torch.cuda.max_memory_allocated() / 1e9 if clock.peak is not None else None
     return Size(rows, clock.seconds / steps, tokens / clock.seconds, peak)
-
-
-def _rows(count: int) -> str:
-    return "a single row" if count == 1 else f"a batch of {count} rows"

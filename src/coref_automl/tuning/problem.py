@@ -9,21 +9,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from coref_automl.comparison.power import Evidence
 from coref_automl.config import to_mapping
 from coref_automl.engine.job import Job
 from coref_automl.errors import RecipeError
 from coref_automl.fingerprints import fingerprint
-from coref_automl.models.model_files import models_print
+from coref_automl.models.build import NEW
+from coref_automl.models.model_files import config_of, folder_of, models_print
 from coref_automl.progress import parse_events
 from coref_automl.records import Estimate, Half
+from coref_automl.statistics.planning import Paired
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.space import Space, read_space
-
-if TYPE_CHECKING:
-    from coref_automl.comparison.power import Evidence
-
 
 Origin = Literal["default", "recommended", "portfolio", "drawn"]
 ORIGINS: tuple[Origin, ...] = ("default", "recommended", "portfolio", "drawn")
@@ -76,17 +75,6 @@ class Start:
     origin: Origin
     name: str
     params: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Paired:
-    """Runs of two settings, paired by seed: their differences, the standard error of the mean over documents, how many of equal
-    size there would be, and the items."""
-
-    per_seed: tuple[float, ...]
-    error: float
-    documents: int
-    items: int
 
 
 @dataclass(eq=False, kw_only=True)
@@ -159,15 +147,16 @@ class Problem(ABC):
 
 def models_bytes(recipe: TuneRecipe) -> str:
     """The configs and tokenizers of what trials start from."""
-    from coref_automl.models.build import NEW
-
     named = [*recipe.models, str(recipe.settings.get("tokenizer") or "")]
     return models_print(name for name in named if name and not name.startswith(NEW))
 
 
-def fixed_of(recipe: TuneRecipe, plain: Any) -> dict[str, Any]:
-    """The settings of every trial, over those of a plain recipe."""
-    return {**to_mapping(plain), **recipe.settings, "model": recipe.models[0]}
+def shape_of(model: str) -> tuple[str, int]:
+    """Family and hidden size; a model with random weights has none yet."""
+    if model.startswith(NEW):
+        return model, 0
+    config = config_of(folder_of(model))
+    return str(config["model_type"]), int(config.get("hidden_size", 768))
 
 
 def whole_space(recipe: TuneRecipe, default: Callable[[], dict[str, Any]], sides: Mapping[str, Sequence[str]]) -> Space:

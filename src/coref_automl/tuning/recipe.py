@@ -34,7 +34,14 @@ _DECIDED: dict[TuneTask, dict[str, str]] = {
 class TuneTexts(Texts):
     """Texts of which one dataset per length is prepared."""
 
-    seq_lens: tuple[int, ...] = (512,)
+    sources: Annotated[tuple[str, ...], Setting("Texts to prepare: named source or local:PATH; repeatable.", flags=("--source",))]
+    limit: Annotated[int | None, Setting("Documents per file of the texts.", above=0, flags=("--train-limit",))] = None
+    seq_lens: Annotated[
+        tuple[int, ...], Setting("Tokens per block of the texts; several become a dimension.", flags=("--seq-len",))
+    ] = (512,)
+
+    def __post_init__(self) -> None:
+        typed(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +107,9 @@ class TuneRecipe:
         if not self.models:
             raise RecipeError("A study needs a model; pass --model, for example --model bundled:ko-mini.")
         if self.task == "mlm" and not self.datasets and self.texts is None:
-            raise RecipeError("A study needs data; pass --dataset FOLDER (coref-automl prepare makes it), or texts in a recipe.")
+            raise RecipeError("A study needs data; pass --dataset FOLDER (coref-automl prepare makes it), or --source.")
+        if self.datasets and self.texts is not None:
+            raise RecipeError("datasets and texts are both data to learn from; keep one of them.")
         if self.task == "re" and self.train is None:
             raise RecipeError("A study of relation extraction needs rows; pass --train FILE, or --train bundled:relations.")
         if self.task == "re" and (self.max_tokens is not None or self.max_minutes is not None):

@@ -18,6 +18,7 @@ from coref_automl.config import choose, from_mapping, to_mapping
 from coref_automl.engine.job import Job
 from coref_automl.folders import is_done, remove
 from coref_automl.machine import device_seen
+from coref_automl.models.model_files import weights_fingerprint
 from coref_automl.progress import Progress
 from coref_automl.records import Half
 from coref_automl.relation.data import RelationData, read_relations, sentence_key, split_by_sentence
@@ -28,8 +29,9 @@ from coref_automl.relation.scoring import read_predictions, read_scores, rows_fi
 from coref_automl.relation.train import VALIDATION
 from coref_automl.say import skipped
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL
+from coref_automl.statistics.planning import Paired
 from coref_automl.tuning.portfolio import relation_space
-from coref_automl.tuning.problem import Follower, Paired, Problem, Report, Start, fixed_of, job_of, models_bytes, whole_space
+from coref_automl.tuning.problem import Follower, Problem, Report, Start, job_of, models_bytes, shape_of, whole_space
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.space import check_ends
 
@@ -38,8 +40,6 @@ METRICS = {"micro_f1": "micro-F1", "auprc": "AUPRC"}
 
 @dataclass(eq=False, kw_only=True)
 class RelationProblem(Problem):
-    """A study of relation extraction, opened."""
-
     recipe: TuneRecipe
     out: Path
     judged: RelationData
@@ -51,7 +51,7 @@ class RelationProblem(Problem):
         return [Start("recommended", "recommended", point) for point in points]
 
     def plain(self, model: str) -> dict[str, Any]:
-        rate = usual_rate(_hidden(model))
+        rate = usual_rate(shape_of(model)[1])
         return {**to_mapping(RelationRecipe("", "", "")), "learning_rate": rate, "model": model}
 
     def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:
@@ -120,8 +120,6 @@ class RelationProblem(Problem):
 
 def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> RelationProblem:
     """Read the rows once, so that a bad file is an error now, and settle the space."""
-    from coref_automl.models.model_files import weights_fingerprint
-
     metric = recipe.metric or "micro_f1"
     choose(metric, METRICS, "metric")
     skip_bad = bool(recipe.settings.get("skip_bad"))
@@ -141,11 +139,14 @@ def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> Relation
     prints = {"train": rows_fingerprint(train.rows)} | ({"dev": rows_fingerprint(dev.rows)} if dev else {})
     prints |= {f"model {model}": weights_fingerprint(model) for model in recipe.models}
     prints["models"] = models_bytes(recipe)
-    space = whole_space(recipe, lambda: relation_space(min(map(_hidden, recipe.models))), {"model": recipe.models})
+    space = whole_space(
+        recipe, lambda: relation_space(min(shape_of(model)[1] for model in recipe.models)), {"model": recipe.models}
+    )
     problem = RelationProblem(
         recipe=recipe, out=out, metric=metric, label=METRICS[metric], space=space, task="re", prints=prints,
         judged=(judged := dev or RelationData(VALIDATION, held)), confirm_name=judged.split,
-        shape=("", _hidden(recipe.models[0])), fixed=fixed_of(recipe, RelationRecipe("", "", "")),
+        shape=("", shape_of(recipe.models[0])[1]),
+        fixed={**to_mapping(RelationRecipe("", "", "")), **recipe.settings, "model": recipe.models[0]},
         binding={
             "task": "re", "metric": metric, "seed": recipe.seed, "space": space.plain(), "settings": recipe.settings,
             "budget": {"epochs": recipe.epochs}, "bytes": prints,
@@ -153,12 +154,6 @@ def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> Relation
     )  # fmt: skip
     check_ends(space, problem.plain(recipe.models[0]), problem.fixed, lambda params: bool(problem.job(params, recipe.seed)))
     return problem
-
-
-def _hidden(model: str) -> int:
-    from coref_automl.models.model_files import config_of, folder_of
-
-    return int(config_of(folder_of(model)).get("hidden_size", 768))
 
 
 def train_job(job: Job) -> None:

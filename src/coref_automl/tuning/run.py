@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import tempfile
 from collections.abc import Callable, Mapping
@@ -10,13 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from coref_automl.config import from_mapping, overlaid, read_yaml, to_mapping
+from coref_automl.config import from_mapping, overlaid, read_yaml, to_mapping, to_yaml
 from coref_automl.decoder import hints_of
 from coref_automl.engine.binding import check_binding
-from coref_automl.engine.launch import Launcher, launcher_of
-from coref_automl.engine.schedule import wait_a_little
+from coref_automl.engine.job import Launcher, wait_a_little
+from coref_automl.engine.launch import launcher_of
 from coref_automl.errors import FolderError, InputError, RecipeError, StorageError
 from coref_automl.folders import check_folder, is_done, remove
 from coref_automl.locks import claimed
@@ -35,9 +32,7 @@ from coref_automl.tuning.relation import open_relation
 from coref_automl.tuning.score import outside_guards, score_of
 from coref_automl.tuning.search import Search, origin_of, running_elsewhere
 from coref_automl.tuning.space import TUNABLE, check_ends, read_space, refuse_idle
-from coref_automl.tuning.storage import check_storage, counts, open_study
-
-__all__ = ["StudyResult", "read_tune_recipe", "recipe_text", "run_study", "settled"]
+from coref_automl.tuning.storage import counts, open_study, storage_of
 
 KIND = "study"
 
@@ -45,8 +40,9 @@ KIND = "study"
 def read_tune_recipe(path: Path | None, given: Mapping[str, Any]) -> TuneRecipe:
     """A recipe from a YAML file, from options, or from both; an option that was given wins."""
     values = overlaid(read_yaml(path) if path else {}, given)
-    if given.get("datasets"):
-        values.pop("texts", None)
+    for name, other in (("datasets", "texts"), ("texts", "datasets")):
+        if name in given and other not in given:
+            values.pop(other, None)
     for name, example in (("models", "--model bundled:ko-mini"), ("out", "--out studies/first")):
         if name not in values and values.keys() <= hints_of(TuneRecipe).keys():
             raise RecipeError(f"A study needs {name.rstrip('s')}; pass {example}.")
@@ -95,7 +91,7 @@ def run_study(
             if new:
                 remove(out)  # a command that is refused leaves nothing half-made
             raise
-        write_text(out / "recipe.yaml", recipe_text(replace(recipe, space=problem.space.plain())))
+        write_text(out / "recipe.yaml", to_yaml(replace(recipe, space=problem.space.plain())))
         launcher = launcher or launcher_of(recipe.engine, recipe.workers, recipe.device)
         search = Search(study, problem, recipe, launcher, progress, owner, wait)
         looked = run_search(search, len(problem.starts()))
@@ -168,7 +164,7 @@ def _check_first(recipe: TuneRecipe, out: Path) -> None:
             fixed = {**DEFAULTS, **recipe.settings}
             check_ends(space, DEFAULTS, fixed, lambda params: check_settings({**recipe.settings, **params}))
     if recipe.storage is not None:
-        check_storage(recipe, out)
+        storage_of(recipe.storage, out)
 
 
 def _same_as_begun(recipe: TuneRecipe, out: Path) -> None:
@@ -189,8 +185,3 @@ def _same_as_begun(recipe: TuneRecipe, out: Path) -> None:
                 raise
             raise FolderError(str(error).replace(folder, str(out))) from error
     open_study(recipe, out, problem.binding, starts=problem.starts())
-
-
-def recipe_text(recipe: TuneRecipe) -> str:
-    """The recipe as YAML, nested parts included."""
-    return str(yaml.safe_dump(json.loads(json.dumps(to_mapping(recipe))), allow_unicode=True, sort_keys=False))

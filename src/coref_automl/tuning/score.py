@@ -11,7 +11,7 @@ from collections.abc import Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import TypedDict, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,10 @@ from coref_automl.evaluation.tasks import TASKS
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import claim_folder, is_done
 from coref_automl.records import ClozeItem, Document, Estimate, Half, ItemScore, Record, Task
-from coref_automl.statistics.intervals import concentration, difference_intervals, standard_error
-from coref_automl.statistics.planning import can_show, plans_for
+from coref_automl.statistics.intervals import difference_intervals
+from coref_automl.statistics.planning import Paired, can_show, plans_for
 from coref_automl.statistics.resampling import Floats, Part
 from coref_automl.store import written_whole
-from coref_automl.tuning.problem import Paired
 from coref_automl.tuning.recipe import TuneRecipe
 
 Marks = NDArray[np.str_]
@@ -88,15 +87,13 @@ class Score:
         return total
 
     def paired(self, ours: RunScores, theirs: RunScores) -> Paired:
-        """Differences of pairs of runs; each task has an error over its own documents."""
+        """Differences of pairs of runs, one part per task."""
         sides = [[self._terms(scores) for scores in runs] for runs in (ours, theirs)]
-        per_seed = [sum(float(np.mean(a - b)) for (a, _), (b, _) in zip(x, y, strict=True)) for x, y in zip(*sides, strict=True)]
         parts = []
         for number, (_, clusters) in enumerate(sides[0][0]):
-            means = [np.mean([run[number][0] for run in side], axis=0) for side in sides]
-            parts.append(Part(means[0] - means[1], clusters))
-        items = sum(len(np.asarray(part.values)) for part in parts)
-        return Paired(tuple(per_seed), float(standard_error(parts)[0]), round(1 / concentration(parts)), items)
+            first, second = (np.stack([run[number][0] for run in side], axis=1) for side in sides)
+            parts.append(Part(first - second, clusters))
+        return Paired.of(parts)
 
     def guarded(self, ours: RunScores, theirs: RunScores) -> dict[str, Estimate]:
         """The difference of every guard's metric, with its interval over documents."""
@@ -175,9 +172,6 @@ def power_of(confirm: EvalSet, score: Score, recipe: TuneRecipe) -> Evidence:
     return Evidence(score.main, int(sizes.sum()), len(sizes), detectable, recipe.seeds, plans[0].documents if far else None)
 
 
-HALVES: tuple[Half, ...] = ("select", "confirm")
-
-
 def split_set(evalset: EvalSet, out: Path, tasks: Sequence[Task], *, limit: int | None) -> dict[Half, EvalSet]:
     """Write both halves under `out`, or open existing ones. `limit` bounds the items of each task in each half."""
     missing = [task for task in tasks if not evalset.items.get(task)]
@@ -185,7 +179,7 @@ def split_set(evalset: EvalSet, out: Path, tasks: Sequence[Task], *, limit: int 
         raise RecipeError(
             f"{evalset.folder} has no {missing[0]} items, which this study is scored on; choose another --metric or --eval-set."
         )
-    return {half: half_set(evalset, out / half, half, tasks, limit) for half in HALVES}
+    return {half: half_set(evalset, out / half, half, tasks, limit) for half in get_args(Half)}
 
 
 class _HalfManifest(TypedDict, total=False):

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from coref_automl.engine.job import Job
-from coref_automl.engine.launch import Launcher, Running
-from coref_automl.engine.schedule import End
+from coref_automl.engine.job import End, Job, Launcher, Running, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
 from coref_automl.say import in_words, say
 from coref_automl.tuning.problem import ORIGINS, Follower, Origin, Problem, Report
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.storage import SIGN_EVERY, closed_elsewhere, counts, queue_again, recover, sampler_of, sign_of_life
+from coref_automl.tuning.storage import SIGN_EVERY, counts, queue_again, recover, sampler_of, sign_of_life
 
 SAME_FAILURES = 3
 """So many trials in a row that fail the same way stop the study: the next would, too."""
@@ -30,13 +28,10 @@ RUNGS = (1, 2)
 _NOTHING = Report(0, 0.0)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Active:
-    """A trial on its way."""
-
     trial: Any
     job: Job
-    running: Running
     events: Follower
     started: float
     alive: float = 0.0
@@ -55,26 +50,20 @@ class Search:
     progress: Progress
     owner: str
     wait: Callable[[], None]
-    active: dict[int, _Active] = field(default_factory=dict)
+    active: list[_Active] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     looked: float = 0.0
     total: int = 0
+    stage: Stage = field(init=False)
 
     def run(self, total: int | None = None) -> None:
-        """Fill the slots until so many trials have ended; by default as many as the recipe asks for."""
-        self.total = total = self.recipe.trials if total is None else total
+        """Run trials until so many have ended; by default as many as the recipe asks for."""
+        self.total = self.recipe.trials if total is None else total
         self._take_over()
-        with self.progress.stage("trials", total, "trials") as stage:
-            stage.skip(min(total, self.ended()))
+        with self.progress.stage("trials", self.total, "trials") as self.stage:
+            self.stage.skip(min(self.total, self.ended()))
             try:
-                while self._fill() or self.active:
-                    for slot in list(self.active):
-                        with closed_elsewhere(partial(self._give_up, self.active[slot])):
-                            self._look(slot, stage)
-                    if self.active:
-                        self.wait()
-                    if self.recipe.storage is not None:
-                        self._take_over()
+                run_steps((), self.launcher, lambda one: one.job, self._end, more=self._next, look=self._look, wait=self.wait)
             except BaseException:
                 self._hand_back()
                 raise
@@ -84,7 +73,7 @@ class Search:
         if self.active and time.monotonic() - self.looked < SIGN_EVERY:
             return
         self.looked = time.monotonic()
-        ours = [active.trial.number for active in self.active.values()]
+        ours = [active.trial.number for active in self.active]
         for number in recover(self.study, self.owner, private=self.recipe.storage is None, ours=ours):
             self.progress.note(
                 say(
@@ -101,59 +90,53 @@ class Search:
         found = [trial for trial in self.study.get_trials(deepcopy=False) if trial.number < before and counts(trial)]
         return sum(trial.state.name != "WAITING" for trial in found)
 
-    def _fill(self) -> bool:
-        """Start trials in the free slots; False when none is left to start."""
-        free = [slot for slot in range(self.launcher.slots) if slot not in self.active]
-        while free and self._start(free[0]):
-            free.pop(0)
-        return not free
-
-    def _start(self, slot: int) -> bool:
+    def _next(self) -> _Active | None:
+        """A trial for a free slot; None where none is left to start."""
+        if self.recipe.storage is not None:
+            self._take_over()
         begun = self._begun()
         if begun >= self.total:
-            return False
+            return None
         self.study.sampler = sampler_of(self.recipe, begun, self.owner)
         trial = self.study.ask()
-        if self._is_surplus(trial):
-            return False
+        if self._begun(before=trial.number) >= self.total:  # one too many, by its number: several machines agree without talking
+            trial.set_user_attr("surplus", True)
+            self.study.tell(trial, state=_states().FAIL)
+            return None
         trial.set_user_attr("owner", self.owner)
         job = self.problem.job(self.problem.space.suggest(trial, self.problem.fixed), self.recipe.seed)
         trial.set_user_attr("key", job.key)
-        running = self.launcher.start(job, slot)
-        self.active[slot] = _Active(trial, job, running, Follower(job.run / "events.ndjson"), time.monotonic())
-        return True
+        self.active.append(_Active(trial, job, Follower(job.run / "events.ndjson"), time.monotonic()))
+        return self.active[-1]
 
-    def _is_surplus(self, trial: Any) -> bool:
-        """Is this trial one too many? Decided by its number, so that several machines agree without talking."""
-        if self._begun(before=trial.number) < self.total:
-            return False
-        trial.set_user_attr("surplus", True)
-        self.study.tell(trial, state=_states().FAIL)
-        return True
+    def _look(self, active: _Active, running: Running) -> bool:
+        """Take in what a trial has reported; True if it was stopped."""
+        with self._unless_taken(active, running):
+            active.alive = sign_of_life(active.trial, active.alive)
+            self._take_reports(active)
+            if active.cut is not None:
+                running.stop()
+                self._close(active, "PRUNED", reason=active.cut)
+        return active not in self.active
 
-    def _look(self, slot: int, stage: Stage) -> None:
-        """Take in what a trial has reported, and close it when it is over."""
-        active = self.active[slot]
-        alive = active.running.alive  # asked first: what it wrote before it ended is then surely read
-        active.alive = sign_of_life(active.trial, active.alive)
-        self._take_reports(active)
-        if active.cut is not None:
-            active.running.stop()
-            self._close(slot, "PRUNED", stage, reason=active.cut)
-        elif not alive:
-            self._end(slot, stage)
+    @contextmanager
+    def _unless_taken(self, lost: _Active, running: Running | None = None) -> Iterator[None]:
+        """A trial that is closed already: another machine took this one for dead and runs it; one of the two is enough."""
+        from optuna.exceptions import UpdateFinishedTrialError
 
-    def _give_up(self, lost: _Active) -> None:
-        """Another machine took this one for dead and runs the trial: one of the two is enough."""
-        lost.running.stop()
-        self.active = {slot: active for slot, active in self.active.items() if active is not lost}
-        number = lost.trial.number
-        self.progress.note(
-            say(
-                f"시도 {number}: 이 기계의 응답이 없는 동안 다른 기계가 이어받았습니다.",
-                f"Trial {number} was taken over by another machine while this one was silent.",
+        try:
+            yield
+        except UpdateFinishedTrialError:
+            if running is not None:
+                running.stop()
+            self.active = [active for active in self.active if active is not lost]
+            number = lost.trial.number
+            self.progress.note(
+                say(
+                    f"시도 {number}: 이 기계의 응답이 없는 동안 다른 기계가 이어받았습니다.",
+                    f"Trial {number} was taken over by another machine while this one was silent.",
+                )
             )
-        )
 
     def _take_reports(self, active: _Active) -> None:
         for report in self.problem.reports(active.job, active.events.rows()):
@@ -178,24 +161,25 @@ class Search:
         ]
         return reason_to_cut(Rung(trial.number, _group(trial), report.value, report.mrr), others, report.step)
 
-    def _end(self, slot: int, stage: Stage) -> None:
-        """A process that is over: done, failed with a reason, or dead without one."""
-        active = self.active[slot]
-        attempt = 1 + active.trial.user_attrs.get("attempt", 0)
-        end = End.of(active.trial, active.job, active.running, active.started, attempt)
-        if end.outcome is None and attempt == 1:
-            self._try_again(slot, end.reason)
-        elif not end.done:
-            self._close(slot, "FAIL", stage, reason=end.reason, kind=end.kind)
-        elif not active.last.step:
-            self._close(slot, "FAIL", stage, reason="it ended without a score", kind="no score")
-        else:
-            active.trial.set_user_attr("averaged", active.last.averaged)
-            self._close(slot, "COMPLETE", stage, value=active.last.value)
+    def _end(self, end: End[_Active]) -> bool:
+        """A process that is over: done, failed with a reason, or dead without one. Trials run again through the queue alone."""
+        active = end.step
+        end = replace(end, attempt=1 + active.trial.user_attrs.get("attempt", 0))
+        with self._unless_taken(active):
+            if end.outcome is None and end.attempt == 1:
+                self._try_again(active, end.reason)
+            elif not end.done:
+                self._close(active, "FAIL", reason=end.reason, kind=end.kind)
+            elif not active.last.step:
+                self._close(active, "FAIL", reason="it ended without a score", kind="no score")
+            else:
+                active.trial.set_user_attr("averaged", active.last.averaged)
+                self._close(active, "COMPLETE", value=active.last.value)
+        return True
 
-    def _try_again(self, slot: int, reason: str) -> None:
+    def _try_again(self, active: _Active, reason: str) -> None:
         """A process died: the same settings once more."""
-        active = self.active.pop(slot)
+        self.active.remove(active)
         number = active.trial.number
         queue_again(self.study, self._frozen(active), reason, attempt=1)
         self.progress.note(
@@ -208,10 +192,8 @@ class Search:
     def _frozen(self, active: _Active) -> Any:
         return next(trial for trial in self.study.get_trials(deepcopy=False) if trial.number == active.trial.number)
 
-    def _close(
-        self, slot: int, state: str, stage: Stage, *, value: float | None = None, reason: str = "", kind: str = ""
-    ) -> None:
-        active = self.active.pop(slot)
+    def _close(self, active: _Active, state: str, *, value: float | None = None, reason: str = "", kind: str = "") -> None:
+        self.active.remove(active)
         trial, number = active.trial, active.trial.number
         facts: dict[str, Any] = {**self.problem.cost(active.job), "wall": round(time.monotonic() - active.started, 2)}
         if reason:
@@ -229,7 +211,8 @@ class Search:
             log = active.job.log
             self.progress.note(say(f"시도 {number} 실패: {why} 기록: {log}", f"Trial {number} failed ({kind}): {why} Log: {log}"))
         self._keep_best_weights()
-        stage.advance(1, **self._best())
+        done = completed(self.study)
+        self.stage.advance(1, **({"best": f"{100 * done[0].value:.2f}%"} if done else {}))
         self._count_failures(kind if state == "FAIL" else "", reason, active.job)
 
     def _count_failures(self, kind: str, reason: str, job: Job) -> None:
@@ -240,10 +223,6 @@ class Search:
                 "A corrected recipe needs another --out; if the machine was at fault, run the same command again."
             )
 
-    def _best(self) -> dict[str, str]:
-        done = completed(self.study)
-        return {"best": f"{100 * done[0].value:.2f}%"} if done else {}
-
     def _keep_best_weights(self) -> None:
         """Only what may still win keeps its weights: the best trials, and the recommended settings."""
         for trial in distinct(self.study, self.problem, self.recipe.seed)[self.recipe.finalists :]:
@@ -251,9 +230,8 @@ class Search:
                 self.problem.drop_weights(self.problem.job(trial.params, self.recipe.seed))
 
     def _hand_back(self) -> None:
-        """Interrupted: stop what runs, and leave it in the queue for the next call."""
-        for active in self.active.values():
-            active.running.stop()
+        """Interrupted: leave what ran in the queue for the next call."""
+        for active in self.active:
             queue_again(self.study, self._frozen(active), "the study was interrupted")
         self.active.clear()
 

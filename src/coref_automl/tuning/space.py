@@ -81,7 +81,6 @@ class Dimension:
         return all(chosen.get(name) in values for name, values in self.when)
 
     def suggest(self, trial: Any) -> Any:
-        """Draw a value from an Optuna trial."""
         if self.choices:
             return trial.suggest_categorical(self.name, list(self.choices))
         if self.kind is int:
@@ -104,7 +103,6 @@ class Dimension:
         return self.choices or (self.kind(self.low), self.kind(self.high))
 
     def plain(self) -> Any:
-        """As YAML holds it."""
         when = {"when": {name: list(values) for name, values in self.when}} if self.when else {}
         if self.choices:
             return {"choices": list(self.choices), **when} if when else list(self.choices)

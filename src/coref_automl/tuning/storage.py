@@ -10,8 +10,8 @@ import json
 import re
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +38,14 @@ def open_study(recipe: TuneRecipe, out: Path, binding: Mapping[str, Any], *, sta
     Of several machines that begin together the storage lets one create the study; the others wait until it has filled the queue.
     """
     optuna = _optuna()
-    storage, pruner = _storage(recipe.storage, out), optuna.pruners.NopPruner()
+    storage, pruner = storage_of(recipe.storage, out), optuna.pruners.NopPruner()
     try:
         study = optuna.create_study(storage=storage, study_name=recipe.study, direction="maximize", pruner=pruner)
     except optuna.exceptions.DuplicatedStudyError:
         study = optuna.load_study(storage=storage, study_name=recipe.study, pruner=pruner)
-        _wait_for_queue(study, 0.0 if recipe.storage is None else _PATIENCE)
+        end = time.monotonic() + (0.0 if recipe.storage is None else _PATIENCE)  # its maker may have died in between
+        while not study.user_attrs.get("queued") and time.monotonic() < end:
+            time.sleep(0.1)
     begun = study.user_attrs.get("binding")
     if begun is None:
         study.set_user_attr("binding", json.loads(json.dumps(binding)))
@@ -55,18 +57,6 @@ def open_study(recipe: TuneRecipe, out: Path, binding: Mapping[str, Any], *, sta
             study.enqueue_trial(start.params, user_attrs={"origin": start.origin, "name": start.name}, skip_if_exists=True)
         study.set_user_attr("queued", True)
     return study
-
-
-def _wait_for_queue(study: Any, patience: float) -> None:
-    """Until its maker has filled the queue; a maker that died in between is waited for only so long."""
-    end = time.monotonic() + patience
-    while not study.user_attrs.get("queued") and time.monotonic() < end:
-        time.sleep(0.1)
-
-
-def check_storage(recipe: TuneRecipe, out: Path) -> None:
-    """Refuse a storage that cannot be used."""
-    _storage(recipe.storage, out)
 
 
 def counts(trial: Any) -> bool:
@@ -119,16 +109,8 @@ def queue_again(study: Any, trial: Any, reason: str, **attributes: Any) -> bool:
     return False
 
 
-@contextmanager
-def closed_elsewhere(tell: Callable[[], None]) -> Iterator[None]:
-    """`tell` is called where a trial turns out to be closed: another machine took this one for dead and runs it again."""
-    try:
-        yield
-    except _optuna().exceptions.UpdateFinishedTrialError:
-        tell()
-
-
-def _storage(url: str | None, out: Path) -> Any:
+def storage_of(url: str | None, out: Path) -> Any:
+    """The storage of a study; one that cannot be used is refused."""
     optuna = _optuna()
     if url is None:
         path = out / JOURNAL

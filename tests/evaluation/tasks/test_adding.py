@@ -21,19 +21,13 @@ LAST_MENTION = '''
 
 from coref_automl.corpus.chains import chains
 from coref_automl.evaluation.tasks.task import ClozeTask, Found, choose_candidates
-from coref_automl.records import ClozeItem
 
 
 def find(read, entry, choices):
     forms = {mention.form for mention in read.mentions}
     for first, *_, last in chains(read.mentions, cap=None):
         candidates = choose_candidates(last.form, forms, draw=(choices.seed, read.identity))
-        item = ClozeItem(
-            id=read.item_id("last-noun", 1, last.span), task="last-noun", document=read.document.id, cluster=read.document.id,
-            source=read.document.source, start=last.start, end=last.end, answer=last.form, tag=last.tag, candidates=candidates,
-            antecedent=first.span, distance=read.distance(first.span, last.span),
-        )
-        return Found([item])
+        return Found([read.item("last-noun", 1, last.span, first.span, candidates=candidates)])
     return Found()
 
 
@@ -46,7 +40,7 @@ MARKED = '''
 from dataclasses import dataclass
 
 from coref_automl.evaluation.tasks.task import ClozeTask, Found, Rows, choose_candidates, local_rows
-from coref_automl.records import ClozeItem, Document
+from coref_automl.records import Document
 
 
 @dataclass(frozen=True)
@@ -65,10 +59,7 @@ def find(read, entry, choices):
     forms = {mention.form for mention in read.mentions}
     span = (start, start + len(entry.word))
     candidates = choose_candidates(entry.word, forms, draw=(choices.seed, read.identity))
-    return Found([ClozeItem(
-        id=read.item_id("marked", 1, span), task="marked", document=read.document.id, cluster=read.document.id,
-        source=read.document.source, start=span[0], end=span[1], answer=entry.word, tag=read.tag_of(span), candidates=candidates,
-    )])
+    return Found([read.item("marked", 1, span, None, candidates=candidates)])
 
 
 TASK = ClozeTask("marked", "Marked", 1, find, rows=Rows(lambda name: local_rows(name, needs=("text", "word")), read))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 
 from coref_automl.evaluation.tasks.eligible import Eligible
-from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of, far_items, occurrences
-from coref_automl.evaluation.tasks.task import Choices, ReadDocument, is_apart
+from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of, far_items
+from coref_automl.evaluation.tasks.task import Choices, ReadDocument, is_apart, occurrences
 from tests.evaluation.sketch import Part, letters_between, parts, sketch
 
 KEEP: Part = ("NNG", " 한강")

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coref_automl.corpus import sources
 from coref_automl.errors import MissingExtra, SourceError
 from coref_automl.evaluation.tasks.lambada import HUB, lambada_items, open_rows, read_passage
 from coref_automl.evaluation.tasks.task import Found, read_document, read_rows
@@ -122,7 +123,8 @@ def test_the_gated_dataset_names_the_token_it_needs(monkeypatch: pytest.MonkeyPa
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError("401 Client Error")
 
-    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=refuse))
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=refuse, config=types.SimpleNamespace()))
+    monkeypatch.setattr(sources, "_hub_answers", lambda: True)
     with pytest.raises(SourceError, match="HF_TOKEN"):
         list(open_rows(HUB))
 
@@ -130,12 +132,13 @@ def test_the_gated_dataset_names_the_token_it_needs(monkeypatch: pytest.MonkeyPa
 def test_the_hub_s_rows_are_asked_for_with_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def load(name: str, *, split: str, token: str | None) -> list[dict[str, Any]]:
+    def load(name: str, _config: None, *, split: str, token: str | None, **_: object) -> list[dict[str, Any]]:
         asked.append((name, split, token))
         return [ROW]
 
     monkeypatch.setenv("HF_TOKEN", "secret")
-    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load))
+    monkeypatch.setitem(sys.modules, "datasets", types.SimpleNamespace(load_dataset=load, config=types.SimpleNamespace()))
+    monkeypatch.setattr(sources, "_hub_answers", lambda: True)
     assert list(open_rows("ko-lambada")) == [ROW]
     assert asked == [(HUB, "test", "secret")]
 

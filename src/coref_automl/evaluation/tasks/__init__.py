@@ -11,13 +11,7 @@ from importlib import import_module
 
 from coref_automl.evaluation.tasks.task import ClozeTask
 
-_FILES = (
-    "real",
-    "far",
-    "passage",
-    "lambada",
-    "gold",
-)
+_FILES = ("real", "far", "passage", "lambada", "gold")
 """In the order of a set's files; each module has a TASK."""
 
 TASKS: dict[str, ClozeTask] = {task.name: task for task in (import_module(f"{__name__}.{name}").TASK for name in _FILES)}

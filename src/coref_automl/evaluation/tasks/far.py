@@ -11,9 +11,9 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 
-from coref_automl.corpus.chains import NounMention
+from coref_automl.corpus.chains import NounMention, by_form
 from coref_automl.evaluation.tasks.eligible import Eligible, eligible_of
-from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, Limit, ReadDocument, Span, draw_lot
+from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, Limit, ReadDocument, Span, draw_lot, occurrences
 from coref_automl.records import ClozeItem
 
 VERSION = 3
@@ -34,13 +34,8 @@ def far_items(read: ReadDocument, choices: Choices) -> Found:
     eligible, seed = eligible_of(read, choices), choices.seed
     drops: Counter[str] = Counter()
     fit: dict[tuple[int, int], dict[str, list[tuple[NounMention, NounMention]]]] = {bucket: {} for bucket in BUCKETS}
-    by_form: dict[str, list[NounMention]] = {}
-    for mention in read.mentions:
-        by_form.setdefault(mention.form, []).append(mention)
-    whole: dict[str, list[NounMention]] = {}
-    for mention in eligible.words:
-        whole.setdefault(mention.form, []).append(mention)
-    for form, hidden in by_form.items():
+    whole = by_form(eligible.words)
+    for form, hidden in by_form(read.mentions).items():
         places = occurrences(read.text, form)
         for mention in hidden:
             found = _antecedent(eligible, mention, places, whole.get(form, ()))
@@ -80,15 +75,6 @@ def _antecedent(
     if bucket_of(distance) != bucket:
         return "nearest occurrence inside a longer word"
     return eligible.unfit_antecedent(other) or eligible.unfit(mention, distance, far=True) or (other, bucket)
-
-
-def occurrences(text: str, word: str) -> list[int]:
-    """Every place where the characters of a word occur, overlaps included."""
-    places, at = [], text.find(word)
-    while at >= 0:
-        places.append(at)
-        at = text.find(word, at + 1)
-    return places
 
 
 def nearest_occurrence(read: ReadDocument, gap: Span, places: list[int]) -> tuple[Span, int] | None:

@@ -12,18 +12,7 @@ import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 
-from coref_automl.evaluation.tasks.task import (
-    INSIDE_WORD,
-    ClozeTask,
-    Found,
-    ReadDocument,
-    Row,
-    Rows,
-    Span,
-    draw_lot,
-    local_rows,
-    opens_word,
-)
+from coref_automl.evaluation.tasks import task
 from coref_automl.records import ClozeItem, Document
 
 VERSION = 1
@@ -51,7 +40,7 @@ class Named:
     entity: str
 
     @property
-    def span(self) -> Span:
+    def span(self) -> task.Span:
         return self.start, self.end
 
 
@@ -64,7 +53,7 @@ class Annotated:
     mentions: tuple[Named, ...]
 
 
-def gold_items(read: ReadDocument, gold: Annotated, *, seed: int, per_document: int = PER_DOCUMENT) -> Found:
+def gold_items(read: task.ReadDocument, gold: Annotated, *, seed: int, per_document: int = PER_DOCUMENT) -> task.Found:
     drops: Counter[str] = Counter()
     single = [mention for mention in gold.mentions if "+" not in mention.entity]  # a group of entities
     drops["names a group of entities"] = len(gold.mentions) - len(single)
@@ -84,12 +73,12 @@ def gold_items(read: ReadDocument, gold: Annotated, *, seed: int, per_document: 
             drops[reason] += 1
         else:
             fit.append(_item(read, gold, mention, others, groups))
-    chosen = _by_entity(fit, seed)[:per_document]
+    chosen = task.spread(fit, per_document, seed, of=lambda item: item.candidates[0])  # a first of every entity before a second
     drops[f"over {per_document} mentions of its text"] += len(fit) - len(chosen)
-    return Found(sorted(chosen, key=lambda item: item.start), +drops)
+    return task.Found(sorted(chosen, key=lambda item: item.start), +drops)
 
 
-def is_pronoun(read: ReadDocument, span: Span) -> bool:
+def is_pronoun(read: task.ReadDocument, span: task.Span) -> bool:
     """Only words of the list (나, 그 자신), or a span in which the tagger sees pronouns alone."""
     if all(word in PRONOUNS for word in read.text[span[0] : span[1]].split()):
         return True
@@ -98,7 +87,7 @@ def is_pronoun(read: ReadDocument, span: Span) -> bool:
     return bool(held) and int(touching.sum()) == len(held)
 
 
-def _surfaces(read: ReadDocument, single: list[Named]) -> dict[str, tuple[str, ...]]:
+def _surfaces(read: task.ReadDocument, single: list[Named]) -> dict[str, tuple[str, ...]]:
     """The short surfaces of each entity that are not pronouns; entities in the order of their first mention."""
     found: dict[str, dict[str, None]] = {}
     for mention in sorted(single, key=lambda mention: mention.span):
@@ -108,10 +97,10 @@ def _surfaces(read: ReadDocument, single: list[Named]) -> dict[str, tuple[str, .
     return {entity: tuple(forms) for entity, forms in found.items()}
 
 
-def _unfit(read: ReadDocument, mention: Named, everyone: tuple[Named, ...], shared: set[str]) -> str | None:
+def _unfit(read: task.ReadDocument, mention: Named, everyone: tuple[Named, ...], shared: set[str]) -> str | None:
     form = read.text[mention.start : mention.end]
-    if not opens_word(read.text, mention.start):
-        return INSIDE_WORD
+    if not task.opens_word(read.text, mention.start):
+        return task.INSIDE_WORD
     if is_pronoun(read, mention.span):
         return "a pronoun"
     if _too_long(form):
@@ -130,40 +119,14 @@ def _overlap(one: Named, other: Named) -> bool:
 
 
 def _item(
-    read: ReadDocument, gold: Annotated, mention: Named, others: list[Span], groups: dict[str, tuple[str, ...]]
+    read: task.ReadDocument, gold: Annotated, mention: Named, others: list[task.Span], groups: dict[str, tuple[str, ...]]
 ) -> ClozeItem:
-    measured = sorted((read.distance(span, mention.span), span) for span in others)
-    distance, antecedent = measured[0]
-    right = groups[mention.entity]
+    nearest = min(others, key=lambda span: (read.distance(span, mention.span), span))
     wrong = [forms for entity, forms in groups.items() if entity != mention.entity]
-    return ClozeItem(
-        id=read.item_id("gold", VERSION, mention.span),
-        task="gold",
-        document=read.document.id,
-        cluster=gold.cluster,
-        source=read.document.source,
-        start=mention.start,
-        end=mention.end,
-        answer=read.text[mention.start : mention.end],
-        tag=read.tag_of(mention.span),
-        candidates=(right, *wrong),
-        antecedent=antecedent,
-        distance=distance,
-        pronoun_between=read.pronoun_between(antecedent, mention.span),
-    )
+    return read.item("gold", VERSION, mention.span, nearest, cluster=gold.cluster, candidates=(groups[mention.entity], *wrong))
 
 
-def _by_entity(items: list[ClozeItem], seed: int) -> list[ClozeItem]:
-    """In random order, a first item of every entity before a second of any."""
-    taken: Counter[tuple[str, ...]] = Counter()
-    order: list[tuple[int, int, ClozeItem]] = []
-    for item in sorted(items, key=lambda item: draw_lot(seed, item.id)):
-        order.append((taken[item.candidates[0]], len(order), item))
-        taken[item.candidates[0]] += 1
-    return [item for _, _, item in sorted(order, key=lambda entry: entry[:2])]
-
-
-def read_annotated(row: Row, number: int, name: str) -> Annotated | str:
+def read_annotated(row: task.Row, number: int, name: str) -> Annotated | str:
     """A row whose mentions are where their offsets say, or why it is not one: a wrong offset discredits the whole row."""
     text, clusters = row.get("text"), row.get("clusters")
     if not isinstance(text, str) or not isinstance(clusters, list):
@@ -188,10 +151,10 @@ def read_annotated(row: Row, number: int, name: str) -> Annotated | str:
     return Annotated(Document(f"{name}-{identity}", name, text, title), title or f"{name}-{identity}", tuple(mentions))
 
 
-TASK = ClozeTask(
+TASK = task.ClozeTask(
     name="gold",
     label="Gold",
     version=VERSION,
     find=lambda read, entry, choices: gold_items(read, entry, seed=choices.seed),
-    rows=Rows(lambda name: local_rows(name, needs=("text", "clusters")), read_annotated),
+    rows=task.Rows(lambda name: task.local_rows(name, needs=("text", "clusters")), read_annotated),
 )

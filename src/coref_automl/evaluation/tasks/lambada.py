@@ -3,28 +3,15 @@ filled in, and one item per passage, with its gap at the `_`."""
 
 from __future__ import annotations
 
-import os
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coref_automl.corpus.sources import SOURCES
-from coref_automl.errors import MissingExtra, SourceError
-from coref_automl.evaluation.tasks.far import nearest_occurrence, occurrences
-from coref_automl.evaluation.tasks.task import (
-    NO_CHOICE,
-    ClozeTask,
-    Found,
-    ReadDocument,
-    Row,
-    Rows,
-    Span,
-    choose_candidates,
-    is_apart,
-    local_rows,
-)
-from coref_automl.records import ClozeItem, Document
+from coref_automl.corpus.sources import SOURCES, bundled_rows, hub_rows
+from coref_automl.evaluation.tasks import task
+from coref_automl.evaluation.tasks.far import nearest_occurrence
+from coref_automl.records import Document
 
 VERSION = 1
 BLANK = "_"
@@ -37,52 +24,36 @@ class Passage:
     """A passage with its answer in place. `candidates` are the wrong words the row itself names."""
 
     document: Document
-    gap: Span
+    gap: task.Span
     cluster: str
     candidates: tuple[str, ...]
 
 
-def open_rows(source: str) -> Iterator[Row | str]:
+def open_rows(source: str) -> Iterator[task.Row | str]:
     """The rows of `local:PATH`, of the hub's dataset (`ko-lambada` or its id), or of the bundled passages; a string in place of a
     row says why it cannot be read."""
     if source == BUNDLED:
-        from coref_automl.corpus.sources import cloze_passages
-
-        return iter(cloze_passages())
+        return bundled_rows("cloze")
     if source in ("ko-lambada", HUB):
-        return _hub_rows()
-    return local_rows(source, needs=("text", "answer"))
+        return hub_rows("ko-lambada")
+    return task.local_rows(source, needs=("text", "answer"))
 
 
-def lambada_items(read: ReadDocument, passage: Passage, *, seed: int) -> Found:
+def lambada_items(read: task.ReadDocument, passage: Passage, *, seed: int) -> task.Found:
     """One item, ranked against the row's own candidate and the passage's other nouns."""
-    start, end = passage.gap
-    answer = read.text[start:end]
+    answer = read.text[slice(*passage.gap)]
     forms = [mention.form for mention in read.mentions]
-    candidates = choose_candidates(answer, forms, draw=(seed, read.identity), first=passage.candidates)
+    candidates = task.choose_candidates(answer, forms, draw=(seed, read.identity), first=passage.candidates)
     if len(candidates) < 2:
-        return Found([], Counter({NO_CHOICE: 1}))
-    nearest = nearest_occurrence(read, passage.gap, occurrences(read.text, answer))
-    item = ClozeItem(
-        id=read.item_id("lambada", VERSION, passage.gap),
-        task="lambada",
-        document=read.document.id,
-        cluster=passage.cluster,
-        source=read.document.source,
-        start=start,
-        end=end,
-        answer=answer,
-        tag=read.tag_of(passage.gap),
-        candidates=candidates,
-        antecedent=nearest[0] if nearest else None,
-        distance=nearest[1] if nearest else -1,
-        pronoun_between=nearest is not None and read.pronoun_between(nearest[0], passage.gap),
-    )
-    overlaps = sum(not is_apart(word, answer) for word in passage.candidates)
-    return Found([item], +Counter({"the row's candidate contains its answer": overlaps}))
+        return task.Found([], Counter({task.NO_CHOICE: 1}))
+    nearest = nearest_occurrence(read, passage.gap, task.occurrences(read.text, answer))
+    facts = {"cluster": passage.cluster, "candidates": candidates}
+    item = read.item("lambada", VERSION, passage.gap, nearest[0] if nearest else None, **facts)
+    overlaps = sum(not task.is_apart(word, answer) for word in passage.candidates)
+    return task.Found([item], +Counter({"the row's candidate contains its answer": overlaps}))
 
 
-def read_passage(row: Row, number: int, name: str) -> Passage | str:
+def read_passage(row: task.Row, number: int, name: str) -> Passage | str:
     """A row with one blank as a passage, or why it is not one."""
     text, answer = row.get("text"), row.get("answer")
     if not isinstance(text, str) or not isinstance(answer, str):
@@ -104,26 +75,11 @@ def read_passage(row: Row, number: int, name: str) -> Passage | str:
     return Passage(document, (len(before), len(before) + len(answer)), str(title) or f"{name}-{index}", candidates)
 
 
-def _hub_rows() -> Iterator[Row]:
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise MissingExtra("datasets", "hub", f"Ko-LAMBADA ({HUB})") from error
-    try:
-        yield from (dict(row) for row in load_dataset(HUB, split=SOURCES["ko-lambada"].split, token=os.environ.get("HF_TOKEN")))
-    except Exception as error:  # the hub's libraries raise a score of kinds; each becomes one sentence
-        first = (str(error).splitlines() or [type(error).__name__])[0][:160]
-        raise SourceError(
-            f"Ko-LAMBADA ({HUB}) cannot be read ({first}); it is gated: accept its terms on the hub and set HF_TOKEN, "
-            "or pass a file in its columns as local:PATH."
-        ) from error
-
-
-TASK = ClozeTask(
+TASK = task.ClozeTask(
     name="lambada",
     label="LAMBADA",
     version=VERSION,
     find=lambda read, entry, choices: lambada_items(read, entry, seed=choices.seed),
-    rows=Rows(open_rows, read_passage),
+    rows=task.Rows(open_rows, read_passage),
     any_word=True,
 )

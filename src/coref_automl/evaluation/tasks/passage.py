@@ -12,18 +12,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from coref_automl.corpus.chains import NounMention
-from coref_automl.evaluation.tasks.eligible import Eligible, eligible_of, light_nouns
-from coref_automl.evaluation.tasks.task import (
-    NO_CHOICE,
-    Choices,
-    ClozeTask,
-    Found,
-    Limit,
-    ReadDocument,
-    Span,
-    choose_candidates,
-    draw_lot,
-)
+from coref_automl.evaluation.tasks import task
+from coref_automl.evaluation.tasks.eligible import Eligible, eligible_of
+from coref_automl.evaluation.tasks.nouns import light_nouns
 from coref_automl.korean import VERBAL
 from coref_automl.records import ClozeItem, Document
 
@@ -35,10 +26,10 @@ LEAST_DISTANCE, MOST_TOKENS = 20, 450
 PER_DOCUMENT = 3
 
 
-def passage_items(read: ReadDocument, choices: Choices) -> Found:
+def passage_items(read: task.ReadDocument, choices: task.Choices) -> task.Found:
     eligible, seed = eligible_of(read, choices), choices.seed
     drops: Counter[str] = Counter()
-    fit: list[tuple[NounMention, NounMention, Span]] = []
+    fit: list[tuple[NounMention, NounMention, task.Span]] = []
     bounds = [0, *(int(end) for end in read.tags.sentence_ends)]
     sentences = list(pairwise(bounds))
     content = (mention for mention in read.mentions if not mention.around & VERBAL and mention.form not in light_nouns())
@@ -53,16 +44,16 @@ def passage_items(read: ReadDocument, choices: Choices) -> Found:
             drops[found] += 1
         else:
             fit.append((hidden, *found))
-    drawn = sorted(fit, key=lambda entry: draw_lot(seed, read.identity, entry[0].start))
+    drawn = sorted(fit, key=lambda entry: task.draw_lot(seed, read.identity, entry[0].start))
     chosen = list({entry[0].form: entry for entry in reversed(drawn)}.values())[-PER_DOCUMENT:]
     drops[f"over {PER_DOCUMENT} passages of its document"] += len(fit) - len(chosen)
     made = [_item(eligible, *entry, seed) for entry in sorted(chosen, key=lambda entry: entry[0].start)]
     items = [item for item, _ in made if len(item.candidates) > 1]
-    drops[NO_CHOICE] += len(made) - len(items)
-    return Found(items, +drops, [document for item, document in made if len(item.candidates) > 1])
+    drops[task.NO_CHOICE] += len(made) - len(items)
+    return task.Found(items, +drops, [document for item, document in made if len(item.candidates) > 1])
 
 
-def _passage(eligible: Eligible, hidden: NounMention, sentences: list[Span]) -> tuple[NounMention, Span] | str:
+def _passage(eligible: Eligible, hidden: NounMention, sentences: list[task.Span]) -> tuple[NounMention, task.Span] | str:
     """The nearest earlier mention and the span of the passage; or why there is none."""
     read = eligible.read
     final, whole = sentences[-1], (hidden.start, hidden.end)
@@ -85,7 +76,9 @@ def _passage(eligible: Eligible, hidden: NounMention, sentences: list[Span]) -> 
     return reason or (first, (start, final[1]))
 
 
-def _item(eligible: Eligible, hidden: NounMention, earlier: NounMention, span: Span, seed: int) -> tuple[ClozeItem, Document]:
+def _item(
+    eligible: Eligible, hidden: NounMention, earlier: NounMention, span: task.Span, seed: int
+) -> tuple[ClozeItem, Document]:
     """The item of the whole document, moved to a passage of it, with the passage's nouns as candidates."""
     read = eligible.read
     held = read.text[span[0] : span[1]]
@@ -98,16 +91,16 @@ def _item(eligible: Eligible, hidden: NounMention, earlier: NounMention, span: S
         document=passage.id,
         start=hidden.start - low,
         end=hidden.end - low,
-        candidates=choose_candidates(hidden.form, forms, draw=(seed, read.identity, hidden.form)),
+        candidates=task.choose_candidates(hidden.form, forms, draw=(seed, read.identity, hidden.form)),
         antecedent=(earlier.start - low, earlier.end - low),
     ), passage
 
 
-TASK = ClozeTask(
+TASK = task.ClozeTask(
     name="passage",
     label="Passage",
     version=VERSION,
     find=lambda read, _, choices: passage_items(read, choices),
-    limit=Limit("per_source", lambda item: (item.source, item.tag), "the limit of its source"),
+    limit=task.Limit("per_source", lambda item: (item.source, item.tag), "the limit of its source"),
     on_request=True,
 )

@@ -9,23 +9,22 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.corpus.chains import NounMention, mentions, pronouns
-from coref_automl.corpus.files import files_of
-from coref_automl.corpus.formats import BROKEN, KNOWN, READERS, kind_of
+from coref_automl.corpus.chains import NounMention, mentions
+from coref_automl.corpus.files import files_of, rows_in
+from coref_automl.corpus.formats import BROKEN
 from coref_automl.errors import SourceError
 from coref_automl.evaluation.ngrams import Neighbours
 from coref_automl.fingerprints import fingerprint
-from coref_automl.korean import Tags
+from coref_automl.korean import PRONOUN, Tags
 from coref_automl.models.vocabulary import tokenize
-from coref_automl.records import ClozeItem, Document
+from coref_automl.records import ClozeItem, Document, Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -65,23 +64,12 @@ class Choices:
         return self.neighbours.get(document.source)
 
 
-class TaskInput(Protocol):
-    """What a task reads: a document, with annotations where the task has files of its own."""
-
-    @property
-    def document(self) -> Document: ...
-
-
-@dataclass(frozen=True, slots=True)
-class PlainText:
-    """A document of `--source`, without annotations."""
-
-    document: Document
-
-
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Annotated files of a task's own: `open` reads the rows of a name, `read` makes an entry of a row or says why not."""
+    """Annotated files of a task's own: `open` reads the rows of a name, `read` makes an entry of a row or says why not.
+
+    An entry has a `document`, and whatever else the task's `find` takes.
+    """
 
     open: Callable[[str], Iterator[Row | str]]
     read: Callable[[Row, int, str], Any]
@@ -147,7 +135,6 @@ class ReadDocument:
         return bool(((starts >= before[1]) & (starts < after[0])).any())
 
     def sentence_at(self, place: int) -> int:
-        """The number of the sentence around a character."""
         return bisect_right(self.sentence_ends, place)
 
     def sentence_of(self, place: int) -> Span:
@@ -159,8 +146,22 @@ class ReadDocument:
         tags = {mention.tag for mention in self.mentions if mention.start < span[1] and span[0] < mention.end}
         return "NNP" if "NNP" in tags else "NNG" if tags else ""
 
-    def item_id(self, task: str, version: int, span: Span) -> str:
-        return fingerprint(f"{task}/{version}", self.identity, span)
+    def item(self, task: Task, version: int, span: Span, antecedent: Span | None, **facts: Any) -> ClozeItem:
+        """The item that hides a span; `facts` are what its task decides: candidates, and the cluster if not the document."""
+        return ClozeItem(
+            id=fingerprint(f"{task}/{version}", self.identity, span),
+            task=task,
+            document=self.document.id,
+            source=self.document.source,
+            start=span[0],
+            end=span[1],
+            answer=self.text[span[0] : span[1]],
+            tag=self.tag_of(span),
+            antecedent=antecedent,
+            distance=self.distance(antecedent, span) if antecedent else -1,
+            pronoun_between=antecedent is not None and self.pronoun_between(antecedent, span),
+            **{"cluster": self.document.id, **facts},
+        )
 
 
 def read_document(document: Document, tags: Tags, reference: PreTrainedTokenizerFast) -> ReadDocument:
@@ -173,7 +174,7 @@ def read_document(document: Document, tags: Tags, reference: PreTrainedTokenizer
         opening=(np.searchsorted(pieces.ends, places, "right") - blanks).tolist(),
         closing=np.searchsorted(pieces.starts, places, "left").tolist(),
         mentions=tuple(mentions(document.text, tags)),
-        pronouns=pronouns(tags),
+        pronouns=tags.spans[tags.kinds == PRONOUN],
         sentence_ends=tags.sentence_ends.tolist(),
         identity=fingerprint(document.text),
     )
@@ -211,25 +212,42 @@ def opens_word(text: str, start: int) -> bool:
 
 
 def is_apart(word: str, answer: str) -> bool:
-    """Whether neither word contains the other."""
     return bool(word) and word not in answer and answer not in word
 
 
-def spread(items: Iterable[ClozeItem], most: int | None, seed: int) -> list[ClozeItem]:
-    """At most this many items, a first one of every document before a second of any: intervals depend on clusters."""
-    order: list[tuple[int, bytes, ClozeItem]] = []
-    taken: Counter[str] = Counter()
+def spread(
+    items: Iterable[ClozeItem], most: int, seed: int, of: Callable[[ClozeItem], Hashable] = lambda item: item.document
+) -> list[ClozeItem]:
+    """At most this many items in random order, a first one of every document (or other group) before a second of any."""
+    order: list[tuple[int, ClozeItem]] = []
+    taken: Counter[Hashable] = Counter()
     for item in sorted(items, key=lambda item: draw_lot(seed, item.id)):
-        order.append((taken[item.document], draw_lot(seed, item.id), item))
-        taken[item.document] += 1
-    return [item for _, _, item in sorted(order, key=lambda entry: entry[:2])[:most]]
+        order.append((taken[of(item)], item))
+        taken[of(item)] += 1
+    return [item for _, item in sorted(order, key=lambda entry: entry[0])[:most]]
+
+
+def occurrences(text: str, word: str) -> list[int]:
+    """Every place where the characters of a word occur, overlaps included."""
+    places, at = [], text.find(word)
+    while at >= 0:
+        places.append(at)
+        at = text.find(word, at + 1)
+    return places
 
 
 def local_rows(place: str, *, needs: Sequence[str]) -> Iterator[Row | str]:
     """Every row of the files a path, folder or glob names, or why it is not one. A first row without the needed columns is an
     error: it is the wrong file."""
     for path in files_of(place.removeprefix("local:")):
-        yield from _file_rows(path, needs)
+        number = 0
+        try:
+            for number, row in rows_in(path, str(path)):
+                if isinstance(row, dict) and number == 1 and (missing := [name for name in needs if name not in row]):
+                    raise SourceError(f"{path} has no column {missing[0]!r}; its rows hold {', '.join(row) or 'nothing'}.")
+                yield row
+        except (*BROKEN, ValueError) as error:
+            raise SourceError(f"{path} breaks off after line {number} ({error}); fetch it again.") from error
 
 
 def read_rows(rows: Iterable[Row | str], read: Callable[[Row, int, str], T | str], name: str) -> tuple[list[T], Counter[str]]:
@@ -243,17 +261,3 @@ def read_rows(rows: Iterable[Row | str], read: Callable[[Row, int, str], T | str
         else:
             found.append(entry)
     return found, drops
-
-
-def _file_rows(path: Path, needs: Sequence[str]) -> Iterator[Row | str]:
-    reader = READERS.get(kind_of(path))
-    if reader is None:
-        raise SourceError(f"{path} has an unknown file type; known types: {KNOWN}.")
-    number = 0
-    try:
-        for number, row in reader(path):
-            if isinstance(row, dict) and number == 1 and (missing := [name for name in needs if name not in row]):
-                raise SourceError(f"{path} has no column {missing[0]!r}; its rows hold {', '.join(row) or 'nothing'}.")
-            yield row
-    except (*BROKEN, ValueError) as error:
-        raise SourceError(f"{path} breaks off after line {number} ({error}); fetch it again.") from error

@@ -84,7 +84,7 @@ def attend(
     draws = draw(states.device, 2, batch * heads, length) if dropout > 0 else bounds.segments
     tables = [states.new_empty(0) if x is None else x for x in (position_key, position_query)]
     c2p, p2c = (x is not None for x in (position_key, position_query))
-    work = _launch(_Shape((batch, length, heads, size), states.dtype, states.device, c2p, p2c, distances, scale, dropout))
+    work = _launch((batch, length, heads, size), states.dtype, states.device, c2p, p2c, distances, scale, dropout)
     out: Tensor = _Attention.apply(work, *map(_side_by_side, (states, *tables)), *bounds.tensors(), draws)
     return out
 
@@ -99,41 +99,25 @@ def drop(share: float) -> tuple[int, float]:
     return int(share * 2**32) - 2**31 if share else 0, 1 / (1 - share)
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What decides how kernels are launched."""
-
-    query: tuple[int, ...]
-    dtype: torch.dtype
-    device: torch.device
-    c2p: bool
-    p2c: bool
-    distances: Distances
-    scale: float
-    dropout: float
-
-
-@lru_cache(maxsize=256)
-def _launch(shape: _Shape) -> _Launch:
-    return _Launch(shape)
-
-
 class _Launch:
     """What the launches of one shape share: the band, distances on the device, the options that kernels are built for."""
 
-    def __init__(self, shape: _Shape) -> None:
-        self.batch, self.length, self.heads, self.size = shape.query
-        self.c2p, self.p2c, self.scale, self.dropout = shape.c2p, shape.p2c, shape.scale, shape.dropout
-        self.limit, self.boost = drop(shape.dropout)
-        reach = 2 * shape.distances.longest + 2
-        points = geometry(shape.distances, reach, shape.device)
-        self.plan = plan_for(shape.dtype, self.size, shape.device.type)
+    def __init__(
+        self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, c2p: bool, p2c: bool, distances: Distances,
+        scale: float, dropout: float,
+    ) -> None:  # fmt: skip
+        self.batch, self.length, self.heads, self.size = shape
+        self.c2p, self.p2c, self.scale, self.dropout = c2p, p2c, scale, dropout
+        self.limit, self.boost = drop(dropout)
+        reach = 2 * distances.longest + 2
+        points = geometry(distances, reach, device)
+        self.plan = plan_for(dtype, self.size, device.type)
         self.band = band_of(self.length, points.high, points.low, self.plan.pairs)
         needed = self.band.reach + max(self.plan.band.columns, self.plan.sums.columns) + CLASS
-        self.points = points if needed <= reach else geometry(shape.distances, -(-needed // 1024) * 1024, shape.device)
-        self.rows = 2 * shape.distances.span
+        self.points = points if needed <= reach else geometry(distances, -(-needed // 1024) * 1024, device)
+        self.rows = 2 * distances.span
         self.far = self.length > min(points.high, points.low)
-        self.precision = "ieee" if shape.dtype == torch.float32 else "tf32"
+        self.precision = "ieee" if dtype == torch.float32 else "tf32"
         self.block_d = max(16, 1 << (self.size - 1).bit_length())
         self.rehearsed: set[bool] = set()
 
@@ -184,6 +168,9 @@ class _Launch:
             self.length, self.heads, *band.words[1:], band.size // CLASS, points.high, points.low, self.scale * _LOG2E,
             self.limit, self.boost,
         )  # fmt: skip
+
+
+_launch = lru_cache(maxsize=256)(_Launch)
 
 
 def _strides(x: Tensor) -> tuple[int, int, int]:

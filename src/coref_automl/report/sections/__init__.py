@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coref_automl.report.page import Section
-from coref_automl.report.sections import appendix, comparisons, evidence, questions
+from coref_automl.report.sections import appendix, evidence, questions
 from coref_automl.report.subject import Subject
 
 Draw = Callable[[Subject], Section | list[Section] | None]
@@ -19,9 +19,9 @@ SECTIONS: tuple[Draw, ...] = (
     # questions, folded; their answers are on the first screen
     questions.draw,
     # the appendix, folded
-    comparisons.methods,
+    appendix.methods,
     evidence.learning_curves,
-    comparisons.rating,
+    appendix.rating,
     appendix.checkpoints,
     appendix.datasets,
     appendix.reading,

@@ -1,4 +1,4 @@
-"""The appendix. In: a Subject. Out: every checkpoint and its difference, the data, how to read it."""
+"""The appendix. In: a Subject. Out: methods side by side, grades of the runs, every checkpoint, the data, how to read it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from coref_automl.comparison.judging import checkpoint_claim
+from coref_automl.comparison.arms import base_of
+from coref_automl.comparison.differences import compare_with
+from coref_automl.comparison.judging import ends, means
+from coref_automl.comparison.scores import Entry, model_label
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.cells import claims_table
+from coref_automl.records import Comparison
 from coref_automl.report.page import (
     Block,
     Cell,
@@ -22,35 +25,186 @@ from coref_automl.report.page import (
     interval,
     note,
     notes,
+    points,
     row,
     tokens,
-)
+)  # fmt: skip
 from coref_automl.report.subject import Subject, epoch_text
 from coref_automl.report.terminal import baseline_name
+from coref_automl.report.wording import claim_cell, claims_table, which_documents
+from coref_automl.say import Say
 
-SHOWN_METRICS = ("real1", "real5", "lambada_top1", "score", "real1_strict", "real5_strict", "lambada_top1_strict", "score_strict")
-WORD_METRICS = ("real_word", "lambada_word", "gold_word", "real_far1_strict", "real_far_word")
+_SHOWN = ("real1_strict", "real1", "real_far1_strict", "lambada_top1_strict", "gold_word")
+_TONES: dict[str, Tone] = {"A": "good", "B": "quiet", "C": "bad"}
+_UNRECORDED = ("학습 토큰 기록 없음", "tokens not recorded")
+Grade = tuple[str, str]
+"""A letter, and the number or the words behind it."""
+_METRICS = (
+    "real1", "real5", "lambada_top1", "score", "real1_strict", "real5_strict", "lambada_top1_strict", "score_strict",
+    "real_word", "lambada_word", "gold_word", "real_far1_strict", "real_far_word",
+)  # fmt: skip
 _MOST_BARS = 40
 """Longer tables have no bars, to keep the page light."""
+
+
+def methods(study: Subject) -> Section | None:
+    """Every method at its last checkpoint and its base, means over seeds on all items; the best of each, gain per token."""
+    found, say = study.arms, study.say
+    if not found:
+        return None
+    metrics = [name for name in dict.fromkeys((study.metric, *_SHOWN)) if _comparable(study, name)]
+    began = [base_of(study.group.entries, arm) or study.own_base(arm.ends[0]) for arm in found]
+    bases = list({id(base): base for base in began if base is not None}.values())
+    sides = [*([base] for base in bases), *(ends(arm) for arm in found)]
+    columns = [estimate_cells(means(study, sides, metric)) for metric in metrics]
+    asked = study.answer.question("base")
+    gains = {one.a: one for one in asked.claims} if asked else {}
+    lines = []
+    for number, held in enumerate(sides):
+        if number < len(bases):
+            name = model_label(held[0].evaluation.checkpoint).split("/")[0]
+            first = (Cell(f"{name} @{held[0].evaluation.seq_len:,}", "quiet"), "–", "–")
+            rest: tuple[str | Cell, ...] = ("–", "–", "–")
+        else:
+            arm = found[number - len(bases)]
+            seeds = str(arm.seeds) if arm.seeds > 1 else say("하나", "one seed")
+            first = (Cell(arm.name), seeds, tokens(arm.tokens))
+            gain = gains.get(arm.name)
+            rate = f"{1e8 * gain.difference.value / arm.tokens:+.2f}" if gain and arm.tokens else "–"
+            best = study.choice.peak([one for run in arm.runs.values() for one in run if one in study.choice.candidates])
+            rest = (epoch_text(best), claim_cell(gain, say), rate)
+        lines.append(row(*first, *(column[number] for column in columns), *rest))
+    head = (say("방법과 길이", "method, length"), say("시드", "seeds"), say("토큰", "tokens"))
+    after = (
+        say("최고 (에폭)", "best (epoch)"), say("베이스 모델 대비 (점)", "over the base (points)"),
+        say("백만 토큰당 (점)", "points per million tokens"),
+    )  # fmt: skip
+    titles = (*head, *(METRICS[name].label for name in metrics), *after)
+    table = Table(titles, tuple(lines), frozenset(range(1, len(titles))), shows="all")
+    return Section(
+        "arms",
+        say("방법과 길이를 나란히", "Methods side by side"),
+        (table, Text(note("methods", say), "quiet")),
+        say("나란히", "side by side"),
+    )
+
+
+def _comparable(study: Subject, metric: str) -> bool:
+    if study.group.tokenizers > 1 and METRICS[metric].rule != "word":
+        return False
+    return any(metric in entry.evaluation.estimates for entry in study.entries)
+
+
+def rating(study: Subject) -> Section | None:
+    """Grade every run in six respects: A, B or C, with the rule of each."""
+    runs, say = study.runs(), study.say
+    if not runs:
+        return None
+    respects = (
+        say("시작", "initial"), say("최고", "best"), say("속도", "speed"), say("데이터", "data"), say("안정", "stability"),
+        say("효율", "efficiency"),
+    )  # fmt: skip
+    peaks = {run: study.choice.peak(entries) for run, entries in runs.items()}
+    starts = study.judged
+    behind = _against(study, {peak: study.choice.best for peak in peaks.values() if peak is not study.choice.best})
+    falls = _against(study, {peaks[run]: entries[-1] for run, entries in runs.items() if peaks[run] is not entries[-1]})
+    lines = []
+    for run, entries in runs.items():
+        peak = peaks[run]
+        grades = (
+            _initial(starts.get(entries[0]), say),
+            _best(study, peak, behind.get(peak)),
+            _speed(study, entries, peak),
+            _data(peak, list(peaks.values()), say),
+            _stability(study, peak, entries[-1], falls.get(peak)),
+            _efficiency(study, peak, list(peaks.values())),
+        )
+        lines.append(row(run, *(Cell(f"{letter} · {because}", _TONES.get(letter, "quiet")) for letter, because in grades)))
+    caption = note("peaks", say, which=which_documents(study.group.judging, say))
+    table = Table((say("실행", "run"), *respects), tuple(lines), caption=caption, shows="both")
+    rules = Points(notes("rating", say, margin=f"{100 * study.margin:g}"))
+    return Section("rating", say("요약 평가", "Summary rating"), (table, rules))
+
+
+def _against(study: Subject, pairs: dict[Entry, Entry]) -> dict[Entry, Comparison | None]:
+    """Peaks against other checkpoints on confirm, max-T over runs."""
+    found = compare_with(study.group, study.metric, list(pairs), list(pairs.values()), seed=study.seed, half="confirm")
+    return dict(zip(pairs, found, strict=True))
+
+
+def _initial(start: Comparison | None, say: Say) -> Grade:
+    if start is None:
+        return "–", say("기준 없음", "no base")
+    return {"better": "A", "worse": "C"}.get(start.verdict, "B"), points(start.difference)
+
+
+def _best(study: Subject, peak: Entry, lost: Comparison | None) -> Grade:
+    held = study.choice.candidates[peak]
+    letter = "C" if lost is not None and lost.verdict == "worse" else "B"
+    close = held.bound <= study.margin or peak is study.choice.best
+    return "A" if close else letter, f"{METRICS[study.metric].label} {100 * held.value.value:.1f}%"
+
+
+def _speed(study: Subject, entries: list[Entry], peak: Entry) -> Grade:
+    values = {entry: one.value.value for entry, one in study.choice.candidates.items()}
+    near = next(entry for entry in entries if values[peak] - values[entry] <= study.margin)
+    share = near.tokens / entries[-1].tokens if entries[-1].tokens else 1.0
+    return _under(share, 1 / 3, 2 / 3), f"{100 * share:.0f}%"
+
+
+def _data(peak: Entry, peaks: list[Entry], say: Say) -> Grade:
+    if peak.recorded_tokens is None:
+        return "–", say(*_UNRECORDED)
+    times = peak.recorded_tokens / (min(one.recorded_tokens for one in peaks if one.recorded_tokens is not None) or 1)
+    return _under(times, 1.5, 3), f"×{times:.1f}"
+
+
+def _stability(study: Subject, peak: Entry, last: Entry, fall: Comparison | None) -> Grade:
+    if peak is last:
+        return "A", study.say("마지막이 최고", "the last is the peak")
+    if fall is None:
+        return "–", study.say("알 수 없음", "unknown")
+    could = fall.detectable is not None and fall.detectable <= study.margin
+    shown = {"better": "C", "worse": "A"}  # the peak against the last
+    return shown.get(fall.verdict, "A" if could else "B"), points(fall.difference)
+
+
+def _efficiency(study: Subject, peak: Entry, peaks: list[Entry]) -> Grade:
+    say = study.say
+    if peak.recorded_tokens is None:
+        return "–", say(*_UNRECORDED)
+    own = _gained(study, peak)
+    if own is None:
+        return "–", say("기준 없음", "no base")
+    top = max(rate for one in peaks if (rate := _gained(study, one)) is not None)
+    letter = "C" if top <= 0 or own <= 0 else _under(1 - own / top, 1 / 3, 2 / 3)
+    return letter, say(f"{own:+.2f}점/백만", f"{own:+.2f} points/M")
+
+
+def _gained(study: Subject, peak: Entry) -> float | None:
+    """Points gained over the base per million tokens; None if the base was not evaluated or the tokens not recorded."""
+    base, trained = study.own_base(peak), peak.recorded_tokens
+    before = base.evaluation.estimates.get(study.metric) if base else None
+    if before is None or trained is None:
+        return None
+    value = peak.evaluation.estimates.get(study.metric)
+    return 1e8 * (value.value - before.value) / trained if value and trained else 0.0
+
+
+def _under(value: float, a: float, b: float) -> str:
+    return "A" if value <= a + 1e-9 else "B" if value <= b + 1e-9 else "C"
 
 
 def checkpoints(study: Subject) -> Section:
     """Every checkpoint against its reference; then with epoch, tokens, all metrics and the composite, baselines below."""
     say = study.say
-    names = [*study.metrics(SHOWN_METRICS), *study.metrics(WORD_METRICS)]
-    lead = tuple(dict.fromkeys([study.metric, *(name for name in ("real1", "real5", "lambada_top1", "score") if name in names)]))
-    half, documents = study.group.judging, study.table.documents if study.table else 0
-    claims = [
-        replace(checkpoint_claim(study.group, "base", one, entry, half=half, documents=documents), b=one.reference)
-        for entry, one in study.against_base().items()
-    ]
+    names = study.metrics(_METRICS)
+    lead = list(dict.fromkeys([study.metric, *(name for name in ("real1", "real5", "lambada_top1", "score") if name in names)]))
+    claims = [replace(one, b=study.judged[entry].reference) for entry, one in study.checkpoint_claims().items()]
     blocks: list[Block] = [claims_table(claims, say)] if claims else []
-    for title, chosen in (
-        (say("주요 수치", "main numbers"), lead),
-        (say("그 밖의 수치", "other numbers"), [n for n in names if n not in lead]),
-    ):
-        if chosen:
-            blocks.append(_table(study, title, list(chosen)))
+    rest = [name for name in names if name not in lead]
+    blocks.append(_table(study, say("주요 수치", "main numbers"), lead))
+    blocks += [_table(study, say("그 밖의 수치", "other numbers"), rest)] if rest else []
     ceiling = ", ".join(sorted({f"{entry.evaluation.single_entry_share:.1%}" for entry in study.entries}))
     blocks.append(Text(note("values", say, ceiling=ceiling), "quiet"))
     return Section("checkpoints", say("체크포인트와 에폭", "Checkpoints and epochs"), tuple(blocks))
@@ -90,28 +244,19 @@ def datasets(study: Subject) -> Section:
         listed = ", ".join(f"{name} {count:,}" for name, count in sources.most_common(6))
         rows.append(row(task, f"{of_task.sum():,}", f"{documents:,}", f"{halves['select']:,} / {halves['confirm']:,}", listed))
     head = (
-        say("과제", "task"),
-        say("문항", "items"),
-        say("문서", "documents"),
-        say("선택 / 확인", "select / confirm"),
+        say("과제", "task"), say("문항", "items"), say("문서", "documents"), say("선택 / 확인", "select / confirm"),
         say("데이터 소스", "sources"),
-    )
+    )  # fmt: skip
     blocks: list[Block] = [Table(head, tuple(rows), frozenset({1, 2, 3}))]
     trained = sorted(
         {(p.run, p.objective, p.data, p.base, p.seq_len, p.seed) for e in study.entries if (p := e.evaluation.provenance)}
     )
     if trained:
         titles = (
-            say("실행", "run"),
-            say("목표", "objective"),
-            say("데이터", "dataset"),
-            say("시작 모델", "from"),
-            say("길이", "length"),
-            say("시드", "seed"),
-        )
-        lines = tuple(
-            row(run, kind, data or "–", base, str(length), str(seed)) for run, kind, data, base, length, seed in trained
-        )
+            say("실행", "run"), say("목표", "objective"), say("데이터", "dataset"), say("시작 모델", "from"),
+            say("길이", "length"), say("시드", "seed"),
+        )  # fmt: skip
+        lines = tuple(row(*(str(part) or "–" for part in run)) for run in trained)
         blocks.append(Table(titles, lines, frozenset({4, 5})))
     return Section("data", say("데이터", "Data"), tuple(blocks))
 

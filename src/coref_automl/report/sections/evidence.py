@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from coref_automl.comparison.arms import Arm, base_of
-from coref_automl.comparison.claims import Claim
 from coref_automl.comparison.judging import half_of_pairs, judge_pairs, means
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report import charts
-from coref_automl.report.cells import which_documents
 from coref_automl.report.page import Block, Cell, Charts, Section, Table, Text, in_percent, interval, is_same, note, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.wording import about, outcome
+from coref_automl.report.wording import about, forest_row, outcome, which_documents
+from coref_automl.say import Say
 
 _MOST = 4
 """Lines of a chart; more would cover each other."""
@@ -50,14 +50,9 @@ def _forest(study: Subject) -> Chart | None:
         ]
         tied = study.answer.ties
         for one in (lead, *sorted(own, key=lambda one: one.b not in tied)[: _MOST - 1]):
-            rows.append(_row(one, study))
+            rows.append(forest_row(outcome(one, say), about(one, say), one))
     title = say("과제별 차이 (점)", "Differences by task (points)")
     return (title, note("forest", say), charts.forest(rows, say)) if rows else None
-
-
-def _row(one: Claim, study: Subject) -> dict[str, Any]:
-    finding = one.verdict if one.shown else "not shown"
-    return {"task": outcome(one, study.say), "name": about(one, study.say), **in_percent(one.difference), "finding": finding}
 
 
 def _curve(study: Subject) -> Chart | None:
@@ -85,7 +80,7 @@ def _curve(study: Subject) -> Chart | None:
         f"Gains over the base (0): paired 95% intervals, point by point, {which}, {fewest} seed{'s' * (fewest > 1)}.",
     )
     title = say(f"학습에 따른 {label} 상승 (점)", f"{label} gained over training (points)")
-    return title, note, charts.gains(rows, say, axis=token_axis(study))
+    return title, note, charts.gains(rows, say, axis=token_axis(study.entries, study.say))
 
 
 def _curved(study: Subject) -> list[tuple[Arm, Entry]]:
@@ -136,7 +131,7 @@ def learning_curves(study: Subject) -> Section | None:
         spec = charts.learning_curve(
             curve_points(study, lines, metric),
             say,
-            axis=token_axis(study),
+            axis=token_axis(study.entries, study.say),
             bases=[(name if len(held) > 1 else "", 100 * found.value) for name, found in held],
             target=100 * target if target else None,
         )
@@ -150,10 +145,10 @@ def learning_curves(study: Subject) -> Section | None:
     return Section("curves", say("학습 곡선", "Learning curves"), (Charts(tuple(out)), Text(note, "quiet")))
 
 
-def token_axis(study: Subject) -> str:
+def token_axis(entries: Sequence[Entry], say: Say) -> str:
     """What is on the horizontal axis: tokens where every run recorded them, else steps."""
-    by_tokens = all(entry.evaluation.provenance for entry in study.entries if entry.trained)
-    return study.say("학습 토큰", "training tokens") if by_tokens else study.say("스텝", "steps")
+    by_tokens = all(entry.recorded_tokens is not None for entry in entries if entry.trained)
+    return say("학습 토큰", "training tokens") if by_tokens else say("스텝", "steps")
 
 
 def _lines(study: Subject, methods: list[Arm]) -> dict[str, list[list[Entry]]]:

@@ -7,19 +7,14 @@ from collections.abc import Sequence
 from coref_automl.comparison.claims import Claim, Question, QuestionId
 from coref_automl.comparison.judging import ends, means
 from coref_automl.comparison.outside_checks import CHECKS, not_compared
+from coref_automl.comparison.questions import TASKS, by_distance
 from coref_automl.comparison.scores import model_label
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.evaluation.tasks.far import BUCKETS
-from coref_automl.records import Estimate
 from coref_automl.report.answer_wording import answer_line, badge
-from coref_automl.report.cells import claims_table, pivot_table
-from coref_automl.report.page import Block, Section, Table, Text, VerdictLine, estimate_cells, interval, note, question, row
+from coref_automl.report.page import Block, Section, Table, Text, VerdictLine, estimate_cells, interval, note, row
 from coref_automl.report.subject import Subject
-from coref_automl.report.wording import TONES, about, change, sentence, short_title, title
+from coref_automl.report.wording import TONES, about, change, claims_table, pivot_table, sentence, short_title, title
 from coref_automl.say import Say
-
-_FEWEST = 10
-"""Distances with fewer items are left out."""
 
 
 def draw(study: Subject) -> list[Section]:
@@ -28,8 +23,14 @@ def draw(study: Subject) -> list[Section]:
     say, none = study.say, study.say("짝지을 실행이 없어 판정하지 않습니다.", "No two runs can be paired, so no verdict.")
     for name in CHECKS:
         if study.checks.get(name) and name not in asked:
-            asked[name] = question(name, title(name, say), none, _runs(study, name), short_title(name, say))
+            asked[name] = _asked(name, none, _runs(study, name), say)
     return list(asked.values())
+
+
+def _asked(name: QuestionId, answer: str, blocks: Sequence[Block], say: Say, verdict: VerdictLine | None = None) -> Section:
+    """A section that asks a question: its answer comes first, and in one sentence on the first screen."""
+    shown = (Text(answer, "strong"), *blocks)
+    return Section(name, title(name, say), shown, short_title(name, say), answer, verdict, "questions")
 
 
 def _section(study: Subject, asked: Question) -> Section:
@@ -43,7 +44,7 @@ def _section(study: Subject, asked: Question) -> Section:
     words, known = badge(asked, study.answer, say), asked.tested and change(lead, say) != "–"
     verdict = VerdictLine(words, text, lead.difference if known else None, about(lead, say) if known else "", tone)
     told = sentence(lead, say) if asked.tested else text
-    return question(asked.id, title(asked.id, say), told, blocks, short_title(asked.id, say), verdict)
+    return _asked(asked.id, told, blocks, say, verdict)
 
 
 def _tables(claims: Sequence[Claim], say: Say) -> list[Block]:
@@ -64,14 +65,9 @@ def _rule(claims: Sequence[Claim], say: Say) -> str:
 
 def _by_distance(study: Subject) -> list[Block]:
     """Accuracy of every method by distance to the other mention: means over seeds, all items."""
-    say, items = study.say, study.group.items
-    metric = "real_far_word" if study.group.tokenizers > 1 else "real_far1_strict"
+    say, metric = study.say, TASKS["far"][study.group.tokenizers > 1]
     sides = [ends(arm) for arm in study.arms]
-    columns: dict[str, list[Estimate | None]] = {}
-    for low, high in BUCKETS:
-        inside = (items.facts["distance"] >= low) & (items.facts["distance"] < high)
-        if int((inside & (items.facts["task"] == METRICS[metric].task)).sum()) >= _FEWEST:
-            columns[f"{low:,}–{high - 1:,}"] = means(study, sides, metric, among=inside)
+    columns = {name: means(study, sides, metric, among=rows) for name, rows in by_distance(study.group, metric).items()}
     caption = say(f"거리별 {METRICS[metric].label} (%)", f"{METRICS[metric].label} by distance (%)")
     cells = {bucket: estimate_cells(column) for bucket, column in columns.items() if any(column)}
     lines = tuple(row(arm.name, *(column[n] for column in cells.values())) for n, arm in enumerate(study.arms))

@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 from coref_automl.comparison.runs import TaskFiles
 from coref_automl.decoder import NOT_FINITE
 from coref_automl.records import SCHEMA, Estimate, Record, Tabular
+from coref_automl.relation.rows import NO_RELATION
 from coref_automl.say import align, say
+from coref_automl.statistics.intervals import DRAWS
+from coref_automl.statistics.resampling import resampled_f1
 
 Bools = NDArray[np.bool_]
 
@@ -66,8 +69,9 @@ class RelationResult(Tabular, Record):
     """The mean over seeds, on the split that is named. Numbers are points of 100 (KLUE's scale); `estimates` are fractions.
 
     `spread` is the standard deviation over seeds, None for one seed. `without_overlap` leaves out rows whose sentence occurs in
-    train. With no evaluation file the split is the slice of train that also chose the epoch, and says so. One seed's model alone
-    knows nothing of its training: `seeds` is empty then, and `train_rows` and `validation_rows` are None.
+    train; `share` is the part of that file's rows that was trained on. With no evaluation file the split is the slice of train
+    that also chose the epoch, and says so. One seed's model alone knows nothing of its training: `seeds` is empty then, and
+    `train_rows`, `validation_rows` and `share` are None.
     """
 
     run: str
@@ -82,24 +86,23 @@ class RelationResult(Tabular, Record):
     scheme: str
     head: str
     model: str
-    train_rows: int | None
-    validation_rows: int | None
+    train_rows: int | None = None
+    validation_rows: int | None = None
     without_overlap: Scores | None = None
     labels: tuple[LabelScore, ...] = ()
     notes: tuple[str, ...] = ()
     fingerprints: dict[str, str] = field(default_factory=dict)
+    share: float | None = None
     schema: int = SCHEMA
 
     def __repr__(self) -> str:
         return f"{self.run}: micro-F1 {self.micro_f1:.2f}, AUPRC {self.auprc:.2f} on {self.split} ({self.n:,} rows)"
 
     def measures(self) -> dict[str, Estimate | None]:
-        """What tables of runs show."""
         names = {"micro-F1": "micro_f1", "AUPRC": "auprc", say("정확도", "accuracy"): "accuracy"}
         return {label: self.estimates.get(name) for label, name in names.items()}
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One row per metric, in points of 100."""
         ends = ("low", "high")
         return [
             {"metric": name, "value": getattr(self, name), **{end: 100 * getattr(self.estimates[name], end) for end in ends}}
@@ -107,7 +110,6 @@ class RelationResult(Tabular, Record):
         ]
 
     def lines(self) -> list[str]:
-        """The result as a person reads it."""
         count = len(self.seeds)
         rows = [
             (say("데이터", "split"), say(f"{self.split}, 행 {self.n:,}개", f"{self.split}, {self.n:,} rows")),
@@ -167,6 +169,12 @@ class RowFacts:
     given: Bools
     sentences: NDArray[Any]
 
+    @classmethod
+    def answered(cls, gold: NDArray[np.int64], predicted: NDArray[np.int64], sentences: NDArray[Any]) -> Self:
+        """The facts of labels as indices: gold [n], predicted [n, seeds]."""
+        relation = gold != NO_RELATION
+        return cls(relation, (predicted == gold[:, None]) & relation[:, None], predicted != NO_RELATION, sentences)
+
     @property
     def count(self) -> int:
         return int(self.right.shape[1])
@@ -183,8 +191,12 @@ class RowFacts:
         both = self.given.sum(0) + self.gold.sum()
         return np.asarray(2 * self.right.sum(0) / np.maximum(both, 1), np.float64)
 
+    def draws(self, seed: int, sentences: NDArray[Any] | None = None) -> NDArray[np.float64]:
+        """Micro-F1 of resampled sentences, averaged over the seeds."""
+        sentences = self.sentences if sentences is None else sentences
+        return np.asarray(resampled_f1(self.right, self.given, self.gold, sentences, seed=seed, draws=DRAWS).mean(1))
+
     def of(self, columns: Sequence[int]) -> RowFacts:
-        """The same rows under some of the seeds."""
         return RowFacts(self.gold, self.right[:, columns], self.given[:, columns], self.sentences)
 
 

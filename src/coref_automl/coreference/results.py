@@ -69,13 +69,11 @@ class CoreferenceResult(Record):
     pretraining: Provenance | None = None
 
     def measures(self) -> dict[str, Estimate | None]:
-        """What tables of runs show."""
         own = {SHOWN[name]: self.estimates["gold"][name] for name in CONLL}
         gold, found = (self.estimates[mode]["conll"] for mode in MODES)
         return {say("정답 언급 CoNLL", "gold-mention CoNLL"): gold, say("찾은 언급 CoNLL", "found-mention CoNLL"): found, **own}
 
     def lines(self) -> list[str]:
-        """A terminal's table: with singletons, then without."""
         count = len(self.seeds)
         modes = {"gold": say("정답 언급", "gold mentions"), "found": say("찾은 언급", "found mentions")}
         names = [name if name != "mentions" else say("언급", name) for name in SHOWN.values()]

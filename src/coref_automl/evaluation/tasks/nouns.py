@@ -1,0 +1,216 @@
+"""The nouns of a document as its text shows them. In: a read document. Out: whole words and names, and what stands around each.
+
+Patterns and word lists are first, each pattern with an example; `eligible` makes rules of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from functools import cache, cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from coref_automl.corpus.chains import NounMention
+from coref_automl.evaluation.tasks.task import Choices, ReadDocument, Span, opens_word
+from coref_automl.korean import GLUED, JOINED, KINDS, VERBAL
+
+LINKS = frozenset({"및", "또는", "혹은", "내지", "그리고", "대", "겸", "이나", "나", "와", "과"})
+BOUND = re.compile(r"[A-Za-z0-9][.]?$|\d[.]?[가-힣]{0,2}(?<![에의은는이가을를로터지경쯤도])$|^자$")
+"""A word that belongs to the noun behind it: Latin letters, or a number with its unit and no particle (JR, 제28조, 3. 12.자)."""
+ROLE = re.compile(r"(으)?로(?![가-힣])")
+"""A particle of role or means (수도로, 위원장으로)."""
+PERSON = re.compile(r"(..[자인사가민수생]|.[합무의요단임위업성직]원|.[청서회원]장|..관료|..가족)$")
+"""What a common noun for whoever holds a role ends with (매수인, 조합원, 통역사)."""
+OFFICE = re.compile(r"...(인|(?<!전)자)$|..(대신|총독|[청서회시]장|연구관)$")
+"""The same of what the tagger takes for a name, of four syllables (피보험자, 외무대신)."""
+TERM = re.compile(r"..([죄법력증율률]|판결|명령|소송|항소|처분|계약|등록|청구|심판|주의|정범|과세|출원|검사|기간|사유|부하)$")
+"""What a term that the tagger takes for a name ends with (배임죄, 제권판결)."""
+PROSE = re.compile(r"[.?!。][\"'”’)\]」』]*\s*$")
+"""The end of a sentence, as against that of a heading (닫았다., 닫았다.”)."""
+_PARTICLE = re.compile(
+    r"[들님씨]?[은는이가을를의에게서께도만까지부터보다처럼와과나라고인였었다며란데야말으로써]{0,6}(?![가-힣A-Za-z0-9])"
+)
+"""Letters of particles and the copula behind a noun, a closed class (들에게, 였다)."""
+_CLAUSE = re.compile(r"[고며면서나자데만니여지후때년월일],")
+"""The comma behind a clause or a date, which is not one of an enumeration (갔고, 3월,)."""
+_ENDED = re.compile(r"([은는이가을를의에서도며면한된던될할]|..[고나자지인]|[^가-힣])$")
+"""The last letter of a word that ends with a particle, a verb ending or a sign (집에서, 작은)."""
+_TITLE = re.compile(r"[시군구도주성현국섬강산왕제공씨]|대왕|장군|대군|공주|왕자|왕후|황제|황후|교수|대통령")
+"""What turns a name into a variant of itself (포항시, 세종대왕)."""
+_SIGNS = ",·ㆍ‧・、/(〈《「『<[:~-"
+_WORD = re.compile(r"\S+|\n")
+COUNTED = 100
+"""The fewest other documents of a source from which the share that holds a word is counted."""
+_NAME = KINDS.index("NNP")
+_LISTS = Path(__file__).parents[2] / "assets" / "nouns"
+
+
+@cache
+def _words(name: str) -> tuple[tuple[str, ...], ...]:
+    lines = (_LISTS / name).read_text(encoding="utf-8").splitlines()
+    return tuple(tuple(line.split()) for line in lines if not line.startswith("#"))
+
+
+@cache
+def listed(name: str) -> frozenset[str]:
+    return frozenset(word for line in _words(name) for word in line)
+
+
+def light_nouns() -> frozenset[str]:
+    return listed("light.txt")
+
+
+@cache
+def rivals() -> dict[str, frozenset[str]]:
+    """For each word of the list of pairs, the words that easily stand for it."""
+    found: dict[str, set[str]] = {}
+    for line in _words("pairs.txt"):
+        for word in line:
+            found.setdefault(word, set()).update(other for other in line if other != word)
+    return {word: frozenset(others) for word, others in found.items()}
+
+
+@cache
+def frequent_nouns() -> dict[str, tuple[int, int]]:
+    """Nouns of a reference corpus: of 1,000 documents, how many hold the word; of 100 occurrences, how many are verbal."""
+    return {word: (int(documents), int(verbal)) for word, documents, verbal in _words("frequent.tsv")}
+
+
+def is_variant(one: str, other: str) -> bool:
+    """Whether two names are spellings of one, or one is the other with a title; names of siblings look the same."""
+    if len(one) == len(other):
+        return len(one) > 2 and sum(a != b for a, b in zip(one, other, strict=True)) == 1
+    short, long = sorted((one, other), key=len)
+    return long.startswith(short) and _TITLE.fullmatch(long, len(short)) is not None
+
+
+class Frame(NamedTuple):
+    """The words around a mention in its line: the one before, what follows inside its own word, and the one behind."""
+
+    before: str
+    ending: str
+    behind: str
+
+    @property
+    def sides(self) -> list[tuple[str, str, str]]:
+        """What another noun must have in common with the mention to stand in the same place; either side is enough."""
+        return [(side, word, self.ending) for side, word in (("before", self.before), ("behind", self.behind)) if word]
+
+
+class DocumentNouns:
+    """The mentions of one document that are whole words, those that are names, and the surroundings of each."""
+
+    def __init__(self, read: ReadDocument, choices: Choices) -> None:
+        self.read, self.least_syllables, self.usual = read, choices.min_syllables, choices.usual(read.document)
+        self.counts = Counter(mention.form for mention in read.mentions)
+        self.forms = set(self.counts)
+        self.words = [mention for mention in read.mentions if self.is_word(mention)]
+        self.verbal = {mention.form for mention in read.mentions if mention.around & VERBAL}
+        self._places = {mention.start: at for at, mention in enumerate(read.mentions)}
+        tagged = [
+            (start, end, kind == _NAME) for (start, end), kind in zip(read.tags.spans.tolist(), read.tags.kinds, strict=True)
+        ]
+        self._name_starts = {start for start, _, name in tagged if name}
+        self._heads = {end: (end - start, name) for start, end, name in tagged}
+        self.names = {mention.form for mention in read.mentions if self.is_name(mention)}
+        self._known: dict[str, float] = {}
+
+    def is_word(self, mention: NounMention) -> bool:
+        """A whole word: nothing glued before it, and behind it only a particle, a copula, a plural or a sign."""
+        return (
+            opens_word(self.read.text, mention.start)
+            and not mention.around & (VERBAL | GLUED)
+            and _PARTICLE.match(self.read.text, mention.end) is not None
+        )
+
+    def is_name(self, mention: NounMention) -> bool:
+        """Whether the rules for names apply: not to a name with a common noun for its head (실용신안등록)."""
+        syllables, name = self._heads[mention.end]
+        return mention.tag == "NNP" and (name or syllables < 2)
+
+    def frame(self, mention: NounMention) -> Frame:
+        return self._frames[mention.start]
+
+    def shared(self, mention: NounMention) -> int:
+        """The most nouns that the sentence of a mention shares with another sentence that names the same."""
+        own = self._sentences[self.read.sentence_at(mention.start)]
+        others = (held for held in self._sentences if mention.form in held and held is not own)
+        return max((len(held & own) - 1 for held in others), default=0)
+
+    def copyable(self, mention: NounMention) -> bool:
+        """Whether the answer stands beside the same word elsewhere in the document."""
+        frame, text = self.frame(mention), self.read.text
+        left, right = f"{frame.before} {mention.form}", f"{mention.form}{frame.ending} {frame.behind}"
+        return bool(frame.before and text.count(left) > 1) or bool(frame.behind and text.count(right) > 1)
+
+    @cached_property
+    def _frames(self) -> dict[int, Frame]:
+        words = [(found.start(), found.end(), found.group()) for found in _WORD.finditer(self.read.text)]
+        words.append((len(self.read.text), len(self.read.text) + 1, "\n"))
+        frames, at = {}, 0
+        for mention in self.read.mentions:
+            while words[at][1] <= mention.start:
+                at += 1
+            start, _, word = words[at]
+            before = word[: mention.start - start] or (words[at - 1][2] if at else "")
+            behind = words[at + 1][2]
+            frames[mention.start] = Frame(
+                "" if before[-1:] in "\n.?!" and not BOUND.search(before) else before,
+                word[mention.end - start :],
+                "" if behind == "\n" else behind,
+            )
+        return frames
+
+    @cached_property
+    def beside(self) -> dict[tuple[str, str, str], set[str]]:
+        found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+        for mention in self.read.mentions:
+            for side in self.frame(mention).sides:
+                found[side].add(mention.form)
+        return found
+
+    @cached_property
+    def _sentences(self) -> list[set[str]]:
+        """The nouns of every sentence that mean something of their own."""
+        found: list[set[str]] = [set() for _ in range(len(self.read.tags.sentence_ends) + 1)]
+        for mention in self.read.mentions:
+            if mention.form not in light_nouns():
+                found[self.read.sentence_at(mention.start)].add(mention.form)
+        return found
+
+    def share(self, form: str) -> float:
+        """The share of other documents of the source that hold a word; 0 where too few were counted."""
+        usual = self.usual
+        if usual is None or len(usual.numbers) < COUNTED:
+            return 0.0
+        if form not in self._known:
+            self._known[form] = usual.documents_with(form, self.read.document.id) / len(usual.numbers)
+        return self._known[form]
+
+    def in_list(self, span: Span) -> bool:
+        """Whether a sign of an enumeration or a bracket stands directly beside a span."""
+        text, start = self.read.text, span[0] - (self.read.text[span[0] - 1 : span[0]] == " ")
+        lead, tail = text[max(0, start - 1) : start], text[span[1] : span[1] + 1]
+        led = bool(lead) and lead in _SIGNS and not _CLAUSE.match(text, max(0, start - 2))
+        return led or bool(tail and tail in _SIGNS.replace("(", ""))
+
+    def is_joined(self, mention: NounMention) -> bool:
+        """Whether a particle for `and` joins a mention with the noun behind or before it."""
+        at = self._places[mention.start]
+        before = self.read.mentions[at - 1] if at else None
+        joined = before is not None and before.around & JOINED and len(self.read.text[before.end : mention.start]) <= 3
+        return bool(mention.around & JOINED or joined)
+
+    def noun_before(self, mention: NounMention) -> bool:
+        """Whether a noun without a particle stands before a mention; before a name, one that means something of its own."""
+        joined = self.read.text[mention.start - 1 : mention.start] == " " and mention.start - 1 in self._heads
+        return joined and not (self.is_name(mention) and self.frame(mention).before in light_nouns())
+
+    def name_behind(self, mention: NounMention) -> bool:
+        return self.read.text[mention.end : mention.end + 1] == " " and mention.end + 1 in self._name_starts
+
+    def follows(self, mention: NounMention) -> bool:
+        """Whether the answer follows the same word, one without a particle, elsewhere in the document."""
+        before = self.frame(mention).before
+        return bool(before) and not _ENDED.search(before) and self.read.text.count(f"{before} {mention.form}") > 1

@@ -1,0 +1,104 @@
+"""An experiment that stops early. In: its recipe. Out: its result, and what is known of every method against the first one.
+
+Seeds are added look by look (`statistics/planning.py`), until every method is shown to be better or worse than the first one, a
+difference that matters is excluded, or the seeds are spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coref_automl.comparison.arms import arms_of
+from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.reader import open_results
+from coref_automl.comparison.scores import choose_metric
+from coref_automl.errors import RecipeError
+from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.experiment.plan import EVALUATIONS, Plan
+from coref_automl.experiment.recipe import ExperimentRecipe
+from coref_automl.experiment.run import run_experiment
+from coref_automl.experiment.state import ExperimentResult
+from coref_automl.progress import Progress, quiet
+from coref_automl.records import Record
+from coref_automl.say import say
+from coref_automl.statistics.planning import Look, Paired, SequentialVerdict, looks_of
+
+WORTH = 0.005
+"""The smallest difference that matters."""
+
+
+@dataclass(frozen=True, slots=True)
+class MethodKnown(Record):
+    """A method minus the first one, at the last look."""
+
+    method: str
+    against: str
+    metric: str
+    verdict: SequentialVerdict
+
+    def __str__(self) -> str:
+        found, ends = self.verdict, self.verdict.interval
+        span = f"{100 * found.difference:+.2f} [{100 * ends.low:+.2f}, {100 * ends.high:+.2f}]"
+        words = {
+            "better": say("나음 확인", "shown better"),
+            "worse": say("나쁨 확인", "shown worse"),
+            "futile": say(f"{100 * found.most:.2f}점 넘게 낫지 않음 (95%)", f"gains no more than {100 * found.most:.2f} (95%)"),
+        }
+        verdict = words.get(found.decision, say("유의한 차이 미확인", "not shown"))
+        label = METRICS[self.metric].label
+        return say(
+            f"{self.method} - {self.against}: {label} {span}, {verdict} (시드 {found.pairs}쌍)",
+            f"{self.method} - {self.against}: {span} of {label}, {verdict} ({found.pairs} pairs of seeds)",
+        )
+
+
+def run_until_shown(
+    recipe: ExperimentRecipe,
+    *,
+    progress: Progress | None = None,
+    before: Callable[[Plan], Plan] = lambda plan: plan,
+    **options: object,
+) -> tuple[ExperimentResult, list[MethodKnown]]:
+    """Run the study look by look. A call that was killed or stopped resumes at the look that it had come to."""
+    progress = progress or quiet()
+    if len(recipe.methods) < 2:
+        raise RecipeError("--until-shown compares methods with the first one; name at least two.")
+    if len(recipe.lengths) > 1:
+        raise RecipeError("--until-shown judges one length; pass one --length.")
+    looks = looks_of(recipe.seeds, comparisons=len(recipe.methods) - 1)
+    plans: list[Plan] = []
+
+    def seen(plan: Plan) -> Plan:
+        plans.append(before(plan))
+        return plans[-1]
+
+    for look in looks:
+        result = run_experiment(replace(recipe, seeds=look.pairs), progress=progress, before=seen, **options)  # type: ignore[arg-type]
+        if result.resumes:
+            return result, []
+        known = _known(plans[-1], look, last_look=look is looks[-1])
+        for one in known:
+            progress.note(str(one))
+        if all(one.verdict.decision != "open" for one in known):
+            break
+    return result, known
+
+
+def _known(plan: Plan, look: Look, *, last_look: bool) -> list[MethodKnown]:
+    items = EvalSet.open(plan.sets[0]).fingerprint
+    group = read_groups(open_results([str(plan.out / EVALUATIONS)]), evalset=items)[0]
+    metric, _ = choose_metric(group, plan.recipe.evaluate.metric)
+    arms = {arm.method: arm for arm in arms_of(group.entries, None)}
+    first, *others = [arms[name] for name in plan.recipe.methods if name in arms]
+    found = []
+    for arm in others:
+        shared = [seed for seed in arm.runs if seed in first.runs][: look.pairs]
+        columns = group.columns(metric, entries=[side.runs[seed][-1] for side in (arm, first) for seed in shared])
+        pairs = range(len(shared))
+        differences = columns.differences([*pairs], [len(shared) + pair for pair in pairs])
+        verdict = Paired.of(differences).judged(look.level, worth=WORTH, last=last_look)
+        found.append(MethodKnown(Path(arm.method).name, Path(first.method).name, metric, verdict))
+    return found
