@@ -113,7 +113,7 @@ def test_one_class_name_has_one_meaning() -> None:
     """A public class name stands once in the package."""
     homes: dict[str, list[str]] = {}
     for path in ROOT.rglob("*.py"):
-        classes = (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.ClassDef))
+        classes = (node for node in nodes(path) if isinstance(node, ast.ClassDef))
         for name in (node.name for node in classes if not node.name.startswith("_")):
             homes.setdefault(name, []).append(str(path.relative_to(ROOT)))
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}

@@ -6,10 +6,9 @@ import json
 import os
 import re
 import shutil
-import signal
 import sys
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import numpy as np
@@ -185,23 +184,18 @@ def test_an_archive_that_stands_survives_a_kill(
 def test_a_killed_archive_is_not_read_as_a_whole_one(evaluated: Maker, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Killed before each change of the disk: the earlier archive stands, or the new one, or it is refused in a sentence."""
     place = tmp_path_factory.mktemp("killed")
-    root = evaluated([Model("run", 100, 0.5), Model("run", 200, 0.6)])
+    root = evaluated([Model("run", 100, 0.5), Model("run", 200, 0.6)], documents=4)
     write_relation_run(root / "relation")
     whole, seen = held(Path(archive(root, out=place / "whole").folder)), set()
     earlier = Path(archive(root / "run" / "checkpoint-100", out=place / "earlier").folder)
     for stands in (place / "nothing", earlier):
-        for number in count(1):
-            out = place / f"{stands.name}-{number}"
-            if stands.is_dir():
-                shutil.copytree(stands, out)
-            pid = os.fork()
-            if pid == 0:
-                _die_at(number)
-                archive(root, out=out)
-                os._exit(0)
-            if not os.waitpid(pid, 0)[1]:
-                assert number > 20
-                break
+        home = place / f"{stands.name} before"
+        home.mkdir()
+        if stands.is_dir():
+            shutil.copytree(stands, home / "out")
+        left = before_each_change(lambda home=home: archive(root, out=home / "out"), home, place / f"{stands.name} killed")
+        assert len(left) > 20
+        for out in (one / "out" for one in left):
             found = held(out)
             if found == [f"{out} was not archived to the end; run the same command again."]:
                 seen.add("refused")
@@ -211,7 +205,6 @@ def test_a_killed_archive_is_not_read_as_a_whole_one(evaluated: Maker, tmp_path_
             archive(root, out=out)
             assert held(out) == whole
             assert {path.name for path in out.glob(".*")} == {".coref-automl"}
-            shutil.rmtree(out)
     assert seen == {"earlier", "whole", "refused"}
 
 
@@ -224,18 +217,29 @@ def held(folder: Path) -> list[str]:
     return list(results.runs.unread) or sorted(names)
 
 
-def _die_at(number: int) -> None:
-    """SIGKILL before the so-manieth change of the disk."""
-    left = [number]
+def before_each_change(work: Callable[[], object], folder: Path, into: Path) -> list[Path]:
+    """What a process killed before each of its changes of the disk would leave of a folder."""
+    into.mkdir()
+    looking = [False]
 
     def changes(event: str, given: tuple[object, ...]) -> None:
         written = event == "open" and isinstance(given[2], int) and given[2] & os.O_CREAT
-        if written or event in ("os.rename", "os.remove", "os.rmdir"):
-            left[0] -= 1
-            if not left[0]:
-                os.kill(os.getpid(), signal.SIGKILL)
+        if (written or event in ("os.rename", "os.remove", "os.rmdir")) and not looking[0]:
+            looking[0] = True
+            shutil.copytree(folder, into / f"{len(list(into.iterdir())):03d}")
+            looking[0] = False
 
-    sys.addaudithook(changes)
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            sys.addaudithook(changes)
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    return sorted(into.iterdir())
 
 
 def test_an_archive_is_not_emptied_of_what_is_not_written_again(evaluated: Maker, tmp_path: Path) -> None:

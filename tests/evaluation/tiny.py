@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -119,6 +122,14 @@ def freeze_tiny(folder: Path, kinds: Sequence[str] = ("wordpiece",), tasks: Sequ
 
 
 def save_checkpoint(folder: Path, shape: str = "bert-tiny", kind: str = "wordpiece", seed: int = 0, seq_len: int = 128) -> Path:
+    return Path(shutil.copytree(_saved(shape, kind, seed, seq_len), folder, copy_function=shutil.copy, dirs_exist_ok=True))
+
+
+@cache
+def _saved(shape: str, kind: str, seed: int, seq_len: int) -> Path:
+    """Built once a process: a hundred tests ask for the same few models."""
+    folder = Path(tempfile.mkdtemp(prefix="tiny-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     ready = loaded(shape, kind, seq_len, seed)
     ready.model.save_pretrained(folder)
     ready.tokenizer.save_pretrained(folder)

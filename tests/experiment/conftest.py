@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -16,11 +17,14 @@ from coref_automl.config import from_mapping
 from coref_automl.coreference.data import write_documents
 from coref_automl.corpus.sources import bundled_rows
 from coref_automl.experiment.recipe import ExperimentRecipe
+from coref_automl.experiment.run import run_experiment
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 from coref_automl.store import write_json
 from tests.coreference.conftest import tale
+from tests.tuning.inline import InlineLauncher
 
 LENGTH = 64
+ONE: dict[str, Any] = {"seeds": 1, "methods": {"mlm": {}}}
 
 
 @dataclass(frozen=True)
@@ -37,7 +41,7 @@ class Bench:
             "lengths": [LENGTH],
             "seeds": 2,
             "datasets": [str(self.home / "dataset")],
-            "train": {"max_tokens": 4_000, "batch": 8, "learning_rate": 1e-3, "checkpoints": 2, "log_every": 1},
+            "train": {"max_tokens": 2_000, "batch": 8, "learning_rate": 1e-3, "checkpoints": 2, "log_every": 1},
             "evaluate": {"sets": [str(self.home / "evalset")], "words": "none"},
             "device": "cpu",
             "lang": "en",
@@ -68,7 +72,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     build_masked_lm("tiny", tokenizer, seq_len=128, seed=0).save_pretrained(home / "model")
     tokenizer.save_pretrained(home / "model")
     texts = ["--source", "bundled:synthetic", "--model", str(home / "model"), "--limit", "16", "--holdout", "0.4"]
-    sizes = ["--per-source", "40", "--task", "real", "--seed", "0"]
+    sizes = ["--per-source", "16", "--task", "real", "--seed", "0"]
     assert command(["prepare", "eval", *texts, *sizes, "--out", str(home / "evalset")]) == 0
     named = ["--seq-len", str(LENGTH), "--eval-set", str(home / "evalset"), "--exact-only"]
     assert command(["prepare", "combined", *texts, *named, "--out", str(home / "dataset")]) == 0
@@ -76,6 +80,20 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     write_json(home / "train.json", list(islice(bundled_rows("relations"), 80)))
     write_json(home / "dev.json", list(islice(bundled_rows("relations-dev"), 40)))
     return Bench(home)
+
+
+@pytest.fixture(scope="session")
+def finished(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study of one method and one seed with relation extraction, run to its end. Read only."""
+    out = tmp_path_factory.mktemp("finished") / "study"
+    run_experiment(bench.recipe(out, **ONE, relation=bench.relation), launcher=InlineLauncher())
+    return out
+
+
+@pytest.fixture
+def moved(finished: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change, where `recipe` goes on with it."""
+    return shutil.copytree(finished, tmp_path / "study")
 
 
 @pytest.fixture

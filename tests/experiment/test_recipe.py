@@ -61,7 +61,7 @@ def test_methods_that_would_see_different_numbers_of_tokens_are_refused(
     capsys.readouterr()
     assert command(["study", "--recipe", str(path)]) == 2
     told = capsys.readouterr().err
-    assert re.search(r"mlm 64 would see 4,\d{3} tokens and entity 64 8,\d{3}", told)
+    assert re.search(r"mlm 64 would see 1,\d{3} tokens and entity 64 8,\d{3}", told)
     assert "same max_tokens or epochs" in told
     assert not (tmp_path / "study").exists()
 

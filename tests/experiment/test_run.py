@@ -25,7 +25,7 @@ from coref_automl.models.build import build_masked_lm
 from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import quiet
 from coref_automl.store import read_json, read_jsonl, write_json
-from tests.experiment.conftest import Bench
+from tests.experiment.conftest import ONE, Bench
 from tests.tuning.inline import DeadLauncher, InlineLauncher
 
 Make = Callable[..., ExperimentRecipe]
@@ -152,15 +152,15 @@ def test_pieces_of_a_study_can_be_run_alone_and_weights_given_back(recipe: Make)
     assert ran([]) == []
 
 
-def test_a_finished_study_gives_its_weights_back_and_keeps_its_report(recipe: Make) -> None:
-    result = run_experiment(recipe(seeds=1, methods={"mlm": {}}), launcher=InlineLauncher())
-    out = Path(result.out)
-    assert list(out.glob("runs/*/checkpoint-*"))
-    after = run_experiment(recipe(seeds=1, methods={"mlm": {}}, keep_weights=False), only=["train"], launcher=InlineLauncher())
+def test_a_finished_study_gives_its_weights_back_and_keeps_its_report(bench: Bench, recipe: Make, moved: Path) -> None:
+    result = ExperimentResult.from_json(read_json(moved / "result.json"))
+    assert list(moved.glob("runs/*/checkpoint-*"))
+    less = recipe(**ONE, relation=bench.relation, keep_weights=False)
+    after = run_experiment(less, only=["train"], launcher=InlineLauncher())
     assert after.finished == result.finished
     assert not after.resumes
-    assert not list(out.glob("runs/*/checkpoint-*"))
-    assert ExperimentResult.from_json(read_json(out / "result.json")) == result
+    assert not list(moved.glob("runs/*/checkpoint-*"))
+    assert ExperimentResult.from_json(read_json(moved / "result.json")) == result
 
 
 def test_nothing_to_run_is_not_told_to_resume(recipe: Make) -> None:
@@ -198,8 +198,8 @@ def test_weights_that_are_gone_are_trained_again_only_for_what_still_needs_them(
     assert names(launcher) == ["train mlm-64-s0", "coreference mlm-64-s0"]
 
 
+@pytest.mark.usefixtures("moved")
 def test_further_seeds_and_methods_join_a_study_and_other_settings_are_refused(recipe: Make) -> None:
-    run_experiment(recipe(seeds=1, methods={"mlm": {}}), launcher=InlineLauncher())
     launcher = InlineLauncher()
     run_experiment(recipe(seeds=2, methods={"mlm": {}}), launcher=launcher)
     assert names(launcher) == ["train mlm-64-s1", "evaluate mlm-64-s1"]
@@ -207,8 +207,8 @@ def test_further_seeds_and_methods_join_a_study_and_other_settings_are_refused(r
         run_experiment(recipe(seeds=2, methods={"mlm": {"whole_word": True}}), launcher=launcher)
 
 
+@pytest.mark.usefixtures("moved")
 def test_what_is_left_is_estimated_by_the_speed_of_finished_steps_of_its_kind(bench: Bench, recipe: Make) -> None:
-    run_experiment(recipe(seeds=1, methods={"mlm": {}}, relation=bench.relation), launcher=InlineLauncher())
     more = recipe(seeds=2, methods={"mlm": {}}, relation=bench.relation)
     seconds = {label: facts["seconds"] for label, facts in read_json(Path(more.out) / "costs.json").items()}
     told = {share.kind: (share.left, share.seconds) for share in budget(more).shares}
@@ -218,11 +218,10 @@ def test_what_is_left_is_estimated_by_the_speed_of_finished_steps_of_its_kind(be
     assert told["relation"] == (4, pytest.approx(sum(of_share)))
 
 
+@pytest.mark.usefixtures("moved")
 def test_a_step_whose_further_seeds_were_not_run_is_not_taken_for_done(bench: Bench, recipe: Make) -> None:
     """Killed when more seeds had been written down and the outcome of the fewer still lay there."""
-    only = {"seeds": 1, "methods": {"mlm": {}}}
-    run_experiment(recipe(**only, relation=bench.relation), only=["relation"], launcher=InlineLauncher())
-    more = recipe(**only, relation={**bench.relation, "seeds": 2})
+    more = recipe(**ONE, relation={**bench.relation, "seeds": 2})
     plan = open_plan(more, Path(more.out), quiet())
     step = next(step for step in plan.steps if step.name == "50pct-base-s0")
     job = step.job(plan.out, plan.recipe.model)
@@ -230,14 +229,13 @@ def test_a_step_whose_further_seeds_were_not_run_is_not_taken_for_done(bench: Be
     assert step.outcome(plan.out) is None
 
 
+@pytest.mark.usefixtures("moved")
 def test_a_step_that_dies_at_its_start_is_not_taken_for_done(bench: Bench, recipe: Make) -> None:
     """The outcome of its fewer seeds lies in its folder."""
-    only = {"seeds": 1, "methods": {"mlm": {}}}
-    run_experiment(recipe(**only, relation=bench.relation), only=["relation"], launcher=InlineLauncher())
-    more = recipe(**only, relation={**bench.relation, "seeds": 2})
+    more = recipe(**ONE, relation={**bench.relation, "seeds": 2})
     result = run_experiment(more, only=["relation"], launcher=DeadLauncher())
     assert result.finished["relation"] == 0
-    assert [failure.kind for failure in result.failures] == ["no outcome"] * 2
+    assert [failure.kind for failure in result.failures] == ["no outcome"] * 4
 
 
 def test_a_study_stops_when_its_minutes_are_over(recipe: Make) -> None:

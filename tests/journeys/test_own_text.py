@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,9 @@ def test_adapt_a_bert_from_a_folder(shell: Shell, models: None) -> None:
     command = next(step for step in result["next_steps"] if step.startswith("coref-automl compare"))
     told = shell(command).out
     assert "all documents" in told
-    filled = shell(f'coref-automl fill "도서관은 시민의 [MASK]이다." --model bert --model {result["best_trained"]}').out
+    filled = shell(
+        f'coref-automl fill "도서관은 시민의 [MASK]이다." --model bert --model {shlex.quote(result["best_trained"])}'
+    ).out
     assert len(filled.splitlines()) > 1
 
 

@@ -139,8 +139,8 @@ def test_other_rows_no_runs_and_a_lost_tokenizer_are_told(
     assert run(["re", "report", str(tmp_path), "--data", str(dev_file)]) == 2
     assert "No relation run under" in capsys.readouterr().err
     shutil.copytree(runs / "run-0", tmp_path / "moved")
-    manifest = tmp_path / "moved" / "manifest.json"
-    manifest.write_text(json.dumps({**json.loads(manifest.read_text("utf-8")), "model": str(tmp_path / "gone")}), "utf-8")
+    result = tmp_path / "moved" / "re_results.json"
+    result.write_text(json.dumps({**json.loads(result.read_text("utf-8")), "model": str(tmp_path / "gone")}), "utf-8")
     found = reported(capsys, str(tmp_path / "moved"), "--data", str(dev_file))
     assert "Reason 5 is not tested" in found["notes"][0]
 

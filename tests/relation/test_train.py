@@ -31,21 +31,25 @@ from tests.close import assert_same
 from .conftest import make_raw_rows, raw_row
 
 
-@pytest.fixture
-def recipe(encoder_folder: Path, relation_file: Path, dev_file: Path, tmp_path: Path) -> RelationRecipe:
+def recipe_of(encoder: Path, train: Path, dev: Path, out: Path, epochs: int = 2) -> RelationRecipe:
     return RelationRecipe(
-        model=str(encoder_folder),
-        train=str(relation_file),
-        dev=str(dev_file),
-        out=str(tmp_path / "run"),
+        model=str(encoder),
+        train=str(train),
+        dev=str(dev),
+        out=str(out),
         seeds=1,
-        epochs=2,
+        epochs=epochs,
         batch_size=16,
         learning_rate=2e-3,
         holdout=0.2,
         max_length=64,
         device="cpu",
     )
+
+
+@pytest.fixture
+def recipe(encoder_folder: Path, relation_file: Path, dev_file: Path, tmp_path: Path) -> RelationRecipe:
+    return recipe_of(encoder_folder, relation_file, dev_file, tmp_path / "run")
 
 
 def settings_of(head: Any, encoder: Path, scheme: str = "typed", **more: Any) -> ModelSettings:
@@ -350,6 +354,15 @@ def test_a_run_without_weights_cannot_score_another_file(recipe: RelationRecipe,
         evaluate_relation(recipe.out, str(path))
 
 
+@pytest.fixture(scope="module")
+def plain_loss(
+    encoder_folder: Path, relation_file: Path, dev_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> float | None:
+    """The validation loss after an epoch without any technique."""
+    out = tmp_path_factory.mktemp("plain") / "run"
+    return train_relation(recipe_of(encoder_folder, relation_file, dev_file, out, epochs=1)).seeds[0].validation_loss
+
+
 @pytest.mark.parametrize(
     "technique",
     [
@@ -364,10 +377,10 @@ def test_a_run_without_weights_cannot_score_another_file(recipe: RelationRecipe,
         {"encoder_dropout": 0.5},
     ],
 )
-def test_each_technique_changes_what_is_learned(recipe: RelationRecipe, tmp_path: Path, technique: dict[str, Any]) -> None:
-    plain = train_relation(change(recipe, epochs=1, out=str(tmp_path / "plain")))
-    with_it = train_relation(change(recipe, epochs=1, out=str(tmp_path / "with"), **technique))
-    assert plain.seeds[0].validation_loss != with_it.seeds[0].validation_loss
+def test_each_technique_changes_what_is_learned(
+    recipe: RelationRecipe, plain_loss: float | None, technique: dict[str, Any]
+) -> None:
+    assert train_relation(change(recipe, epochs=1, **technique)).seeds[0].validation_loss != plain_loss
 
 
 def test_a_hard_mask_is_kept_with_the_model_and_its_cost_is_noted(recipe: RelationRecipe) -> None:

@@ -97,7 +97,9 @@ def test_the_error_over_documents_is_that_of_resampling_them() -> None:
     assert (verdict.documents, verdict.seeds, verdict.interval.n) == (NOVELS, (3, 3), sizes.sum())
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.01, 0.03])
+@pytest.mark.parametrize(
+    "spread", [pytest.param(0.0, marks=pytest.mark.journey), 0.01, pytest.param(0.03, marks=pytest.mark.journey)]
+)
 def test_equal_methods_are_seldom_told_apart(spread: float) -> None:
     """Other novels and other seeds each time, no true difference: about one verdict in twenty may be wrong."""
     rng, shown, tries = np.random.default_rng(3), 0, 300

@@ -119,10 +119,8 @@ def _own_notes(table: ComparisonTable, group: Group) -> list[str]:
                 f"Each is compared with its own base model ({listed}); --reference NAME compares all with one.",
             )
         )
-    if lost := dict.fromkeys(
-        entry.run for entry, row in zip(group.entries, table.rows, strict=True) if row.name in table.unjudged
-    ):
-        names = ", ".join(lost)
+    lost = (entry.run for entry, row in zip(group.entries, table.rows, strict=True) if row.name in table.unjudged)
+    if names := ", ".join(dict.fromkeys(lost)):
         out.append(
             say(
                 f"{names}: 같은 창 길이로 평가된 베이스 모델이 없습니다. 평가하거나 --reference NAME을 주세요.",

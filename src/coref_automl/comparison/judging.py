@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from coref_automl.comparison.arms import Arm
 from coref_automl.comparison.claims import ALPHA, BASE, Caveat, Claim, QuestionId, Verdict
+from coref_automl.comparison.differences import lost_to_family
 from coref_automl.comparison.scores import Columns, Entry, Group
 from coref_automl.records import Comparison, Correction, Estimate, Half
 from coref_automl.statistics.closed_forms import LEVEL, holm
@@ -192,7 +193,7 @@ def checkpoint_claim(
     group: Group, question: QuestionId, one: Comparison, entry: Entry, *, half: Half | None, documents: int
 ) -> Claim:
     """A checkpoint against its base, max-T over all that stand beside it."""
-    lost: tuple[Caveat, ...] = ("before correction",) if one.verdict == "not shown" and one.p < ALPHA else ()
+    lost: tuple[Caveat, ...] = ("before correction",) if lost_to_family(one) else ()
     return Claim(
         question,
         entry.name,

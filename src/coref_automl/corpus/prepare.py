@@ -196,12 +196,13 @@ def _encode(
     cache = default_cache() if recipe.engine == "local" else None  # machines of a cluster tag what they encode
     if recipe.mode != "mlm" and cache is not None:
         with progress.stage("tag", total, "characters") as stage:
-            tagger = Tagger(cache, workers)
+            tagger = Tagger(cache, recipe.workers)
             for number in left:
                 rows = compress(read_jsonl(index.shards[number].texts), kept[index.rows_of(number)].tolist())
                 for amount in tagger.remember(row["text"] for row in rows):
                     stage.advance(amount)
-        release_kiwi()  # its model is 300 MB, and the next stage has processes of its own
+        if workers > 1:
+            release_kiwi()  # its model is 300 MB, and the next stage has processes of its own
     settings = EncodeSettings(
         tokenizer=store_tokenizer(recipe.model, work / "tokenizer.json"),
         mode=recipe.mode,

@@ -140,8 +140,7 @@ def badge(question: Question, it: Answer, say: Say) -> str:
         return say("향상 미확인", "no gain shown") if gain else say("차이 미확인", "no difference shown")
     if lead.verdict == "better" and "checkpoint" in lead.against:
         return say("예, 체크포인트 하나에서", "yes, of one checkpoint")
-    asked = "peak to end" if lead.part == "peak to end" else question.id
-    words = _SHOWN.get(asked) or _SHOWN["base" if gain else "another"]
+    words = _SHOWN.get(lead.part if lead.a == lead.b else question.id) or _SHOWN["base" if gain else "another"]
     return say(*words[lead.verdict]).format(lead.b)
 
 
@@ -149,7 +148,7 @@ _SHOWN: dict[str, dict[str, tuple[str, str]]] = {
     "base": {"better": ("예", "yes"), "worse": ("아니요: 더 나쁨", "no: worse")},
     "method": {"better": ("더 좋음", "better"), "worse": ("더 나쁨", "worse")},
     "length": {"better": ("긴 쪽", "the longer"), "worse": ("짧은 쪽", "the shorter")},
-    "training": {"better": ("아직 오르는 중", "still gaining"), "worse": ("떨어지는 중", "falling")},
+    "last step": {"better": ("아직 오르는 중", "still gaining"), "worse": ("떨어지는 중", "falling")},
     "peak to end": {"better": ("정점을 지남", "past its peak"), "worse": ("아직 오르는 중", "still gaining")},
     "another": {"better": ("{}보다 좋음", "better than {}"), "worse": ("{}보다 나쁨", "worse than {}")},
 }
@@ -187,8 +186,8 @@ def _how_many(question: Question, say: Say) -> str:
     better = [one.a for one in beside if one.verdict == "better"]
     what = say("체크포인트", "checkpoints") if lead.test == "sign flips" else say("방법", "methods")
     listed = f": {listing(better)}" if better and len(better) <= _NAMED else ""
-    counts = len(beside), len(better)
-    return say(" {0} {1}개 중 {2}개가 더 좋음{3}.", " {2} of {1} {0} better{3}.").format(what, *counts, listed)
+    text = say(" {0} {1}개 중 {2}개가 더 좋음{3}.", " {2} of {1} {0} better{3}.")
+    return text.format(what, len(beside), len(better), listed)
 
 
 def _besides(question: Question, it: Answer, say: Say) -> str:

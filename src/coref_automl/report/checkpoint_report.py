@@ -187,8 +187,7 @@ def _cannot_tell(study: Subject) -> tuple[str, ...]:
 
 def results_csv(study: Subject) -> str:
     """One row per checkpoint: every metric with its interval, and the difference from its reference."""
-    metrics = [name for name in METRICS if any(name in entry.evaluation.estimates for entry in study.entries)]
-    answers = study.judged
+    metrics = study.metrics(list(METRICS))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     numbers = [f"{name}{part}" for name in metrics for part in ("", "_low", "_high", "_n")]
@@ -200,7 +199,7 @@ def results_csv(study: Subject) -> str:
         found = [held.estimates.get(name) for name in metrics]
         values = [v for e in found for v in ((*_exact(e.value, e.low, e.high), e.n) if e else ("",) * 4)]
         last: list[Any] = [""] * len(judged)
-        if (answer := answers.get(entry)) is not None:
+        if (answer := study.judged.get(entry)) is not None:
             change = answer.difference
             moved = _exact(change.value, change.low, change.high, answer.p, answer.p_adjusted)
             last = [answer.reference, *moved, answer.correction, answer.verdict]

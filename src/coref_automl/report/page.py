@@ -63,10 +63,8 @@ class Table:
 
     def lines(self) -> list[str]:
         """The table for a terminal, under its caption."""
-        return [
-            *([self.caption] if self.caption else []),
-            *align([self.head, *([cell.text for cell in line] for line in self.rows)]),
-        ]
+        shown = align([self.head, *([cell.text for cell in line] for line in self.rows)])
+        return [self.caption, *shown] if self.caption else shown
 
 
 @dataclass(frozen=True, slots=True)

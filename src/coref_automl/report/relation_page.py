@@ -56,15 +56,13 @@ def assessment_lines(found: Assessment, lang: Lang) -> list[str]:
 
 def assessment_page(found: Assessment, say: Say) -> Page:
     best, count = max(found.variants, key=lambda one: one.micro_f1.value), len(found.variants)
-    sections = relation_sections(found, say)
+    sections, alone = relation_sections(found, say), f"{best.variant}: micro-F1 {percent(best.micro_f1)}"
     return Page(
         lang=say.lang,
         title=say("관계 추출 실행 보고서", "Relation extraction, the report"),
         subtitle=say(f"{found.split}, {found.rows:,}행", f"{found.split}, {found.rows:,} rows"),
         lead=say("한눈에", "At a glance"),
-        headline=say(f"변형 {count}가지", f"{count} variants")
-        if count > 1
-        else f"{best.variant}: micro-F1 {percent(best.micro_f1)}",
+        headline=say(f"변형 {count}가지", f"{count} variants") if count > 1 else alone,
         sentence=next((one.answer for one in sections if one.answer), ""),
         cannot_tell=(note("relation: chosen", say, split=found.split, variant=best.variant),) if count > 1 else (),
         sections=tuple(sections),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from coref_automl.report import charts
@@ -58,7 +57,8 @@ def _end(study: FinishedStudy, final: Final, say: Say) -> Section:
     )
     for one, gain in zip(final.raced, gains, strict=True):
         name = Cell(named(one, say), "strong" if one.number == final.winner else "")
-        lines.append(row(name, _value(one.nominated), _each(one.select), gain, _decided(compared.get(one.number), say)))
+        each = " · ".join(map(_value, one.select)) or "–"
+        lines.append(row(name, _value(one.nominated), each, gain, _decided(compared.get(one.number), say)))
     head = (
         say("설정", "settings"), say("탐색 때 select %", "select % in the search"),
         say("새 시드별 select %", "select % by fresh seed"),
@@ -115,10 +115,6 @@ def _again(recipe: TuneRecipe, result: StudyResult, say: Say) -> Section:
     lines = (f"{command} --recipe {result.best_recipe}", f"optuna-dashboard {journal}")
     title = say("다시 학습하기, 대시보드로 보기", "Train it again; look at the study in a dashboard")
     return Section("again", say("다음", "Next"), (Commands(title, lines),))
-
-
-def _each(values: Sequence[float]) -> str:
-    return " · ".join(f"{100 * value:.2f}" for value in values) or "–"
 
 
 def _value(value: float | None) -> str:

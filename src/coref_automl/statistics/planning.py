@@ -81,12 +81,7 @@ def components_of(verdicts: Sequence[CrossedVerdict], *, against_model: bool = F
 
 
 def can_show(
-    sizes: ArrayLike,
-    seeds: int,
-    *,
-    components: Components = USUAL,
-    comparisons: int = 1,
-    against_model: bool = False,
+    sizes: ArrayLike, seeds: int, *, components: Components = USUAL, comparisons: int = 1, against_model: bool = False
 ) -> float | None:
     """The true difference that is shown with 80% power; None for one seed, and where a set can show none at all."""
     return _detectable(_Set.of(sizes), seeds, components, comparisons, against_model)

@@ -13,7 +13,7 @@ from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report import charts
-from coref_automl.report.page import Block, Cell, Charts, Section, Table, Text, in_percent, interval, is_same, note, row
+from coref_automl.report.page import Cell, Charts, Section, Table, Text, in_percent, interval, is_same, note, row
 from coref_automl.report.subject import Subject
 from coref_automl.report.wording import about, forest_row, outcome, which_documents
 from coref_automl.say import Say
@@ -31,9 +31,8 @@ def draw(study: Subject) -> Section | None:
     found = [chart for chart in (_forest(study), _curve(study)) if chart is not None]
     if not found:
         return None
-    blocks: list[Block] = [Charts(tuple((title, spec) for title, _, spec in found))]
-    blocks.append(Text(" ".join(note for _, note, _ in found), "quiet"))
-    return Section("evidence", study.say("근거", "The evidence"), tuple(blocks), part="evidence")
+    drawn, told = Charts(tuple((title, spec) for title, _, spec in found)), " ".join(note for _, note, _ in found)
+    return Section("evidence", study.say("근거", "The evidence"), (drawn, Text(told, "quiet")), part="evidence")
 
 
 def _forest(study: Subject) -> Chart | None:
