@@ -33,9 +33,9 @@ def test_a_set_says_what_it_can_show_for_the_seeds_asked(capsys: pytest.CaptureF
 
 def test_a_study_brings_its_own_spreads_and_costs(capsys: pytest.CaptureFixture[str]) -> None:
     found = answered([str(STUDY), "--difference", "1", "--metric", "lambada_top1_strict"], capsys)
-    assert found["measured"] == 6
-    assert found["components"]["seeds"] == pytest.approx(0.0035, abs=0.0015)
-    assert found["cost"]["tokens"] == 11_943_988
+    assert found["measured"] == 1
+    assert found["components"]["seeds"] == pytest.approx(0.002, abs=0.0015)
+    assert found["cost"]["tokens"] == 11_986_098
     assert found["cost"]["training"] > 0
     assert [plan["difference"] for plan in found["plans"]] == [0.01] * len(found["plans"])
     assert run(["power", "--difference", "1", "--lang", "ko"]) == 0
