@@ -12,7 +12,7 @@ from coref_automl.comparison.bases import own_base
 from coref_automl.comparison.reader import open_results
 from coref_automl.report.subject import Subject, read_subject
 from coref_automl.say import Say
-from coref_automl.store import read_json, write_json
+from coref_automl.store import read_json, read_jsonl, write_json, write_jsonl
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 
 
@@ -28,6 +28,22 @@ def write(root: Path, *models: Model, weights: str = "", base: str = "base") -> 
 
 def read_study(root: Path) -> Subject:
     return read_subject(open_results([str(root)]), Say("en"))
+
+
+@pytest.mark.parametrize(
+    ("share", "words", "judged"), [(0.05, True, "real_word"), (0.05, False, "real1_strict"), (0.3, True, "real1_strict")]
+)
+def test_strict_is_not_judged_where_it_can_reach_hardly_any_answer(
+    tmp_path: Path, share: float, words: bool, judged: str
+) -> None:
+    write(tmp_path, Model("base", 0, -1.0), Model("entity", 100, 0.1), Model("entity", 200, 0.2))
+    for path in tmp_path.rglob("result.json"):
+        write_json(path, {**read_json(path), "single_entry_share": share})
+        items = list(read_jsonl(path.with_name("items.jsonl")))
+        write_jsonl(path.with_name("items.jsonl"), [item | ({} if words else {"word_rank": None}) for item in items])
+    study = read_study(tmp_path)
+    assert study.metric == judged
+    assert any("strict has no room" in note for note in study.notes) == (judged == "real_word")
 
 
 def test_two_runs_of_one_name_are_two_runs(tmp_path: Path) -> None:

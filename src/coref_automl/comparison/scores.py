@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from coref_automl.config import choose
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import NOT_RUN
-from coref_automl.evaluation.metrics import METRICS, PRIMARY
+from coref_automl.evaluation.metrics import ENOUGH, METRICS, PRIMARY, WORD
 from coref_automl.evaluation.results import CHECKPOINT, slug
 from coref_automl.models.build import NEW
 from coref_automl.records import Evaluation, Half
@@ -214,7 +214,7 @@ def model_label(path: str) -> str:
 
 
 def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
-    """The metric to judge by: the given one, else strict Real@1, `word` if tokenizers differ, or the first that was run."""
+    """The metric to judge by: the given one, else strict Real@1, `word` if tokenizers differ or strict can reach few answers."""
     run, several = group.metrics(), group.tokenizers > 1
     usable = [name for name in run if not several or (METRICS[name].rule == "word" and not METRICS[name].parts)]
     if metric is not None and choose(metric, METRICS, "metric").name not in usable:
@@ -231,12 +231,26 @@ def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
         raise ComparisonError(
             f"No metric was run by all of these; tokenizers may differ; run: coref-automl evaluate {models}{on} --words sample"
         )
-    if metric is not None or not several:
-        return metric or usual_metric(usable), []
+    if metric is not None:
+        return metric, []
+    if not several:
+        least = min(entry.evaluation.single_entry_share for entry in group.entries)
+        chosen = usual_metric(usable, least)
+        return chosen, [_no_room(least)] if chosen == WORD and PRIMARY in usable else []
     label = METRICS[usable[0]].label
     return usable[0], [say(f"토크나이저가 서로 달라 {label}만 비교합니다.", f"Tokenizers differ, so only {label} is compared.")]
 
 
-def usual_metric(run: Sequence[str]) -> str:
-    """Strict Real@1, or the first that was run."""
-    return PRIMARY if PRIMARY in run else run[0]
+def usual_metric(run: Sequence[str], reachable: float) -> str:
+    """Strict Real@1, `word` where strict can reach few of the answers, or the first that was run."""
+    if PRIMARY in run:
+        return WORD if reachable < ENOUGH and WORD in run else PRIMARY
+    return run[0]
+
+
+def _no_room(reachable: float) -> str:
+    label, share = METRICS[WORD].label, f"{100 * reachable:.1f}%"
+    return say(
+        f"어휘 한 항목인 정답이 {share}뿐이라 완전 일치로는 차이가 드러나지 않습니다. {label}로 판정합니다.",
+        f"Only {share} of the answers are one vocabulary entry, so strict has no room for a difference; {label} is judged.",
+    )

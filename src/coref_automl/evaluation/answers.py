@@ -27,6 +27,8 @@ from coref_automl.store import sweep, written_whole
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+    from coref_automl.records import ClozeItem
+
 LEAST_CONTAINED = 2
 _BETWEEN = "\n"
 
@@ -41,6 +43,12 @@ def answers(tokenizer: PreTrainedTokenizerFast, tagger: Tagger) -> frozenset[str
     """The words that a single entry can answer."""
     words = entry_words(tokenizer)
     return frozenset(words[entry] or "" for entry in np.flatnonzero(build_table(tokenizer, tagger)).tolist())
+
+
+def reachable(tokenizer: PreTrainedTokenizerFast, items: Sequence[ClozeItem]) -> float:
+    """The share of answers that are one vocabulary entry, before any model has scored them."""
+    words = set(entry_words(tokenizer))
+    return sum(item.answer in words for item in items) / max(1, len(items))
 
 
 def answerable(

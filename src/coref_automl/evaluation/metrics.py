@@ -78,6 +78,9 @@ METRICS: dict[str, Metric] = {
     metric.name: metric for metric in (*_SHARES, *(own for task in _OTHERS for own in _metrics_of(task)), *_COMPOSITES)
 }
 PRIMARY = "real1_strict"
+WORD = "real_word"
+ENOUGH = 0.1
+"""Where fewer answers are one vocabulary entry, strict has no room for a difference, and `word` is judged instead."""
 
 GROUPINGS: dict[str, Callable[[Sequence[ItemScore]], list[str]]] = {
     "source": lambda scores: [score.source for score in scores],

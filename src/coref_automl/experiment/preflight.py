@@ -19,6 +19,7 @@ from coref_automl.comparison.power import Evidence, sizes_of
 from coref_automl.comparison.scores import usual_metric
 from coref_automl.corpus.manifest import read_prepared
 from coref_automl.errors import OutOfMemory, RecipeError
+from coref_automl.evaluation.answers import reachable
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS, tasks_of
 from coref_automl.evaluation.results import EXPERIMENT
@@ -28,6 +29,7 @@ from coref_automl.experiment.state import ExperimentState, Preflight, Share
 from coref_automl.experiment.step import Step
 from coref_automl.folders import check_folder
 from coref_automl.locks import claimed
+from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import Progress, peak_gigabytes, quiet
 from coref_automl.say import say
 from coref_automl.statistics.planning import can_show, items_needed
@@ -129,7 +131,9 @@ def _of_runs(work: Prepared, runs: int, tokens: int) -> Preflight:
 
 def _evidence(plan: Plan) -> Evidence:
     recipe, held = plan.recipe, EvalSet.open(plan.sets[0])
-    metric = recipe.evaluate.metric or usual_metric([name for name in METRICS if tasks_of(name) <= set(held.items)])
+    rules = {"strict", "lenient"} if recipe.evaluate.words == "none" else {"strict", "lenient", "word"}
+    run = [name for name, one in METRICS.items() if tasks_of(name) <= set(held.items) and (one.parts or one.rule in rules)]
+    metric = recipe.evaluate.metric or usual_metric(run, reachable(load_tokenizer(recipe.model), held.items.get("real", ())))
     sizes, methods = sizes_of(held, metric), len(plan.arms)
     if recipe.seeds > 1:
         detectable = can_show(sizes, recipe.seeds, comparisons=methods, against_model=True)
