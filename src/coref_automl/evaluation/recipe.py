@@ -106,6 +106,10 @@ def _option(task: ClozeTask) -> str:
     return f"--{task.name}" if task.name in ("gold", "lambada") else f"--file {task.name}=PATH"
 
 
+_ADDED = {"per_document": 3, "min_syllables": 2}
+"""Settings that older sets do not name, with the value that applied then."""
+
+
 def settings(recipe: EvalRecipe, reference: str) -> dict[str, Any]:
     """What decides the bytes of a set: the recipe without paths of this machine, and fingerprints of local inputs."""
     values = to_mapping(recipe)
@@ -191,7 +195,7 @@ def difference(held: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """The first input or setting that has changed since a set was made, in words; empty if none has."""
     flat = [
         {**values, "inputs": None, **{f"{BYTES}input {label}": mark or "named" for label, mark in values["inputs"].items()}}
-        for values in ({"inputs": {}, **held}, now)
+        for values in ({"inputs": {}, **_ADDED, **held}, now)
     ]
     return difference_between(*flat)
 
