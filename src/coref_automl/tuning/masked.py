@@ -18,8 +18,9 @@ from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.engine.job import Job
 from coref_automl.errors import EvaluationError, RecipeError
+from coref_automl.evaluation.answers import reachable
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
-from coref_automl.evaluation.metrics import PRIMARY
+from coref_automl.evaluation.metrics import ENOUGH, PRIMARY, WORD
 from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
 from coref_automl.evaluation.slot import SCORER
 from coref_automl.folders import is_done, remove
@@ -230,6 +231,12 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
     for model in recipe.models:
         prints[f"model {model}"] = model if model.startswith(NEW) else weights_fingerprint(model)
         tokenizer = load_tokenizer(str(recipe.settings.get("tokenizer") or model))
+        share = reachable(tokenizer, original.items.get("real", ()))
+        if recipe.score is None and recipe.metric is None and share < ENOUGH:
+            raise RecipeError(
+                f"Only {100 * share:.1f}% of the answers of {original.folder} are one vocabulary entry of {model}, so strict Real@1 "
+                f"has no room for a gain; pass --metric {WORD}."
+            )
         for half in halves.values():
             half.noun_table(tokenizer)
     prints |= {"models": models_bytes(recipe), "scorer": SCORER}
