@@ -43,6 +43,10 @@ Make = Callable[..., ExperimentRecipe]
         ({"relation": {"train": "rows.json", "shares": [0.0]}}, "shares are different numbers above 0"),
         ({"relation": {"train": "rows.json", "settings": {"max_rows": 5}}}, "max_rows is set by the study"),
         ({"coreference": {"data": "novels.jsonl", "documents": "test"}}, "documents"),
+        (
+            {"relation": {"train": "rows.json", "start": "chosen"}, "keep_weights": False},
+            "needs the weights of the run that is chosen",
+        ),
         ({"seeds": 0}, "seeds should be 1 or more"),
     ],
 )

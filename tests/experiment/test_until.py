@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from coref_automl.cli.app import run as command
-from coref_automl.errors import RecipeError
+from coref_automl.errors import ComparisonError, NotFinite, RecipeError
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.experiment.recipe import ExperimentRecipe
@@ -42,6 +43,23 @@ def test_methods_are_judged_against_the_first_over_pairs_of_seeds(recipe: Make) 
 def test_what_cannot_be_judged_so_is_refused(recipe: Make, changes: dict[str, object], message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         run_until_shown(recipe(**changes))
+
+
+@pytest.mark.parametrize("lost", ["mlm", "entity"])
+def test_a_method_that_is_lost_leaves_nothing_to_compare(recipe: Make, monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
+    from coref_automl.training import run
+
+    true = run.train
+
+    def failing(given: Any, **options: Any) -> Any:
+        if given.objective == lost:
+            raise NotFinite("The loss of step 1 is NaN.")
+        return true(given, **options)
+
+    monkeypatch.setattr(run, "train", failing)
+    wanted = recipe(train={"max_tokens": 1_000, "batch": 8, "learning_rate": 1e-3, "checkpoints": 1})
+    with pytest.raises(ComparisonError, match=f"no run of {lost} was finished"):
+        run_until_shown(wanted, launcher=InlineLauncher())
 
 
 @pytest.mark.journey

@@ -38,7 +38,7 @@ def _articles(path: Path) -> None:
 
 
 def _cloze(path: Path) -> None:
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in bundled_rows("cloze")[:12]), "utf-8")
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in islice(bundled_rows("cloze"), 12)), "utf-8")
 
 
 def _relations(first: int, last: int, *, labelled: bool = True) -> Callable[[Path], None]:

@@ -283,6 +283,8 @@ def refuse_other_first_seed(recipe: ExperimentRecipe, out: Path) -> None:
     begun = set()
     for held in (path for kind in kinds for path in (out / "steps" / kind).glob("*/job.json")):
         job = Job.from_json(read_json(held))
+        if not job.key.rpartition("-s")[2].isdecimal():  # of `start: chosen`, named by its checkpoint
+            continue
         begun.add(seed_of(job.key) - job.recipe["settings"]["first_seed"] // SEEDS_APART)
     if begun and recipe.first_seed not in begun:
         raise FolderError(

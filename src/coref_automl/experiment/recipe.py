@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from coref_automl.comparison.choice import POINTS, checked_margin
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.runs import CheckStage
+from coref_automl.comparison.runs import CHOSEN, CheckStage
 from coref_automl.config import Setting, choose, from_mapping, nearest, shown, typed
 from coref_automl.corpus.recipe import Texts
 from coref_automl.engine.pool import Engine
@@ -118,6 +118,10 @@ class ExperimentRecipe:
             _refuse(f"methods: {name}", settings, _DECIDED)
         _refuse("train", self.train, _DECIDED)
         for name, stage in self.checks.items():
+            if stage.start == CHOSEN and not self.keep_weights:
+                raise RecipeError(
+                    f"{name}: start: chosen needs the weights of the run that is chosen; leave out keep_weights: false."
+                )
             decided = ("model", "out", "seeds", "first_seed", "device", *CHECKS[name].decided)
             _refuse(f"{name}: settings", stage.settings, dict.fromkeys(decided, "leave it out"))
 

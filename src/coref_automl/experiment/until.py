@@ -14,7 +14,7 @@ from coref_automl.comparison.arms import arms_of
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.scores import choose_metric
-from coref_automl.errors import RecipeError
+from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.experiment.plan import EVALUATIONS, Plan
@@ -92,7 +92,11 @@ def _known(plan: Plan, look: Look, *, last_look: bool) -> list[MethodKnown]:
     group = read_groups(open_results([str(plan.out / EVALUATIONS)]), evalset=items)[0]
     metric, _ = choose_metric(group, plan.recipe.evaluate.metric)
     arms = {arm.method: arm for arm in arms_of(group.entries, None)}
-    first, *others = [arms[name] for name in plan.recipe.methods if name in arms]
+    reference, *names = plan.recipe.methods
+    first, others = arms.get(reference), [arms[name] for name in names if name in arms]
+    if first is None or not others:
+        lost = reference if first is None else ", ".join(names)
+        raise ComparisonError(f"--until-shown has nothing to compare: no run of {lost} was finished; see the failures above.")
     found = []
     for arm in others:
         shared = [seed for seed in arm.runs if seed in first.runs][: look.pairs]

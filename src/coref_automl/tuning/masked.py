@@ -234,8 +234,8 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
         share = reachable(tokenizer, original.items.get("real", ()))
         if recipe.score is None and recipe.metric is None and share < ENOUGH:
             raise RecipeError(
-                f"Only {100 * share:.1f}% of the answers of {original.folder} are one vocabulary entry of {model}, so strict Real@1 "
-                f"has no room for a gain; pass --metric {WORD}."
+                f"Only {100 * share:.1f}% of the answers of {original.folder} are one vocabulary entry of {model}, so strict "
+                f"Real@1 has no room for a gain; pass --metric {WORD}."
             )
         for half in halves.values():
             half.noun_table(tokenizer)
