@@ -12,7 +12,7 @@ from coref_automl.comparison.bases import own_base
 from coref_automl.comparison.reader import open_results
 from coref_automl.report.subject import Subject, read_subject
 from coref_automl.say import Say
-from coref_automl.store import read_json, read_jsonl, write_json, write_jsonl
+from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 
 
@@ -31,19 +31,23 @@ def read_study(root: Path) -> Subject:
 
 
 @pytest.mark.parametrize(
-    ("share", "words", "judged"), [(0.05, True, "real_word"), (0.05, False, "real1_strict"), (0.3, True, "real1_strict")]
+    ("reach", "words", "judged"), [(20, True, "real_word"), (20, False, "real1_strict"), (3, True, "real1_strict")]
 )
-def test_strict_is_not_judged_where_it_can_reach_hardly_any_answer(
-    tmp_path: Path, share: float, words: bool, judged: str
-) -> None:
-    write(tmp_path, Model("base", 0, -1.0), Model("entity", 100, 0.1), Model("entity", 200, 0.2))
-    for path in tmp_path.rglob("result.json"):
-        write_json(path, {**read_json(path), "single_entry_share": share})
-        items = list(read_jsonl(path.with_name("items.jsonl")))
-        write_jsonl(path.with_name("items.jsonl"), [item | ({} if words else {"word_rank": None}) for item in items])
+def test_strict_is_not_judged_where_it_can_reach_hardly_any_answer(tmp_path: Path, reach: int, words: bool, judged: str) -> None:
+    """Of every `reach` answers one is an entry of the vocabulary; the question about far mentions follows the same rule."""
+    for number, model in enumerate((Model("base", 0, -1.0), Model("entity", 100, 0.1), Model("entity", 100, 0.2, seed=1))):
+        model = replace(model, run=f"entity-128-s{model.seed}") if model.step else model
+        scores = make_scores(model, documents=60, own=number, tasks=("real", "real-far"))
+        scores = [
+            replace(one, strict_rank=one.strict_rank if at % reach == 0 else 0, word_rank=one.word_rank if words else None)
+            for at, one in enumerate(scores)
+        ]
+        write_evaluation(tmp_path, model, scores)
     study = read_study(tmp_path)
     assert study.metric == judged
     assert any("strict has no room" in note for note in study.notes) == (judged == "real_word")
+    far = {claim.outcome for claim in study.answer.claims if claim.question == "far"}
+    assert far == ({"real_far_word"} if reach == 20 and words else set() if reach == 20 else {"real_far1_strict"})
 
 
 def test_two_runs_of_one_name_are_two_runs(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from coref_automl.comparison.judging import (
 )
 from coref_automl.comparison.outside_checks import CHECKS, judge_check
 from coref_automl.comparison.scores import Entry, Group, is_equal_training
-from coref_automl.evaluation.metrics import METRICS
+from coref_automl.evaluation.metrics import ENOUGH, METRICS
 from coref_automl.evaluation.tasks.far import BUCKETS
 from coref_automl.records import Half
 from coref_automl.statistics.shrinkage import covariance, method_means
@@ -40,7 +40,7 @@ TASKS: dict[QuestionId, tuple[str, str]] = {
     "far": ("real_far1_strict", "real_far_word"),
     "lambada": ("lambada_top1_strict", "lambada_word"),
 }
-"""The metric of a task, and the one that holds across tokenizers."""
+"""The metric of a task, and the one that holds across tokenizers and where strict can reach few answers."""
 
 
 @dataclass(frozen=True)
@@ -219,8 +219,10 @@ class StudyClaims:
         return corrected_claims(found, "bh")
 
     def _metric(self, task: QuestionId) -> str | None:
-        name = TASKS[task][self.study.group.tokenizers > 1]
-        return name if any(self.study.group.was_run(name, entry) for entry in self.study.entries) else None
+        (strict, word), group = TASKS[task], self.study.group
+        found = METRICS[strict].task
+        name = word if group.tokenizers > 1 or (found and group.reachable(found) < ENOUGH) else strict
+        return name if any(group.was_run(name, entry) for entry in self.study.entries) else None
 
     def _on_task(self, name: QuestionId) -> list[Claim]:
         """Every method against its base and against the others, on another task."""

@@ -19,7 +19,7 @@ from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import ENOUGH, METRICS, PRIMARY, WORD
 from coref_automl.evaluation.results import CHECKPOINT, slug
 from coref_automl.models.build import NEW
-from coref_automl.records import Evaluation, Half
+from coref_automl.records import Evaluation, Half, Task
 from coref_automl.say import say
 from coref_automl.statistics.methods import reciprocal
 from coref_automl.statistics.resampling import Part
@@ -152,6 +152,11 @@ class Group:
         tasks = [(self.items.facts["task"] == part.task, part.rule) for part in parts]
         return all(rows.any() and bool((entry.ranks[rule][rows] != NOT_RUN).any()) for rows, rule in tasks)
 
+    def reachable(self, task: Task) -> float:
+        """The share of a task's answers that are one vocabulary entry, which strict can reach; the least of all entries."""
+        rows = self.items.facts["task"] == task
+        return min((float((entry.ranks["strict"][rows] > 0).mean()) for entry in self.entries if rows.any()), default=1.0)
+
     def metrics(self) -> list[str]:
         return [name for name in METRICS if all(self.was_run(name, entry) for entry in self.entries)]
 
@@ -234,7 +239,7 @@ def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
     if metric is not None:
         return metric, []
     if not several:
-        least = min(entry.evaluation.single_entry_share for entry in group.entries)
+        least = group.reachable("real")
         chosen = usual_metric(usable, least)
         return chosen, [_no_room(least)] if chosen == WORD and PRIMARY in usable else []
     label = METRICS[usable[0]].label

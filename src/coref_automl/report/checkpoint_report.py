@@ -180,7 +180,7 @@ def _cannot_tell(study: Subject) -> tuple[str, ...]:
     if held is not None and held.detectable is not None and study.answer.action != "keep base":
         out += power(study.answer, say)
     out += warnings(study.answer, say)
-    if (share := min((entry.evaluation.single_entry_share for entry in study.entries), default=1.0)) < ENOUGH:
+    if (share := study.group.reachable("real")) < ENOUGH:
         out.append(note("no room for strict", say, share=f"{100 * share:.1f}%"))
     if far := max((entry.evaluation.out_of_reach for entry in study.entries), default=0):
         out.append(note("out of reach", say, far=far))
