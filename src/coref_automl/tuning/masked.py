@@ -233,9 +233,12 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
         tokenizer = load_tokenizer(str(recipe.settings.get("tokenizer") or model))
         share = reachable(tokenizer, original.items.get("real", ()))
         if recipe.score is None and recipe.metric is None and share < ENOUGH:
-            raise RecipeError(
-                f"Only {100 * share:.1f}% of the answers of {original.folder} are one vocabulary entry of {model}, so strict "
-                f"Real@1 has no room for a gain; pass --metric {WORD}."
+            few = f"{100 * share:.1f}%"
+            progress.note(
+                progress.say(
+                    f"어휘 한 항목인 정답이 {few}뿐이라 Real@1 strict에는 오를 여지가 없습니다. --metric {WORD}를 쓰세요.",
+                    f"Only {few} of the answers are one vocabulary entry, so strict Real@1 has no room for a gain; pass --metric {WORD}.",
+                )
             )
         for half in halves.values():
             half.noun_table(tokenizer)
