@@ -237,7 +237,7 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
             progress.note(
                 progress.say(
                     f"어휘 한 항목인 정답이 {few}뿐이라 Real@1 strict에는 오를 여지가 없습니다. --metric {WORD}를 쓰세요.",
-                    f"Only {few} of the answers are one vocabulary entry, so strict Real@1 has no room for a gain; pass --metric {WORD}.",
+                    f"Only {few} of the answers are one vocabulary entry: strict Real@1 has no room; pass --metric {WORD}.",
                 )
             )
         for half in halves.values():
