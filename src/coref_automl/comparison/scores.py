@@ -236,12 +236,10 @@ def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
         raise ComparisonError(
             f"No metric was run by all of these; tokenizers may differ; run: coref-automl evaluate {models}{on} --words sample"
         )
-    if metric is not None:
-        return metric, []
-    if not several:
+    if metric is not None or not several:
         least = group.reachable("real")
-        chosen = usual_metric(usable, least)
-        return chosen, [_no_room(least)] if chosen == WORD and PRIMARY in usable else []
+        chosen = metric or usual_metric(usable, least)
+        return chosen, [_no_room(least, chosen)] if least < ENOUGH and PRIMARY in usable else []
     label = METRICS[usable[0]].label
     return usable[0], [say(f"토크나이저가 서로 달라 {label}만 비교합니다.", f"Tokenizers differ, so only {label} is compared.")]
 
@@ -253,9 +251,12 @@ def usual_metric(run: Sequence[str], reachable: float) -> str:
     return run[0]
 
 
-def _no_room(reachable: float) -> str:
+def _no_room(reachable: float, judged: str) -> str:
     label, share = METRICS[WORD].label, f"{100 * reachable:.1f}%"
-    return say(
-        f"어휘 한 항목인 정답이 {share}뿐이라 완전 일치로는 차이가 드러나지 않습니다. {label}로 판정합니다.",
-        f"Only {share} of the answers are one vocabulary entry, so strict has no room for a difference; {label} is judged.",
+    few = say(
+        f"Real의 정답 가운데 어휘 한 항목인 것은 {share}뿐이라, 완전 일치로는 향상도 저하도 드러나지 않습니다.",
+        f"Only {share} of Real's answers are one vocabulary entry, so strict shows neither a gain nor its absence there.",
     )
+    if METRICS[judged].rule == "word":
+        return say(f"{few} {label}로 판정합니다.", f"{few} {label} is judged.")
+    return say(f"{few} word로 채점하세요: evaluate --words all.", f"{few} Score by word: evaluate --words all.")

@@ -15,7 +15,7 @@ from coref_automl.comparison.claims import Answer, NextStep
 from coref_automl.comparison.reader import open_results
 from coref_automl.config import as_path, as_paths, typed_options
 from coref_automl.errors import RecipeError
-from coref_automl.evaluation.metrics import ENOUGH, METRICS
+from coref_automl.evaluation.metrics import METRICS
 from coref_automl.locks import claimed
 from coref_automl.records import Record
 from coref_automl.report.answer_wording import answer_lines, headline, keep_lines, lacking, power, reasons, step_reason, warnings
@@ -180,8 +180,6 @@ def _cannot_tell(study: Subject) -> tuple[str, ...]:
     if held is not None and held.detectable is not None and study.answer.action != "keep base":
         out += power(study.answer, say)
     out += warnings(study.answer, say)
-    if (share := study.group.reachable("real")) < ENOUGH:
-        out.append(note("no room for strict", say, share=f"{100 * share:.1f}%"))
     if far := max((entry.evaluation.out_of_reach for entry in study.entries), default=0):
         out.append(note("out of reach", say, far=far))
     return tuple(out)
