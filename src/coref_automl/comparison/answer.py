@@ -21,7 +21,7 @@ from coref_automl.comparison.choice import next_step, next_time_of, train_comman
 from coref_automl.comparison.claims import BASE, Action, Answer, Caveat, Claim, Keep, NextTime, Power, Question, QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.power import sizes_by_document
-from coref_automl.comparison.questions import TASKS, StudyClaims
+from coref_automl.comparison.questions import TASKS, StudyClaims, metric_of
 from coref_automl.comparison.scores import Entry
 from coref_automl.records import Half
 from coref_automl.statistics.planning import SEEDS, can_show
@@ -204,7 +204,7 @@ class _Deciding(StudyClaims):
     def _untested(self, questions: Sequence[Question]) -> tuple[QuestionId, ...]:
         """Tasks that what is to be used took no part in. What was scored without anything to compare with is none."""
         asked, group = {one.id: one.tested for one in questions}, self.study.group
-        scored = {name for name, metrics in TASKS.items() if any(group.was_run(metric, self.top) for metric in metrics)}
+        scored = {name for name in TASKS if group.was_run(metric_of(group, name), self.top)}
         own = Path(self.top.evaluation.path).parts[-2:]
         scored |= {name for name, runs in self.study.checks.items() if any(Path(run.model).parts[-2:] == own for run in runs)}
         return tuple(name for name in (*TASKS, *CHECKS) if not asked.get(name) and name not in scored)

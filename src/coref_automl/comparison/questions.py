@@ -43,6 +43,12 @@ TASKS: dict[QuestionId, tuple[str, str]] = {
 """The metric of a task, and the one that holds across tokenizers and where strict can reach few answers."""
 
 
+def metric_of(group: Group, task: QuestionId) -> str:
+    strict, word = TASKS[task]
+    found = METRICS[strict].task
+    return word if group.tokenizers > 1 or (found and group.reachable(found) < ENOUGH) else strict
+
+
 @dataclass(frozen=True)
 class StudyClaims:
     """The methods of a study, and what is judged of them."""
@@ -219,9 +225,7 @@ class StudyClaims:
         return corrected_claims(found, "bh")
 
     def _metric(self, task: QuestionId) -> str | None:
-        (strict, word), group = TASKS[task], self.study.group
-        found = METRICS[strict].task
-        name = word if group.tokenizers > 1 or (found and group.reachable(found) < ENOUGH) else strict
+        name, group = metric_of(self.study.group, task), self.study.group
         return name if any(group.was_run(name, entry) for entry in self.study.entries) else None
 
     def _on_task(self, name: QuestionId) -> list[Claim]:
