@@ -71,17 +71,20 @@ def run_job(
     work, waits = Job.from_json(job), list[str]()
     folder = Path(work.folder)
 
-    def wait(why: str) -> None:
+    def tell(why: str) -> None:
         print(why)
         waits.append(why)
 
-    with locked(folder, on_wait=wait):
-        if waits and (done := _done_meanwhile(work)):
-            return done
+    with locked(folder, on_wait=tell):
+        found = read_outcome(work) if waits else None
+        if found and found.done and Job.from_json(read_json(folder / JOB)) == work:
+            return found
         write_json(folder / JOB, job)
         (folder / OUTCOME).unlink(missing_ok=True)
         try:
-            outcome = Outcome(True, facts=(call or _task(work))(work) or {})
+            module, _, function = work.task.partition(":")
+            task = call or getattr(importlib.import_module(module), function)
+            outcome = Outcome(True, facts=task(work) or {})
         except BaseException as error:
             if raising(error):
                 raise
@@ -90,18 +93,6 @@ def run_job(
             outcome = failure(error)
         write_json(folder / OUTCOME, outcome.to_json())
     return outcome
-
-
-def _task(job: Job) -> Work:
-    module, _, function = job.task.partition(":")
-    task: Work = getattr(importlib.import_module(module), function)
-    return task
-
-
-def _done_meanwhile(job: Job) -> Outcome | None:
-    """What another process has made of the same job; None where it failed, or did another one."""
-    path, outcome = Path(job.folder) / JOB, read_outcome(job)
-    return outcome if outcome and outcome.done and Job.from_json(read_json(path)) == job else None
 
 
 def read_outcome(job: Job) -> Outcome | None:
@@ -144,6 +135,26 @@ class Launcher(Protocol):
     def start(self, job: Job, slot: int, /) -> Running: ...
 
 
+class Schedule(Generic[S]):
+    """What holds back, adds or stops steps while others run; by default nothing does.
+
+    A `lost` step will never be ready, and is left out. `more` gives a further one where a slot is free and none is ready.
+    `stopped` looks at a running step, again and again, and says whether it stopped it, of which `on_end` does not hear.
+    """
+
+    def ready(self, _step: S) -> bool:
+        return True
+
+    def lost(self, _step: S) -> bool:
+        return False
+
+    def more(self) -> S | None:
+        return None
+
+    def stopped(self, _step: S, _running: Running) -> bool:
+        return False
+
+
 @dataclass(frozen=True, slots=True)
 class End(Generic[S]):
     """How one attempt at a step ended. `outcome` is None where its process died without one; `attempt` counts from 1."""
@@ -154,14 +165,6 @@ class End(Generic[S]):
     code: int
     seconds: float
     attempt: int
-
-    @classmethod
-    def of(cls, step: S, job: Job, running: Running, began: float, attempt: int) -> End[S]:
-        code = running.code
-        found = read_outcome(job) if code >= 0 else None
-        if found is not None and found.done and code:
-            found = None  # it died first: an outcome that says done is older
-        return cls(step, job, found, code, time.monotonic() - began, attempt)
 
     @property
     def done(self) -> bool:
@@ -184,6 +187,49 @@ class _Active(Generic[S]):
     began: float
     attempt: int
 
+    def end(self) -> End[S]:
+        code = self.handle.code
+        outcome = read_outcome(self.job) if code >= 0 else None
+        if outcome is not None and outcome.done and code:
+            outcome = None  # it died first: an outcome that says done is older
+        return End(self.step, self.job, outcome, code, time.monotonic() - self.began, self.attempt)
+
+
+@dataclass(slots=True)
+class _Slots(Generic[S]):
+    """The steps that wait, with the number of their next attempt, and those that run, by slot."""
+
+    launcher: Launcher
+    schedule: Schedule[S]
+    waiting: list[tuple[S, int]]
+    active: dict[int, _Active[S]] = field(default_factory=dict)
+
+    def fill(self, job_of: Callable[[S], Job]) -> None:
+        for slot in [slot for slot in range(self.launcher.slots) if slot not in self.active]:
+            found = self._next()
+            if found is None:
+                return
+            step, attempt = found
+            job, began = job_of(step), time.monotonic()
+            self.active[slot] = _Active(step, job, self.launcher.start(job, slot), began, attempt)
+
+    def _next(self) -> tuple[S, int] | None:
+        self.waiting = [one for one in self.waiting if not self.schedule.lost(one[0])]
+        for number, (step, _) in enumerate(self.waiting):
+            if self.schedule.ready(step):
+                return self.waiting.pop(number)
+        step = self.schedule.more()
+        return None if step is None else (step, 1)
+
+    def take_in(self, on_end: Callable[[End[S]], bool]) -> None:
+        """Free the slots of what was stopped or has ended."""
+        ended = [slot for slot, one in self.active.items() if not one.handle.alive]  # asked first: then all it wrote is there
+        stopped = [slot for slot, one in self.active.items() if self.schedule.stopped(one.step, one.handle)]
+        past = {slot: self.active.pop(slot) for slot in {*ended, *stopped}}
+        for one in [past[slot] for slot in ended if slot not in stopped]:
+            if not on_end(one.end()):
+                self.waiting.append((one.step, one.attempt + 1))
+
 
 def wait_a_little() -> None:
     time.sleep(POLL)
@@ -195,47 +241,27 @@ def run_steps(
     job_of: Callable[[S], Job],
     on_end: Callable[[End[S]], bool],
     *,
-    ready: Callable[[S], bool] = lambda _: True,
-    lost: Callable[[S], bool] = lambda _: False,
+    schedule: Schedule[S] | None = None,
     over: Callable[[], bool] = lambda: False,
     wait: Callable[[], None] = wait_a_little,
-    more: Callable[[], S | None] = lambda: None,
-    look: Callable[[S, Running], bool] = lambda _, __: False,
 ) -> int:
-    """Run steps in their order as far as they are `ready`; those that are `lost` are left out. Gives the number left to do.
+    """Run steps in their order, as the schedule lets them. Gives the number left to do.
 
     `on_end` hears of every attempt and says whether the step is finished with; one that is not is tried again after the others.
-    `more` gives a further step where a slot is free and none is ready. `look` sees every running step, again and again, and says
-    whether it has stopped it, of which `on_end` does not hear. When `over` says so, or on an exception, what runs is stopped.
+    When `over` says so, or on an exception, what runs is stopped.
     """
-    waiting, active = [(step, 1) for step in steps], dict[int, _Active[S]]()
+    slots = _Slots(launcher, schedule or Schedule(), [(step, 1) for step in steps])
     try:
-        while True:
-            if over():
-                return len(waiting) + len(active)
-            for slot in (slot for slot in range(launcher.slots) if slot not in active):
-                waiting = [one for one in waiting if not lost(one[0])]
-                found = next((one for one in waiting if ready(one[0])), None)
-                if found is not None:
-                    waiting.remove(found)
-                elif (step := more()) is not None:
-                    found = step, 1
-                else:
-                    break
-                job, began = job_of(found[0]), time.monotonic()
-                active[slot] = _Active(found[0], job, launcher.start(job, slot), began, found[1])
-            if not active and not waiting:
-                return 0
-            if not active:
+        while not over():
+            slots.fill(job_of)
+            if not slots.active and slots.waiting:
                 raise RuntimeError("steps wait for something that no step makes")
-            ended = [slot for slot, one in active.items() if not one.handle.alive]  # asked first: then all it wrote is there
-            stopped = [slot for slot, one in active.items() if look(one.step, one.handle)]
-            active = {slot: one for slot, one in active.items() if slot not in stopped}
-            for past in [active.pop(slot) for slot in ended if slot in active]:
-                if not on_end(End.of(past.step, past.job, past.handle, past.began, past.attempt)):
-                    waiting.append((past.step, past.attempt + 1))
-            if active:
+            if not slots.active:
+                return 0
+            slots.take_in(on_end)
+            if slots.active:
                 wait()
+        return len(slots.waiting) + len(slots.active)
     finally:
-        for running in active.values():
+        for running in slots.active.values():
             running.handle.stop()
