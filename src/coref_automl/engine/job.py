@@ -195,40 +195,22 @@ class _Active(Generic[S]):
         return End(self.step, self.job, outcome, code, time.monotonic() - self.began, self.attempt)
 
 
-@dataclass(slots=True)
-class _Slots(Generic[S]):
-    """The steps that wait, with the number of their next attempt, and those that run, by slot."""
+def _next(waiting: list[tuple[S, int]], schedule: Schedule[S]) -> tuple[S, int] | None:
+    """A step and the number of the attempt at it, for a free slot."""
+    waiting[:] = [one for one in waiting if not schedule.lost(one[0])]
+    for place, (step, _) in enumerate(waiting):
+        if schedule.ready(step):
+            return waiting.pop(place)
+    further = schedule.more()
+    return None if further is None else (further, 1)
 
-    launcher: Launcher
-    schedule: Schedule[S]
-    waiting: list[tuple[S, int]]
-    active: dict[int, _Active[S]] = field(default_factory=dict)
 
-    def fill(self, job_of: Callable[[S], Job]) -> None:
-        for slot in [slot for slot in range(self.launcher.slots) if slot not in self.active]:
-            found = self._next()
-            if found is None:
-                return
-            step, attempt = found
-            job, began = job_of(step), time.monotonic()
-            self.active[slot] = _Active(step, job, self.launcher.start(job, slot), began, attempt)
-
-    def _next(self) -> tuple[S, int] | None:
-        self.waiting = [one for one in self.waiting if not self.schedule.lost(one[0])]
-        for number, (step, _) in enumerate(self.waiting):
-            if self.schedule.ready(step):
-                return self.waiting.pop(number)
-        step = self.schedule.more()
-        return None if step is None else (step, 1)
-
-    def take_in(self, on_end: Callable[[End[S]], bool]) -> None:
-        """Free the slots of what was stopped or has ended."""
-        ended = [slot for slot, one in self.active.items() if not one.handle.alive]  # asked first: then all it wrote is there
-        stopped = [slot for slot, one in self.active.items() if self.schedule.stopped(one.step, one.handle)]
-        past = {slot: self.active.pop(slot) for slot in {*ended, *stopped}}
-        for one in [past[slot] for slot in ended if slot not in stopped]:
-            if not on_end(one.end()):
-                self.waiting.append((one.step, one.attempt + 1))
+def _freed(active: dict[int, _Active[S]], schedule: Schedule[S]) -> list[_Active[S]]:
+    """Free the slots of what was stopped or has ended; gives the latter."""
+    ended = [slot for slot, one in active.items() if not one.handle.alive]  # asked first: then all it wrote is there
+    for slot in [slot for slot, one in active.items() if schedule.stopped(one.step, one.handle)]:
+        del active[slot]
+    return [active.pop(slot) for slot in ended if slot in active]
 
 
 def wait_a_little() -> None:
@@ -250,18 +232,25 @@ def run_steps(
     `on_end` hears of every attempt and says whether the step is finished with; one that is not is tried again after the others.
     When `over` says so, or on an exception, what runs is stopped.
     """
-    slots = _Slots(launcher, schedule or Schedule(), [(step, 1) for step in steps])
+    schedule, waiting, active = schedule or Schedule(), [(step, 1) for step in steps], dict[int, _Active[S]]()
     try:
         while not over():
-            slots.fill(job_of)
-            if not slots.active and slots.waiting:
+            for slot in [slot for slot in range(launcher.slots) if slot not in active]:
+                found = _next(waiting, schedule)
+                if found is None:
+                    break
+                job, began = job_of(found[0]), time.monotonic()
+                active[slot] = _Active(found[0], job, launcher.start(job, slot), began, attempt=found[1])
+            if not active and waiting:
                 raise RuntimeError("steps wait for something that no step makes")
-            if not slots.active:
+            if not active:
                 return 0
-            slots.take_in(on_end)
-            if slots.active:
+            for past in _freed(active, schedule):
+                if not on_end(past.end()):
+                    waiting.append((past.step, past.attempt + 1))
+            if active:
                 wait()
-        return len(slots.waiting) + len(slots.active)
+        return len(waiting) + len(active)
     finally:
-        for running in slots.active.values():
+        for running in active.values():
             running.handle.stop()

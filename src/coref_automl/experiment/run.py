@@ -17,7 +17,7 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import CHOSEN
 from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
-from coref_automl.engine.job import NAN, End, Job, Launcher, run_steps, wait_a_little
+from coref_automl.engine.job import NAN, End, Job, Launcher, run_steps
 from coref_automl.engine.launch import launcher_of
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
@@ -26,7 +26,7 @@ from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe, kind_name, step_kinds
 from coref_automl.experiment.state import ExperimentResult, ExperimentState, Failure
 from coref_automl.experiment.step import RUNS, Step
-from coref_automl.folders import claim_folder, contents, remove
+from coref_automl.folders import EVENTS, claim_folder, remove
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.report.checkpoint_report import report
@@ -37,8 +37,6 @@ from coref_automl.say import Say, in_korean, language, speaking
 from coref_automl.store import write_json, write_text
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 
-EVENTS = "events.ndjson"
-
 
 def run_experiment(
     recipe: ExperimentRecipe,
@@ -47,7 +45,6 @@ def run_experiment(
     max_minutes: float | None = None,
     progress: Progress | None = None,
     launcher: Launcher | None = None,
-    wait: Callable[[], None] = wait_a_little,
     before: Callable[[Plan], Plan] = lambda plan: plan,
 ) -> ExperimentResult:
     """Run what is not finished, then write report and archive. `only` names the kinds of steps to run, or `report`.
@@ -62,11 +59,11 @@ def run_experiment(
             raise RecipeError(f"The recipe has no {check} stage to run; add one, or leave out --only {check}.")
     with speaking(recipe.lang), claimed(out, EXPERIMENT):
         progress = (progress or quiet()).into(out / EVENTS)
-        plan = _opened(recipe, out, progress, before)
+        plan = before(open_plan(recipe, out, progress))
         state = ExperimentState.of(plan)
         remove_weights(plan, state, plan.steps)
         claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
-        runner = Runner(plan, state, progress, launcher, ends, wait)
+        runner = Runner(plan, state, progress, launcher, ends)
         ran = runner.run(kinds)
         ran |= _run_from_chosen(runner, kinds)
         result = state.result(kinds)
@@ -76,16 +73,6 @@ def run_experiment(
         if reports or ran or not (out / "result.json").is_file():  # else what it says of the report still holds
             write_json(out / "result.json", result.to_json())
     return result
-
-
-def _opened(recipe: ExperimentRecipe, out: Path, progress: Progress, before: Callable[[Plan], Plan]) -> Plan:
-    """The plan to go on with. One that is refused leaves nothing behind."""
-    try:
-        return before(open_plan(recipe, out, progress))
-    except BaseException:
-        if contents(out) == [out / EVENTS]:
-            (out / EVENTS).unlink()
-        raise
 
 
 def _run_from_chosen(runner: Runner, kinds: Collection[str]) -> bool:
@@ -114,7 +101,6 @@ class Runner:
     progress: Progress
     launcher: Launcher | None
     ends: float | None
-    wait: Callable[[], None]
 
     def run(self, kinds: Collection[str]) -> bool:
         """Run what of these kinds is left; False: nothing was."""
@@ -131,18 +117,16 @@ class Runner:
                     stage.advance()
                 return closed
 
-            left = run_steps(steps, self.launcher, self._job, ended, schedule=self.state, over=self._over, wait=self.wait)
+            def job_of(step: Step) -> Job:
+                return step.job(self.plan.out, recipe.model)
+
+            left = run_steps(steps, self.launcher, job_of, ended, schedule=self.state, over=self._over)
         if left:
             self.progress.note(
-                self.progress.say(
-                    f"시간이 다 되었습니다. 단계 {left}개가 남았고, 같은 명령을 다시 실행하면 이어서 진행합니다.",
-                    f"The time is up: {left} steps are left; the same command resumes.",
-                )
+                f"시간이 다 되었습니다. 단계 {left}개가 남았고, 같은 명령을 다시 실행하면 이어서 진행합니다.",
+                f"The time is up: {left} steps are left; the same command resumes.",
             )
         return True
-
-    def _job(self, step: Step) -> Job:
-        return step.job(self.plan.out, self.plan.recipe.model)
 
     def _over(self) -> bool:
         return self.ends is not None and time.monotonic() > self.ends
@@ -185,8 +169,12 @@ def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progre
         if result.failures:
             return result
         raise ComparisonError(f"{out} has no finished evaluation to report on; run it first, without --only report.")
-    progress.note(progress.say("판정, 보고서, 보관본 작성", "Writing verdicts, report and archive"))
-    looks = _look_again(out, sum(arm.finished for arm in result.arms))
+    progress.note("판정, 보고서, 보관본 작성", "Writing verdicts, report and archive")
+    looks = read_stored(out / LOOKS, list[int]) if (out / LOOKS).is_file() else []
+    finished = sum(arm.finished for arm in result.arms)
+    if looks[-1:] != [finished]:  # the numbers of finished seeds at which it was judged
+        looks.append(finished)
+    write_json(out / LOOKS, looks)
     paths = [str(out / name) for name in (EVALUATIONS, *CHECKS) if (out / name).is_dir()]
     stage, items = recipe.evaluate, EvalSet.open(plan.sets[0]).fingerprint
     options: dict[str, Any] = {"metric": stage.metric, "margin": stage.margin, "lang": recipe.lang, "title": recipe.title}
@@ -201,12 +189,3 @@ def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progre
         write_json(folder / "costs.json", {label: one.facts for label, one in outcomes.items() if one and one.done})
         write_json(folder / LOOKS, looks)
     return replace(result, sentence=made.sentence, report=made.page, archive=kept.folder)
-
-
-def _look_again(out: Path, finished: int) -> list[int]:
-    """The numbers of finished seeds at which the study was judged, this time included."""
-    looks = read_stored(out / LOOKS, list[int]) if (out / LOOKS).is_file() else []
-    if looks[-1:] != [finished]:
-        looks.append(finished)
-    write_json(out / LOOKS, looks)
-    return looks

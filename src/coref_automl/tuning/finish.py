@@ -11,9 +11,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -113,35 +113,30 @@ def finish(
     raced = list(looked) or choose(found, problem, recipe, train)
     most = ceiling_of(study, raced, problem)
     winner, unmet = _winner(raced, most, problem, recipe)
-    reference = next((one for one in raced if one.tier < winner.tier), None)
     default = next((one for one in found if one.origin == "default"), None)
     if default is not None and default.number not in [one.number for one in raced]:
         raced = [*raced, default]
-    compared = [one.number for one in (winner, reference) if one]
-    beside = default if default and default.number not in compared else None
-
-    runs = _JudgingRuns(problem, recipe, train)
-    comparison = _compared(winner, reference, beside, runs)
+    sides = _Sides.of(winner, raced, default)
+    reference = sides.reference
+    runs = _JudgingRuns(sides, problem, recipe, train)
+    comparison = runs.compared()
     seeds = runs.completed[winner.number]
     if not seeds:
         raise TuningError(f"The winner, trial {winner.number}, could not be trained with new seeds: {train.notes[-1]}")
-    refused = None
-    if comparison and reference:
-        sides = [one.jobs(problem, comparison.seeds, confirm=True) for one in (winner, reference)]
-        comparison = replace(comparison, guards={**comparison.guards, **problem.checked(sides[0], sides[1], train)})
+    refused, effects = None, tuple[SettingEffect, ...]()
+    if reference and comparison:
+        comparison = runs.with_outside_guards(comparison, winner, reference)
         measured = comparison.guards  # one that could not be measured keeps the winner out too
         refused = next((text for text in recipe.guards if not _meets(guard_of(text), measured)), None)
-    better = comparison is not None and comparison.verdict.decision == "better" and refused is None
-    effects: tuple[SettingEffect, ...] = ()
-    if recipe.ablate and better and comparison and reference:
-        effects = _ablated(winner, reference, comparison.seeds[:_FEW_SEEDS], problem, train)
+        if recipe.ablate and comparison.verdict.decision == "better" and refused is None:
+            effects = _ablated(winner, reference, comparison.seeds[:_FEW_SEEDS], problem, train)
     return Final(
         raced=tuple(raced),
         winner=winner.number,
         reference=reference.number if reference else None,
         default=default.number if default else None,
         comparison=comparison,
-        over_default=runs.judgement(winner, beside, 1 - LEVEL, last=True) if beside else None,
+        over_default=runs.judgement(winner, sides.beside, 1 - LEVEL, last=True) if sides.beside else None,
         judging=tuple(seeds),
         confirmed=tuple(problem.confirmed(winner.jobs(problem, seeds, confirm=True))),
         ceiling=most,
@@ -152,6 +147,22 @@ def finish(
         refused=refused,
         notes=tuple(dict.fromkeys(train.notes)),
     )
+
+
+class _Sides(NamedTuple):
+    """Who is trained with judging seeds. Without a `reference` nothing comes before the winner: it is described, not judged.
+    With one whose runs all fail there is no verdict either; in both cases no guard is asked and nothing is ablated.
+    `beside` is `train`'s default, unless it is one of the two or did not complete."""
+
+    winner: Contender
+    reference: Contender | None
+    beside: Contender | None
+
+    @classmethod
+    def of(cls, winner: Contender, raced: Sequence[Contender], default: Contender | None) -> _Sides:
+        reference = next((one for one in raced if one.tier < winner.tier), None)
+        taken = [one.number for one in (winner, reference) if one]
+        return cls(winner, reference, default if default and default.number not in taken else None)
 
 
 def _winner(
@@ -183,12 +194,16 @@ def _meets(guard: MetricGuard, differences: dict[str, Estimate]) -> bool:
 class _JudgingRuns:
     """Runs with judging seeds; `completed` are the seeds of those that ended well, by candidate."""
 
+    sides: _Sides
     problem: Problem
     recipe: TuneRecipe
     train: Trainer
     completed: dict[int, list[int]] = field(default_factory=dict)
 
-    def add(self, wanted: Iterable[tuple[Contender, int]]) -> None:
+    def _train(self, seeds: range, start: int) -> None:
+        winner, reference, beside = self.sides
+        wanted = [(one, seed) for seed in seeds for one in (winner, reference) if one]
+        wanted += [(beside, seed) for seed in seeds if beside and seed < start + _DEFAULT_PAIRS]
         jobs = {(one.number, seed): one.jobs(self.problem, [seed], confirm=True)[0] for one, seed in wanted}
         failed = self.train(list(jobs.values()), "verdict")
         for (number, seed), job in jobs.items():
@@ -203,6 +218,26 @@ class _JudgingRuns:
         verdict = self.problem.paired(first, second, "confirm").judged(level, worth=self.recipe.worth / 100, last=last)
         return Judgement(theirs.number, tuple(shared), verdict, self.problem.guarded(first, second, "confirm"))
 
+    def compared(self) -> Judgement | None:
+        """Winner against reference, pairs added until a look decides; `beside` is trained with the first of their seeds."""
+        start = choosing_seeds(self.recipe)[-1].stop  # what nominated or chose does not judge
+        winner, reference, _ = self.sides
+        if reference is None:
+            self._train(range(start, start + min(self.recipe.seeds, _FEW_SEEDS)), start)
+            return None
+        looks, tried, found = looks_of(self.recipe.seeds), 0, None
+        for look in looks:
+            self._train(range(start + tried, start + look.pairs), start)
+            tried, found = look.pairs, self.judgement(winner, reference, look.level, last=look is looks[-1])
+            if found is None or found.verdict.decision != "open":
+                break
+        return found
+
+    def with_outside_guards(self, found: Judgement, winner: Contender, reference: Contender) -> Judgement:
+        """The guards of fine-tuned tasks, too, which are asked of these runs alone."""
+        ours, theirs = (one.jobs(self.problem, found.seeds, confirm=True) for one in (winner, reference))
+        return replace(found, guards={**found.guards, **self.problem.checked(ours, theirs, self.train)})
+
     def curve(self, one: Contender) -> dict[int, float]:
         """The mean score on `select` at each quarter of the budget."""
         found: dict[int, list[float]] = {}
@@ -213,31 +248,13 @@ class _JudgingRuns:
         return {step: float(np.mean(values)) for step, values in found.items()}
 
 
-def _compared(winner: Contender, reference: Contender | None, beside: Contender | None, runs: _JudgingRuns) -> Judgement | None:
-    """Winner against reference, pairs added until a look decides; `beside` is trained with the first of their seeds."""
-    start = choosing_seeds(runs.recipe)[-1].stop  # what nominated or chose does not judge
-
-    def add(sides: Sequence[Contender], seeds: range) -> None:
-        few = [(beside, seed) for seed in seeds if seed < start + _DEFAULT_PAIRS] if beside else []
-        runs.add([*((one, seed) for seed in seeds for one in sides), *few])
-
-    if reference is None:
-        add([winner], range(start, start + min(runs.recipe.seeds, _FEW_SEEDS)))
-        return None
-    looks, tried, found = looks_of(runs.recipe.seeds), 0, None
-    for look in looks:
-        add([winner, reference], range(start + tried, start + look.pairs))
-        tried, found = look.pairs, runs.judgement(winner, reference, look.level, last=look is looks[-1])
-        if found is None or found.verdict.decision != "open":
-            break
-    return found
-
-
 def _share(ours: dict[int, float], theirs: dict[int, float]) -> float | None:
     """Where our curve crosses the end of theirs, as a part of the budget, linear between its quarters; None: nowhere."""
+    if min(len(ours), len(theirs)) < 2:
+        return None
     goal = theirs[max(theirs)]
     reached = next((step for step in sorted(ours) if ours[step] >= goal), None)
-    if reached is None or min(len(ours), len(theirs)) < 2:
+    if reached is None:
         return None
     before = max((step for step in ours if step < reached), default=None)
     if before is None:

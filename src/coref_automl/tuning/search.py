@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from coref_automl.engine.job import End, Job, Launcher, Running, Schedule, run_steps
 from coref_automl.errors import TuningError
@@ -48,10 +48,7 @@ class ActiveTrial:
     cut: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    """`kind` is what failures are alike by."""
-
+class _Ending(NamedTuple):
     state: Literal["COMPLETE", "PRUNED", "FAIL"]
     value: float | None = None
     reason: str = ""
@@ -95,10 +92,8 @@ class Search(Schedule[ActiveTrial]):
         ours = [active.trial.number for active in self.active]
         for number in recover(self.study, self.owner, private=self.recipe.storage is None, ours=ours):
             self.progress.note(
-                say(
-                    f"시도 {number}: 프로세스가 끝나 중단되었습니다. 같은 설정을 다시 대기열에 넣습니다.",
-                    f"Trial {number} was left running by a process that ended; its settings are queued again.",
-                )
+                f"시도 {number}: 프로세스가 끝나 중단되었습니다. 같은 설정을 다시 대기열에 넣습니다.",
+                f"Trial {number} was left running by a process that ended; its settings are queued again.",
             )
 
     def ended(self) -> int:
@@ -151,10 +146,8 @@ class Search(Schedule[ActiveTrial]):
             self.active = [active for active in self.active if active is not lost]
             number = lost.trial.number
             self.progress.note(
-                say(
-                    f"시도 {number}: 이 기계의 응답이 없는 동안 다른 기계가 이어받았습니다.",
-                    f"Trial {number} was taken over by another machine while this one was silent.",
-                )
+                f"시도 {number}: 이 기계의 응답이 없는 동안 다른 기계가 이어받았습니다.",
+                f"Trial {number} was taken over by another machine while this one was silent.",
             )
 
     def _take_reports(self, active: ActiveTrial) -> None:
@@ -202,10 +195,8 @@ class Search(Schedule[ActiveTrial]):
         number = active.trial.number
         queue_again(self.study, self._frozen(active), reason, attempt=1)
         self.progress.note(
-            say(
-                f"시도 {number}: {in_words(reason)}. 마지막 체크포인트에서 다시 실행합니다.",
-                f"Trial {number}: {reason}; it runs again from its last checkpoint.",
-            )
+            f"시도 {number}: {in_words(reason)}. 마지막 체크포인트에서 다시 실행합니다.",
+            f"Trial {number}: {reason}; it runs again from its last checkpoint.",
         )
 
     def _frozen(self, active: ActiveTrial) -> Any:
