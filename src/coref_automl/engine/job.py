@@ -61,10 +61,9 @@ class Outcome(Record):
 Work = Callable[[Job], dict[str, Any] | None]
 
 
-def run_job(
-    job: dict[str, Any], *, call: Work | None = None, raising: Callable[[BaseException], bool] = lambda _: False
-) -> Outcome:
-    """Do the work; a failure becomes an outcome, with its traceback in the log, or is raised where `raising` says so.
+def run_job(job: dict[str, Any], *, call: Work | None = None, raising: type[Exception] | None = None) -> Outcome:
+    """Do the work; a failure becomes an outcome, with its traceback in the log. With `raising`, one of that kind is raised, and
+    so is what is no failure (Ctrl-C).
 
     `call` does the work in place of the named task. Of two processes with the same job one waits, and takes the other's outcome.
     """
@@ -86,7 +85,7 @@ def run_job(
             task = call or getattr(importlib.import_module(module), function)
             outcome = Outcome(True, facts=task(work) or {})
         except BaseException as error:
-            if raising(error):
+            if raising and (isinstance(error, raising) or not isinstance(error, Exception)):
                 raise
             with work.log.open("a") as log:
                 traceback.print_exc(file=log)
@@ -135,24 +134,18 @@ class Launcher(Protocol):
     def start(self, job: Job, slot: int, /) -> Running: ...
 
 
+@dataclass(frozen=True, slots=True)
 class Schedule(Generic[S]):
     """What holds back, adds or stops steps while others run; by default nothing does.
 
-    A `lost` step will never be ready, and is left out. `more` gives a further one where a slot is free and none is ready.
+    A `lost` step will never be `ready`, and is left out. `more` gives a further one where a slot is free and none is ready.
     `stopped` looks at a running step, again and again, and says whether it stopped it, of which `on_end` does not hear.
     """
 
-    def ready(self, _step: S) -> bool:
-        return True
-
-    def lost(self, _step: S) -> bool:
-        return False
-
-    def more(self) -> S | None:
-        return None
-
-    def stopped(self, _step: S, _running: Running) -> bool:
-        return False
+    ready: Callable[[S], bool] = lambda _: True
+    lost: Callable[[S], bool] = lambda _: False
+    more: Callable[[], S | None] = lambda: None
+    stopped: Callable[[S, Running], bool] = lambda _step, _running: False
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,10 +60,7 @@ class HereLauncher:
     slots: int = 1
 
     def start(self, job: Job, _slot: int) -> Running:
-        def raising(error: BaseException) -> bool:
-            return isinstance(error, self.raising) or not isinstance(error, Exception)
-
-        return Ended(int(not run_job(job.to_json(), call=self.call, raising=raising).done))
+        return Ended(int(not run_job(job.to_json(), call=self.call, raising=self.raising).done))
 
 
 class LocalLauncher:

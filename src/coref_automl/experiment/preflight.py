@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -86,7 +86,8 @@ def _of_trials(problem: MaskedProblem, progress: Progress) -> Preflight:
     items = len(problem.halves["select"].select())
     scored = _FORWARD * REPORTS * items * work.dataset.seq_len * (_WORDS if problem.score.words else 1)
     ahead = replace(_of_runs(work, runs, tokens), disk=disk, jobs=recipe.workers, evidence=problem.power())
-    return _with_times(ahead, size, [Share("train", runs, runs, runs * (tokens + scored) / speed, _measured(size))])
+    share = Share("train", runs, runs, runs * (tokens + scored) / speed, _measured(size))
+    return replace(ahead, memory=size.gigabytes or peak_gigabytes(), shares=(share,))
 
 
 def budget(recipe: ExperimentRecipe, *, progress: Progress | None = None) -> Preflight:
@@ -155,11 +156,8 @@ def _evidence(plan: Plan) -> Evidence:
 def _timed(ahead: Preflight, plan: Plan, state: ExperimentState, progress: Progress) -> Preflight:
     size = _speed(plan.works[plan.arms[0]], progress)
     present = [kind for kind in step_kinds() if any(step.kind == kind for step in plan.steps)]
-    return _with_times(ahead, size, [_share(plan, state, kind, size) for kind in present])
-
-
-def _with_times(ahead: Preflight, size: Size, shares: Sequence[Share]) -> Preflight:
-    return replace(ahead, memory=size.gigabytes or peak_gigabytes(), shares=tuple(shares))
+    shares = tuple(_share(plan, state, kind, size) for kind in present)
+    return replace(ahead, memory=size.gigabytes or peak_gigabytes(), shares=shares)
 
 
 def _share(plan: Plan, state: ExperimentState, kind: str, size: Size) -> Share:
@@ -181,7 +179,7 @@ def _speed(work: Prepared, progress: Progress) -> Size:
 
     A GPU is left to the runs: there the steps are taken in a process of its own.
     """
-    progress.note(say("속도 측정 ...", "Timing a training step ..."))
+    progress.note("속도 측정 ...", "Timing a training step ...")
     rows = work.micro
     if work.device == "cpu":
         return timed_step(work, rows, 1)

@@ -17,7 +17,7 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import CHOSEN
 from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
-from coref_automl.engine.job import NAN, End, Job, Launcher, run_steps
+from coref_automl.engine.job import NAN, End, Launcher, Schedule, run_steps
 from coref_automl.engine.launch import launcher_of
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
@@ -117,19 +117,20 @@ class Runner:
                     stage.advance()
                 return closed
 
-            def job_of(step: Step) -> Job:
-                return step.job(self.plan.out, recipe.model)
-
-            left = run_steps(steps, self.launcher, job_of, ended, schedule=self.state, over=self._over)
+            left = run_steps(
+                steps,
+                self.launcher,
+                lambda step: step.job(self.plan.out, recipe.model),
+                ended,
+                schedule=Schedule(self.state.ready, self.state.lost),
+                over=lambda: self.ends is not None and time.monotonic() > self.ends,
+            )
         if left:
             self.progress.note(
                 f"시간이 다 되었습니다. 단계 {left}개가 남았고, 같은 명령을 다시 실행하면 이어서 진행합니다.",
                 f"The time is up: {left} steps are left; the same command resumes.",
             )
         return True
-
-    def _over(self) -> bool:
-        return self.ends is not None and time.monotonic() > self.ends
 
     def _close(self, end: End[Step]) -> bool:
         """Take in how an attempt ended; False: it is tried again."""
@@ -138,16 +139,16 @@ class Runner:
         if end.done:
             self.state.done.add(step.label)
             took = duration(end.seconds, say.lang)
-            self.progress.note(say(f"{name}: 완료, {took}", f"{step.label}: done in {took}"))
+            self.progress.note(f"{name}: 완료, {took}", f"{step.label}: done in {took}")
             remove_weights(self.plan, self.state, [step])
             return True
         reason = end.reason if end.outcome else say(in_korean(end.reason), end.reason)
         if end.kind != NAN and end.attempt == 1:
-            self.progress.note(say(f"{name}: {reason}. 다시 시도합니다.", f"{step.label}: {reason}; it is tried again"))
+            self.progress.note(f"{name}: {reason}. 다시 시도합니다.", f"{step.label}: {reason}; it is tried again")
             return False
         self.state.failures[step.label] = Failure(step.label, end.kind, reason)
         log = end.job.log
-        self.progress.note(say(f"{name} 실패: {reason} (기록: {log})", f"{step.label} failed: {reason} (log: {log})"))
+        self.progress.note(f"{name} 실패: {reason} (기록: {log})", f"{step.label} failed: {reason} (log: {log})")
         return True
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from coref_automl.comparison.power import Evidence
-from coref_automl.engine.job import NAN, Schedule
+from coref_automl.engine.job import NAN
 from coref_automl.experiment.plan import FEWEST_STEPS, MethodAtLength, Plan
 from coref_automl.experiment.recipe import kind_name, step_kinds
 from coref_automl.experiment.step import RUNS, Step
@@ -176,7 +176,7 @@ class Preflight(Record):
 
 
 @dataclass(slots=True)
-class ExperimentState(Schedule[Step]):
+class ExperimentState:
     """Which steps are done or failed, and so which may run."""
 
     plan: Plan

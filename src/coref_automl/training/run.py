@@ -117,9 +117,7 @@ def _averaged(work: Prepared, run: Path, progress: Progress) -> Path | None:
     """The average of the last checkpoints, scored as they are; None where there are too few."""
     last = min(known(work.recipe.average), len(files.checkpoints_of(run)))
     if last < 2:
-        progress.note(
-            progress.say("평균할 체크포인트가 둘보다 적습니다.", "Fewer than two checkpoints: there is nothing to average.")
-        )
+        progress.note("평균할 체크포인트가 둘보다 적습니다.", "Fewer than two checkpoints: there is nothing to average.")
         return None
     made = files.average_of(run, last, run / files.AVERAGE)
     if work.recipe.eval_set is not None:

@@ -113,12 +113,13 @@ def finish(
     raced = list(looked) or choose(found, problem, recipe, train)
     most = ceiling_of(study, raced, problem)
     winner, unmet = _winner(raced, most, problem, recipe)
+    reference = next((one for one in raced if one.tier < winner.tier), None)
     default = next((one for one in found if one.origin == "default"), None)
     if default is not None and default.number not in [one.number for one in raced]:
         raced = [*raced, default]
-    sides = _Sides.of(winner, raced, default)
-    reference = sides.reference
-    runs = _JudgingRuns(sides, problem, recipe, train)
+    compared = [one.number for one in (winner, reference) if one]
+    beside = default if default and default.number not in compared else None
+    runs = _JudgingRuns(_Sides(winner, reference, beside), problem, recipe, train)
     comparison = runs.compared()
     seeds = runs.completed[winner.number]
     if not seeds:
@@ -136,7 +137,7 @@ def finish(
         reference=reference.number if reference else None,
         default=default.number if default else None,
         comparison=comparison,
-        over_default=runs.judgement(winner, sides.beside, 1 - LEVEL, last=True) if sides.beside else None,
+        over_default=runs.judgement(winner, beside, 1 - LEVEL, last=True) if beside else None,
         judging=tuple(seeds),
         confirmed=tuple(problem.confirmed(winner.jobs(problem, seeds, confirm=True))),
         ceiling=most,
@@ -157,12 +158,6 @@ class _Sides(NamedTuple):
     winner: Contender
     reference: Contender | None
     beside: Contender | None
-
-    @classmethod
-    def of(cls, winner: Contender, raced: Sequence[Contender], default: Contender | None) -> _Sides:
-        reference = next((one for one in raced if one.tier < winner.tier), None)
-        taken = [one.number for one in (winner, reference) if one]
-        return cls(winner, reference, default if default and default.number not in taken else None)
 
 
 def _winner(

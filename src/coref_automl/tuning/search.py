@@ -56,7 +56,7 @@ class _Ending(NamedTuple):
 
 
 @dataclass(slots=True)
-class Search(Schedule[ActiveTrial]):
+class Search:
     """One process's share of a study. `wait` is called between looks; tests replace it."""
 
     study: Any
@@ -79,7 +79,8 @@ class Search(Schedule[ActiveTrial]):
         with self.progress.stage("trials", self.total, "trials") as self.stage:
             self.stage.skip(min(self.total, self.ended()))
             try:
-                run_steps((), self.launcher, lambda one: one.job, self._end, schedule=self, wait=self.wait)
+                schedule = Schedule(more=self._next, stopped=self._stopped)
+                run_steps((), self.launcher, lambda one: one.job, self._end, schedule=schedule, wait=self.wait)
             except BaseException:
                 self._hand_back()
                 raise
@@ -104,7 +105,7 @@ class Search(Schedule[ActiveTrial]):
         found = [trial for trial in self.study.get_trials(deepcopy=False) if trial.number < before and counts(trial)]
         return sum(trial.state.name != "WAITING" for trial in found)
 
-    def more(self) -> ActiveTrial | None:
+    def _next(self) -> ActiveTrial | None:
         """A trial for a free slot; None where none is left to start."""
         if self.recipe.storage is not None:
             self._take_over()
@@ -123,7 +124,7 @@ class Search(Schedule[ActiveTrial]):
         self.active.append(ActiveTrial(trial, job, Follower(job.run / "events.ndjson"), time.monotonic()))
         return self.active[-1]
 
-    def stopped(self, active: ActiveTrial, running: Running) -> bool:
+    def _stopped(self, active: ActiveTrial, running: Running) -> bool:
         """Take in what a trial has reported, and prune it if that is reason enough."""
         with self._unless_taken(active, running):
             active.alive = sign_of_life(active.trial, active.alive)
