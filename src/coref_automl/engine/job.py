@@ -62,8 +62,7 @@ Work = Callable[[Job], dict[str, Any] | None]
 
 
 def run_job(job: dict[str, Any], *, call: Work | None = None, raising: type[Exception] | None = None) -> Outcome:
-    """Do the work; a failure becomes an outcome, with its traceback in the log. With `raising`, one of that kind is raised, and
-    so is what is no failure (Ctrl-C).
+    """Do the work; a failure becomes an outcome, with its traceback in the log, or is raised if of the kind `raising`, as Ctrl-C.
 
     `call` does the work in place of the named task. Of two processes with the same job one waits, and takes the other's outcome.
     """

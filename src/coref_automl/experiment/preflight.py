@@ -66,8 +66,7 @@ def before_training(plan: Plan, progress: Progress, agreed: Agree, *, fit: bool,
 def before_tuning(problem: Problem, progress: Progress, agreed: Agree) -> None:
     """Say what is ahead of `tune` for pretraining; for another task nothing is said."""
     if isinstance(problem, MaskedProblem):
-        recipe = problem.recipe
-        asked = any((recipe.epochs, recipe.max_tokens, recipe.max_minutes))
+        asked = any((problem.recipe.epochs, problem.recipe.max_tokens, problem.recipe.max_minutes))
         _go_on(_of_trials(problem, progress), progress, agreed, asked=asked)
 
 

@@ -28,7 +28,7 @@ from coref_automl.experiment.state import ExperimentResult, ExperimentState, Fai
 from coref_automl.experiment.step import RUNS, Step
 from coref_automl.folders import EVENTS, claim_folder, remove
 from coref_automl.locks import claimed
-from coref_automl.progress import Progress, duration, quiet
+from coref_automl.progress import Progress, Stage, duration, quiet
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.printout import PrintedAnswer, recommend
 from coref_automl.report.rendering import markdown_table
@@ -110,18 +110,11 @@ class Runner:
         self.launcher = self.launcher or launcher_of(recipe.engine, recipe.jobs, recipe.device)
         with self.progress.stage("study", len(self.state.steps), "steps") as stage:
             stage.skip(len(self.state.steps) - len(steps))
-
-            def ended(end: End[Step]) -> bool:
-                closed = self._close(end)
-                if closed:
-                    stage.advance()
-                return closed
-
             left = run_steps(
                 steps,
                 self.launcher,
                 lambda step: step.job(self.plan.out, recipe.model),
-                ended,
+                lambda end: self._close(end, stage),
                 schedule=Schedule(self.state.ready, self.state.lost),
                 over=lambda: self.ends is not None and time.monotonic() > self.ends,
             )
@@ -132,23 +125,24 @@ class Runner:
             )
         return True
 
-    def _close(self, end: End[Step]) -> bool:
+    def _close(self, end: End[Step], stage: Stage) -> bool:
         """Take in how an attempt ended; False: it is tried again."""
         say, step = self.progress.say, end.step
         name = f"{step.name} {kind_name(step.kind)}"
+        reason = end.reason if end.outcome else say(in_korean(end.reason), end.reason)
         if end.done:
             self.state.done.add(step.label)
             took = duration(end.seconds, say.lang)
             self.progress.note(f"{name}: 완료, {took}", f"{step.label}: done in {took}")
             remove_weights(self.plan, self.state, [step])
-            return True
-        reason = end.reason if end.outcome else say(in_korean(end.reason), end.reason)
-        if end.kind != NAN and end.attempt == 1:
+        elif end.kind != NAN and end.attempt == 1:
             self.progress.note(f"{name}: {reason}. 다시 시도합니다.", f"{step.label}: {reason}; it is tried again")
             return False
-        self.state.failures[step.label] = Failure(step.label, end.kind, reason)
-        log = end.job.log
-        self.progress.note(f"{name} 실패: {reason} (기록: {log})", f"{step.label} failed: {reason} (log: {log})")
+        else:
+            self.state.failures[step.label] = Failure(step.label, end.kind, reason)
+            log = end.job.log
+            self.progress.note(f"{name} 실패: {reason} (기록: {log})", f"{step.label} failed: {reason} (log: {log})")
+        stage.advance()
         return True
 
 

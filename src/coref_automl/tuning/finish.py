@@ -126,8 +126,9 @@ def finish(
         raise TuningError(f"The winner, trial {winner.number}, could not be trained with new seeds: {train.notes[-1]}")
     refused, effects = None, tuple[SettingEffect, ...]()
     if reference and comparison:
-        comparison = runs.with_outside_guards(comparison, winner, reference)
-        measured = comparison.guards  # one that could not be measured keeps the winner out too
+        ours, theirs = (one.jobs(problem, comparison.seeds, confirm=True) for one in (winner, reference))
+        measured = {**comparison.guards, **problem.checked(ours, theirs, train)}  # what is missing keeps the winner out too
+        comparison = replace(comparison, guards=measured)
         refused = next((text for text in recipe.guards if not _meets(guard_of(text), measured)), None)
         if recipe.ablate and comparison.verdict.decision == "better" and refused is None:
             effects = _ablated(winner, reference, comparison.seeds[:_FEW_SEEDS], problem, train)
@@ -227,11 +228,6 @@ class _JudgingRuns:
             if found is None or found.verdict.decision != "open":
                 break
         return found
-
-    def with_outside_guards(self, found: Judgement, winner: Contender, reference: Contender) -> Judgement:
-        """The guards of fine-tuned tasks, too, which are asked of these runs alone."""
-        ours, theirs = (one.jobs(self.problem, found.seeds, confirm=True) for one in (winner, reference))
-        return replace(found, guards={**found.guards, **self.problem.checked(ours, theirs, self.train)})
 
     def curve(self, one: Contender) -> dict[int, float]:
         """The mean score on `select` at each quarter of the budget."""

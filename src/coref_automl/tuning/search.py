@@ -37,15 +37,13 @@ _NOTHING = Report(0, 0.0)
 
 @dataclass(slots=True, eq=False)
 class ActiveTrial:
-    """`alive` is when the storage last heard of it, `last` its last report, `cut` why it is pruned."""
-
     trial: Any
     job: Job
     events: Follower
     started: float
-    alive: float = 0.0
+    alive: float = 0.0  # when the storage last heard of it
     last: Report = _NOTHING
-    cut: str | None = None
+    cut: str | None = None  # why it is pruned
 
 
 class _Ending(NamedTuple):
