@@ -231,8 +231,9 @@ def run_steps(
                 found = _next(waiting, schedule)
                 if found is None:
                     break
-                job, began = job_of(found[0]), time.monotonic()
-                active[slot] = _Active(found[0], job, launcher.start(job, slot), began, attempt=found[1])
+                step, attempt = found
+                job, began = job_of(step), time.monotonic()
+                active[slot] = _Active(step, job, launcher.start(job, slot), began, attempt)
             if not active and waiting:
                 raise RuntimeError("steps wait for something that no step makes")
             if not active:
