@@ -168,13 +168,15 @@ def _winner(
 
     A drawn setting wins only where the search can have gained what matters; what was not drawn is not guarded.
     """
-    reference, broken = next((one for one in raced if one.origin != "drawn"), None), dict[int, str]()
-    for one in raced if reference and recipe.guards else ():
-        shared = [seed for seed in one.seeds if seed in reference.seeds] if reference and one.origin == "drawn" else []
-        if reference and shared:
+    reference = next((one for one in raced if one.origin != "drawn"), None)
+    broken: dict[int, str] = {}
+    for one in raced if recipe.guards else ():
+        shared = [seed for seed in one.seeds if reference and seed in reference.seeds]
+        if reference and shared and one.origin == "drawn":
             found = problem.guarded(one.jobs(problem, shared), reference.jobs(problem, shared), "select")
             texts = [text for text in recipe.guards if guard_of(text).metric in found and not _meets(guard_of(text), found)]
-            broken |= {one.number: texts[0]} if texts else {}
+            if texts:
+                broken[one.number] = texts[0]
     allowed = [one for one in raced if one.number not in broken]
     unmet = None if any(one.origin == "drawn" for one in allowed) else next(reversed(broken.values()), None)
     if ceiling is not None and 100 * ceiling < recipe.worth:
