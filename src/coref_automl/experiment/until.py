@@ -111,8 +111,8 @@ def _known(plan: Plan, look: Look, *, last_look: bool) -> list[MethodKnown]:
     first = arms.get(reference)
     others = [arms[name] for name in names if first and name in arms and not first.runs.keys().isdisjoint(arms[name].runs)]
     if first is None or not others:
-        lost = reference if first is None else f"{', '.join(names)} with a seed of {reference}"
-        raise ComparisonError(f"--until-shown has nothing to compare: no run of {lost} was finished; see the failures above.")
+        lost = f"{reference} was finished" if first is None else f"{', '.join(names)} was finished with a seed of {reference}"
+        raise ComparisonError(f"--until-shown has nothing to compare: no run of {lost}; see the failures above.")
     found = []
     for arm in others:
         shared = [seed for seed in arm.runs if seed in first.runs][: look.pairs]
