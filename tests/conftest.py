@@ -80,11 +80,12 @@ def pytest_unconfigure() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _tags_in_a_folder_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _a_cache_of_their_own_and_no_flush(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     root: Path = tmp_path_factory.getbasetemp()
     chosen = (root.parent if os.environ.get("PYTEST_XDIST_WORKER") else root) / "cache"  # one for both processes
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COREF_AUTOML_CACHE", str(chosen))
+        patch.setattr(os, "fsync", lambda _handle: None)  # nothing is read after a power cut; faults of it are tests of their own
         yield
 
 
