@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,27 @@ def test_a_checkpoint_that_all_began_from_is_their_base(tmp_path: Path) -> None:
     assert study.base.evaluation.checkpoint == "start/checkpoint-50"
     assert [arm.base for arm in study.arms] == ["start/checkpoint-50"]
     assert study.answer.action == "keep base"
+
+
+def test_methods_from_other_bases_never_share_a_name(tmp_path: Path) -> None:
+    """Two checkpoints of one run, two models of one label, and the same base in two places without bytes."""
+    models = [Model(f"{run}-128-s{seed}", 100, 0.1, seed=seed) for run in ("own", *"abcd") for seed in range(2)]
+    root = write(tmp_path, [Model("base", 0, -1.0), *(replace(one, run=f"entity-{one.run}") for one in models)], documents=10)
+    change(root, "entity-*", method="entity")
+    bases = {"a": ("start/checkpoint-5", ""), "b": ("start/checkpoint-9", ""), "c": ("x/n", "12"), "d": ("y/n", "34")}
+    for run, (base, weights) in bases.items():
+        change(root, f"entity-{run}-*", base=f"/elsewhere/{base}", base_bytes=weights)
+    found = ["entity 128 (n 12)", "entity 128 (n 34)", "entity 128 (start/checkpoint-5)", "entity 128 (start/checkpoint-9)"]
+    assert names(read(root)) == {"entity 128": 2} | dict.fromkeys(found, 2)
+    for seed in range(2):  # two more seeds of b, whose base has moved
+        change(root, f"entity-d-128-s{seed}", base="/moved/start/checkpoint-9", base_bytes="", seed=seed + 2)
+    assert names(read(root))["entity 128 (start/checkpoint-9)"] == 4
+
+
+def test_a_method_without_recorded_data_is_not_named_by_it(tmp_path: Path) -> None:
+    root = write(tmp_path, [Model("base", 0, -1.0), Model("a", 100, 0.1), Model("b", 100, 0.1)], documents=10)
+    change(root, "*", method="light")
+    assert list(names(read(root))) == ["b 128", "light 128"]
 
 
 def test_each_run_is_judged_against_the_model_it_began_from(tmp_path: Path) -> None:

@@ -1,11 +1,23 @@
-"""Training methods side by side. In: evaluations. Out: arms: a method at a length from a base, its runs by seed."""
+"""Training methods side by side. In: evaluations. Out: arms: a method at a length from a base, its runs by seed.
+
+    run                     its training record                      its arm
+    mlm-512-s0, mlm-512-s1  mlm at 512, seeds 0 and 1                "mlm 512", two seeds
+    entity-512-s0           scored in windows of 512 and of 2,048    "entity 512" and "entity 512 @2,048", one seed each
+    big-s0, old-s0          entity at 512, seed 0 both               "big 512" and "old 512": one seed twice is two methods
+    far-s0                  mlm at 512, from start/checkpoint-9      "mlm 512 (start)": not the base of the study
+    copied                  none                                     in `methods_of` alone, as an arm without a name
+
+Names are unique, because claims know a method by its name.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import PurePath
+from typing import NamedTuple
 
 from coref_automl.comparison.bases import bases_of
 from coref_automl.comparison.names import method_name, stem
@@ -17,7 +29,8 @@ from coref_automl.records import OBJECTIVES, Provenance
 class Arm:
     """One method at one length from one base: its runs by seed, checkpoints in training order.
 
-    `base` is the base's label; `origin` identifies it by its bytes, or by the label if an older record has none.
+    `base` is the base's label; `origin` identifies it by its bytes, or by the label if an older record has none. Without a
+    training record there is no `name`: nothing is claimed about such an arm.
     """
 
     method: str
@@ -72,31 +85,55 @@ class Arm:
         return replace(self, runs={seed: entries for seed, entries in self.runs.items() if len(entries) > 1})
 
 
+class _Setting(NamedTuple):
+    """What runs must have in common to be seeds of one method."""
+
+    origin: str
+    window: int
+    trained_at: int
+
+
+class _Run(NamedTuple):
+    """A run with a training record, scored in windows of one length."""
+
+    made: Provenance
+    entries: list[Entry]
+
+    @property
+    def setting(self) -> _Setting:
+        origin = self.made.base_bytes or model_label(self.made.base)
+        return _Setting(origin, self.entries[-1].evaluation.seq_len, self.made.seq_len)
+
+    def arm(self, method: str) -> Arm:
+        """An arm that this run may be the first of."""
+        setting = self.setting
+        return Arm(method, self.made.objective, model_label(self.made.base), setting.window, {}, origin=setting.origin)
+
+
 def methods_of(eligible: Sequence[Entry], base: Entry | None) -> list[Arm]:
     """The arms of all candidates. A run without a training record, or a model outside runs, is an arm of its own."""
     found = arms_of(eligible, base)
     known = {entry for arm in found for run in arm.runs.values() for entry in run}
     rest = grouped((entry for entry in eligible if entry not in known), lambda entry: (entry.run, entry.evaluation.seq_len))
-    return [*found, *(Arm(run, "", "", length, {0: entries}, name=run) for (run, length), entries in rest.items())]
+    return [*found, *(Arm(run, "", "", length, {0: entries}) for (run, length), entries in rest.items())]
 
 
 def arms_of(evaluated: Sequence[Entry], base: Entry | None) -> list[Arm]:
     """The arms of evaluations, by base (that of the study first), length and objective; runs without a training record belong to
     none."""
-    runs = runs_of(evaluated).values()
-    recorded = [(made, entries) for entries in runs if (made := entries[-1].evaluation.provenance) is not None]
-    ambiguous = _ambiguous([run for run in recorded if not method_name(run[0])])
-    arms: dict[tuple[str, int, int, str], Arm] = {}
-    for made, entries in recorded:
-        length, label = entries[-1].evaluation.seq_len, model_label(made.base)
-        usual = method_name(made) or (stem(made) if made.objective in ambiguous else made.objective)
-        place = (made.base_bytes or made.base, length, made.seq_len)
-        method = next(name for name in _names(made, usual) if _takes(arms.get((*place, name)), made))
-        new = Arm(method, made.objective, label, length, {}, origin=made.base_bytes or label)
-        arms.setdefault((*place, method), new).runs[made.seed] = entries
-    ordered = sorted(arms.items(), key=lambda one: (_order(base, one[1]), one[0][1], objective_rank(one[1].objective), one[0][3]))
-    several = base is not None or len({key[0] for key in arms}) > 1  # a single base that was never scored is not named
-    return [_named(arm, key[2], several and _order(base, arm) > 0) for key, arm in ordered]
+    last = ((entries[-1].evaluation.provenance, entries) for entries in runs_of(evaluated).values())
+    runs = [_Run(made, entries) for made, entries in last if made is not None]
+    ambiguous = _ambiguous([run for run in runs if not method_name(run.made)])
+    arms: dict[tuple[_Setting, str], Arm] = {}
+    for run in runs:
+        usual = method_name(run.made) or (stem(run.made) if run.made.objective in ambiguous else run.made.objective)
+        method = next(name for name in _names(run.made, usual) if _takes(arms.get((run.setting, name)), run.made))
+        arms.setdefault((run.setting, method), run.arm(method)).runs[run.made.seed] = run.entries
+    ordered = sorted(
+        arms.values(),
+        key=lambda arm: (not _is_from(arm, base), arm.length, objective_rank(arm.objective), arm.method),
+    )
+    return _named(ordered, base)
 
 
 def objective_rank(objective: str) -> int:
@@ -121,22 +158,23 @@ def _epoch(entry: Entry) -> float:
     return round(made.epoch, 3) if made else float(entry.tokens)
 
 
-def _ambiguous(found: Sequence[tuple[Provenance, list[Entry]]]) -> set[str]:
+def _ambiguous(runs: Sequence[_Run]) -> set[str]:
     """Objectives whose runs need names to be told apart: same base and length, and the same seed or different data."""
-    seen = grouped(
-        found, lambda one: (one[0].objective, one[0].base_bytes or one[0].base, one[0].seq_len, one[1][-1].evaluation.seq_len)
-    )
+    beside = grouped(runs, lambda run: (run.made.objective, run.setting))
     return {
         objective
-        for (objective, *_), runs in seen.items()
-        if len({made.seed for made, _ in runs}) < len(runs) or len({made.data for made, _ in runs}) > 1
+        for (objective, _), some in beside.items()
+        if len({run.made.seed for run in some}) < len(some) or len({run.made.data for run in some}) > 1
     }
 
 
 def _names(made: Provenance, usual: str) -> Iterator[str]:
     """What a run's method may be called: as usual, with its data, by the run; a new name always fits."""
-    run = PurePath(made.run).name
-    yield from (usual, f"{usual} ({PurePath(made.dataset).name or made.data[:8]})", run)
+    run, data = PurePath(made.run).name, PurePath(made.dataset).name or made.data[:8]
+    yield usual
+    if data:
+        yield f"{usual} ({data})"
+    yield run
     yield from (f"{run} ({number})" for number in count(2))
 
 
@@ -147,13 +185,32 @@ def _takes(arm: Arm | None, made: Provenance) -> bool:
     return made.seed not in arm.runs and (arm.made.data, arm.objective) == (made.data, made.objective)
 
 
-def _order(base: Entry | None, arm: Arm) -> int:
-    """Arms of the study's own base first."""
+def _is_from(arm: Arm, base: Entry | None) -> bool:
+    """Did the arm begin from the study's base?"""
     made = arm.made
-    return 0 if base is not None and made is not None and base.is_of(made.base, made.base_bytes) else 1
+    return base is not None and made is not None and base.is_of(made.base, made.base_bytes)
 
 
-def _named(arm: Arm, trained: int, other_base: bool) -> Arm:
-    name = f"{arm.method} {trained:,}" + (f" @{arm.length:,}" if trained != arm.length else "")
-    name += f" ({arm.base.split('/')[0]})" if other_base else ""
-    return replace(arm, runs=dict(sorted(arm.runs.items())), name=name)
+def _named(arms: Sequence[Arm], base: Entry | None) -> list[Arm]:
+    """Arms under their names, runs in order of seeds. Only another base than the study's is named."""
+    bases = _base_names(arms)
+    several = base is not None or len(bases) > 1  # a single base that was never scored is not named
+    out = []
+    for arm in arms:
+        window = f" @{arm.length:,}" if arm.length != arm.trained_at else ""
+        other = f" ({bases[arm.origin]})" if several and not _is_from(arm, base) else ""
+        name = f"{arm.method} {arm.trained_at:,}{window}{other}"
+        out.append(replace(arm, runs=dict(sorted(arm.runs.items())), name=name))
+    return out
+
+
+def _base_names(arms: Sequence[Arm]) -> dict[str, str]:
+    """The shortest name that tells each base from the others, by origin: start, start/checkpoint-9, start/checkpoint-9 3fa92c."""
+    labels = {arm.origin: arm.base for arm in arms}
+    shorts = Counter(label.split("/")[0] for label in labels.values())
+    alike = Counter(labels.values())
+    names = {}
+    for origin, label in labels.items():
+        short = label.split("/")[0]
+        names[origin] = short if shorts[short] == 1 else label if alike[label] == 1 else f"{label} {origin[:6]}"
+    return names
