@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from coref_automl.cli.app import run
+from coref_automl.coreference.evaluate import BUNDLED, models_of
+from coref_automl.coreference.model import HEAD
 from coref_automl.evaluation.evalset import bundled_eval_set
 from coref_automl.models.model_files import folder_of
 
@@ -224,6 +226,14 @@ def test_a_pipe_in_a_models_folder_is_refused(model: Path, refused: Refused, nam
     os.mkfifo(model / name)
     told = refused("fill", "서울은 [MASK]이다.", "--model", model)
     assert f"{model / name} is a pipe, a socket or a device" in told
+
+
+def test_a_pipe_in_place_of_a_head_is_refused(tmp_path: Path, refused: Refused) -> None:
+    head = tmp_path / "head"
+    shutil.copytree(models_of(BUNDLED)[0], head)
+    (head / HEAD).unlink()
+    os.mkfifo(head / HEAD)
+    assert f"{head / HEAD} is a pipe, a socket or a device" in refused("coref", "predict", "철수가 왔다.", "--model", head)
 
 
 @pytest.mark.parametrize("name", ["tokens.npy", "manifest.json"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from coref_automl.errors import FolderError, InputError, StorageError
 from coref_automl.fingerprints import fingerprint, fingerprint_files
 from coref_automl.folders import check_folder, claim_folder, is_done, kind_of_folder, mark_done
 from coref_automl.paths import natural_order, short_names
-from coref_automl.store import JsonlAppender, read_json, read_jsonl, write_json, written_whole
+from coref_automl.store import JsonlAppender, read_json, read_jsonl, write_json, write_jsonl, written_whole
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
@@ -44,6 +45,22 @@ def test_the_systems_refusal_becomes_one_sentence(
     with pytest.raises(StorageError, match=message):
         write_json(tmp_path / "a.json", {})
     assert not (tmp_path / "a.json").exists()
+
+
+def test_what_cannot_be_read_while_a_file_is_written_is_not_the_files_fault(tmp_path: Path) -> None:
+    def rows() -> Iterator[str]:
+        yield (tmp_path / "gone").read_text("utf-8")
+
+    with pytest.raises(FileNotFoundError, match="gone"):
+        write_jsonl(tmp_path / "rows.jsonl", rows())
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_the_system_does_not_read_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", "utf-8")
+    for read in (read_json, lambda path: list(read_jsonl(path))):
+        with pytest.raises(InputError, match=r"cannot be read \(Not a directory\)"):
+            read(tmp_path / "file" / "rows")
 
 
 def test_damaged_json_is_named(tmp_path: Path) -> None:

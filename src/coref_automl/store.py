@@ -28,6 +28,18 @@ _CLOSED = {
 def explained(path: Path) -> Iterator[None]:
     """Turn an operating system error on writing into one sentence."""
     try:
+        with _full_explained(path):
+            yield
+    except OSError as error:
+        if error.errno in _CLOSED:
+            raise StorageError(f"Cannot write {path} ({error.strerror}); choose another --out.") from error
+        raise
+
+
+@contextmanager
+def _full_explained(path: Path) -> Iterator[None]:
+    """Only what writing to an open file can meet: a block that also reads has other errors, which are not the file's."""
+    try:
         yield
     except OSError as error:
         if error.errno == errno.EFBIG:
@@ -38,8 +50,6 @@ def explained(path: Path) -> Iterator[None]:
             raise StorageError(
                 f"The disk is full while writing {path}; free some space and run the same command again."
             ) from error
-        if error.errno in _CLOSED:
-            raise StorageError(f"Cannot write {path} ({error.strerror}); choose another --out.") from error
         raise
 
 
@@ -47,15 +57,19 @@ def explained(path: Path) -> Iterator[None]:
 def written_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Write to a temporary file, flush to disk, rename: a reader sees the old file or the new one, never a partial one."""
     aside = path.with_name(f".{path.name}.{_host()}-{os.getpid()}-{threading.get_ident()}.part")
-    with explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with aside.open(mode, encoding=None if "b" in mode else "utf-8") as handle:
-                yield handle
+    try:
+        with explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = aside.open(mode, encoding=None if "b" in mode else "utf-8")
+        with _full_explained(path), handle:
+            yield handle
+            with explained(path):
                 handle.flush()
                 os.fsync(handle.fileno())
+        with explained(path):
             aside.replace(path)
-        finally:
+    finally:
+        with explained(path):
             aside.unlink(missing_ok=True)
 
 
@@ -98,14 +112,22 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
-def read_json(path: Path) -> Any:
-    refuse_special(path)
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn an operating system error on reading into one sentence."""
     try:
-        return parse_json(read_whole(path))
+        yield
     except FileNotFoundError as error:
         raise InputError(f"{path} does not exist.") from error
     except OSError as error:
         raise InputError(f"{path} cannot be read ({error.strerror}).") from error
+
+
+def read_json(path: Path) -> Any:
+    refuse_special(path)
+    try:
+        with _reading(path):
+            return parse_json(read_whole(path))
     except NOT_JSON as error:
         raise InputError(f"{path} is not JSON ({json_fault(error)}); it is damaged or belongs to something else.") from error
 
@@ -129,17 +151,14 @@ def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
 def read_jsonl(path: Path) -> Iterator[Any]:
     """The rows of a JSONL file. A last line without a line break was cut off by a kill and is skipped."""
     refuse_special(path)
-    try:
-        with path.open("rb") as handle:
-            for number, line in enumerate(lines_of(path, handle), 1):
-                if not line.endswith(b"\n"):
-                    return
-                try:
-                    yield parse_json(line)
-                except NOT_JSON as error:
-                    raise InputError(f"{path}, line {number}, is not JSON: {json_fault(error)}.") from error
-    except FileNotFoundError as error:
-        raise InputError(f"{path} does not exist.") from error
+    with _reading(path), path.open("rb") as handle:
+        for number, line in enumerate(lines_of(path, handle), 1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                yield parse_json(line)
+            except NOT_JSON as error:
+                raise InputError(f"{path}, line {number}, is not JSON: {json_fault(error)}.") from error
 
 
 class JsonlAppender:

@@ -48,6 +48,7 @@ def test_strict_is_not_judged_where_it_can_reach_hardly_any_answer(tmp_path: Pat
     assert [note.rpartition("there. ")[2] for note in study.notes if "strict shows neither" in note] == (
         [] if reach == 3 else ["Real word is judged."] if words else ["Score by word: evaluate --words all."]
     )
+    assert study.answer.action == ("undecided" if reach == 20 and not words else "keep base")
     far = {claim.outcome for claim in study.answer.claims if claim.question == "far"}
     assert far == ({"real_far_word"} if reach == 20 and words else set() if reach == 20 else {"real_far1_strict"})
 

@@ -57,6 +57,15 @@ def test_a_sentence_needs_exactly_one_gap(sentence: str) -> None:
 SENTENCES = ["시민은 [MASK]을 찾았다.", "[MASK]을 찾았다.", "한빛은 [MASK]을 찾았다."]
 
 
+def test_a_tokenizer_that_drops_every_word_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = save_checkpoint(tmp_path / "model")
+    held = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    held["pre_tokenizer"] = {"type": "Split", "pattern": {"String": ""}, "behavior": "Removed", "invert": True}
+    (folder / "tokenizer.json").write_text(json.dumps(held), "utf-8")
+    assert run(["fill", "시민은 [MASK]을 찾았다.", "--model", str(folder)]) == 2
+    assert "makes no token of" in capsys.readouterr().err
+
+
 def test_sentences_together_are_filled_as_each_alone() -> None:
     ready = loaded(seed=2)
     for one, alone in zip(fill_all(ready, SENTENCES), [fill(ready, sentence) for sentence in SENTENCES], strict=True):

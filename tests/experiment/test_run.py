@@ -186,6 +186,17 @@ def test_another_first_seed_is_refused_where_it_would_repeat_the_seeds_of_tuning
     ]  # fmt: skip
 
 
+def test_a_folder_begun_from_the_chosen_model_goes_on_from_every_one(bench: Bench, recipe: Make) -> None:
+    """Steps of the choice are named by their checkpoint, and have no seed to count from."""
+    one = {"seeds": 1, "methods": {"mlm": {}}, "train": {"max_tokens": 512, "batch": 8, "checkpoints": 1}}
+    stage = {**bench.relation, "shares": [1.0]}
+    assert run_experiment(recipe(**one, relation={**stage, "start": "chosen"}), launcher=InlineLauncher()).failures == ()
+    launcher = InlineLauncher()
+    result = run_experiment(recipe(**one, relation={**stage, "start": "every"}), launcher=launcher)
+    assert result.failures == ()
+    assert names(launcher) == ["relation 100pct-base-s0", "relation 100pct-mlm-64-s0"]
+
+
 @pytest.mark.journey
 def test_weights_that_are_gone_are_trained_again_only_for_what_still_needs_them(bench: Bench, recipe: Make) -> None:
     run_experiment(recipe(seeds=1, keep_weights=False), launcher=InlineLauncher())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,16 @@ import numpy as np
 import pytest
 
 from coref_automl.cli.app import run as command
+from coref_automl.engine.job import Job
 from coref_automl.errors import ComparisonError, NotFinite, RecipeError
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.results import find_evaluations
+from coref_automl.experiment import run, until
+from coref_automl.experiment.plan import Plan
+from coref_automl.experiment.preflight import before_training
 from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.experiment.until import run_until_shown
+from coref_automl.progress import Progress
 from tests.experiment.conftest import Bench
 from tests.tuning.inline import InlineLauncher
 
@@ -37,6 +44,43 @@ def test_methods_are_judged_against_the_first_over_pairs_of_seeds(recipe: Make) 
     assert str(known).startswith("entity - mlm: ")
 
 
+@dataclass
+class Clock:
+    """Stands still but for a minute per job."""
+
+    now: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@dataclass
+class MinuteLauncher(InlineLauncher):
+    clock: Clock = field(default_factory=Clock)
+
+    def start(self, job: Job, slot: int) -> Any:
+        self.clock.now += 60
+        return super().start(job, slot)
+
+
+def test_minutes_and_consent_are_those_of_the_whole_command(
+    recipe: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launcher = MinuteLauncher()
+    for module in (run, until):
+        monkeypatch.setattr(module, "time", launcher.clock, raising=False)
+    monkeypatch.setattr(until, "WORTH", 0.0)  # no gain is excluded at the first look
+    wanted = recipe(seeds=12, train={"max_tokens": 512, "batch": 8, "learning_rate": 1e-3, "checkpoints": 1})
+
+    def before(plan: Plan) -> Plan:
+        return before_training(plan, Progress(), lambda _: False, fit=False, with_time=False)
+
+    result, known = run_until_shown(wanted, max_minutes=11.5, launcher=launcher, before=before)
+    assert (result.resumes, known) == (True, [])
+    assert len(launcher.jobs) == 12  # nine are the first look's; the second has no minutes of its own
+    assert re.findall(r"Training: .* (\d+) runs of", capsys.readouterr().err) == ["24"]
+
+
 @pytest.mark.parametrize(
     ("changes", "message"), [({"methods": {"mlm": {}}}, "name at least two"), ({"lengths": [32, 64]}, "judges one length")]
 )
@@ -47,16 +91,16 @@ def test_what_cannot_be_judged_so_is_refused(recipe: Make, changes: dict[str, ob
 
 @pytest.mark.parametrize("lost", ["mlm", "entity"])
 def test_a_method_that_is_lost_leaves_nothing_to_compare(recipe: Make, monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
-    from coref_automl.training import run
+    from coref_automl.training import run as training
 
-    true = run.train
+    true = training.train
 
     def failing(given: Any, **options: Any) -> Any:
         if given.objective == lost:
             raise NotFinite("The loss of step 1 is NaN.")
         return true(given, **options)
 
-    monkeypatch.setattr(run, "train", failing)
+    monkeypatch.setattr(training, "train", failing)
     wanted = recipe(train={"max_tokens": 1_000, "batch": 8, "learning_rate": 1e-3, "checkpoints": 1})
     with pytest.raises(ComparisonError, match=f"no run of {lost} was finished"):
         run_until_shown(wanted, launcher=InlineLauncher())

@@ -436,7 +436,7 @@ def test_a_head_reads_only_its_places_and_survives_saving(encoder_folder: Path, 
         assert_same(loaded(ids, mask, torch.tensor([[1, 3]])), here)
     assert again.marks == marker.marks
     (tmp_path / "head.safetensors").write_bytes(b"")
-    with pytest.raises(ModelError, match=r"head\.safetensors is damaged, or .* train that seed again"):
+    with pytest.raises(ModelError, match=r"head\.safetensors is missing or damaged .* train that seed again"):
         load_model(tmp_path)
 
 

@@ -22,7 +22,7 @@ from coref_automl.comparison.bases import bases_of
 from coref_automl.comparison.claims import Answer, NextStep, NextTime
 from coref_automl.comparison.names import method_name
 from coref_automl.comparison.runs import TaskRun
-from coref_automl.comparison.scores import Columns, Entry, Group
+from coref_automl.comparison.scores import Columns, Entry, Group, has_room
 from coref_automl.config import read_yaml
 from coref_automl.errors import ComparisonError, CorefError
 from coref_automl.evaluation.results import where_now
@@ -219,7 +219,7 @@ def next_step(study: Study, it: Answer, top: Entry, *, replicated: bool, unequal
         return _step(
             "evaluate base", " && ".join(f"coref-automl evaluate {shlex.quote(base)} --seq-len {one}" for one in lengths)
         )
-    return another
+    return another if has_room(study.group, it.metric) else None
 
 
 def _step(do: str, command: str) -> NextStep | None:

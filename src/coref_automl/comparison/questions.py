@@ -25,8 +25,8 @@ from coref_automl.comparison.judging import (
     speaking_half,
 )
 from coref_automl.comparison.outside_checks import CHECKS, judge_check
-from coref_automl.comparison.scores import Entry, Group, is_equal_training
-from coref_automl.evaluation.metrics import ENOUGH, METRICS
+from coref_automl.comparison.scores import Entry, Group, has_room, is_equal_training
+from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.tasks.far import BUCKETS
 from coref_automl.records import Half
 from coref_automl.statistics.shrinkage import covariance, method_means
@@ -45,8 +45,7 @@ TASKS: dict[QuestionId, tuple[str, str]] = {
 
 def metric_of(group: Group, task: QuestionId) -> str:
     strict, word = TASKS[task]
-    found = METRICS[strict].task
-    return word if group.tokenizers > 1 or (found and group.reachable(found) < ENOUGH) else strict
+    return strict if group.tokenizers == 1 and has_room(group, strict) else word
 
 
 @dataclass(frozen=True)

@@ -244,6 +244,12 @@ def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
     return usable[0], [say(f"토크나이저가 서로 달라 {label}만 비교합니다.", f"Tokenizers differ, so only {label} is compared.")]
 
 
+def has_room(group: Group, metric: str) -> bool:
+    """Whether a metric can show a difference: strict cannot, where it can reach few of the task's answers."""
+    rule, task = METRICS[metric].rule, METRICS[metric].task
+    return rule != "strict" or task is None or group.reachable(task) >= ENOUGH
+
+
 def usual_metric(run: Sequence[str], reachable: float) -> str:
     """Strict Real@1, `word` where strict can reach few of the answers, or the first that was run."""
     if PRIMARY in run:

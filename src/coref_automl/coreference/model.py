@@ -28,7 +28,7 @@ from coref_automl.fingerprints import fingerprint
 from coref_automl.models.attention import move
 from coref_automl.models.heads import encode, encode_at
 from coref_automl.models.load import load_encoder, quiet_library
-from coref_automl.models.model_files import detect_seq_len, folder_print, model_place, model_prints
+from coref_automl.models.model_files import detect_seq_len, folder_print, model_place, model_prints, read_head
 from coref_automl.records import Record
 from coref_automl.store import obey_umask, write_json
 
@@ -225,16 +225,10 @@ def read_settings(folder: Path) -> HeadSettings:
 
 def _stored(folder: Path, base: str | None) -> tuple[HeadSettings, dict[str, Any], dict[str, Any]]:
     """Settings of a folder, its low-rank change and its head; the encoder that the change needs is checked."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     settings = read_settings(folder)
     if settings.rank:
         _check_base(folder, settings, base or settings.base)
-    try:
-        own = load_file(folder / HEAD)
-    except (OSError, SafetensorError) as error:
-        raise ModelError(f"{folder / HEAD} is missing or damaged ({error}); train that seed again.") from error
+    own = read_head(folder / HEAD)
     change = {key.removeprefix(_ENCODER): value for key, value in own.items() if key.startswith(_ENCODER)}
     return settings, change, {key.removeprefix("head."): value.float() for key, value in own.items() if key.startswith("head.")}
 

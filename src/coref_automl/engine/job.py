@@ -20,9 +20,9 @@ from coref_automl.errors import NotFinite, OutOfMemory
 from coref_automl.locks import locked
 from coref_automl.machine import is_out_of_memory
 from coref_automl.records import Record
-from coref_automl.store import write_json
+from coref_automl.store import read_json, write_json
 
-OUTCOME = "outcome.json"
+JOB, OUTCOME = "job.json", "outcome.json"
 POLL = 0.2
 S = TypeVar("S")
 NAN = "not a number"
@@ -64,20 +64,24 @@ Work = Callable[[Job], dict[str, Any] | None]
 def run_job(
     job: dict[str, Any], *, call: Work | None = None, raising: Callable[[BaseException], bool] = lambda _: False
 ) -> Outcome:
-    """Do the work; a failure becomes an outcome, with its traceback in the log, or goes on as the exception that it is.
+    """Do the work; a failure becomes an outcome, with its traceback in the log, or is raised where `raising` says so.
 
-    `call` does the work in place of the named task. Two processes that want the same folder take turns.
+    `call` does the work in place of the named task. Of two processes with the same job one waits, and takes the other's outcome.
     """
-    work = Job.from_json(job)
+    work, waits = Job.from_json(job), list[str]()
     folder = Path(work.folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "job.json", job)
-    with locked(folder, on_wait=print):
+
+    def wait(why: str) -> None:
+        print(why)
+        waits.append(why)
+
+    with locked(folder, on_wait=wait):
+        if waits and (done := _done_meanwhile(work)):
+            return done
+        write_json(folder / JOB, job)
         (folder / OUTCOME).unlink(missing_ok=True)
         try:
-            module, _, function = work.task.partition(":")
-            task = call or getattr(importlib.import_module(module), function)
-            outcome = Outcome(True, facts=task(work) or {})
+            outcome = Outcome(True, facts=(call or _task(work))(work) or {})
         except BaseException as error:
             if raising(error):
                 raise
@@ -86,6 +90,18 @@ def run_job(
             outcome = failure(error)
         write_json(folder / OUTCOME, outcome.to_json())
     return outcome
+
+
+def _task(job: Job) -> Work:
+    module, _, function = job.task.partition(":")
+    task: Work = getattr(importlib.import_module(module), function)
+    return task
+
+
+def _done_meanwhile(job: Job) -> Outcome | None:
+    """What another process has made of the same job; None where it failed, or did another one."""
+    path, outcome = Path(job.folder) / JOB, read_outcome(job)
+    return outcome if outcome and outcome.done and Job.from_json(read_json(path)) == job else None
 
 
 def read_outcome(job: Job) -> Outcome | None:

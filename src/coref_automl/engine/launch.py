@@ -7,8 +7,10 @@ imported torch already: a job starts in a tenth of a second instead of seven. A 
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -22,7 +24,7 @@ from coref_automl.engine.job import OUTCOME, Job, Launcher, Outcome, Running, Wo
 from coref_automl.engine.pool import Engine, ray_remote
 from coref_automl.errors import FolderError
 from coref_automl.machine import CORES, devices_here, end_with_parent, environment_of, pick_device, started_quietly, usable_cores
-from coref_automl.store import read_json, write_json
+from coref_automl.store import write_json
 
 MODULE = "coref_automl.engine.launch"
 PRELOAD = "coref_automl.engine.preload"
@@ -114,10 +116,18 @@ def run_in_process(job: dict[str, Any], environment: dict[str, str]) -> None:
         os.dup2(handle.fileno(), 2)
     torch = sys.modules.get("torch")
     bad_fork = getattr(torch.cuda, "_is_in_bad_fork", lambda: False)() if torch else False  # its parent had touched a GPU
-    code = run_apart(job) if bad_fork else int(not run_job(job).done)
+    _end(run_apart(job) if bad_fork else int(not run_job(job).done))
+
+
+def _end(code: int) -> None:
+    """End this process at once, as its work ended: threads of libraries must not hold back a job that is over."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # threads of libraries must not hold back a job that is over
+    if code < 0:  # killed, as `run_apart` tells: no exit status says so
+        with suppress(OSError):  # a signal that cannot be handled needs no default
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
 
 
 def run_apart(job: dict[str, Any], at: str | None = None) -> int:
@@ -129,16 +139,20 @@ def run_apart(job: dict[str, Any], at: str | None = None) -> int:
         raise FolderError(f"{at} does not exist on {platform.node()}; start the command in a folder all machines see.")
     with chdir(at or "."):
         work = Job.from_json(job)
-        path, ended = Path(work.folder) / "job.json", Path(work.folder) / OUTCOME
-        write_json(path, job)
-        ended.unlink(missing_ok=True)
+        ended = Path(work.folder) / OUTCOME
+        before = _written_at(ended)
+        work.log.parent.mkdir(parents=True, exist_ok=True)
         with work.log.open("a") as log:
-            command = [sys.executable, "-m", MODULE, str(path), "--with-parent"]
+            command = [sys.executable, "-m", MODULE, json.dumps(job)]
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT) as process:
                 code = process.wait()  # its input stays open as long as this process lives
-        if code > 0 and not ended.is_file():  # it never came to its work
+        if code > 0 and _written_at(ended) == before:  # it never came to its work
             write_json(ended, Outcome(False, "no outcome", death(code, work)).to_json())
         return code
+
+
+def _written_at(path: Path) -> int | None:
+    return path.stat().st_mtime_ns if path.is_file() else None
 
 
 class RayLauncher:
@@ -177,12 +191,11 @@ class _RayTask:
             self._ray.cancel(self._reference, force=True)
 
 
-def main(arguments: list[str]) -> int:
-    """python -m coref_automl.engine.launch JOB [--with-parent]; with the flag, the end of standard input ends the job."""
-    if "--with-parent" in arguments:
-        end_with_parent(sys.stdin.fileno())
-    return 0 if run_job(read_json(Path(arguments[0]))).done else 1
+def main(job: str) -> int:
+    """python -m coref_automl.engine.launch JOB, as JSON. The end of standard input ends it."""
+    end_with_parent(sys.stdin.fileno())
+    return int(not run_job(json.loads(job)).done)
 
 
 if __name__ == "__main__":
-    os._exit(main(sys.argv[1:]))
+    os._exit(main(sys.argv[1]))

@@ -114,6 +114,8 @@ class WindowMaker:
 
     def _cut(self, item: ClozeItem, text: str) -> Window:
         pieces, gap, antecedent = self._place(item, text)
+        if gap[0] >= len(pieces):
+            raise ModelError(f"The tokenizer makes no token of {text[item.start : item.end]!r}; check its tokenizer.json.")
         low, high, in_reach = bounds(len(pieces), gap, antecedent, self._room)
         return Window(
             np.concatenate([self._opening, pieces.ids[low : gap[0]]]).astype(np.int32),

@@ -55,7 +55,7 @@ def run_experiment(
     """
     out = Path(recipe.out)
     progress = progress or quiet()
-    ends = time.monotonic() + 60 * max_minutes if max_minutes else None
+    ends = time.monotonic() + 60 * max_minutes if max_minutes is not None else None
     for check in CHECKS:
         if check in only and check not in recipe.checks:
             raise RecipeError(f"The recipe has no {check} stage to run; add one, or leave out --only {check}.")

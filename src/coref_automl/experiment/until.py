@@ -6,6 +6,7 @@ difference that matters is excluded, or the seeds are spent.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from coref_automl.comparison.arms import arms_of
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.scores import choose_metric
+from coref_automl.engine.job import Launcher
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
@@ -58,25 +60,34 @@ class MethodKnown(Record):
 def run_until_shown(
     recipe: ExperimentRecipe,
     *,
+    max_minutes: float | None = None,
     progress: Progress | None = None,
+    launcher: Launcher | None = None,
     before: Callable[[Plan], Plan] = lambda plan: plan,
-    **options: object,
 ) -> tuple[ExperimentResult, list[MethodKnown]]:
-    """Run the study look by look. A call that was killed or stopped resumes at the look that it had come to."""
+    """Run the study look by look. A call that was killed or stopped resumes at the look that it had come to.
+
+    `before` sees the plan of all seeds, once: that is what the study may take. `max_minutes` are those of all looks together.
+    """
     progress = progress or quiet()
     if len(recipe.methods) < 2:
         raise RecipeError("--until-shown compares methods with the first one; name at least two.")
     if len(recipe.lengths) > 1:
         raise RecipeError("--until-shown judges one length; pass one --length.")
+    ends = time.monotonic() + 60 * max_minutes if max_minutes is not None else None
     looks = looks_of(recipe.seeds, comparisons=len(recipe.methods) - 1)
     plans: list[Plan] = []
 
-    def seen(plan: Plan) -> Plan:
-        plans.append(before(plan))
-        return plans[-1]
+    def opened(plan: Plan) -> Plan:
+        if not plans:
+            plan = _with_seeds(before(_with_seeds(plan, recipe.seeds)), plan.recipe.seeds)
+        plans.append(plan)
+        return plan
 
     for look in looks:
-        result = run_experiment(replace(recipe, seeds=look.pairs), progress=progress, before=seen, **options)  # type: ignore[arg-type]
+        left = (ends - time.monotonic()) / 60 if ends is not None else None
+        of_look = replace(recipe, seeds=look.pairs)
+        result = run_experiment(of_look, max_minutes=left, progress=progress, launcher=launcher, before=opened)
         if result.resumes:
             return result, []
         known = _known(plans[-1], look, last_look=look is looks[-1])
@@ -85,6 +96,10 @@ def run_until_shown(
         if all(one.verdict.decision != "open" for one in known):
             break
     return result, known
+
+
+def _with_seeds(plan: Plan, seeds: int) -> Plan:
+    return replace(plan, recipe=replace(plan.recipe, seeds=seeds))
 
 
 def _known(plan: Plan, look: Look, *, last_look: bool) -> list[MethodKnown]:

@@ -269,6 +269,18 @@ def _from_hub(name: str, patterns: list[str]) -> Path:
     return folder
 
 
+def read_head(path: Path) -> dict[str, Any]:
+    """The tensors of a head of ours, which is stored beside its encoder."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    refuse_special(path)
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise ModelError(f"{path} is missing or damaged ({error}); train that seed again.") from error
+
+
 def _safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """The library checks the header, and that the file is exactly as long as the header says."""
     from safetensors import SafetensorError, safe_open

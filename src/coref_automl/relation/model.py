@@ -18,6 +18,7 @@ from coref_automl.errors import ModelError
 from coref_automl.models.attention import move, packed_masks
 from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder, quiet_library
+from coref_automl.models.model_files import read_head
 from coref_automl.models.precision import autocast, products, software_rounding
 from coref_automl.models.vocabulary import word_ids
 from coref_automl.progress import Progress, quiet
@@ -121,20 +122,17 @@ def save_model(folder: Path, model: RelationModel, marker: Marker, settings: Mod
 
 
 def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker, ModelSettings]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     settings = settings_of(folder)
     if settings.labels != LABELS:
         raise ModelError(f"{folder} was trained for other labels; train it again with this version.")
     encoder, tokenizer = load_encoder(str(folder))
     model = RelationModel(encoder, settings.head, settings.dropout, distance=settings.distance)
+    own = read_head(folder / HEAD)
     try:
-        own = load_file(folder / HEAD)
         if model.distance is not None:
             model.distance.weight.data.copy_(own.pop(_DISTANCE))
         model.head.load_state_dict(own)
-    except (OSError, SafetensorError, KeyError, RuntimeError) as error:
+    except (KeyError, RuntimeError) as error:
         raise ModelError(f"{folder / HEAD} is damaged, or {SETTINGS} was edited ({error}); train that seed again.") from error
     return move(model, device).eval(), Marker(tokenizer, settings.scheme, settings.max_length), settings
 
