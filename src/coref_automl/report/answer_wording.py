@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from coref_automl.comparison.claims import BASE, Answer, Caveat, Claim, NextTime, Question, QuestionId
+from coref_automl.comparison.claims import BASE, Answer, Caveat, NextTime, Question, QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.questions import TASKS
 from coref_automl.comparison.scores import grouped
@@ -19,21 +19,16 @@ from coref_automl.say import Say
 
 _NAMED = 4
 """How many a sentence names."""
+_OWN_BADGES = ("base", "method", "length", "last step", "peak to end")
+"""Questions, or parts of one method's curve, that are answered in words of their own."""
 _BESIDE = {-1: ("더 좋음", "better"), 1: ("더 나쁨", "worse")}
 
 
 def headline(it: Answer, say: Say) -> str:
     """What to do; a method with its ties."""
-    if it.action == "use method" and it.method is not None:
-        *first, last = (it.method, *it.ties)[: _NAMED + 1]
-        either = f"{', '.join(first)}{say(' 또는 ', ' or ')}{last}" if first else last
-        return say(f"추천: {either}", f"Use {either}")
-    words = {
-        "use checkpoint": (f"추천: {it.highest}", f"Use {it.highest}"),
-        "keep base": ("베이스 모델 유지: 더 나은 것이 확인되지 않았습니다", "Keep the base: nothing here is shown to beat it"),
-        "no base": ("비교할 베이스 모델이 없습니다", "No base to compare with"),
-    }
-    return say(*words.get(it.action, ("판정할 수 없습니다", "Undecided")))
+    *first, last = (it.method, *it.ties)[: _NAMED + 1] if it.action == "use method" and it.method else (it.highest,)
+    name = f"{', '.join(first)}{say(' 또는 ', ' or ')}{last}" if first else last
+    return note(f"headline: {it.action}", say, name=name)
 
 
 def reasons(it: Answer, say: Say) -> list[str]:
@@ -88,38 +83,31 @@ def power(it: Answer, say: Say) -> list[str]:
 
 def told_apart(it: Answer, say: Say) -> list[str]:
     """Every other method: tied, beaten, or without a verdict."""
-    out = []
-    if it.unbeaten:
-        at, told = _leads(it, it.unbeaten, say)
-        out.append(say(f"{at}구별되지 않음: {told}.", f"Not distinguishable from it{at}: {told}."))
-    if it.unproven:
-        told = listing(it.unproven)
-        out.append(say(f"그중 베이스 모델보다 나음이 미확인: {told}.", f"Of these, not shown better than the base: {told}."))
-    if it.beats:
-        at, told = _leads(it, it.beats, say)
-        out.append(say(f"{at}더 나음 확인: {told} 대비.", f"Shown better{at} than {told}."))
-    if it.unjudged:
-        out.append(say(f"비교할 수 없음: {listing(it.unjudged)}.", f"Not comparable: {listing(it.unjudged)}."))
-    if others := it.not_compared():
-        out.append(say(f"함께 비교하지 않음: {listing(others)}.", f"Not set beside it: {listing(others)}."))
-    if elsewhere := it.apart()[:_NAMED]:
-        told = "; ".join(sentence(one, say).removesuffix(".") for one in elsewhere)
-        out.append(say(f"다른 과제에서는 구별됨: {told}.", f"Told apart on another task: {told}."))
-    return out
+    methods = {
+        "unbeaten": [_with_lead(it, name, say) for name in it.unbeaten],
+        "unproven": it.unproven,
+        "beaten": [_with_lead(it, name, say) for name in it.beats],
+        "unjudged": it.unjudged,
+        "not compared": it.not_compared(),
+    }
+    equal = {"unbeaten": _compared_at(it, it.unbeaten, say), "beaten": _compared_at(it, it.beats, say)}
+    out = [note(f"methods: {code}", say, at=equal.get(code), told=listing(some)) for code, some in methods.items() if some]
+    told = "; ".join(sentence(one, say).removesuffix(".") for one in it.apart()[:_NAMED])
+    return [*out, note("methods: on another task", say, told=told)] if told else out
 
 
-def _leads(it: Answer, names: Sequence[str], say: Say) -> tuple[str, str]:
-    """Where they are compared if training was unequal; and other methods, each with how far the method to use leads it."""
-    claims = [it.beside(name) for name in names]
-    equal = any(one is not None and one.part == "equal tokens" for one in claims)
-    at = say("(학습량이 달라) 같은 토큰 수에서 ", " at equal tokens (training was unequal)") if equal else ""
-    return at, listing([f"{name}{_lead(one, say)}" for name, one in zip(names, claims, strict=True)])
+def _with_lead(it: Answer, name: str, say: Say) -> str:
+    """Another method, and how far the method to use leads it."""
+    one = it.beside(name)
+    if one is None or is_same(one.difference):
+        return name
+    return f"{name} ({phrase(one, say) if one.verdict == 'equivalent' else points(one.difference)})"
 
 
-def _lead(claim: Claim | None, say: Say) -> str:
-    if claim is None or is_same(claim.difference):
-        return ""
-    return f" ({phrase(claim, say) if claim.verdict == 'equivalent' else points(claim.difference)})"
+def _compared_at(it: Answer, names: Sequence[str], say: Say) -> str:
+    """Where methods are compared if training was unequal."""
+    equal = any(one.part == "equal tokens" for name in names if (one := it.beside(name)))
+    return note("methods: at equal tokens", say) if equal else ""
 
 
 # -- the questions
@@ -163,19 +151,9 @@ def _verdict_badge(question: Question, it: Answer, say: Say) -> str:  # noqa: AR
         return say("향상 미확인", "no gain shown") if gain else say("차이 미확인", "no difference shown")
     if lead.verdict == "better" and "checkpoint" in lead.against:
         return say("예, 체크포인트 하나에서", "yes, of one checkpoint")
-    words = _SHOWN.get(lead.part if lead.a == lead.b else question.id) or _SHOWN["base" if gain else "another"]
-    return say(*words[lead.verdict]).format(lead.b)
-
-
-_SHOWN: dict[str, dict[str, tuple[str, str]]] = {
-    "base": {"better": ("예", "yes"), "worse": ("아니요: 더 나쁨", "no: worse")},
-    "method": {"better": ("더 좋음", "better"), "worse": ("더 나쁨", "worse")},
-    "length": {"better": ("긴 쪽", "the longer"), "worse": ("짧은 쪽", "the shorter")},
-    "last step": {"better": ("아직 오르는 중", "still gaining"), "worse": ("떨어지는 중", "falling")},
-    "peak to end": {"better": ("정점을 지남", "past its peak"), "worse": ("아직 오르는 중", "still gaining")},
-    "another": {"better": ("{}보다 좋음", "better than {}"), "worse": ("{}보다 나쁨", "worse than {}")},
-}
-"""The badge of what is shown, by question or part; of other questions as of the base, or against another method, {}."""
+    about_ends = lead.part if lead.a == lead.b else question.id
+    asks = about_ends if about_ends in _OWN_BADGES else "base" if gain else "another"
+    return note(f"badge: {asks}: {lead.verdict}", say, other=lead.b)
 
 
 def _methods_badge(question: Question, it: Answer, say: Say) -> str:
@@ -237,10 +215,8 @@ def _on_check(question: Question, it: Answer, say: Say) -> list[str]:
 
 
 class _Wording(NamedTuple):
-    """How a question is answered in short, and what follows the claim behind it; in a terminal only if not `said` before.
-
-    A badge that `counts` is no verdict, so the claim behind it has its own.
-    """
+    """How a question is answered in short, and what follows the claim behind it; in a terminal only if not `said` before. A badge
+    that `counts` is no verdict, so the claim behind it has its own."""
 
     badge: Callable[[Question, Answer, Say], str]
     more: Callable[[Question, Answer, Say], list[str]]
