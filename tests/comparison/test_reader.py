@@ -66,7 +66,7 @@ def test_a_base_beside_several_checkpoints_is_opened_once(evaluated: Maker, monk
     with counting() as opened:
         results = open_results(["run-0", "run-1"])
         assert len(results.counted()) == 5
-        assert results.not_evaluated == []
+        assert results.check_evaluated() == []
     assert set(opened.values()) == {1}
     assert len(opened) == 5
 
@@ -75,8 +75,8 @@ def test_paths_are_told_apart(study: Path, tmp_path: Path) -> None:
     write_relation_run(tmp_path / "re")
     (tmp_path / "none").mkdir()
     results = open_results([str(study), str(tmp_path / "re"), str(tmp_path / "none")])
-    assert results.not_evaluated == [str(tmp_path / "none")]
-    assert results.under(str(tmp_path / "re")) == []
+    assert results.check_evaluated() == [str(tmp_path / "none")]
+    assert results.checked_under(str(tmp_path / "re")) == []
     assert len(results.runs.checks["relation"]) == len(list(study.rglob("re_results.json"))) + 1
     assert len(results.runs.checks["coreference"]) == len(list(study.rglob("coref_results.json")))
 

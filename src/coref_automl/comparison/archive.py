@@ -94,7 +94,7 @@ def archive(*paths: Any, out: str | Path) -> Archive:
         _swap_in(folder)
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     counts: dict[str, int] = {question: len(runs) for question, runs in results.runs.checks.items()}
-    return Archive(str(folder), len(stored), counts, size / 1e6, tuple(results.not_evaluated))
+    return Archive(str(folder), len(stored), counts, size / 1e6, tuple(results.check_evaluated()))
 
 
 def _swap_in(folder: Path) -> None:

@@ -85,14 +85,6 @@ class Arm:
         return replace(self, runs={seed: entries for seed, entries in self.runs.items() if len(entries) > 1})
 
 
-class _Setting(NamedTuple):
-    """What runs must have in common to be seeds of one method."""
-
-    origin: str
-    window: int
-    trained_at: int
-
-
 class _Run(NamedTuple):
     """A run with a training record, scored in windows of one length."""
 
@@ -100,14 +92,9 @@ class _Run(NamedTuple):
     entries: list[Entry]
 
     @property
-    def setting(self) -> _Setting:
-        origin = self.made.base_bytes or model_label(self.made.base)
-        return _Setting(origin, self.entries[-1].evaluation.seq_len, self.made.seq_len)
-
-    def arm(self, method: str) -> Arm:
-        """An arm that this run may be the first of."""
-        setting = self.setting
-        return Arm(method, self.made.objective, model_label(self.made.base), setting.window, {}, origin=setting.origin)
+    def setting(self) -> tuple[str, int, int]:
+        """What runs must have in common to be seeds of one method: the base, the window length, the training length."""
+        return self.made.base_bytes or model_label(self.made.base), self.entries[-1].evaluation.seq_len, self.made.seq_len
 
 
 def methods_of(eligible: Sequence[Entry], base: Entry | None) -> list[Arm]:
@@ -124,16 +111,15 @@ def arms_of(evaluated: Sequence[Entry], base: Entry | None) -> list[Arm]:
     last = ((entries[-1].evaluation.provenance, entries) for entries in runs_of(evaluated).values())
     runs = [_Run(made, entries) for made, entries in last if made is not None]
     ambiguous = _ambiguous([run for run in runs if not method_name(run.made)])
-    arms: dict[tuple[_Setting, str], Arm] = {}
+    arms: dict[tuple[tuple[str, int, int], str], Arm] = {}
     for run in runs:
-        usual = method_name(run.made) or (stem(run.made) if run.made.objective in ambiguous else run.made.objective)
-        method = next(name for name in _names(run.made, usual) if _takes(arms.get((run.setting, name)), run.made))
-        arms.setdefault((run.setting, method), run.arm(method)).runs[run.made.seed] = run.entries
-    ordered = sorted(
-        arms.values(),
-        key=lambda arm: (not _is_from(arm, base), arm.length, objective_rank(arm.objective), arm.method),
-    )
-    return _named(ordered, base)
+        made, (origin, window, _) = run.made, run.setting
+        usual = method_name(made) or (stem(made) if made.objective in ambiguous else made.objective)
+        method = next(name for name in _names(made, usual) if _takes(arms.get((run.setting, name)), made))
+        new = Arm(method, made.objective, model_label(made.base), window, {}, origin=origin)
+        arms.setdefault((run.setting, method), new).runs[made.seed] = run.entries
+    in_order = sorted(arms.values(), key=lambda arm: (arm.length, objective_rank(arm.objective), arm.method))
+    return _named(sorted(in_order, key=lambda arm: not _is_from(arm, base)), base)
 
 
 def objective_rank(objective: str) -> int:

@@ -1,7 +1,12 @@
 """Which evaluations belong together. In: results. Out: groups of evaluations of the same items, ranks aligned.
 
 Evaluations never overwrite each other: a checkpoint may have been scored in float32 and in bfloat16, or before and after its
-weights were replaced. A group holds one evaluation per model and length; `left_out` says why others are not in it."""
+weights were replaced. A group holds one evaluation per model and length; `left_out` says why others are not in it.
+
+    read_groups                  one group per set of items (their fingerprint) and scorer version
+    read_groups, common=True     one group per scorer version: a model's evaluations on several sets are one entry over the items
+                                 of all of them, and the group's fingerprint is empty
+"""
 
 from __future__ import annotations
 
@@ -22,17 +27,18 @@ from coref_automl.config import nearest
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
 from coref_automl.evaluation.results import CHECKPOINT, StoredEvaluation
-from coref_automl.records import Evaluation, halves_of
+from coref_automl.records import halves_of
 from coref_automl.say import say
 
 
 def choose_group(results: Results, *, common: bool = False, evalset: str | None = None) -> tuple[Group, list[str]]:
     """The group with an evaluation of every path; different fingerprints and scorer versions are refused by name."""
-    if missing := results.not_evaluated:
+    missing = results.check_evaluated()
+    if missing:
         raise ComparisonError(nothing_under(missing))
     groups = read_groups(results, common=common, evalset=evalset)
-    under = [held for path in results.paths if (held := results.under(path))]  # the others hold runs of outside checks
-    whole = [group for group in groups if all(_holds(group, held) for held in under)] if len(under) > 1 else groups
+    paths = [held for held in map(results.checked_under, results.paths) if held]  # the others hold runs of outside checks
+    whole = [group for group in groups if len(paths) == 1 or all(_holds(group, held) for held in paths)]
     if not whole:
         raise ComparisonError(_refusal(groups))
     return whole[0], [*results.notes, *others_than(whole[0], groups)]
@@ -51,20 +57,19 @@ def others_than(chosen: Group, groups: Sequence[Group]) -> list[str]:
 
 
 def read_groups(results: Results, *, common: bool = False, evalset: str | None = None) -> list[Group]:
-    """Finished evaluations, grouped by items and scorer; `common` groups by scorer alone.
+    """Finished evaluations, grouped; `evalset` leaves those of one set.
 
-    With `common` a model that was scored on several sets is one entry over the items of all of them. `evalset` leaves those of
-    one set. Largest first, then newest: old evaluations remain when the scorer or a set gets a new version.
+    Largest first, then newest: old evaluations remain when the scorer or a set gets a new version.
     """
     for path in results.paths:
-        results.under(path)  # a damaged one that was named is an error
+        results.checked_under(path)
     stored = results.counted()
     if evalset is not None:
         stored = _on_set(stored, evalset)
     if common:
         stored = _without_far_bases(stored, {one.folder.resolve() for one in results.everything})
     found = one_dtype_each(stored, named_folders(results.paths), common=common)
-    groups = [group_of(kept, fingerprint, scorer, unite=common) for (fingerprint, scorer), (kept, _) in found.items()]
+    groups = [group_of(kept, fingerprint, scorer, common=common) for (fingerprint, scorer), (kept, _) in found.items()]
     groups.sort(key=lambda group: max(one.evaluation.evaluated_at for one in group.entries), reverse=True)
     return sorted(groups, key=lambda group: -len(group.entries))
 
@@ -88,13 +93,12 @@ def _without_far_bases(stored: Sequence[StoredEvaluation], given: set[Path]) -> 
     return [one for one in stored if not shared or items_of(one) in shared or one.folder.resolve() in given]
 
 
-def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str, *, unite: bool = False) -> Group:
-    """Evaluations side by side; the caller makes sure that they share one scorer version, and one set unless `unite`, which makes
-    one entry of a model's evaluations on several sets."""
+def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str, *, common: bool = False) -> Group:
+    """Evaluations side by side; the caller makes sure that they share one scorer version, and one set unless `common`."""
     items, tables = _items(stored)
     distinct = rename_runs(stored)  # before anything is known by a run's name
     entries = [_entry(one, len(items), *table) for one, table in zip(distinct, tables, strict=True)]
-    if unite:
+    if common:
         entries = _united(entries)
     starts = _starts(entries)  # by what is left after uniting
     named = with_names([replace(one, start=one in starts) for one in entries])
@@ -142,16 +146,17 @@ def _united(entries: Sequence[Entry]) -> list[Entry]:
     """One entry per model, dtype and length over the items of all its sets; of an item in two sets the first rank counts."""
     merged: dict[tuple[object, ...], Entry] = {}
     for entry in entries:
-        key = (model_of(entry), *_conditions(entry.evaluation))
-        if (first := merged.setdefault(key, entry)) is not entry:
+        key = _model_as_scored(entry)
+        first = merged.setdefault(key, entry)
+        if first is not entry:
             both = {rule: np.where(ranks == NOT_RUN, entry.ranks[rule], ranks) for rule, ranks in first.ranks.items()}
             merged[key] = replace(first, ranks=both)
     return list(merged.values())
 
 
-def _conditions(evaluation: Evaluation) -> tuple[object, ...]:
-    """How it was scored, whatever the set."""
-    return evaluation.scorer, evaluation.dtype, evaluation.seq_len
+def _model_as_scored(one: StoredEvaluation | Entry) -> tuple[object, ...]:
+    """A model and how it was scored, whatever the set."""
+    return model_of(one), one.evaluation.scorer, one.evaluation.dtype, one.evaluation.seq_len
 
 
 def _starts(entries: Sequence[Entry]) -> set[Entry]:
@@ -171,9 +176,8 @@ def _run_or_model(entry: Entry) -> PurePath:
 
 def _holds(group: Group, stored: Sequence[StoredEvaluation]) -> bool:
     """Is one of the evaluations, or the one that it repeats, in the group?"""
-    held = {(model_of(entry), *_conditions(entry.evaluation)) for entry in group.entries}
-    found = [one for one in stored if group.fingerprint in ("", items_of(one))]
-    return any((model_of(one), *_conditions(one.evaluation)) in held for one in found)
+    held = {_model_as_scored(entry) for entry in group.entries}
+    return any(_model_as_scored(one) in held for one in stored if group.fingerprint in ("", items_of(one)))
 
 
 def _refusal(groups: Sequence[Group]) -> str:

@@ -1,16 +1,30 @@
-"""What runs, methods and checkpoints are called. In: records and stored evaluations. Out: names that tell them apart."""
+"""What runs and checkpoints are called. In: training records, and evaluations. Out: names.
+
+A study names its runs METHOD-LENGTH-sSEED; records of before they kept the method have it there alone:
+
+    run_name(arm_name("entity", 512), 0)     entity-512-s0
+    method_name(the record of that run)      entity
+    stem(the record of big_512_seed3)        big             a run by itself: its name without length and seed
+
+Evaluations that are read together get names that tell them apart: `rename_runs` as they are read, `with_names` in a group:
+
+    one run                                  checkpoint-65, checkpoint-130
+    two runs                                 a/checkpoint-65, b/checkpoint-65
+    two runs called a, in x/ and in y/       x-a/checkpoint-65, y-a/checkpoint-65
+    a checkpoint scored at two lengths       checkpoint-65@512, checkpoint-65@2048
+    a model scored in two dtypes             base@512, base@512 (2)
+"""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path, PurePath
+from pathlib import PurePath
 
 from coref_automl.comparison.scores import Entry
-from coref_automl.evaluation.results import StoredEvaluation, marked, target_of
-from coref_automl.models.model_files import model_place
+from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.paths import short_names
 from coref_automl.records import Provenance
 
@@ -33,13 +47,11 @@ def seed_of(name: str) -> int:
 
 
 def method_name(made: Provenance) -> str:
-    """The name that its owner gave a method in a study; empty for a run by itself.
-
-    Records of before it was kept have it in the name of the run alone: entity-512-s0.
-    """
+    """The name that its owner gave a method in a study; empty for a run by itself."""
     found = None if made.method else _RUN.fullmatch(PurePath(made.run).name)
-    named = found is not None and (int(found[2]), int(found[3])) == (made.seq_len, made.seed)
-    return found[1] if found and named else made.method
+    if found is None or (int(found[2]), int(found[3])) != (made.seq_len, made.seed):
+        return made.method
+    return found[1]
 
 
 def stem(made: Provenance) -> str:
@@ -50,60 +62,62 @@ def stem(made: Provenance) -> str:
 
 
 def rename_runs(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
-    """Name runs by their folders where two of the same name differ in a setting of the run, or in weights at the same step."""
-    settings: dict[tuple[str, object], set[object]] = {}
-    for one in stored:
-        if (made := one.evaluation.provenance) is not None:
-            settings.setdefault((made.run, made.step), set()).add(one.evaluation.fingerprints.get("weights", ""))
-            for name in _OF_A_RUN:
-                if (value := getattr(made, name)) != "":
-                    settings.setdefault((made.run, name), set()).add(value)
-    twice = {run for (run, _), values in settings.items() if len(values) > 1}
-    made_in = [(made, PurePath(one.evaluation.path).parent) for one in stored if (made := one.evaluation.provenance)]
-    names = short_names(folder for made, folder in made_in if made.run in twice)
-    out = []
-    for one in stored:
-        if (made := one.evaluation.provenance) is not None and made.run in twice:
-            run = names[PurePath(one.evaluation.path).parent]
-            one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, run=run)))
-        out.append(one)
-    return out
-
-
-def with_names(entries: Sequence[Entry]) -> list[Entry]:
-    """Unique names: without the run if there is only one; then, where several share a name, with the length or a number."""
-    one_run = len({entry.run for entry in entries if entry.trained}) == 1
-    times = Counter((entry.evaluation.checkpoint, entry.evaluation.seq_len) for entry in entries)
-    renamed = {entry.run for entry in entries if times[entry.evaluation.checkpoint, entry.evaluation.seq_len] > 1}
-
-    def short(entry: Entry) -> str:
-        name, label = entry.evaluation.checkpoint, Path(entry.evaluation.checkpoint).name
-        if not entry.trained or (not one_run and entry.run not in renamed):
-            return name
-        return label if one_run else f"{entry.run}/{label}"
-
-    names = [short(entry) for entry in entries]
-    names = [
-        f"{name}@{entry.evaluation.seq_len}" if names.count(name) > 1 else name
-        for name, entry in zip(names, entries, strict=True)
-    ]
-    places = [names[: number + 1].count(name) for number, name in enumerate(names)]
-    return [
-        replace(entry, name=name if place == 1 else f"{name} ({place})")
-        for entry, name, place in zip(entries, names, places, strict=True)
-    ]
-
-
-def rename_bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
-    """Rename the bases of runs where two models share a folder name, so that each run finds its own."""
-    present = [one.evaluation for one in stored if not one.archived and Path(one.evaluation.path).is_dir()]
-    owners = {evaluation.checkpoint: model_place(evaluation.path) for evaluation in present}
+    """Name runs by their folders where several have one name."""
+    shared = _shared_names(stored)
+    recorded = [one for one in stored if (made := one.evaluation.provenance) is not None and made.run in shared]
+    names = short_names(_run_folder(one) for one in recorded)
     out = []
     for one in stored:
         made = one.evaluation.provenance
-        if made is not None and Path(made.base).is_dir() and not one.archived and not (plain := target_of(made.base)).in_run:
-            own, place = marked(plain).name, model_place(made.base)
-            if owners.get(own) == place or owners.get(plain.name, place) != place:
-                one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, base=own)))
+        if made is not None and made.run in shared:
+            one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, run=names[_run_folder(one)])))
         out.append(one)
     return out
+
+
+def _run_folder(one: StoredEvaluation) -> PurePath:
+    return PurePath(one.evaluation.path).parent
+
+
+def _shared_names(stored: Sequence[StoredEvaluation]) -> set[str]:
+    """Names of several runs: records differ in a setting of the run, or weights differ at the same step."""
+    values: dict[tuple[str, str], set[object]] = defaultdict(set)
+    for one in stored:
+        made = one.evaluation.provenance
+        if made is None:
+            continue
+        values[made.run, f"weights at {made.step}"].add(one.evaluation.fingerprints.get("weights", ""))
+        for setting in _OF_A_RUN:
+            if getattr(made, setting) != "":
+                values[made.run, setting].add(getattr(made, setting))
+    return {run for (run, _), found in values.items() if len(found) > 1}
+
+
+def with_names(entries: Sequence[Entry]) -> list[Entry]:
+    """Unique names: where several share the short one, with the length; then with a number."""
+    short = _short_names(entries)
+    shared, taken = Counter(short), Counter[str]()
+    out = []
+    for entry, own in zip(entries, short, strict=True):
+        name = f"{own}@{entry.evaluation.seq_len}" if shared[own] > 1 else own
+        taken[name] += 1
+        out.append(replace(entry, name=name if taken[name] == 1 else f"{name} ({taken[name]})"))
+    return out
+
+
+def _short_names(entries: Sequence[Entry]) -> list[str]:
+    """Of a checkpoint its run and step, the step alone if there is one run; of any other model its own."""
+    one_run = len({entry.run for entry in entries if entry.trained}) == 1
+    stored = Counter((entry.evaluation.checkpoint, entry.evaluation.seq_len) for entry in entries)
+    renamed = {entry.run for entry in entries if stored[entry.evaluation.checkpoint, entry.evaluation.seq_len] > 1}
+
+    def short(entry: Entry) -> str:
+        name = entry.evaluation.checkpoint
+        label = PurePath(name).name
+        if not entry.trained:
+            return name
+        if one_run:
+            return label
+        return f"{entry.run}/{label}" if entry.run in renamed else name
+
+    return [short(entry) for entry in entries]

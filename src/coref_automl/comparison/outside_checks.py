@@ -4,6 +4,10 @@ Out: Claims.
 The unit is the pretraining seed: a start (the checkpoint that fine-tuning began from) counts with the mean over its fine-tuning
 seeds, so that variance in pretraining counts. If a method has a single start, its fine-tuning seeds are compared, and the claim
 is about that checkpoint.
+
+    Starts of a method    {pretraining seed: {fine-tuning seed: (run of the task, column of its facts)}}
+    entity 512            {0: {0: (re-entity-s0, 0), 1: (re-entity-s0, 1)}, 1: {0: (re-entity-s1, 0), 1: (re-entity-s1, 1)}}
+    its base              {0: {0: (re-base, 0), 1: (re-base, 1)}}      one Start: a base has no pretraining seeds
 """
 
 from __future__ import annotations
@@ -25,10 +29,7 @@ from coref_automl.records import Estimate
 if TYPE_CHECKING:
     from coref_automl.comparison.study import Study
 
-_ROOMS = (
-    "relation",
-    "coreference",
-)
+_ROOMS = ("relation", "coreference")
 """In the order of questions; each room has a CHECK in its `check.py`. Rooms lie above this one, so they are found by name."""
 CHECKS: dict[QuestionId, OutsideCheck[Any, Any, Any]] = {
     name: import_module(f"coref_automl.{name}.check").CHECK for name in _ROOMS
@@ -70,10 +71,19 @@ def judge_check(study: Study, question: QuestionId) -> list[Claim]:
     """Every method against its base, and later methods against earlier ones; corrected within each group of comparable runs."""
     out = []
     for runs in CHECKS[question].comparable(study.checks.get(question, ())):
-        pairs = _pairs(study.arms, runs)
-        found = [judge_starts(question, (one.name, b), one.starts, starts, study.seed) for one, b, starts in pairs]
-        out += corrected_claims(found, "bh")
+        out += corrected_claims(_judge_runs(study, question, runs), "bh")
     return out
+
+
+def _judge_runs(study: Study, question: QuestionId, runs: Sequence[TaskRun]) -> Iterator[Judged | None]:
+    methods = fine_tuned(study.arms, runs)
+    for one in methods:
+        base = start_of(run for run in runs if _is_base(run, one.arm))
+        if base:
+            yield judge_starts(question, (one.name, BASE), one.starts, {0: base}, study.seed)
+    for other, one in combinations(methods, 2):
+        if one.comparable(other):
+            yield judge_starts(question, (one.name, other.name), one.starts, other.starts, study.seed)
 
 
 def judge_starts(
@@ -86,40 +96,31 @@ def judge_starts(
     return check.judge(blank, ours, theirs, seed)
 
 
-def _pairs(arms: Sequence[Arm], runs: Sequence[TaskRun]) -> Iterator[tuple[FineTuned, str, Starts[Any, Any]]]:
-    """A method, the name of the other side, and its starts."""
-    methods = fine_tuned(arms, runs)
-    for one in methods:
-        if base := start_of(run for run in runs if _is_base(run, one.arm)):
-            yield one, BASE, {0: base}
-    for other, one in combinations(methods, 2):
-        if one.comparable(other):
-            yield one, other.name, other.starts
-
-
 def fine_tuned(arms: Sequence[Arm], runs: Sequence[TaskRun]) -> list[FineTuned]:
     """The arms with runs, each of their seeds at its latest checkpoint that has one.
 
     An arm scored at several window lengths counts once, preferably at its training length: windows do not affect fine-tuning.
     """
-    found: dict[frozenset[str], FineTuned] = {}
+    found: dict[frozenset[str], FineTuned] = {}  # by the names of its runs of the task
     for arm in sorted(arms, key=lambda arm: arm.length != arm.trained_at):
-        begun = {seed: some for seed, entries in arm.runs.items() if (some := _until_start(entries, runs))}
-        starts = {seed: start_of(_from(runs, entries[-1])) for seed, entries in begun.items()}
+        until = {seed: _until_start(entries, runs) for seed, entries in arm.runs.items()}
+        until = {seed: entries for seed, entries in until.items() if entries}
+        starts = {seed: start_of(_from(runs, entries[-1])) for seed, entries in until.items()}
         if starts:
             names = frozenset(run.name for start in starts.values() for run, _ in start.values())
-            found.setdefault(names, FineTuned(replace(arm, runs=begun), starts))
-    return [found[names] for names in found]
+            found.setdefault(names, FineTuned(replace(arm, runs=until), starts))
+    return list(found.values())
 
 
 def _from(runs: Iterable[TaskRun], entry: Entry) -> list[TaskRun]:
+    """The runs of the task that started from this checkpoint."""
     return [run for run in runs if entry.is_of(run.model, run.weights)]
 
 
 def _until_start(entries: Sequence[Entry], runs: Sequence[TaskRun]) -> list[Entry]:
     """A run's checkpoints up to the latest one that fine-tuning started from; empty if there is none."""
-    held = (n for n in range(len(entries), 0, -1) if _from(runs, entries[n - 1]))
-    return list(entries[: next(held, 0)])
+    counts = (count for count in range(len(entries), 0, -1) if _from(runs, entries[count - 1]))
+    return list(entries[: next(counts, 0)])
 
 
 def _is_base(run: TaskRun, arm: Arm) -> bool:

@@ -86,10 +86,10 @@ class Results:
     def damaged(self) -> list[InputError]:
         return list({str(error): error for _, errors in self.found.values() for error in errors}.values())
 
-    def under(self, path: str) -> list[StoredEvaluation]:
+    def checked_under(self, path: str) -> list[StoredEvaluation]:
         """The readable evaluations under one of the paths; `left_out` names the damaged ones.
 
-        A damaged one is an error if it was named by its model or folder, or if its path holds nothing else.
+        A damaged one is raised if it was named by its model or folder, or if its path holds nothing else.
         """
         here, damaged = self.found[path]
         if damaged and (not here or is_of_one_model(path)):
@@ -101,11 +101,12 @@ class Results:
         return what_counts(self.everything, bases=lambda stored: with_bases(stored, self.opened))
 
     def counted(self) -> list[StoredEvaluation]:
-        """The evaluations that count, with those of their base models; an error if there are none."""
+        """The evaluations that count, with those of their base models; raises if there are none."""
         if self._counted[0]:
             return self._counted[0]
-        if self.not_evaluated or not self.paths:
-            raise ComparisonError(nothing_under(self.not_evaluated))
+        missing = self.check_evaluated()
+        if missing or not self.paths:
+            raise ComparisonError(nothing_under(missing))
         raise ComparisonError(
             f"Under {', '.join(self.paths)} there are runs of outside checks alone; name at least one evaluated checkpoint "
             "beside them (coref-automl evaluate makes one)."
@@ -125,18 +126,20 @@ class Results:
         """What a reader should know of results that do not count, or no longer fit their models."""
         return [*(say(f"제외: {one}", f"Left out: {one}") for one in self.left_out), *changed_since(self.everything)]
 
-    @cached_property
-    def not_evaluated(self) -> list[str]:
-        """The paths without a finished evaluation or run of a check; a base's may lie with the runs of the others."""
-        held = [path for path in self.paths if self.under(path) or path in self.runs.under]
-        if len(held) == len(self.paths):
+    def check_evaluated(self) -> list[str]:
+        """The paths without a finished evaluation or run of a check; raises if one of them does not exist.
+
+        Of a base the evaluation may lie with the runs of the others.
+        """
+        missing = [path for path in self.paths if not self.checked_under(path) and path not in self.runs.under]
+        if not missing:
             return []
         bases = {model_place(one.evaluation.path) for one in bases_beside(self.everything, self.opened)}
-        lost = [path for path in self.paths if path not in held and model_place(path) not in bases]
-        if gone := [path for path in lost if not Path(path).exists() and not is_here(path)]:
-            told = ", ".join(gone)
-            raise InputError(say(f"없는 경로입니다: {told}", f"{told} does not exist; check the path."))
-        return lost
+        missing = [path for path in missing if model_place(path) not in bases]
+        gone = ", ".join(path for path in missing if not Path(path).exists() and not is_here(path))
+        if gone:
+            raise InputError(say(f"없는 경로입니다: {gone}", f"{gone} does not exist; check the path."))
+        return missing
 
 
 def open_results(paths: Sequence[str]) -> Results:

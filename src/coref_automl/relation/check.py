@@ -6,9 +6,9 @@ Runs share their fine-tuning seeds, so starts of one pretraining seed are paired
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, product
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -86,28 +86,21 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
         return result.estimates.get("micro_f1")
 
     def judge(self, claim: Claim, ours: _Starts, theirs: _Starts, seed: int) -> Judged | None:
-        """None if seeds are not shared: a verdict over a base must cover every start of the method, one between methods two
-        pairs. Of a single start, its fine-tuning seeds are the pairs."""
-        several = len(theirs) > 1
-        both = [(ours[n], theirs[n]) for n in ours if n in theirs] if several else [*product(ours.values(), theirs.values())]
-        pairs = [pair for a, b in both if (pair := paired(a, b)) is not None]
-        if len(pairs) < (2 if several else len(ours)):
+        pairs = seed_pairs(ours, theirs)
+        if not pairs:
             return None
-        if len(ours) == 1:
-            pairs = [pairs[0].of([number]) for number in pairs[0].seeds]
-        values = (float(np.mean([pair.a.f1().mean() for pair in pairs])), float(np.mean([pair.b.f1().mean() for pair in pairs])))
         count, found = over_pairs(pairs, seed=seed)
-        run = next(iter(both[0][0].values()))[0]
         judged = count > 1 and found.p_seeds is not None
         same = found.difference == 0 and found.interval.low == found.interval.high
         lost: tuple[Caveat, ...] = () if judged or same else ("one seed" if count < 2 else "copies",)
+        run, _ = next(iter(next(iter(ours.values())).values()))  # all are comparable: any of them has the facts of the claim
         claim = replace(
             claim,
             count=run.result.n,
             seeds=(count, count),
             difference=found.interval,
             verdict="same" if same else "not judged",
-            values=values,
+            values=(_mean_f1(pair.a for pair in pairs), _mean_f1(pair.b for pair in pairs)),
             detectable=found.detectable,
             rows=self.rows(run) or None,
             share=run.result.share or _share_of_name(run.name),
@@ -147,24 +140,51 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
         return float(recipe.seeds * rows * _ROW_TOKENS)
 
 
+def seed_pairs(ours: _Starts, theirs: _Starts) -> list[SeedPairs]:
+    """What a claim compares; empty if too few seeds are shared.
+
+    a method and another     starts of one pretraining seed, at least two of them
+    a method and a base      every start and the base's only one: the verdict covers all of them
+    a single checkpoint      the same, but one pair per fine-tuning seed
+    """
+    against_method = len(theirs) > 1
+    if against_method:
+        sides = [(start, theirs[seed]) for seed, start in ours.items() if seed in theirs]
+    else:
+        sides = [(start, base) for start in ours.values() for base in theirs.values()]
+    pairs = [pair for a, b in sides if (pair := paired(a, b)) is not None]
+    if len(pairs) < (2 if against_method else len(ours)):
+        return []
+    return [pairs[0].of([seed]) for seed in pairs[0].seeds] if len(ours) == 1 else pairs
+
+
 def paired(a: _Start, b: _Start) -> SeedPairs | None:
     """Both sides under their shared fine-tuning seeds; None if there are none, or if the rows differ."""
-    seeds = [number for number in a if number in b]
-    ours, theirs = ([run.facts.of([column]) for run, column in (side[number] for number in seeds)] for side in (a, b))
+    seeds = tuple(seed for seed in a if seed in b)
+    ours, theirs = _rows_of(a, seeds), _rows_of(b, seeds)
     if not seeds or not all(np.array_equal(rows.gold, ours[0].gold) for rows in (*ours, *theirs)):
         return None
-    return SeedPairs(_joined(ours), _joined(theirs), tuple(seeds))
+    return SeedPairs(_joined(ours), _joined(theirs), seeds)
+
+
+def _rows_of(start: _Start, seeds: Sequence[int]) -> list[RowFacts]:
+    """The rows of each seed, as its run scored them."""
+    return [run.facts.of([column]) for run, column in (start[seed] for seed in seeds)]
+
+
+def _joined(rows: Sequence[RowFacts]) -> RowFacts:
+    """One column per seed."""
+    return replace(rows[0], right=np.hstack([one.right for one in rows]), given=np.hstack([one.given for one in rows]))
+
+
+def _mean_f1(sides: Iterable[RowFacts]) -> float:
+    return float(np.mean([rows.f1().mean() for rows in sides]))
 
 
 def _share_of_name(name: str) -> float | None:
     """Results of versions up to 0.2.0 do not record their share of the rows; a study names it: 10pct-entity-512-s0."""
     found = re.match(r"(\d+(?:\.\d+)?)pct-", name)
     return float(found[1]) / 100 if found else None
-
-
-def _joined(rows: Sequence[RowFacts]) -> RowFacts:
-    right, given = (np.hstack([getattr(one, name) for one in rows]) for name in ("right", "given"))
-    return replace(rows[0], right=right, given=given)
 
 
 CHECK = RelationCheck()

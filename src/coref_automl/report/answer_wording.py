@@ -1,9 +1,13 @@
-"""An Answer in words, Korean and English. In: an Answer. Out: its headline, reasons, badges and lines; nothing is decided."""
+"""An Answer in words, Korean and English. In: an Answer. Out: its headline, reasons, badges and lines; nothing is decided.
+
+Where questions differ (their badge, and what is said after the leading claim) one table has it: `_WORDINGS`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from coref_automl.comparison.claims import BASE, Answer, Caveat, NextTime, Question, QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
@@ -15,29 +19,24 @@ from coref_automl.say import Say
 
 _NAMED = 4
 """How many a sentence names."""
-_CARRY_OVER: tuple[QuestionId, ...] = (*TASKS, *CHECKS)
+_OWN_BADGES = ("base", "method", "length", "last step", "peak to end")
+"""Questions, or parts of one method's curve, that are answered in words of their own."""
 _BESIDE = {-1: ("더 좋음", "better"), 1: ("더 나쁨", "worse")}
 
 
 def headline(it: Answer, say: Say) -> str:
     """What to do; a method with its ties."""
-    if it.action == "use method" and it.method is not None:
-        *first, last = (it.method, *it.ties)[: _NAMED + 1]
-        either = say(" 또는 ", " or ").join(filter(None, (", ".join(first), last)))
-        return say(f"추천: {either}", f"Use {either}")
-    words = {
-        "use checkpoint": (f"추천: {it.highest}", f"Use {it.highest}"),
-        "keep base": ("베이스 모델 유지: 더 나은 것이 확인되지 않았습니다", "Keep the base: nothing here is shown to beat it"),
-        "no base": ("비교할 베이스 모델이 없습니다", "No base to compare with"),
-    }
-    return say(*words.get(it.action, ("판정할 수 없습니다", "Undecided")))
+    *first, last = (it.method, *it.ties)[: _NAMED + 1] if it.action == "use method" and it.method else (it.highest,)
+    name = f"{', '.join(first)}{say(' 또는 ', ' or ')}{last}" if first else last
+    return note(f"headline: {it.action}", say, name=name)
 
 
 def reasons(it: Answer, say: Say) -> list[str]:
     """Why: between which methods a task decides, the gain over the base, ties, what could have been shown, what is missing."""
     question, lead, out = it.question("base"), it.gain, []
     if lead is not None and it.action in ("use method", "use checkpoint"):
-        out += [trade_off(it, say), f"{sentence(lead, say)} {expected_gain(lead, say)}".strip(), told_apart(it, say).strip()]
+        gain = f"{sentence(lead, say)} {expected_gain(lead, say)}".strip()
+        out += [trade_off(it, say), gain, " ".join(told_apart(it, say))]
         if it.action == "use checkpoint":
             out.append(note("one seed per method", say))
     elif lead is not None and it.action == "keep base":
@@ -55,7 +54,8 @@ def trade_off(it: Answer, say: Say) -> str:
     told: dict[str, list[str]] = {}
     for (name, sign), claims in grouped(it.apart(), lambda one: (one.b, one.sign)).items():
         window = say(" (창 길이가 다름)", " (another window)") if claims[0].question == "length" else ""
-        on, (ko, en) = "·".join(dict.fromkeys(task(one, say) for one in claims)) + window, _BESIDE[sign]
+        on = "·".join(dict.fromkeys(task(one, say) for one in claims)) + window
+        ko, en = _BESIDE[sign]
         told.setdefault(name, []).append(say(f"{on}에서 {ko}", f"{en} on {on}"))
     if told:
         listed = "; ".join(f"{name} {', '.join(words)}" for name, words in told.items())
@@ -81,36 +81,33 @@ def power(it: Answer, say: Say) -> list[str]:
     return out
 
 
-def told_apart(it: Answer, say: Say) -> str:
+def told_apart(it: Answer, say: Say) -> list[str]:
     """Every other method: tied, beaten, or without a verdict."""
-    out = ""
-    if it.unbeaten:
-        at, told = _lead_over(it, it.unbeaten, say)
-        out += say(f"{at} 구별되지 않음: {told}.", f" Not distinguishable from it{at}: {told}.")
-    if it.unproven:
-        told = listing(it.unproven)
-        out += say(f" 그중 베이스 모델보다 나음이 미확인: {told}.", f" Of these, not shown better than the base: {told}.")
-    if it.beats:
-        at, told = _lead_over(it, it.beats, say)
-        out += say(f"{at} 더 나음 확인: {told} 대비.", f" Shown better{at} than {told}.")
-    if it.unjudged:
-        out += say(f" 비교할 수 없음: {listing(it.unjudged)}.", f" Not comparable: {listing(it.unjudged)}.")
-    if others := it.not_compared():
-        out += say(f" 함께 비교하지 않음: {listing(others)}.", f" Not set beside it: {listing(others)}.")
-    if elsewhere := it.apart()[:_NAMED]:
-        told = "; ".join(sentence(one, say).removesuffix(".") for one in elsewhere)
-        out += say(f" 다른 과제에서는 구별됨: {told}.", f" Told apart on another task: {told}.")
-    return out
+    methods = {
+        "unbeaten": [_with_lead(it, name, say) for name in it.unbeaten],
+        "unproven": it.unproven,
+        "beaten": [_with_lead(it, name, say) for name in it.beats],
+        "unjudged": it.unjudged,
+        "not compared": it.not_compared(),
+    }
+    equal = {"unbeaten": _compared_at(it, it.unbeaten, say), "beaten": _compared_at(it, it.beats, say)}
+    out = [note(f"methods: {code}", say, at=equal.get(code), told=listing(some)) for code, some in methods.items() if some]
+    told = "; ".join(sentence(one, say).removesuffix(".") for one in it.apart()[:_NAMED])
+    return [*out, note("methods: on another task", say, told=told)] if told else out
 
 
-def _lead_over(it: Answer, names: Sequence[str], say: Say) -> tuple[str, str]:
-    """At equal tokens or not; other methods, and how far the method to use leads each."""
-    claims = {name: it.beside(name) for name in names}
-    leads = {name: phrase(one, say) if one.verdict == "equivalent" else points(one.difference)
-             for name, one in claims.items() if one is not None and not is_same(one.difference)}  # fmt: skip
-    equal = any(one.part == "equal tokens" for one in claims.values() if one is not None)
-    at = say(" (학습량이 달라) 같은 토큰 수에서", " at equal tokens (training was unequal)") if equal else ""
-    return at, listing([f"{name} ({leads[name]})" if name in leads else name for name in names])
+def _with_lead(it: Answer, name: str, say: Say) -> str:
+    """Another method, and how far the method to use leads it."""
+    one = it.beside(name)
+    if one is None or is_same(one.difference):
+        return name
+    return f"{name} ({phrase(one, say) if one.verdict == 'equivalent' else points(one.difference)})"
+
+
+def _compared_at(it: Answer, names: Sequence[str], say: Say) -> str:
+    """Where methods are compared if training was unequal."""
+    equal = any(one.part == "equal tokens" for name in names if (one := it.beside(name)))
+    return note("methods: at equal tokens", say) if equal else ""
 
 
 # -- the questions
@@ -118,19 +115,33 @@ def _lead_over(it: Answer, names: Sequence[str], say: Say) -> tuple[str, str]:
 
 def badge(question: Question, it: Answer, say: Say) -> str:
     """A question answered in a word or two: yes, no, not known; of methods, how many are tied and beaten."""
-    lead = question.lead
     if not question.tested:
         return say("비교 없음", "not compared")
-    if question.id == "method" and it.action == "use method":
-        counts = {
-            say("{}개보다 나음", "better than {}"): len(it.beats),
-            say("{}개와 동률", "tied with {}"): len(it.unbeaten),
-            say("{}개 판정 없음", "{} not judged"): len(it.unjudged),
-        }
-        return " · ".join(text.format(count) for text, count in counts.items() if count) or say("판정 없음", "not judged")
-    if question.id == "sources" and lead.verdict in ("better", "no gain", "not shown"):
-        held = [one.verdict == "better" for one in question.claims if (one.a, one.b) == (lead.a, lead.b)]
-        return say(f"{len(held)}개 중 {sum(held)}개에서 확인", f"shown on {sum(held)} of {len(held)}")
+    return _WORDINGS.get(question.id, _CHECK).badge(question, it, say)
+
+
+def answer_line(question: Question, it: Answer, say: Say) -> str:
+    """A question's answer in a sentence for the first screen; its badge and its difference stand beside it."""
+    if not question.tested:
+        return untested(it, say)
+    return " ".join([brief(question.lead, say), *_WORDINGS.get(question.id, _CHECK).more(question, it, say)])
+
+
+def question_line(question: Question, it: Answer, say: Say) -> str:
+    """A question and its plain answer, then the claim behind it."""
+    if not question.tested:
+        return f"{title(question.id, say)} {untested(it, say)}"
+    wording = _WORDINGS.get(question.id, _CHECK)
+    plain = wording.badge(question, it, say)
+    known = "" if wording.counts else caveat(question.lead, say)
+    opening = f"{title(question.id, say)} {plain[:1].upper()}{plain[1:]}{known}."
+    more = [] if wording.said else wording.more(question, it, say)
+    return " ".join([opening, sentence(question.lead, say, judged=wording.counts), *more])
+
+
+def _verdict_badge(question: Question, it: Answer, say: Say) -> str:  # noqa: ARG001
+    """The verdict of the leading claim."""
+    lead = question.lead
     if lead.verdict in ("equivalent", "no gain", "not judged"):
         return verdict(replace(lead, against=()), say).partition(" (")[0]
     if lead.verdict == "same":
@@ -140,75 +151,95 @@ def badge(question: Question, it: Answer, say: Say) -> str:
         return say("향상 미확인", "no gain shown") if gain else say("차이 미확인", "no difference shown")
     if lead.verdict == "better" and "checkpoint" in lead.against:
         return say("예, 체크포인트 하나에서", "yes, of one checkpoint")
-    words = _SHOWN.get(lead.part if lead.a == lead.b else question.id) or _SHOWN["base" if gain else "another"]
-    return say(*words[lead.verdict]).format(lead.b)
+    about_ends = lead.part if lead.a == lead.b else question.id
+    asks = about_ends if about_ends in _OWN_BADGES else "base" if gain else "another"
+    return note(f"badge: {asks}: {lead.verdict}", say, other=lead.b)
 
 
-_SHOWN: dict[str, dict[str, tuple[str, str]]] = {
-    "base": {"better": ("예", "yes"), "worse": ("아니요: 더 나쁨", "no: worse")},
-    "method": {"better": ("더 좋음", "better"), "worse": ("더 나쁨", "worse")},
-    "length": {"better": ("긴 쪽", "the longer"), "worse": ("짧은 쪽", "the shorter")},
-    "last step": {"better": ("아직 오르는 중", "still gaining"), "worse": ("떨어지는 중", "falling")},
-    "peak to end": {"better": ("정점을 지남", "past its peak"), "worse": ("아직 오르는 중", "still gaining")},
-    "another": {"better": ("{}보다 좋음", "better than {}"), "worse": ("{}보다 나쁨", "worse than {}")},
-}
-"""The badge of what is shown, by question or part; of other questions as of the base, or against another method, {}."""
+def _methods_badge(question: Question, it: Answer, say: Say) -> str:
+    """How many methods are beaten and tied; the verdict if none is to be used."""
+    if it.action != "use method":
+        return _verdict_badge(question, it, say)
+    counts = {
+        say("{}개보다 나음", "better than {}"): len(it.beats),
+        say("{}개와 동률", "tied with {}"): len(it.unbeaten),
+        say("{}개 판정 없음", "{} not judged"): len(it.unjudged),
+    }
+    return " · ".join(text.format(count) for text, count in counts.items() if count) or say("판정 없음", "not judged")
 
 
-def answer_line(question: Question, it: Answer, say: Say) -> str:
-    """A question's answer in a sentence for the first screen; its badge and its difference stand beside it."""
-    if not question.tested:
-        return untested(it, say)
-    more = {
-        "base": _how_many(question, say),
-        "method": told_apart(it, say),
-        "training": f" {next_time(it.next_time, say)}" if it.next_time is not None else "",
-    }.get(question.id)
-    return brief(question.lead, say) + (_besides(question, it, say) if more is None else more)
+def _sources_badge(question: Question, it: Answer, say: Say) -> str:
+    """On how many sources the gain is shown."""
+    lead = question.lead
+    if lead.verdict not in ("better", "no gain", "not shown"):
+        return _verdict_badge(question, it, say)
+    held = [one.verdict == "better" for one in question.claims if (one.a, one.b) == (lead.a, lead.b)]
+    return say(f"{len(held)}개 중 {sum(held)}개에서 확인", f"shown on {sum(held)} of {len(held)}")
 
 
-def question_line(question: Question, it: Answer, say: Say) -> str:
-    """A question and its plain answer, then the claim behind it."""
-    if not question.tested:
-        return f"{title(question.id, say)} {untested(it, say)}"
-    said, more = badge(question, it, say), _besides(question, it, say)
-    judged = question.id in ("method", "sources")  # elsewhere the plain answer is the verdict
-    text = sentence(question.lead, say, judged=judged)
-    return f"{title(question.id, say)} {said[:1].upper()}{said[1:]}{'' if judged else caveat(question.lead, say)}. {text}{more}"
-
-
-def _how_many(question: Question, say: Say) -> str:
+def _better_than_base(question: Question, it: Answer, say: Say) -> list[str]:  # noqa: ARG001
     """Of methods or checkpoints, those that are better than the base."""
     lead = question.lead
     beside = [one for one in question.claims if (one.outcome, one.part, one.rows) == (lead.outcome, lead.part, lead.rows)]
     if len(beside) < 2:
-        return ""
+        return []
     better = [one.a for one in beside if one.verdict == "better"]
     what = say("체크포인트", "checkpoints") if lead.test == "sign flips" else say("방법", "methods")
     listed = f": {listing(better)}" if better and len(better) <= _NAMED else ""
-    text = say(" {0} {1}개 중 {2}개가 더 좋음{3}.", " {2} of {1} {0} better{3}.")
-    return text.format(what, len(beside), len(better), listed)
+    return [say("{0} {1}개 중 {2}개가 더 좋음{3}.", "{2} of {1} {0} better{3}.").format(what, len(beside), len(better), listed)]
 
 
-def _besides(question: Question, it: Answer, say: Say) -> str:
-    """After the answer: which source is the weakest; how the methods that are not beaten do on the task."""
-    lead, text = question.lead, ""
-    if question.id == "sources" and (count := len({one.part for one in question.claims})) > 1:
-        text += say(f" 데이터 소스 {count}개 중 가장 약한 곳: {lead.part}.", f" Weakest of {count} sources: {lead.part}.")
-    if question.id in _CARRY_OVER:
-        alike = [one for one in question.others if (one.outcome, one.rows) == (lead.outcome, lead.rows)]
-        other = next((one for one in alike if one.a == lead.a and one.b != BASE and question.id in CHECKS), None)
-        text += say(f" {other.b} 대비 {phrase(other, say)}.", f" Against {other.b}: {phrase(other, say)}.") if other else ""
-        full = it.gain.seeds[0] if it.gain and question.id in CHECKS and "checkpoint" not in lead.against else 0
-        text += f" {note('some seeds', say, count=lead.seeds[0], full=full)}" if lead.seeds[0] < full else ""
-        text += "".join(f" {about(one, say)}: {phrase(one, say)}." for one in alike if one.b == BASE and one.a in it.unbeaten)
-    return text
+def _weakest_source(question: Question, it: Answer, say: Say) -> list[str]:  # noqa: ARG001
+    count, part = len({one.part for one in question.claims}), question.lead.part
+    told = say(f"데이터 소스 {count}개 중 가장 약한 곳: {part}.", f"Weakest of {count} sources: {part}.")
+    return [told] if count > 1 else []
+
+
+def _unbeaten_on_task(question: Question, it: Answer, say: Say) -> list[str]:
+    """How the methods that are tied with the one to use do on the task."""
+    lead = question.lead
+    alike = [one for one in question.others if (one.outcome, one.rows) == (lead.outcome, lead.rows)]
+    return [f"{about(one, say)}: {phrase(one, say)}." for one in alike if one.b == BASE and one.a in it.unbeaten]
+
+
+def _on_check(question: Question, it: Answer, say: Say) -> list[str]:
+    """The method to use against another one, how many of its seeds were fine-tuned from, and the methods tied with it."""
+    lead, out = question.lead, []
+    alike = [one for one in question.others if (one.a, one.outcome, one.rows) == (lead.a, lead.outcome, lead.rows)]
+    other = next((one for one in alike if one.b != BASE), None)
+    if other is not None:
+        out.append(say(f"{other.b} 대비 {phrase(other, say)}.", f"Against {other.b}: {phrase(other, say)}."))
+    if it.gain and "checkpoint" not in lead.against and lead.seeds[0] < it.gain.seeds[0]:
+        out.append(note("some seeds", say, count=lead.seeds[0], full=it.gain.seeds[0]))
+    return [*out, *_unbeaten_on_task(question, it, say)]
+
+
+class _Wording(NamedTuple):
+    """How a question is answered in short, and what follows the claim behind it; in a terminal only if not `said` before. A badge
+    that `counts` is no verdict, so the claim behind it has its own."""
+
+    badge: Callable[[Question, Answer, Say], str]
+    more: Callable[[Question, Answer, Say], list[str]]
+    said: bool = False
+    counts: bool = False
+
+
+_WORDINGS: dict[QuestionId, _Wording] = {
+    "base": _Wording(_verdict_badge, _better_than_base, said=True),
+    "method": _Wording(_methods_badge, lambda _, it, say: told_apart(it, say), said=True, counts=True),
+    "length": _Wording(_verdict_badge, lambda *_: []),
+    "training": _Wording(_verdict_badge, lambda _, it, say: [next_time(it.next_time, say)] if it.next_time else [], said=True),
+    "sources": _Wording(_sources_badge, _weakest_source, counts=True),
+    **dict.fromkeys(TASKS, _Wording(_verdict_badge, _unbeaten_on_task)),
+}
+_CHECK = _Wording(_verdict_badge, _on_check)
+"""Of every outside check."""
 
 
 def lacking(it: Answer, say: Say) -> str:
     """The tasks that what is to be used was not tested on."""
-    names, about = ", ".join(short_title(name, say) for name in it.untested), it.method or it.highest
-    return say(f"{about} 미평가: {names}.", f"Not tested for {about}: {names}.") if names else ""
+    names, used = ", ".join(short_title(name, say) for name in it.untested), it.method or it.highest
+    return say(f"{used} 미평가: {names}.", f"Not tested for {used}: {names}.") if names else ""
 
 
 def untested(it: Answer, say: Say) -> str:
@@ -251,7 +282,8 @@ def step_reason(it: Answer, say: Say) -> str:
     """Why the next step is the next one."""
     if it.step is None:
         return ""
-    needed, count = it.power.needed_seeds if it.power else None, it.questions[0].lead.seeds[0] if it.questions else 1
+    needed = it.power.needed_seeds if it.power else None
+    count = it.questions[0].lead.seeds[0] if it.questions else 1
     several = say(f" (방법당 시드 {needed}개면 충분할 것으로 보입니다)", f" ({needed} per method should do)") if needed else ""
     return note(f"step: {it.step.do}", say, count=count, several=several)
 
@@ -261,7 +293,8 @@ def answer_lines(it: Answer, say: Say) -> list[str]:
     lines = [f"{headline(it, say)}.", *reasons(it, say), over_base(it, say), *keep_lines(it, say)]
     if it.next_time is not None and not (it.step and it.step.do == "train longer"):
         lines.append(next_time(it.next_time, say))
-    asked = [one for one in it.questions if (one.id != "base" and one.tested) or (not one.tested and one.id not in _CARRY_OVER)]
+    said = {True: ("base",), False: (*TASKS, *CHECKS)}  # tested: among the reasons; not tested: by `lacking`
+    asked = [one for one in it.questions if one.id not in said[one.tested]]
     lines += [*(question_line(one, it, say) for one in asked), lacking(it, say)]
     if it.step is not None:
         lines.append(say(f"다음: {step_reason(it, say)}: {it.step.command}", f"Next: {step_reason(it, say)}: {it.step.command}"))

@@ -42,8 +42,8 @@ def read_subject(
     groups = read_groups(results, evalset=evalset) if groups is None else groups
     chosen = groups[0]
     study = study_at(results, chosen, metric=metric, margin=margin, seed=seed)
-    names = ", ".join(results.not_evaluated)
-    command = f"coref-automl evaluate {' '.join(results.not_evaluated)}"
+    missing = results.check_evaluated()
+    names, command = ", ".join(missing), f"coref-automl evaluate {' '.join(missing)}"
     notes = [
         *([note("not evaluated", say, names=names, command=command)] if names else ()),
         *results.notes,

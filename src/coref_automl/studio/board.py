@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.arms import Arm, arms_of
+from coref_automl.comparison.bases import rename_bases
 from coref_automl.comparison.groups import group_of
-from coref_automl.comparison.names import rename_bases
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.columns import ITEMS, holds_text, read_columns

@@ -90,8 +90,8 @@ def report(ws: Workspace, address: Address) -> Download:
 
 
 def _write(paths: Sequence[str], sets: Sequence[Members], metric: str | None, lang: Lang) -> str:
+    from coref_automl.comparison.bases import rename_bases
     from coref_automl.comparison.groups import group_of
-    from coref_automl.comparison.names import rename_bases
     from coref_automl.comparison.reader import open_results
     from coref_automl.report.checkpoint_report import checkpoint_page
     from coref_automl.report.rendering import render_html

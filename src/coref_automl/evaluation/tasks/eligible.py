@@ -1,7 +1,7 @@
 """Which mentions may be hidden. In: a read document. Out: its whole-word mentions, and for each what speaks against it.
 
 A gap should ask for a thing the document has named: a noun of its own meaning, written as a whole word, as an argument of a prose
-sentence, where no other noun of the document fits as well. The rules are model-free and stand in four lists, one line each:
+sentence, where no other noun of the document fits as well. The rules are model-free and stand in four lists, with examples:
 `_form` (the word), `_place` (its sentence), `_choice` (the other nouns of the document), `_support` (what tells the answer). The
 first that holds is the reason, and reasons are counted in the set's manifest. Names pass most of them; common nouns are asked
 only where they are rare, recur in the document and are told by other words of the sentence.
@@ -9,8 +9,9 @@ only where they are rare, recur in the document and are told by other words of t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain
 
 from coref_automl.corpus.chains import NounMention
@@ -34,6 +35,43 @@ LEAST_WORDS = 4
 SHARED = ((512, 3), (128, 1))
 """Beyond so many tokens, nouns that the sentence of the gap shares with another sentence that names the answer."""
 QUOTES = frozenset("\"'“‘")
+LINKS = frozenset({"및", "또는", "혹은", "내지", "그리고", "대", "겸", "이나", "나", "와", "과"})
+ROLE = re.compile(r"(으)?로(?![가-힣])")
+"""A particle of role or means (수도로, 위원장으로)."""
+PERSON = re.compile(r"(..[자인사가민수생]|.[합무의요단임위업성직]원|.[청서회원]장|..관료|..가족)$")
+"""What a common noun for whoever holds a role ends with (매수인, 조합원, 통역사)."""
+OFFICE = re.compile(r"...(인|(?<!전)자)$|..(대신|총독|[청서회시]장|연구관)$")
+"""The same of what the tagger takes for a name, of four syllables (피보험자, 외무대신)."""
+TERM = re.compile(r"..([죄법력증율률]|판결|명령|소송|항소|처분|계약|등록|청구|심판|주의|정범|과세|출원|검사|기간|사유|부하)$")
+"""What a term that the tagger takes for a name ends with (배임죄, 제권판결)."""
+PROSE = re.compile(r"[.?!。][\"'”’)\]」』]*\s*$")
+"""The end of a sentence, as against that of a heading (닫았다., 닫았다.”)."""
+_TITLE = re.compile(r"[시군구도주성현국섬강산왕제공씨]|대왕|장군|대군|공주|왕자|왕후|황제|황후|교수|대통령")
+"""What turns a name into a variant of itself (포항시, 세종대왕)."""
+
+
+@cache
+def rivals() -> dict[str, frozenset[str]]:
+    """For each word of the list of pairs, the words that easily stand for it."""
+    found: dict[str, set[str]] = {}
+    for line in nouns.word_lines("pairs.txt"):
+        for word in line:
+            found.setdefault(word, set()).update(other for other in line if other != word)
+    return {word: frozenset(others) for word, others in found.items()}
+
+
+@cache
+def frequent_nouns() -> dict[str, tuple[int, int]]:
+    """Nouns of a reference corpus: of 1,000 documents, how many hold the word; of 100 occurrences, how many are verbal."""
+    return {word: (int(documents), int(verbal)) for word, documents, verbal in nouns.word_lines("frequent.tsv")}
+
+
+def is_variant(one: str, other: str) -> bool:
+    """Whether two names are spellings of one, or one is the other with a title; names of siblings look the same."""
+    if len(one) == len(other):
+        return len(one) > 2 and sum(a != b for a, b in zip(one, other, strict=True)) == 1
+    short, long = sorted((one, other), key=len)
+    return long.startswith(short) and _TITLE.fullmatch(long, len(short)) is not None
 
 
 class Eligible(nouns.DocumentNouns):
@@ -58,60 +96,66 @@ class Eligible(nouns.DocumentNouns):
 
     def _antecedent(self, mention: NounMention) -> Rules:
         name = self.is_name(mention)
-        yield "antecedent in an enumeration or a bracket", self.in_list(mention.span)
-        yield "antecedent beside another noun", self.is_joined(mention)
-        yield "antecedent in a term of several words", not name and self.noun_before(mention)
-        yield "antecedent in a longer name", name and self.name_behind(mention)
+        yield "antecedent in an enumeration or a bracket", self.in_list(mention.span)  # 서울, 부산이
+        yield "antecedent beside another noun", self.is_joined(mention)  # 서울과 부산이
+        yield "antecedent in a term of several words", not name and self.noun_before(mention)  # 노동 미사일
+        yield "antecedent in a longer name", name and self.name_behind(mention)  # 토론토 블루제이스
 
     def _form(self, mention: NounMention, far: bool) -> Rules:
         form, name = mention.form, self.is_name(mention)
-        documents, verbal = nouns.frequent_nouns().get(form, (0, 0))
-        yield task.INSIDE_WORD, not task.opens_word(self.read.text, mention.start)
+        documents, verbal = frequent_nouns().get(form, (0, 0))
+        yield task.INSIDE_WORD, not task.opens_word(self.read.text, mention.start)  # 처분 of 가처분
         yield f"fewer than {self.least_syllables} syllables", len(form) < self.least_syllables
-        yield "a light noun", form in nouns.light_nouns()
-        yield "a verbal noun", form in self.verbal or (verbal >= VERBAL_SHARE and not name)
-        yield "part of a longer word", not self.is_word(mention)
-        yield "a noun of very many documents", (documents > EVERYWHERE and far) if name else documents >= FREQUENT
-        yield "a common noun of two syllables", far and not name and len(form) < 3
+        yield "a light noun", form in nouns.light_nouns()  # 경우
+        yield "a verbal noun", form in self.verbal or (verbal >= VERBAL_SHARE and not name)  # 지정, as in 지정한다
+        yield "part of a longer word", not self.is_word(mention)  # 국제 of 국제적
+        yield "a noun of very many documents", (documents > EVERYWHERE and far) if name else documents >= FREQUENT  # 정부
+        yield "a common noun of two syllables", far and not name and len(form) < 3  # 수염
         yield f"fewer than {TOPICAL} times in its document", not name and self.counts[form] < TOPICAL
-        yield "a term, not a name", name and nouns.TERM.search(form) is not None
-        yield "whoever holds a role", (nouns.OFFICE if name else nouns.PERSON).search(form) is not None
+        yield "a term, not a name", name and TERM.search(form) is not None  # 배임죄
+        yield "whoever holds a role", (OFFICE if name else PERSON).search(form) is not None  # 외무대신, 조합원
         yield "a noun of many documents of its source", self.share(form) > (NAME_SHARE if name else 0)
 
     def _place(self, mention: NounMention) -> Rules:
         text, frame, name = self.read.text, self.frame(mention), self.is_name(mention)
         low, high = self.read.sentence_of(mention.start)
         sentence = text[low : mention.start].rpartition("\n")[2] + text[mention.start : high].partition("\n")[0]
-        yield "not in a prose sentence", not nouns.PROSE.search(sentence) or len(sentence.split()) < LEAST_WORDS
-        linked = frame.ending in nouns.LINKS or bool({frame.before, frame.behind} & nouns.LINKS)
-        yield "coordinated with another noun", self.is_joined(mention) or linked
+        yield "not in a prose sentence", not PROSE.search(sentence) or len(sentence.split()) < LEAST_WORDS  # 문을 닫음
+        linked = frame.ending in LINKS or bool({frame.before, frame.behind} & LINKS)
+        yield "coordinated with another noun", self.is_joined(mention) or linked  # 서울과 부산이, 서울 및 부산이
         tail = text[mention.end : mention.end + 1]
         quoted = text[mention.start - 1 : mention.start] in QUOTES
-        yield "stands in an enumeration, a bracket or a title", self.in_list(mention.span) or tail == "(" or quoted
-        yield "no particle behind it", not tail or tail.isspace() or tail in ".?!"
+        yield "stands in an enumeration, a bracket or a title", self.in_list(mention.span) or tail == "(" or quoted  # 서울(수도)
+        yield "no particle behind it", not tail or tail.isspace() or tail in ".?!"  # 서울 시민이
         bound = nouns.BOUND.search(frame.before) is not None
-        yield "part of a term of several words", self.noun_before(mention) or bound or self.follows(mention)
-        yield "a predicate or a role", bool(mention.around & COPULA and not name) or nouns.ROLE.match(frame.ending) is not None
+        yield "part of a term of several words", self.noun_before(mention) or bound or self.follows(mention)  # 제28조 소득이
+        role = ROLE.match(frame.ending) is not None
+        yield "a predicate or a role", role or bool(mention.around & COPULA and not name)  # 수도로, 도자기이며
         described = bool(mention.around & CLAUSE) or frame.before.endswith("의")
-        yield "described by a clause or an owner of its own", described and not name
+        yield "described by a clause or an owner of its own", described and not name  # 고운 도자기가, 그의 도자기가
         forms = (other.form for other in self.read.mentions if low <= other.start < high)
-        yield "an owner among other names", frame.ending == "의" and len(self.names.intersection(forms) - {mention.form}) > 1
-        yield "another one of its kind", frame.before.lstrip("\"'“‘(") in nouns.listed("others.txt")
+        owner = frame.ending == "의" and len(self.names.intersection(forms) - {mention.form}) > 1
+        yield "an owner among other names", owner  # 포항에서 온 김유신이 서울의 문을
+        yield "another one of its kind", frame.before.lstrip("\"'“‘(") in nouns.listed("others.txt")  # 다른 회사가
 
     def _choice(self, mention: NounMention) -> Rules:
-        frame, form, usual = self.frame(mention), mention.form, self.usual
-        others = [other for other in self.forms if task.is_apart(other, form)]
-        yield task.NO_CHOICE, not others
-        yield "its counterpart is in the document", bool(nouns.rivals().get(form, frozenset()) & self.forms)
+        frame, form = self.frame(mention), mention.form
+        yield task.NO_CHOICE, not any(task.is_apart(other, form) for other in self.forms)
+        yield "its counterpart is in the document", bool(rivals().get(form, frozenset()) & self.forms)  # 원고 and 피고
         if self.is_name(mention):
-            yield "a variant of it is in the document", any(nouns.is_variant(form, other) for other in self.forms)
+            variant = any(is_variant(form, other) for other in self.forms)
+            yield "a variant of it is in the document", variant  # 포항 and 포항시
         else:
             longer = any(other != form and (other.endswith(form) or form.endswith(other)) for other in self.forms)
-            yield "a longer or shorter term of its kind is in the document", longer
+            yield "a longer or shorter term of its kind is in the document", longer  # 소득금액 and 종합소득금액
         same = (other for side in frame.sides for other in self.beside.get(side, ()))
-        yield "another noun stands in the same place", any(task.is_apart(other, form) for other in same)
+        yield (
+            "another noun stands in the same place",
+            any(task.is_apart(other, form) for other in same),
+        )  # 큰 서울을, 큰 부산을
+        usual = self.usual
         called = usual and usual.call_for(form, frame.ending, frame.before, frame.behind, self.read.document.id)
-        yield "guessable from its neighbours", bool(called)
+        yield "guessable from its neighbours", bool(called)  # 주식회사의 한빛전자, in other documents too
 
     def _support(self, mention: NounMention, distance: int, far: bool) -> Rules:
         least = next((least for low, least in SHARED if far and distance >= low), 0)

@@ -1,6 +1,6 @@
 """The nouns of a document as its text shows them. In: a read document. Out: whole words and names, and what stands around each.
 
-Patterns and word lists are first, each pattern with an example; `eligible` makes rules of them.
+`eligible` makes rules of them. Patterns of Korean have an example each.
 """
 
 from __future__ import annotations
@@ -15,19 +15,8 @@ from coref_automl.corpus.chains import NounMention
 from coref_automl.evaluation.tasks.task import Choices, ReadDocument, Span, opens_word
 from coref_automl.korean import GLUED, JOINED, KINDS, VERBAL
 
-LINKS = frozenset({"및", "또는", "혹은", "내지", "그리고", "대", "겸", "이나", "나", "와", "과"})
 BOUND = re.compile(r"[A-Za-z0-9][.]?$|\d[.]?[가-힣]{0,2}(?<![에의은는이가을를로터지경쯤도])$|^자$")
 """A word that belongs to the noun behind it: Latin letters, or a number with its unit and no particle (JR, 제28조, 3. 12.자)."""
-ROLE = re.compile(r"(으)?로(?![가-힣])")
-"""A particle of role or means (수도로, 위원장으로)."""
-PERSON = re.compile(r"(..[자인사가민수생]|.[합무의요단임위업성직]원|.[청서회원]장|..관료|..가족)$")
-"""What a common noun for whoever holds a role ends with (매수인, 조합원, 통역사)."""
-OFFICE = re.compile(r"...(인|(?<!전)자)$|..(대신|총독|[청서회시]장|연구관)$")
-"""The same of what the tagger takes for a name, of four syllables (피보험자, 외무대신)."""
-TERM = re.compile(r"..([죄법력증율률]|판결|명령|소송|항소|처분|계약|등록|청구|심판|주의|정범|과세|출원|검사|기간|사유|부하)$")
-"""What a term that the tagger takes for a name ends with (배임죄, 제권판결)."""
-PROSE = re.compile(r"[.?!。][\"'”’)\]」』]*\s*$")
-"""The end of a sentence, as against that of a heading (닫았다., 닫았다.”)."""
 _PARTICLE = re.compile(
     r"[들님씨]?[은는이가을를의에게서께도만까지부터보다처럼와과나라고인였었다며란데야말으로써]{0,6}(?![가-힣A-Za-z0-9])"
 )
@@ -36,8 +25,6 @@ _CLAUSE = re.compile(r"[고며면서나자데만니여지후때년월일],")
 """The comma behind a clause or a date, which is not one of an enumeration (갔고, 3월,)."""
 _ENDED = re.compile(r"([은는이가을를의에서도며면한된던될할]|..[고나자지인]|[^가-힣])$")
 """The last letter of a word that ends with a particle, a verb ending or a sign (집에서, 작은)."""
-_TITLE = re.compile(r"[시군구도주성현국섬강산왕제공씨]|대왕|장군|대군|공주|왕자|왕후|황제|황후|교수|대통령")
-"""What turns a name into a variant of itself (포항시, 세종대왕)."""
 _SIGNS = ",·ㆍ‧・、/(〈《「『<[:~-"
 _WORD = re.compile(r"\S+|\n")
 COUNTED = 100
@@ -47,42 +34,18 @@ _LISTS = Path(__file__).parents[2] / "assets" / "nouns"
 
 
 @cache
-def _words(name: str) -> tuple[tuple[str, ...], ...]:
+def word_lines(name: str) -> tuple[tuple[str, ...], ...]:
     lines = (_LISTS / name).read_text(encoding="utf-8").splitlines()
     return tuple(tuple(line.split()) for line in lines if not line.startswith("#"))
 
 
 @cache
 def listed(name: str) -> frozenset[str]:
-    return frozenset(word for line in _words(name) for word in line)
+    return frozenset(word for line in word_lines(name) for word in line)
 
 
 def light_nouns() -> frozenset[str]:
     return listed("light.txt")
-
-
-@cache
-def rivals() -> dict[str, frozenset[str]]:
-    """For each word of the list of pairs, the words that easily stand for it."""
-    found: dict[str, set[str]] = {}
-    for line in _words("pairs.txt"):
-        for word in line:
-            found.setdefault(word, set()).update(other for other in line if other != word)
-    return {word: frozenset(others) for word, others in found.items()}
-
-
-@cache
-def frequent_nouns() -> dict[str, tuple[int, int]]:
-    """Nouns of a reference corpus: of 1,000 documents, how many hold the word; of 100 occurrences, how many are verbal."""
-    return {word: (int(documents), int(verbal)) for word, documents, verbal in _words("frequent.tsv")}
-
-
-def is_variant(one: str, other: str) -> bool:
-    """Whether two names are spellings of one, or one is the other with a title; names of siblings look the same."""
-    if len(one) == len(other):
-        return len(one) > 2 and sum(a != b for a, b in zip(one, other, strict=True)) == 1
-    short, long = sorted((one, other), key=len)
-    return long.startswith(short) and _TITLE.fullmatch(long, len(short)) is not None
 
 
 class Frame(NamedTuple):
@@ -98,21 +61,31 @@ class Frame(NamedTuple):
         return [(side, word, self.ending) for side, word in (("before", self.before), ("behind", self.behind)) if word]
 
 
+class Head(NamedTuple):
+    """The last noun of a mention: 등록 of 실용신안등록, which makes a common noun of a name."""
+
+    syllables: int
+    is_name: bool
+
+
 class DocumentNouns:
-    """The mentions of one document that are whole words, those that are names, and the surroundings of each."""
+    """The mentions of one document that are whole words, those that are names, and the surroundings of each.
+
+    A mention is nouns that are written together, so it ends where the last of them does: `_heads` has every mention's end.
+    """
 
     def __init__(self, read: ReadDocument, choices: Choices) -> None:
-        self.read, self.least_syllables, self.usual = read, choices.min_syllables, choices.usual(read.document)
+        self.read = read
+        self.least_syllables = choices.min_syllables
+        self.usual = choices.usual(read.document)
         self.counts = Counter(mention.form for mention in read.mentions)
         self.forms = set(self.counts)
         self.words = [mention for mention in read.mentions if self.is_word(mention)]
         self.verbal = {mention.form for mention in read.mentions if mention.around & VERBAL}
         self._places = {mention.start: at for at, mention in enumerate(read.mentions)}
-        tagged = [
-            (start, end, kind == _NAME) for (start, end), kind in zip(read.tags.spans.tolist(), read.tags.kinds, strict=True)
-        ]
-        self._name_starts = {start for start, _, name in tagged if name}
-        self._heads = {end: (end - start, name) for start, end, name in tagged}
+        tagged = list(zip(read.tags.spans.tolist(), read.tags.kinds == _NAME, strict=True))
+        self._name_starts = {start for (start, _), is_name in tagged if is_name}
+        self._heads = {end: Head(end - start, bool(is_name)) for (start, end), is_name in tagged}
         self.names = {mention.form for mention in read.mentions if self.is_name(mention)}
         self._known: dict[str, float] = {}
 
@@ -126,8 +99,8 @@ class DocumentNouns:
 
     def is_name(self, mention: NounMention) -> bool:
         """Whether the rules for names apply: not to a name with a common noun for its head (실용신안등록)."""
-        syllables, name = self._heads[mention.end]
-        return mention.tag == "NNP" and (name or syllables < 2)
+        head = self._heads[mention.end]
+        return mention.tag == "NNP" and (head.is_name or head.syllables < 2)
 
     def frame(self, mention: NounMention) -> Frame:
         return self._frames[mention.start]
@@ -146,24 +119,22 @@ class DocumentNouns:
 
     @cached_property
     def _frames(self) -> dict[int, Frame]:
-        words = [(found.start(), found.end(), found.group()) for found in _WORD.finditer(self.read.text)]
-        words.append((len(self.read.text), len(self.read.text) + 1, "\n"))
+        """By where mentions start; words and mentions are walked together, both in order of the text."""
+        words = list(_WORD.finditer(f"{self.read.text}\n"))
         frames, at = {}, 0
         for mention in self.read.mentions:
-            while words[at][1] <= mention.start:
+            while words[at].end() <= mention.start:
                 at += 1
-            start, _, word = words[at]
-            before = word[: mention.start - start] or (words[at - 1][2] if at else "")
-            behind = words[at + 1][2]
-            frames[mention.start] = Frame(
-                "" if before[-1:] in "\n.?!" and not BOUND.search(before) else before,
-                word[mention.end - start :],
-                "" if behind == "\n" else behind,
-            )
+            own, begun, behind = words[at].group(), words[at].start(), words[at + 1].group()
+            before = own[: mention.start - begun] or (words[at - 1].group() if at else "")
+            if before[-1:] in "\n.?!" and not BOUND.search(before):
+                before = ""  # of another sentence
+            frames[mention.start] = Frame(before, own[mention.end - begun :], "" if behind == "\n" else behind)
         return frames
 
     @cached_property
     def beside(self) -> dict[tuple[str, str, str], set[str]]:
+        """The nouns that stand in the same place, by side of their frames."""
         found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
         for mention in self.read.mentions:
             for side in self.frame(mention).sides:
@@ -190,10 +161,12 @@ class DocumentNouns:
 
     def in_list(self, span: Span) -> bool:
         """Whether a sign of an enumeration or a bracket stands directly beside a span."""
-        text, start = self.read.text, span[0] - (self.read.text[span[0] - 1 : span[0]] == " ")
-        lead, tail = text[max(0, start - 1) : start], text[span[1] : span[1] + 1]
-        led = bool(lead) and lead in _SIGNS and not _CLAUSE.match(text, max(0, start - 2))
-        return led or bool(tail and tail in _SIGNS.replace("(", ""))
+        text, (start, end) = self.read.text, span
+        if text[start - 1 : start] == " ":
+            start -= 1
+        lead, tail = text[max(0, start - 1) : start], text[end : end + 1]
+        behind_clause = _CLAUSE.match(text, max(0, start - 2)) is not None
+        return bool(lead and lead in _SIGNS and not behind_clause) or bool(tail and tail in _SIGNS.replace("(", ""))
 
     def is_joined(self, mention: NounMention) -> bool:
         """Whether a particle for `and` joins a mention with the noun behind or before it."""
