@@ -34,6 +34,8 @@ _SHIP = (
     "Install the same version on every machine, or let Ray ship it: "
     """ray job submit --runtime-env-json '{"pip": ["coref-automl[scale]"]}' -- coref-automl ..."""
 )
+_CLOSING = 2.0
+"""Seconds that an ended worker's manager is waited for."""
 _AHEAD = 64
 """Calls that wait in the cluster beyond those that run: no node is idle, and no queue grows with the work."""
 
@@ -149,10 +151,13 @@ def _begin(environment: Mapping[str, str]) -> None:
 
 
 def end_process(worker: ProcessPoolExecutor) -> None:
-    """At once, whatever it is doing."""
+    """At once, whatever it is doing. Its manager is waited for: the interpreter, at its end, would write to a pipe being closed."""
+    manager = worker._executor_manager_thread
     for process in list((worker._processes or {}).values()):
         process.kill()
     worker.shutdown(wait=False, cancel_futures=True)
+    if manager is not None:
+        manager.join(timeout=_CLOSING)
 
 
 def _died(attempts: int) -> WorkerDied:
