@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,23 +55,37 @@ def pytest_report_header() -> str | None:
     return f"masked: {', '.join(sorted(MASKED))}" if MASKED else None
 
 
+_imported = 0
+
+
+def _freeze_imports(phase: str, info: dict[str, int]) -> None:
+    """What imports have made stays out of every later collection of garbage; each training and evaluation ends with one."""
+    global _imported
+    if phase == "stop" and info["generation"] == 2 and len(sys.modules) > _imported:
+        gc.freeze()
+        _imported = len(sys.modules)
+
+
 def pytest_collection_finish() -> None:
-    """What imports have made stays out of every later collection of garbage, of which each training ends with one."""
     gc.enable()
+    gc.callbacks.append(_freeze_imports)
     gc.collect()
-    gc.freeze()
 
 
 def pytest_unconfigure() -> None:
     """Libraries complain at the interpreter's end about what is left then."""
+    if _freeze_imports in gc.callbacks:
+        gc.callbacks.remove(_freeze_imports)
     gc.unfreeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _tags_in_a_folder_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    chosen: Path = tmp_path_factory.mktemp("cache")
+def _a_cache_of_their_own_and_no_flush(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    root: Path = tmp_path_factory.getbasetemp()
+    chosen = (root.parent if os.environ.get("PYTEST_XDIST_WORKER") else root) / "cache"  # one for both processes
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COREF_AUTOML_CACHE", str(chosen))
+        patch.setattr(os, "fsync", lambda _handle: None)  # nothing is read after a power cut; faults of it are tests of their own
         yield
 
 

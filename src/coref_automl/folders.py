@@ -12,6 +12,7 @@ from coref_automl.store import explained, write_text
 
 DONE = "DONE"
 MANIFEST = "manifest.json"
+EVENTS = "events.ndjson"
 LOCK, HOLDER = ".lock", ".lock.json"
 _MARK = ".coref-automl"
 _LONGEST_MARK = 200
@@ -52,9 +53,10 @@ def _refuse_closed(folder: Path) -> None:
     """The folder, or its nearest existing parent, must be writable."""
     with explained(folder):
         above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        why = "" if os.access(above, os.W_OK | os.X_OK) else "Permission denied"
-        if why := why if above.is_dir() else "Not a directory":
-            raise StorageError(f"Cannot write {folder} ({why}); choose another --out.")
+        if not above.is_dir():
+            raise StorageError(f"Cannot write {folder} (Not a directory); choose another --out.")
+        if not os.access(above, os.W_OK | os.X_OK):
+            raise StorageError(f"Cannot write {folder} (Permission denied); choose another --out.")
 
 
 def _refuse_other(folder: Path, kind: str, *, fresh: bool) -> None:
@@ -100,8 +102,8 @@ def contents(folder: Path) -> list[Path]:
 
 
 def leave_empty(folder: Path) -> None:
-    """Remove a claimed folder if nothing was written into it."""
-    if folder.is_dir() and kind_of_folder(folder) and not contents(folder):
+    """Remove a claimed folder if nothing was written into it but what was told meanwhile."""
+    if folder.is_dir() and kind_of_folder(folder) and {path.name for path in contents(folder)} <= {EVENTS}:
         remove(folder)
 
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from coref_automl.guard import lines_of, parse_json, refuse_special
 from coref_automl.records import Record
-from coref_automl.say import Say, catalogue, in_korean, language
+from coref_automl.say import Say, catalogue, in_korean, language, say
 from coref_automl.store import NOT_JSON
 
 T = TypeVar("T")
@@ -149,8 +149,9 @@ class Progress:
                 yield thing
                 stage.advance()
 
-    def note(self, text: str) -> None:
-        """One line a person should read."""
+    def note(self, text: str, english: str | None = None) -> None:
+        """One line a person should read; of Korean and English, the one spoken now."""
+        text = text if english is None else say(text, english)
         self.event("note", text=text)
         if self._shown:
             print(text, file=sys.stderr, flush=True)

@@ -25,20 +25,11 @@ _CLOSED = {
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn an operating system error on writing into one sentence."""
-    try:
-        with _full_explained(path):
-            yield
-    except OSError as error:
-        if error.errno in _CLOSED:
-            raise StorageError(f"Cannot write {path} ({error.strerror}); choose another --out.") from error
-        raise
+def explained(path: Path, *, opened: bool = False) -> Iterator[None]:
+    """Turn an operating system error on writing into one sentence.
 
-
-@contextmanager
-def _full_explained(path: Path) -> Iterator[None]:
-    """Only what writing to an open file can meet: a block that also reads has other errors, which are not the file's."""
+    `opened`: only what an open file can meet; a block that also reads has other errors, which are not the file's.
+    """
     try:
         yield
     except OSError as error:
@@ -50,6 +41,8 @@ def _full_explained(path: Path) -> Iterator[None]:
             raise StorageError(
                 f"The disk is full while writing {path}; free some space and run the same command again."
             ) from error
+        if error.errno in _CLOSED and not opened:
+            raise StorageError(f"Cannot write {path} ({error.strerror}); choose another --out.") from error
         raise
 
 
@@ -61,7 +54,7 @@ def written_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
         with explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = aside.open(mode, encoding=None if "b" in mode else "utf-8")
-        with _full_explained(path), handle:
+        with explained(path, opened=True), handle:
             yield handle
             with explained(path):
                 handle.flush()

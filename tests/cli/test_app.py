@@ -17,9 +17,9 @@ from coref_automl.cli.options import PANELS
 ROOT = Path(__file__).parents[2]
 
 
-def test_help_imports_neither_torch_nor_transformers() -> None:
+def test_help_and_reports_import_neither_torch_nor_transformers() -> None:
     code = (
-        "import sys; from coref_automl.cli.app import run; status = run(['--help']);"
+        "import sys; from coref_automl.cli.app import run; status = run(['--help']); import coref_automl.report.rendering;"
         "heavy = {'torch', 'transformers', 'kiwipiepy', 'optuna', 'ray', 'altair', 'datasets', 'pyarrow'} & set(sys.modules);"
         "print('HEAVY', sorted(heavy)); sys.exit(status)"
     )

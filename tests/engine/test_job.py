@@ -12,8 +12,8 @@ from threading import Event
 
 import pytest
 
-from coref_automl.engine.job import JOB, End, Job, read_outcome, run_job
-from coref_automl.engine.launch import Ended, run_in_process
+from coref_automl.engine.job import JOB, End, Job, Running, run_job, run_steps
+from coref_automl.engine.launch import ProcessHandle, run_in_process
 from coref_automl.store import read_json
 
 
@@ -23,6 +23,15 @@ def kill_itself(_job: Job) -> None:
 
 def answer(_job: Job) -> dict[str, int]:
     return {"answer": 42}
+
+
+class ForkLauncher:
+    slots = 1
+
+    def start(self, job: Job, _slot: int) -> Running:
+        forked = get_context("fork").Process(target=run_in_process, args=(job.to_json(), {}))
+        forked.start()
+        return ProcessHandle(forked)
 
 
 def job_at(folder: Path, task: str = "answer", **recipe: int) -> Job:
@@ -67,10 +76,6 @@ def test_a_process_that_has_to_start_anew_ends_as_the_job_did(
     monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     job = job_at(tmp_path / "job", task)
-    forked = get_context("fork").Process(target=run_in_process, args=(job.to_json(), {}))
-    forked.start()
-    forked.join()
-    assert forked.exitcode == code
-    end = End.of(0, job, Ended(code), 0.0, 1)
-    assert (end.done, end.kind) == (code == 0, kind)
-    assert (read_outcome(job) is not None) == end.done
+    ends: list[End[Job]] = []
+    assert run_steps([job], ForkLauncher(), lambda one: one, lambda end: ends.append(end) is None) == 0
+    assert [(end.code, end.done, end.kind) for end in ends] == [(code, code == 0, kind)]

@@ -162,7 +162,7 @@ def do_study(home: Path, **changes: Any) -> Any:
     settings |= {"train": {"epochs": 1, "batch": 8, "checkpoints": 1}, "datasets": (str(home / "dataset"),), **changes}
     stage = EvaluateStage(sets=(str(home / "evalset"),), words="none")
     recipe = ExperimentRecipe(str(home / "model"), out=str(home / "out"), evaluate=stage, **settings)
-    return run_experiment(recipe, only=("train", "evaluate"), launcher=InlineLauncher(), wait=lambda: None).finished
+    return run_experiment(recipe, only=("train", "evaluate"), launcher=InlineLauncher()).finished
 
 
 def do_adapt(home: Path, **changes: Any) -> Any:

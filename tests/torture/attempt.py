@@ -27,6 +27,8 @@ PATIENCE = 120.0
 """Seconds of work that a command may take; past as many of wall time it must go on computing."""
 STILL = 20.0
 """Seconds without any work after which a slow command counts as hung."""
+AWAKE = 0.2
+"""Seconds of work in that time that show no work: a thread that keeps a lock fresh does as much."""
 MEMORY = 1024.0
 
 
@@ -107,7 +109,7 @@ class Going:
                 break
             if time.monotonic() > until:
                 before, computed = computed, _computed(self.pid)
-                if before < computed < patience and patience >= PATIENCE:
+                if before + AWAKE < computed < patience and patience >= PATIENCE:
                     until = time.monotonic() + STILL
                     continue
                 cut = True

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import Trainer
 
 from coref_automl.errors import RecipeError
 from coref_automl.store import read_json
@@ -474,3 +475,11 @@ def test_a_source_that_cannot_be_loaded_leaves_the_folder_free(recipe: Recipe, t
     assert not Path(settings.out).exists()
     (source / "model.safetensors").write_bytes(held)
     assert train(settings).checkpoints
+
+
+def test_the_private_hooks_that_the_loop_overrides_are_the_librarys() -> None:
+    """A release without one of them would leave ours uncalled, and nobody would hear of it."""
+    own = {"_watch"}
+    hooks = {name for name in vars(MaskedTrainer) if name.startswith("_") and not name.startswith("__")} - own
+    assert {name for name in hooks if not callable(getattr(Trainer, name, None))} == set()
+    assert {name for name in hooks if name not in str(MaskedTrainer.__doc__)} == set()

@@ -170,6 +170,17 @@ def test_a_new_run_that_fails_is_named_and_its_pair_is_left_out(tmp_path: Path) 
     assert Final.from_json(final.to_json()) == final
 
 
+def test_a_reference_that_cannot_be_trained_again_leaves_no_verdict(tmp_path: Path) -> None:
+    def script(job: Job) -> list[float | str]:
+        lost = not drawn(job) and job.recipe["seed"] >= 5
+        return ["fail: KeyError: banana"] if lost else level(0.6)(job)
+
+    final, _ = end(tmp_path, script)
+    assert final.won.origin == "drawn"
+    assert (final.comparison, final.share) == (None, None)
+    assert "there is no verdict: run the same command again." in told(final)
+
+
 def test_a_finalist_whose_fresh_seed_fails_is_out(tmp_path: Path) -> None:
     def script(job: Job) -> list[float | str]:
         return ["fail: a: b"] if drawn(job) and job.recipe["seed"] else level(0.6)(job)

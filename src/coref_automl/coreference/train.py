@@ -32,7 +32,6 @@ from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import MANIFEST, is_done, mark_done
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
-from coref_automl.models.attention import move
 from coref_automl.models.model_files import folder_print, model_prints
 from coref_automl.progress import Progress, quiet
 from coref_automl.say import say, skipped
@@ -154,6 +153,7 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
     from coref_automl.coreference.fit import fit
     from coref_automl.coreference.model import save_model
     from coref_automl.coreference.resolve import read_document
+    from coref_automl.models.attention import move
     from coref_automl.training.finetuning import finish_seed
 
     recipe, device = work.recipe, pick_device(work.recipe.device)

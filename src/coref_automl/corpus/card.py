@@ -141,7 +141,7 @@ def refuse_sources(sources: list[dict[str, Any]], recipe: PrepareRecipe, progres
         raise WorkError(
             f"These sources contribute no document: {named}. Leave them out, or relax a filter; prepare also takes --allow-empty."
         )
-    progress.note(progress.say(f"문서가 없는 데이터 소스: {named}", f"No documents from: {named}"))
+    progress.note(f"문서가 없는 데이터 소스: {named}", f"No documents from: {named}")
 
 
 def counted(

@@ -41,7 +41,7 @@ def readable_parts(recipe: PrepareRecipe, progress: Progress, *, hub: bool = Tru
     if broken and not recipe.allow_missing:
         raise SourceError("\n".join([*broken, "Nothing was done; --allow-missing skips unreadable sources."]))
     for message in broken:
-        progress.note(progress.say(f"제외: {message}", f"left out: {message}"))
+        progress.note(f"제외: {message}", f"left out: {message}")
     if not parts:
         raise SourceError("No source is readable, so there is nothing to prepare; see: coref-automl sources --check")
     return parts, broken

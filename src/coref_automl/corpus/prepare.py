@@ -140,10 +140,8 @@ def _begin(recipe: PrepareRecipe, made: MadeFrom, parts: list[Input], out: Path,
     begun = _begun(out)
     if begun and {**begun, "settings": settings} not in (inputs, {**inputs, "allow_missing": False}):
         progress.note(
-            progress.say(
-                "시작한 뒤 입력이나 --portion이 바뀌어 처음부터 다시 만듭니다.",
-                "The inputs or --portion have changed since this dataset was started, so it is started again.",
-            )
+            "시작한 뒤 입력이나 --portion이 바뀌어 처음부터 다시 만듭니다.",
+            "The inputs or --portion have changed since this dataset was started, so it is started again.",
         )
         remove(work)
     write_json(work / PARTS, [{"place": part.place, "bytes": bytes_of(part)} for part in parts])

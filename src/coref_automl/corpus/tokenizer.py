@@ -96,10 +96,8 @@ def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerC
         step = "raise --characters" if recipe.characters else "see the reasons with `coref-automl prepare`"
         raise SourceError(f"No document of {', '.join(recipe.sources)} can be used; {step}.")
     progress.note(
-        progress.say(
-            f"문서 {len(texts):,}개에서 어휘 {recipe.vocab_size:,}개를 학습합니다.",
-            f"Learning {recipe.vocab_size:,} entries from {len(texts):,} documents.",
-        )
+        f"문서 {len(texts):,}개에서 어휘 {recipe.vocab_size:,}개를 학습합니다.",
+        f"Learning {recipe.vocab_size:,} entries from {len(texts):,} documents.",
     )
     tagger = Tagger(default_cache()) if recipe.nouns else None
     shared: dict[str, Any] = {"vocab_size": recipe.vocab_size, "tagger": tagger, "alphabet": recipe.alphabet}

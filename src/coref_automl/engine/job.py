@@ -61,47 +61,36 @@ class Outcome(Record):
 Work = Callable[[Job], dict[str, Any] | None]
 
 
-def run_job(
-    job: dict[str, Any], *, call: Work | None = None, raising: Callable[[BaseException], bool] = lambda _: False
-) -> Outcome:
-    """Do the work; a failure becomes an outcome, with its traceback in the log, or is raised where `raising` says so.
+def run_job(job: dict[str, Any], *, call: Work | None = None, raising: type[Exception] | None = None) -> Outcome:
+    """Do the work; a failure becomes an outcome, with its traceback in the log, or is raised if of the kind `raising`, as Ctrl-C.
 
     `call` does the work in place of the named task. Of two processes with the same job one waits, and takes the other's outcome.
     """
     work, waits = Job.from_json(job), list[str]()
     folder = Path(work.folder)
 
-    def wait(why: str) -> None:
+    def tell(why: str) -> None:
         print(why)
         waits.append(why)
 
-    with locked(folder, on_wait=wait):
-        if waits and (done := _done_meanwhile(work)):
-            return done
+    with locked(folder, on_wait=tell):
+        found = read_outcome(work) if waits else None
+        if found and found.done and Job.from_json(read_json(folder / JOB)) == work:
+            return found
         write_json(folder / JOB, job)
         (folder / OUTCOME).unlink(missing_ok=True)
         try:
-            outcome = Outcome(True, facts=(call or _task(work))(work) or {})
+            module, _, function = work.task.partition(":")
+            task = call or getattr(importlib.import_module(module), function)
+            outcome = Outcome(True, facts=task(work) or {})
         except BaseException as error:
-            if raising(error):
+            if raising and (isinstance(error, raising) or not isinstance(error, Exception)):
                 raise
             with work.log.open("a") as log:
                 traceback.print_exc(file=log)
             outcome = failure(error)
         write_json(folder / OUTCOME, outcome.to_json())
     return outcome
-
-
-def _task(job: Job) -> Work:
-    module, _, function = job.task.partition(":")
-    task: Work = getattr(importlib.import_module(module), function)
-    return task
-
-
-def _done_meanwhile(job: Job) -> Outcome | None:
-    """What another process has made of the same job; None where it failed, or did another one."""
-    path, outcome = Path(job.folder) / JOB, read_outcome(job)
-    return outcome if outcome and outcome.done and Job.from_json(read_json(path)) == job else None
 
 
 def read_outcome(job: Job) -> Outcome | None:
@@ -145,6 +134,20 @@ class Launcher(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Schedule(Generic[S]):
+    """What holds back, adds or stops steps while others run; by default nothing does.
+
+    A `lost` step will never be `ready`, and is left out. `more` gives a further one where a slot is free and none is ready.
+    `stopped` looks at a running step, again and again, and says whether it stopped it, of which `on_end` does not hear.
+    """
+
+    ready: Callable[[S], bool] = lambda _: True
+    lost: Callable[[S], bool] = lambda _: False
+    more: Callable[[], S | None] = lambda: None
+    stopped: Callable[[S, Running], bool] = lambda _step, _running: False
+
+
+@dataclass(frozen=True, slots=True)
 class End(Generic[S]):
     """How one attempt at a step ended. `outcome` is None where its process died without one; `attempt` counts from 1."""
 
@@ -154,14 +157,6 @@ class End(Generic[S]):
     code: int
     seconds: float
     attempt: int
-
-    @classmethod
-    def of(cls, step: S, job: Job, running: Running, began: float, attempt: int) -> End[S]:
-        code = running.code
-        found = read_outcome(job) if code >= 0 else None
-        if found is not None and found.done and code:
-            found = None  # it died first: an outcome that says done is older
-        return cls(step, job, found, code, time.monotonic() - began, attempt)
 
     @property
     def done(self) -> bool:
@@ -184,6 +179,31 @@ class _Active(Generic[S]):
     began: float
     attempt: int
 
+    def end(self) -> End[S]:
+        code = self.handle.code
+        outcome = read_outcome(self.job) if code >= 0 else None
+        if outcome is not None and outcome.done and code:
+            outcome = None  # it died first: an outcome that says done is older
+        return End(self.step, self.job, outcome, code, time.monotonic() - self.began, self.attempt)
+
+
+def _next(waiting: list[tuple[S, int]], schedule: Schedule[S]) -> tuple[S, int] | None:
+    """A step and the number of the attempt at it, for a free slot."""
+    waiting[:] = [one for one in waiting if not schedule.lost(one[0])]
+    for place, (step, _) in enumerate(waiting):
+        if schedule.ready(step):
+            return waiting.pop(place)
+    further = schedule.more()
+    return None if further is None else (further, 1)
+
+
+def _freed(active: dict[int, _Active[S]], schedule: Schedule[S]) -> list[_Active[S]]:
+    """Free the slots of what was stopped or has ended; gives the latter."""
+    ended = [slot for slot, one in active.items() if not one.handle.alive]  # asked first: then all it wrote is there
+    for slot in [slot for slot, one in active.items() if schedule.stopped(one.step, one.handle)]:
+        del active[slot]
+    return [active.pop(slot) for slot in ended if slot in active]
+
 
 def wait_a_little() -> None:
     time.sleep(POLL)
@@ -195,47 +215,35 @@ def run_steps(
     job_of: Callable[[S], Job],
     on_end: Callable[[End[S]], bool],
     *,
-    ready: Callable[[S], bool] = lambda _: True,
-    lost: Callable[[S], bool] = lambda _: False,
+    schedule: Schedule[S] | None = None,
     over: Callable[[], bool] = lambda: False,
     wait: Callable[[], None] = wait_a_little,
-    more: Callable[[], S | None] = lambda: None,
-    look: Callable[[S, Running], bool] = lambda _, __: False,
 ) -> int:
-    """Run steps in their order as far as they are `ready`; those that are `lost` are left out. Gives the number left to do.
+    """Run steps in their order, as the schedule lets them. Gives the number left to do.
 
     `on_end` hears of every attempt and says whether the step is finished with; one that is not is tried again after the others.
-    `more` gives a further step where a slot is free and none is ready. `look` sees every running step, again and again, and says
-    whether it has stopped it, of which `on_end` does not hear. When `over` says so, or on an exception, what runs is stopped.
+    When `over` says so, or on an exception, what runs is stopped.
     """
-    waiting, active = [(step, 1) for step in steps], dict[int, _Active[S]]()
+    schedule, waiting, active = schedule or Schedule(), [(step, 1) for step in steps], dict[int, _Active[S]]()
     try:
-        while True:
-            if over():
-                return len(waiting) + len(active)
-            for slot in (slot for slot in range(launcher.slots) if slot not in active):
-                waiting = [one for one in waiting if not lost(one[0])]
-                found = next((one for one in waiting if ready(one[0])), None)
-                if found is not None:
-                    waiting.remove(found)
-                elif (step := more()) is not None:
-                    found = step, 1
-                else:
+        while not over():
+            for slot in [slot for slot in range(launcher.slots) if slot not in active]:
+                found = _next(waiting, schedule)
+                if found is None:
                     break
-                job, began = job_of(found[0]), time.monotonic()
-                active[slot] = _Active(found[0], job, launcher.start(job, slot), began, found[1])
-            if not active and not waiting:
-                return 0
-            if not active:
+                step, attempt = found
+                job, began = job_of(step), time.monotonic()
+                active[slot] = _Active(step, job, launcher.start(job, slot), began, attempt)
+            if not active and waiting:
                 raise RuntimeError("steps wait for something that no step makes")
-            ended = [slot for slot, one in active.items() if not one.handle.alive]  # asked first: then all it wrote is there
-            stopped = [slot for slot, one in active.items() if look(one.step, one.handle)]
-            active = {slot: one for slot, one in active.items() if slot not in stopped}
-            for past in [active.pop(slot) for slot in ended if slot in active]:
-                if not on_end(End.of(past.step, past.job, past.handle, past.began, past.attempt)):
+            if not active:
+                return 0
+            for past in _freed(active, schedule):
+                if not on_end(past.end()):
                     waiting.append((past.step, past.attempt + 1))
             if active:
                 wait()
+        return len(waiting) + len(active)
     finally:
         for running in active.values():
             running.handle.stop()

@@ -1,8 +1,14 @@
-"""Where a job runs. In: a Job and a slot. Out: a handle on it while it runs.
+"""Where a job runs. In: a Job and a slot. Out: a handle on it while it runs, and its `code` once it is over.
 
-In this process, one job after the other; in processes that see one device each (more jobs than GPUs share them); or as a task
-somewhere in a Ray cluster, whose machines must all see the command's folder. Local processes are forked from a server that has
-imported torch already: a job starts in a tenth of a second instead of seven. A job's process ends with the one that started it.
+launcher   a job runs in                              outcome.json written by                  code
+Here       this process, one after the other          run_job                                  0 done, 1 failed
+Local      a fork of a server                         run_job                                  0, 1, -signal
+ bad fork  a fresh interpreter under that fork        run_job; run_apart if it never began     that interpreter's
+Ray        a fresh interpreter under a Ray worker     the same; _RayTask if no worker began    that interpreter's; -9: worker gone
+
+The server has imported torch: a job starts in a tenth of a second instead of seven, and sees one device (more jobs than GPUs
+share them). A fork of a server that has touched a GPU is a bad one: it cannot use it. The machines of a Ray cluster must all see
+the command's folder. A job's process ends with the one that started it.
 """
 
 from __future__ import annotations
@@ -10,7 +16,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -48,18 +53,14 @@ class Ended:
 
 @dataclass(slots=True)
 class HereLauncher:
-    """Jobs in this process: nothing is loaded twice. A failure of the kind `raising` goes on as the exception that it is; `call`
-    does the work with what this process holds already."""
+    """Nothing is loaded twice. A failure of the kind `raising` is raised; `call` does the work with what this process holds."""
 
     raising: type[Exception] = Exception
     call: Work | None = None
     slots: int = 1
 
     def start(self, job: Job, _slot: int) -> Running:
-        def goes_on(error: BaseException) -> bool:
-            return isinstance(error, self.raising) or not isinstance(error, Exception)
-
-        return Ended(int(not run_job(job.to_json(), call=self.call, raising=goes_on).done))
+        return Ended(int(not run_job(job.to_json(), call=self.call, raising=self.raising).done))
 
 
 class LocalLauncher:
@@ -82,10 +83,10 @@ class LocalLauncher:
         with started_quietly():  # the server and what it forks; what follows waits for its imports, and hears Ctrl-C
             forkserver.ensure_running()
         process.start()
-        return _Process(process)
+        return ProcessHandle(process)
 
 
-class _Process:
+class ProcessHandle:
     def __init__(self, process: Any) -> None:
         self._process = process
 
@@ -115,19 +116,13 @@ def run_in_process(job: dict[str, Any], environment: dict[str, str]) -> None:
         os.dup2(handle.fileno(), 1)
         os.dup2(handle.fileno(), 2)
     torch = sys.modules.get("torch")
-    bad_fork = getattr(torch.cuda, "_is_in_bad_fork", lambda: False)() if torch else False  # its parent had touched a GPU
-    _end(run_apart(job) if bad_fork else int(not run_job(job).done))
-
-
-def _end(code: int) -> None:
-    """End this process at once, as its work ended: threads of libraries must not hold back a job that is over."""
+    bad_fork = getattr(torch.cuda, "_is_in_bad_fork", lambda: False)() if torch else False
+    code = run_apart(job) if bad_fork else int(not run_job(job).done)
     sys.stdout.flush()
     sys.stderr.flush()
-    if code < 0:  # killed, as `run_apart` tells: no exit status says so
-        with suppress(OSError):  # a signal that cannot be handled needs no default
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    os._exit(code)
+    if code < 0:
+        os.kill(os.getpid(), -code)  # as the interpreter under it was: no exit status says so
+    os._exit(code)  # threads of libraries must not hold back a job that is over
 
 
 def run_apart(job: dict[str, Any], at: str | None = None) -> int:
@@ -140,19 +135,15 @@ def run_apart(job: dict[str, Any], at: str | None = None) -> int:
     with chdir(at or "."):
         work = Job.from_json(job)
         ended = Path(work.folder) / OUTCOME
-        before = _written_at(ended)
+        older = ended.stat().st_mtime_ns if ended.is_file() else None
         work.log.parent.mkdir(parents=True, exist_ok=True)
         with work.log.open("a") as log:
             command = [sys.executable, "-m", MODULE, json.dumps(job)]
             with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT) as process:
                 code = process.wait()  # its input stays open as long as this process lives
-        if code > 0 and _written_at(ended) == before:  # it never came to its work
+        if code > 0 and (not ended.is_file() or ended.stat().st_mtime_ns == older):  # it never came to its work
             write_json(ended, Outcome(False, "no outcome", death(code, work)).to_json())
         return code
-
-
-def _written_at(path: Path) -> int | None:
-    return path.stat().st_mtime_ns if path.is_file() else None
 
 
 class RayLauncher:

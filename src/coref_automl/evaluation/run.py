@@ -92,7 +92,7 @@ def evaluate(
     unread: list[str] = []
     targets = find_targets(as_paths(paths, "paths"), recipe.out, unread)
     for why in unread:
-        progress.note(progress.say(f"제외: {why}", f"Left out: {why}"))
+        progress.note(f"제외: {why}", f"Left out: {why}")
     recipe = replace(recipe, words=words_to_compare(targets, recipe.words, progress))
     new = recipe.out if recipe.out and not recipe.out.exists() else None
     if recipe.out:
@@ -135,7 +135,7 @@ class _Tally:
     def lose(self, name: str, error: Exception) -> None:
         self.failures[name] = error
         if not self.alone:
-            self.progress.note(self.progress.say(f"{name}: 채점하지 못했습니다. {error}", f"{name} could not be scored: {error}"))
+            self.progress.note(f"{name}: 채점하지 못했습니다. {error}", f"{name} could not be scored: {error}")
 
 
 def _evaluate_all(
@@ -255,7 +255,7 @@ def _evaluate_bases(
             absent[name] = _first_line(error)
     for name, why in absent.items():
         ko, en = f"베이스 모델 {name}을 표에서 뺐습니다: {why}", f"The base model {name} is left out of the tables: {why}"
-        progress.note(progress.say(ko, en))
+        progress.note(ko, en)
 
 
 class _Begun(TypedDict, total=False):

@@ -103,9 +103,7 @@ def words_to_compare(targets: Sequence[results.Target], words: WordMode, progres
     if len(by_bytes) < 2 or len({tokenizer_fingerprint(load_tokenizer(model)) for model in by_bytes.values()}) < 2:
         return words
     progress.note(
-        progress.say(
-            "토크나이저가 서로 달라, 비교에 쓸 단어 순위를 표본으로 함께 채점합니다(--words sample).",
-            "Tokenizers differ, so word ranks are scored on a sample, by which such models are compared (--words sample).",
-        )
+        "토크나이저가 서로 달라, 비교에 쓸 단어 순위를 표본으로 함께 채점합니다(--words sample).",
+        "Tokenizers differ, so word ranks are scored on a sample, by which such models are compared (--words sample).",
     )
     return "sample"

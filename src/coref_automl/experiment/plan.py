@@ -246,15 +246,11 @@ def _built_set(recipe: ExperimentRecipe, texts: HeldOutTexts, folder: Path, prog
     stage = recipe.evaluate
     wanted = EvalRecipe(
         models=(recipe.model,),
-        tasks=stage.tasks,
         sources=texts.sources,
         lambada=("bundled:cloze",) if "lambada" in stage.tasks else (),
         holdout=texts.holdout,
         limit=texts.limit,
-        per_source=stage.per_source,
-        per_document=stage.per_document,
-        min_syllables=stage.min_syllables,
-        single_entry=stage.single_entry,
+        **{name: getattr(stage, name) for name in ("tasks", "per_source", "per_document", "min_syllables", "single_entry")},
     )
     return prepare_eval(wanted, folder, progress=progress).folder
 

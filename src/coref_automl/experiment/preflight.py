@@ -1,7 +1,7 @@
-"""What training will take and can show, said before it starts. In: an opened Plan (`adapt`, `study`) or Problem (`tune`).
-Out: a Preflight that was agreed to, and a plan that fits the texts.
+"""What training will take and can show, said and agreed to before it starts. In: a Plan (`adapt`, `study`) or a Problem (`tune`).
+Out: a Preflight, printed; of a Plan, the one to go on with, sized to the texts.
 
-Times come from the tokens that every step reads, at the speed of finished steps of its kind or else of one timed training step.
+Times come from the tokens that a step reads, at the speed of finished steps of its kind or else of one timed training step.
 """
 
 from __future__ import annotations
@@ -57,27 +57,36 @@ def before_training(plan: Plan, progress: Progress, agreed: Agree, *, fit: bool,
     plan = plan.fitted() if fit else plan
     state, ahead = ExperimentState.of(plan), preflight(plan)
     check_room(plan.out, ahead.disk)
-    _go_on(_timed(ahead, plan, state, progress) if with_time and not state.done else ahead, progress, agreed, asked=asked)
+    if with_time and not state.done:
+        ahead = _timed(ahead, plan, state, progress)
+    _go_on(ahead, progress, agreed, asked=asked)
     return plan
 
 
 def before_tuning(problem: Problem, progress: Progress, agreed: Agree) -> None:
-    """Say what is ahead of `tune` for pretraining: the trials of the search, of which pruning ends some early."""
+    """Say what is ahead of `tune` for pretraining; for another task nothing is said."""
+    if isinstance(problem, MaskedProblem):
+        asked = any((problem.recipe.epochs, problem.recipe.max_tokens, problem.recipe.max_minutes))
+        _go_on(_of_trials(problem, progress), progress, agreed, asked=asked)
+
+
+def _of_trials(problem: MaskedProblem, progress: Progress) -> Preflight:
+    """The trials of the search, of which pruning ends some early; each scores `select` at every report."""
     from coref_automl.training.setup import prepare_run
 
-    if not isinstance(problem, MaskedProblem):
-        return
-    recipe, starts, items = problem.recipe, problem.starts(), len(problem.halves["select"].select())
+    recipe, starts = problem.recipe, problem.starts()
     work = prepare_run(problem.training(starts[0].params, recipe.seed))
-    check_room(problem.out, disk := recipe.workers * work.disk())
-    size, runs = _speed(work, progress), len(starts) if recipe.portfolio_only else max(recipe.trials, len(starts))
+    disk = recipe.workers * work.disk()
+    check_room(problem.out, disk)
+    size = _speed(work, progress)
     speed = size.tokens_per_second
+    runs = len(starts) if recipe.portfolio_only else max(recipe.trials, len(starts))
     tokens = work.plan.tokens_after(work.last) if recipe.max_minutes is None else int(60 * recipe.max_minutes * speed)
+    items = len(problem.halves["select"].select())
     scored = _FORWARD * REPORTS * items * work.dataset.seq_len * (_WORDS if problem.score.words else 1)
-    share = Share("train", runs, runs, runs * (tokens + scored) / speed, _measured(size))
     ahead = replace(_of_runs(work, runs, tokens), disk=disk, jobs=recipe.workers, evidence=problem.power())
-    ahead = replace(ahead, memory=size.gigabytes or peak_gigabytes(), shares=(share,))
-    _go_on(ahead, progress, agreed, asked=any((recipe.epochs, recipe.max_tokens, recipe.max_minutes)))
+    share = Share("train", runs, runs, runs * (tokens + scored) / speed, _measured(size))
+    return replace(ahead, memory=size.gigabytes or peak_gigabytes(), shares=(share,))
 
 
 def budget(recipe: ExperimentRecipe, *, progress: Progress | None = None) -> Preflight:
@@ -154,11 +163,13 @@ def _share(plan: Plan, state: ExperimentState, kind: str, size: Size) -> Share:
     """What is left of one kind, by the speed at which its finished steps read tokens, or else by that of training."""
     steps = [step for step in plan.steps if step.kind == kind]
     left = [step for step in steps if not state.closed(step)]
-    ended = [(step, outcome.facts) for step in steps if step.label in state.done and (outcome := step.outcome(plan.out))]
-    speed, source = size.tokens_per_second, _measured(size)
+    ended = [step for step in steps if step.label in state.done]
+    seconds = sum(float(outcome.facts["seconds"]) for outcome in (step.outcome(plan.out) for step in ended) if outcome)
     if ended:
-        speed = sum(tokens_of(plan, step) for step, _ in ended) / max(1e-9, sum(float(facts["seconds"]) for _, facts in ended))
+        speed = sum(tokens_of(plan, step) for step in ended) / max(1e-9, seconds)
         source = say(f"끝난 단계 {len(ended)}개", f"{len(ended)} finished")
+    else:
+        speed, source = size.tokens_per_second, _measured(size)
     return Share(kind, len(steps), len(left), sum(tokens_of(plan, step) for step in left) / speed, source)
 
 
@@ -167,7 +178,7 @@ def _speed(work: Prepared, progress: Progress) -> Size:
 
     A GPU is left to the runs: there the steps are taken in a process of its own.
     """
-    progress.note(say("속도 측정 ...", "Timing a training step ..."))
+    progress.note("속도 측정 ...", "Timing a training step ...")
     rows = work.micro
     if work.device == "cpu":
         return timed_step(work, rows, 1)

@@ -63,7 +63,6 @@ class EvaluateStage:
     single_entry: bool = False
 
     def __post_init__(self) -> None:
-
         for task in self.tasks:
             choose(task, TASKS, "task")
         checked_margin(self.margin)

@@ -17,7 +17,7 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import CHOSEN
 from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
-from coref_automl.engine.job import NAN, End, Launcher, run_steps, wait_a_little
+from coref_automl.engine.job import NAN, End, Launcher, Schedule, run_steps
 from coref_automl.engine.launch import launcher_of
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
@@ -26,9 +26,9 @@ from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe, kind_name, step_kinds
 from coref_automl.experiment.state import ExperimentResult, ExperimentState, Failure
 from coref_automl.experiment.step import RUNS, Step
-from coref_automl.folders import claim_folder, contents, remove
+from coref_automl.folders import EVENTS, claim_folder, remove
 from coref_automl.locks import claimed
-from coref_automl.progress import Progress, duration, quiet
+from coref_automl.progress import Progress, Stage, duration, quiet
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.printout import PrintedAnswer, recommend
 from coref_automl.report.rendering import markdown_table
@@ -45,7 +45,6 @@ def run_experiment(
     max_minutes: float | None = None,
     progress: Progress | None = None,
     launcher: Launcher | None = None,
-    wait: Callable[[], None] = wait_a_little,
     before: Callable[[Plan], Plan] = lambda plan: plan,
 ) -> ExperimentResult:
     """Run what is not finished, then write report and archive. `only` names the kinds of steps to run, or `report`.
@@ -53,35 +52,38 @@ def run_experiment(
     `before` sees the opened plan before anything is trained, and may change or refuse it. After `max_minutes` no step is begun
     and those under way are stopped; the next call resumes them.
     """
-    out = Path(recipe.out)
-    progress = progress or quiet()
+    out, kinds = Path(recipe.out), only or step_kinds()
     ends = time.monotonic() + 60 * max_minutes if max_minutes is not None else None
     for check in CHECKS:
         if check in only and check not in recipe.checks:
             raise RecipeError(f"The recipe has no {check} stage to run; add one, or leave out --only {check}.")
     with speaking(recipe.lang), claimed(out, EXPERIMENT):
-        progress = progress.into(events := out / "events.ndjson")
-        try:
-            plan = before(open_plan(recipe, out, progress))
-        except BaseException:
-            if contents(out) == [events]:  # nothing was made: nothing is left
-                events.unlink()
-            raise
+        progress = (progress or quiet()).into(out / EVENTS)
+        plan = before(open_plan(recipe, out, progress))
         state = ExperimentState.of(plan)
         remove_weights(plan, state, plan.steps)
         claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
-        runner = Runner(plan, state, progress, launcher, ends, wait)
-        ran = runner.run(only or step_kinds())
-        if any(stage.start == CHOSEN for stage in recipe.checks.values()) and state.judged and state.finished("evaluate"):
-            state.add(plan.after_choice(recommended(plan).highest_path))
-            ran |= runner.run(only or step_kinds())
-        result = state.result(only or step_kinds())
-        report = "report" in only or (not only and all(state.closed(step) for step in state.steps))
-        if report:
+        runner = Runner(plan, state, progress, launcher, ends)
+        ran = runner.run(kinds)
+        ran |= _run_from_chosen(runner, kinds)
+        result = state.result(kinds)
+        reports = "report" in only or (not only and all(state.closed(step) for step in state.steps))
+        if reports:
             result = _finish(plan, state, result, progress)
-        if report or ran or not (out / "result.json").is_file():  # else what it says of the report still holds
+        if reports or ran or not (out / "result.json").is_file():  # else what it says of the report still holds
             write_json(out / "result.json", result.to_json())
     return result
+
+
+def _run_from_chosen(runner: Runner, kinds: Collection[str]) -> bool:
+    """The second phase: checks with `start: chosen`, once all that chooses is over. Their weights are there: a recipe that asks
+    for such checks keeps them."""
+    plan, state = runner.plan, runner.state
+    asked = any(stage.start == CHOSEN for stage in plan.recipe.checks.values())
+    if not (asked and state.judged and state.finished("evaluate")):
+        return False
+    state.add(plan.after_choice(recommended(plan).highest_path))
+    return runner.run(kinds)
 
 
 def recommended(plan: Plan) -> PrintedAnswer:
@@ -99,63 +101,53 @@ class Runner:
     progress: Progress
     launcher: Launcher | None
     ends: float | None
-    wait: Callable[[], None]
 
     def run(self, kinds: Collection[str]) -> bool:
         """Run what of these kinds is left; False: nothing was."""
-        say, recipe, steps = self.progress.say, self.plan.recipe, self.state.needed(kinds)
+        recipe, steps = self.plan.recipe, self.state.needed(kinds)
         if not steps:
             return False
         self.launcher = self.launcher or launcher_of(recipe.engine, recipe.jobs, recipe.device)
         with self.progress.stage("study", len(self.state.steps), "steps") as stage:
             stage.skip(len(self.state.steps) - len(steps))
-
-            def ended(end: End[Step]) -> bool:
-                if closed := self._close(end):
-                    stage.advance()
-                return closed
-
             left = run_steps(
                 steps,
                 self.launcher,
-                lambda step: step.job(self.plan.out, self.plan.recipe.model),
-                ended,
-                ready=self.state.ready,
-                lost=self.state.lost,
+                lambda step: step.job(self.plan.out, recipe.model),
+                lambda end: self._close(end, stage),
+                schedule=Schedule(self.state.ready, self.state.lost),
                 over=lambda: self.ends is not None and time.monotonic() > self.ends,
-                wait=self.wait,
             )
         if left:
             self.progress.note(
-                say(
-                    f"시간이 다 되었습니다. 단계 {left}개가 남았고, 같은 명령을 다시 실행하면 이어서 진행합니다.",
-                    f"The time is up: {left} steps are left; the same command resumes.",
-                )
+                f"시간이 다 되었습니다. 단계 {left}개가 남았고, 같은 명령을 다시 실행하면 이어서 진행합니다.",
+                f"The time is up: {left} steps are left; the same command resumes.",
             )
         return True
 
-    def _close(self, end: End[Step]) -> bool:
+    def _close(self, end: End[Step], stage: Stage) -> bool:
         """Take in how an attempt ended; False: it is tried again."""
         say, step = self.progress.say, end.step
         name = f"{step.name} {kind_name(step.kind)}"
+        reason = end.reason if end.outcome else say(in_korean(end.reason), end.reason)
         if end.done:
             self.state.done.add(step.label)
             took = duration(end.seconds, say.lang)
-            self.progress.note(say(f"{name}: 완료, {took}", f"{step.label}: done in {took}"))
+            self.progress.note(f"{name}: 완료, {took}", f"{step.label}: done in {took}")
             remove_weights(self.plan, self.state, [step])
-            return True
-        reason = end.reason if end.outcome else say(in_korean(end.reason), end.reason)
-        if end.kind != NAN and end.attempt == 1:
-            self.progress.note(say(f"{name}: {reason}. 다시 시도합니다.", f"{step.label}: {reason}; it is tried again"))
+        elif end.kind != NAN and end.attempt == 1:
+            self.progress.note(f"{name}: {reason}. 다시 시도합니다.", f"{step.label}: {reason}; it is tried again")
             return False
-        self.state.failures[step.label] = Failure(step.label, end.kind, reason)
-        log = end.job.log
-        self.progress.note(say(f"{name} 실패: {reason} (기록: {log})", f"{step.label} failed: {reason} (log: {log})"))
+        else:
+            self.state.failures[step.label] = Failure(step.label, end.kind, reason)
+            log = end.job.log
+            self.progress.note(f"{name} 실패: {reason} (기록: {log})", f"{step.label} failed: {reason} (log: {log})")
+        stage.advance()
         return True
 
 
 def remove_weights(plan: Plan, state: ExperimentState, steps: Iterable[Step]) -> None:
-    """Remove the weights of runs when all that needs them is done, unless they are to be kept."""
+    """With `keep_weights: false`, remove the weights of a check that is done, and those of a run when all its steps are done."""
     for step in steps if not plan.recipe.keep_weights else ():
         if step.kind in CHECKS and CHECKS[step.kind].weights and step.label in state.done:
             for model in (plan.out / step.kind / step.name).glob(CHECKS[step.kind].weights):
@@ -166,27 +158,29 @@ def remove_weights(plan: Plan, state: ExperimentState, steps: Iterable[Step]) ->
 
 
 def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progress: Progress) -> ExperimentResult:
+    """Write verdicts, report and archive, if anything was evaluated."""
     recipe, out = plan.recipe, plan.out
     if not result.finished["evaluate"]:
         if result.failures:
             return result
         raise ComparisonError(f"{out} has no finished evaluation to report on; run it first, without --only report.")
-    progress.note(progress.say("판정, 보고서, 보관본 작성", "Writing verdicts, report and archive"))
-    paths = [str(folder) for name in (EVALUATIONS, *CHECKS) if (folder := out / name).is_dir()]
-    looks, now = read_stored(out / LOOKS, list[int]) if (out / LOOKS).is_file() else [], sum(arm.finished for arm in result.arms)
-    looks += [] if looks[-1:] == [now] else [now]  # the numbers of finished seeds at which it was judged
+    progress.note("판정, 보고서, 보관본 작성", "Writing verdicts, report and archive")
+    looks = read_stored(out / LOOKS, list[int]) if (out / LOOKS).is_file() else []
+    finished = sum(arm.finished for arm in result.arms)
+    if looks[-1:] != [finished]:  # the numbers of finished seeds at which it was judged
+        looks.append(finished)
     write_json(out / LOOKS, looks)
-    costs = {step.label: outcome.facts for step in state.steps if (outcome := step.outcome(out)) and outcome.done}
-    items = EvalSet.open(plan.sets[0]).fingerprint
-    stage = recipe.evaluate
+    paths = [str(out / name) for name in (EVALUATIONS, *CHECKS) if (out / name).is_dir()]
+    stage, items = recipe.evaluate, EvalSet.open(plan.sets[0]).fingerprint
     options: dict[str, Any] = {"metric": stage.metric, "margin": stage.margin, "lang": recipe.lang, "title": recipe.title}
     made = report(*paths, out=out / "report", eval_set=items, **options)
     kept = archive(*paths, out=out / "archive")
     assert made.answer is not None
     table = markdown_table(verdicts_table(made.answer, Say(language())))
+    outcomes = {step.label: step.outcome(out) for step in state.steps}
     for folder in (out, Path(kept.folder)):
         write_json(folder / "answer.json", made.answer.to_json())
         write_text(folder / "verdicts.md", f"{table}\n")
-        write_json(folder / "costs.json", costs)
+        write_json(folder / "costs.json", {label: one.facts for label, one in outcomes.items() if one and one.done})
         write_json(folder / LOOKS, looks)
     return replace(result, sentence=made.sentence, report=made.page, archive=kept.folder)

@@ -70,10 +70,10 @@ class ExperimentResult(Record):
         )
         failed = [say(f"실패: {failure}", f"Failed: {failure}") for failure in self.failures]
         shown = [f"{self.out}: {counts}", *map(str, self.arms), *failed, *([self.sentence] if self.sentence else [])]
-        shown += [say(f"보고서: {self.report}", f"Report: {self.report}")] if self.report else []
-        shown += (
-            [say(f"수치만 담은 보관본: {self.archive}", f"Archive, without any text: {self.archive}")] if self.archive else []
-        )
+        if self.report:
+            shown.append(say(f"보고서: {self.report}", f"Report: {self.report}"))
+        if self.archive:
+            shown.append(say(f"수치만 담은 보관본: {self.archive}", f"Archive, without any text: {self.archive}"))
         again = say("같은 명령을 다시 실행하면 이어서 진행합니다.", "The same command resumes.")
         return [*shown, *([again] if self.resumes else [])]
 
@@ -177,6 +177,8 @@ class Preflight(Record):
 
 @dataclass(slots=True)
 class ExperimentState:
+    """Which steps are done or failed, and so which may run."""
+
     plan: Plan
     steps: list[Step] = field(default_factory=list)
     done: set[str] = field(default_factory=set)

@@ -51,13 +51,8 @@ class Step:
 
     def job(self, out: Path, base: str) -> Job:
         start = str(out / RUNS / self.run) if self.run else self.start or base
-        work = {
-            "kind": self.kind,
-            "start": start,
-            "seeds": self.seeds,
-            "settings": to_mapping(self.recipe),
-            "binding": dict(self.binding),
-        }
+        work = {"kind": self.kind, "start": start, "seeds": self.seeds}
+        work |= {"settings": to_mapping(self.recipe), "binding": dict(self.binding)}
         return Job(TASK, self.name, str(out / "steps" / self.kind / self.name), work)
 
     def outcome(self, out: Path) -> Outcome | None:

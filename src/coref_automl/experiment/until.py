@@ -108,10 +108,11 @@ def _known(plan: Plan, look: Look, *, last_look: bool) -> list[MethodKnown]:
     metric, _ = choose_metric(group, plan.recipe.evaluate.metric)
     arms = {arm.method: arm for arm in arms_of(group.entries, None)}
     reference, *names = plan.recipe.methods
-    first, others = arms.get(reference), [arms[name] for name in names if name in arms]
+    first = arms.get(reference)
+    others = [arms[name] for name in names if first and name in arms and not first.runs.keys().isdisjoint(arms[name].runs)]
     if first is None or not others:
-        lost = reference if first is None else ", ".join(names)
-        raise ComparisonError(f"--until-shown has nothing to compare: no run of {lost} was finished; see the failures above.")
+        lost = f"{reference} was finished" if first is None else f"{', '.join(names)} was finished with a seed of {reference}"
+        raise ComparisonError(f"--until-shown has nothing to compare: no run of {lost}; see the failures above.")
     found = []
     for arm in others:
         shared = [seed for seed in arm.runs if seed in first.runs][: look.pairs]

@@ -190,7 +190,7 @@ def _begin(recipe: GridRecipe, first: RelationRecipe, rows: RowCache) -> None:
 def _cell(end: End[str], recipe: RelationRecipe, progress: Progress) -> GridCell:
     name, error = end.step, "" if end.done else end.reason
     if error:
-        progress.note(progress.say(f"{name} 실패: {error}", f"{name} failed: {error}"))
+        progress.note(f"{name} 실패: {error}", f"{name} failed: {error}")
     result = read_stored(Path(recipe.out) / RELATION_FILES.results, RelationResult) if end.done else None
     rate = recipe.learning_rate or 0.0
     return GridCell(name, recipe.model, rate, recipe.epochs, recipe.batch_size, recipe.scheme, result, error)

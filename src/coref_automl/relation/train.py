@@ -19,7 +19,6 @@ from coref_automl.engine.binding import Binding, begin_run
 from coref_automl.folders import is_done, mark_done
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
-from coref_automl.models.attention import move
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.model_files import detect_seq_len, model_prints
 from coref_automl.progress import Progress, Shown, as_progress, quiet
@@ -114,6 +113,7 @@ def _begin(recipe: RelationRecipe, cache: RowCache, draw: int | None = None) -> 
 
 
 def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache: RowCache, on_epoch: OnEpoch | None) -> None:
+    from coref_automl.models.attention import move
     from coref_automl.relation.fit import fit
     from coref_automl.relation.model import LabelledRows, build_model, probabilities, save_model
     from coref_automl.training.finetuning import finish_seed

@@ -32,7 +32,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
     ) -> None:
         self.last_loss: float | None = None
         self.stopped: str | None = None
-        self._trainer, self._plan, self._clock = trainer, trainer.plan, trainer.clock
+        self._trainer, self._plan, self._clock = trainer, trainer.loop.plan, trainer.loop.clock
         self._save_every, self._checkpoints = save_every, checkpoints
         self._stage, self._progress, self._judge = stage, progress, judge
         self._saved_at = 0.0

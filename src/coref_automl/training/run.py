@@ -10,6 +10,7 @@ import os
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import OPEN_END, Clock, groups_of
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import Prepared, known
-from coref_automl.training.trainer import MaskedTrainer
+from coref_automl.training.trainer import Loop, MaskedTrainer
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +117,7 @@ def _averaged(work: Prepared, run: Path, progress: Progress) -> Path | None:
     """The average of the last checkpoints, scored as they are; None where there are too few."""
     last = min(known(work.recipe.average), len(files.checkpoints_of(run)))
     if last < 2:
-        progress.note(
-            progress.say("평균할 체크포인트가 둘보다 적습니다.", "Fewer than two checkpoints: there is nothing to average.")
-        )
+        progress.note("평균할 체크포인트가 둘보다 적습니다.", "Fewer than two checkpoints: there is nothing to average.")
         return None
     made = files.average_of(run, last, run / files.AVERAGE)
     if work.recipe.eval_set is not None:
@@ -160,10 +159,8 @@ def _train(work: Prepared, run: Path, main: bool, group: ProcessGroup, progress:
         micro = micro_batch(known(work.recipe.batch), micro // 2, work.processes)
         batch = work.recipe.batch
         progress.note(
-            progress.say(
-                f"메모리가 부족해 한 번에 행 {micro}개씩 계속합니다. 유효 배치는 {batch} 그대로입니다.",
-                f"Out of memory: continuing with {micro} rows at a time; the effective batch stays {batch}.",
-            )
+            f"메모리가 부족해 한 번에 행 {micro}개씩 계속합니다. 유효 배치는 {batch} 그대로입니다.",
+            f"Out of memory: continuing with {micro} rows at a time; the effective batch stays {batch}.",
         )
         release()
 
@@ -195,19 +192,14 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
         first=int(resume.name.rpartition("-")[2]) if resume else 0,
         started=origin + past.get("seconds", 0.0),
     )
+    finish = partial(_complete, work, run, clock)
     trainer = MaskedTrainer(
         model=model,
         args=setup.arguments_of(work, run, micro),
         rows=MaskedRows(work.dataset, masking, recipe.seed, plan, work.last),
         collator=Collator.of(work.dataset, masking),
-        plan=plan,
-        groups=groups,
-        clock=clock,
-        schedule=(recipe.schedule, known(recipe.warmup)),
         tokenizer=work.tokenizer,
-        finish=lambda folder, step: _complete(work, run, clock, folder, step),
-        wait=group.wait,
-        keep_states=recipe.keep_states,
+        loop=Loop(plan, groups, clock, (recipe.schedule, known(recipe.warmup)), finish, group.wait, recipe.keep_states),
     )
     if work.processes > 1:
         clock.shared = lambda progress: _agree(trainer, progress)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,35 +24,37 @@ _WATCHED = ("loss", "gradient")
 _NEVER = torch.iinfo(torch.long).max
 
 
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """What is ours in the loop. `schedule` is its kind and the share of warm-up; `finish` completes the folder of a checkpoint;
+    `wait` is for the other processes."""
+
+    plan: BatchPlan
+    groups: list[ParameterGroup]
+    clock: Clock
+    schedule: tuple[str, float]
+    finish: Callable[[Path, int], None]
+    wait: Callable[[], None]
+    keep_states: bool
+
+
 class MaskedTrainer(Trainer):  # type: ignore[misc]
-    """The loop people know, with its own sampler, optimizer, parts of the loss, watch over it, and saving."""
+    """The loop people know, with its own sampler, optimizer, parts of the loss, watch over it, and saving.
+
+    Private hooks of transformers 5.17 that are overridden, and what would be without them:
+    _get_train_sampler          the library's order of rows: no exact resumption
+    _get_grad_norm              a gradient that is not finite changes the weights before it is seen
+    _save_checkpoint, _save     folders half written; what the objective learned among the model's own weights
+    _load_optimizer_and_scheduler, _load_rng_state    a damaged state of a checkpoint is a traceback, not a sentence
+    """
 
     def __init__(
-        self,
-        *,
-        model: Any,
-        args: TrainingArguments,
-        rows: MaskedRows,
-        collator: Collator,
-        plan: BatchPlan,
-        groups: list[ParameterGroup],
-        clock: Clock,
-        schedule: tuple[str, float],
-        tokenizer: Any,
-        finish: Callable[[Path, int], None],
-        wait: Callable[[], None],
-        keep_states: bool,
+        self, *, model: Any, args: TrainingArguments, rows: MaskedRows, collator: Collator, tokenizer: Any, loop: Loop
     ) -> None:
         super().__init__(model=model, args=args, train_dataset=rows, data_collator=collator, processing_class=tokenizer)
         self.remove_callback(PrinterCallback)
         self.model_accepts_loss_kwargs = True  # our forward divides by the items of the whole effective batch
-        self.plan = plan
-        self.clock = clock
-        self._groups = groups
-        self._schedule = schedule
-        self._finish = finish
-        self._wait = wait
-        self._keep_states = keep_states
+        self.loop = loop
         self._first_bad = torch.full((len(_WATCHED),), _NEVER, device=args.device)
         self._mention_losses = tuple(getattr(model, HEAD).weights) if hasattr(model, HEAD) else ()
         self._sums: torch.Tensor | None = None
@@ -59,20 +62,20 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
     # the sampler
     def _get_train_sampler(self, train_dataset: Any = None) -> EpochSampler:  # noqa: ARG002 - the signature is the library's
         group = self.args.per_device_train_batch_size * self.args.world_size
-        return EpochSampler(self.plan, group, lambda: int(self.state.global_step))
+        return EpochSampler(self.loop.plan, group, lambda: int(self.state.global_step))
 
     # the optimizer and its rate
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:  # noqa: ARG002 - the signature is the library's
         if self.optimizer is None:  # type: ignore[has-type]
-            self.optimizer = adamw(self._groups, fused=self.args.device.type == "cuda")
+            self.optimizer = adamw(self.loop.groups, fused=self.args.device.type == "cuda")
         return self.optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> torch.optim.lr_scheduler.LRScheduler:
         if self.lr_scheduler is None:  # type: ignore[has-type]
-            kind, warmup = self._schedule
+            kind, warmup = self.loop.schedule
             first = 0.5 / max(1, num_training_steps)  # the first step would have a rate of exactly 0 otherwise
             self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
-                optimizer or self.optimizer, lambda step: rate_factor(self.clock.progress(step) + first, kind, warmup)
+                optimizer or self.optimizer, lambda step: rate_factor(self.loop.clock.progress(step) + first, kind, warmup)
             )
             self._created_lr_scheduler = True
         return self.lr_scheduler
@@ -142,14 +145,14 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         name = f"checkpoint-{self.state.global_step}"
         try:
             super()._save_checkpoint(model, trial)
-            self._wait()
+            self.loop.wait()
             if self.is_world_process_zero():
-                self._finish(writing / name, self.state.global_step)
+                self.loop.finish(writing / name, self.state.global_step)
                 obey_umask(writing / name)
                 files.flush_folder(writing / name)
                 older = files.checkpoints_of(writing.parent)
                 (writing / name).replace(writing.parent / name)
-                for checkpoint in () if self._keep_states else older:
+                for checkpoint in () if self.loop.keep_states else older:
                     files.drop_states(checkpoint)
         except (OSError, RuntimeError, SafetensorError) as error:
             if not files.is_disk_trouble(error):
@@ -159,7 +162,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
                 f"{name} could not be saved ({str(error).splitlines()[0]}); earlier checkpoints are intact: "
                 f"free some space and run the same command again."
             ) from error
-        self._wait()
+        self.loop.wait()
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """The model alone in its own files; what the objective learned beside it in another, which only a resumption needs."""

@@ -11,9 +11,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -119,22 +119,19 @@ def finish(
         raced = [*raced, default]
     compared = [one.number for one in (winner, reference) if one]
     beside = default if default and default.number not in compared else None
-
-    runs = _JudgingRuns(problem, recipe, train)
-    comparison = _compared(winner, reference, beside, runs)
+    runs = _JudgingRuns(_Sides(winner, reference, beside), problem, recipe, train)
+    comparison = runs.compared()
     seeds = runs.completed[winner.number]
     if not seeds:
         raise TuningError(f"The winner, trial {winner.number}, could not be trained with new seeds: {train.notes[-1]}")
-    refused = None
-    if comparison and reference:
-        sides = [one.jobs(problem, comparison.seeds, confirm=True) for one in (winner, reference)]
-        comparison = replace(comparison, guards={**comparison.guards, **problem.checked(sides[0], sides[1], train)})
-        measured = comparison.guards  # one that could not be measured keeps the winner out too
+    refused, effects = None, tuple[SettingEffect, ...]()
+    if reference and comparison:
+        ours, theirs = (one.jobs(problem, comparison.seeds, confirm=True) for one in (winner, reference))
+        measured = {**comparison.guards, **problem.checked(ours, theirs, train)}  # what is missing keeps the winner out too
+        comparison = replace(comparison, guards=measured)
         refused = next((text for text in recipe.guards if not _meets(guard_of(text), measured)), None)
-    better = comparison is not None and comparison.verdict.decision == "better" and refused is None
-    effects: tuple[SettingEffect, ...] = ()
-    if recipe.ablate and better and comparison and reference:
-        effects = _ablated(winner, reference, comparison.seeds[:_FEW_SEEDS], problem, train)
+        if recipe.ablate and comparison.verdict.decision == "better" and refused is None:
+            effects = _ablated(winner, reference, comparison.seeds[:_FEW_SEEDS], problem, train)
     return Final(
         raced=tuple(raced),
         winner=winner.number,
@@ -154,6 +151,16 @@ def finish(
     )
 
 
+class _Sides(NamedTuple):
+    """Who is trained with judging seeds. Without a `reference` nothing comes before the winner: it is described, not judged.
+    With one whose runs all fail there is no verdict either; in both cases no guard is asked and nothing is ablated.
+    `beside` is `train`'s default, unless it is one of the two or did not complete."""
+
+    winner: Contender
+    reference: Contender | None
+    beside: Contender | None
+
+
 def _winner(
     raced: Sequence[Contender], ceiling: float | None, problem: Problem, recipe: TuneRecipe
 ) -> tuple[Contender, str | None]:
@@ -161,13 +168,15 @@ def _winner(
 
     A drawn setting wins only where the search can have gained what matters; what was not drawn is not guarded.
     """
-    reference, broken = next((one for one in raced if one.origin != "drawn"), None), dict[int, str]()
-    for one in raced if reference and recipe.guards else ():
-        shared = [seed for seed in one.seeds if seed in reference.seeds] if reference and one.origin == "drawn" else []
-        if reference and shared:
+    reference = next((one for one in raced if one.origin != "drawn"), None)
+    broken: dict[int, str] = {}
+    for one in raced if recipe.guards else ():
+        shared = [seed for seed in one.seeds if reference and seed in reference.seeds]
+        if reference and shared and one.origin == "drawn":
             found = problem.guarded(one.jobs(problem, shared), reference.jobs(problem, shared), "select")
             texts = [text for text in recipe.guards if guard_of(text).metric in found and not _meets(guard_of(text), found)]
-            broken |= {one.number: texts[0]} if texts else {}
+            if texts:
+                broken[one.number] = texts[0]
     allowed = [one for one in raced if one.number not in broken]
     unmet = None if any(one.origin == "drawn" for one in allowed) else next(reversed(broken.values()), None)
     if ceiling is not None and 100 * ceiling < recipe.worth:
@@ -183,12 +192,16 @@ def _meets(guard: MetricGuard, differences: dict[str, Estimate]) -> bool:
 class _JudgingRuns:
     """Runs with judging seeds; `completed` are the seeds of those that ended well, by candidate."""
 
+    sides: _Sides
     problem: Problem
     recipe: TuneRecipe
     train: Trainer
     completed: dict[int, list[int]] = field(default_factory=dict)
 
-    def add(self, wanted: Iterable[tuple[Contender, int]]) -> None:
+    def _train(self, seeds: range, start: int) -> None:
+        winner, reference, beside = self.sides
+        wanted = [(one, seed) for seed in seeds for one in (winner, reference) if one]
+        wanted += [(beside, seed) for seed in seeds if beside and seed < start + _DEFAULT_PAIRS]
         jobs = {(one.number, seed): one.jobs(self.problem, [seed], confirm=True)[0] for one, seed in wanted}
         failed = self.train(list(jobs.values()), "verdict")
         for (number, seed), job in jobs.items():
@@ -203,6 +216,21 @@ class _JudgingRuns:
         verdict = self.problem.paired(first, second, "confirm").judged(level, worth=self.recipe.worth / 100, last=last)
         return Judgement(theirs.number, tuple(shared), verdict, self.problem.guarded(first, second, "confirm"))
 
+    def compared(self) -> Judgement | None:
+        """Winner against reference, pairs added until a look decides; `beside` is trained with the first of their seeds."""
+        start = choosing_seeds(self.recipe)[-1].stop  # what nominated or chose does not judge
+        winner, reference, _ = self.sides
+        if reference is None:
+            self._train(range(start, start + min(self.recipe.seeds, _FEW_SEEDS)), start)
+            return None
+        looks, tried, found = looks_of(self.recipe.seeds), 0, None
+        for look in looks:
+            self._train(range(start + tried, start + look.pairs), start)
+            tried, found = look.pairs, self.judgement(winner, reference, look.level, last=look is looks[-1])
+            if found is None or found.verdict.decision != "open":
+                break
+        return found
+
     def curve(self, one: Contender) -> dict[int, float]:
         """The mean score on `select` at each quarter of the budget."""
         found: dict[int, list[float]] = {}
@@ -213,31 +241,13 @@ class _JudgingRuns:
         return {step: float(np.mean(values)) for step, values in found.items()}
 
 
-def _compared(winner: Contender, reference: Contender | None, beside: Contender | None, runs: _JudgingRuns) -> Judgement | None:
-    """Winner against reference, pairs added until a look decides; `beside` is trained with the first of their seeds."""
-    start = choosing_seeds(runs.recipe)[-1].stop  # what nominated or chose does not judge
-
-    def add(sides: Sequence[Contender], seeds: range) -> None:
-        few = [(beside, seed) for seed in seeds if seed < start + _DEFAULT_PAIRS] if beside else []
-        runs.add([*((one, seed) for seed in seeds for one in sides), *few])
-
-    if reference is None:
-        add([winner], range(start, start + min(runs.recipe.seeds, _FEW_SEEDS)))
-        return None
-    looks, tried, found = looks_of(runs.recipe.seeds), 0, None
-    for look in looks:
-        add([winner, reference], range(start + tried, start + look.pairs))
-        tried, found = look.pairs, runs.judgement(winner, reference, look.level, last=look is looks[-1])
-        if found is None or found.verdict.decision != "open":
-            break
-    return found
-
-
 def _share(ours: dict[int, float], theirs: dict[int, float]) -> float | None:
     """Where our curve crosses the end of theirs, as a part of the budget, linear between its quarters; None: nowhere."""
+    if min(len(ours), len(theirs)) < 2:
+        return None
     goal = theirs[max(theirs)]
     reached = next((step for step in sorted(ours) if ours[step] >= goal), None)
-    if reached is None or min(len(ours), len(theirs)) < 2:
+    if reached is None:
         return None
     before = max((step for step in ours if step < reached), default=None)
     if before is None:

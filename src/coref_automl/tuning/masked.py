@@ -235,10 +235,8 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
         if recipe.score is None and recipe.metric is None and share < ENOUGH:
             few = f"{100 * share:.1f}%"
             progress.note(
-                progress.say(
-                    f"어휘 한 항목인 정답이 {few}뿐이라 Real@1 strict에는 오를 여지가 없습니다. --metric {WORD}를 쓰세요.",
-                    f"Only {few} of the answers are one vocabulary entry: strict Real@1 has no room; pass --metric {WORD}.",
-                )
+                f"어휘 한 항목인 정답이 {few}뿐이라 Real@1 strict에는 오를 여지가 없습니다. --metric {WORD}를 쓰세요.",
+                f"Only {few} of the answers are one vocabulary entry: strict Real@1 has no room; pass --metric {WORD}.",
             )
         for half in halves.values():
             half.noun_table(tokenizer)

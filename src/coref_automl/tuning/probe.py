@@ -159,7 +159,7 @@ def probe(
     recipe = replace(recipe, device=device_seen(recipe.device))
     work = prepare_run(recipe)
     tried = f"{recipe.model}, {work.dataset.seq_len:,}"
-    progress.note(progress.say(f"측정: {tried}토큰, {device} ...", f"Measuring {tried} tokens on {device} ..."))
+    progress.note(f"측정: {tried}토큰, {device} ...", f"Measuring {tried} tokens on {device} ...")
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "sizes.jsonl"
         arguments = {"recipe": to_mapping(recipe), "kept": str(kept), "first": first, "largest": largest, "steps": steps}

@@ -130,10 +130,8 @@ def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> Relation
             progress.note(skipped(len(read.problems), read.split))
     if dev is None:
         progress.note(
-            progress.say(
-                "--dev가 없어 에폭을 고른 학습 문장으로 판정합니다. 독립적인 판정이 아닙니다.",
-                "No --dev: the verdict uses the training sentences that also chose the epoch, so it is not independent.",
-            )
+            "--dev가 없어 에폭을 고른 학습 문장으로 판정합니다. 독립적인 판정이 아닙니다.",
+            "No --dev: the verdict uses the training sentences that also chose the epoch, so it is not independent.",
         )
     held = split_by_sentence(train.rows, float(recipe.settings.get("holdout", RelationRecipe("", "", "").holdout)))[1]
     prints = {"train": rows_fingerprint(train.rows)} | ({"dev": rows_fingerprint(dev.rows)} if dev else {})

@@ -1,7 +1,14 @@
 """The search. In: a Problem and a recipe. Out: a study in its storage with as many trials as were asked for.
 
 The parent asks Optuna for settings, starts one process per trial, reads its reports, and prunes, closes or requeues it.
-It can be killed at any moment: the same command resumes, and nothing is trained twice.
+It can be killed at any moment: the same command resumes, and nothing is trained twice. The states of a trial are Optuna's:
+
+WAITING -> RUNNING -> COMPLETE              it ended with a score
+                   -> PRUNED                not in the better half at a rung
+                   -> FAIL                  an error, no score, or its process died a second time
+                   -> FAIL, `interrupted`   its process or the study's died: its settings are WAITING again, as another trial
+                   -> FAIL, `surplus`       several machines asked at once, and it is one too many
+What `counts` among the trials asked for has neither mark.
 """
 
 from __future__ import annotations
@@ -11,9 +18,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from coref_automl.engine.job import End, Job, Launcher, Running, run_steps
+from coref_automl.engine.job import End, Job, Launcher, Running, Schedule, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
 from coref_automl.say import in_words, say
@@ -29,14 +36,21 @@ _NOTHING = Report(0, 0.0)
 
 
 @dataclass(slots=True, eq=False)
-class _Active:
+class ActiveTrial:
     trial: Any
     job: Job
     events: Follower
     started: float
-    alive: float = 0.0
+    alive: float = 0.0  # when the storage last heard of it
     last: Report = _NOTHING
-    cut: str | None = None
+    cut: str | None = None  # why it is pruned
+
+
+class _Ending(NamedTuple):
+    state: Literal["COMPLETE", "PRUNED", "FAIL"]
+    value: float | None = None
+    reason: str = ""
+    kind: str = ""
 
 
 @dataclass(slots=True)
@@ -50,7 +64,7 @@ class Search:
     progress: Progress
     owner: str
     wait: Callable[[], None]
-    active: list[_Active] = field(default_factory=list)
+    active: list[ActiveTrial] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     looked: float = 0.0
     total: int = 0
@@ -63,7 +77,8 @@ class Search:
         with self.progress.stage("trials", self.total, "trials") as self.stage:
             self.stage.skip(min(self.total, self.ended()))
             try:
-                run_steps((), self.launcher, lambda one: one.job, self._end, more=self._next, look=self._look, wait=self.wait)
+                schedule = Schedule(more=self._next, stopped=self._stopped)
+                run_steps((), self.launcher, lambda one: one.job, self._end, schedule=schedule, wait=self.wait)
             except BaseException:
                 self._hand_back()
                 raise
@@ -76,10 +91,8 @@ class Search:
         ours = [active.trial.number for active in self.active]
         for number in recover(self.study, self.owner, private=self.recipe.storage is None, ours=ours):
             self.progress.note(
-                say(
-                    f"시도 {number}: 프로세스가 끝나 중단되었습니다. 같은 설정을 다시 대기열에 넣습니다.",
-                    f"Trial {number} was left running by a process that ended; its settings are queued again.",
-                )
+                f"시도 {number}: 프로세스가 끝나 중단되었습니다. 같은 설정을 다시 대기열에 넣습니다.",
+                f"Trial {number} was left running by a process that ended; its settings are queued again.",
             )
 
     def ended(self) -> int:
@@ -90,7 +103,7 @@ class Search:
         found = [trial for trial in self.study.get_trials(deepcopy=False) if trial.number < before and counts(trial)]
         return sum(trial.state.name != "WAITING" for trial in found)
 
-    def _next(self) -> _Active | None:
+    def _next(self) -> ActiveTrial | None:
         """A trial for a free slot; None where none is left to start."""
         if self.recipe.storage is not None:
             self._take_over()
@@ -106,21 +119,21 @@ class Search:
         trial.set_user_attr("owner", self.owner)
         job = self.problem.job(self.problem.space.suggest(trial, self.problem.fixed), self.recipe.seed)
         trial.set_user_attr("key", job.key)
-        self.active.append(_Active(trial, job, Follower(job.run / "events.ndjson"), time.monotonic()))
+        self.active.append(ActiveTrial(trial, job, Follower(job.run / "events.ndjson"), time.monotonic()))
         return self.active[-1]
 
-    def _look(self, active: _Active, running: Running) -> bool:
-        """Take in what a trial has reported; True if it was stopped."""
+    def _stopped(self, active: ActiveTrial, running: Running) -> bool:
+        """Take in what a trial has reported, and prune it if that is reason enough."""
         with self._unless_taken(active, running):
             active.alive = sign_of_life(active.trial, active.alive)
             self._take_reports(active)
             if active.cut is not None:
                 running.stop()
-                self._close(active, "PRUNED", reason=active.cut)
+                self._close(active, _Ending("PRUNED", reason=active.cut))
         return active not in self.active
 
     @contextmanager
-    def _unless_taken(self, lost: _Active, running: Running | None = None) -> Iterator[None]:
+    def _unless_taken(self, lost: ActiveTrial, running: Running | None = None) -> Iterator[None]:
         """A trial that is closed already: another machine took this one for dead and runs it; one of the two is enough."""
         from optuna.exceptions import UpdateFinishedTrialError
 
@@ -132,13 +145,11 @@ class Search:
             self.active = [active for active in self.active if active is not lost]
             number = lost.trial.number
             self.progress.note(
-                say(
-                    f"시도 {number}: 이 기계의 응답이 없는 동안 다른 기계가 이어받았습니다.",
-                    f"Trial {number} was taken over by another machine while this one was silent.",
-                )
+                f"시도 {number}: 이 기계의 응답이 없는 동안 다른 기계가 이어받았습니다.",
+                f"Trial {number} was taken over by another machine while this one was silent.",
             )
 
-    def _take_reports(self, active: _Active) -> None:
+    def _take_reports(self, active: ActiveTrial) -> None:
         for report in self.problem.reports(active.job, active.events.rows()):
             averaged = report.averaged and report.step == active.last.step and report.value > active.last.value
             if active.cut is not None or (report.step <= active.last.step and not averaged):
@@ -161,7 +172,7 @@ class Search:
         ]
         return reason_to_cut(Rung(trial.number, _group(trial), report.value, report.mrr), others, report.step)
 
-    def _end(self, end: End[_Active]) -> bool:
+    def _end(self, end: End[ActiveTrial]) -> bool:
         """A process that is over: done, failed with a reason, or dead without one. Trials run again through the queue alone."""
         active = end.step
         end = replace(end, attempt=1 + active.trial.user_attrs.get("attempt", 0))
@@ -169,57 +180,58 @@ class Search:
             if end.outcome is None and end.attempt == 1:
                 self._try_again(active, end.reason)
             elif not end.done:
-                self._close(active, "FAIL", reason=end.reason, kind=end.kind)
+                self._close(active, _Ending("FAIL", reason=end.reason, kind=end.kind))
             elif not active.last.step:
-                self._close(active, "FAIL", reason="it ended without a score", kind="no score")
+                self._close(active, _Ending("FAIL", reason="it ended without a score", kind="no score"))
             else:
                 active.trial.set_user_attr("averaged", active.last.averaged)
-                self._close(active, "COMPLETE", value=active.last.value)
+                self._close(active, _Ending("COMPLETE", active.last.value))
         return True
 
-    def _try_again(self, active: _Active, reason: str) -> None:
+    def _try_again(self, active: ActiveTrial, reason: str) -> None:
         """A process died: the same settings once more."""
         self.active.remove(active)
         number = active.trial.number
         queue_again(self.study, self._frozen(active), reason, attempt=1)
         self.progress.note(
-            say(
-                f"시도 {number}: {in_words(reason)}. 마지막 체크포인트에서 다시 실행합니다.",
-                f"Trial {number}: {reason}; it runs again from its last checkpoint.",
-            )
+            f"시도 {number}: {in_words(reason)}. 마지막 체크포인트에서 다시 실행합니다.",
+            f"Trial {number}: {reason}; it runs again from its last checkpoint.",
         )
 
-    def _frozen(self, active: _Active) -> Any:
+    def _frozen(self, active: ActiveTrial) -> Any:
         return next(trial for trial in self.study.get_trials(deepcopy=False) if trial.number == active.trial.number)
 
-    def _close(self, active: _Active, state: str, *, value: float | None = None, reason: str = "", kind: str = "") -> None:
+    def _close(self, active: ActiveTrial, ending: _Ending) -> None:
         self.active.remove(active)
-        trial, number = active.trial, active.trial.number
         facts: dict[str, Any] = {**self.problem.cost(active.job), "wall": round(time.monotonic() - active.started, 2)}
-        if reason:
-            facts |= {"reason": reason, "log": str(active.job.log)}
+        if ending.reason:
+            facts |= {"reason": ending.reason, "log": str(active.job.log)}
         for name, fact in facts.items():
-            trial.set_user_attr(name, fact)
-        self.study.tell(trial, value, state=getattr(_states(), state))
-        scored, why = f"{self.problem.label} {100 * (value or 0):.2f}%", in_words(reason)
-        if state == "COMPLETE":
-            self.progress.note(say(f"시도 {number}: select {scored}", f"Trial {number}: {scored} on select"))
-        elif state == "PRUNED":
-            self.progress.note(say(f"시도 {number} 중단: {why}", f"Trial {number} pruned: {why}"))
+            active.trial.set_user_attr(name, fact)
+        self.study.tell(active.trial, ending.value, state=getattr(_states(), ending.state))
+        self.progress.note(self._told(active, ending))
+        if ending.state == "PRUNED":
             self.problem.drop_weights(active.job)
-        else:
-            log = active.job.log
-            self.progress.note(say(f"시도 {number} 실패: {why} 기록: {log}", f"Trial {number} failed ({kind}): {why} Log: {log}"))
         self._keep_best_weights()
         done = completed(self.study)
         self.stage.advance(1, **({"best": f"{100 * done[0].value:.2f}%"} if done else {}))
-        self._count_failures(kind if state == "FAIL" else "", reason, active.job)
+        self._count_failures(ending, active.job)
 
-    def _count_failures(self, kind: str, reason: str, job: Job) -> None:
+    def _told(self, active: ActiveTrial, ending: _Ending) -> str:
+        number, log, why = active.trial.number, active.job.log, in_words(ending.reason)
+        if ending.value is not None:
+            scored = f"{self.problem.label} {100 * ending.value:.2f}%"
+            return say(f"시도 {number}: select {scored}", f"Trial {number}: {scored} on select")
+        if ending.state == "PRUNED":
+            return say(f"시도 {number} 중단: {why}", f"Trial {number} pruned: {why}")
+        return say(f"시도 {number} 실패: {why} 기록: {log}", f"Trial {number} failed ({ending.kind}): {why} Log: {log}")
+
+    def _count_failures(self, ending: _Ending, job: Job) -> None:
+        kind, reason = ending.kind, ending.reason.rstrip(".")
         self.failures.append(kind)
         if kind and self.failures[-SAME_FAILURES:] == [kind] * SAME_FAILURES:
             raise TuningError(
-                f"{SAME_FAILURES} trials in a row failed the same way ({kind}: {reason.rstrip('.')}); read {job.log}. "
+                f"{SAME_FAILURES} trials in a row failed the same way ({kind}: {reason}); read {job.log}. "
                 "A corrected recipe needs another --out; if the machine was at fault, run the same command again."
             )
 
