@@ -191,7 +191,7 @@ def _base_names(arms: Sequence[Arm]) -> dict[str, str]:
     """The shortest name that tells each base from the others, by origin: start, start/checkpoint-9, start/checkpoint-9 3fa92c."""
     labels = {arm.origin: arm.base for arm in arms}
     names = {origin: label.split("/")[0] for origin, label in labels.items()}
-    for longer in (labels, {origin: f"{label} {origin[:6]}" for origin, label in labels.items()}):
+    for longer in (labels, {origin: f"{label} {origin[:6]}" for origin, label in labels.items() if origin != label}):
         often = Counter(names.values())
-        names |= {origin: longer[origin] for origin, name in names.items() if often[name] > 1}
+        names |= {origin: longer[origin] for origin in longer if often[names[origin]] > 1}
     return names
