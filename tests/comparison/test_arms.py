@@ -155,6 +155,14 @@ def test_methods_from_other_bases_never_share_a_name(tmp_path: Path) -> None:
     assert names(read(root))["entity 128 (start/checkpoint-9)"] == 4
 
 
+def test_records_with_and_without_the_bytes_of_their_base_never_share_a_name(tmp_path: Path) -> None:
+    models = [Model(f"{run}-s{seed}", 100, 0.1, seed=seed) for run in ("new", "old") for seed in range(2)]
+    root = write(tmp_path, [Model("base", 0, -1.0), *models], documents=10)
+    change(root, "*", method="entity")
+    change(root, "new-*", base_bytes="wbase0")
+    assert names(read(root)) == {"entity 128": 2, "entity 128 (base)": 2}
+
+
 def test_a_method_without_recorded_data_is_not_named_by_it(tmp_path: Path) -> None:
     root = write(tmp_path, [Model("base", 0, -1.0), Model("a", 100, 0.1), Model("b", 100, 0.1)], documents=10)
     change(root, "*", method="light")

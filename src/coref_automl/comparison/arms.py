@@ -157,10 +157,7 @@ def _ambiguous(runs: Sequence[_Run]) -> set[str]:
 def _names(made: Provenance, usual: str) -> Iterator[str]:
     """What a run's method may be called: as usual, with its data, by the run; a new name always fits."""
     run, data = PurePath(made.run).name, PurePath(made.dataset).name or made.data[:8]
-    yield usual
-    if data:
-        yield f"{usual} ({data})"
-    yield run
+    yield from (usual, f"{usual} ({data})" if data else run, run)
     yield from (f"{run} ({number})" for number in count(2))
 
 
@@ -178,25 +175,23 @@ def _is_from(arm: Arm, base: Entry | None) -> bool:
 
 
 def _named(arms: Sequence[Arm], base: Entry | None) -> list[Arm]:
-    """Arms under their names, runs in order of seeds. Only another base than the study's is named."""
+    """Arms under their names, runs in order of seeds. A base is named if it is not the study's, or if it tells two arms apart."""
     bases = _base_names(arms)
     several = base is not None or len(bases) > 1  # a single base that was never scored is not named
-    out = []
+    out: dict[str, Arm] = {}
     for arm in arms:
-        window = f" @{arm.length:,}" if arm.length != arm.trained_at else ""
-        other = f" ({bases[arm.origin]})" if several and not _is_from(arm, base) else ""
-        name = f"{arm.method} {arm.trained_at:,}{window}{other}"
-        out.append(replace(arm, runs=dict(sorted(arm.runs.items())), name=name))
-    return out
+        name = f"{arm.method} {arm.trained_at:,}" + (f" @{arm.length:,}" if arm.length != arm.trained_at else "")
+        if name in out or (several and not _is_from(arm, base)):
+            name += f" ({bases[arm.origin]})"
+        out[name] = replace(arm, runs=dict(sorted(arm.runs.items())), name=name)
+    return list(out.values())
 
 
 def _base_names(arms: Sequence[Arm]) -> dict[str, str]:
     """The shortest name that tells each base from the others, by origin: start, start/checkpoint-9, start/checkpoint-9 3fa92c."""
     labels = {arm.origin: arm.base for arm in arms}
-    shorts = Counter(label.split("/")[0] for label in labels.values())
-    alike = Counter(labels.values())
-    names = {}
-    for origin, label in labels.items():
-        short = label.split("/")[0]
-        names[origin] = short if shorts[short] == 1 else label if alike[label] == 1 else f"{label} {origin[:6]}"
+    names = {origin: label.split("/")[0] for origin, label in labels.items()}
+    for longer in (labels, {origin: f"{label} {origin[:6]}" for origin, label in labels.items() if origin != label}):
+        often = Counter(names.values())
+        names |= {origin: longer[origin] for origin in longer if often[names[origin]] > 1}
     return names

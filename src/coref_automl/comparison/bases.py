@@ -1,16 +1,14 @@
 """Bases: what a checkpoint is compared with. In: evaluations. Out: its base model's, found beside it or among the others.
 
-    asked of     function          what it answers                                       asked by
-    the disk     bases_beside      the bases that lie beside checkpoints                 reader
-    the disk     with_bases        the same, added to what was found                     reader
-    the disk     rename_bases      under which name each record's base was evaluated     with_bases, studio
-    a group      bases_of          every evaluation of a record's base                   arms, choice, groups
-    a group      own_base          the one to judge a checkpoint by                      study
-    a group      references        the same for all entries, whatever they are           study, differences
-    a group      find_reference    what --reference names; default a base                study, differences
+    in a group     bases_of          every evaluation of a record's base                       arms, choice, groups
+                   own_base          the one to judge a checkpoint by: the same window length   study
+                   references        the same for all entries, whatever they are               study, differences
+                   find_reference    what --reference names; default a base                    study, differences
+    on the disk    bases_beside      bases beside checkpoints: same items, scorer and length   reader
+                   with_bases        the same, added to what was found                         reader
+                   rename_bases      records with the name that their base was evaluated under  with_bases, studio
 
-A base is known by its bytes. For older records without bytes its place decides on the disk, its label in a group. `bases_beside`
-needs the same items, scorer and window length, and prefers the same dtype; `own_base` needs the same window length.
+A base is known by its bytes. For older records without bytes its place decides on the disk, its label in a group.
 """
 
 from __future__ import annotations
@@ -30,10 +28,8 @@ from coref_automl.records import Evaluation, Provenance
 
 
 def bases_of(entries: Sequence[Entry], made: Provenance) -> list[Entry]:
-    """The evaluations of a checkpoint's base model.
-
-    If the record has no bytes and two names differ in the owner alone (klue/bert, other/bert), the exact name decides.
-    """
+    """The evaluations of a checkpoint's base model. If the record has no bytes and two names differ in their owners alone
+    (klue/bert, other/bert), the exact name decides."""
     found = [one for one in entries if one.is_of(made.base, made.base_bytes) and not _learned_nothing(one, made.base_bytes)]
     return [one for one in found if one.evaluation.checkpoint == slug(made.base)] or found
 
@@ -45,10 +41,8 @@ def _learned_nothing(entry: Entry, base_bytes: str) -> bool:
 
 
 def own_base(entries: Sequence[Entry], entry: Entry, base: Entry | None) -> Entry | None:
-    """A checkpoint's base, evaluated in windows of the same length; that of the study where it is one of several.
-
-    A checkpoint without a training record is assumed to have the study's base.
-    """
+    """A checkpoint's base, evaluated in windows of the same length; that of the study where it is one of several. A checkpoint
+    without a training record is assumed to have the study's base."""
     made, length = entry.evaluation.provenance, entry.evaluation.seq_len
     if made is None:
         return base
@@ -154,20 +148,15 @@ def bases_beside(stored: Sequence[StoredEvaluation], opened: Opened) -> list[Sto
     found: dict[Path, StoredEvaluation] = {}
     for one in stored:
         made = one.evaluation.provenance
-        if made is None or not _lacks_base(made, one, stored):
-            continue
-        base = _base_beside(made, one, opened)
-        if base and base.folder.resolve() not in known:
+        base = _base_beside(made, one, opened) if made is not None and _lacks_base(made, one, stored) else None
+        if base is not None and base.folder.resolve() not in known:
             found.setdefault(base.folder.resolve(), base)
     return list(found.values())
 
 
 def _lacks_base(made: Provenance, one: StoredEvaluation, stored: Sequence[StoredEvaluation]) -> bool:
-    """Is the base a model outside runs, and not yet among the evaluations under the same conditions?
-
-    An archive brings its own: evaluations elsewhere on this machine do not belong to it. A checkpoint of a run is not a base,
-    even where training has left the same bytes.
-    """
+    """Is the base a model outside runs, and not yet among the evaluations under the same conditions? An archive brings its own.
+    A checkpoint of a run is not a base, even where training has left the same bytes."""
     if one.archived or not made.base or target_of(made.base).in_run:
         return False
     alike = [other.evaluation for other in stored if other.evaluation.condition == one.evaluation.condition]

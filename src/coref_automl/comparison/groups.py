@@ -1,12 +1,9 @@
 """Which evaluations belong together. In: results. Out: groups of evaluations of the same items, ranks aligned.
 
 Evaluations never overwrite each other: a checkpoint may have been scored in float32 and in bfloat16, or before and after its
-weights were replaced. A group holds one evaluation per model and length; `left_out` says why others are not in it.
-
-    read_groups                  one group per set of items (their fingerprint) and scorer version
-    read_groups, common=True     one group per scorer version: a model's evaluations on several sets are one entry over the items
-                                 of all of them, and the group's fingerprint is empty
-"""
+weights were replaced. A group holds one evaluation per model and length; `left_out` says why others are not in it. It is of
+one set of items, whose fingerprint it has, and of one scorer version. A `common` group is of all sets: a model's evaluations on
+them are one entry over the items of all, and the group has no fingerprint ("")."""
 
 from __future__ import annotations
 

@@ -6,13 +6,11 @@ A study names its runs METHOD-LENGTH-sSEED; records of before they kept the meth
     method_name(the record of that run)      entity
     stem(the record of big_512_seed3)        big             a run by itself: its name without length and seed
 
-Evaluations that are read together get names that tell them apart: `rename_runs` as they are read, `with_names` in a group:
+Evaluations of a group get names that tell them apart (`rename_runs`, then `with_names`):
 
-    one run                                  checkpoint-65, checkpoint-130
-    two runs                                 a/checkpoint-65, b/checkpoint-65
+    one run; two runs                        checkpoint-65; a/checkpoint-65, b/checkpoint-65
     two runs called a, in x/ and in y/       x-a/checkpoint-65, y-a/checkpoint-65
-    a checkpoint scored at two lengths       checkpoint-65@512, checkpoint-65@2048
-    a model scored in two dtypes             base@512, base@512 (2)
+    two window lengths; two dtypes           base@512, base@2048; base@512, base@512 (2)
 """
 
 from __future__ import annotations
@@ -65,18 +63,14 @@ def rename_runs(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
     """Name runs by their folders where several have one name."""
     shared = _shared_names(stored)
     recorded = [one for one in stored if (made := one.evaluation.provenance) is not None and made.run in shared]
-    names = short_names(_run_folder(one) for one in recorded)
+    names = short_names(PurePath(one.evaluation.path).parent for one in recorded)
     out = []
     for one in stored:
-        made = one.evaluation.provenance
+        made, folder = one.evaluation.provenance, PurePath(one.evaluation.path).parent
         if made is not None and made.run in shared:
-            one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, run=names[_run_folder(one)])))
+            one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, run=names[folder])))
         out.append(one)
     return out
-
-
-def _run_folder(one: StoredEvaluation) -> PurePath:
-    return PurePath(one.evaluation.path).parent
 
 
 def _shared_names(stored: Sequence[StoredEvaluation]) -> set[str]:

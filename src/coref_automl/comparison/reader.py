@@ -127,10 +127,8 @@ class Results:
         return [*(say(f"제외: {one}", f"Left out: {one}") for one in self.left_out), *changed_since(self.everything)]
 
     def check_evaluated(self) -> list[str]:
-        """The paths without a finished evaluation or run of a check; raises if one of them does not exist.
-
-        Of a base the evaluation may lie with the runs of the others.
-        """
+        """The paths without a finished evaluation or run of a check; raises if one of them does not exist. A base's
+        evaluation may lie with the runs of the others."""
         missing = [path for path in self.paths if not self.checked_under(path) and path not in self.runs.under]
         if not missing:
             return []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -141,17 +141,11 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
 
 
 def seed_pairs(ours: _Starts, theirs: _Starts) -> list[SeedPairs]:
-    """What a claim compares; empty if too few seeds are shared.
-
-    a method and another     starts of one pretraining seed, at least two of them
-    a method and a base      every start and the base's only one: the verdict covers all of them
-    a single checkpoint      the same, but one pair per fine-tuning seed
-    """
+    """What a claim compares; empty if too few seeds are shared. Of two methods, the starts of one pretraining seed, at least two;
+    of a method and a base, every start with the base's only one; of a single checkpoint, one pair per fine-tuning seed."""
     against_method = len(theirs) > 1
-    if against_method:
-        sides = [(start, theirs[seed]) for seed, start in ours.items() if seed in theirs]
-    else:
-        sides = [(start, base) for start in ours.values() for base in theirs.values()]
+    same_seed = [(start, theirs[seed]) for seed, start in ours.items() if seed in theirs]
+    sides = same_seed if against_method else [*product(ours.values(), theirs.values())]
     pairs = [pair for a, b in sides if (pair := paired(a, b)) is not None]
     if len(pairs) < (2 if against_method else len(ours)):
         return []
@@ -161,15 +155,10 @@ def seed_pairs(ours: _Starts, theirs: _Starts) -> list[SeedPairs]:
 def paired(a: _Start, b: _Start) -> SeedPairs | None:
     """Both sides under their shared fine-tuning seeds; None if there are none, or if the rows differ."""
     seeds = tuple(seed for seed in a if seed in b)
-    ours, theirs = _rows_of(a, seeds), _rows_of(b, seeds)
+    ours, theirs = ([run.facts.of([column]) for run, column in (side[seed] for seed in seeds)] for side in (a, b))
     if not seeds or not all(np.array_equal(rows.gold, ours[0].gold) for rows in (*ours, *theirs)):
         return None
     return SeedPairs(_joined(ours), _joined(theirs), seeds)
-
-
-def _rows_of(start: _Start, seeds: Sequence[int]) -> list[RowFacts]:
-    """The rows of each seed, as its run scored them."""
-    return [run.facts.of([column]) for run, column in (start[seed] for seed in seeds)]
 
 
 def _joined(rows: Sequence[RowFacts]) -> RowFacts:
