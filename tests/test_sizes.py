@@ -236,6 +236,10 @@ def test_a_pipe_in_place_of_a_head_is_refused(tmp_path: Path, refused: Refused) 
     assert f"{head / HEAD} is a pipe, a socket or a device" in refused("coref", "predict", "철수가 왔다.", "--model", head)
 
 
+def test_epochs_without_end_are_refused(dataset: Path, tmp_path: Path, refused: Refused) -> None:
+    assert "a run has under" in refused(*training(dataset, tmp_path), "--epochs", "1e308")
+
+
 @pytest.mark.parametrize("name", ["tokens.npy", "manifest.json"])
 def test_a_pipe_in_a_dataset_is_refused(dataset: Path, tmp_path: Path, refused: Refused, name: str) -> None:
     (dataset / name).unlink()
