@@ -10,11 +10,11 @@ TITLES = {
     "method": ("Which method?", "어느 방법인가?"),
     "length": ("Which length?", "어느 길이인가?"),
     "training": ("How long to train?", "얼마나 오래 학습하는가?"),
-    "far": ("Does it carry over to far mentions?", "먼 언급으로 이어지는가?"),
-    "lambada": ("Does it carry over to LAMBADA?", "LAMBADA로 이어지는가?"),
-    "sources": ("Does it hold on every source?", "데이터 소스마다 그러한가?"),
-    "relation": ("Does it carry over to relation extraction?", "관계 추출로 이어지는가?"),
-    "coreference": ("Does it carry over to coreference?", "상호참조 해결로 이어지는가?"),
+    "far": ("Does it carry over to far mentions?", "먼 언급으로 전이되는가?"),
+    "lambada": ("Does it carry over to LAMBADA?", "LAMBADA로 전이되는가?"),
+    "sources": ("Does it hold on every source?", "모든 데이터 소스에서 그러한가?"),
+    "relation": ("Does it carry over to relation extraction?", "관계 추출로 전이되는가?"),
+    "coreference": ("Does it carry over to coreference?", "상호참조 해결로 전이되는가?"),
 }
 Row = tuple[str, str, str, str]
 """Question, badge, answer, difference."""

@@ -80,7 +80,7 @@ WRONG = {
     "a cell of another gain": ("studio ko", r'(title="[^"]*?: )\+\d', r"\1+9"),
     "a plain answer that its interval denies": ("terminal en", r"(relation extraction\?) .*?\. ", r"\1 Yes. "),
     "every source where one is not shown": ("markdown en", r"shown on (\d) of \d", r"shown on \1 of 7"),
-    "a limit that is not the interval's": ("terminal ko", r"(관계 추출로 이어지는가\?) .*?\. ", r"\1 9.9점을 넘는 향상 없음. "),
+    "a limit that is not the interval's": ("terminal ko", r"(관계 추출로 전이되는가\?) .*?\. ", r"\1 9.9점을 넘는 향상 없음. "),
     "weights that are there": ("studio ko", r"이 디스크에 있음", "이 디스크에 없음"),
 }
 _CHECKPOINT = r"\1Checkpoint: runs/entity-128-s0/checkpoint-100, 100k tokens, on this disk.\n"

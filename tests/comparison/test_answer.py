@@ -310,7 +310,7 @@ def test_equivalence_is_about_ties_within_half_the_gain_and_a_gain_is_never_equi
         line.startswith(f"Does it carry over to far mentions? No gain above {limit} points (a loss of up to 0.9 not excluded). ")
         for line in told
     )
-    assert f"먼 언급으로 이어지는가? {limit}점을 넘는 향상 없음" in "\n".join(answer_lines(it, Say("ko")))
+    assert f"먼 언급으로 전이되는가? {limit}점을 넘는 향상 없음" in "\n".join(answer_lines(it, Say("ko")))
     assert any(line.startswith("Does it carry over to LAMBADA? Yes. LAMBADA@1 strict 18.6 → ") for line in told)
     assert "Does it hold on every source? Shown on 1 of 2. " in "\n".join(told)
     assert told[-1].startswith("Next: what telling them apart takes")

@@ -116,7 +116,7 @@ def test_one_variant_is_told_by_its_score_and_nothing_is_said_of_choosing(runs: 
     assert '<h1 class="headline">none: micro-F1 ' in page
     assert "변형 1가지" not in page
     assert 'class="limits"' not in page
-    assert "말해 주지 못하는 것" not in text
+    assert "알 수 없는 것" not in text
 
 
 def test_a_run_without_predictions_for_the_rows_is_named_and_the_others_stand(

@@ -60,7 +60,7 @@ def test_the_kept_report_is_what_the_table_gives(rows: list[TableRow]) -> None:
 
 def test_a_table_is_reported_in_both_languages(tmp_path: Path) -> None:
     made = report(tmp_path / "out", table=STUDY, lang="ko")
-    assert "합성 점수가 20개 행에서 틀렸습니다" in Path(made.markdown).read_text("utf-8")
+    assert "종합 점수가 20개 행에서 틀렸습니다" in Path(made.markdown).read_text("utf-8")
     assert Path(made.results).read_text("utf-8") == STUDY.read_text("utf-8")
 
 

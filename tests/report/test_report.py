@@ -55,7 +55,7 @@ def test_a_report_has_every_section_and_opens_with_the_answers(made: WrittenRepo
     assert places[-1] < text.index('id="part-questions"') < text.index('id="part-appendix"')
     assert made.answer.highest in Path(made.markdown).read_text("utf-8")
     assert '<html lang="ko">' in text
-    assert "외부 확인은 관계 추출과 상호참조 해결" in text
+    assert "외부 검증은 관계 추출과 상호참조 해결" in text
     assert text.count('id="chart-') == len(page_data(Path(made))["charts"]) >= 8
 
 

@@ -36,7 +36,7 @@ def test_the_block_names_everything_the_guide_names() -> None:
     text = "\n".join(format_result(evaluation("checkpoint-131", 0.50), evaluation("checkpoint-65", 0.48)))
     for part in ("a/checkpoint-131", "1536", "2,400", "50.00% [48.00, 52.00]", "70.00%", "30.00%", "12.3초", "80.0%"):
         assert part in text
-    for part in ("a/checkpoint-65", "48.00%", "+2.00%p", "0.4860", "0.5000", "+0.0140"):
+    for part in ("a/checkpoint-65", "48.00%", "+2.00점", "0.4860", "0.5000", "+0.0140"):
         assert part in text
     assert "coref-automl compare runs/a/checkpoint-65 runs/a/checkpoint-131 --reference runs/a/checkpoint-65" in text
 

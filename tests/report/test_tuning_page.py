@@ -64,7 +64,7 @@ def test_the_korean_page_names_states_legends_and_reasons_in_korean(tmp_path: Pa
     text = json.dumps([repr(section) for section in shown.sections], ensure_ascii=False)
     for english in ("'complete'", "'pruned'", "'failed'", "without a score", "of the budget", "better half", "'trial "):
         assert english not in text
-    assert "나은 절반에 들지 못함" in text
+    assert "상위 절반에 들지 못함" in text
     assert "점수 없이 끝남" in text
     domain = next(iter(charts(shown).values()))["layer"][1]["encoding"]["color"]["scale"]["domain"]
     assert domain == ["완료", "중단", "실패"]
@@ -95,7 +95,7 @@ def test_the_page_says_how_many_seeds_chose_and_judged(tmp_path: Path, lang: str
     [
         (
             "not in the better half of its objective at 2/4 of the budget",
-            "예산의 2/4에서 같은 목표의 나은 절반에 들지 못함",
+            "예산의 2/4에서 같은 목표의 상위 절반에 들지 못함",
         ),
         ("CUDA out of memory.", "CUDA out of memory."),
     ],

@@ -223,7 +223,7 @@ def studio(
         print(say(f"폴더: {shown}. 끝내려면 Ctrl-C.", f"Shows {shown}. Ctrl-C ends it."), file=sys.stderr)
         if not is_loopback(host):
             warning = (
-                "네트워크에서 이 기계에 닿는 누구나 이 폴더들을 읽고 메모를 남길 수 있습니다.",
+                "네트워크에서 이 서버에 접속할 수 있는 사람은 누구나 이 폴더들을 읽고 메모를 남길 수 있습니다.",
                 "Anyone who can reach this machine on the network can read these folders here, and write notes.",
             )
             print(say(*warning), file=sys.stderr)

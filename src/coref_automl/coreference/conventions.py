@@ -55,7 +55,7 @@ class Convention(Record):
     def line(self) -> str:
         korean, english = _SAID[self.edges]
         convention = say(
-            f"표지 규약: {self.edges} ({korean}), 단독 언급 {'있음' if self.singletons else '없음'}",
+            f"주석 규약: {self.edges} ({korean}), 단독 언급 {'있음' if self.singletons else '없음'}",
             f"Convention: {self.edges} ({english}), singletons {'marked' if self.singletons else 'not marked'}",
         )
         if not self.mixed:

@@ -112,7 +112,7 @@ def evaluate_coreference(
     readers = [_Reader(model, own, pick_device(device), base) for model in models]
     kept = readers[0].under_scheme(kept, scheme)
     if len(settings.schemes) > 1:
-        notes.insert(1, say(f"표지 방식: {kept[0].scheme}", f"Annotation scheme: {kept[0].scheme}"))
+        notes.insert(1, say(f"주석 방식: {kept[0].scheme}", f"Annotation scheme: {kept[0].scheme}"))
     answers = [reader.answers(name, kept, progress) for reader in readers]
     seeds = tuple(_seed(model) for model in models)
     return CoreferenceResult(

@@ -58,14 +58,14 @@ def card(manifest: dict[str, Any]) -> str:
         say(f"# 데이터셋 `{manifest['mode']}`, {length}토큰", f"# Dataset `{manifest['mode']}` at {length} tokens"),
         f"{summary(manifest)}. "
         + say(
-            f"토크나이저: {tokenizer}, 미등록 토큰 {unknown}. 배열 지문: {mark}.",
+            f"토크나이저: {tokenizer}, 미등록 토큰 {unknown}. 배열 핑거프린트: {mark}.",
             f"Tokenizer: {tokenizer}; unknown tokens {unknown}. Fingerprint of the arrays: {mark}.",
         ),
         say("## 데이터 소스", "## Sources"),
         f"```\n{counts_table(manifest)}\n```",
         "\n".join(f"- {source['name']}: {licence_in_words(source['licence'])}" for source in manifest["sources"]),
         say("## 입력", "## Inputs"),
-        _markdown(say("입력/행/지문", "input/rows/fingerprint").split("/"), inputs),
+        _markdown(say("입력/행/핑거프린트", "input/rows/fingerprint").split("/"), inputs),
     ]
     if manifest["missing"]:
         parts += [say("## 읽을 수 없었던 것", "## Could not be read"), "\n".join(f"- {line}" for line in manifest["missing"])]

@@ -168,7 +168,7 @@ def lines(manifest: SetManifest) -> list[str]:
     """The manifest as a table for the terminal."""
     model = manifest.get("reference", {}).get("model", "unknown")
     mark = manifest["fingerprint"]
-    shown = [say(f"기준 토크나이저 {model}, 지문 {mark}", f"reference tokenizer {model}, fingerprint {mark}")]
+    shown = [say(f"기준 토크나이저 {model}, 핑거프린트 {mark}", f"reference tokenizer {model}, fingerprint {mark}")]
     for source, seen in manifest.get("documents", {}).items():
         named = {say(_SEEN.get(name) or in_words(name), name): count for name, count in seen.items()}
         shown.append(f"{source}: {', '.join(f'{name} {count:,}' for name, count in named.items())}")

@@ -59,7 +59,7 @@ class Adapted(Record):
         say = Say(language())
         lines = [self.answer, "", f"{say('보고서', 'Report')}: {self.report}"]
         if self.chosen != self.best_trained:
-            best = say("학습한 것 가운데 가장 높은 체크포인트", "Highest of the trained checkpoints")
+            best = say("학습한 것 중 점수가 가장 높은 체크포인트", "Highest of the trained checkpoints")
             lines += [f"{say('선택: 베이스 모델', 'Chosen: the base')} {self.chosen}", f"{best}: {self.best_trained}"]
         for name, found in self.checks.items():
             ko, en = CHECKS[name].name

@@ -49,7 +49,10 @@ def judge(name: str, model: Any, info: dict[str, Any], *, new_head: bool | None)
     if missing and not new_head:
         raise ModelError(f"{name} has no trained mask head ({missing[0]} is new). Pass a checkpoint with one{or_new(new_head)}.")
     names = ", ".join(missing)
-    new = say(f"마스크 헤드가 새것입니다({names}). 학습해야 쓸 수 있습니다.", f"The mask head is new ({names}) and untrained.")
+    new = say(
+        f"마스크 헤드가 새로 초기화되었습니다({names}). 학습해야 쓸 수 있습니다.",
+        f"The mask head is new ({names}) and untrained.",
+    )
     notes = [new] if missing else []
     surplus = sorted(info["unexpected_keys"])
     foreign = [key for key in surplus if _of_encoder(key, prefix)]

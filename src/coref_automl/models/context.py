@@ -32,11 +32,11 @@ def lengthen(model: Any, seq_len: int, *, policy: Policy = "clamp") -> list[str]
         return []
     positions = family(config.model_type).positions
     if positions == "rotary":
-        told = "회전 위치 표현이라 새 행이 필요 없습니다", "rotary positions need no new rows"
+        told = "회전 위치 임베딩(RoPE)이라 새 행이 필요 없습니다", "rotary positions need no new rows"
     elif positions == "relative" and model.base_model.encoder.relative_attention:
         told = _lengthen_relative(model, old, seq_len, policy)
     else:
-        told = "위치 행을 순서대로 반복했고 학습이 필요합니다", "position rows repeated in order; they need training"
+        told = "위치 임베딩을 순서대로 반복했고 학습이 필요합니다", "position rows repeated in order; they need training"
     if positions in ("absolute", "offset") or (model.config.model_type == "deberta-v2" and _position_table(model) is not None):
         _tile_positions(model, old, seq_len)
     config.max_position_embeddings = seq_len + first_row(config)

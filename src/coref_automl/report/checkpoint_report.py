@@ -145,7 +145,7 @@ def _keep(study: Subject) -> KeepPanel:
         path, lines = it.keep.path if it.keep.there else "", tuple(keep_lines(it, say, named=False))
     else:
         path = it.base_path if it.action == "keep base" else ""
-        lines = (say(f"학습한 것 중 가장 높은 것: {it.highest}.", f"Highest of what was trained: {it.highest}."),)
+        lines = (say(f"학습한 것 중 점수가 가장 높은 체크포인트: {it.highest}.", f"Highest of what was trained: {it.highest}."),)
     return KeepPanel(path, it.keep is None, lines, made, further, step_reason(it, say))
 
 

@@ -45,8 +45,8 @@ _QUESTIONS = {
     "first to last": ("첫 에폭에서 마지막까지", "first to last epoch"),
     "peak over last": ("과적합 (최고 - 마지막)", "over-fitting (peak - last)"),
     "peak over first": ("최고점 (최고 - 처음)", "peak (peak - first)"),
-    "length against length": ("길이와 길이", "length against length"),
-    "family against family": ("계열과 계열", "family against family"),
+    "length against length": ("길이 간 비교", "length against length"),
+    "family against family": ("계열 간 비교", "family against family"),
 }
 
 
@@ -207,7 +207,7 @@ def _curves(rows: Sequence[TableRow], say: Say, target: Mapping[str, float]) -> 
 
 def _tests(tests: Sequence[Unpaired], say: Say) -> Section:
     head = (
-        say("질문", "question"), say("무엇을", "rows"), say("Real@1 차이 (점)", "Real@1, points"), "p", "p (Holm)",
+        say("질문", "question"), say("비교 대상", "rows"), say("Real@1 차이 (점)", "Real@1, points"), "p", "p (Holm)",
         say("판정", "verdict"),
     )  # fmt: skip
     shown = {True: Cell(say("확인", "shown"), "good"), False: Cell(say("미확인", "not shown"), "quiet")}
@@ -229,8 +229,8 @@ def _rows(rows: Sequence[TableRow], say: Say) -> Section:
         lines.append(row(one.name, *sizes, *shown, stated, computed, say("틀림", "wrong") if one.wrong else ""))
     head = (
         say("행", "row"), say("에폭", "epoch"), "n", *(METRICS[name].label for name in _SAMPLES),
-        say("적힌 합성 점수", "stated composite"), say("계산한 값", "computed"), "",
+        say("적힌 종합 점수", "stated composite"), say("계산한 값", "computed"), "",
     )  # fmt: skip
     parts = " + ".join(f"{weight:g} x {METRICS[name].label}" for name, weight in METRICS["score"].parts)
-    title = say("모든 행과 합성 점수", "All rows and the composite")
+    title = say("모든 행과 종합 점수", "All rows and the composite")
     return Section("rows", title, (Text(f"{parts}."), Table(head, tuple(lines), frozenset(range(1, 8)))))

@@ -126,7 +126,7 @@ def _by_facet(group: Group, study: Study | None, a: Side, b: Side, claim: Claim,
     if not drawn:
         return None
     note = say(
-        f"A - B, 구간마다 따로 낸 95% 구간(보정 없음), 괄호는 문항 수({_FEWEST}개 이상).",
+        f"A - B, 개별 95% 신뢰구간(보정 없음), 괄호는 문항 수({_FEWEST}개 이상).",
         f"A - B; 95% intervals one by one, not corrected; in brackets the items ({_FEWEST} or more).",
     )
     title = say("차이는 어디서 오는가", "Where the difference comes from")

@@ -107,7 +107,7 @@ def _reasons(found: Reasons, number: int, say: Say) -> Section:
         f"{found.split} {found.rows:,}행, {found.model}; 시드: {seeds}",
         f"{found.rows:,} rows of {found.split}, {found.model}; seeds: {seeds}",
     )
-    title = say("표지를 두는 다섯 가지 이유, 확인", "The five reasons for entity markers, tested")
+    title = say("개체 마커를 쓰는 다섯 가지 이유의 검증", "The five reasons for entity markers, tested")
     blocks = (Table(head, tuple(lines), frozenset({3, 4, 5, 6}), caption), Text(how, "quiet"))
     return Section("reasons" if number == 1 else f"reasons-{number}", title, blocks, say("다섯 가지 이유", "five reasons"))
 
@@ -154,15 +154,15 @@ def _grid_page(result: GridResult, say: Say) -> Page:
     return Page(
         lang=say.lang,
         title=say("관계 추출 격자 실험", "Relation extraction, the grid"),
-        subtitle=say(f"{len(ranked)}칸, 분할 {split}", f"{len(ranked)} cells, split {split}"),
-        lead=say("학습 자료에서 떼어 둔 문장으로 고른 칸", "The cell that held-out training sentences choose"),
+        subtitle=say(f"설정 {len(ranked)}개, 분할 {split}", f"{len(ranked)} cells, split {split}"),
+        lead=say("학습 데이터에서 떼어 둔 문장으로 선택한 설정", "The cell that held-out training sentences choose"),
         headline=best.name if best else "-",
         sentence=_chosen(best, say),
         cannot_tell=(note("relation: seeds", say),),
         sections=(
             Section(
                 "cells",
-                say("모든 칸", "All cells"),
+                say("모든 설정", "All cells"),
                 (Table((*columns, say("오류", "error")), tuple(lines), frozenset({*range(1, 9), 10, 11})),),
             ),
         ),
@@ -173,9 +173,9 @@ def _grid_page(result: GridResult, say: Say) -> Page:
 def _chosen(best: GridCell | None, say: Say) -> str:
     """Names the cell, because Markdown shows the sentence without the headline."""
     if best is None:
-        return say("끝난 칸이 없습니다.", "No cell is finished.")
+        return say("끝난 설정이 없습니다.", "No cell is finished.")
     return say(
-        f"{best.name}: 떼어 둔 문장의 micro-F1 {best.validation:.2f}. 점수를 매긴 분할은 아무것도 고르지 않았습니다.",
+        f"{best.name}: 떼어 둔 문장의 micro-F1 {best.validation:.2f}. 채점한 분할은 선택에 쓰지 않았습니다.",
         f"{best.name}: micro-F1 {best.validation:.2f} on the held-out sentences. The scored split chose nothing.",
     )
 

@@ -115,7 +115,7 @@ def _compared(evaluation: Evaluation, best: Evaluation, say: Say) -> list[str]:
     for name in ("real1", "real5"):
         before, now = best.estimates.get(name), evaluation.estimates.get(name)
         if before and now:
-            change = f"{100 * (now.value - before.value):+.2f}{say('%p', ' points')}"
+            change = f"{100 * (now.value - before.value):+.2f}{say('점', ' points')}"
             rows.append((METRICS[name].label, f"{100 * before.value:.2f}%", f"{100 * now.value:.2f}%", change))
     before, now = best.estimates.get("score"), evaluation.estimates.get("score")
     if before and now:

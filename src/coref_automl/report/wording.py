@@ -34,7 +34,7 @@ _MOST = 4
 def title(name: QuestionId, say: Say) -> str:
     if name in CHECKS:
         ko, en = CHECKS[name].name
-        return say(f"{ko}로 이어지는가?", f"Does it carry over to {en}?")
+        return say(f"{ko}로 전이되는가?", f"Does it carry over to {en}?")
     return note(f"question: {name}", say)
 
 

@@ -130,7 +130,7 @@ def meaning(metric: str, say: Say) -> str:
     rule = {
         "strict": say("정답과 같음", "equal to the answer"),
         "lenient": say("같거나 한쪽이 다른 쪽을 포함", "equal, or one contains the other"),
-        "word": say("후보 낱말 가운데", "among candidate words"),
+        "word": say("후보 단어 가운데", "among candidate words"),
     }[of.rule]
     share = f"share of {of.task} items with a right answer in the first {of.at} ({rule})"
     return say(f"{of.task} 문항 중 상위 {of.at}개 안에 정답이 있는 비율 ({rule})", share)

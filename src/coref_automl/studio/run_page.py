@@ -224,7 +224,7 @@ def _checkpoints(
         notes.append(say(ko, f"Corrected for {family} checkpoints (max-T). Verdicts about methods: the leaderboard."))
     if study is not None and study.group.judging is not None and against:
         held = "Differences are on the documents held back from choosing, values on all."
-        notes.append(say("차이는 고르는 데 쓰지 않은 문서의 것이고, 값은 모든 문서의 것입니다.", held))
+        notes.append(say("차이는 고르는 데 쓰지 않은 문서, 값은 모든 문서 기준입니다.", held))
     judged = [(entry, one) for entry, one in zip(entries, found, strict=True) if one is not None]
     drawn = [{"run": run.folder.name, "x": entry.tokens, **in_percent(one.difference)} for entry, one in judged]
     blocks: list[Block] = []

@@ -159,7 +159,7 @@ class Studio:
 
     async def _missing(self, request: Request, _error: Exception) -> Response:
         address = self._address(request)
-        return self._message(address, address.say("이런 쪽은 없습니다.", "There is no such page."), 404)
+        return self._message(address, address.say("페이지를 찾을 수 없습니다.", "There is no such page."), 404)
 
     async def _failed(self, request: Request, error: Exception) -> Response:
         address = self._address(request)

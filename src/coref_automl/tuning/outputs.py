@@ -191,7 +191,7 @@ def sentence_of(final: Final, label: str, where: str, say: Say) -> str:
     if reference is None:
         reached = f"{label} {100 * sum(final.confirmed) / len(final.confirmed):.2f}%"
         return say(
-            f"{one}: 비교할 것 없이 가장 좋습니다 ({where}, {reached}).",
+            f"{one}: 시도한 설정 중 가장 좋으며({where}, {reached}), 비교할 기준이 없습니다.",
             f"{_begin(one)} is the best tried ({reached} on {where}), and nothing comes before it to compare it with: keep it.",
         )
     other = named(reference, say)

@@ -145,7 +145,7 @@ class Search:
             self.active = [active for active in self.active if active is not lost]
             number = lost.trial.number
             self.progress.note(
-                f"시도 {number}: 이 기계의 응답이 없는 동안 다른 기계가 이어받았습니다.",
+                f"시도 {number}: 이 서버의 응답이 없는 동안 다른 서버가 이어받았습니다.",
                 f"Trial {number} was taken over by another machine while this one was silent.",
             )
 
