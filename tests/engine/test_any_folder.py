@@ -196,7 +196,9 @@ def closed(patch: pytest.MonkeyPatch, folder: Path) -> None:
     patch.setattr(os, "scandir", refuse)
 
 
-def test_a_whole_disk_is_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_whole_disk_is_not_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for number in range(12):
         (tmp_path / f"{number}").mkdir()
     monkeypatch.setattr(results, "_FOLDERS", 10)

@@ -151,7 +151,7 @@ def _begin(environment: Mapping[str, str]) -> None:
 
 
 def end_process(worker: ProcessPoolExecutor) -> None:
-    """At once, whatever it is doing. Its manager is waited for: the interpreter, at its end, would write to a pipe being closed."""
+    """At once, whatever it is doing. Its manager is waited for: the interpreter would write to a pipe that it closes."""
     manager = worker._executor_manager_thread
     for process in list((worker._processes or {}).values()):
         process.kill()
