@@ -237,7 +237,7 @@ def test_a_pipe_in_place_of_a_head_is_refused(tmp_path: Path, refused: Refused) 
 
 
 def test_epochs_without_end_are_refused(dataset: Path, tmp_path: Path, refused: Refused) -> None:
-    assert "a run has under" in refused(*training(dataset, tmp_path), "--epochs", "1e308")
+    assert "That is a budget of over" in refused(*training(dataset, tmp_path), "--epochs", "1e308")
 
 
 @pytest.mark.parametrize("name", ["tokens.npy", "manifest.json"])

@@ -17,6 +17,7 @@ from coref_automl.cli.app import run as command
 from coref_automl.comparison.choice import train_command
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
+from coref_automl.evaluation import results
 from coref_automl.evaluation.answers import save_table, table_path
 from coref_automl.evaluation.evalset import bundled_eval_set
 from coref_automl.evaluation.results import BASES, find_evaluations
@@ -193,6 +194,16 @@ def closed(patch: pytest.MonkeyPatch, folder: Path) -> None:
         return kept(path)
 
     patch.setattr(os, "scandir", refuse)
+
+
+def test_a_whole_disk_is_not_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(12):
+        (tmp_path / f"{number}").mkdir()
+    monkeypatch.setattr(results, "_FOLDERS", 10)
+    assert command(["compare", str(tmp_path)]) == 2
+    assert f"{tmp_path} holds over 10 folders; pass the folder of the runs." in capsys.readouterr().err
 
 
 def test_what_cannot_be_read_is_named_in_comparisons(

@@ -151,8 +151,8 @@ def _begin(environment: Mapping[str, str]) -> None:
 
 
 def end_process(worker: ProcessPoolExecutor) -> None:
-    """At once, whatever it is doing. Its manager is waited for: the interpreter, at its end, would write to a pipe being closed."""
-    manager = worker._executor_manager_thread
+    """At once, whatever it is doing. Its manager is waited for: the interpreter would write to a pipe that it closes."""
+    manager: Any = worker._executor_manager_thread  # a thread, which the stubs call a pipe
     for process in list((worker._processes or {}).values()):
         process.kill()
     worker.shutdown(wait=False, cancel_futures=True)

@@ -24,6 +24,7 @@ from coref_automl.errors import InputError
 from coref_automl.evaluation.columns import RANKS, has_items, holds_text, read_scores
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import PARTIAL, is_done, kind_of_folder
+from coref_automl.guard import TooLarge
 from coref_automl.models.model_files import model_place
 from coref_automl.paths import check_name, natural_order
 from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
@@ -38,6 +39,8 @@ SWAP = ".archive.swap"
 """A whole archive that is being moved into place."""
 
 REMEDY = "remove it, and evaluate again"
+_FOLDERS = 50_000
+"""How many are searched: a study of a thousand runs has fewer, a whole disk more."""
 
 
 class Summary(TypedDict, total=False):
@@ -314,11 +317,14 @@ def files_under(folder: Path, wanted: Collection[str], unread: list[InputError])
             unread.append(InputError(f"{error.filename} cannot be read ({error.strerror}); make it readable, or move it away."))
 
     found: list[Path] = []
-    for at, inside, names in os.walk(folder, onerror=closed):
+    for number, (at, inside, names) in enumerate(os.walk(folder, onerror=closed)):
+        if number == _FOLDERS:
+            raise TooLarge(f"{folder} holds over {_FOLDERS:,} folders; pass the folder of the runs.")
         if SWAP in inside:
             unread.append(InputError(f"{at} was not archived to the end; run the same command again."))
             inside[:], names = [], []
-        inside[:] = [name for name in inside if not PARTIAL.fullmatch(name) and not repeats_study(Path(at, name))]
+        study = kind_of_folder(Path(at)) == EXPERIMENT
+        inside[:] = [name for name in inside if not PARTIAL.fullmatch(name) and not (study and repeats_study(Path(at, name)))]
         found += [Path(at, name) for name in wanted if name in names]
         for link in (path for path in (Path(at, name) for name in inside) if path.is_symlink()):
             if not Path(os.path.realpath(link)).is_relative_to(folder.resolve()):

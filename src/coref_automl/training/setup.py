@@ -146,7 +146,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
         sorted_rows = min(plan.rows, round(recipe.curriculum * min(last, plan.steps_per_epoch) * batch))
         plan = dataclasses.replace(plan, contexts=dataset.contexts(), sorted_rows=sorted_rows)
     if last >= OPEN_END and recipe.max_minutes is None:
-        raise RecipeError(f"That is a budget of {min(last, 10**18):,} steps or more; a run has under {OPEN_END:,}. Lower --epochs or --max-tokens.")
+        raise RecipeError(f"That is a budget of over {OPEN_END:,} steps. Lower --epochs or --max-tokens.")
     device = _first_gpu_only(pick_device(recipe.device))
     wanted = recipe.micro_batch or max(1, (_CPU_TOKENS if device == "cpu" else _GPU_TOKENS) // dataset.seq_len)
     micro = micro_batch(batch, min(wanted, max(1, -(-plan.rows // processes))), processes)
