@@ -143,7 +143,7 @@ def _decoder(kind: Any, lenient: bool) -> Decode:
         return _mapping(arguments, lenient)
     if typing.is_typeddict(kind):
         return _open_object(kind, lenient)
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _record(kind, lenient)
     return (_lenient if lenient else _strict)(kind)
 
