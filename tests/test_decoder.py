@@ -78,6 +78,16 @@ def test_a_recipe_is_read_leniently() -> None:
     assert decode(Part, {"name": "x", "share": "5e-5"}, lenient=True) == Part("x", 5e-5)
 
 
+def test_the_first_type_of_a_union_that_fits_is_taken_whatever_was_read_before() -> None:
+    number_first: Any = float | str
+    text_first: Any = str | float
+    for _ in range(2):
+        assert decode(number_first, "5e-5", lenient=True) == 5e-5
+        assert decode(text_first, "5e-5", lenient=True) == "5e-5"
+        assert decode(list[number_first], ["5e-5"], lenient=True) == [5e-5]
+        assert decode(list[text_first], ["5e-5"], lenient=True) == ["5e-5"]
+
+
 def test_a_newer_file_is_refused_before_its_fields_are_looked_at(tmp_path: Path) -> None:
     path = tmp_path / "f.json"
     path.write_text('{"schema": 2, "colour": "red"}', "utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -86,6 +87,23 @@ def test_a_torn_last_line_is_left_out_and_overwritten(
         rows.append(texts[len(kept) :])
     assert list(read_jsonl(path)) == texts
     assert path.read_bytes() == raw
+
+
+def test_a_disk_that_fills_up_under_appended_rows_is_one_sentence(tmp_path: Path) -> None:
+    before, path = resource.getrlimit(resource.RLIMIT_FSIZE), tmp_path / "rows.jsonl"
+
+    def append() -> None:
+        with JsonlAppender(path) as rows:
+            rows.append(["first"])
+            rows.append(["x" * 200])  # less than a buffer, which is flushed again as the file is closed
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        with pytest.raises(StorageError, match=r"rows\.jsonl grows beyond the largest file"):
+            append()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(read_jsonl(path)) == ["first"]
 
 
 def test_a_bad_line_in_the_middle_is_named(tmp_path: Path) -> None:

@@ -128,8 +128,8 @@ def hints_of(kind: Any) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
-@cache
 def _decoder(kind: Any, lenient: bool) -> Decode:
+    """Only classes are cached: `a | b` and `b | a` are equal as keys, and the first that fits is taken."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return _union(arguments, lenient)
@@ -268,6 +268,7 @@ def _no_object(value: Any, lenient: bool) -> Misfit:
     return Misfit(f" should {'hold `key: value` lines' if lenient else 'be an object'}, not {shown(value)}")
 
 
+@cache
 def _open_object(kind: Any, lenient: bool) -> Decode:
     inner = {key: _decoder(hint, lenient) for key, hint in hints_of(kind).items()}
     required = sorted(kind.__required_keys__)
@@ -282,6 +283,7 @@ def _open_object(kind: Any, lenient: bool) -> Decode:
     return decode_open
 
 
+@cache
 def _record(kind: Any, lenient: bool) -> Decode:
     fields = dataclasses.fields(kind)
     inner = {

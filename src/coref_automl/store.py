@@ -173,7 +173,8 @@ class JsonlAppender:
             self._handle.flush()
 
     def close(self) -> None:
-        self._handle.close()
+        with explained(self._path):  # rows that a full disk refused are tried once more
+            self._handle.close()
 
     def __enter__(self) -> JsonlAppender:
         return self

@@ -93,3 +93,17 @@ def test_a_run_without_its_facts_is_named_and_one_of_other_seeds_too(study: Path
     (folder / "coref_results.json").write_text(text.replace('"seeds": [', '"seeds": [], "more": [', 1), "utf-8")
     (told,) = find_runs([str(tmp_path)]).unread
     assert "unknown key 'more'" in told
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("name", ["compare", "report", "archive"])
+def test_a_path_with_a_damaged_run_alone_is_told_by_its_damage(
+    study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, beside: bool
+) -> None:
+    write_relation_run(tmp_path / "re")
+    (tmp_path / "re" / "rows.npz").unlink()
+    out = [] if name == "compare" else ["--out", str(tmp_path / "out")]
+    assert command([name, *([str(study)] if beside else []), str(tmp_path / "re"), *out]) == 2
+    told = capsys.readouterr().err
+    assert f"{tmp_path / 're'} has no rows.npz" in told
+    assert "coref-automl evaluate" not in told

@@ -14,6 +14,7 @@ from coref_automl.experiment.plan import FEWEST_STEPS, open_plan
 from coref_automl.experiment.preflight import before_training, preflight
 from coref_automl.experiment.state import Preflight
 from coref_automl.progress import Progress, quiet
+from tests.experiment.conftest import ONE, Bench
 from tests.experiment.test_adapt import Make, model, recipe
 
 __all__ = ["model", "recipe"]  # the fixtures
@@ -64,6 +65,18 @@ def test_what_it_takes_is_said_before_training_and_a_long_one_is_asked_about(
     with pytest.raises(RecipeError, match=r"Nothing was trained; .*--yes to go on"):
         before_training(open_plan(fit, Path(fit.out), quiet()), quiet(), refuse, fit=True)
     assert told[0].long
+
+
+def test_a_set_that_is_scored_by_word_alone_is_refused_without_words(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold = ["--gold", str(bench.home / "tales.jsonl"), "--task", "gold", "--model", str(bench.home / "model")]
+    assert command(["prepare", "eval", *gold, "--out", str(tmp_path / "gold")]) == 0
+    for words, status in (("none", 2), ("gold", 0)):
+        stage = {"sets": [str(tmp_path / "gold")], "words": words}
+        asked = bench.file(tmp_path / f"{words}.yaml", tmp_path / "out", evaluate=stage, **ONE)
+        assert command(["study", "--recipe", str(asked), "--dry-run"]) == status
+        assert ("gold is scored by word alone, and evaluate.words is none" in capsys.readouterr().err) == (words == "none")
 
 
 def test_tune_says_what_is_ahead_and_too_few_steps_are_not_trained(

@@ -143,6 +143,9 @@ def test_other_rows_no_runs_and_a_lost_tokenizer_are_told(
     result.write_text(json.dumps({**json.loads(result.read_text("utf-8")), "model": str(tmp_path / "gone")}), "utf-8")
     found = reported(capsys, str(tmp_path / "moved"), "--data", str(dev_file))
     assert "Reason 5 is not tested" in found["notes"][0]
+    (tmp_path / "moved" / "rows.npz").unlink()
+    assert run(["re", "report", str(tmp_path / "moved"), "--data", str(dev_file)]) == 2
+    assert "moved has no rows.npz" in capsys.readouterr().err
 
 
 @given(gold=labels, data=st.data())

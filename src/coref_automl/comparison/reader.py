@@ -27,11 +27,15 @@ from coref_automl.say import say
 
 @dataclass(frozen=True)
 class TaskRuns:
-    """Runs of each outside check, a sentence for each that cannot be read, and the paths that hold some."""
+    """Runs of each outside check, a sentence for each that cannot be read, and the paths that hold some.
+
+    `damaged`: the first such sentence of a path.
+    """
 
     checks: dict[QuestionId, list[TaskRun]]
     unread: tuple[str, ...]
     under: frozenset[str]
+    damaged: dict[str, str]
 
     @property
     def all(self) -> list[TaskRun]:
@@ -45,6 +49,7 @@ def find_runs(paths: Sequence[str]) -> TaskRuns:
     damaged: dict[Path, str] = {}
     unread: list[InputError] = []
     under: set[str] = set()
+    told: dict[str, str] = {}
     for path in paths:
         for file in files_under(Path(path), files, unread):
             held, place = found[file.name], file.parent.resolve()
@@ -53,11 +58,15 @@ def find_runs(paths: Sequence[str]) -> TaskRuns:
                     held[place] = replace(files[file.name].read(place), folder=place)
             except CorefError as error:
                 damaged[place] = str(error)
-            under |= {path} if place in held else set()
+            if place in held:
+                under.add(path)
+            else:
+                told.setdefault(path, damaged[place])
     return TaskRuns(
         checks={question: _named(found[check.files.results]) for question, check in CHECKS.items()},
         unread=(*damaged.values(), *map(str, unread)),
         under=frozenset(under),
+        damaged=told,
     )
 
 
@@ -127,8 +136,8 @@ class Results:
         return [*(say(f"제외: {one}", f"Left out: {one}") for one in self.left_out), *changed_since(self.everything)]
 
     def check_evaluated(self) -> list[str]:
-        """The paths without a finished evaluation or run of a check; raises if one of them does not exist. A base's
-        evaluation may lie with the runs of the others."""
+        """The paths without a finished evaluation or run of a check; raises if one of them does not exist or has a damaged
+        run alone. A base's evaluation may lie with the runs of the others."""
         missing = [path for path in self.paths if not self.checked_under(path) and path not in self.runs.under]
         if not missing:
             return []
@@ -137,6 +146,8 @@ class Results:
         gone = ", ".join(path for path in missing if not Path(path).exists() and not is_here(path))
         if gone:
             raise InputError(say(f"없는 경로입니다: {gone}", f"{gone} does not exist; check the path."))
+        if damaged := [self.runs.damaged[path] for path in missing if path in self.runs.damaged]:
+            raise InputError(damaged[0])
         return missing
 
 

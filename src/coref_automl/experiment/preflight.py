@@ -142,6 +142,8 @@ def _evidence(plan: Plan) -> Evidence:
     recipe, held = plan.recipe, EvalSet.open(plan.sets[0])
     rules = {"strict", "lenient"} if recipe.evaluate.words == "none" else {"strict", "lenient", "word"}
     run = [name for name, one in METRICS.items() if tasks_of(name) <= set(held.items) and (one.parts or one.rule in rules)]
+    if not run:
+        raise RecipeError(f"{plan.sets[0]} is scored by word alone, and evaluate.words is none; set it to gold, sample or all.")
     metric = recipe.evaluate.metric or usual_metric(run, reachable(load_tokenizer(recipe.model), held.items.get("real", ())))
     sizes, methods = sizes_of(held, metric), len(plan.arms)
     if recipe.seeds > 1:

@@ -104,7 +104,8 @@ def find_answers(paths: Sequence[str | Path], data: RelationData) -> Outcomes:
     found = find_runs([str(path) for path in paths])
     runs, by_variant = found.checks["relation"], dict[tuple[str, str], Answers]()
     if not runs:
-        raise RelationDataError(f"No relation run under {', '.join(map(str, paths))}; make one with: coref-automl re train")
+        none = f"No relation run under {', '.join(map(str, paths))}; make one with: coref-automl re train"
+        raise RelationDataError(next(iter(found.damaged.values()), none))
     left_out = [*found.unread, *told_copies((copy, run.name) for run in runs for copy in run.copies)]
     for run in runs:
         try:
