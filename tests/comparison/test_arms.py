@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from coref_automl.cli.app import run as command
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.study import Study, study_at
@@ -194,3 +196,37 @@ def test_archives_answer_as_the_runs_they_came_from(tmp_path: Path) -> None:
     shutil.rmtree(root)
     gone = read(tmp_path / "kept").answer
     assert (gone.action, gone.method) == (before.action, before.method)
+
+
+@pytest.mark.parametrize("method", ["", "mlm"])
+def test_runs_of_one_name_in_two_archives_are_two_methods(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """As they are in two folders of runs, and whatever the current folder; a run keeps both of its checkpoints."""
+    monkeypatch.chdir(tmp_path)
+    for place, skill in (("x", -0.9), ("y", 0.5)):
+        runs = [Model(f"mlm-128-s{s}", step, skill, objective="mlm", seed=s) for s in range(2) for step in (100, 200)]
+        write(tmp_path / place, [Model("base", 0, -1.0), *runs], documents=20)
+        change(tmp_path / place, "mlm-*", method=method, dataset="texts", dataset_bytes=place)
+        for path in Path(place).glob("mlm-*/evaluations/*/*/result.json"):
+            held = read_json(path)
+            write_json(path, held | {"fingerprints": held["fingerprints"] | {"weights": f"{place}{path.parent}"}})
+        assert command(["archive", str(tmp_path / place), "--out", f"kept/{place}"]) == 0
+
+    def runs_of(*paths: str) -> list[list[list[str]]]:
+        results = open_results(paths)
+        arms = study_at(results, read_groups(results)[0], margin=0.02, seed=0).arms
+        return [[[entry.name for entry in run] for run in arm.runs.values()] for arm in arms]
+
+    expected = [[[f"{place}-mlm-128-s{s}/checkpoint-{step}" for step in (100, 200)] for s in range(2)] for place in "xy"]
+    assert runs_of("x", "y") == expected
+    shutil.rmtree("x")
+    assert runs_of("kept/x", "y") == expected
+    shutil.rmtree("y")
+    assert runs_of("kept/x", "kept/y") == expected
+    monkeypatch.chdir("kept/x")
+    assert runs_of(".", "../y") == expected
+    capsys.readouterr()
+    assert command(["compare", ".", "../y", "--json"]) == 0
+    rows = {row["name"]: row["value"] for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert set(rows) == {"base", *(name for method in expected for run in method for name in run)}

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from coref_automl.cli.app import run as command
 from coref_automl.comparison.bases import own_base
+from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
+from coref_automl.evaluation.metrics import halves
 from coref_automl.report.subject import Subject, read_subject
 from coref_automl.say import Say
 from coref_automl.store import read_json, write_json
@@ -85,3 +88,42 @@ def test_a_checkpoint_without_a_record_is_taken_to_have_begun_from_the_studys_ba
     without = replace(first, evaluation=replace(first.evaluation, provenance=None))
     assert study.base is not None
     assert own_base(study.entries, without, study.base) is study.base
+
+
+@pytest.mark.parametrize("archived", [False, True])
+@pytest.mark.parametrize("half", ["select", "confirm"])
+def test_common_leaves_each_set_its_halves_beside_a_set_that_is_a_half(tmp_path: Path, half: str, archived: bool) -> None:
+    """Both are small: each is split as it is alone, and documents of the half set stay in their half."""
+    root, model = tmp_path / "runs", Model("entity", 100, 0.1)
+    write_evaluation(root, model, make_scores(model, documents=60, tasks=["real"]), set_name="a")
+    others = [replace(one, cluster=f"b {one.cluster}") for one in make_scores(model, documents=60, tasks=["real"], set_name="b")]
+    result = write_evaluation(root, model, others, set_name="b") / "result.json"
+    if archived:
+        assert command(["archive", str(root), "--out", str(tmp_path / "kept")]) == 0
+        root, result = tmp_path / "kept", tmp_path / "kept" / result.relative_to(root)
+
+    def halves_at(*, common: bool = True, evalset: str | None = None) -> dict[str, str]:
+        items = read_groups(open_results([str(root)]), common=common, evalset=evalset)[0].items
+        return dict(zip(items.index, items.halves.tolist(), strict=True))
+
+    alone = halves_at(common=False, evalset="a")
+    assert set(alone.values()) == {"select", "confirm"}
+    assert halves_at() == alone | halves_at(common=False, evalset="b")
+    write_json(result, read_json(result) | {"half": half})
+    assert halves_at() == alone | {one.item: half for one in others}
+
+
+def test_a_document_of_a_select_half_never_judges(tmp_path: Path) -> None:
+    """A set and both halves of it, as `tune` splits them; a document in halves of two sets has chosen."""
+    model = Model("entity", 100, 0.1)
+    scores = make_scores(model, documents=60, tasks=["real"])
+    whole = halves(scores)
+    for name, some in (("select", whole), ("confirm", whole), ("again", ["confirm"] * len(scores))):
+        half = "select" if name == "select" else "confirm"
+        part = [one for one, of in zip(scores, some, strict=True) if of == half]
+        result = write_evaluation(tmp_path, model, part, set_name=name) / "result.json"
+        write_json(result, read_json(result) | {"half": half})
+    write_evaluation(tmp_path, model, scores)
+    items = read_groups(open_results([str(tmp_path)]), common=True)[0].items
+    found = dict(zip(items.index, items.halves.tolist(), strict=True))
+    assert found == {one.item: of for one, of in zip(scores, whole, strict=True)}

@@ -18,13 +18,13 @@ import numpy as np
 from coref_automl.comparison.bases import bases_of
 from coref_automl.comparison.names import rename_runs, with_names
 from coref_automl.comparison.reader import Results, nothing_under
-from coref_automl.comparison.scores import Entry, Group, Ints, Items
+from coref_automl.comparison.scores import Entry, Group, Ints, Items, grouped
 from coref_automl.comparison.superseded import items_of, model_of, named_folders, one_dtype_each
 from coref_automl.config import nearest
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
 from coref_automl.evaluation.results import CHECKPOINT, StoredEvaluation
-from coref_automl.records import halves_of
+from coref_automl.records import Half, halves_of
 from coref_automl.say import say
 
 
@@ -107,12 +107,21 @@ def _items(stored: Sequence[StoredEvaluation]) -> tuple[Items, list[tuple[Ints, 
     """The items of all evaluations, and of each its rows and ranks."""
     index: dict[str, int] = {}
     facts: list[tuple[Any, ...]] = []
-    tables = [_read(one.folder, index, facts) for one in stored]
+    tables = [_read(one, index, facts) for one in stored]
     columns = {name: np.array([row[k] for row in facts]) for k, name in enumerate(FACTS)}
-    scored_half = next((one.evaluation.half for one in stored if one.evaluation.half), None)
-    of = halves_of(zip(columns["task"].tolist(), columns["cluster"].tolist(), strict=True))
-    halves = np.array([scored_half or of[cluster] for cluster in columns["cluster"].tolist()])
-    return Items(index, columns, halves), tables
+    sets = grouped(zip(stored, tables, strict=True), lambda pair: items_of(pair[0]))
+    split: dict[str, list[tuple[str, str]]] = {}
+    own: dict[tuple[str, str], Half] = {}
+    for name, members in sets.items():
+        half = next((one.evaluation.half for one, _ in members if one.evaluation.half), None)
+        for row in np.unique(np.concatenate([rows for _, (rows, _) in members])).tolist():
+            task, cluster, *_, numbered = facts[row]
+            if half is None:  # as in the set alone; sets that share documents are split together
+                split.setdefault(numbered, []).append((f"{name} {task}", cluster))
+            elif own.get((numbered, cluster)) != "select":  # a document that has chosen never judges
+                own[numbered, cluster] = half
+    of = {(numbered, cluster): half for numbered, some in split.items() for cluster, half in halves_of(some).items()} | own
+    return Items(index, columns, np.array([of[numbered, cluster] for _, cluster, *_, numbered in facts])), tables
 
 
 def _bases_first(entries: Sequence[Entry]) -> list[Entry]:
@@ -121,13 +130,14 @@ def _bases_first(entries: Sequence[Entry]) -> list[Entry]:
     return sorted(entries, key=lambda entry: (entry.trained, 0 if entry.trained else -begun[entry.folder]))
 
 
-def _read(folder: Path, index: dict[str, int], facts: list[tuple[Any, ...]]) -> tuple[Ints, Ints]:
-    """Row numbers and ranks of an evaluation; new items are added to `index` and `facts`."""
-    held = read_columns(folder, (*FACTS, *RULES))
+def _read(one: StoredEvaluation, index: dict[str, int], facts: list[tuple[Any, ...]]) -> tuple[Ints, Ints]:
+    """Row numbers and ranks of an evaluation; new items are added to `index` and `facts`, last the set whose documents an archive
+    has numbered (else "")."""
+    held, numbered = read_columns(one.folder, (*FACTS, *RULES)), items_of(one) if one.archived else ""
     rows = [index.setdefault(item, len(index)) for item in held["item"]]
     for number, fact in zip(rows, zip(*(held[name] for name in FACTS), strict=True), strict=True):
         if number == len(facts):
-            facts.append(fact)
+            facts.append((*fact, numbered))
     return np.array(rows, np.int32), np.stack([whole_numbers(held[name]) for name in RULES], axis=1)
 
 

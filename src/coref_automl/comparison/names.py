@@ -9,7 +9,7 @@ A study names its runs METHOD-LENGTH-sSEED; records of before they kept the meth
 Evaluations of a group get names that tell them apart (`rename_runs`, then `with_names`):
 
     one run; two runs                        checkpoint-65; a/checkpoint-65, b/checkpoint-65
-    two runs called a, in x/ and in y/       x-a/checkpoint-65, y-a/checkpoint-65
+    two runs called a, in x/ and in y/       x-a/checkpoint-65, y-a/checkpoint-65     of archives, too
     two window lengths; two dtypes           base@512, base@2048; base@512, base@512 (2)
 """
 
@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from coref_automl.comparison.scores import Entry
-from coref_automl.evaluation.results import StoredEvaluation
+from coref_automl.evaluation.results import StoredEvaluation, run_of
 from coref_automl.paths import short_names
 from coref_automl.records import Provenance
 
@@ -63,14 +63,20 @@ def rename_runs(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
     """Name runs by their folders where several have one name."""
     shared = _shared_names(stored)
     recorded = [one for one in stored if (made := one.evaluation.provenance) is not None and made.run in shared]
-    names = short_names(PurePath(one.evaluation.path).parent for one in recorded)
+    names = short_names(map(_run_folder, recorded))
     out = []
     for one in stored:
-        made, folder = one.evaluation.provenance, PurePath(one.evaluation.path).parent
+        made = one.evaluation.provenance
         if made is not None and made.run in shared:
-            one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, run=names[folder])))
+            one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, run=names[_run_folder(one)])))
         out.append(one)
     return out
+
+
+def _run_folder(one: StoredEvaluation) -> PurePath:
+    """Where a run lies. The path of an archived one is a name that runs of other archives may share: its own folder counts."""
+    folder = one.folder.resolve()
+    return run_of(folder) or folder.parent if one.archived else PurePath(one.evaluation.path).parent
 
 
 def _shared_names(stored: Sequence[StoredEvaluation]) -> set[str]:
