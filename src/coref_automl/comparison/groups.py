@@ -17,7 +17,7 @@ import numpy as np
 
 from coref_automl.comparison.bases import bases_of
 from coref_automl.comparison.names import rename_runs, with_names
-from coref_automl.comparison.reader import Results, nothing_under
+from coref_automl.comparison.reader import Results
 from coref_automl.comparison.scores import Entry, Group, Ints, Items, grouped
 from coref_automl.comparison.superseded import items_of, model_of, named_folders, one_dtype_each
 from coref_automl.config import nearest
@@ -32,7 +32,7 @@ def choose_group(results: Results, *, common: bool = False, evalset: str | None 
     """The group with an evaluation of every path; different fingerprints and scorer versions are refused by name."""
     missing = results.check_evaluated()
     if missing:
-        raise ComparisonError(nothing_under(missing))
+        raise results.refusal(missing)
     groups = read_groups(results, common=common, evalset=evalset)
     paths = [held for held in map(results.checked_under, results.paths) if held]  # the others hold runs of outside checks
     whole = [group for group in groups if len(paths) == 1 or all(_holds(group, held) for held in paths)]

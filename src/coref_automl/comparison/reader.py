@@ -115,7 +115,7 @@ class Results:
             return self._counted[0]
         missing = self.check_evaluated()
         if missing or not self.paths:
-            raise ComparisonError(nothing_under(missing))
+            raise self.refusal(missing)
         raise ComparisonError(
             f"Under {', '.join(self.paths)} there are runs of outside checks alone; name at least one evaluated checkpoint "
             "beside them (coref-automl evaluate makes one)."
@@ -136,8 +136,8 @@ class Results:
         return [*(say(f"제외: {one}", f"Left out: {one}") for one in self.left_out), *changed_since(self.everything)]
 
     def check_evaluated(self) -> list[str]:
-        """The paths without a finished evaluation or run of a check; raises if one of them does not exist or has a damaged
-        run alone. A base's evaluation may lie with the runs of the others."""
+        """The paths without a finished evaluation or run of a check; raises if one of them does not exist. A base's
+        evaluation may lie with the runs of the others."""
         missing = [path for path in self.paths if not self.checked_under(path) and path not in self.runs.under]
         if not missing:
             return []
@@ -146,9 +146,12 @@ class Results:
         gone = ", ".join(path for path in missing if not Path(path).exists() and not is_here(path))
         if gone:
             raise InputError(say(f"없는 경로입니다: {gone}", f"{gone} does not exist; check the path."))
-        if damaged := [self.runs.damaged[path] for path in missing if path in self.runs.damaged]:
-            raise InputError(damaged[0])
         return missing
+
+    def refusal(self, missing: Sequence[str]) -> ComparisonError:
+        """Why nothing is compared: the first damaged run of these paths, or that they hold nothing."""
+        damaged = [self.runs.damaged[path] for path in missing if path in self.runs.damaged]
+        return ComparisonError(damaged[0] if damaged else nothing_under(missing))
 
 
 def open_results(paths: Sequence[str]) -> Results:

@@ -42,7 +42,7 @@ def read_subject(
     groups = read_groups(results, evalset=evalset) if groups is None else groups
     chosen = groups[0]
     study = study_at(results, chosen, metric=metric, margin=margin, seed=seed)
-    missing = results.check_evaluated()
+    missing = [path for path in results.check_evaluated() if path not in results.runs.damaged]  # those are named as left out
     names, command = ", ".join(missing), f"coref-automl evaluate {' '.join(missing)}"
     notes = [
         *([note("not evaluated", say, names=names, command=command)] if names else ()),
