@@ -91,6 +91,19 @@ def pick_device(device: str) -> str:
     return device
 
 
+def pick_first_gpu(device: str) -> str:
+    """The device to train on in this process: the Trainer takes the first GPU it sees; another is chosen before it starts."""
+    import torch
+
+    if torch.device(pick_device(device)).index:
+        number = environment_of(device)["CUDA_VISIBLE_DEVICES"]
+        raise RecipeError(
+            f"Training runs on the first GPU that it sees, so the device {device} cannot be used; "
+            f"set CUDA_VISIBLE_DEVICES={number} for this command, with the device cuda."
+        )
+    return pick_device(device)
+
+
 @contextmanager
 def without_panics() -> Iterator[None]:
     """Turn a panic of a Rust library, which is not an Exception and has a class per library, into an error of ours."""

@@ -13,13 +13,21 @@ import pytest
 
 from coref_automl.cli.app import run as command
 from coref_automl.cli.options import recipe_from
-from coref_automl.errors import RecipeError
+from coref_automl.engine.job import Job, Running
+from coref_automl.engine.launch import LocalLauncher
+from coref_automl.engine.pool import Call, Returned
+from coref_automl.errors import ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.experiment.adapt import adapt
 from coref_automl.experiment.plan import open_plan
+from coref_automl.experiment.preflight import budget
 from coref_automl.experiment.recipe import ExperimentRecipe, with_methods
+from coref_automl.experiment.run import run_experiment
 from coref_automl.progress import quiet
 from coref_automl.records import Objective
+from coref_automl.store import write_text
 from coref_automl.training.folder import best_of
+from coref_automl.tuning.probe import Size
 from tests.experiment.conftest import LENGTH, Bench
 
 ROOT = Path(__file__).parents[2]
@@ -87,6 +95,36 @@ def test_a_step_names_the_gpu_it_was_given_as_it_sees_it(
     wanted = recipe(relation=bench.relation, coreference=bench.coreference, device="cuda:1")
     steps = open_plan(wanted, tmp_path, quiet()).steps
     assert {step.job(tmp_path, "base").recipe["settings"]["device"] for step in steps} == {"cuda:0"}
+
+
+def test_the_gpu_asked_for_is_the_one_that_is_timed_and_trained_on(recipe: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps call it cuda:0, and once the launcher and the preflight were given that name, too."""
+    given: list[Any] = []
+
+    def timed(jobs: list[Call], *, devices: list[str], **_: object) -> list[Returned]:
+        given.append((devices, jobs[0].arguments["recipe"]["device"]))
+        write_text(Path(jobs[0].arguments["kept"]), json.dumps(Size(1, 1.0, 100.0).to_json()) + "\n")
+        return [Returned(jobs[0], "2 do not fit")]
+
+    def started(self: LocalLauncher, job: Job, slot: int) -> Running:
+        given.append((self.environment(slot)["CUDA_VISIBLE_DEVICES"], job.recipe["settings"]["device"]))
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("coref_automl.tuning.probe.run_calls", timed)
+    monkeypatch.setattr(LocalLauncher, "start", started)
+    wanted = recipe(device="cuda:1")
+    assert budget(wanted).device == "cuda:1"
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(wanted)
+    assert given == [(["cuda:1"], "cuda:0"), ("1", "cuda:0")]
+    with pytest.raises(RecipeError, match=r"so the device cuda:1 cannot be used; set CUDA_VISIBLE_DEVICES=1 "):
+        adapt(wanted)
+    with pytest.raises(ModelError, match="no such CUDA device, so --device cuda:2"):
+        budget(recipe(device="cuda:2"))
 
 
 def test_steps_are_planned_seed_by_seed_with_the_base_first(bench: Bench, recipe: Make, tmp_path: Path) -> None:

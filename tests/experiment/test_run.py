@@ -79,6 +79,18 @@ def test_a_base_that_was_evaluated_here_before_is_not_taken_twice(
     assert "판정" in (Path(result.archive) / "verdicts.md").read_text("utf-8")  # the recipe's language
 
 
+def test_a_base_whose_folder_also_holds_checkpoints_is_scored_itself(bench: Bench, recipe: Make, tmp_path: Path) -> None:
+    """An output folder of the Hugging Face Trainer: the last weights, and the checkpoints that led there."""
+    base = shutil.copytree(bench.home / "model", tmp_path / "base")
+    earlier = shutil.copytree(bench.home / "model", base / "checkpoint-500")
+    build_masked_lm("tiny", load_tokenizer(str(base)), seq_len=128, seed=1).save_pretrained(earlier)
+    result = run_experiment(recipe(**ONE, model=str(base)), launcher=InlineLauncher())
+    scored = {Path(one.evaluation.path) for one in find_evaluations([Path(recipe().out) / "evaluations"])}
+    assert {path for path in scored if "runs" not in path.parts} == {base}
+    it = Answer.from_json(read_json(Path(result.archive) / "answer.json"))
+    assert {one.a for one in it.claims if one.b == "base"} == {"checkpoint-2", "checkpoint-4"}
+
+
 def test_a_seed_whose_loss_becomes_nan_is_named_and_the_others_are_judged(recipe: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """The fault is the loss's own: it is NaN in one seed of one method."""
     from coref_automl.training import trainer

@@ -280,7 +280,7 @@ def test_a_gpu_other_than_the_first_is_refused_with_the_way_to_it(recipe: Recipe
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     for visible, number in (("", "1"), ("5,7", "7")):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        with pytest.raises(RecipeError, match=f"set CUDA_VISIBLE_DEVICES={number} for this command and pass --device cuda"):
+        with pytest.raises(RecipeError, match=f"set CUDA_VISIBLE_DEVICES={number} for this command, with the device cuda"):
             train(recipe(device="cuda:1"))
 
 

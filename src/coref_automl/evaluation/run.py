@@ -78,10 +78,12 @@ def evaluate(
     *,
     progress: Progress | None = None,
     on_result: Callable[[Evaluation], None] | None = None,
+    themselves: bool = False,
 ) -> list[Evaluation]:
     """Evaluate every model behind the paths. One that fails does not stop the others; the failures are raised at the end.
 
-    `on_result` is called with each evaluation of the first set as it is finished.
+    `on_result` is called with each evaluation of the first set as it is finished. `themselves`: the models at the paths,
+    whatever checkpoints their folders hold besides.
     """
     from coref_automl.evaluation.scorer import pick
     from coref_automl.models.precision import rounding_note
@@ -90,7 +92,8 @@ def evaluate(
     progress = progress or quiet()
     sets = [EvalSet.open(folder) for folder in recipe.eval_sets or (bundled_eval_set(),)]
     unread: list[str] = []
-    targets = find_targets(as_paths(paths, "paths"), recipe.out, unread)
+    named = as_paths(paths, "paths")
+    targets = [*base_targets(named, (), recipe.out).values()] if themselves else find_targets(named, recipe.out, unread)
     for why in unread:
         progress.note(f"제외: {why}", f"Left out: {why}")
     recipe = replace(recipe, words=words_to_compare(targets, recipe.words, progress))

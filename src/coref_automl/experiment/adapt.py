@@ -26,6 +26,7 @@ from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.experiment.run import run_experiment
 from coref_automl.experiment.state import Preflight
 from coref_automl.locks import claimed
+from coref_automl.machine import pick_first_gpu
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.say import Say, language
@@ -108,6 +109,7 @@ def adapt(
     this function; by default, too few steps are refused. `with_time`: say how long it takes.
     """
     out, progress, plans = Path(recipe.out), progress or quiet(), list[Plan]()
+    pick_first_gpu(recipe.device)  # it trains in this process
 
     def before(plan: Plan) -> Plan:
         plans.append(before_training(plan, progress, agreed, fit=True, with_time=with_time))
@@ -140,6 +142,7 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
     The documents of `select` chose it, so that the methods are then compared on `confirm` alone.
     """
     out = Path(recipe.out)
+    pick_first_gpu(recipe.device)  # as `adapt`, which follows, would refuse it
     search = minutes / _OF_SEARCH >= _LONG
     with claimed(out, EXPERIMENT):  # to the end: what is tuned lies in it
         plan = open_plan(recipe, out, progress)

@@ -34,7 +34,7 @@ from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.slot import SCORER
 from coref_automl.experiment.recipe import BUNDLED, ExperimentRecipe, HeldOutTexts
 from coref_automl.experiment.step import RUNS, Step, start_bytes
-from coref_automl.machine import device_seen
+from coref_automl.machine import device_seen, pick_device
 from coref_automl.models.load import load_masked_lm
 from coref_automl.paths import short_names
 from coref_automl.progress import Progress
@@ -84,6 +84,11 @@ class Plan:
     def seeds(self) -> range:
         return range(self.recipe.first_seed, self.recipe.first_seed + self.recipe.seeds)
 
+    @property
+    def device(self) -> str:
+        """The device as its steps see it; launcher and preflight take the recipe's."""
+        return device_seen(self.recipe.device)
+
     def run_name(self, arm: MethodAtLength | None, seed: int) -> str:
         """The name of an arm's run. The base (None) is one encoder, tuned for each task as often as an arm has runs."""
         return run_name(arm.name if arm else BASE, seed)
@@ -132,7 +137,7 @@ class Plan:
             "seed": seed,
             "method": arm.method,
             "seq_len": arm.length,
-            "device": self.recipe.device,
+            "device": self.device,
         }
         return from_mapping(TrainRecipe, {**self.recipe.settings(arm.method), **decided}, f"methods: {arm.method}")
 
@@ -184,7 +189,7 @@ class Plan:
             eval_sets=self.sets,
             seq_len=seq_len,
             out=self.out / EVALUATIONS,
-            device=self.recipe.device,
+            device=self.device,
             words=stage.words,
             base=False,
         )
@@ -210,7 +215,7 @@ class Plan:
         check, stage, data = CHECKS[kind], self.recipe.checks[kind], self.data[kind]
         for prefix, own in check.variants(stage, data):
             mark = prefix + name
-            decided = {"out": str(self.out / kind / mark), "first_seed": first_seed, "device": self.recipe.device, **own}
+            decided = {"out": str(self.out / kind / mark), "first_seed": first_seed, "device": self.device, **own}
             recipe = check.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
             free = ("out", "device", "model", "seeds", *data.files)
             bound = {key: value for key, value in to_mapping(recipe).items() if key not in free}
@@ -219,6 +224,7 @@ class Plan:
 
 def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
     """Open what the recipe names, or prepare it; nothing is trained. A run's folder as the base means one checkpoint of it."""
+    pick_device(recipe.device)  # one that is not there is refused before texts are prepared, too
     recipe = replace(recipe, model=checkpoint_meant(recipe.model, "--model") or recipe.model)
     new_head = any(recipe.settings(method).get("new_head") for method in recipe.methods) or None
     load_masked_lm(recipe.model, new_head=new_head)  # one without a mask head is refused before texts are prepared for it
@@ -226,7 +232,7 @@ def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
     sets = evaluation_sets(recipe, out, progress)
     packed = datasets(recipe, out, sets, progress)
     data = {kind: CHECKS[kind].open(stage, out) for kind, stage in recipe.checks.items()}
-    return Plan(replace(recipe, device=device_seen(recipe.device)), out, sets, packed, data)
+    return Plan(recipe, out, sets, packed, data)
 
 
 def evaluation_sets(recipe: ExperimentRecipe, out: Path, progress: Progress) -> tuple[Path, ...]:

@@ -29,6 +29,7 @@ from coref_automl.experiment.state import ExperimentState, Preflight, Share
 from coref_automl.experiment.step import Step
 from coref_automl.folders import check_folder
 from coref_automl.locks import claimed
+from coref_automl.machine import pick_device
 from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import Progress, peak_gigabytes, quiet
 from coref_automl.say import say
@@ -78,13 +79,13 @@ def _of_trials(problem: MaskedProblem, progress: Progress) -> Preflight:
     work = prepare_run(problem.training(starts[0].params, recipe.seed))
     disk = recipe.workers * work.disk()
     check_room(problem.out, disk)
-    size = _speed(work, progress)
+    size = _speed(work, recipe.device, progress)
     speed = size.tokens_per_second
     runs = len(starts) if recipe.portfolio_only else max(recipe.trials, len(starts))
     tokens = work.plan.tokens_after(work.last) if recipe.max_minutes is None else int(60 * recipe.max_minutes * speed)
     items = len(problem.halves["select"].select())
     scored = _FORWARD * REPORTS * items * work.dataset.seq_len * (_WORDS if problem.score.words else 1)
-    ahead = replace(_of_runs(work, runs, tokens), disk=disk, jobs=recipe.workers, evidence=problem.power())
+    ahead = replace(_of_runs(work, recipe.device, runs, tokens), disk=disk, jobs=recipe.workers, evidence=problem.power())
     share = Share("train", runs, runs, runs * (tokens + scored) / speed, _measured(size))
     return replace(ahead, memory=size.gigabytes or peak_gigabytes(), shares=(share,))
 
@@ -112,11 +113,11 @@ def _go_on(ahead: Preflight, progress: Progress, agreed: Agree, *, asked: bool) 
 def preflight(plan: Plan) -> Preflight:
     work, runs = plan.works[plan.arms[0]], len(plan.arms) * len(plan.seeds)
     kept = runs if plan.recipe.keep_weights else min(runs, plan.recipe.jobs)
-    ahead = _of_runs(work, runs, work.plan.tokens_after(work.last))  # all methods see equal numbers of tokens
+    ahead = _of_runs(work, plan.recipe.device, runs, work.plan.tokens_after(work.last))  # all methods see equal numbers of tokens
     return replace(ahead, disk=kept * work.disk(), jobs=plan.recipe.jobs, evidence=_evidence(plan))
 
 
-def _of_runs(work: Prepared, runs: int, tokens: int) -> Preflight:
+def _of_runs(work: Prepared, device: str, runs: int, tokens: int) -> Preflight:
     """So many runs like this one, each of so many tokens."""
     plan = work.plan
     steps = min(work.last, round(tokens * plan.steps_per_epoch / max(1, plan.tokens_per_epoch)))
@@ -124,7 +125,7 @@ def _of_runs(work: Prepared, runs: int, tokens: int) -> Preflight:
     for one in sources:
         left_out.update(one["dropped"])
     return Preflight(
-        device=work.device,
+        device=pick_device(device),
         documents=sum(one["kept"] for one in sources),
         rows=plan.rows,
         length=work.dataset.seq_len,
@@ -155,7 +156,7 @@ def _evidence(plan: Plan) -> Evidence:
 
 
 def _timed(ahead: Preflight, plan: Plan, state: ExperimentState, progress: Progress) -> Preflight:
-    size = _speed(plan.works[plan.arms[0]], progress)
+    size = _speed(plan.works[plan.arms[0]], plan.recipe.device, progress)
     present = [kind for kind in step_kinds() if any(step.kind == kind for step in plan.steps)]
     shares = tuple(_share(plan, state, kind, size) for kind in present)
     return replace(ahead, memory=size.gigabytes or peak_gigabytes(), shares=shares)
@@ -175,10 +176,10 @@ def _share(plan: Plan, state: ExperimentState, kind: str, size: Size) -> Share:
     return Share(kind, len(steps), len(left), sum(tokens_of(plan, step) for step in left) / speed, source)
 
 
-def _speed(work: Prepared, progress: Progress) -> Size:
+def _speed(work: Prepared, device: str, progress: Progress) -> Size:
     """Whole training steps, with fewer rows at a time where they do not fit.
 
-    A GPU is left to the runs: there the steps are taken in a process of its own.
+    A GPU, the one asked for, is left to the runs: there the steps are taken in a process of its own.
     """
     progress.note("속도 측정 ...", "Timing a training step ...")
     rows = work.micro
@@ -186,7 +187,7 @@ def _speed(work: Prepared, progress: Progress) -> Size:
         return timed_step(work, rows, 1)
     while True:
         try:
-            return probe(work.recipe, first=rows, largest=rows).sizes[0]
+            return probe(replace(work.recipe, device=device), first=rows, largest=rows).sizes[0]
         except OutOfMemory:
             if rows == 1:
                 raise

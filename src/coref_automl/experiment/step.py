@@ -12,6 +12,7 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.engine.job import Job, Outcome, read_outcome
+from coref_automl.evaluation.results import is_model_folder
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.folders import DONE, is_done
 from coref_automl.machine import release
@@ -99,12 +100,13 @@ def _train(settings: dict[str, Any], start: str, progress: Progress) -> dict[str
 def _evaluate(settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
     from coref_automl.evaluation.run import evaluate
 
-    return {"evaluations": len(evaluate([start], from_mapping(EvaluateRecipe, settings, "step"), progress=progress))}
+    recipe, is_base = from_mapping(EvaluateRecipe, settings, "step"), is_model_folder(Path(start))
+    return {"evaluations": len(evaluate([start], recipe, progress=progress, themselves=is_base))}
 
 
 def _check(name: str, settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
     check = CHECKS[name]
-    checkpoints = checkpoints_of(Path(start))
+    checkpoints = checkpoints_of(Path(start)) if not is_model_folder(Path(start)) else []
     model = str(checkpoints[-1]) if checkpoints else start  # the last checkpoint of a run; the base as it is
     result = check.train(from_mapping(check.recipe, settings | {"model": model}, "step"), progress)
     found = check.estimate(result)

@@ -18,7 +18,7 @@ from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.errors import DatasetError, ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.machine import environment_of, pick_device, usable_cores
+from coref_automl.machine import pick_first_gpu, usable_cores
 from coref_automl.models.attention import use_attention
 from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words
 from coref_automl.models.context import lengthen
@@ -147,7 +147,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
         plan = dataclasses.replace(plan, contexts=dataset.contexts(), sorted_rows=sorted_rows)
     if last >= OPEN_END and recipe.max_minutes is None:
         raise RecipeError(f"That is a budget of over {OPEN_END:,} steps. Lower --epochs or --max-tokens.")
-    device = _first_gpu_only(pick_device(recipe.device))
+    device = pick_first_gpu(recipe.device)
     wanted = recipe.micro_batch or max(1, (_CPU_TOKENS if device == "cpu" else _GPU_TOKENS) // dataset.seq_len)
     micro = micro_batch(batch, min(wanted, max(1, -(-plan.rows // processes))), processes)
     prints = {"dataset": dataset.fingerprint, "tokenizer": tokens_print}
@@ -170,17 +170,6 @@ def verify_dataset(work: Prepared, progress: Progress) -> None:
             f"No row of {work.recipe.dataset} has a document with two chains, so {objective} has nothing to tell apart; "
             f"train with --objective entity, or prepare longer documents."
         )
-
-
-def _first_gpu_only(device: str) -> str:
-    """The Trainer takes the first GPU it sees, and another is chosen before a process starts."""
-    if torch.device(device).index:
-        number = environment_of(device)["CUDA_VISIBLE_DEVICES"]
-        raise RecipeError(
-            f"Training runs on the first GPU that it sees, so --device {device} cannot be used; "
-            f"set CUDA_VISIBLE_DEVICES={number} for this command and pass --device cuda."
-        )
-    return device
 
 
 def _check_mentions(recipe: TrainRecipe, dataset: PackedDataset) -> None:
