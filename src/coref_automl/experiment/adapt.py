@@ -122,7 +122,7 @@ def adapt(
     ended = {step.kind: step.outcome(out) for step in plan.after_choice(highest)}
     adapted = Adapted(
         answer=result.sentence,
-        chosen=recipe.model if answer.action == "keep base" else highest,
+        chosen=recipe.model if answer.action in ("keep base", "undecided") else highest,
         best_trained=highest,
         report=result.report,
         checks={kind: outcome.facts for kind, outcome in ended.items() if outcome and "score" in outcome.facts},
