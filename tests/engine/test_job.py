@@ -1,4 +1,4 @@
-"""One job: two processes that want it take turns, and a killed one is told as killed."""
+"""Two processes that want the same job take turns; a killed job is reported as killed."""
 
 from __future__ import annotations
 

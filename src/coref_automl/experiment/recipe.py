@@ -95,7 +95,7 @@ class ExperimentRecipe:
     keep_weights: Annotated[bool, Setting("Keep the weights of runs whose evaluation is complete.")] = True
     jobs: Annotated[int, Setting("Steps at a time; they share the GPUs.", 1)] = 1
     engine: Annotated[Engine, Setting("local or ray.")] = "local"
-    device: Annotated[str, Setting("auto, cpu or cuda.")] = "auto"
+    device: Annotated[str, Setting("auto, cpu, cuda or cuda:1.")] = "auto"
     lang: Annotated[Literal["ko", "en"] | None, Setting(LANGUAGE)] = None
     title: Annotated[str, Setting("Title of the report.")] = ""
 

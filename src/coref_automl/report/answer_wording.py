@@ -215,8 +215,8 @@ def _on_check(question: Question, it: Answer, say: Say) -> list[str]:
 
 
 class _Wording(NamedTuple):
-    """How a question is answered in short, and what follows the claim behind it; in a terminal only if not `said` before. A badge
-    that `counts` is no verdict, so the claim behind it has its own."""
+    """A question's short answer (its badge), and what follows its leading claim, which a terminal leaves out if it was `said`
+    before. Where the badge only `counts` methods, the claim keeps its own verdict."""
 
     badge: Callable[[Question, Answer, Say], str]
     more: Callable[[Question, Answer, Say], list[str]]

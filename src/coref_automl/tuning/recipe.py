@@ -99,7 +99,7 @@ class TuneRecipe:
     workers: Annotated[int, Setting("Parallel trials; they share the GPUs.", 1)] = 1
     engine: Annotated[Engine, Setting("local or ray.")] = "local"
     storage: Annotated[str | None, Setting("postgresql://... for several machines. Default: a file.")] = None
-    device: Annotated[str, Setting("auto, cpu or cuda.")] = "auto"
+    device: Annotated[str, Setting("auto, cpu, cuda or cuda:1.")] = "auto"
     lang: Annotated[Literal["ko", "en"] | None, Setting(LANGUAGE)] = None
 
     def __post_init__(self) -> None:
