@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.masked import MASKED, hide
 
@@ -66,8 +67,14 @@ def _freeze_imports(phase: str, info: dict[str, int]) -> None:
         _imported = len(sys.modules)
 
 
+@given(st.none())
+def _register_randoms(_: None) -> None:
+    """Hypothesis registers generators on its first draw and looks for their owners, which a frozen collector does not show."""
+
+
 def pytest_collection_finish() -> None:
     gc.enable()
+    _register_randoms()
     gc.callbacks.append(_freeze_imports)
     gc.collect()
 
