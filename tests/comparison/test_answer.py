@@ -230,6 +230,23 @@ def test_few_documents_two_tokenizers_and_a_floor_are_named(tmp_path: Path) -> N
     assert floor.action != "use method"
 
 
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_where_strict_can_reach_few_answers_the_absence_of_a_gain_is_no_verdict(tmp_path: Path, seeds: int) -> None:
+    models = [Model("base", 0, -1.0), *(Model(f"entity-128-s{seed}", 100, 0.02 * seed - 1.0, seed=seed) for seed in range(seeds))]
+    for number, model in enumerate(models):
+        held = make_scores(model, documents=120, own=number)
+        few = [replace(one, strict_rank=one.strict_rank * (n % 20 == 0), word_rank=None) for n, one in enumerate(held)]
+        write_evaluation(tmp_path, model, [one if one.task == "real" else old for one, old in zip(few, held, strict=True)])
+    it = answer(tmp_path)
+    assert (it.action, it.power, it.metric) == ("undecided", None, "real1_strict")
+    base = it.question("base")
+    assert base is not None
+    assert {one.verdict for one in base.claims} == {"not judged"}
+    told = "\n".join(answer_lines(it, Say("en")))
+    assert "not judged (too few answers are one vocabulary entry)" in told
+    assert "no gain" not in told
+
+
 def test_a_composite_is_judged_between_methods(tmp_path: Path) -> None:
     results = open_results([str(study(tmp_path, {"mlm": (-1.0,), "entity": (0.6,)}))])
     it = study_at(results, read_groups(results)[0], metric="score", margin=0.02, seed=0).answer

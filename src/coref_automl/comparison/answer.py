@@ -22,7 +22,7 @@ from coref_automl.comparison.claims import BASE, Action, Answer, Caveat, Claim, 
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.power import sizes_by_document
 from coref_automl.comparison.questions import TASKS, StudyClaims, metric_of
-from coref_automl.comparison.scores import Entry, has_room
+from coref_automl.comparison.scores import Entry
 from coref_automl.records import Half
 from coref_automl.statistics.planning import SEEDS, can_show
 
@@ -117,7 +117,7 @@ class _Deciding(StudyClaims):
             return "use checkpoint" if "checkpoint" in self.gains[0].against else "use method"
         if not self.gains or self.study.base is None:
             return "no base"
-        if all(one.verdict == "not judged" for one in self.gains) or not has_room(self.study.group, self.study.metric):
+        if all(one.verdict == "not judged" for one in self.gains):
             return "undecided"
         return "keep base"
 

@@ -26,10 +26,11 @@ Test = Literal["crossed", "paired", "sign flips"]
 """Runs crossed with documents; runs paired by seed; one model against another, one sign per document."""
 Caveat = Literal[
     "one seed", "copies", "one document", "few documents", "unequal training", "equal tokens", "other tokenizer", "chosen",
-    "before correction", "checkpoint", "base not evaluated", "weights gone", "floor",
+    "before correction", "checkpoint", "base not evaluated", "weights gone", "floor", "no room",
 ]  # fmt: skip
 """What stands against a claim. "chosen": its side was chosen among several by the data; "checkpoint": it is about checkpoints and
-says nothing about methods; "equal tokens": compared where both had seen as many; "floor": no model scores high enough."""
+says nothing about methods; "equal tokens": compared where both had seen as many; "floor": no model scores high enough;
+"no room": strict can reach few of the answers."""
 Action = Literal["use method", "use checkpoint", "keep base", "no base", "undecided"]
 Training = Literal["less", "as long", "longer"]
 Do = Literal[

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from coref_automl.comparison.arms import Arm
 from coref_automl.comparison.claims import ALPHA, BASE, Caveat, Claim, QuestionId, Verdict
 from coref_automl.comparison.differences import lost_to_family
-from coref_automl.comparison.scores import Columns, Entry, Group
+from coref_automl.comparison.scores import Columns, Entry, Group, has_room
 from coref_automl.records import Comparison, Correction, Estimate, Half
 from coref_automl.statistics.closed_forms import LEVEL, holm
 from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
@@ -120,7 +120,13 @@ def corrected_claims(found: Iterable[Judged | None], correction: Correction) -> 
     ps = [one.p for one in every if one.p is not None]
     adjusted = iter(holm(ps) if correction == "holm" else benjamini_hochberg(ps) if correction == "bh" else ps)
     family = len(ps)
-    return [one.claim if one.p is None else _corrected(one, one.p, float(next(adjusted)), correction, family) for one in every]
+    claims = (one.claim if one.p is None else _corrected(one, one.p, float(next(adjusted)), correction, family) for one in every)
+    return [_within_reach(one) for one in claims]
+
+
+def _within_reach(claim: Claim) -> Claim:
+    """Where strict can reach few of the answers, a difference is a verdict, and its absence none."""
+    return replace(claim, verdict="not judged") if "no room" in claim.against and not claim.shown else claim
 
 
 def _corrected(one: Judged, p: float, adjusted: float, correction: Correction, family: int) -> Claim:
@@ -172,7 +178,7 @@ def _judged(
         detectable=found.detectable,
         part=part,
         tokens=(_tokens(ours), _tokens(theirs)),
-        against=(*why_unjudged(found), *standing_against(study.group, found.documents)),
+        against=(*why_unjudged(found), *standing_against(study.group, outcome, found.documents)),
     )
     return Judged(claim, None if found.reason else found.p, found.interval_at)
 
@@ -185,8 +191,10 @@ def few_documents(documents: int) -> tuple[Caveat, ...]:
     return ("few documents",) if documents < FEW else ()
 
 
-def standing_against(group: Group, documents: int) -> tuple[Caveat, ...]:
-    return (*few_documents(documents), *(("other tokenizer",) if group.tokenizers > 1 else ()))
+def standing_against(group: Group, outcome: str, documents: int) -> tuple[Caveat, ...]:
+    other: tuple[Caveat, ...] = ("other tokenizer",) if group.tokenizers > 1 else ()
+    room: tuple[Caveat, ...] = () if has_room(group, outcome.partition(":")[0]) else ("no room",)
+    return *few_documents(documents), *other, *room
 
 
 def checkpoint_claim(
@@ -194,7 +202,7 @@ def checkpoint_claim(
 ) -> Claim:
     """A checkpoint against its base, max-T over all that stand beside it."""
     lost: tuple[Caveat, ...] = ("before correction",) if lost_to_family(one) else ()
-    return Claim(
+    claim = Claim(
         question,
         entry.name,
         BASE,
@@ -210,8 +218,9 @@ def checkpoint_claim(
         family=one.family,
         detectable=one.detectable,
         tokens=(entry.recorded_tokens, None),
-        against=("checkpoint", *standing_against(group, documents), *lost),
+        against=("checkpoint", *standing_against(group, one.metric, documents), *lost),
     )
+    return _within_reach(claim)
 
 
 def _tokens(runs: Runs) -> int | None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from coref_automl.config import choose
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import NOT_RUN
-from coref_automl.evaluation.metrics import ENOUGH, METRICS, PRIMARY, WORD
+from coref_automl.evaluation.metrics import METRICS, PRIMARY, WORD, strict_has_room
 from coref_automl.evaluation.results import CHECKPOINT, slug
 from coref_automl.models.build import NEW
 from coref_automl.records import Evaluation, Half, Task
@@ -239,7 +239,7 @@ def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
     if metric is not None or not several:
         least = group.reachable("real")
         chosen = metric or usual_metric(usable, least)
-        return chosen, [_no_room(least, chosen)] if least < ENOUGH and PRIMARY in usable else []
+        return chosen, [_no_room(least, chosen)] if not strict_has_room(least) and PRIMARY in usable else []
     label = METRICS[usable[0]].label
     return usable[0], [say(f"토크나이저가 서로 달라 {label}만 비교합니다.", f"Tokenizers differ, so only {label} is compared.")]
 
@@ -247,13 +247,13 @@ def choose_metric(group: Group, metric: str | None) -> tuple[str, list[str]]:
 def has_room(group: Group, metric: str) -> bool:
     """Whether a metric can show a difference: strict cannot, where it can reach few of the task's answers."""
     rule, task = METRICS[metric].rule, METRICS[metric].task
-    return rule != "strict" or task is None or group.reachable(task) >= ENOUGH
+    return rule != "strict" or task is None or strict_has_room(group.reachable(task))
 
 
 def usual_metric(run: Sequence[str], reachable: float) -> str:
     """Strict Real@1, `word` where strict can reach few of the answers, or the first that was run."""
     if PRIMARY in run:
-        return WORD if reachable < ENOUGH and WORD in run else PRIMARY
+        return PRIMARY if strict_has_room(reachable) or WORD not in run else WORD
     return run[0]
 
 

@@ -79,8 +79,6 @@ METRICS: dict[str, Metric] = {
 }
 PRIMARY = "real1_strict"
 WORD = "real_word"
-ENOUGH = 0.1
-"""Where fewer answers are one vocabulary entry, strict has no room for a difference, and `word` is judged instead."""
 
 GROUPINGS: dict[str, Callable[[Sequence[ItemScore]], list[str]]] = {
     "source": lambda scores: [score.source for score in scores],
@@ -186,6 +184,11 @@ def bucket(distance: int) -> str:
     if found := bucket_of(distance):
         return f"{found[0]}-{found[1] - 1}"
     return "none" if distance < 0 else f"{BUCKETS[-1][1]}+"
+
+
+def strict_has_room(reachable: float) -> bool:
+    """Whether strict can show a difference, by the share of answers that are one vocabulary entry; if not, `word` is judged."""
+    return reachable >= 0.1
 
 
 def single_entry_share(scores: Sequence[ItemScore]) -> float:

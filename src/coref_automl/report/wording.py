@@ -125,7 +125,7 @@ def caveat(claim: Claim, say: Say) -> str:
 
 def why_not(claim: Claim, say: Say) -> str:
     seen = " / ".join(tokens(one) for one in claim.tokens)
-    known: tuple[Caveat, ...] = ("one seed", "copies", "one document", "unequal training")
+    known: tuple[Caveat, ...] = ("one seed", "copies", "one document", "unequal training", "no room")
     return ", ".join(note(f"why: {code}", say, seen=seen) for code in claim.against if code in known)
 
 

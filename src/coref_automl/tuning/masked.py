@@ -20,7 +20,7 @@ from coref_automl.engine.job import Job
 from coref_automl.errors import EvaluationError, RecipeError
 from coref_automl.evaluation.answers import reachable
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
-from coref_automl.evaluation.metrics import ENOUGH, PRIMARY, WORD
+from coref_automl.evaluation.metrics import PRIMARY, WORD, strict_has_room
 from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
 from coref_automl.evaluation.slot import SCORER
 from coref_automl.folders import is_done, remove
@@ -232,7 +232,7 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
         prints[f"model {model}"] = model if model.startswith(NEW) else weights_fingerprint(model)
         tokenizer = load_tokenizer(str(recipe.settings.get("tokenizer") or model))
         share = reachable(tokenizer, original.items.get("real", ()))
-        if recipe.score is None and recipe.metric is None and share < ENOUGH:
+        if recipe.score is None and recipe.metric is None and not strict_has_room(share):
             few = f"{100 * share:.1f}%"
             progress.note(
                 f"어휘 한 항목인 정답이 {few}뿐이라 Real@1 strict에는 오를 여지가 없습니다. --metric {WORD}를 쓰세요.",
