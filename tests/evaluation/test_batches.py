@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coref_automl.errors import EvaluationError
-from coref_automl.evaluation.scorer import default_budget, in_batches
+from coref_automl.evaluation import scorer
+from coref_automl.evaluation.scorer import Budget, default_budget, in_batches
 from coref_automl.machine import is_out_of_memory
 
 UNITS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 100)), max_size=40)
@@ -16,7 +19,7 @@ UNITS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 100)), max_size=40)
 @given(UNITS, st.integers(1, 600))
 def test_every_unit_runs_once_within_the_budget(units: list[tuple[int, int]], budget: int) -> None:
     seen = []
-    for batch, result in in_batches(units, lambda unit: unit, budget, lambda batch: list(batch)):
+    for batch, result in in_batches(units, lambda unit: unit, Budget(budget), lambda batch: list(batch)):
         assert batch == result
         assert len(batch) == 1 or sum(rows for rows, _ in batch) * max(length for _, length in batch) <= budget
         seen += batch
@@ -33,9 +36,28 @@ def test_too_little_memory_halves_the_batch_and_loses_nothing() -> None:
             raise MemoryError
         return len(batch)
 
-    done = [unit for batch, _ in in_batches([(1, 10)] * 20, lambda unit: unit, 1000, run) for unit in batch]
+    done = [unit for batch, _ in in_batches([(1, 10)] * 20, lambda unit: unit, Budget(1000), run) for unit in batch]
     assert len(done) == 20
     assert tried[:4] == [20, 10, 5, 2]
+
+
+def test_what_a_failed_batch_held_is_gone_before_memory_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Tensor:
+        pass
+
+    held: list[weakref.ref[Tensor]] = []
+    left: list[int] = []
+
+    def run(batch: list[tuple[int, int]]) -> int:
+        tensor = Tensor()
+        held.append(weakref.ref(tensor))
+        if len(batch) > 3:
+            raise MemoryError
+        return len(batch)
+
+    monkeypatch.setattr(scorer, "release", lambda: left.append(sum(one() is not None for one in held)))
+    list(in_batches([(1, 10)] * 20, lambda unit: unit, Budget(1000), run))
+    assert left == [0, 0, 0]
 
 
 def test_a_single_unit_that_does_not_fit_is_an_error() -> None:
@@ -43,7 +65,7 @@ def test_a_single_unit_that_does_not_fit_is_an_error() -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes.")
 
     with pytest.raises(EvaluationError, match="512 tokens does not fit"):
-        list(in_batches([(1, 512)], lambda unit: unit, 4096, run))
+        list(in_batches([(1, 512)], lambda unit: unit, Budget(4096), run))
 
 
 def test_other_errors_pass_through() -> None:
@@ -51,7 +73,7 @@ def test_other_errors_pass_through() -> None:
         raise RuntimeError("something else")
 
     with pytest.raises(RuntimeError, match="something else"):
-        list(in_batches([(1, 5), (1, 5)], lambda unit: unit, 4096, run))
+        list(in_batches([(1, 5), (1, 5)], lambda unit: unit, Budget(4096), run))
     assert is_out_of_memory(type("OutOfMemoryError", (RuntimeError,), {})("CUDA out of memory"))
 
 

@@ -149,7 +149,8 @@ def test_weights_that_are_not_numbers_are_an_error() -> None:
 
 def test_memory_that_does_not_suffice_only_makes_batches_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     ready = loaded()
-    expected = score_all(ready, "wordpiece", items())
+    cases = [*items(), *(replace(case, id=f"lambada {case.id}", task="lambada") for case in items())]
+    expected = score_all(ready, "wordpiece", cases)
     sizes: list[int] = []
     plain = module.encode_at
 
@@ -160,8 +161,10 @@ def test_memory_that_does_not_suffice_only_makes_batches_smaller(monkeypatch: py
         return plain(model, ids, *places)
 
     monkeypatch.setattr(module, "encode_at", small)
-    assert score_all(ready, "wordpiece", items()) == expected
+    assert score_all(ready, "wordpiece", cases) == expected
     assert max(sizes) > 8
+    failed = [size for size in sizes if size > 8]
+    assert sizes[: len(failed)] == failed  # a task learns from the one before it what does not fit
 
 
 def test_only_one_chunk_of_logits_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:

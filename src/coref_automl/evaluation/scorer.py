@@ -77,7 +77,7 @@ class Scorer:
         self._tokenizer = loaded.tokenizer
         self._device = next(self._model.parameters()).device
         self._autocast = choose(dtype, DTYPES, "dtype")
-        self._budget = budget or default_budget(self._device.type)
+        self._budget = Budget(budget or default_budget(self._device.type))
         self._seq_len = seq_len
         self._maker = maker_for(loaded.tokenizer, seq_len)
         words = entry_words(loaded.tokenizer)
@@ -246,30 +246,40 @@ def default_budget(device: str) -> int:
     return CPU_BUDGET if device.startswith("cpu") else GPU_BUDGET
 
 
+@dataclass(slots=True)
+class Budget:
+    """The tokens of a batch, padding included: fewer once memory ran out, also for the work that follows."""
+
+    tokens: int
+
+
 def in_batches(
-    work: Iterable[T], size: Callable[[T], tuple[int, int]], budget: int, run: Callable[[list[T]], R]
+    work: Iterable[T], size: Callable[[T], tuple[int, int]], budget: Budget, run: Callable[[list[T]], R]
 ) -> Iterator[tuple[list[T], R]]:
-    """Run `run` over the work, longest first, each batch padded to at most `budget` tokens; yields each batch with its result.
+    """Run `run` over the work, longest first, each batch padded to the budget at most; yields each batch with its result.
 
     `size` gives a unit's rows and the length of its longest row. If memory runs out, the budget is halved and the units run in
     smaller batches; a single unit that does not fit is an error.
     """
     queue = deque(sorted(work, key=lambda unit: size(unit)[1], reverse=True))
     while queue:
-        batch = _take(queue, size, budget)
+        batch = _take(queue, size, budget.tokens)
+        longest = size(batch[0])[1]
         try:
             result = run(batch)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             if len(batch) == 1:
-                message = f"A single window of {size(batch[0])[1]} tokens does not fit in memory; pass a smaller --seq-len."
-                raise EvaluationError(message) from error
-            queue.extendleft(reversed(batch))
-            budget = max(1, sum(size(unit)[0] for unit in batch) * size(batch[0])[1] // 2)
-            release()
+                raise EvaluationError(
+                    f"A single window of {longest} tokens does not fit in memory; pass a smaller --seq-len."
+                ) from error
+        else:
+            yield batch, result
             continue
-        yield batch, result
+        queue.extendleft(reversed(batch))
+        budget.tokens = max(1, sum(size(unit)[0] for unit in batch) * longest // 2)
+        release()  # not while the error is handled: its stack holds the tensors of the batch
 
 
 def _take(queue: deque[T], size: Callable[[T], tuple[int, int]], budget: int) -> list[T]:
