@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -87,6 +88,23 @@ def test_a_torn_last_line_is_left_out_and_overwritten(
         rows.append(texts[len(kept) :])
     assert list(read_jsonl(path)) == texts
     assert path.read_bytes() == raw
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"a": 2', b"x" * 3_000_000])
+def test_a_large_file_is_appended_to_without_reading_it(tmp_path: Path, torn: bytes) -> None:
+    path = tmp_path / "rows.jsonl"
+    with path.open("wb") as handle:
+        handle.seek(64 << 20)
+        handle.write(b"\n" + torn)
+    tracemalloc.start()
+    try:
+        with JsonlAppender(path) as rows:
+            rows.append(["next"])
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20
+    assert path.stat().st_size == (64 << 20) + 1 + len(b'"next"\n')
 
 
 def test_a_disk_that_fills_up_under_appended_rows_is_one_sentence(tmp_path: Path) -> None:

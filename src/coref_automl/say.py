@@ -113,5 +113,5 @@ def align(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
 
 
 def cells_of(text: str) -> int:
-    """The columns of a terminal that a text takes."""
-    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+    """The columns of a terminal that a text takes. A name from macOS has its syllables taken apart, and shows them whole."""
+    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in unicodedata.normalize("NFC", text))

@@ -22,6 +22,7 @@ _CLOSED = {
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL,
 }  # fmt: skip
 """Places where nothing can be written, now or later."""
+_BLOCK = 1 << 16
 
 
 @contextmanager
@@ -154,6 +155,17 @@ def read_jsonl(path: Path) -> Iterator[Any]:
                 raise InputError(f"{path}, line {number}, is not JSON: {json_fault(error)}.") from error
 
 
+def _whole_lines(handle: IO[bytes], size: int) -> int:
+    """The bytes up to the last line break of an open file, sought from its end."""
+    while size:
+        begin = max(0, size - _BLOCK)
+        handle.seek(begin)
+        if (last := handle.read(size - begin).rfind(b"\n")) >= 0:
+            return begin + last + 1
+        size = begin
+    return 0
+
+
 class JsonlAppender:
     """Append rows to a file whose writer may be killed at any moment; a torn last line is removed first."""
 
@@ -163,8 +175,9 @@ class JsonlAppender:
         with explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._handle = path.open("a+b")
-            self._handle.seek(0)
-            self._handle.truncate(self._handle.read().rfind(b"\n") + 1)
+            size = self._handle.seek(0, os.SEEK_END)
+            if (whole := _whole_lines(self._handle, size)) < size:
+                self._handle.truncate(whole)
 
     def append(self, rows: Iterable[Any]) -> None:
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

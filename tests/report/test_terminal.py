@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,6 +82,8 @@ def test_an_unlike_length_is_named() -> None:
 def test_columns_align_hangul() -> None:
     assert align([("가나", "x"), ("a", "y")]) == ["가나  x", "a     y"]
     assert align([]) == []
+    taken_apart = unicodedata.normalize("NFD", "한글")  # as macOS names files
+    assert align([(taken_apart, "x"), ("한글", "y")]) == [f"{taken_apart}  x", "한글  y"]
 
 
 def test_every_table_holds_the_baselines_and_the_ceiling() -> None:
