@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from coref_automl.coreference import train as train_module
 from coref_automl.coreference.answers import read_answers
 from coref_automl.coreference.data import CorefDocument, Mention, in_order, write_documents
 from coref_automl.coreference.evaluate import evaluate_coreference, models_of
@@ -198,6 +199,30 @@ def test_evaluate_says_when_nothing_is_left(run: Path, tales_file: Path, split_f
         evaluate_coreference(run, str(tales_file), split=str(split_file), side="train")
 
 
+def test_a_low_rank_run_reports_what_its_saved_model_answers(
+    tmp_path: Path, tales_file: Path, encoder_folder: Path, split_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def answers_of(model: Any, documents: Any, **options: Any) -> Any:
+        asked.append((model, documents))
+        return plain(model, documents, **options)
+
+    plain = train_module.answers_of
+    monkeypatch.setattr(train_module, "answers_of", answers_of)
+    out = tmp_path / "r"
+    reported = train_coreference(recipe(tales_file, encoder_folder, out, split=str(split_file), rank=4))
+    ((model, documents),) = asked
+    saved = load_model(out / "seed-0" / "model")
+    for doc in tokenized(saved.tokenizer, documents):
+        before, after = (read_document(one, doc) for one in (model, saved))
+        assert np.array_equal(before.scores, after.scores)
+        assert torch.equal(before.rows, after.rows)
+    assert model.settings == saved.settings
+    found = evaluate_coreference(out, str(tales_file), split=str(split_file), device="cpu")
+    assert found.estimates == reported.estimates
+
+
 def test_a_head_of_another_encoder_is_refused(tmp_path: Path, tales_file: Path, encoder_folder: Path, split_file: Path) -> None:
     train_coreference(recipe(tales_file, encoder_folder, tmp_path / "r", split=str(split_file), rank=4, epochs=1))
     model = tmp_path / "r" / "seed-0" / "model"
@@ -205,6 +230,11 @@ def test_a_head_of_another_encoder_is_refused(tmp_path: Path, tales_file: Path, 
     load_model(model)
     with pytest.raises(ModelError, match="bundled:ko-mini has different weights; pass that encoder with --base"):
         load_model(model, base="bundled:ko-mini")
+
+
+def test_an_encoder_that_would_not_be_read_is_refused(run: Path, tales_file: Path, encoder_folder: Path) -> None:
+    with pytest.raises(ModelError, match=r"holds its whole encoder.*leave --base out"):
+        evaluate_coreference(run, str(tales_file), base=str(encoder_folder))
 
 
 def test_an_encoder_without_offsets_is_refused_before_training(tmp_path: Path, tales_file: Path, encoder_folder: Path) -> None:

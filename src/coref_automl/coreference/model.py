@@ -72,7 +72,7 @@ def scheme_for(schemes: Sequence[AnnotationScheme], name: str | None) -> Annotat
 
 
 class CoreferenceModel(nn.Module):  # type: ignore[misc]
-    base_model_prefix = "encoder"
+    """An encoder and a head, with the tokenizer and the settings that they answer by."""
 
     def __init__(self, encoder: Any, tokenizer: Any, settings: HeadSettings) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
         self.tokenizer = tokenizer
         self.settings = settings
         self.head = CoreferenceHead(encoder.config.hidden_size, settings.size, settings.dropout, len(settings.schemes))
-        self.openings, self.closing = _ends(tokenizer, [scheme.name for scheme in settings.schemes])
+        self.openings, self.closing = _frames(tokenizer, [scheme.name for scheme in settings.schemes])
 
     @property
     def room(self) -> int:
@@ -100,39 +100,47 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
         return self.head.width.device
 
     def states_of(self, parts: Sequence[tuple[TokenizedDocument, TokenWindow]]) -> list[Any]:
-        """What the encoder makes of each window's kept tokens; in one pass, or a thread each when resolving."""
-        openings = [self.openings[self.scheme_number(doc.document)] for doc, _ in parts]
-        lines = [
-            [*opening, *doc.pieces.ids[part.low : part.high].tolist(), *self.closing]
-            for opening, (doc, part) in zip(openings, parts, strict=True)
-        ]
-        longest = max(map(len, lines))
-        ids = np.full((len(parts), longest), self.tokenizer.pad_token_id or 0, np.int64)
-        mask = np.zeros((len(parts), longest), np.int64)
-        for row, line in enumerate(lines):
-            ids[row, : len(line)], mask[row, : len(line)] = line, 1
-        tokens, real = torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device)
-        kept = [
-            slice(len(opening) + part.keep_low - part.low, len(opening) + part.keep_high - part.low)
-            for opening, (_, part) in zip(openings, parts, strict=True)
-        ]
+        """Hidden states of each window's kept tokens.
+
+        Scoring computes only those places, with one thread per window; training needs gradients, and so the whole pass.
+        """
+        tokens, real, kept = self._padded(parts)
         if torch.is_grad_enabled() or any(isinstance(layer, LowRank) for layer in self.encoder.modules()):
-            found = encode(self.encoder, tokens, real)
-            return [found[row, places] for row, places in enumerate(kept)]
+            states = encode(self.encoder, tokens, real)
+            return [states[row, places] for row, places in enumerate(kept)]
         sizes = [places.stop - places.start for places in kept]
         rows = torch.from_numpy(np.repeat(np.arange(len(kept)), sizes)).to(self.device)
         columns = torch.from_numpy(np.concatenate([np.arange(places.start, places.stop) for places in kept])).to(self.device)
         return list(encode_at(self.encoder, tokens, real, rows, columns).split(sizes))
 
+    def _padded(self, parts: Sequence[tuple[TokenizedDocument, TokenWindow]]) -> tuple[Any, Any, list[slice]]:
+        """Windows as rows of ids between their frames, the mask of real tokens, and the places of each one's kept tokens."""
+        openings = [self.openings[self.scheme_number(doc.document)] for doc, _ in parts]
+        rows = [
+            [*opening, *doc.pieces.ids[part.low : part.high].tolist(), *self.closing]
+            for opening, (doc, part) in zip(openings, parts, strict=True)
+        ]
+        longest = max(map(len, rows))
+        ids = np.full((len(rows), longest), self.tokenizer.pad_token_id or 0, np.int64)
+        mask = np.zeros((len(rows), longest), np.int64)
+        for number, row in enumerate(rows):
+            ids[number, : len(row)], mask[number, : len(row)] = row, 1
+        kept = [
+            slice(len(opening) + part.keep_low - part.low, len(opening) + part.keep_high - part.low)
+            for opening, (_, part) in zip(openings, parts, strict=True)
+        ]
+        return torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device), kept
+
     def batches(self, doc: TokenizedDocument, tokens: int) -> Iterator[list[TokenWindow]]:
         """A document's overlapping windows, as many at a time as a budget of tokens allows."""
-        every = windows(len(doc), self.room, self.room // 4)
+        overlap = self.room // 4
+        every = windows(len(doc), self.room, overlap)
         count = max(1, tokens // self.settings.window)
         for low in range(0, len(every), count):
             yield every[low : low + count]
 
 
-def _ends(tokenizer: Any, schemes: Sequence[str]) -> tuple[list[list[int]], list[int]]:
+def _frames(tokenizer: Any, schemes: Sequence[str]) -> tuple[list[list[int]], list[int]]:
     """What stands before a text, by scheme, and behind it: special tokens, and the scheme's name where there are several."""
     opening, closing = (edge.tolist() for edge in special_edges(tokenizer))
     names = [tokenizer(name, add_special_tokens=False)["input_ids"] if len(schemes) > 1 else [] for name in schemes]
@@ -152,18 +160,18 @@ def build_model(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if rank:
-            make_low_rank(encoder, rank)
+            add_low_rank(encoder, rank)
         return CoreferenceModel(encoder, tokenizer, settings)
 
 
-def save_model(folder: Path, model: CoreferenceModel) -> None:
-    """Settings are written last: a folder without them is incomplete."""
+def save_weights(folder: Path, model: CoreferenceModel) -> None:
+    """The head, and the whole encoder or its low-rank change; without `save_settings` the folder is incomplete."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
     own = {f"head.{name}": value for name, value in model.head.state_dict().items()}
     if model.settings.rank:
-        own |= {_ENCODER + name: value for name, value in changes(model.encoder).items()}
+        own |= {_ENCODER + name: value for name, value in low_rank_weights(model.encoder).items()}
         own = {name: value.to(torch.bfloat16) for name, value in own.items()}  # half the bytes of what is sent around
     else:
         with quiet_library():
@@ -171,26 +179,32 @@ def save_model(folder: Path, model: CoreferenceModel) -> None:
         model.tokenizer.save_pretrained(folder)
     save_file({name: value.detach().cpu().contiguous() for name, value in own.items()}, folder / HEAD)
     obey_umask(folder)
-    write_json(folder / SETTINGS, model.settings.to_json())
 
 
-def load_model(folder: Path, device: str = "cpu", *, base: str | None = None) -> CoreferenceModel:
-    """What `save_model` wrote, ready to resolve. `base` is where the encoder of a low-rank change lies now."""
-    settings, change, head = _stored(folder, base)
-    encoder, tokenizer = load_encoder((base or settings.base) if settings.rank else str(folder))
+def save_settings(folder: Path, settings: HeadSettings) -> None:
+    write_json(folder / SETTINGS, settings.to_json())
+
+
+def load_model(
+    folder: Path, device: str = "cpu", *, base: str | None = None, settings: HeadSettings | None = None
+) -> CoreferenceModel:
+    """A saved model, ready to resolve. `base` is where the encoder of a low-rank change lies now, and counts for no other model;
+    `settings` are those of a folder that has none yet."""
+    settings = settings or read_settings(folder)
+    encoder, tokenizer, change, head = _opened(folder, settings, base)
     model = CoreferenceModel(encoder, tokenizer, settings)
-    add_changes(encoder, change)
+    merge_low_rank(encoder, change)
     model.head.load_state_dict(head)
     move(model, device).eval()
     return model
 
 
-def build_from(folder: Path, base: str, *, dropout: float, seed: int) -> CoreferenceModel:
-    """What `save_model` wrote, ready to be trained further: a low-rank change stays apart from its encoder."""
-    settings, change, head = _stored(folder, base)
-    encoder, tokenizer = load_encoder(base if settings.rank else str(folder))
+def build_from(folder: Path, base: str | None, *, dropout: float, seed: int) -> CoreferenceModel:
+    """A saved model, ready to be trained further: a low-rank change stays apart from its encoder, which lies at `base`."""
+    settings = read_settings(folder)
+    encoder, tokenizer, change, head = _opened(folder, settings, base)
     if settings.rank:
-        make_low_rank(encoder, settings.rank)
+        add_low_rank(encoder, settings.rank)
         for name, value in change.items():
             encoder.get_parameter(name).data.copy_(value)
     with torch.random.fork_rng(devices=[]):
@@ -202,7 +216,16 @@ def build_from(folder: Path, base: str, *, dropout: float, seed: int) -> Corefer
 
 def head_identity(folder: Path, settings: HeadSettings, base: str | None = None) -> str:
     """All that decides a saved model's answers: its files, and the encoder that a low-rank change is added to."""
-    return fingerprint(folder_print(folder), model_prints(base or settings.base) if settings.rank else {})
+    place = _encoder_place(folder, settings, base)
+    return fingerprint(folder_print(folder), model_prints(place) if settings.rank else {})
+
+
+def _encoder_place(folder: Path, settings: HeadSettings, base: str | None) -> str:
+    if settings.rank:
+        return base or settings.base
+    if base is not None:
+        raise ModelError(f"{folder} holds its whole encoder, and {base} would not be read; leave --base out.")
+    return str(folder)
 
 
 def _check_base(folder: Path, settings: HeadSettings, base: str) -> None:
@@ -223,17 +246,19 @@ def read_settings(folder: Path) -> HeadSettings:
     return settings
 
 
-def _stored(folder: Path, base: str | None) -> tuple[HeadSettings, dict[str, Any], dict[str, Any]]:
-    """Settings of a folder, its low-rank change and its head; the encoder that the change needs is checked."""
-    settings = read_settings(folder)
+def _opened(folder: Path, settings: HeadSettings, base: str | None) -> tuple[Any, Any, dict[str, Any], dict[str, Any]]:
+    """Encoder and tokenizer of a folder, its low-rank change and its head; the encoder that the change needs is checked."""
+    place = _encoder_place(folder, settings, base)
     if settings.rank:
-        _check_base(folder, settings, base or settings.base)
+        _check_base(folder, settings, place)
+    encoder, tokenizer = load_encoder(place)
     own = read_head(folder / HEAD)
     change = {key.removeprefix(_ENCODER): value for key, value in own.items() if key.startswith(_ENCODER)}
-    return settings, change, {key.removeprefix("head."): value.float() for key, value in own.items() if key.startswith("head.")}
+    head = {key.removeprefix("head."): value.float() for key, value in own.items() if key.startswith("head.")}
+    return encoder, tokenizer, change, head
 
 
-_WIDE = 2.0
+_LORA_SCALE = 2.0
 """LoRA's scale (alpha / rank), the usual one: with it, the learning rate does not depend on the rank."""
 
 
@@ -247,10 +272,10 @@ class LowRank(nn.Module):  # type: ignore[misc]
         self.up = nn.Parameter(torch.zeros(base.out_features, rank))
 
     def forward(self, inputs: Any) -> Any:
-        return self.base(inputs) + _WIDE * nn.functional.linear(nn.functional.linear(inputs, self.down), self.up)
+        return self.base(inputs) + _LORA_SCALE * nn.functional.linear(nn.functional.linear(inputs, self.down), self.up)
 
 
-def make_low_rank(encoder: Any, rank: int) -> None:
+def add_low_rank(encoder: Any, rank: int) -> None:
     """Freeze the encoder and put a change beside each of its linear layers."""
     encoder.requires_grad_(False)
     for name, layer in list(encoder.named_modules()):
@@ -259,7 +284,7 @@ def make_low_rank(encoder: Any, rank: int) -> None:
             setattr(encoder.get_submodule(parent), own, LowRank(layer, rank))
 
 
-def changes(encoder: Any) -> dict[str, Any]:
+def low_rank_weights(encoder: Any) -> dict[str, Any]:
     found = {}
     for name, layer in encoder.named_modules():
         if isinstance(layer, LowRank):
@@ -267,8 +292,8 @@ def changes(encoder: Any) -> dict[str, Any]:
     return found
 
 
-def add_changes(encoder: Any, kept: dict[str, Any]) -> None:
-    """Add changes that were kept to a plain encoder's weights."""
-    for name in sorted({name.rpartition(".")[0] for name in kept}):
+def merge_low_rank(encoder: Any, change: dict[str, Any]) -> None:
+    """Add a stored change to the weights of a plain encoder."""
+    for name in sorted({name.rpartition(".")[0] for name in change}):
         layer = encoder.get_submodule(name)
-        layer.weight.data += _WIDE * (kept[f"{name}.up"].float() @ kept[f"{name}.down"].float()).to(layer.weight)
+        layer.weight.data += _LORA_SCALE * (change[f"{name}.up"].float() @ change[f"{name}.down"].float()).to(layer.weight)

@@ -29,7 +29,7 @@ from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, begin_run
 from coref_automl.evaluation.results import target_of
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import MANIFEST, is_done, mark_done
+from coref_automl.folders import EVENTS, MANIFEST, is_done, mark_done
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.models.model_files import folder_print, model_prints
@@ -80,11 +80,11 @@ def train_coreference(
     recipe, data = work.recipe, work.data
     with claimed(work.run, KIND):
         _bind(work)
-        progress = (progress or quiet()).into(work.run / "events.ndjson")
+        progress = (progress or quiet()).into(work.run / EVENTS)
         for line in (*(problem.in_words() for problem in data.problems), *data.notes):
             progress.event("note", text=line)
         if data.problems:
-            where = progress.say("사유는 events.ndjson에 있습니다.", "events.ndjson lists them with reasons.")
+            where = progress.say(f"사유는 {EVENTS}에 있습니다.", f"{EVENTS} lists them with reasons.")
             progress.note(f"{skipped(len(data.problems), data.name)} {where}")
         if recipe.start and recipe.folds and not (work.run / START).is_file():
             write_answers(work.run / START, _start_answers(work))
@@ -151,16 +151,19 @@ def _by_scheme(documents: Sequence[CorefDocument]) -> dict[str, list[CorefDocume
 
 def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Progress, on_epoch: OnEpoch | None) -> None:
     from coref_automl.coreference.fit import fit
-    from coref_automl.coreference.model import save_model
+    from coref_automl.coreference.model import load_model, save_settings, save_weights
     from coref_automl.coreference.resolve import read_document
     from coref_automl.models.attention import move
     from coref_automl.training.finetuning import finish_seed
 
-    recipe, device = work.recipe, pick_device(work.recipe.device)
+    recipe, device, kept = work.recipe, pick_device(work.recipe.device), folder / "model"
     model = move(_built(recipe, split.side("train", work.data.documents), seed), device)
     folder.mkdir(parents=True, exist_ok=True)
     train, dev, test = (tokenized(model.tokenizer, split.side(side, work.data.documents)) for side in ("train", "dev", "test"))
     state = fit(model, train, dev, recipe, seed, folder, progress, on_epoch)
+    save_weights(kept, model)
+    # what is saved is scored: a low-rank change is rounded on its way to the disk, and added to its encoder on its way back
+    model = load_model(kept, device, base=_base_of(recipe), settings=model.settings)
     read = [read_document(model, doc, precision=recipe.precision) for doc in dev]
     chosen = tuple(replace(scheme, threshold=_best_threshold(model, scheme, read)) for scheme in model.settings.schemes)
     model.settings = replace(model.settings, schemes=chosen, note=recipe.note)
@@ -169,8 +172,8 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
         answers_of(model, [doc.document for doc in test or dev], precision=recipe.precision),
     )
     marks = {text_mark(doc.document.text) for doc in (*train, *dev)}
-    write_json(folder / "model" / LEARNED, sorted({*marks, *(learned_from(Path(recipe.start)) if recipe.start else ())}))
-    save_model(folder / "model", model)
+    write_json(kept / LEARNED, sorted({*marks, *(learned_from(Path(recipe.start)) if recipe.start else ())}))
+    save_settings(kept, model.settings)  # last: a folder without them is incomplete
     done = CoreferenceSeed(
         seed=seed,
         best_epoch=state.best_epoch or state.epoch,
@@ -191,9 +194,14 @@ def _start_answers(work: _Work) -> list[DocumentAnswer]:
     from coref_automl.coreference.model import load_model
 
     folder, device = Path(work.recipe.start), pick_device(work.recipe.device)
-    seen, model = set(learned_from(folder)), load_model(folder, device, base=work.recipe.model)
+    seen, model = set(learned_from(folder)), load_model(folder, device, base=_base_of(work.recipe))
     unseen = [document for document in work.tested if text_mark(document.text) not in seen]
     return answers_of(model, unseen, precision=work.recipe.precision)
+
+
+def _base_of(recipe: CoreferenceRecipe) -> str | None:
+    """Where the encoder of a low-rank change lies; a model that was trained whole holds its own."""
+    return recipe.model if recipe.rank else None
 
 
 def _built(recipe: CoreferenceRecipe, documents: Sequence[CorefDocument], seed: int) -> Any:
@@ -202,7 +210,7 @@ def _built(recipe: CoreferenceRecipe, documents: Sequence[CorefDocument], seed: 
 
     found = {name: convention_of(own, recipe.convention) for name, own in _by_scheme(documents).items()}
     if recipe.start:
-        model = build_from(Path(recipe.start), recipe.model, dropout=recipe.dropout, seed=seed)
+        model = build_from(Path(recipe.start), _base_of(recipe), dropout=recipe.dropout, seed=seed)
         known = [
             replace(one, singletons=found[one.name].singletons) if one.name in found else one for one in model.settings.schemes
         ]
