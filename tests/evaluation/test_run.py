@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from coref_automl.cli.app import run as command
@@ -137,6 +138,17 @@ def test_no_finished_evaluation_is_overwritten_by_one_of_another_identity(place:
     evaluate_command(evalset="elsewhere/tiny", path="runs/a/checkpoint-131")
     evaluate_command()
     assert len(counted.items) == scored
+
+
+def test_every_noun_table_of_a_set_has_its_own_evaluation(place: Path) -> None:
+    for turn in range(8):
+        evaluate(["runs/a/checkpoint-65"], RECIPE)
+        (path,) = (place / "evalsets/tiny").glob("nouns-*.npy")
+        table = np.load(path)
+        table[turn] = ~table[turn]
+        np.save(path, table)
+    found = find_evaluations(["runs/a/checkpoint-65"])
+    assert len({one.evaluation.fingerprints["nouns"] for one in found}) == len(found) == 8
 
 
 def test_a_checkpoint_stands_once_in_a_table_and_the_rest_is_told(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

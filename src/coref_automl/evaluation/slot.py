@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 SCORER = "2"
 """Version of everything that decides a score: windows, matching, candidates, ranks. Scores of two versions are never compared."""
 
-_MOST_MARKS = 4
-"""Names that are tried after the plain one and the one that the checkpoints of a run share: a new noun table needs another."""
+_NAMES_TRIED = 6
+"""Names that are looked at, although an earlier one is free: an evaluation may have been removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,23 @@ class Slot:
         """Where this evaluation is, or the first place without a finished one of another identity."""
         if known is not None and self.target.holds(known.folder):
             return known.folder  # under the name that its set had then
-        own = (self.evalset.fingerprint, SCORER, self.dtype)
-        marks = ("", fingerprint(*own)[:8], *(fingerprint(*own, self.prints(), turn)[:8] for turn in range(_MOST_MARKS)))
-        places = [self.target.folder(self.evalset.name, self.seq_len, mark) for mark in marks]
-        held = [results.open_evaluation(place) for place in places]
-        for place, found in zip(places, held, strict=True):
-            if found is not None and not found.archived and self._is_same(found.evaluation):
+        free: list[Path] = []
+        for number, place in enumerate(self._places(), 1):
+            stored = results.open_evaluation(place)
+            if stored is None:
+                free.append(place)
+            elif not stored.archived and self._is_same(stored.evaluation):
                 return place
-        return places[held.index(None)]
+            if free and number >= _NAMES_TRIED:
+                break
+        return free[0]
+
+    def _places(self) -> Iterator[Path]:
+        """The plain name, one that the checkpoints of a run share, and without end more: each new noun table needs another."""
+        own = (self.evalset.fingerprint, SCORER, self.dtype)
+        of_tables = (fingerprint(*own, self.prints(), turn)[:8] for turn in count())
+        for mark in chain(("", fingerprint(*own)[:8]), of_tables):
+            yield self.target.folder(self.evalset.name, self.seq_len, mark)
 
     @property
     def key(self) -> str:
