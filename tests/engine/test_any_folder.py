@@ -96,6 +96,27 @@ def test_the_command_that_trains_again_runs_from_any_folder_after_a_move(
             assert (told["model"], told["dataset"]) == (str(place / "model"), str(place / "dataset"))
 
 
+def test_a_command_names_no_other_model_or_dataset_of_the_name(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(trained / "runs", tmp_path / "A/runs")
+    for name in ("model", "dataset"):
+        shutil.copytree(trained / name, tmp_path / name)
+    CHANGES["weights"](tmp_path)
+    manifest = read_json(tmp_path / "dataset/manifest.json")
+    write_json(tmp_path / "dataset/manifest.json", {**manifest, "fingerprint": "another"})
+    monkeypatch.chdir(tmp_path)
+    (group,) = read_groups(open_results(["A/runs"]))
+    top = next(entry for entry in group.entries if entry.trained)
+    told = shlex.split(train_command(top, seed=1))
+    assert "--model" not in told
+    assert "--dataset" not in told
+    (tmp_path / "A/runs/x/recipe.yaml").unlink()
+    told = shlex.split(train_command(top, seed=1))
+    assert told[told.index("--model") + 1] == str(trained / "model")
+    assert told[told.index("--dataset") + 1] == "dataset"  # as its record has it
+
+
 def test_a_base_named_beside_its_runs_is_found_with_them(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(trained)
     assert compare("runs/x", "model").rows == compare("runs/x").rows

@@ -384,6 +384,42 @@ def test_another_model_of_the_name_is_not_taken_for_the_base(place: Path) -> Non
     assert [entry.evaluation.path for entry in group.entries] == ["runs/b/checkpoint-65"]
 
 
+def test_a_model_is_not_shown_the_evaluations_of_another_of_its_name(place: Path) -> None:
+    for base, seed in (("X/enc", 5), ("Y/enc", 6)):
+        save_checkpoint(place / base, seed=seed)
+    evaluate(["Y/enc"], RECIPE)
+    assert find_evaluations(["X/enc"]) == []
+    (place / "Y").rename(place / "Z")
+    assert find_evaluations(["X/enc"]) == []
+    assert len(find_evaluations(["Z/enc"])) == 1
+    (place / "Z").rename(place / "Y")
+    (found,) = evaluate(["X/enc"], RECIPE)
+    assert [one.evaluation for one in find_evaluations(["X/enc"])] == [found]
+
+
+def test_a_model_that_is_gone_is_sought_by_its_bytes_not_by_its_name(place: Path) -> None:
+    """Three folders up from its evaluation lies another model of that name, and then the one that was evaluated."""
+    save_checkpoint(place / "old/models/enc", seed=5)
+    evaluate(["old/models/enc"], replace(RECIPE, out=Path("results")))
+    (place / "old/models/enc").rename(place / "kept")
+    save_checkpoint(place / "enc", seed=6)
+    assert [one.evaluation.path for one in find_evaluations(["results"])] == ["old/models/enc"]
+    shutil.rmtree(place / "enc")
+    (place / "kept").rename(place / "enc")
+    assert [Path(one.evaluation.path).resolve() for one in find_evaluations(["results"])] == [place / "enc"]
+
+
+def test_a_set_that_is_gone_is_sought_by_its_bytes_not_by_its_name(place: Path) -> None:
+    evaluate(["runs/a/checkpoint-65"], RECIPE)
+    frozen = str(place / "evalsets/tiny")
+    (place / "evalsets/tiny").rename(place / "kept")
+    freeze_tiny(place / "tiny", tasks=("real",))
+    assert [one.evaluation.evalset_path for one in find_evaluations(["runs/a"])] == [frozen]
+    shutil.rmtree(place / "tiny")
+    (place / "kept").rename(place / "tiny")
+    assert [Path(one.evaluation.evalset_path).resolve() for one in find_evaluations(["runs/a"])] == [place / "tiny"]
+
+
 def test_a_folder_without_checkpoints_says_so(place: Path) -> None:
     with pytest.raises(ModelError, match="holds no checkpoint"):
         evaluate(["evalsets"], RECIPE)

@@ -213,7 +213,7 @@ def next_step(study: Study, it: Answer, top: Entry, *, replicated: bool, unequal
     if it.action == "keep base":  # the largest gain, or the margin where nothing gained
         gain = largest if it.power and it.power.needed and largest else study.margin
         return _step("plan", f"{_power_command(study, top, gain, replicated=replicated)} --against-base")
-    if made and it.action == "no base" and (base := where_now(made.base, top.folder, _READ["model"])):
+    if made and it.action == "no base" and (base := where_now(made.base, top.folder, _READ["model"], made.base_bytes)):
         lacking = [top, *(one for one in study.entries if one.trained and study.own_base(one) is None)]
         lengths = dict.fromkeys(one.evaluation.seq_len for one in lacking)
         return _step(
@@ -235,7 +235,9 @@ def train_command(entry: Entry, *, seed: int | None = None, tokens: int | None =
     if made is not None and tokens:
         other += f" --epochs {math.ceil(tokens / max(1, made.tokens) * made.epoch)} --max-tokens {tokens}"
     if (recipe := run / "recipe.yaml").is_file():
-        moved = ((name.replace("_", "-"), now) for name, (was, now) in _named_by(recipe).items() if now != was)
+        known = {"model": made.base_bytes, "dataset": made.dataset_bytes} if made else {}
+        known["eval_set"] = entry.evaluation.fingerprints.get("items", "")
+        moved = ((name.replace("_", "-"), now) for name, (was, now) in _named_by(recipe, known).items() if now != was)
         told = "".join(f" --{name} {shlex.quote(now)}" for name, now in moved)
         return f"coref-automl train --recipe {shlex.quote(str(recipe))}{told}{other} --out {out}"
     if made is None:
@@ -248,7 +250,8 @@ def train_command(entry: Entry, *, seed: int | None = None, tokens: int | None =
     told = (
         f"--objective {shlex.quote(made.objective)} --seq-len {made.seq_len} --seed {seed} --max-tokens {tokens or made.tokens}"
     )
-    base, data = where_now(made.base, entry.folder, _READ["model"]), where_now(made.dataset, entry.folder, _READ["dataset"])
+    base = where_now(made.base, entry.folder, _READ["model"], made.base_bytes)
+    data = where_now(made.dataset, entry.folder, _READ["dataset"], made.dataset_bytes)
     return f"coref-automl train --model {shlex.quote(base)} --dataset {shlex.quote(data or 'DATASET')} {told} --out {out}"
 
 
@@ -266,18 +269,18 @@ def relation_command(study: Study, model: str) -> str:
 
 def _rows_of(run: TaskRun) -> dict[str, str]:
     """The files of rows that a run names in its recipe; none in an archive."""
-    named = _named_by(run.folder / "recipe.yaml") if run.folder else {}
+    named = _named_by(run.folder / "recipe.yaml", {}) if run.folder else {}
     return {name: named[name][1] for name in ("train", "dev") if name in named} if "train" in named else {}
 
 
-def _named_by(recipe: Path) -> dict[str, tuple[str, str]]:
-    """What the recipe of a run names by path: as it was stored, and where it lies now."""
+def _named_by(recipe: Path, known: dict[str, str]) -> dict[str, tuple[str, str]]:
+    """What the recipe of a run names by path: as it was stored, and where it lies now. Of some the fingerprint is `known`."""
     try:
         told = read_yaml(recipe) if recipe.is_file() else {}
     except CorefError:
         return {}
     held = {name: told[name] for name in _READ if isinstance(told.get(name), str)}
-    return {name: (path, where_now(path, recipe, _READ[name])) for name, path in held.items()}
+    return {name: (path, where_now(path, recipe, _READ[name], known.get(name, ""))) for name, path in held.items()}
 
 
 def _power_command(study: Study, top: Entry, gain: float, *, replicated: bool) -> str:

@@ -15,17 +15,19 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path, PurePath
 from typing import TypedDict
 
 from coref_automl.decoder import read_stored
-from coref_automl.errors import InputError
+from coref_automl.errors import CorefError, InputError
 from coref_automl.evaluation.columns import RANKS, has_items, holds_text, read_scores
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import PARTIAL, is_done, kind_of_folder
+from coref_automl.folders import MANIFEST, PARTIAL, State, is_done, kind_of_folder, state_of
 from coref_automl.guard import TooLarge
-from coref_automl.models.model_files import model_place
+from coref_automl.models.model_files import model_place, weights_fingerprint
 from coref_automl.paths import check_name, natural_order
 from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
 
@@ -92,6 +94,14 @@ class Target:
             return None
         path = read_stored(self.summary, Summary, remedy=REMEDY).get("path", "")
         return _home(path, self.in_run) if path and (Path(path).is_dir() or not Path(self.model).is_dir()) else None
+
+    def has_evaluations(self) -> bool:
+        """Whether the evaluations in this folder are of this model: of its place, or else of its bytes."""
+        if not self.summary.is_file():
+            return self.base.is_dir()
+        written = read_stored(self.summary, Summary, remedy=REMEDY)
+        same_place = _home(written.get("path", ""), self.in_run) == self.home
+        return same_place or _has_bytes(Path(self.model), written.get("fingerprints", {}).get("weights", ""))
 
     def provenance(self) -> Provenance | None:
         path = Path(self.model) / "training.json"
@@ -166,34 +176,57 @@ def open_evaluation(folder: Path) -> StoredEvaluation | None:
     evaluation = read_stored(folder / RESULT, Evaluation, remedy=REMEDY)
     if evaluation.schema != SCHEMA:
         raise InputError(f"{folder} was written by another version; remove it and run coref-automl evaluate again.")
-    run = run_of(folder)
+    run, prints = run_of(folder), evaluation.fingerprints
     if run is not None and (moved := run / folder.name).is_dir():
         evaluation = replace(evaluation, checkpoint=f"{moved.parent.resolve().name}/{moved.name}", path=str(moved))
     else:
-        evaluation = replace(evaluation, path=_model_now(evaluation.path, folder))
-    items = where_now(evaluation.evalset_path, folder, "documents.jsonl")
+        evaluation = replace(evaluation, path=_model_now(evaluation.path, folder, prints.get("weights", "")))
+    items = where_now(evaluation.evalset_path, folder, "documents.jsonl", prints.get("items", ""))
     return StoredEvaluation(replace(evaluation, evalset_path=items), folder)
 
 
-def _model_now(stored: str, near: Path) -> str:
+def _model_now(stored: str, near: Path, weights: str) -> str:
     """A model's folder, or that of a run whose weights were removed."""
-    if (found := where_now(stored, near, "config.json")) != stored or not CHECKPOINT.fullmatch(Path(stored).name):
+    found = where_now(stored, near, "config.json", weights)
+    if found != stored or not CHECKPOINT.fullmatch(Path(stored).name):
         return found
     return str(Path(where_now(str(Path(stored).parent), near, "recipe.yaml")) / Path(stored).name)
 
 
-def where_now(stored: str, near: Path, holds: str = "") -> str:
+def where_now(stored: str, near: Path, holds: str = "", known: str = "") -> str:
     """A stored path where it lies now: beside what names it, also after the whole folder was moved or renamed; else as stored.
 
-    `holds` is a file that a folder must have to be the one meant. A checkpoint is known by its run, too.
+    `holds` is a file that a folder must have to be the one meant. Two names of the path that agree are enough; its last alone,
+    which another folder may have too, only where the fingerprint of what lies there is the one that is `known`.
     """
     parts = PurePath(stored).parts
-    least = 1 if holds and not PurePath(stored).name.startswith("checkpoint-") else 2
     for folder in (*near.parents, *near.resolve().parents):
-        for start in range(len(parts) - least + 1):
-            if (found := folder.joinpath(*parts[start:], holds)).exists():
-                return str(found.parent if holds else found)
+        for start in range(len(parts)):
+            found = folder.joinpath(*parts[start:], holds)
+            place = found.parent if holds else found
+            if found.exists() and (start < len(parts) - 1 or _has_bytes(place, known)):
+                return str(place)
     return stored
+
+
+class _Frozen(TypedDict, total=False):
+    """What is read of the manifest of a dataset or of an evaluation set."""
+
+    fingerprint: str
+
+
+def _has_bytes(folder: Path, known: str) -> bool:
+    """Whether a folder holds the model, the dataset or the evaluation set of this fingerprint."""
+    with suppress(CorefError, OSError):
+        if known and is_model_folder(folder):
+            return _weights_of(folder.resolve(), state_of(folder)) == known
+        return bool(known) and read_stored(folder / MANIFEST, _Frozen).get("fingerprint") == known
+    return False
+
+
+@cache
+def _weights_of(folder: Path, _state: State) -> str:
+    return weights_fingerprint(str(folder))
 
 
 def run_of(folder: Path) -> Path | None:
@@ -295,7 +328,10 @@ def _evaluation_folders(path: str, unread: list[InputError]) -> Iterator[Path]:
         return
     elif is_model_folder(folder) and not checkpoint_folders(folder):
         plain = target_of(path)
-        folder = own if (own := marked(plain).base).is_dir() else plain.base
+        target = own if (own := marked(plain)).base.is_dir() else plain
+        if not target.has_evaluations():
+            return
+        folder = target.base
     for entry in files_under(folder, (RESULT,), unread):
         if BASES not in entry.relative_to(folder).parts:  # found through the checkpoints that began from it
             yield entry.parent
