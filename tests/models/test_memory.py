@@ -11,7 +11,7 @@ import torch
 
 from coref_automl.errors import StorageError
 from coref_automl.machine import release
-from coref_automl.training.folder import write_state
+from coref_automl.training.state import write_state
 
 STATE = {"model": {"a": torch.arange(70_000.0), "b": torch.ones(3)}, "step": 3}
 

@@ -255,7 +255,7 @@ def test_an_interrupt_while_saving_is_an_interrupt_and_leaves_no_part_of_a_file(
         with written_whole(path, mode) as handle:
             yield _Interrupted(handle)
 
-    monkeypatch.setattr("coref_automl.training.folder.written_whole", interrupted)
+    monkeypatch.setattr("coref_automl.training.state.written_whole", interrupted)
     with pytest.raises(KeyboardInterrupt):
         train_relation(recipe)
     assert not list((Path(recipe.out) / "seed-0").iterdir())

@@ -144,7 +144,7 @@ def test_a_half_written_checkpoint_is_not_taken_for_a_whole_one(recipe: Recipe, 
     ],
 )
 def test_disk_trouble_is_told_from_other_errors(text: str, disk: bool) -> None:
-    from coref_automl.training.folder import is_disk_trouble
+    from coref_automl.training.state import is_disk_trouble
 
     assert is_disk_trouble(RuntimeError(text)) is disk
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from coref_automl.config import expect, recipe_with, to_mapping
 from coref_automl.engine.binding import Binding, begin_run
-from coref_automl.folders import is_done, mark_done
+from coref_automl.folders import EVENTS, is_done, mark_done
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.models.load import load_tokenizer
@@ -84,7 +84,7 @@ def train_relation(
     work = _begin(recipe, cache)
     with claimed(work.run, KIND):
         _bind(work)
-        progress = (progress or quiet()).into(work.run / "events.ndjson")
+        progress = (progress or quiet()).into(work.run / EVENTS)
         if slow:
             progress.note(slow)
         for data in (work.train, work.dev):

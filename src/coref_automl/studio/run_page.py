@@ -13,7 +13,7 @@ from coref_automl.config import read_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.folders import MANIFEST
+from coref_automl.folders import EVENTS, MANIFEST
 from coref_automl.paths import natural_order
 from coref_automl.progress import duration, parse_events
 from coref_automl.report import charts
@@ -136,7 +136,7 @@ def _manifest(ws: Workspace, run: Run) -> _Manifest:
 
 def _cost(ws: Workspace, run: Run, say: Say) -> Section | None:
     """What the last step of its events says of tokens, time and memory, and the versions that it ran with."""
-    events = run.folder / "events.ndjson"
+    events = run.folder / EVENTS
     last: dict[str, Any] = ws.folders.once(events, _last_step) if events.is_file() else {}
     told = {
         say("토큰", "tokens"): f"{last['tokens']:,}" if isinstance(last.get("tokens"), int) else "",

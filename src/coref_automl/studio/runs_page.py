@@ -12,7 +12,7 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import is_done
+from coref_automl.folders import EVENTS, is_done
 from coref_automl.progress import duration
 from coref_automl.report.page import Cell, Section, Table, estimate_cells, percent, row
 from coref_automl.say import Say, speaking
@@ -75,7 +75,7 @@ def _shown(found: FolderContents) -> list[Run]:
 
 def _touched(folder: Path) -> float:
     try:
-        return (folder / "events.ndjson").stat().st_mtime
+        return (folder / EVENTS).stat().st_mtime
     except OSError:
         return 0.0
 

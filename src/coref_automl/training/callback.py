@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
+from coref_automl.errors import TrainingError
 from coref_automl.progress import Progress, Stage, peak_gigabytes
 from coref_automl.training.optimizer import OPEN_END, crossed_mark, is_save_step
 from coref_automl.training.trainer import MaskedTrainer
@@ -64,7 +65,11 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
         if not logs or "loss" not in logs:
             return
         self.last_loss = float(logs["loss"])
-        self._trainer.check_loss(zero_at=state.global_step if self.last_loss == 0.0 else None)
+        self._trainer.check_finite()
+        if self.last_loss == 0.0:
+            raise TrainingError(
+                f"The loss is exactly 0 at step {state.global_step}: no position has a label; check the masking rates."
+            )
         parts = {name: round(value, 5) for name, value in self._trainer.take_losses().items()}
         if state.is_world_process_zero:
             speed = self._throughput(state.global_step)

@@ -20,8 +20,8 @@ from coref_automl.errors import NotFinite
 from coref_automl.folders import mark_done
 from coref_automl.records import Record
 from coref_automl.store import write_json
-from coref_automl.training.folder import stored_state, write_state
 from coref_automl.training.optimizer import ParameterGroup, adamw, load_optimizer, rate_factor
+from coref_automl.training.state import stored_state, write_state
 
 RESUME = "resume.pt"
 """The state of a fit after its last whole epoch, beside the weights it will leave."""

@@ -1,34 +1,38 @@
-"""A run's folder. In: a recipe and fingerprints of what it names. Out: a folder claimed for it, and its checkpoints.
+"""A run's folder. In: a recipe and fingerprints of what it names. Out: a folder claimed for it, its checkpoints, their average.
 
 A folder that was begun with other data, another model or another recipe is refused, and the message says what differs.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from pickle import UnpicklingError
-from typing import IO, Any, TypedDict
-from zipfile import is_zipfile
+from typing import Any, TypedDict
 
 from coref_automl.config import to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES, check_binding
-from coref_automl.errors import FolderError, InputError, ModelError, StorageError
+from coref_automl.errors import FolderError, ModelError, StorageError
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import MANIFEST, check_folder, claim_folder, is_done, kind_of_folder, leave_empty, mark_done, remove
-from coref_automl.guard import check_packed
+from coref_automl.folders import (
+    EVENTS,
+    MANIFEST,
+    check_folder,
+    claim_folder,
+    is_done,
+    kind_of_folder,
+    leave_empty,
+    mark_done,
+    remove,
+)
 from coref_automl.models.model_files import model_place, model_prints, weight_shapes
 from coref_automl.paths import natural_order
 from coref_automl.records import Provenance
 from coref_automl.say import say
-from coref_automl.store import read_json, write_json, write_text, written_whole
+from coref_automl.store import write_json, write_text
 from coref_automl.training.recipe import FREE, TrainRecipe
+from coref_automl.training.state import STATES, can_resume, damaged_state
 
 KIND = "run"
 BEST = "best.json"
@@ -40,12 +44,6 @@ WRITING = ".writing"
 
 REMOVING = ".removing"
 """Checkpoints that are given up are moved here first: a kill midway leaves no folder that looks whole and has no weights."""
-
-MENTION_LOSSES = "mention_losses.pt"
-"""What a loss between mentions has learned beside the model."""
-
-STATES = ("optimizer.pt", "scheduler.pt", "rng_state*.pth", MENTION_LOSSES)
-"""What only a resumption needs; most of a checkpoint's size."""
 
 
 class _Manifest(TypedDict, total=False):
@@ -76,15 +74,15 @@ def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any])
     check_run(recipe, prints, plan)
     claim_folder(run, KIND)
     if not (run / MANIFEST).is_file():
-        whole = binding_of(recipe, prints)
+        binding = binding_of(recipe, prints)
         write_text(run / "recipe.yaml", to_yaml(recipe))
         manifest = {
             "kind": KIND,
-            "fingerprint": fingerprint(whole),
+            "fingerprint": fingerprint(binding),
             "model": model_place(recipe.model),
             "dataset": recipe.dataset,
         }
-        write_json(run / MANIFEST, {**manifest, "plan": plan, "binding": whole, "versions": _versions()})
+        write_json(run / MANIFEST, {**manifest, "plan": plan, "binding": binding, "versions": _versions()})
     for left in (WRITING, REMOVING):
         shutil.rmtree(run / left, ignore_errors=True)
     return run
@@ -96,141 +94,11 @@ def check_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any])
     check_folder(run, KIND)
     if not (run / MANIFEST).is_file():
         return
-    held, rows = read_stored(run / MANIFEST, _Manifest), plan["rows"]
-    begun = held.get("binding", {}) | ({} if is_done(run) else {"rows": held.get("plan", {}).get("rows", rows)})
-    check_binding(run, begun, binding_of(recipe, prints) | ({} if is_done(run) else {"rows": rows}))
-
-
-def describe_state(run: Path) -> str:
-    """What an earlier call left, in words; empty where training starts from the beginning."""
-    if is_done(run):
-        return say(f"{run}: 이미 끝난 실행입니다.", f"{run} is finished; nothing to do.")
-    resume = resumable(run)
-    return say(f"{resume.name}에서 이어서 진행합니다.", f"Resuming from {resume.name}.") if resume else ""
-
-
-def give_up(run: Path) -> None:
-    """Free the folder of a run whose model or data cannot be used: where nothing was trained, nothing binds the next command."""
-    if checkpoints_of(run):
-        return
-    for name in (MANIFEST, "recipe.yaml", "events.ndjson"):
-        (run / name).unlink(missing_ok=True)
-    leave_empty(run)
-
-
-def checkpoints_of(run: Path) -> list[Path]:
-    """The whole checkpoints of a run, in the order of their steps."""
-    found = [path for path in run.glob("checkpoint-*") if (path / "training.json").is_file()]
-    return sorted(found, key=lambda path: natural_order(path.name))
-
-
-def resumable(run: Path) -> Path | None:
-    """The newest checkpoint that training can resume from; one whose state is truncated is an error before anything is loaded."""
-    able = [path for path in checkpoints_of(run) if (path / "optimizer.pt").is_file() and (path / "trainer_state.json").is_file()]
-    if not able:
-        return None
-    if (foreign := able[-1] / "scaler.pt").exists():  # gradients are scaled for float16, which is not trained in
-        raise FolderError(f"{foreign} was not written by this training; remove it and run the same command again.")
-    for path in (able[-1] / "trainer_state.json", able[-1] / "clock.json", *(p for s in STATES for p in able[-1].glob(s))):
-        if not _is_whole(path):
-            earlier = f"remove {able[-1]} to resume from {able[-2].name}" if len(able) > 1 else f"remove {run} to train again"
-            raise FolderError(f"{path} is damaged (empty or cut short); copy it here again, or {earlier}.")
-    return able[-1]
-
-
-def _is_whole(path: Path) -> bool:
-    """Can a file of a checkpoint's state be read? torch writes archives, whose table of contents is at their end."""
-    if path.suffix != ".json":
-        check_packed(path)
-        return is_zipfile(path)
-    try:
-        return isinstance(read_json(path), dict)
-    except InputError:
-        return False
-
-
-def best_of(run: Path) -> Path | None:
-    """The checkpoint that the run's evaluations chose, if it was scored."""
-    chosen = run / BEST
-    return run / read_stored(chosen, _Best)["checkpoint"] if chosen.is_file() else None
-
-
-def checkpoint_meant(model: str, option: str) -> str | None:
-    """A run's folder means the checkpoint that its evaluations chose, or its newest one. None: it is not a run."""
-    folder = Path(model)
-    if kind_of_folder(folder) != KIND:
-        return None
-    checkpoints = checkpoints_of(folder)
-    if not checkpoints:
-        raise ModelError(f"The run {folder} has no complete checkpoint yet; finish it first, or pass another {option}.")
-    return str(best_of(folder) or checkpoints[-1])
-
-
-def drop_states(checkpoint: Path) -> None:
-    """Make a checkpoint a plain model: it loads and scores as before, and can no longer be resumed."""
-    for pattern in STATES:
-        for path in checkpoint.glob(pattern):
-            path.unlink()
-
-
-def remove_checkpoint(checkpoint: Path) -> None:
-    """Give a checkpoint's disk back: first it loses its name, then its files."""
-    aside = checkpoint.parent / REMOVING / checkpoint.name
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.parent.mkdir(exist_ok=True)
-    checkpoint.replace(aside)
-    shutil.rmtree(aside.parent, ignore_errors=True)
-
-
-def average_of(run: Path, last: int, out: Path) -> Path:
-    """The mean of a run's last checkpoints (in float64, stored as they were) as `out`/checkpoint-STEP; all else is the last's.
-
-    An existing one of the same checkpoints is returned. Late checkpoints lie around a better point than any of them; with a rate
-    that falls to 0 the gain is small, and it costs nothing.
-    """
-    import torch
-    from safetensors import safe_open
-    from safetensors.torch import save_file
-
-    held = checkpoints_of(run)
-    if last < 2 or len(held) < last:
-        raise ModelError(f"{run} has {len(held)} checkpoints; an average takes two or more, and --average asks for {last}.")
-    checkpoints, newest, made = held[-last:], held[-1], out / held[-1].name
-    for path in checkpoints:
-        if not (path / _WEIGHTS).is_file():
-            raise ModelError(f"{path} has no {_WEIGHTS} to average; name checkpoints of a run that were saved whole.")
-        if weight_shapes(path) != weight_shapes(newest):
-            raise ModelError(f"{path} and {newest} have other weights; average checkpoints of one run.")
-    sources = "".join(f"{path.name} {fingerprint(model_prints(str(path)))}\n" for path in checkpoints)
-    check_folder(out, KIND)
-    same = (out / _SOURCES).is_file() and (out / _SOURCES).read_text("utf-8", "replace") == sources
-    if same and is_done(out) and (made / "training.json").is_file():
-        return made
-    if out != run / AVERAGE and (is_done(out) or (out / MANIFEST).exists() or (made.exists() and not same)):
-        raise FolderError(f"{out} holds another run and is left alone; choose another --out, or empty it first.")
-    if is_done(out):
-        remove(out)
-    claim_folder(out, KIND)
-    aside = out / WRITING / newest.name
-    shutil.rmtree(aside.parent, ignore_errors=True)
-    shutil.copytree(newest, aside, ignore=shutil.ignore_patterns(*STATES, _WEIGHTS))
-    opened: list[Any] = [safe_open(str(path / _WEIGHTS), "pt") for path in checkpoints]
-    mean: dict[str, torch.Tensor] = {}
-    for name in opened[0].keys():  # noqa: SIM118 - not a dict
-        values = [one.get_tensor(name) for one in opened]
-        mean[name] = values[-1]
-        if values[0].is_floating_point():
-            mean[name] = (sum(value.double() for value in values) / len(values)).to(values[-1].dtype).contiguous()
-    save_file(mean, str(aside / _WEIGHTS), metadata={"format": "pt"})
-    provenance = read_stored(newest / "training.json", Provenance)
-    name = f"{provenance.run}-{AVERAGE}" if out.name == AVERAGE else out.name
-    write_json(aside / "training.json", replace(provenance, run=name, method="", planned_end=None).to_json())
-    write_text(out / _SOURCES, sources)
-    shutil.rmtree(made, ignore_errors=True)  # of a call that was killed before DONE
-    aside.replace(made)
-    shutil.rmtree(aside.parent, ignore_errors=True)
-    mark_done(out)
-    return made
+    manifest, rows = read_stored(run / MANIFEST, _Manifest), plan["rows"]
+    begun, now = manifest.get("binding", {}), binding_of(recipe, prints)
+    if not is_done(run):  # a finished run needs no rows any more
+        begun, now = {**begun, "rows": manifest.get("plan", {}).get("rows", rows)}, {**now, "rows": rows}
+    check_binding(run, begun, now)
 
 
 def binding_of(recipe: TrainRecipe, prints: dict[str, str]) -> dict[str, Any]:
@@ -252,62 +120,130 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def write_state(path: Path, state: dict[str, Any]) -> None:
-    """Write what `torch.load` reads, whole or not at all.
-
-    Torch turns an exception of the file it writes into one of its own, or dies of it: it is shown none, and the first is raised
-    once torch has ended.
-    """
-    import torch
-
-    with written_whole(path, "wb") as handle:
-        writer = _Writer(handle)
-        torch.save(state, writer)
-        if writer.error is not None:
-            raise writer.error
+def describe_state(run: Path) -> str:
+    """What an earlier call left, in words; empty where training starts from the beginning."""
+    if is_done(run):
+        return say(f"{run}: 이미 끝난 실행입니다.", f"{run} is finished; nothing to do.")
+    resume = resumable(run)
+    return say(f"{resume.name}에서 이어서 진행합니다.", f"Resuming from {resume.name}.") if resume else ""
 
 
-@contextmanager
-def own_state(path: Path) -> Iterator[None]:
-    """Libraries fail in many ways on a training state that is not theirs; here it is one."""
-    import torch
-
-    try:
-        yield
-    except torch.OutOfMemoryError:
-        raise
-    except (RuntimeError, ValueError, OSError, EOFError, UnpicklingError, LookupError, TypeError, AttributeError) as error:
-        what = "missing, damaged, or not the state of this training"
-        raise FolderError(f"{path} is {what}; remove {path.parent} and run the same command again.") from error
-
-
-@contextmanager
-def stored_state(path: Path) -> Iterator[dict[str, Any]]:
-    """What `torch.save` wrote, for the block to take up. Nothing but numbers is read: a pickle that asks for more is refused."""
-    import torch
-
-    with own_state(path):
-        check_packed(path)
-        yield torch.load(path, map_location="cpu", weights_only=True)
-
-
-class _Writer:
-    """A file that never refuses; it keeps the first error, a Ctrl-C included, and writes nothing more."""
-
-    def __init__(self, handle: IO[bytes]) -> None:
-        self._handle = handle
-        self.error: BaseException | None = None
-
-    def write(self, data: Any) -> int:
-        if self.error is None:
-            try:
-                self._handle.write(data)
-            except BaseException as error:
-                self.error = error
-        return len(data)
-
-    def flush(self) -> None:
+def give_up(run: Path) -> None:
+    """Free the folder of a run whose model or data cannot be used: where nothing was trained, nothing binds the next command."""
+    if checkpoints_of(run):
         return
+    for name in (MANIFEST, "recipe.yaml", EVENTS):
+        (run / name).unlink(missing_ok=True)
+    leave_empty(run)
+
+
+def checkpoints_of(run: Path) -> list[Path]:
+    """The whole checkpoints of a run, in the order of their steps."""
+    found = [path for path in run.glob("checkpoint-*") if (path / "training.json").is_file()]
+    return sorted(found, key=lambda path: natural_order(path.name))
+
+
+def resumable(run: Path) -> Path | None:
+    """The newest checkpoint that training can resume from; one whose state is truncated is an error before anything is loaded."""
+    able = [path for path in checkpoints_of(run) if can_resume(path)]
+    if not able:
+        return None
+    newest = able[-1]
+    if (foreign := newest / "scaler.pt").exists():  # gradients are scaled for float16, which is not trained in
+        raise FolderError(f"{foreign} was not written by this training; remove it and run the same command again.")
+    if damaged := damaged_state(newest):
+        earlier = f"remove {newest} to resume from {able[-2].name}" if len(able) > 1 else f"remove {run} to train again"
+        raise FolderError(f"{damaged} is damaged (empty or cut short); copy it here again, or {earlier}.")
+    return newest
+
+
+def best_of(run: Path) -> Path | None:
+    """The checkpoint that the run's evaluations chose, if it was scored."""
+    chosen = run / BEST
+    return run / read_stored(chosen, _Best)["checkpoint"] if chosen.is_file() else None
+
+
+def checkpoint_meant(model: str, option: str) -> str | None:
+    """A run's folder means the checkpoint that its evaluations chose, or its newest one. None: it is not a run."""
+    folder = Path(model)
+    if kind_of_folder(folder) != KIND:
+        return None
+    checkpoints = checkpoints_of(folder)
+    if not checkpoints:
+        raise ModelError(f"The run {folder} has no complete checkpoint yet; finish it first, or pass another {option}.")
+    return str(best_of(folder) or checkpoints[-1])
+
+
+def remove_checkpoint(checkpoint: Path) -> None:
+    """Give a checkpoint's disk back: first it loses its name, then its files."""
+    aside = checkpoint.parent / REMOVING / checkpoint.name
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.parent.mkdir(exist_ok=True)
+    checkpoint.replace(aside)
+    shutil.rmtree(aside.parent, ignore_errors=True)
+
+
+def average_of(run: Path, last: int, out: Path) -> Path:
+    """The mean of a run's last checkpoints (in float64, stored as they were) as `out`/checkpoint-STEP; all else is the last's.
+
+    An existing one of the same checkpoints is returned. Late checkpoints lie around a better point than any of them; with a rate
+    that falls to 0 the gain is small, and it costs nothing.
+    """
+    checkpoints = _averageable(run, last)
+    newest = checkpoints[-1]
+    made, aside = out / newest.name, out / WRITING / newest.name
+    sources = "".join(f"{path.name} {fingerprint(model_prints(str(path)))}\n" for path in checkpoints)
+    check_folder(out, KIND)
+    same = (out / _SOURCES).is_file() and (out / _SOURCES).read_text("utf-8", "replace") == sources
+    if same and is_done(out) and (made / "training.json").is_file():
+        return made
+    if out != run / AVERAGE and (is_done(out) or (out / MANIFEST).exists() or (made.exists() and not same)):
+        raise FolderError(f"{out} holds another run and is left alone; choose another --out, or empty it first.")
+    if is_done(out):
+        remove(out)
+    claim_folder(out, KIND)
+    shutil.rmtree(aside.parent, ignore_errors=True)
+    shutil.copytree(newest, aside, ignore=shutil.ignore_patterns(*STATES, _WEIGHTS))
+    _write_mean(checkpoints, aside / _WEIGHTS)
+    provenance = read_stored(newest / "training.json", Provenance)
+    name = f"{provenance.run}-{AVERAGE}" if out.name == AVERAGE else out.name
+    write_json(aside / "training.json", replace(provenance, run=name, method="", planned_end=None).to_json())
+    write_text(out / _SOURCES, sources)
+    shutil.rmtree(made, ignore_errors=True)  # of a call that was killed before DONE
+    aside.replace(made)
+    shutil.rmtree(aside.parent, ignore_errors=True)
+    mark_done(out)
+    return made
+
+
+def _averageable(run: Path, last: int) -> list[Path]:
+    """The last checkpoints of a run; refused where they are too few, or not of one shape."""
+    every = checkpoints_of(run)
+    if last < 2 or len(every) < last:
+        raise ModelError(f"{run} has {len(every)} checkpoints; an average takes two or more, and --average asks for {last}.")
+    checkpoints, newest = every[-last:], every[-1]
+    for path in checkpoints:
+        if not (path / _WEIGHTS).is_file():
+            raise ModelError(f"{path} has no {_WEIGHTS} to average; name checkpoints of a run that were saved whole.")
+        if weight_shapes(path) != weight_shapes(newest):
+            raise ModelError(f"{path} and {newest} have other weights; average checkpoints of one run.")
+    return checkpoints
+
+
+def _write_mean(checkpoints: list[Path], path: Path) -> None:
+    """The mean of every tensor of floating point numbers; any other is the last's."""
+    import torch
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    opened: list[Any] = [safe_open(str(checkpoint / _WEIGHTS), "pt") for checkpoint in checkpoints]
+    mean: dict[str, torch.Tensor] = {}
+    for name in opened[0].keys():  # noqa: SIM118 - not a dict
+        values = [weights.get_tensor(name) for weights in opened]
+        mean[name] = values[-1]
+        if values[0].is_floating_point():
+            mean[name] = (sum(value.double() for value in values) / len(values)).to(values[-1].dtype).contiguous()
+    save_file(mean, str(path), metadata={"format": "pt"})
 
 
 def check_room(folder: Path, gigabytes: float) -> None:
@@ -320,34 +256,3 @@ def check_room(folder: Path, gigabytes: float) -> None:
             f"The checkpoints in {folder} would take about {gigabytes:,.1f} GB, and the disk has {free / 1e9:,.1f} GB free; free "
             "some space and run the same command again, or choose another --out."
         )
-
-
-def flush_folder(folder: Path) -> None:
-    """Every byte on disk before the folder gets its name."""
-    for path in folder.iterdir():
-        if path.is_file():
-            with path.open("rb") as handle:
-                os.fsync(handle.fileno())
-
-
-def is_disk_trouble(error: BaseException) -> bool:
-    """The ways in which torch, safetensors and the system say that a file cannot be written."""
-    if isinstance(error, OSError):
-        return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EFBIG)
-    text = str(error)
-    return any(part in text for part in _DISK)
-
-
-_DISK = (
-    "No space left", "StorageFull", "Disk quota", "File too large", "os error 27", "os error 28",
-    "PytorchStreamWriter failed", "iostream error", "unexpected pos",
-)  # fmt: skip
-
-
-def check_trainer_state(checkpoint: Path) -> None:
-    from transformers import TrainerState
-
-    path, step = checkpoint / "trainer_state.json", int(checkpoint.name.rpartition("-")[2])
-    with own_state(path):
-        if TrainerState.load_from_json(str(path)).global_step != step:
-            raise ValueError("the state of another step")

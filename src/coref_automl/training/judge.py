@@ -25,6 +25,7 @@ from coref_automl.comparison.superseded import drop_replaced_weights
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
+from coref_automl.folders import EVENTS
 from coref_automl.models.model_files import model_place
 from coref_automl.paths import natural_order
 from coref_automl.progress import Progress, read_events
@@ -186,7 +187,7 @@ def _evaluate_recipe(recipe: TrainRecipe, device: torch.device) -> EvaluateRecip
 def reported_values(run: Path, metric: str) -> dict[str, float]:
     """The value of each checkpoint that a run's events report, the last one last."""
     values: dict[str, float] = {}
-    for row in read_events(run / "events.ndjson"):
+    for row in read_events(run / EVENTS):
         if row["event"] == "evaluation" and row["metric"] == metric:
             values.pop(row["checkpoint"], None)
             values[row["checkpoint"]] = float(row["value"])

@@ -19,7 +19,7 @@ import torch
 from coref_automl.config import expect
 from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError, ModelError, OutOfMemory
-from coref_automl.folders import is_done, mark_done
+from coref_automl.folders import EVENTS, is_done, mark_done
 from coref_automl.locks import claimed
 from coref_automl.machine import release
 from coref_automl.models.attention import without_cudnn
@@ -39,6 +39,7 @@ from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import OPEN_END, Clock, groups_of
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import Prepared, known
+from coref_automl.training.state import MENTION_LOSSES, check_trainer_state, stored_state
 from coref_automl.training.trainer import Loop, MaskedTrainer
 
 
@@ -122,7 +123,7 @@ def _averaged(work: Prepared, run: Path, progress: Progress) -> Path | None:
     made = files.average_of(run, last, run / files.AVERAGE)
     if work.recipe.eval_set is not None:
         value = score_average(work.recipe, made, work.device)
-        progress.into(run / "events.ndjson").event(files.AVERAGE, checkpoint=made.name, metric=work.recipe.metric, value=value)
+        progress.into(run / EVENTS).event(files.AVERAGE, checkpoint=made.name, metric=work.recipe.metric, value=value)
         progress.note(f"{files.AVERAGE}: {work.recipe.metric} {100 * value:.2f}%")
     return made
 
@@ -134,7 +135,7 @@ def _train(work: Prepared, run: Path, main: bool, group: ProcessGroup, progress:
             setup.verify_dataset(work, progress)
     group.wait()
     if main:
-        progress = progress.into(run / "events.ndjson")
+        progress = progress.into(run / EVENTS)
     if is_done(run):
         progress.note(files.describe_state(run))
         return _result(run, None, None)
@@ -175,8 +176,8 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
     model = loaded.model
     mention_losses = setup.mention_losses_of(work, model)
     if mention_losses is not None and resume is not None:
-        with files.stored_state(resume / files.MENTION_LOSSES) as held:
-            mention_losses.load_state_dict(held)
+        with stored_state(resume / MENTION_LOSSES) as learned:
+            mention_losses.load_state_dict(learned)
     prepare_model(model, cross_document=recipe.cross_document, compiled=recipe.compile, mention_losses=mention_losses)
     groups = groups_of(
         model, rate=known(recipe.learning_rate), weight_decay=known(recipe.weight_decay), layer_decay=recipe.layer_decay
@@ -204,7 +205,7 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
     if work.processes > 1:
         clock.shared = lambda progress: _agree(trainer, progress)
     if resume:
-        files.check_trainer_state(resume)
+        check_trainer_state(resume)
         progress.note(files.describe_state(run))
     for line in work.lines(micro):
         progress.note(line)

@@ -13,12 +13,21 @@ import torch
 from safetensors import SafetensorError
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
-from coref_automl.errors import NotFinite, StorageError, TrainingError
+from coref_automl.errors import NotFinite, StorageError
 from coref_automl.store import obey_umask
-from coref_automl.training import folder as files
 from coref_automl.training.batches import BatchPlan, Collator, EpochSampler, MaskedRows
+from coref_automl.training.folder import checkpoints_of
 from coref_automl.training.loss import HEAD, asked_of, named_losses
 from coref_automl.training.optimizer import Clock, ParameterGroup, adamw, load_optimizer, rate_factor
+from coref_automl.training.state import (
+    MENTION_LOSSES,
+    drop_states,
+    flush_folder,
+    is_disk_trouble,
+    readable_state,
+    stored_state,
+    write_state,
+)
 
 _WATCHED = ("loss", "gradient")
 _NEVER = torch.iinfo(torch.long).max
@@ -120,8 +129,8 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         first = self._first_bad[_WATCHED.index(name)]
         first.copy_(torch.where(torch.isfinite(value), first, first.clamp(max=self.state.global_step)))
 
-    def check_loss(self, *, zero_at: int | None = None) -> None:
-        """Raise if any loss or gradient since the start was NaN or infinite, or the loss of a step was exactly 0."""
+    def check_finite(self) -> None:
+        """Raise if any loss or gradient since the start was NaN or infinite; every process must ask."""
         first = self._first_bad[None]
         # every process must come to the same end, or the others would wait for one that has left
         steps = (self.accelerator.gather(first) if self.args.world_size > 1 else first).amin(0).tolist()
@@ -134,13 +143,11 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
                 f"The {_WATCHED[steps.index(step)]} of step {step + 1} is NaN or infinite{named}. "
                 f"Earlier checkpoints are intact: lower --learning-rate and start in another folder."
             )
-        if zero_at is not None:
-            raise TrainingError(f"The loss is exactly 0 at step {zero_at}: no position has a label; check the masking rates.")
 
     # saving, and loading what was saved
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Write aside, complete, rename; a full disk removes what was begun and leaves earlier checkpoints alone."""
-        self.check_loss()
+        self.check_finite()
         writing = Path(self.args.output_dir)
         name = f"checkpoint-{self.state.global_step}"
         try:
@@ -149,13 +156,13 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
             if self.is_world_process_zero():
                 self.loop.finish(writing / name, self.state.global_step)
                 obey_umask(writing / name)
-                files.flush_folder(writing / name)
-                older = files.checkpoints_of(writing.parent)
+                flush_folder(writing / name)
+                older = checkpoints_of(writing.parent)
                 (writing / name).replace(writing.parent / name)
                 for checkpoint in () if self.loop.keep_states else older:
-                    files.drop_states(checkpoint)
+                    drop_states(checkpoint)
         except (OSError, RuntimeError, SafetensorError) as error:
-            if not files.is_disk_trouble(error):
+            if not is_disk_trouble(error):
                 raise
             shutil.rmtree(writing, ignore_errors=True)
             raise StorageError(
@@ -167,24 +174,25 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         """The model alone in its own files; what the objective learned beside it in another, which only a resumption needs."""
         if self._mention_losses:
-            held = self.model.state_dict() if state_dict is None else state_dict
-            state_dict = {name: value for name, value in held.items() if not name.startswith(f"{HEAD}.")}
+            weights = self.model.state_dict() if state_dict is None else state_dict
+            state_dict = {name: value for name, value in weights.items() if not name.startswith(f"{HEAD}.")}
             folder = Path(output_dir or self.args.output_dir)
             folder.mkdir(parents=True, exist_ok=True)
-            files.write_state(folder / files.MENTION_LOSSES, getattr(self.model, HEAD).state_dict())
+            write_state(folder / MENTION_LOSSES, getattr(self.model, HEAD).state_dict())
         super()._save(output_dir, state_dict)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
-            with files.stored_state(Path(checkpoint) / "optimizer.pt") as held:
-                load_optimizer(self.optimizer, held)
-            with files.stored_state(Path(checkpoint) / "scheduler.pt") as held:
-                self.lr_scheduler.load_state_dict(held)
+            with stored_state(Path(checkpoint) / "optimizer.pt") as stored:
+                load_optimizer(self.optimizer, stored)
+            with stored_state(Path(checkpoint) / "scheduler.pt") as stored:
+                self.lr_scheduler.load_state_dict(stored)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
-            with files.own_state(Path(checkpoint) / "rng_state.pth"):
-                min(Path(checkpoint).glob("rng_state*.pth"))  # one for each process, where there are several; not none
+            with readable_state(Path(checkpoint) / "rng_state.pth"):
+                if not any(Path(checkpoint).glob("rng_state*.pth")):  # one for each process, where there are several
+                    raise FileNotFoundError("rng_state.pth")
                 super()._load_rng_state(checkpoint)
 
     # what a step should not cost

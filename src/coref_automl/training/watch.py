@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.errors import InputError
-from coref_automl.folders import is_done
+from coref_automl.folders import EVENTS, is_done
 from coref_automl.guard import lines_of
 from coref_automl.locks import holder_of, is_alive
 from coref_automl.progress import duration, parse_events
@@ -74,7 +74,7 @@ class RunWatch:
 
     def __init__(self, run: Path) -> None:
         self.run = run
-        self._events = run / "events.ndjson"
+        self._events = run / EVENTS
         self._forget()
 
     def _forget(self) -> None:
