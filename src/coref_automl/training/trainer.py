@@ -15,19 +15,11 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from coref_automl.errors import NotFinite, StorageError
 from coref_automl.store import obey_umask
+from coref_automl.training import state as disk
 from coref_automl.training.batches import BatchPlan, Collator, EpochSampler, MaskedRows
 from coref_automl.training.folder import checkpoints_of
 from coref_automl.training.loss import HEAD, asked_of, named_losses
 from coref_automl.training.optimizer import Clock, ParameterGroup, adamw, load_optimizer, rate_factor
-from coref_automl.training.state import (
-    MENTION_LOSSES,
-    drop_states,
-    flush_folder,
-    is_disk_trouble,
-    readable_state,
-    stored_state,
-    write_state,
-)
 
 _WATCHED = ("loss", "gradient")
 _NEVER = torch.iinfo(torch.long).max
@@ -156,13 +148,13 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
             if self.is_world_process_zero():
                 self.loop.finish(writing / name, self.state.global_step)
                 obey_umask(writing / name)
-                flush_folder(writing / name)
+                disk.flush_folder(writing / name)
                 older = checkpoints_of(writing.parent)
                 (writing / name).replace(writing.parent / name)
                 for checkpoint in () if self.loop.keep_states else older:
-                    drop_states(checkpoint)
+                    disk.drop_states(checkpoint)
         except (OSError, RuntimeError, SafetensorError) as error:
-            if not is_disk_trouble(error):
+            if not disk.is_disk_trouble(error):
                 raise
             shutil.rmtree(writing, ignore_errors=True)
             raise StorageError(
@@ -178,19 +170,19 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
             state_dict = {name: value for name, value in weights.items() if not name.startswith(f"{HEAD}.")}
             folder = Path(output_dir or self.args.output_dir)
             folder.mkdir(parents=True, exist_ok=True)
-            write_state(folder / MENTION_LOSSES, getattr(self.model, HEAD).state_dict())
+            disk.write_state(folder / disk.MENTION_LOSSES, getattr(self.model, HEAD).state_dict())
         super()._save(output_dir, state_dict)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
-            with stored_state(Path(checkpoint) / "optimizer.pt") as stored:
+            with disk.stored_state(Path(checkpoint) / "optimizer.pt") as stored:
                 load_optimizer(self.optimizer, stored)
-            with stored_state(Path(checkpoint) / "scheduler.pt") as stored:
+            with disk.stored_state(Path(checkpoint) / "scheduler.pt") as stored:
                 self.lr_scheduler.load_state_dict(stored)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
-            with readable_state(Path(checkpoint) / "rng_state.pth"):
+            with disk.readable_state(Path(checkpoint) / "rng_state.pth"):
                 if not any(Path(checkpoint).glob("rng_state*.pth")):  # one for each process, where there are several
                     raise FileNotFoundError("rng_state.pth")
                 super()._load_rng_state(checkpoint)
