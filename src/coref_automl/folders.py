@@ -13,6 +13,8 @@ from coref_automl.store import explained, write_text
 DONE = "DONE"
 MANIFEST = "manifest.json"
 EVENTS = "events.ndjson"
+EXPERIMENT = "experiment"
+"""The kind of a study's folder."""
 LOCK, HOLDER = ".lock", ".lock.json"
 _MARK = ".coref-automl"
 _LONGEST_MARK = 200

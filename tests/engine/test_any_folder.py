@@ -20,8 +20,9 @@ from coref_automl.comparison.reader import open_results
 from coref_automl.evaluation import results
 from coref_automl.evaluation.answers import save_table, table_path
 from coref_automl.evaluation.evalset import bundled_eval_set
-from coref_automl.evaluation.results import BASES, find_evaluations
+from coref_automl.evaluation.results import find_evaluations
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
+from coref_automl.evaluation.targets import BASES
 from coref_automl.report.printout import compare
 from coref_automl.store import read_json, write_json
 from coref_automl.training.recipe import TrainRecipe

@@ -286,7 +286,7 @@ def test_another_language_is_no_other_result(
 
 
 SCORED_BY = {
-    "evaluate": ("evaluation.slot.SCORER",),
+    "evaluate": ("evaluation.slot.SCORER", "evaluation.run.SCORER"),
     "re evaluate": ("relation.scoring.VERSION",),
     "coref evaluate": ("coreference.evaluate.VERSION",),
     "re train": ("relation.scoring.VERSION",),
@@ -387,7 +387,7 @@ def test_a_study_of_another_version_of_the_scoring_code_is_refused(
 ) -> None:
     held, _ = finished(name)
     shutil.copytree(held, tmp_path / "home")
-    for place in ("evaluation.slot", "experiment.plan", "tuning.masked"):
+    for place in ("evaluation.slot", "evaluation.run", "experiment.plan", "tuning.masked"):
         monkeypatch.setattr(f"coref_automl.{place}.SCORER", "another")
     with pytest.raises(CorefError, match="scoring code"):
         LONG[name].run(tmp_path / "home")

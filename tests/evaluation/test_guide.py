@@ -10,7 +10,7 @@ from transformers import FillMaskPipeline
 from coref_automl import tune
 from coref_automl.errors import ModelError
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.slot import evaluate_one
+from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from tests.evaluation.tiny import freeze_tiny, loaded, save_checkpoint
 
 
@@ -21,8 +21,9 @@ def evalset(tmp_path_factory: pytest.TempPathFactory) -> EvalSet:
 
 def test_a_pipeline_a_path_and_a_loaded_model_give_the_number_of_evaluate(evalset: EvalSet, tmp_path: Path) -> None:
     ready = loaded(seed=4)
-    expected = evaluate_one(ready, evalset, dtype="float32")[0].estimates
     path = save_checkpoint(tmp_path / "checkpoint-1", seed=4)
+    recipe = EvaluateRecipe(eval_sets=(evalset.folder,), device="cpu", dtype="float32")
+    expected = evaluate([path], recipe)[0].estimates
     pipeline = FillMaskPipeline(model=ready.model, tokenizer=ready.tokenizer, device="cpu")
     for model in (ready, path, str(path), pipeline):
         assert tune.eval_real_coref_top1(model, evalset) == expected["real1"].value

@@ -18,9 +18,9 @@ from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.scores import model_label
 from coref_automl.engine import pool
 from coref_automl.errors import EvaluationError, FolderError, InputError, ModelError
-from coref_automl.evaluation.results import BASES, find_evaluations
+from coref_automl.evaluation.results import find_evaluations
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
-from coref_automl.evaluation.targets import find_targets
+from coref_automl.evaluation.targets import BASES, find_targets
 from coref_automl.records import Evaluation, ItemScore, Provenance
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint
 
@@ -198,18 +198,9 @@ def test_an_interrupted_evaluation_goes_on_from_the_middle(
     whole = evaluate(["runs/a/checkpoint-65"], recipe)
     items = (place / "runs/a/evaluations/tiny-128/checkpoint-65/items.jsonl").read_bytes()
     shutil.rmtree(place / "runs/a/evaluations")
-    from coref_automl.evaluation import slot
-
-    plain = slot.unscored
-    seen: list[int] = []
 
     class Stop(Exception):
         pass
-
-    def stopping(*arguments: Any) -> Any:
-        todo = plain(*arguments)
-        seen.append(len(todo))
-        return todo
 
     from coref_automl import store
 
@@ -220,13 +211,12 @@ def test_an_interrupted_evaluation_goes_on_from_the_middle(
         if appender._path.read_bytes().count(b"\n") > 5:
             raise Stop
 
-    monkeypatch.setattr(slot, "unscored", stopping)
     monkeypatch.setattr(store.JsonlAppender, "append", third_batch_stops)
     with pytest.raises(EvaluationError):
         evaluate(["runs/a/checkpoint-65"], recipe)
     monkeypatch.setattr(store.JsonlAppender, "append", write)
     resumed = evaluate(["runs/a/checkpoint-65"], recipe)
-    assert 0 < seen[1] < seen[0] == 22
+    assert 0 < counted.items[-1] < counted.items[-2] == 22
     assert resumed[0].estimates == whole[0].estimates
     assert (place / "runs/a/evaluations/tiny-128/checkpoint-65/items.jsonl").read_bytes() == items
 

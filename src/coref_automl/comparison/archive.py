@@ -22,16 +22,8 @@ from coref_automl.comparison.runs import TaskRun, without_folders
 from coref_automl.config import as_paths
 from coref_automl.errors import InputError
 from coref_automl.evaluation.columns import write_ranks
-from coref_automl.evaluation.results import (
-    CHECKPOINT,
-    EVALUATIONS,
-    RESULT,
-    SWAP,
-    StoredEvaluation,
-    find_evaluations,
-    folder_name,
-    model_slug,
-)
+from coref_automl.evaluation.results import RESULT, SWAP, StoredEvaluation, find_evaluations
+from coref_automl.evaluation.targets import CHECKPOINT, EVALUATIONS, folder_name, model_slug
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import contents, remove
 from coref_automl.locks import claimed

@@ -22,7 +22,8 @@ from pathlib import Path
 from coref_automl.comparison.scores import Entry
 from coref_automl.config import nearest
 from coref_automl.errors import ComparisonError
-from coref_automl.evaluation.results import Opened, StoredEvaluation, base_evaluation, marked, run_of, slug, target_of
+from coref_automl.evaluation.results import Opened, StoredEvaluation, base_evaluation, run_of
+from coref_automl.evaluation.targets import marked, slug, target_of
 from coref_automl.models.model_files import model_place
 from coref_automl.records import Evaluation, Provenance
 

@@ -23,7 +23,8 @@ from coref_automl.comparison.superseded import items_of, model_of, named_folders
 from coref_automl.config import nearest
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
-from coref_automl.evaluation.results import CHECKPOINT, StoredEvaluation
+from coref_automl.evaluation.results import StoredEvaluation
+from coref_automl.evaluation.targets import CHECKPOINT
 from coref_automl.records import Half, halves_of
 from coref_automl.say import say
 

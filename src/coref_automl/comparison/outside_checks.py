@@ -23,7 +23,7 @@ from coref_automl.comparison.claims import BASE, Claim, QuestionId
 from coref_automl.comparison.judging import Judged, corrected_claims
 from coref_automl.comparison.runs import OutsideCheck, Start, Starts, TaskRun
 from coref_automl.comparison.scores import Entry, model_label
-from coref_automl.evaluation.results import CHECKPOINT
+from coref_automl.evaluation.targets import CHECKPOINT
 from coref_automl.records import Estimate
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from coref_automl.comparison.judging import Judged
 from coref_automl.config import Setting, from_mapping, typed
 from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError
-from coref_automl.evaluation.results import CHECKPOINT
+from coref_automl.evaluation.targets import CHECKPOINT
 from coref_automl.guard import read_arrays
 from coref_automl.paths import check_name
 from coref_automl.progress import Progress

@@ -17,7 +17,7 @@ from coref_automl.config import choose
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS, PRIMARY, WORD, strict_has_room
-from coref_automl.evaluation.results import CHECKPOINT, slug
+from coref_automl.evaluation.targets import CHECKPOINT, slug
 from coref_automl.models.build import NEW
 from coref_automl.records import Evaluation, Half, Task
 from coref_automl.say import say

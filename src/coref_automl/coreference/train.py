@@ -27,7 +27,7 @@ from coref_automl.coreference.split import Split, by_hash, check_split, document
 from coref_automl.coreference.tokens import tokenized
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, begin_run
-from coref_automl.evaluation.results import target_of
+from coref_automl.evaluation.targets import target_of
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import EVENTS, MANIFEST, is_done, mark_done
 from coref_automl.locks import claimed

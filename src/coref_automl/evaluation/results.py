@@ -1,19 +1,11 @@
-"""Finished evaluations. In: a model, a set, a length. Out: their names and paths, and the evaluations on disk.
+"""Finished evaluations. In: paths. Out: the evaluations that lie under them, opened; and what they name, where it lies now.
 
-    runs/<run>/evaluations/<set>-<length>/checkpoint-65/{items.jsonl, result.json, DONE}
-    runs/<run>/evaluations/<set>-<length>-<mark>/checkpoint-65/...           another set of that name, dtype or scorer version
-    runs/<run>/checkpoint-65_eval_results.json
-    runs/<run>/base-evaluations/<model>/<set>-<length>/...                   the model that the run began from
-    evaluations/<model>/<set>-<length>/{items.jsonl, result.json, DONE}      a model outside a run folder
-    evaluations/<model>/<model>_eval_results.json
-
-A run keeps its base's evaluation, so that it is found from any current folder, also after the run has moved.
+Their layout is in `targets`.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,132 +16,31 @@ from typing import TypedDict
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError
 from coref_automl.evaluation.columns import RANKS, has_items, holds_text, read_scores
-from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import MANIFEST, PARTIAL, State, is_done, kind_of_folder, state_of
+from coref_automl.evaluation.targets import (
+    BASES,
+    CHECKPOINT,
+    EVALUATIONS,
+    REMEDY,
+    Summary,
+    checkpoint_folders,
+    is_model_folder,
+    marked,
+    model_slug,
+    origin_of,
+    target_of,
+)
+from coref_automl.folders import EXPERIMENT, MANIFEST, PARTIAL, State, is_done, kind_of_folder, state_of
 from coref_automl.guard import TooLarge
 from coref_automl.models.model_files import model_place, weights_fingerprint
 from coref_automl.paths import check_name, natural_order
 from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
 
-EVALUATIONS = "evaluations"
-BASES = "base-evaluations"
 RESULT = "result.json"
-EXPERIMENT = "experiment"
-"""The kind of a study's folder."""
-CHECKPOINT = re.compile(r"checkpoint-\d+")
 SWAP = ".archive.swap"
 """A whole archive that is being moved into place."""
 
-REMEDY = "remove it, and evaluate again"
 _FOLDERS = 50_000
 """How many are searched: a study of a thousand runs has fewer, a whole disk more."""
-
-
-class Summary(TypedDict, total=False):
-    """What `<checkpoint>_eval_results.json` holds: the part of it that is read."""
-
-    path: str
-    seq_len: int
-    dtype: str
-    fingerprints: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A model to evaluate: what to load, its unique name, and where its evaluations are written."""
-
-    model: str
-    name: str
-    label: str
-    base: Path
-    in_run: bool
-
-    def folder(self, evalset: str, seq_len: int, mark: str = "") -> Path:
-        """Where an evaluation is written; `mark` distinguishes it from another one that has the plain name."""
-        inside = folder_name(evalset, seq_len, mark)
-        return self.base / EVALUATIONS / inside / self.label if self.in_run else self.base / inside
-
-    def holds(self, folder: Path) -> bool:
-        """Whether this folder is one of the model's own evaluations, whatever set it is named after."""
-        home = folder.parents[1] / folder.name if self.in_run else folder.parent
-        return home.resolve() == (self.base / EVALUATIONS / self.label if self.in_run else self.base).resolve()
-
-    @property
-    def summary(self) -> Path:
-        return self.base / f"{self.label}_eval_results.json"
-
-    @property
-    def home(self) -> str:
-        """The place of the run or of the model: what distinguishes two of one name."""
-        return _home(self.model, self.in_run)
-
-    def owner(self) -> str | None:
-        """The home of the model whose evaluations this folder already holds, if that model still exists.
-
-        A run owns its own folder: in a copied run, the flat files still name the run that it was copied from.
-        """
-        if self.in_run and str(self.base.resolve()) == self.home:
-            return self.home
-        if not self.summary.is_file():
-            return None
-        path = read_stored(self.summary, Summary, remedy=REMEDY).get("path", "")
-        return _home(path, self.in_run) if path and (Path(path).is_dir() or not Path(self.model).is_dir()) else None
-
-    def has_evaluations(self) -> bool:
-        """Whether the evaluations in this folder are of this model: of its place, or else of its bytes."""
-        if not self.summary.is_file():
-            return self.base.is_dir()
-        written = read_stored(self.summary, Summary, remedy=REMEDY)
-        same_place = _home(written.get("path", ""), self.in_run) == self.home
-        return same_place or _has_bytes(Path(self.model), written.get("fingerprints", {}).get("weights", ""))
-
-    def provenance(self) -> Provenance | None:
-        path = Path(self.model) / "training.json"
-        return read_stored(path, Provenance) if path.is_file() else None
-
-
-def target_of(model: str, out: Path | None = None) -> Target:
-    folder = Path(model)
-    if folder.is_dir() and CHECKPOINT.fullmatch(folder.resolve().name):
-        folder = folder if folder.name else folder.resolve()
-        run = folder.parent.resolve().name
-        return Target(str(folder), f"{run}/{folder.name}", folder.name, out / run if out else folder.parent, True)
-    label = model_slug(model)
-    return Target(model, label, label, (out or Path(EVALUATIONS)) / label, False)
-
-
-def marked(target: Target) -> Target:
-    """The same with a mark of the model's place in its folder and name, for when another model has the plain name."""
-    base = target.base.with_name(f"{target.base.name}-{fingerprint(target.home)[:6]}")
-    return replace(target, base=base, name=f"{base.name}/{target.label}" if target.in_run else base.name)
-
-
-def _home(model: str, in_run: bool) -> str:
-    path = Path(model).resolve()
-    return str(path.parent if in_run else path) if path.is_dir() else model
-
-
-def folder_name(evalset: str, seq_len: int, mark: str = "") -> str:
-    return f"{evalset}-{seq_len}-{mark}" if mark else f"{evalset}-{seq_len}"
-
-
-def model_slug(model: str) -> str:
-    """A folder name for a hub id, a bundled name or a model folder."""
-    return Path(model).resolve().name if Path(model).is_dir() or Path(model).is_absolute() else slug(model)
-
-
-def slug(name: str) -> str:
-    """A name without the characters that a folder's name cannot have; a hub id keeps its owner."""
-    return re.sub(r"[^\w.-]+", "-", name.replace("/", "--"))
-
-
-def is_model_folder(folder: Path) -> bool:
-    return (folder / "config.json").is_file()
-
-
-def checkpoint_folders(folder: Path) -> list[Path]:
-    inside = [path for path in folder.iterdir() if path.is_dir() and CHECKPOINT.fullmatch(path.name)]
-    return sorted(inside, key=lambda path: natural_order(path.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +145,7 @@ def look_through(paths: Sequence[str | Path], opened: Opened | None = None) -> t
     """Every finished evaluation under the paths, in natural order, and the error of each that cannot be read or looked for."""
     opened = {} if opened is None else opened
     found: dict[Path, StoredEvaluation] = {}
-    damaged: dict[Path, InputError] = {}
+    errors: dict[Path | str, InputError] = {}
     for path in paths:
         unread: list[InputError] = []
         for folder in _evaluation_folders(str(path), unread):
@@ -264,12 +155,12 @@ def look_through(paths: Sequence[str | Path], opened: Opened | None = None) -> t
                     opened[place] = open_evaluation(folder)
                 except InputError as error:
                     opened[place] = error
-            if isinstance(held := opened[place], InputError):
-                damaged.setdefault(place, held)
-            elif held is not None:
-                found.setdefault(place, held)
-        damaged |= {Path(str(error)): error for error in unread}
-    return list(found.values()), list(damaged.values())
+            if isinstance(stored := opened[place], InputError):
+                errors.setdefault(place, stored)
+            elif stored is not None:
+                found.setdefault(place, stored)
+        errors |= {str(error): error for error in unread}
+    return list(found.values()), list(errors.values())
 
 
 def is_of_one_model(path: str) -> bool:
@@ -293,14 +184,14 @@ def base_evaluation(
     Its bytes decide, never its name; where an older record has none, the run's own, or one of a model in the same place.
     """
     roots = [run / BASES] if run else []
-    for plain in dict.fromkeys(target_of(made.base, place) for place in (out, None)):
-        roots += [plain.base, marked(plain).base] if plain.base.name else [plain.base]
+    for plain in dict.fromkeys(target_of(made.base, beside) for beside in (out, None)):
+        roots += [plain.place, marked(plain).place] if plain.place.name else [plain.place]
     for root in roots:
-        for found in look_through([root] if root.is_dir() else [], opened)[0]:
-            weights, own = found.evaluation.fingerprints.get("weights"), BASES in root.parts
-            same = own or model_place(found.evaluation.path) == model_place(made.base)
-            if (weights == made.base_bytes if made.base_bytes else same) and wanted(found.evaluation):
-                return found
+        for stored in look_through([root] if root.is_dir() else [], opened)[0]:
+            weights, in_run = stored.evaluation.fingerprints.get("weights"), BASES in root.parts
+            same_place = in_run or model_place(stored.evaluation.path) == model_place(made.base)
+            if (weights == made.base_bytes if made.base_bytes else same_place) and wanted(stored.evaluation):
+                return stored
     return None
 
 
@@ -309,32 +200,40 @@ def neighbours(model: str, out: Path | None = None) -> list[StoredEvaluation]:
     target = target_of(model)
     roots = [Path(EVALUATIONS), *([out] if out else [])]
     if target.in_run:
-        beside = target.base.parent if target.base.name else target.base / ".."
-        roots += sorted(beside.glob(f"*/{EVALUATIONS}"), key=natural_order)
+        runs = target.place.parent if target.place.name else target.place / ".."
+        roots += sorted(runs.glob(f"*/{EVALUATIONS}"), key=natural_order)
     return find_evaluations([root for root in roots if root.is_dir()], skip_damaged=True)
 
 
 def _evaluation_folders(path: str, unread: list[InputError]) -> Iterator[Path]:
     folder = Path(path)
+    if folder.is_dir() and CHECKPOINT.fullmatch(folder.resolve().name) and not (folder / RESULT).is_file():
+        beside = folder.parent / EVALUATIONS
+        if beside.is_dir() and not os.access(beside, os.R_OK | os.X_OK):
+            unread.append(InputError(f"{beside} cannot be read (Permission denied); make it readable."))
+        yield from sorted(beside.glob(f"*/{folder.resolve().name}"), key=natural_order)
+    elif (root := _root_of(path)) is not None:
+        for entry in files_under(root, (RESULT,), unread):
+            if BASES not in entry.relative_to(root).parts:  # found through the checkpoints that began from it
+                yield entry.parent
+
+
+def _root_of(path: str) -> Path | None:
+    """The folder to search for evaluations: a folder of results itself, or that of a model's; None if another model has it."""
+    folder = Path(path)
     if not folder.is_dir():
-        folder = Path(EVALUATIONS) / model_slug(path)
-        if not folder.is_dir():
-            return
-    elif CHECKPOINT.fullmatch(folder.resolve().name) and not (folder / RESULT).is_file():
-        held = folder.parent / EVALUATIONS
-        if held.is_dir() and not os.access(held, os.R_OK | os.X_OK):
-            unread.append(InputError(f"{held} cannot be read (Permission denied); make it readable."))
-        yield from sorted(held.glob(f"*/{folder.resolve().name}"), key=natural_order)
-        return
-    elif is_model_folder(folder) and not checkpoint_folders(folder):
-        plain = target_of(path)
-        target = own if (own := marked(plain)).base.is_dir() else plain
-        if not target.has_evaluations():
-            return
-        folder = target.base
-    for entry in files_under(folder, (RESULT,), unread):
-        if BASES not in entry.relative_to(folder).parts:  # found through the checkpoints that began from it
-            yield entry.parent
+        return Path(EVALUATIONS) / model_slug(path)
+    if not is_model_folder(folder) or checkpoint_folders(folder):
+        return folder
+    plain = target_of(path)
+    if (own := marked(plain).place).is_dir():
+        return own
+    summary: Summary = {}
+    with suppress(InputError):  # a damaged one says nothing
+        summary = plain.stored_summary()
+    evaluated, weights = summary.get("path", ""), summary.get("fingerprints", {}).get("weights", "")
+    is_own = not evaluated or origin_of(evaluated, plain.in_run) == plain.origin or _has_bytes(folder, weights)
+    return plain.place if is_own else None
 
 
 def repeats_study(folder: Path) -> bool:

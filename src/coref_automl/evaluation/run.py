@@ -9,8 +9,10 @@ score several checkpoints at a time, each in a process of its own.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
@@ -20,11 +22,13 @@ from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES
 from coref_automl.engine.pool import Engine, Returned
 from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError
+from coref_automl.evaluation.answers import table_fingerprint
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
-from coref_automl.evaluation.results import BASES, Target, base_evaluation
-from coref_automl.evaluation.slot import Slot, evaluate_one
-from coref_automl.evaluation.targets import base_targets, find_targets, words_to_compare
-from coref_automl.evaluation.windows import WordMode
+from coref_automl.evaluation.metrics import single_entry_share, summarise_with_baselines
+from coref_automl.evaluation.results import base_evaluation
+from coref_automl.evaluation.slot import SCORER, Slot
+from coref_automl.evaluation.targets import BASES, Target, base_targets, find_targets, words_to_compare
+from coref_automl.evaluation.windows import WordMode, wanted_ids
 from coref_automl.folders import MANIFEST, claim_folder, leave_empty
 from coref_automl.locks import locked
 from coref_automl.models.families import too_long
@@ -204,24 +208,49 @@ def _evaluate_target(
 
 def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Progress) -> tuple[Evaluation, list[ItemScore]]:
     """Score what is missing, appending items as they are scored; an interrupted call leaves them for the next one."""
+    from coref_automl.evaluation.scorer import Scorer
     from coref_automl.models.attention import ATTENTION
+    from coref_automl.models.load import tokenizer_fingerprint
 
+    target, evalset, folder = slot.target, slot.evalset, slot.folder()
     for note in loaded.notes:
         if not note.startswith(tuple(ATTENTION.values())):  # the kernel does not change scores
-            progress.note(f"{slot.target.name}: {note}")
-    folder = slot.folder()
+            progress.note(f"{target.name}: {note}")
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    known = slot.half_done()
-    with JsonlAppender(slot.partial(folder)) as rows:
-        evaluation, scores = evaluate_one(
-            loaded, slot.evalset, seq_len=slot.seq_len, dtype=slot.dtype, words=recipe.words, budget=recipe.budget, known=known,
-            on_scores=lambda batch: rows.append(score.to_json() for score in batch), name=slot.target.name, seed=recipe.seed,
-            progress=progress,
-        )  # fmt: skip
-    if model_prints(slot.target.model) != slot.prints():
-        raise EvaluationError(f"{slot.target.model} has changed while it was scored; run the same command again.")
-    return replace(evaluation, fingerprints={**evaluation.fingerprints, **slot.prints()}), scores
+    scores, started = slot.half_done(), time.monotonic()
+    items, nouns = evalset.select(), evalset.noun_table(loaded.tokenizer)
+    words = wanted_ids(items, recipe.words)
+    unscored = [item for item in items if item.id not in scores or (item.id in words and scores[item.id].word_rank is None)]
+    scorer = Scorer(loaded, nouns, seq_len=slot.seq_len, dtype=slot.dtype, budget=recipe.budget)
+    with JsonlAppender(slot.partial(folder)) as rows, progress.stage(f"scoring {target.name}", len(items), "items") as stage:
+        stage.skip(len(items) - len(unscored))
+        for batch in scorer.score(unscored, evalset.documents, words=words):
+            scores |= {score.item: score for score in batch}
+            rows.append(score.to_json() for score in batch)
+            stage.advance(len(batch))
+    if model_prints(target.model) != slot.prints():
+        raise EvaluationError(f"{target.model} has changed while it was scored; run the same command again.")
+    ordered = [scores[item.id] for item in items]
+    estimates, baselines = summarise_with_baselines(ordered, evalset, seed=recipe.seed)
+    own = {"items": evalset.fingerprint, "tokenizer": tokenizer_fingerprint(loaded.tokenizer), "nouns": table_fingerprint(nouns)}
+    evaluation = Evaluation(
+        checkpoint=target.name,
+        path=target.model,
+        evalset=evalset.name,
+        seq_len=slot.seq_len,
+        dtype=slot.dtype,
+        scorer=SCORER,
+        evaluated_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - started, 3),
+        fingerprints={**own, **slot.prints()},
+        estimates=estimates,
+        baselines=baselines,
+        single_entry_share=single_entry_share(ordered),
+        out_of_reach=sum(score.out_of_reach for score in ordered),
+        half=evalset.half,
+    )
+    return evaluation, ordered
 
 
 def _evaluate_bases(
@@ -252,7 +281,7 @@ def _evaluate_bases(
     for name, run, length in wanted:
         tally, base = _Tally(progress, alone=True), bases[name]
         if recipe.out is None and not base.in_run:
-            base = replace(base, base=run / BASES / base.base.name)
+            base = replace(base, place=run / BASES / base.place.name)
         _evaluate_all([base], sets, replace(recipe, seq_len=length), devices[:1], tally)
         for error in tally.failures.values():
             absent[name] = _first_line(error)

@@ -7,33 +7,26 @@ is never overwritten by a different one: the first has the plain name, later one
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError
-from coref_automl.evaluation import results
 from coref_automl.evaluation.answers import read_table, table_fingerprint, table_path
 from coref_automl.evaluation.columns import ITEMS, lacks, read_items
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.metrics import single_entry_share, summarise_with_baselines
+from coref_automl.evaluation.results import RESULT, StoredEvaluation, base_evaluation, find_evaluations, open_evaluation
+from coref_automl.evaluation.targets import BASES, EVALUATIONS, Target, target_of
 from coref_automl.evaluation.windows import WordMode, wanted_ids
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import DONE, kind_of_folder, mark_done
 from coref_automl.models.model_files import SETTINGS
 from coref_automl.paths import natural_order
-from coref_automl.progress import Progress, quiet
-from coref_automl.records import ClozeItem, Evaluation, ItemScore
+from coref_automl.records import Evaluation, ItemScore
 from coref_automl.store import explained, read_json, sweep, write_json, write_jsonl, write_text
-
-if TYPE_CHECKING:
-    from coref_automl.models.load import LoadedModel
 
 SCORER = "2"
 """Version of everything that decides a score: windows, matching, candidates, ranks. Scores of two versions are never compared."""
@@ -46,14 +39,14 @@ _NAMES_TRIED = 6
 class Slot:
     """The place of one evaluation: of one model on one set with one dtype and length. `prints` reads the model's bytes, once."""
 
-    target: results.Target
+    target: Target
     evalset: EvalSet
     seq_len: int
     dtype: str
     prints: Callable[[], dict[str, str]]
     out: Path | None = None
 
-    def find(self, words: WordMode) -> results.StoredEvaluation | None:
+    def find(self, words: WordMode) -> StoredEvaluation | None:
         """A finished evaluation of the same bytes, here or nearby; None if an item still has to be scored."""
         items = self.evalset.select()
         ids = wanted_ids(items, words)
@@ -66,13 +59,13 @@ class Slot:
         partial = self.partial(self.folder())
         return held | ({score.item: score for score in read_items(partial)} if partial.is_file() else {})
 
-    def folder(self, known: results.StoredEvaluation | None = None) -> Path:
+    def folder(self, known: StoredEvaluation | None = None) -> Path:
         """Where this evaluation is, or the first place without a finished one of another identity."""
         if known is not None and self.target.holds(known.folder):
             return known.folder  # under the name that its set had then
         free: list[Path] = []
         for number, place in enumerate(self._places(), 1):
-            stored = results.open_evaluation(place)
+            stored = open_evaluation(place)
             if stored is None:
                 free.append(place)
             elif not stored.archived and self._is_same(stored.evaluation):
@@ -98,7 +91,7 @@ class Slot:
 
     def sweep(self) -> None:
         """Remove what killed processes left half written."""
-        for folder in (self.target.folder(self.evalset.name, self.seq_len), self.target.base):
+        for folder in (self.target.folder(self.evalset.name, self.seq_len), self.target.place):
             sweep(folder, deep=False)
 
     def stamp(self, evaluation: Evaluation) -> Evaluation:
@@ -114,26 +107,26 @@ class Slot:
         )
         if made is None:
             return evaluation
-        base = results.base_evaluation(made, self._is_comparable, run=Path(self.target.model).parent, out=self.out)
+        base = base_evaluation(made, self._is_comparable, run=Path(self.target.model).parent, out=self.out)
         if base is None or base.evaluation.path == evaluation.path:
             return evaluation
         return replace(evaluation, baselines={**evaluation.baselines, "un-adapted": base.evaluation.estimates})
 
-    def write(self, evaluation: Evaluation, scored: results.StoredEvaluation | Sequence[ItemScore], *, summary: bool) -> Path:
+    def write(self, evaluation: Evaluation, scored: StoredEvaluation | Sequence[ItemScore], *, summary: bool) -> Path:
         """Items first, the mark last: a folder without the mark is not finished. What is already there is not rewritten."""
-        known = scored if isinstance(scored, results.StoredEvaluation) else None
+        known = scored if isinstance(scored, StoredEvaluation) else None
         folder = self.folder(known)
         at_home = known is not None and known.folder.resolve() == folder.resolve()
-        if not at_home or read_json(folder / results.RESULT) != evaluation.to_json():
+        if not at_home or read_json(folder / RESULT) != evaluation.to_json():
             if (folder / ITEMS).is_dir():  # before the mark is removed
                 raise InputError(f"{folder / ITEMS} is a folder; remove it and run the same command again.")
             with explained(folder):
                 (folder / DONE).unlink(missing_ok=True)
-            if not isinstance(scored, results.StoredEvaluation):
+            if not isinstance(scored, StoredEvaluation):
                 write_jsonl(folder / ITEMS, (score.to_json() for score in scored))
             elif not at_home:
                 write_text(folder / ITEMS, (scored.folder / ITEMS).read_text("utf-8"))
-            write_json(folder / results.RESULT, evaluation.to_json())
+            write_json(folder / RESULT, evaluation.to_json())
             mark_done(folder)
         self.partial(folder).unlink(missing_ok=True)
         if summary and self._summary_is_due(evaluation):
@@ -142,9 +135,7 @@ class Slot:
 
     def _summary_is_due(self, evaluation: Evaluation) -> bool:
         """The flat file belongs to the first set, length and dtype that these weights were scored with."""
-        if not self.target.summary.is_file():
-            return True
-        held = read_stored(self.target.summary, results.Summary, remedy=results.REMEDY)
+        held = self.target.stored_summary()
         prints = held.get("fingerprints", {})
         if prints.get("weights") != evaluation.fingerprints["weights"]:
             return True
@@ -165,92 +156,24 @@ class Slot:
         table = table_path(self.evalset.folder, evaluation.fingerprints.get("tokenizer", ""))
         return not table.is_file() or table_fingerprint(read_table(table)) == evaluation.fingerprints.get("nouns")
 
-    def _same_nearby(self) -> Iterator[results.StoredEvaluation]:
+    def _same_nearby(self) -> Iterator[StoredEvaluation]:
         """Finished evaluations of this identity: in their own folder, among the model's others, in earlier output folders."""
-        home = results.target_of(self.target.model)
+        home = target_of(self.target.model)
         own = (target.folder(self.evalset.name, self.seq_len) for target in (self.target, home))
-        roots = [self.target.base, home.base] if self.target.in_run else [self.target.base.parent, Path(results.EVALUATIONS)]
-        if self.target.base.parent.name == results.BASES:
-            roots += sorted(
-                self.target.base.parents[2].glob(f"*/{results.BASES}"), key=natural_order
-            )  # of runs from the same base
+        roots = [self.target.place, home.place] if self.target.in_run else [self.target.place.parent, Path(EVALUATIONS)]
+        if self.target.place.parent.name == BASES:
+            roots += sorted(self.target.place.parents[2].glob(f"*/{BASES}"), key=natural_order)  # of runs from the same base
         if self.out:
             with suppress(OSError):  # a parent that cannot be listed
                 beside = list(self.out.absolute().parent.iterdir())
                 roots += [folder for folder in beside if kind_of_folder(folder) == "evaluations"]
         seen: set[Path] = set()
-        under = (stored for root in roots if root.is_dir() for stored in results.find_evaluations([root], skip_damaged=True))
-        for stored in chain(filter(None, map(results.open_evaluation, own)), under):
+        under = (stored for root in roots if root.is_dir() for stored in find_evaluations([root], skip_damaged=True))
+        for stored in chain(filter(None, map(open_evaluation, own)), under):
             if stored.folder.resolve() not in seen and not stored.archived:
                 seen.add(stored.folder.resolve())
                 if self._is_same(stored.evaluation):
                     yield stored
-
-
-def evaluate_one(
-    loaded: LoadedModel,
-    evalset: EvalSet,
-    *,
-    seq_len: int | None = None,
-    dtype: str = "auto",
-    words: WordMode = "all",
-    budget: int | None = None,
-    known: Mapping[str, ItemScore] | None = None,
-    on_scores: Callable[[list[ItemScore]], None] | None = None,
-    name: str = "",
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> tuple[Evaluation, list[ItemScore]]:
-    """Score one model, on its device, on one set, in memory. `known` are scores of an earlier call; `on_scores` receives new ones
-    in batches."""
-    from coref_automl.evaluation.scorer import Scorer, pick
-    from coref_automl.models.load import tokenizer_fingerprint
-
-    started = time.monotonic()
-    dtype = pick(next(loaded.model.parameters()).device.type, dtype)[1]
-    seq_len = seq_len or loaded.seq_len
-    items = evalset.select()
-    ids = wanted_ids(items, words)
-    nouns = evalset.noun_table(loaded.tokenizer)
-    scores = dict(known or {})
-    todo = unscored(items, scores, ids)
-    scorer = Scorer(loaded, nouns, seq_len=seq_len, dtype=dtype, budget=budget)
-    with (progress or quiet()).stage(f"scoring {name}", len(items), "items") as stage:
-        stage.skip(len(items) - len(todo))
-        for batch in scorer.score(todo, evalset.documents, words=ids):
-            scores |= {score.item: score for score in batch}
-            if on_scores:
-                on_scores(batch)
-            stage.advance(len(batch))
-    ordered = [scores[item.id] for item in items]
-    estimates, baselines = summarise_with_baselines(ordered, evalset, seed=seed)
-    evaluation = Evaluation(
-        checkpoint=name,
-        path=name,
-        evalset=evalset.name,
-        seq_len=seq_len,
-        dtype=dtype,
-        scorer=SCORER,
-        evaluated_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - started, 3),
-        fingerprints={
-            "items": evalset.fingerprint,
-            "tokenizer": tokenizer_fingerprint(loaded.tokenizer),
-            "nouns": table_fingerprint(nouns),
-        },
-        estimates=estimates,
-        baselines=baselines,
-        single_entry_share=single_entry_share(ordered),
-        out_of_reach=sum(score.out_of_reach for score in ordered),
-        evalset_path=str(evalset.folder.resolve()),
-        half=evalset.half,
-    )
-    return evaluation, ordered
-
-
-def unscored(items: Sequence[ClozeItem], scores: Mapping[str, ItemScore], words: frozenset[str]) -> list[ClozeItem]:
-    """Items without a score, or without the word rank that is now wanted."""
-    return [item for item in items if item.id not in scores or (item.id in words and scores[item.id].word_rank is None)]
 
 
 def summary_json(evaluation: Evaluation) -> dict[str, Any]:

@@ -19,12 +19,12 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.config import from_mapping, overlaid, read_yaml
 from coref_automl.engine.launch import HereLauncher
 from coref_automl.errors import RecipeError
-from coref_automl.evaluation.results import EXPERIMENT
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
 from coref_automl.experiment.preflight import before_training, before_tuning
 from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.experiment.run import run_experiment
 from coref_automl.experiment.state import Preflight
+from coref_automl.folders import EXPERIMENT
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_first_gpu
 from coref_automl.progress import Progress, quiet

@@ -29,9 +29,9 @@ from coref_automl.errors import FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.prepare import prepare_eval
 from coref_automl.evaluation.recipe import EvalRecipe
-from coref_automl.evaluation.results import target_of
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.slot import SCORER
+from coref_automl.evaluation.targets import target_of
 from coref_automl.experiment.recipe import BUNDLED, ExperimentRecipe, HeldOutTexts
 from coref_automl.experiment.step import RUNS, Step, start_bytes
 from coref_automl.machine import device_seen, pick_device

@@ -22,12 +22,11 @@ from coref_automl.errors import OutOfMemory, RecipeError
 from coref_automl.evaluation.answers import reachable
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS, tasks_of
-from coref_automl.evaluation.results import EXPERIMENT
 from coref_automl.experiment.plan import Plan, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe, step_kinds
 from coref_automl.experiment.state import ExperimentState, Preflight, Share
 from coref_automl.experiment.step import Step
-from coref_automl.folders import check_folder
+from coref_automl.folders import EXPERIMENT, check_folder
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.models.load import load_tokenizer

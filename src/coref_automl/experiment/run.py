@@ -21,12 +21,11 @@ from coref_automl.engine.job import NAN, End, Launcher, Schedule, run_steps
 from coref_automl.engine.launch import launcher_of
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.evaluation.results import EXPERIMENT
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe, kind_name, step_kinds
 from coref_automl.experiment.state import ExperimentResult, ExperimentState, Failure
 from coref_automl.experiment.step import RUNS, Step
-from coref_automl.folders import EVENTS, claim_folder, remove
+from coref_automl.folders import EVENTS, EXPERIMENT, claim_folder, remove
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, Stage, duration, quiet
 from coref_automl.report.checkpoint_report import report

@@ -12,8 +12,8 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.engine.job import Job, Outcome, read_outcome
-from coref_automl.evaluation.results import is_model_folder
 from coref_automl.evaluation.run import EvaluateRecipe
+from coref_automl.evaluation.targets import is_model_folder
 from coref_automl.folders import DONE, is_done
 from coref_automl.machine import release
 from coref_automl.models.model_files import model_prints

@@ -18,8 +18,8 @@ from coref_automl.comparison.claims import Answer
 from coref_automl.decoder import read_stored
 from coref_automl.errors import ComparisonError, InputError, ModelError, WorkError
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
-from coref_automl.evaluation.results import EXPERIMENT, StoredEvaluation, find_evaluations
-from coref_automl.folders import kind_of_folder
+from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
+from coref_automl.folders import EXPERIMENT, kind_of_folder
 from coref_automl.models.model_files import published_files, weights_fingerprint
 from coref_automl.records import Evaluation, Record
 from coref_automl.report.answer_wording import headline

@@ -21,8 +21,8 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError
 from coref_automl.evaluation.columns import ITEMS, RANKS
 from coref_automl.evaluation.evalset import DOCUMENTS, SetManifest, bundled_eval_set
-from coref_automl.evaluation.results import EXPERIMENT, RESULT, StoredEvaluation, open_evaluation, repeats_study, run_of
-from coref_automl.folders import MANIFEST, is_done, kind_of_folder
+from coref_automl.evaluation.results import RESULT, StoredEvaluation, open_evaluation, repeats_study, run_of
+from coref_automl.folders import EXPERIMENT, MANIFEST, is_done, kind_of_folder
 from coref_automl.models.model_files import has_tokenizer
 from coref_automl.paths import check_name, is_text, natural_order
 
