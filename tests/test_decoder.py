@@ -11,6 +11,7 @@ import pytest
 
 from coref_automl.decoder import NOT_FINITE, Misfit, decode, decode_stored, read_stored, read_stored_rows
 from coref_automl.errors import EvalSetError, InputError
+from coref_automl.guard import LARGEST, TooLarge
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,15 @@ def test_a_row_is_named_by_its_line(tmp_path: Path) -> None:
     path.write_text('{"name": "x"}\n{"name": []}\n', "utf-8")
     with pytest.raises(InputError, match=r"rows.jsonl, line 2: name should be text, not \[\]"):
         list(read_stored_rows(path, Part))
+
+
+def test_a_file_that_is_too_large_is_told_as_that(tmp_path: Path) -> None:
+    path = tmp_path / "whole.json"
+    with path.open("wb") as handle:
+        handle.truncate(LARGEST + 1)
+    for read in (read_stored, lambda path, kind: list(read_stored_rows(path, kind))):
+        with pytest.raises(TooLarge):
+            read(path, Whole)
 
 
 def test_numbers_as_keys_are_refused_before_anything_is_read() -> None:

@@ -16,6 +16,7 @@ import reprlib
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -87,24 +88,31 @@ def decode_stored(kind: type[T], value: Any, where: str, *, error: type[InputErr
 
 def read_stored(path: Path, kind: type[T], *, error: type[InputError] = InputError, remedy: str = EDITED) -> T:
     """A JSON file that this package wrote, as this type."""
-    try:
+    with _as_error(error):
         value = read_json(path)
-    except InputError as unread:
-        raise error(str(unread)) from unread
     return decode_stored(kind, value, str(path), error=error, remedy=remedy)
 
 
 def read_stored_rows(path: Path, kind: type[T], *, error: type[InputError] = InputError, remedy: str = EDITED) -> Iterator[T]:
     """The rows of a JSONL file that this package wrote, as this type."""
-    one = decoder_of(kind)
-    try:
+    decode_row = decoder_of(kind)
+    with _as_error(error):
         for number, row in enumerate(read_jsonl(path), 1):
             try:
-                yield one(row)
+                yield decode_row(row)
             except Misfit as misfit:
                 raise error(f"{misfit.at(f'{path}, line {number}')}; {remedy}.") from misfit
+
+
+@contextmanager
+def _as_error(error: type[InputError]) -> Iterator[None]:
+    """What cannot be read, as this kind of error; a special kind of it (`TooLarge`) stays what it is."""
+    try:
+        yield
     except InputError as unread:
-        raise unread if isinstance(unread, error) else error(str(unread)) from unread
+        if isinstance(unread, error):
+            raise
+        raise error(str(unread)) from unread
 
 
 def nearest(name: Any, known: Iterable[str]) -> str:
@@ -198,9 +206,9 @@ def _union(arguments: tuple[Any, ...], lenient: bool) -> Decode:
     def decode_any(value: Any) -> Any:
         if value is None and optional:
             return None
-        for one in inner[:-1]:
+        for decode_kind in inner[:-1]:
             try:
-                return one(value)
+                return decode_kind(value)
             except Misfit:
                 continue
         return inner[-1](value)
@@ -210,9 +218,9 @@ def _union(arguments: tuple[Any, ...], lenient: bool) -> Decode:
 
 def _literal(known: tuple[Any, ...]) -> Decode:
     def decode_literal(value: Any) -> Any:
-        for one in known:
-            if type(one) is type(value) and one == value:
-                return one
+        for literal in known:
+            if type(literal) is type(value) and literal == value:
+                return literal
         raise Misfit(f" cannot be {shown(value)}", nearest(value, map(str, known)))
 
     return decode_literal
@@ -228,11 +236,10 @@ def _sequence(arguments: tuple[Any, ...], lenient: bool, build: type) -> Decode:
         if not endless and len(value) != len(inner):
             raise Misfit(f" should have {len(inner)} entries, not {len(value)}")
         kinds = inner * len(value) if endless else inner
-        at = 0
-        found = []
-        try:
-            for at, one in enumerate(kinds):
-                found.append(one(value[at]))
+        at, found = 0, []
+        try:  # one for the whole list, as lists are long
+            for at, decode_entry in enumerate(kinds):
+                found.append(decode_entry(value[at]))
         except Misfit as misfit:
             raise misfit.inside(f"[{at}]") from None
         return build(found)
@@ -299,12 +306,9 @@ def _record(kind: Any, lenient: bool) -> Decode:
             raise _no_object(value, lenient)
         found = {}
         for key, entry in value.items():
-            if (one := inner.get(key)) is None:
+            if (decode_field := inner.get(key)) is None:
                 raise Misfit(f": unknown key {shown(key)}", nearest(key, inner))
-            try:
-                found[key] = one(entry)
-            except Misfit as misfit:
-                raise misfit.inside(f".{key}") from None
+            found[key] = _inside(decode_field, entry, key)
         if lost := [key for key in required if key not in found]:
             raise _missing(lost)
         return kind(**found)

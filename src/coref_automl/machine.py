@@ -104,6 +104,11 @@ def pick_first_gpu(device: str) -> str:
     return pick_device(device)
 
 
+def tokens_at_once(device: str) -> int:
+    """Tokens of a batch: on a CPU more is slower (page faults); on a GPU these fill it, and memory halves them when it must."""
+    return 4_096 if device.startswith("cpu") else 65_536
+
+
 @contextmanager
 def without_panics() -> Iterator[None]:
     """Turn a panic of a Rust library, which is not an Exception and has a class per library, into an error of ours."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from coref_automl.coreference.head import SURE, quotations, surfaces
 from coref_automl.coreference.model import CoreferenceModel
 from coref_automl.coreference.tokens import WIDTH, TokenizedDocument
+from coref_automl.machine import tokens_at_once
 from coref_automl.models.precision import autocast
 from coref_automl.progress import Progress, quiet
 
@@ -30,8 +31,6 @@ _DISCOUNT = 0.25
 _BLOCK = 128
 _FLOOR = -2.5
 """Spans below this score are not mentions under any threshold that training tries."""
-READ_TOKENS = {"cpu": 4_096, "cuda": 65_536}
-"""Tokens that the encoder reads at a time when nothing is learned, by device."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -81,7 +80,7 @@ def read_document(
     found, rows, waiting = [(none, none, np.zeros(0, np.float32))], list[Any](), None
     begin = end = count = 0
     with torch.inference_mode(), (progress or quiet()).stage("reading", len(doc), "tokens") as stage:
-        for part in model.batches(doc, tokens or READ_TOKENS[device.type]):
+        for part in model.batches(doc, tokens or tokens_at_once(device.type)):
             with autocast(str(device), precision):
                 states = torch.cat(model.states_of([(doc, window) for window in part]))
             letters, repeats = (

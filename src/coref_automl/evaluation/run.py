@@ -229,7 +229,7 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
             scores |= {score.item: score for score in batch}
             rows.append(score.to_json() for score in batch)
             stage.advance(len(batch))
-    if model_prints(target.model) != slot.prints():
+    if model_prints(target.model) != slot.read_prints():
         raise EvaluationError(f"{target.model} has changed while it was scored; run the same command again.")
     ordered = [scores[item.id] for item in items]
     estimates, baselines = summarise_with_baselines(ordered, evalset, seed=recipe.seed)
@@ -243,7 +243,7 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
         scorer=SCORER,
         evaluated_at=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - started, 3),
-        fingerprints={**own, **slot.prints()},
+        fingerprints={**own, **slot.read_prints()},
         estimates=estimates,
         baselines=baselines,
         single_entry_share=single_entry_share(ordered),

@@ -23,7 +23,7 @@ from coref_automl.errors import EvaluationError, ModelError
 from coref_automl.evaluation.answers import MatchTable, answerable
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.windows import Asks, Candidates, Ids, Row, Window, maker_for, masked_rows, read_candidates
-from coref_automl.machine import is_out_of_memory, pick_device, release
+from coref_automl.machine import is_out_of_memory, pick_device, release, tokens_at_once
 from coref_automl.models.heads import encode_at, predict
 from coref_automl.models.precision import products, rounded
 from coref_automl.models.vocabulary import entry_words, word_ids
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from coref_automl.models.load import LoadedModel
 
 TOP = 5
-CPU_BUDGET = 4096
-"""Tokens of a batch on a CPU: more is slower there (page faults)."""
-GPU_BUDGET = 65_536
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _STEP = 64
 _HEAD_POSITIONS = 256
@@ -77,7 +74,7 @@ class Scorer:
         self._tokenizer = loaded.tokenizer
         self._device = next(self._model.parameters()).device
         self._autocast = choose(dtype, DTYPES, "dtype")
-        self._budget = Budget(budget or default_budget(self._device.type))
+        self._budget = Budget(budget or tokens_at_once(self._device.type))
         self._seq_len = seq_len
         self._maker = maker_for(loaded.tokenizer, seq_len)
         words = entry_words(loaded.tokenizer)
@@ -240,10 +237,6 @@ def rank_of(logits: Tensor, matches: Sequence[NDArray[np.int64]]) -> NDArray[np.
     ranks: NDArray[np.int64] = (ahead + 1).cpu().numpy()
     ranks[~real.any(axis=1)] = 0
     return ranks
-
-
-def default_budget(device: str) -> int:
-    return CPU_BUDGET if device.startswith("cpu") else GPU_BUDGET
 
 
 @dataclass(slots=True)

@@ -37,13 +37,13 @@ _NAMES_TRIED = 6
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of one evaluation: of one model on one set with one dtype and length. `prints` reads the model's bytes, once."""
+    """The place of one evaluation: of one model on one set with one dtype and length; `read_prints` reads that model's bytes."""
 
     target: Target
     evalset: EvalSet
     seq_len: int
     dtype: str
-    prints: Callable[[], dict[str, str]]
+    read_prints: Callable[[], dict[str, str]]
     out: Path | None = None
 
     def find(self, words: WordMode) -> StoredEvaluation | None:
@@ -55,9 +55,9 @@ class Slot:
     def half_done(self) -> dict[str, ItemScore]:
         """Scores that need not be computed again: of a finished evaluation that lacks words, and of an interrupted one."""
         finished = next(self._same_nearby(), None)
-        held = {score.item: score for score in finished.scores()} if finished else {}
+        known = {score.item: score for score in finished.scores()} if finished else {}
         partial = self.partial(self.folder())
-        return held | ({score.item: score for score in read_items(partial)} if partial.is_file() else {})
+        return known | ({score.item: score for score in read_items(partial)} if partial.is_file() else {})
 
     def folder(self, known: StoredEvaluation | None = None) -> Path:
         """Where this evaluation is, or the first place without a finished one of another identity."""
@@ -77,13 +77,13 @@ class Slot:
     def _places(self) -> Iterator[Path]:
         """The plain name, one that the checkpoints of a run share, and without end more: each new noun table needs another."""
         own = (self.evalset.fingerprint, SCORER, self.dtype)
-        of_tables = (fingerprint(*own, self.prints(), turn)[:8] for turn in count())
+        of_tables = (fingerprint(*own, self.read_prints(), turn)[:8] for turn in count())
         for mark in chain(("", fingerprint(*own)[:8]), of_tables):
             yield self.target.folder(self.evalset.name, self.seq_len, mark)
 
     @property
     def key(self) -> str:
-        return fingerprint(self.prints(), self.evalset.fingerprint, SCORER, self.dtype, self.seq_len)
+        return fingerprint(self.read_prints(), self.evalset.fingerprint, SCORER, self.dtype, self.seq_len)
 
     def partial(self, folder: Path) -> Path:
         """The file to which items are appended while they are scored."""
@@ -135,12 +135,12 @@ class Slot:
 
     def _summary_is_due(self, evaluation: Evaluation) -> bool:
         """The flat file belongs to the first set, length and dtype that these weights were scored with."""
-        held = self.target.stored_summary()
-        prints = held.get("fingerprints", {})
+        stored = self.target.stored_summary()
+        prints = stored.get("fingerprints", {})
         if prints.get("weights") != evaluation.fingerprints["weights"]:
             return True
-        same = prints.get("items") == evaluation.fingerprints["items"] and held.get("seq_len") == evaluation.seq_len
-        return bool(same and held.get("dtype", evaluation.dtype) == evaluation.dtype and held != summary_json(evaluation))
+        same = prints.get("items") == evaluation.fingerprints["items"] and stored.get("seq_len") == evaluation.seq_len
+        return bool(same and stored.get("dtype", evaluation.dtype) == evaluation.dtype and stored != summary_json(evaluation))
 
     def _is_comparable(self, evaluation: Evaluation) -> bool:
         same_items = evaluation.fingerprints.get("items") == self.evalset.fingerprint
@@ -149,9 +149,9 @@ class Slot:
     def _is_same(self, evaluation: Evaluation) -> bool:
         if not self._is_comparable(evaluation):
             return False
-        prints = self.prints()
-        held = {SETTINGS: prints[SETTINGS], **evaluation.fingerprints}  # evaluations of 0.2.0 say nothing of them
-        if any(held.get(name) != value for name, value in prints.items()):
+        prints = self.read_prints()
+        scored = {SETTINGS: prints[SETTINGS], **evaluation.fingerprints}  # evaluations of 0.2.0 say nothing of them
+        if any(scored.get(name) != value for name, value in prints.items()):
             return False
         table = table_path(self.evalset.folder, evaluation.fingerprints.get("tokenizer", ""))
         return not table.is_file() or table_fingerprint(read_table(table)) == evaluation.fingerprints.get("nouns")
@@ -203,6 +203,6 @@ def summary_json(evaluation: Evaluation) -> dict[str, Any]:
         "scorer": evaluation.scorer,
         "single_entry_share": evaluation.single_entry_share,
         "out_of_reach": evaluation.out_of_reach,
-        "baselines": {name: {one: held.to_json() for one, held in found.items()} for name, found in evaluation.baselines.items()},
+        "baselines": {name: {key: value.to_json() for key, value in own.items()} for name, own in evaluation.baselines.items()},
         "provenance": evaluation.provenance.to_json() if evaluation.provenance else None,
     }

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from coref_automl.errors import ModelError
+from coref_automl.machine import tokens_at_once
 from coref_automl.models.attention import move, packed_masks
 from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder, quiet_library
@@ -240,12 +241,11 @@ def probabilities(
 ) -> NDArray[np.float32]:
     """The distribution over labels for every row, in row order."""
     device = side.tensors.device
-    tokens = tokens or (65_536 if device.startswith("cuda") else 4_096)
     model.eval()
     found = torch.empty((len(side.tensors), model.head[-1].out_features), device=device)
     rows = (progress or quiet()).stage("scoring", len(side.tensors), "rows")
     with torch.inference_mode(), matmuls(precision), rows as stage:
-        for chosen in side.tensors.place(scoring_order(side.tensors.lengths, tokens)):
+        for chosen in side.tensors.place(scoring_order(side.tensors.lengths, tokens or tokens_at_once(device))):
             logits = logits_of(model, side, chosen, precision)
             found[chosen.rows] = torch.softmax(logits if side.bias is None else masked(logits, side.bias[chosen.rows]), -1)
             stage.advance(len(chosen.rows))

@@ -18,7 +18,7 @@ from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.errors import DatasetError, ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.machine import pick_first_gpu, usable_cores
+from coref_automl.machine import pick_first_gpu, tokens_at_once, usable_cores
 from coref_automl.models.attention import use_attention
 from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words
 from coref_automl.models.context import lengthen
@@ -34,11 +34,6 @@ from coref_automl.training.loss import MentionLosses, asks_something, dropout_of
 from coref_automl.training.masking import OBJECTIVES, Masking
 from coref_automl.training.optimizer import OPEN_END, even_steps, save_steps, total_steps
 from coref_automl.training.recipe import TrainRecipe, check, settle
-
-_CPU_TOKENS = 4096
-"""Tokens of a micro-batch: on a CPU more is slower (page faults); on a GPU this fills it, and memory halves it when it must."""
-
-_GPU_TOKENS = 65_536
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,7 +143,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     if last >= OPEN_END and recipe.max_minutes is None:
         raise RecipeError(f"That is a budget of over {OPEN_END:,} steps. Lower --epochs or --max-tokens.")
     device = pick_first_gpu(recipe.device)
-    wanted = recipe.micro_batch or max(1, (_CPU_TOKENS if device == "cpu" else _GPU_TOKENS) // dataset.seq_len)
+    wanted = recipe.micro_batch or max(1, tokens_at_once(device) // dataset.seq_len)
     micro = micro_batch(batch, min(wanted, max(1, -(-plan.rows // processes))), processes)
     prints = {"dataset": dataset.fingerprint, "tokenizer": tokens_print}
     if recipe.words_from is not None:
