@@ -11,12 +11,13 @@ import pytest
 import coref_automl
 from coref_automl.cli.app import run
 from coref_automl.corpus import choice, encode
+from coref_automl.corpus.batch import RowProblem
 from coref_automl.corpus.clean import too_little_hangul, too_short
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.tasks.task import INSIDE_WORD, NO_CHOICE
 from coref_automl.experiment.recipe import kind_name, step_kinds
 from coref_automl.progress import Progress
-from coref_automl.say import VARIABLE, catalogue, in_korean, in_words, language, of_row, speaking
+from coref_automl.say import VARIABLE, catalogue, in_korean, in_words, language, speaking
 from tests.comparison.conftest import Maker, Model, evaluated
 from tests.coreference.conftest import encoder_folder, tales, tales_file
 
@@ -148,9 +149,9 @@ def test_reasons_for_dropped_rows_follow_the_language() -> None:
         told = [in_words(reason) for reason in known if reason]
         assert all(re.search("[가-힣]", one) for one in told)
         assert in_words("under 400 characters") == "400자 미만"
-        assert of_row(3, "a-1", "the subject '물' does not occur in the sentence; characters 0..1 are '불은'") == (
-            "3행 (a-1): 주체 '물'이(가) 문장에 없음; 글자 0..1 위치는 '불은'임"
-        )
+        reason = "the subject '물' does not occur in the sentence; characters 0..1 are '불은'"
+        korean = "3행 (a-1): 주체 '물'이(가) 문장에 없음; 글자 0..1 위치는 '불은'임"
+        assert RowProblem(3, "a-1", reason).in_words() == korean
         assert in_words("something new") == "something new"
     with speaking("en"):
-        assert of_row(3, "", "the label is missing") == "row 3: the label is missing"
+        assert RowProblem(3, "", "the label is missing").in_words() == "row 3: the label is missing"

@@ -1,12 +1,15 @@
-"""The language that results are told in. In: an option, the environment, the locale. Out: ko or en, decided in one function."""
+"""The language that results are told in. In: an option, the environment, the locale. Out: ko or en, decided in one function.
+
+Code writes a text in both languages (`say`). What files keep in English is told in Korean by the catalogue,
+assets/messages.ko.json (`in_words`).
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -63,16 +66,6 @@ def speaking(lang: str | None) -> Iterator[Say]:
         _SPOKEN.reset(before)
 
 
-def skipped(rows: int, name: str) -> str:
-    return say(f"{name}의 잘못된 행 {rows:,}개를 제외했습니다.", f"{rows:,} bad rows of {name} were skipped.")
-
-
-def of_row(row: int, name: str, reason: str) -> str:
-    """A row that is left out, and why."""
-    where = f" ({name})" if name else ""
-    return say(f"{row}행{where}: {in_korean(reason)}", f"row {row}{where}: {reason}")
-
-
 def in_words(text: str) -> str:
     """What files and events keep in English (reasons, stages, units), in the language of results."""
     return in_korean(text) if language() == "ko" else text
@@ -89,29 +82,11 @@ def in_korean(text: str) -> str:
 @cache
 def catalogue() -> dict[str, str]:
     """Korean by English: why documents, items and rows are dropped; stages, units and facts of progress; licences."""
-    held: Any = json.loads(files("coref_automl").joinpath("assets", "messages.ko.json").read_text("utf-8"))
-    return dict(held)
+    entries: Any = json.loads(files("coref_automl").joinpath("assets", "messages.ko.json").read_text("utf-8"))
+    return dict(entries)
 
 
 @cache
 def _patterns() -> list[tuple[re.Pattern[str], str]]:
     named = [(english, korean) for english, korean in catalogue().items() if "{}" in english]
     return [(re.compile("(.+?)".join(map(re.escape, english.split("{}"))), re.DOTALL), korean) for english, korean in named]
-
-
-def align(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
-    """Rows with their columns aligned, all but the first to the right if asked; a Hangul syllable is two cells wide."""
-    if not rows:
-        return []
-    widths = [max(cells_of(row[at]) for row in rows) for at in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        blanks = [" " * (width - cells_of(cell)) for cell, width in zip(row, widths, strict=True)]
-        shown = [blank + cell if right and at else cell + blank for at, (cell, blank) in enumerate(zip(row, blanks, strict=True))]
-        lines.append("  ".join(shown).rstrip())
-    return lines
-
-
-def cells_of(text: str) -> int:
-    """The columns of a terminal that a text takes. A name from macOS has its syllables taken apart, and shows them whole."""
-    return sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in unicodedata.normalize("NFC", text))

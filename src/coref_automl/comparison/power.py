@@ -27,10 +27,11 @@ from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.progress import duration
 from coref_automl.records import Record
-from coref_automl.say import align, language, say
+from coref_automl.say import language, say
 from coref_automl.statistics.crossed import CrossedVerdict
 from coref_automl.statistics.planning import SEEDS, USUAL, Components, SamplePlan, can_show, components_of, plans_for
 from coref_automl.store import read_json
+from coref_automl.tables import align
 
 COSTS = "costs.json"
 

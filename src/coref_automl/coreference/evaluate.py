@@ -28,13 +28,14 @@ from coref_automl.coreference.metrics import added
 from coref_automl.coreference.results import CoreferenceResult, CoreferenceSeed
 from coref_automl.coreference.split import SIDES, documents_fingerprint, sides_of
 from coref_automl.coreference.train import learned_from, text_mark
+from coref_automl.corpus.batch import skipped
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CoreferenceDataError, ModelError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import is_done, kind_of_folder
 from coref_automl.machine import pick_device
 from coref_automl.progress import Progress, quiet
-from coref_automl.say import say, skipped
+from coref_automl.say import say
 
 EVALUATED = "evaluated"
 """Holds `<name>-<key>.jsonl`, answers beside a model; those of its run to its own test documents are in `answers`."""

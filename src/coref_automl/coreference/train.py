@@ -25,6 +25,7 @@ from coref_automl.coreference.recipe import FREE, CoreferenceRecipe
 from coref_automl.coreference.results import CoreferenceResult, CoreferenceSeed
 from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, sides_of
 from coref_automl.coreference.tokens import tokenized
+from coref_automl.corpus.batch import skipped
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, begin_run
 from coref_automl.evaluation.targets import target_of
@@ -34,7 +35,7 @@ from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.models.model_files import folder_print, model_prints
 from coref_automl.progress import Progress, quiet
-from coref_automl.say import say, skipped
+from coref_automl.say import say
 from coref_automl.store import write_json
 
 LEARNED = "learned_from.json"

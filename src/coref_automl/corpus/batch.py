@@ -29,7 +29,7 @@ from coref_automl.locks import claimed
 from coref_automl.paths import is_text
 from coref_automl.progress import Progress
 from coref_automl.records import Record
-from coref_automl.say import of_row, say, skipped
+from coref_automl.say import in_korean, say
 from coref_automl.store import NOT_JSON, explained, json_fault, write_json
 
 T = TypeVar("T")
@@ -50,10 +50,18 @@ class RowProblem(Record):
 
     def __str__(self) -> str:
         """For an error, which is in English."""
-        return f"row {self.row}" + (f" ({self.guid})" if self.guid else "") + f": {self.reason}"
+        return f"row {self.row}{self._guid}: {self.reason}"
 
     def in_words(self) -> str:
-        return of_row(self.row, self.guid, self.reason)
+        return say(f"{self.row}행{self._guid}: {in_korean(self.reason)}", str(self))
+
+    @property
+    def _guid(self) -> str:
+        return f" ({self.guid})" if self.guid else ""
+
+
+def skipped(rows: int, name: str) -> str:
+    return say(f"{name}의 잘못된 행 {rows:,}개를 제외했습니다.", f"{rows:,} bad rows of {name} were skipped.")
 
 
 @dataclass(frozen=True, slots=True)

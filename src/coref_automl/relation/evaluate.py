@@ -15,6 +15,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.corpus.batch import skipped
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding
 from coref_automl.errors import ModelError
@@ -30,7 +31,7 @@ from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Ints, Scored, estimates, label_table, score
 from coref_automl.relation.results import RELATION_FILES, RelationResult, RelationSeed, RowFacts, Scores
 from coref_automl.relation.rows import LABELS, LabelMask, MaskKind, gold_indices
-from coref_automl.say import say, skipped
+from coref_automl.say import say
 from coref_automl.store import write_jsonl
 
 KIND = "relation run"

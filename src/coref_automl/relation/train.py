@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.config import expect, recipe_with, to_mapping
+from coref_automl.corpus.batch import skipped
 from coref_automl.engine.binding import Binding, begin_run
 from coref_automl.folders import EVENTS, is_done, mark_done
 from coref_automl.locks import claimed
@@ -29,7 +30,7 @@ from coref_automl.relation.markers import Marker
 from coref_automl.relation.recipe import FREE, RelationRecipe
 from coref_automl.relation.results import RelationResult, RelationSeed, Scores
 from coref_automl.relation.rows import LABELS, LabelMask
-from coref_automl.say import say, skipped
+from coref_automl.say import say
 
 VALIDATION = "train-holdout"
 OnEpoch = Callable[[int, int, Scores], None]

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from coref_automl.config import choose, from_mapping, to_mapping
+from coref_automl.corpus.batch import skipped
 from coref_automl.engine.job import Job
 from coref_automl.folders import is_done, remove
 from coref_automl.machine import device_seen
@@ -27,7 +28,6 @@ from coref_automl.relation.recipe import RelationRecipe, usual_rate
 from coref_automl.relation.rows import gold_indices
 from coref_automl.relation.scoring import read_predictions, read_scores, rows_fingerprint
 from coref_automl.relation.train import VALIDATION
-from coref_automl.say import skipped
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL
 from coref_automl.statistics.planning import Paired
 from coref_automl.tuning.portfolio import relation_space
