@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from coref_automl.models.attention import packed_masks, use_attention
+from coref_automl.models.execution import packed_masks, use_attention
 from coref_automl.models.fused_deberta import attention_of
 from coref_automl.models.heads import encode, predict
 

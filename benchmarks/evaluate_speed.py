@@ -17,7 +17,7 @@ from base_models import base_deberta
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.scorer import Scorer, pick
 from coref_automl.evaluation.windows import sample
-from coref_automl.models.attention import use_attention
+from coref_automl.models.execution import use_attention
 from coref_automl.models.load import LoadedModel, load_tokenizer
 from coref_automl.records import ClozeItem
 from coref_automl.tuning.probe import Stopwatch

@@ -22,7 +22,7 @@ from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.coreference.model import CoreferenceModel, load_model
 from coref_automl.coreference.resolve import Read, _join, _mentions, _probabilities
 from coref_automl.coreference.tokens import TokenizedDocument, tokenized, windows, within
-from coref_automl.models.precision import autocast
+from coref_automl.models.execution import autocast
 
 _THRESHOLDS = np.arange(-2, 1.01, 0.25).tolist()
 _BACK = 250

@@ -12,6 +12,7 @@ import pytest
 
 import coref_automl
 from coref_automl.cli.app import run
+from coref_automl.models import execution
 from tests.corpus.conftest import rows
 from tests.evaluation.tiny import freeze_tiny, save_checkpoint
 from tests.masked import WARNING, without_affinity, without_bfloat16
@@ -29,16 +30,15 @@ def place(tmp_path: Path) -> Path:
 @pytest.fixture
 def plain_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A CPU that warns at every bfloat16 product and says it has no instructions for them."""
-    from coref_automl.models import precision
 
     without_bfloat16(monkeypatch)
-    monkeypatch.setattr(precision, "_cpu_has_bfloat16", lambda: False)
+    monkeypatch.setattr(execution, "_cpu_has_bfloat16", lambda: False)
 
 
 def test_the_masked_cpu_warns_where_nobody_listens_for_it(plain_cpu: None) -> None:
     import torch
 
-    from coref_automl.models.precision import rounded
+    from coref_automl.models.execution import rounded
 
     layer, values = torch.nn.Linear(4, 4), torch.ones(2, 4)
     with pytest.warns(UserWarning, match=WARNING), torch.autocast("cpu", torch.bfloat16):

@@ -12,10 +12,9 @@ import torch
 
 from coref_automl.errors import ModelError
 from coref_automl.models import fused_deberta
-from coref_automl.models.attention import packed_masks, use_attention, without_cudnn
 from coref_automl.models.disentangled.layout import Documents
+from coref_automl.models.execution import packed_masks, software_rounding, use_attention, without_cudnn
 from coref_automl.models.heads import encode, predict
-from coref_automl.models.precision import software_rounding
 from tests.close import assert_same, assert_same_slopes
 from tests.models.conftest import FAMILIES, TINY, batch, build
 

@@ -17,8 +17,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coref_automl.models.attention import packed_masks
 from coref_automl.models.disentangled.layout import Distances, Documents, bounds_of
+from coref_automl.models.execution import packed_masks
 from coref_automl.models.fused_deberta import install
 from coref_automl.models.heads import encode
 from tests.models.conftest import batch, build

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from coref_automl.models.precision import products
+from coref_automl.models.execution import products
 
 pytestmark = pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="this torch has the old settings alone")
 

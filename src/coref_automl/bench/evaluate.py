@@ -21,10 +21,9 @@ from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.scorer import DTYPES, Scorer, pick
 from coref_automl.evaluation.windows import sample
 from coref_automl.korean import Tagger
-from coref_automl.models.attention import use_attention
 from coref_automl.models.build import build_masked_lm
+from coref_automl.models.execution import rounded, use_attention
 from coref_automl.models.load import LoadedModel, load_masked_lm, load_tokenizer
-from coref_automl.models.precision import rounded
 from coref_automl.models.vocabulary import entry_words
 from coref_automl.records import ClozeItem, ItemScore
 from coref_automl.tuning.probe import Stopwatch

@@ -27,8 +27,8 @@ from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.sources import open_source
 from coref_automl.errors import DatasetError
 from coref_automl.machine import pick_device
-from coref_automl.models.attention import use_attention, without_cudnn
 from coref_automl.models.build import build_masked_lm, train_tokenizer
+from coref_automl.models.execution import use_attention, without_cudnn
 from coref_automl.models.load import load_encoder, load_masked_lm, load_tokenizer
 from coref_automl.progress import quiet
 from coref_automl.relation.data import RowCache

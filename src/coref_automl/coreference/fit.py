@@ -28,8 +28,7 @@ from coref_automl.coreference.model import CoreferenceModel
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.resolve import FoundChains, resolve_all
 from coref_automl.coreference.tokens import WIDTH, TokenizedDocument, TokenWindow, segments, within
-from coref_automl.models.attention import without_cudnn
-from coref_automl.models.precision import autocast
+from coref_automl.models.execution import autocast, without_cudnn
 from coref_automl.progress import Progress, Stage, peak_gigabytes
 from coref_automl.training.finetuning import RESUME, Fit, FitState, Updates, checked_loss, own_randomness, weights_on_cpu
 from coref_automl.training.optimizer import groups_of

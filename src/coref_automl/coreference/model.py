@@ -25,7 +25,7 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import ModelError
 from coref_automl.evaluation.windows import special_edges
 from coref_automl.fingerprints import fingerprint
-from coref_automl.models.attention import move
+from coref_automl.models.execution import move
 from coref_automl.models.heads import encode, encode_at
 from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.models.model_files import detect_seq_len, folder_print, model_place, model_prints, read_head

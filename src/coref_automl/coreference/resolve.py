@@ -19,7 +19,7 @@ from coref_automl.coreference.head import SURE, quotations, surfaces
 from coref_automl.coreference.model import CoreferenceModel
 from coref_automl.coreference.tokens import WIDTH, TokenizedDocument
 from coref_automl.machine import tokens_at_once
-from coref_automl.models.precision import autocast
+from coref_automl.models.execution import autocast
 from coref_automl.progress import Progress, quiet
 
 Span = tuple[int, int]

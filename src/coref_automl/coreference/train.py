@@ -154,7 +154,7 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
     from coref_automl.coreference.fit import fit
     from coref_automl.coreference.model import load_model, save_settings, save_weights
     from coref_automl.coreference.resolve import read_document
-    from coref_automl.models.attention import move
+    from coref_automl.models.execution import move
     from coref_automl.training.finetuning import finish_seed
 
     recipe, device, kept = work.recipe, pick_device(work.recipe.device), folder / "model"

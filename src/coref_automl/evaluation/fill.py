@@ -62,8 +62,8 @@ def fill_all(
 
     from coref_automl.evaluation.answers import answerable
     from coref_automl.evaluation.windows import maker_for
+    from coref_automl.models.execution import products
     from coref_automl.models.heads import encode, predict
-    from coref_automl.models.precision import products
 
     maker, device = maker_for(loaded.tokenizer, loaded.seq_len), next(loaded.model.parameters()).device
     nouns = noun_table(loaded) if nouns_only else np.zeros(0, np.bool_)

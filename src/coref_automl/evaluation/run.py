@@ -90,7 +90,7 @@ def evaluate(
     whatever checkpoints their folders hold besides.
     """
     from coref_automl.evaluation.scorer import pick
-    from coref_automl.models.precision import rounding_note
+    from coref_automl.models.execution import rounding_note
 
     recipe = expect(recipe or EvaluateRecipe(), EvaluateRecipe, "evaluate")
     progress = progress or quiet()
@@ -209,7 +209,7 @@ def _evaluate_target(
 def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Progress) -> tuple[Evaluation, list[ItemScore]]:
     """Score what is missing, appending items as they are scored; an interrupted call leaves them for the next one."""
     from coref_automl.evaluation.scorer import Scorer
-    from coref_automl.models.attention import ATTENTION
+    from coref_automl.models.execution import ATTENTION
     from coref_automl.models.load import tokenizer_fingerprint
 
     target, evalset, folder = slot.target, slot.evalset, slot.folder()

@@ -24,8 +24,8 @@ from coref_automl.evaluation.answers import MatchTable, answerable
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.windows import Asks, Candidates, Ids, Row, Window, maker_for, masked_rows, read_candidates
 from coref_automl.machine import is_out_of_memory, pick_device, release, tokens_at_once
+from coref_automl.models.execution import products, rounded
 from coref_automl.models.heads import encode_at, predict
-from coref_automl.models.precision import products, rounded
 from coref_automl.models.vocabulary import entry_words, word_ids
 from coref_automl.records import ClozeItem, ItemScore, Task
 

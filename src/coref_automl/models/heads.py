@@ -19,7 +19,7 @@ from coref_automl.models.families import first_row
 def encode(model: Any, input_ids: Tensor, attention_mask: Any, position_ids: Tensor | None = None) -> Tensor:
     """Hidden states (B, L, H) of the last layer, without the mask head.
 
-    `attention_mask` is a (B, L) mask of real tokens or what `attention.packed_masks` made. `position_ids` count from 0 in every
+    `attention_mask` is a (B, L) mask of real tokens or what `execution.packed_masks` made. `position_ids` count from 0 in every
     family; left out, positions run from the first token on.
     """
     if position_ids is not None:

@@ -67,8 +67,8 @@ def load_masked_lm(
     """
     from transformers import AutoModelForMaskedLM
 
-    from coref_automl.models.attention import use_attention
     from coref_automl.models.context import bucket_fault, lengthen
+    from coref_automl.models.execution import use_attention
 
     if seq_len is not None and seq_len < 1:
         raise ModelError(f"A model cannot read {seq_len} tokens; pass --seq-len 512 or another length above 0.")
@@ -98,7 +98,7 @@ def load_encoder(model: str, *, device: str = "cpu") -> tuple[PreTrainedModel, P
     """The encoder alone, without pooler or head; an ELECTRA discriminator will do."""
     from transformers import AutoModel
 
-    from coref_automl.models.attention import use_attention
+    from coref_automl.models.execution import use_attention
 
     folder, shapes, config, tokenizer = _files(model)
     options = {"add_pooling_layer": False} if family(config.model_type).pooler else {}

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from coref_automl.models.attention import without_cudnn
+from coref_automl.models.execution import without_cudnn
 from coref_automl.models.fused_deberta import installed
 from coref_automl.progress import Progress, Stage
 from coref_automl.relation import techniques

@@ -16,11 +16,10 @@ from torch import nn
 
 from coref_automl.errors import ModelError
 from coref_automl.machine import tokens_at_once
-from coref_automl.models.attention import move, packed_masks
+from coref_automl.models.execution import autocast, move, packed_masks, products, software_rounding
 from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.models.model_files import read_head
-from coref_automl.models.precision import autocast, products, software_rounding
 from coref_automl.models.vocabulary import word_ids
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.markers import ROLE_WORDS, TYPE_WORDS, MarkedRow, Marker, special_tokens

@@ -77,7 +77,7 @@ def train_relation(
 
     What `on_epoch` raises stops the run, which can resume.
     """
-    from coref_automl.models.precision import rounding_note
+    from coref_automl.models.execution import rounding_note
 
     recipe = expect(recipe, RelationRecipe, "train_relation")
     slow = rounding_note(pick_device(recipe.device), recipe.precision)
@@ -114,7 +114,7 @@ def _begin(recipe: RelationRecipe, cache: RowCache, draw: int | None = None) -> 
 
 
 def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache: RowCache, on_epoch: OnEpoch | None) -> None:
-    from coref_automl.models.attention import move
+    from coref_automl.models.execution import move
     from coref_automl.relation.fit import fit
     from coref_automl.relation.model import LabelledRows, build_model, probabilities, save_model
     from coref_automl.training.finetuning import finish_seed

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from coref_automl.config import choose
-from coref_automl.models.attention import compiles, packed_masks
+from coref_automl.models.execution import compiles, packed_masks
 from coref_automl.models.heads import encode, predict
 from coref_automl.training.masking import IGNORED, MentionLoss, RowLike, later_mentions
 

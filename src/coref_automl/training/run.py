@@ -22,10 +22,9 @@ from coref_automl.errors import DatasetError, ModelError, OutOfMemory
 from coref_automl.folders import EVENTS, is_done, mark_done
 from coref_automl.locks import claimed
 from coref_automl.machine import release
-from coref_automl.models.attention import without_cudnn
+from coref_automl.models.execution import products, software_rounding, without_cudnn
 from coref_automl.models.load import quiet_library
 from coref_automl.models.model_files import model_place
-from coref_automl.models.precision import products, software_rounding
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance, Tabular
 from coref_automl.say import language, say

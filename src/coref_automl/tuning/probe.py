@@ -72,7 +72,7 @@ def training_step(model: Any, device: str) -> Callable[[Callable[[], Any]], None
     """A whole step for a loss: forward (bfloat16 autocast on CUDA), backward, clipping, AdamW."""
     import torch
 
-    from coref_automl.models.precision import autocast
+    from coref_automl.models.execution import autocast
     from coref_automl.training.optimizer import adamw, groups_of
 
     optimizer = adamw(groups_of(model, rate=1e-6, weight_decay=0.01), fused=device.startswith("cuda"))
@@ -208,7 +208,7 @@ def timed_step(work: Any, rows: int, steps: int) -> Size:
     import numpy as np
     import torch
 
-    from coref_automl.models.attention import without_cudnn
+    from coref_automl.models.execution import without_cudnn
     from coref_automl.training.batches import Collator, MaskedRows
     from coref_automl.training.loss import prepare_model
     from coref_automl.training.setup import load_model, masking_of, mention_losses_of

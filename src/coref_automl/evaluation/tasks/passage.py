@@ -2,7 +2,7 @@
 
 The criterion of LAMBADA (Paperno et al., 2016): the answer is the last noun of the last sentence, it occurs earlier in the
 passage but not in that sentence, and it cannot be guessed from that sentence alone. The last is decided by counts of
-neighbouring words in other documents of the source (`ngrams`), never by a model.
+neighbouring words in other documents of the source (`nouns`), never by a model.
 """
 
 from __future__ import annotations
