@@ -23,7 +23,7 @@ from coref_automl.comparison.scores import Entry
 from coref_automl.config import nearest
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.results import Opened, StoredEvaluation, base_evaluation, run_of
-from coref_automl.evaluation.targets import marked, slug, target_of
+from coref_automl.evaluation.targets import slug, target_of
 from coref_automl.models.model_files import model_place
 from coref_automl.records import Evaluation, Provenance
 
@@ -112,7 +112,7 @@ def with_bases(stored: Sequence[StoredEvaluation], opened: Opened) -> list[Store
     for one in bases_beside(stored, opened):
         own = one.evaluation.fingerprints.get("weights")
         if weights.setdefault(one.evaluation.checkpoint, own) != own:
-            name = marked(target_of(one.evaluation.path)).name
+            name = target_of(one.evaluation.path).marked().name
             one = replace(one, evaluation=replace(one.evaluation, checkpoint=name))
         bases.append(one)
     return rename_bases([*stored, *bases])
@@ -137,7 +137,7 @@ def _marked_name(base: str, owners: dict[str, str]) -> str:
     plain = target_of(base)
     if not Path(base).is_dir() or plain.in_run:
         return ""
-    name, place = marked(plain).name, model_place(base)
+    name, place = plain.marked().name, model_place(base)
     evaluated_as_marked = owners.get(name) == place
     plain_is_another = owners.get(plain.name, place) != place
     return name if evaluated_as_marked or plain_is_another else ""

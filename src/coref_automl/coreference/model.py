@@ -30,7 +30,7 @@ from coref_automl.models.heads import encode, encode_at
 from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.models.model_files import detect_seq_len, folder_print, model_place, model_prints, read_head
 from coref_automl.records import Record
-from coref_automl.store import obey_umask, write_json
+from coref_automl.store import obey_umask
 
 SETTINGS = "coreference.json"
 HEAD = "head.safetensors"
@@ -165,7 +165,7 @@ def build_model(
 
 
 def save_weights(folder: Path, model: CoreferenceModel) -> None:
-    """The head, and the whole encoder or its low-rank change; without `save_settings` the folder is incomplete."""
+    """The head, and the whole encoder or its low-rank change. Until SETTINGS lie there too, the folder is incomplete."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -179,10 +179,6 @@ def save_weights(folder: Path, model: CoreferenceModel) -> None:
         model.tokenizer.save_pretrained(folder)
     save_file({name: value.detach().cpu().contiguous() for name, value in own.items()}, folder / HEAD)
     obey_umask(folder)
-
-
-def save_settings(folder: Path, settings: HeadSettings) -> None:
-    write_json(folder / SETTINGS, settings.to_json())
 
 
 def load_model(

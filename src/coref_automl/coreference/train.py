@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from coref_automl.comparison.scores import grouped
 from coref_automl.config import expect, to_mapping
 from coref_automl.coreference.answers import AGAIN, KIND, START, DocumentAnswer, answers_of, summarise, write_answers
 from coref_automl.coreference.conventions import Convention, convention_of, moved_document
@@ -137,22 +139,15 @@ def _as_start(recipe: CoreferenceRecipe, data: CorefData, schemes: Sequence[Any]
     from coref_automl.coreference.model import scheme_for
 
     documents: list[CorefDocument] = []
-    for name, own in _by_scheme(data.documents).items():
+    for name, own in grouped(data.documents, attrgetter("scheme")).items():
         source, target = convention_of(own, recipe.convention), Convention(scheme_for(schemes, name).convention)
         documents += [moved_document(document, source, target) for document in own]
     return replace(data, documents=tuple(documents))
 
 
-def _by_scheme(documents: Sequence[CorefDocument]) -> dict[str, list[CorefDocument]]:
-    found: dict[str, list[CorefDocument]] = {}
-    for document in documents:
-        found.setdefault(document.scheme, []).append(document)
-    return found
-
-
 def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Progress, on_epoch: OnEpoch | None) -> None:
     from coref_automl.coreference.fit import fit
-    from coref_automl.coreference.model import load_model, save_settings, save_weights
+    from coref_automl.coreference.model import SETTINGS, load_model, save_weights
     from coref_automl.coreference.resolve import read_document
     from coref_automl.models.execution import move
     from coref_automl.training.finetuning import finish_seed
@@ -174,7 +169,7 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
     )
     marks = {text_mark(doc.document.text) for doc in (*train, *dev)}
     write_json(kept / LEARNED, sorted({*marks, *(learned_from(Path(recipe.start)) if recipe.start else ())}))
-    save_settings(kept, model.settings)  # last: a folder without them is incomplete
+    write_json(kept / SETTINGS, model.settings.to_json())  # last: a folder without them is incomplete
     done = CoreferenceSeed(
         seed=seed,
         best_epoch=state.best_epoch or state.epoch,
@@ -209,7 +204,7 @@ def _built(recipe: CoreferenceRecipe, documents: Sequence[CorefDocument], seed: 
     """A new head for the schemes of its training documents, or one that is trained further and knows them."""
     from coref_automl.coreference.model import AnnotationScheme, build_from, build_model
 
-    found = {name: convention_of(own, recipe.convention) for name, own in _by_scheme(documents).items()}
+    found = {name: convention_of(own, recipe.convention) for name, own in grouped(documents, attrgetter("scheme")).items()}
     if recipe.start:
         model = build_from(Path(recipe.start), _base_of(recipe), dropout=recipe.dropout, seed=seed)
         known = [

@@ -15,7 +15,7 @@ from pathlib import Path
 from coref_automl.corpus.files import ByteRange, remote_chunks, size_of
 from coref_automl.corpus.formats import LINES
 from coref_automl.corpus.manifest import EvalSetFacts, InputFacts, MadeFrom
-from coref_automl.corpus.overlap import evaluation_fingerprint
+from coref_automl.corpus.overlap import frozen_fingerprint
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import BUNDLED, SOURCES, Input, check_source, hub_revision, inputs_of
 from coref_automl.errors import SourceError
@@ -117,7 +117,7 @@ def sets_of(recipe: PrepareRecipe) -> list[EvalSetFacts]:
     return [
         {
             "name": folder.name,
-            "fingerprint": evaluation_fingerprint(folder),
+            "fingerprint": frozen_fingerprint(folder),
             "bytes": fingerprint_files([folder / "documents.jsonl"]),
         }
         for folder in map(Path, recipe.eval_sets)

@@ -45,7 +45,7 @@ class Overlap(Record):
 
 
 class _Frozen(TypedDict, total=False):
-    """What is read of an evaluation set's manifest."""
+    """What is read of the manifest of an evaluation set, or of a dataset."""
 
     fingerprint: str
 
@@ -73,7 +73,7 @@ def evaluation_documents(folders: Sequence[Path]) -> list[Document]:
     return found
 
 
-def evaluation_fingerprint(folder: Path) -> str:
+def frozen_fingerprint(folder: Path) -> str:
     return read_stored(folder / MANIFEST, _Frozen, error=EvalSetError).get("fingerprint", "")
 
 

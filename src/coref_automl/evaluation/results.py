@@ -7,31 +7,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path, PurePath
-from typing import TypedDict
 
 from coref_automl.decoder import read_stored
-from coref_automl.errors import CorefError, InputError
+from coref_automl.errors import InputError
 from coref_automl.evaluation.columns import RANKS, has_items, holds_text, read_scores
 from coref_automl.evaluation.targets import (
     BASES,
     CHECKPOINT,
     EVALUATIONS,
     REMEDY,
-    Summary,
-    checkpoint_folders,
-    is_model_folder,
-    marked,
-    model_slug,
-    origin_of,
+    evaluations_of,
+    has_bytes,
+    is_model_alone,
     target_of,
 )
-from coref_automl.folders import EXPERIMENT, MANIFEST, PARTIAL, State, is_done, kind_of_folder, state_of
+from coref_automl.folders import EXPERIMENT, PARTIAL, is_done, kind_of_folder
 from coref_automl.guard import TooLarge
-from coref_automl.models.model_files import model_place, weights_fingerprint
+from coref_automl.models.model_files import model_place
 from coref_automl.paths import check_name, natural_order
 from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
 
@@ -95,29 +89,9 @@ def where_now(stored: str, near: Path, holds: str = "", known: str = "") -> str:
         for start in range(len(parts)):
             found = folder.joinpath(*parts[start:], holds)
             place = found.parent if holds else found
-            if found.exists() and (start < len(parts) - 1 or _has_bytes(place, known)):
+            if found.exists() and (start < len(parts) - 1 or has_bytes(place, known)):
                 return str(place)
     return stored
-
-
-class _Frozen(TypedDict, total=False):
-    """What is read of the manifest of a dataset or of an evaluation set."""
-
-    fingerprint: str
-
-
-def _has_bytes(folder: Path, known: str) -> bool:
-    """Whether a folder holds the model, the dataset or the evaluation set of this fingerprint."""
-    with suppress(CorefError, OSError):
-        if known and is_model_folder(folder):
-            return _weights_of(folder.resolve(), state_of(folder)) == known
-        return bool(known) and read_stored(folder / MANIFEST, _Frozen).get("fingerprint") == known
-    return False
-
-
-@cache
-def _weights_of(folder: Path, _state: State) -> str:
-    return weights_fingerprint(str(folder))
 
 
 def run_of(folder: Path) -> Path | None:
@@ -168,7 +142,7 @@ def is_of_one_model(path: str) -> bool:
     folder = Path(path)
     if not folder.is_dir() or (folder / RESULT).is_file() or CHECKPOINT.fullmatch(folder.resolve().name):
         return True
-    return is_model_folder(folder) and not checkpoint_folders(folder)
+    return is_model_alone(folder)
 
 
 def base_evaluation(
@@ -185,7 +159,7 @@ def base_evaluation(
     """
     roots = [run / BASES] if run else []
     for plain in dict.fromkeys(target_of(made.base, beside) for beside in (out, None)):
-        roots += [plain.place, marked(plain).place] if plain.place.name else [plain.place]
+        roots += [plain.place, plain.marked().place] if plain.place.name else [plain.place]
     for root in roots:
         for stored in look_through([root] if root.is_dir() else [], opened)[0]:
             weights, in_run = stored.evaluation.fingerprints.get("weights"), BASES in root.parts
@@ -212,28 +186,13 @@ def _evaluation_folders(path: str, unread: list[InputError]) -> Iterator[Path]:
         if beside.is_dir() and not os.access(beside, os.R_OK | os.X_OK):
             unread.append(InputError(f"{beside} cannot be read (Permission denied); make it readable."))
         yield from sorted(beside.glob(f"*/{folder.resolve().name}"), key=natural_order)
-    elif (root := _root_of(path)) is not None:
+        return
+    is_results = folder.is_dir() and not is_model_alone(folder)
+    root = folder if is_results else evaluations_of(path)
+    if root is not None:
         for entry in files_under(root, (RESULT,), unread):
             if BASES not in entry.relative_to(root).parts:  # found through the checkpoints that began from it
                 yield entry.parent
-
-
-def _root_of(path: str) -> Path | None:
-    """The folder to search for evaluations: a folder of results itself, or that of a model's; None if another model has it."""
-    folder = Path(path)
-    if not folder.is_dir():
-        return Path(EVALUATIONS) / model_slug(path)
-    if not is_model_folder(folder) or checkpoint_folders(folder):
-        return folder
-    plain = target_of(path)
-    if (own := marked(plain).place).is_dir():
-        return own
-    summary: Summary = {}
-    with suppress(InputError):  # a damaged one says nothing
-        summary = plain.stored_summary()
-    evaluated, weights = summary.get("path", ""), summary.get("fingerprints", {}).get("weights", "")
-    is_own = not evaluated or origin_of(evaluated, plain.in_run) == plain.origin or _has_bytes(folder, weights)
-    return plain.place if is_own else None
 
 
 def repeats_study(folder: Path) -> bool:

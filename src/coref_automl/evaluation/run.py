@@ -273,7 +273,7 @@ def _evaluate_bases(
                 reasons[made.base, run] = _not_at_hand(made, run)
             if not (why := reasons[made.base, run]):
                 wanted[made.base, run, length] = None
-            elif not all(base_evaluation(made, partial(_is_on, one, length), run=run, out=recipe.out) for one in sets):
+            elif not all(base_evaluation(made, partial(_is_on, evalset, length), run=run, out=recipe.out) for evalset in sets):
                 absent[made.base] = why
         except CorefError:
             continue  # the target's own evaluation will report it

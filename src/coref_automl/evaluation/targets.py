@@ -14,15 +14,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TypedDict
 
+from coref_automl.corpus.overlap import frozen_fingerprint
 from coref_automl.decoder import read_stored
-from coref_automl.errors import CorefError, ModelError
+from coref_automl.errors import CorefError, InputError, ModelError
 from coref_automl.evaluation.windows import WordMode
 from coref_automl.fingerprints import fingerprint
-from coref_automl.models.model_files import is_here, model_place, model_prints, refuse_foreign, resolve
+from coref_automl.folders import State, state_of
+from coref_automl.models.model_files import is_here, model_place, model_prints, refuse_foreign, resolve, weights_fingerprint
 from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
 from coref_automl.records import Provenance
@@ -86,6 +90,11 @@ class Target:
     def stored_summary(self) -> Summary:
         return read_stored(self.summary, Summary, remedy=REMEDY) if self.summary.is_file() else {}
 
+    def marked(self) -> Target:
+        """The same with a mark of the model's place in its folder and name, for when another model has the plain name."""
+        place = self.place.with_name(f"{self.place.name}-{fingerprint(self.origin)[:6]}")
+        return replace(self, place=place, name=f"{place.name}/{self.label}" if self.in_run else place.name)
+
     def provenance(self) -> Provenance | None:
         path = Path(self.model) / "training.json"
         return read_stored(path, Provenance) if path.is_file() else None
@@ -99,12 +108,6 @@ def target_of(model: str, out: Path | None = None) -> Target:
         return Target(str(folder), f"{run}/{folder.name}", folder.name, out / run if out else folder.parent, True)
     label = model_slug(model)
     return Target(model, label, label, (out or Path(EVALUATIONS)) / label, False)
-
-
-def marked(target: Target) -> Target:
-    """The same with a mark of the model's place in its folder and name, for when another model has the plain name."""
-    place = target.place.with_name(f"{target.place.name}-{fingerprint(target.origin)[:6]}")
-    return replace(target, place=place, name=f"{place.name}/{target.label}" if target.in_run else place.name)
 
 
 def origin_of(model: str, in_run: bool) -> str:
@@ -130,9 +133,42 @@ def is_model_folder(folder: Path) -> bool:
     return (folder / "config.json").is_file()
 
 
+def is_model_alone(folder: Path) -> bool:
+    return is_model_folder(folder) and not checkpoint_folders(folder)
+
+
 def checkpoint_folders(folder: Path) -> list[Path]:
     inside = [path for path in folder.iterdir() if path.is_dir() and CHECKPOINT.fullmatch(path.name)]
     return sorted(inside, key=lambda path: natural_order(path.name))
+
+
+def evaluations_of(model: str) -> Path | None:
+    """The folder with the evaluations of a model outside runs; None where they are another model's of that name."""
+    plain = target_of(model)
+    if not Path(model).is_dir():
+        return plain.place
+    if (own := plain.marked().place).is_dir():
+        return own
+    stored: Summary = {}
+    with suppress(InputError):  # a damaged file says nothing
+        stored = plain.stored_summary()
+    evaluated, weights = stored.get("path", ""), stored.get("fingerprints", {}).get("weights", "")
+    is_own = not evaluated or origin_of(evaluated, plain.in_run) == plain.origin or has_bytes(Path(model), weights)
+    return plain.place if is_own else None
+
+
+def has_bytes(folder: Path, known: str) -> bool:
+    """Whether a folder holds the model, the dataset or the evaluation set of this fingerprint."""
+    with suppress(CorefError, OSError):
+        if known and is_model_folder(folder):
+            return _weights_of(folder.resolve(), state_of(folder)) == known
+        return bool(known) and frozen_fingerprint(folder) == known
+    return False
+
+
+@cache
+def _weights_of(folder: Path, _state: State) -> str:
+    return weights_fingerprint(str(folder))
 
 
 def find_targets(paths: Sequence[str | Path], out: Path | None = None, unread: list[str] | None = None) -> list[Target]:
@@ -200,7 +236,7 @@ def _unique(targets: list[Target]) -> list[Target]:
     out = []
     for target in targets:
         if owners.setdefault(target.place, target.owner() or target.origin) != target.origin:
-            target = marked(target)
+            target = target.marked()
         out.append(target)
     names = [target.name for target in out]
     return [replace(entry, name=Path(entry.model).as_posix()) if names.count(entry.name) > 1 else entry for entry in out]

@@ -15,17 +15,7 @@ from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.errors import FolderError, ModelError, StorageError
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import (
-    EVENTS,
-    MANIFEST,
-    check_folder,
-    claim_folder,
-    is_done,
-    kind_of_folder,
-    leave_empty,
-    mark_done,
-    remove,
-)
+from coref_automl.folders import EVENTS, MANIFEST, check_folder, claim_folder, is_done, kind_of_folder, leave_empty, mark_done
 from coref_automl.models.model_files import model_place, model_prints, weight_shapes
 from coref_automl.paths import natural_order
 from coref_automl.records import Provenance
@@ -200,7 +190,7 @@ def average_of(run: Path, last: int, out: Path) -> Path:
     if out != run / AVERAGE and (is_done(out) or (out / MANIFEST).exists() or (made.exists() and not same)):
         raise FolderError(f"{out} holds another run and is left alone; choose another --out, or empty it first.")
     if is_done(out):
-        remove(out)
+        shutil.rmtree(out, ignore_errors=True)
     claim_folder(out, KIND)
     shutil.rmtree(aside.parent, ignore_errors=True)
     shutil.copytree(newest, aside, ignore=shutil.ignore_patterns(*STATES, _WEIGHTS))
