@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from coref_automl.models.build import SHAPES, build_masked_lm, train_tokenizer
-from coref_automl.relation.fit import FAMILIES, recordable
+from coref_automl.relation.fit import RECORDABLE, recordable
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.train import train_relation
 
@@ -29,7 +29,7 @@ def test_only_what_never_waits_for_the_gpu_is_recorded(family: str, device: str,
 
 
 def test_every_family_with_a_small_shape_is_compared() -> None:
-    assert FAMILIES - TINY.keys() == {"xlm-roberta"}  # roberta's code under another name
+    assert RECORDABLE - TINY.keys() == {"xlm-roberta"}  # roberta's code under another name
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="recording needs CUDA")

@@ -66,10 +66,9 @@ def fit(
         without_cudnn(),
     ):
         stage.skip(state.step)
-        run = _Run(model, updates, train, valid, recipe, seed, total, stage, state)
-        Fit(seed, state, updates, run.epoch, run.look, run.over, on_epoch).run(
-            folder / RESUME if recipe.epoch_checkpoints else None
-        )
+        run = _Run(model, updates, train, valid, recipe, seed=seed, total=total, stage=stage, state=state)
+        fitting = Fit(seed, state, updates, epoch=run.epoch, look=run.look, over=run.over, on_epoch=on_epoch)
+        fitting.run(folder / RESUME if recipe.epoch_checkpoints else None)
         stage.conclude(best_epoch=state.best_epoch, validation_f1=state.best["micro_f1"])
     model.load_state_dict(state.best_weights)
     return state
@@ -81,6 +80,10 @@ def loss_settings(recipe: RelationRecipe, gold: NDArray[np.int64], device: str) 
     if recipe.loss == "class-balanced":
         weights = torch.from_numpy(techniques.effective_number_weights(gold, len(LABELS), recipe.balance_beta)).to(device)
     return techniques.LossSettings(recipe.label_smoothing, recipe.focal_gamma if recipe.loss == "focal" else 0.0, weights)
+
+
+Step = Callable[[Chosen], tuple[Any, Any]]
+"""Adds a batch's gradients to those of the weights; its loss and its logits come back, detached."""
 
 
 @dataclass(eq=False)
@@ -96,14 +99,17 @@ class _Run:
     total: int
     stage: Stage
     state: RelationFitState
+    gold: Any = field(init=False)
+    settings: techniques.LossSettings = field(init=False)
+    step: Step = field(init=False)
 
     def __post_init__(self) -> None:
         device = self.train.tensors.device
         self.gold = torch.from_numpy(self.train.gold).to(device)
         self.settings = loss_settings(self.recipe, self.train.gold, device)
-        self.step: Step = self.gradients
+        self.step = self.gradients
         if self.recipe.graphs and recordable(self.model, device):
-            self.step = Recorded(self.gradients, tuple(self.model.parameters()), self.recipe.batch_size)
+            self.step = RecordedStep(self.gradients, tuple(self.model.parameters()), self.recipe.batch_size)
 
     def epoch(self) -> None:
         train, recipe, state = self.train, self.recipe, self.state
@@ -172,20 +178,16 @@ class _Run:
         return state.epoch >= recipe.epochs or 0 < recipe.patience <= state.epoch - state.best_epoch
 
 
-Step = Callable[[Chosen], tuple[Any, Any]]
-"""Adds a batch's gradients to those of the weights; its loss and its logits come back, detached."""
-
-FAMILIES = frozenset({"bert", "electra", "modernbert", "roberta", "xlm-roberta"})
-"""Those that never wait for the GPU in a step, which a recording does not allow; DeBERTa-v2 does not with fused attention."""
+RECORDABLE = frozenset({"bert", "electra", "modernbert", "roberta", "xlm-roberta"})
+"""Families whose step never waits for the GPU, so that it can be recorded; DeBERTa-v2 only with fused attention."""
 
 
 def recordable(model: Any, device: str) -> bool:
-    if not device.startswith("cuda"):
-        return False
-    return model.config.model_type in FAMILIES or (model.config.model_type == "deberta-v2" and installed(model.encoder))
+    family = model.config.model_type
+    return device.startswith("cuda") and (family in RECORDABLE or (family == "deberta-v2" and installed(model.encoder)))
 
 
-class Recorded:
+class RecordedStep:
     """A step as CUDA graphs, one per width: the thousand short kernels of a small encoder's step are launched with one call. The
     few batches with fewer rows run as they are. Gradients must stay where they are: set them to zero between steps, not to None.
 
