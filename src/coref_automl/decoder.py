@@ -35,13 +35,8 @@ NOT_FINITE = {"finite": False}
 EDITED = "the file was edited, or written by another version"
 _LARGEST = 2**63
 _NAMES: dict[Any, str] = {
-    int: "a whole number",
-    float: "a number",
-    str: "text",
-    bool: "true or false",
-    Path: "a path",
-    types.NoneType: "null",
-}
+    int: "a whole number", float: "a number", str: "text", bool: "true or false", Path: "a path", types.NoneType: "null",
+}  # fmt: skip
 
 Decode = Callable[[Any], Any]
 

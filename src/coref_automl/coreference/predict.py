@@ -245,14 +245,10 @@ def in_brackets(text: str, chains: Chains) -> str:
 
 
 def written(
-    text: str,
-    chains: Chains,
-    opening: Callable[[int, int], str],
-    closing: Callable[[int], str],
-    escape: Callable[[str], str] = str,
+    text: str, chains: Chains, opens: Callable[[int, int], str], closes: Callable[[int], str], escape: Callable[[str], str] = str
 ) -> str:
-    """The text with `opening(chain, start)` and `closing(chain)` around every mention."""
-    marks = [(start, end, opening(n, start), closing(n)) for n, chain in enumerate(chains) for start, end in chain]
+    """The text with `opens(chain, start)` and `closes(chain)` around every mention."""
+    marks = [(start, end, opens(n, start), closes(n)) for n, chain in enumerate(chains) for start, end in chain]
     return with_marks(text, marks, escape)
 
 

@@ -111,6 +111,7 @@ def find_evaluations(paths: Sequence[str | Path], *, skip_damaged: bool = False)
     return found
 
 
+Wanted = Callable[[Evaluation], bool]
 Opened = dict[Path, StoredEvaluation | InputError | None]
 """Folders that were opened, and what they hold: a reader that passes it along opens each once."""
 
@@ -146,12 +147,7 @@ def is_of_one_model(path: str) -> bool:
 
 
 def base_evaluation(
-    made: Provenance,
-    wanted: Callable[[Evaluation], bool],
-    *,
-    run: Path | None = None,
-    out: Path | None = None,
-    opened: Opened | None = None,
+    made: Provenance, wanted: Wanted, *, run: Path | None = None, out: Path | None = None, opened: Opened | None = None
 ) -> StoredEvaluation | None:
     """An evaluation of the model that a checkpoint began from: in its run, in `out`, or in ./evaluations.
 

@@ -31,6 +31,10 @@ from coref_automl.store import explained, read_json, sweep, write_json, write_js
 SCORER = "2"
 """Version of everything that decides a score: windows, matching, candidates, ranks. Scores of two versions are never compared."""
 
+_KEPT = (
+    "schema", "path", "estimates", "fingerprints", "scorer", "single_entry_share", "out_of_reach", "baselines", "provenance",
+)  # fmt: skip
+"""What the flat file of an evaluation has from its record."""
 _NAMES_TRIED = 6
 """Names that are looked at, although an earlier one is free: an evaluation may have been removed."""
 
@@ -183,26 +187,13 @@ def summary_json(evaluation: Evaluation) -> dict[str, Any]:
     """
     value = {name: estimate.value for name, estimate in evaluation.estimates.items()}
     count = {name: estimate.n for name, estimate in evaluation.estimates.items()}
+    stored = evaluation.to_json()
     return {
-        "checkpoint": evaluation.checkpoint,
-        "seq_len": evaluation.seq_len,
-        "dtype": evaluation.dtype,
-        "evaluated_at": evaluation.evaluated_at,
-        "real1": value.get("real1"),
-        "real5": value.get("real5"),
-        "lambada_top1": value.get("lambada_top1"),
-        "score": value.get("score"),
+        **{name: stored[name] for name in ("checkpoint", "seq_len", "dtype", "evaluated_at")},
+        **{name: value.get(name) for name in ("real1", "real5", "lambada_top1", "score")},
         "coref_samples": count.get("real1", 0),
         "lambada_samples": count.get("lambada_top1", 0),
         "eval_time_seconds": evaluation.seconds,
-        "schema": evaluation.schema,
-        "path": evaluation.path,
         "eval_set": evaluation.evalset,
-        "estimates": {name: estimate.to_json() for name, estimate in evaluation.estimates.items()},
-        "fingerprints": evaluation.fingerprints,
-        "scorer": evaluation.scorer,
-        "single_entry_share": evaluation.single_entry_share,
-        "out_of_reach": evaluation.out_of_reach,
-        "baselines": {name: {key: value.to_json() for key, value in own.items()} for name, own in evaluation.baselines.items()},
-        "provenance": evaluation.provenance.to_json() if evaluation.provenance else None,
+        **{name: stored[name] for name in _KEPT},
     }

@@ -83,18 +83,12 @@ def finished_seeds(run: Path) -> list[Path]:
 
 
 def evaluate_relation(
-    run: str | Path,
-    data: str,
-    *,
-    skip_bad: bool = False,
-    device: str = "auto",
-    progress: Progress | None = None,
-    cache: RowCache | None = None,
+    run: str | Path, data: str, *, skip_bad: bool = False, device: str = "auto", progress: Progress | None = None
 ) -> RelationResult:
     """Every finished seed of a run, or one seed's model, on a labelled file: micro-F1, AUPRC, accuracy, n, split."""
-    progress, cache, run = progress or quiet(), cache or RowCache(), Path(run)
+    run = Path(run)
     with nullcontext() if scoring.is_model(run) or not run.is_dir() else locked(run):
-        return _evaluate(run, data, skip_bad, device, progress, cache)
+        return _evaluate(run, data, skip_bad, device, progress or quiet(), RowCache())
 
 
 def _evaluate(run: Path, data: str, skip_bad: bool, device: str, progress: Progress, cache: RowCache) -> RelationResult:

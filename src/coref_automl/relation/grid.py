@@ -67,20 +67,12 @@ class GridCell(Record):
         return float(np.mean([seed.validation.micro_f1 for seed in self.result.seeds])) if self.result else -1.0
 
     def values(self) -> dict[str, Any]:
-        line: dict[str, Any] = {
-            "model": self.model,
-            "learning_rate": self.learning_rate,
-            "epochs": self.epochs,
-            "train_batch": self.batch_size,
-            "scheme": self.scheme,
-            "error": self.error,
-        }
+        line: dict[str, Any] = {name: getattr(self, name) for name in ("model", "learning_rate", "epochs", "scheme", "error")}
+        line["train_batch"] = self.batch_size
         if (result := self.result) is not None:
             line |= {
                 "best_step": round(float(np.mean([seed.best_step for seed in result.seeds]))),
-                "micro_f1": round(result.micro_f1, 4),
-                "auprc": round(result.auprc, 4),
-                "accuracy": round(result.accuracy, 4),
+                **{name: round(getattr(result, name), 4) for name in ("micro_f1", "auprc", "accuracy")},
                 "val_loss": round(float(np.mean([seed.validation_loss for seed in result.seeds])), 6),
                 "split": result.split,
                 "n": result.n,

@@ -220,13 +220,7 @@ def _rows(ws: Workspace, asked: Asked) -> Iterator[dict[str, Any]]:
 
 
 def _matching(
-    board: Board,
-    sides: Sequence[Shown],
-    which: str,
-    rule: str,
-    state: Mapping[str, str],
-    text: str,
-    labelled: Sequence[str] | None,
+    board: Board, sides: Sequence[Shown], which: str, rule: str, state: Mapping[str, str], text: str, ids: Sequence[str] | None
 ) -> tuple[NDArray[np.int32], dict[str, int]]:
     """The rows that match, and how many do by who is right."""
     facts = board.group.items.facts
@@ -234,10 +228,10 @@ def _matching(
     for name, value in state.items():
         if value:
             out &= columns[name] == value
-    if labelled is not None:
+    if ids is not None:
         index = board.group.items.index
         chosen = np.zeros(len(board.ids), np.bool_)
-        chosen[[index[item] for item in labelled if item in index]] = True
+        chosen[[index[item] for item in ids if item in index]] = True
         out &= chosen
     if text:
         out &= board.passages.holding(text) | np.array([text in answer for answer in board.answers])

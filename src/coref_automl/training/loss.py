@@ -33,14 +33,9 @@ HEAD = "mention_losses"
 """The name under which a model in training holds the projections of its objective."""
 
 _DROPOUT_SETTINGS = (
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "attention_dropout",
-    "embedding_dropout",
-    "mlp_dropout",
-    "dropout",
+    "hidden_dropout_prob", "attention_probs_dropout_prob", "attention_dropout", "embedding_dropout", "mlp_dropout", "dropout",
     "pooler_dropout",
-)
+)  # fmt: skip
 
 
 def loss_at(
