@@ -287,11 +287,8 @@ def _open_object(kind: Any, lenient: bool) -> Decode:
 
 @cache
 def _record(kind: Any, lenient: bool) -> Decode:
-    fields = dataclasses.fields(kind)
-    inner = {
-        field.name: _any_float if field.metadata == NOT_FINITE else _decoder(hints_of(kind)[field.name], lenient)
-        for field in fields
-    }
+    fields, hints = dataclasses.fields(kind), hints_of(kind)
+    inner = {f.name: _any_float if f.metadata == NOT_FINITE else _decoder(hints[f.name], lenient) for f in fields}
     required = [f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
 
     def decode_record(value: Any) -> Any:

@@ -100,9 +100,7 @@ def evaluate_coreference(
     seen = {mark for model in models for mark in learned_from(model)}
     kept = tuple(document for document in documents if text_mark(document.text) not in seen)
     if not kept:
-        raise CoreferenceDataError(
-            f"No document of {name} is left to score: {run} learned from all of them; pass other documents."
-        )
+        raise CoreferenceDataError(f"No document of {name} is left to score: {run} learned from all of them; pass other ones.")
     notes = [skipped(len(read.problems), read.name)] if read.problems else []
     if left := len(documents) - len(kept):
         notes.append(

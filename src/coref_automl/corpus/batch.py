@@ -29,7 +29,7 @@ from coref_automl.locks import claimed
 from coref_automl.paths import is_text
 from coref_automl.progress import Progress
 from coref_automl.records import Record
-from coref_automl.say import in_korean, say
+from coref_automl.say import in_words, say
 from coref_automl.store import NOT_JSON, explained, json_fault, write_json
 
 T = TypeVar("T")
@@ -50,14 +50,11 @@ class RowProblem(Record):
 
     def __str__(self) -> str:
         """For an error, which is in English."""
-        return f"row {self.row}{self._guid}: {self.reason}"
+        return f"row {self.row}" + (f" ({self.guid})" if self.guid else "") + f": {self.reason}"
 
     def in_words(self) -> str:
-        return say(f"{self.row}행{self._guid}: {in_korean(self.reason)}", str(self))
-
-    @property
-    def _guid(self) -> str:
-        return f" ({self.guid})" if self.guid else ""
+        row, guid = say(f"{self.row}행", f"row {self.row}"), f" ({self.guid})" if self.guid else ""
+        return f"{row}{guid}: {in_words(self.reason)}"
 
 
 def skipped(rows: int, name: str) -> str:

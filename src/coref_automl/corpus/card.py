@@ -98,13 +98,11 @@ def _evaluation(manifest: dict[str, Any]) -> str:
         )
     overlap = manifest["overlap"]
     if overlap is not None:
-        runs, documents, found, touched = (
-            f"{overlap[name]:,}" for name in ("runs", "documents", "runs_found", "documents_touched")
-        )
+        runs, texts, found, touched = (f"{overlap[name]:,}" for name in ("runs", "documents", "runs_found", "documents_touched"))
         lines.append(
             say(
-                f"\n평가 문서 {documents}개의 13어절 연쇄 {runs}개 중 {found}개가 학습 글에도 있습니다 (문서 {touched}개).",
-                f"\nOf {runs} 13-word sequences in {documents} evaluation documents, {found} also occur in the training text; "
+                f"\n평가 문서 {texts}개의 13어절 연쇄 {runs}개 중 {found}개가 학습 글에도 있습니다 (문서 {touched}개).",
+                f"\nOf {runs} 13-word sequences in {texts} evaluation documents, {found} also occur in the training text; "
                 f"{touched} documents are affected.",
             )
         )

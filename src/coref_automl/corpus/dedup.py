@@ -41,9 +41,8 @@ RunAll = Callable[[str, list[dict[str, Any]]], object]
 
 def text_key(text: str) -> int:
     """Names a normalised text: the same for texts that differ in blanks alone."""
-    return int.from_bytes(
-        hashlib.blake2b(" ".join(text.split()).encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
-    )
+    digest = hashlib.blake2b(" ".join(text.split()).encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
 
 
 def require_near() -> None:

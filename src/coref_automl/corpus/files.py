@@ -135,9 +135,8 @@ def _document(row: dict[str, Any], where: str, fallback: str, name: str, before:
     stated = writable(row["source"]) if isinstance(row.get("source"), str) and row["source"] else None
     text = row.get(field)
     if not isinstance(text, str):
-        return Flaw(
-            stated or before or name, where, f"no field {field!r}" if text is None else f"the field {field!r} is not text"
-        )
+        reason = f"no field {field!r}" if text is None else f"the field {field!r} is not text"
+        return Flaw(stated or before or name, where, reason)
     identity, title = row.get("id"), row.get("title")
     return Document(
         id=writable(str(identity)) if isinstance(identity, str | int) and str(identity) else fallback,

@@ -158,12 +158,10 @@ def _behind_url(part: Input, field: str | None, broken_ok: bool) -> Iterator[Doc
         yield from local.read_file(path, name=name, field=field, broken_ok=broken_ok, span=span, shown=part.url)
 
 
-def open_source(
-    name: str, *, field: str | None = None, on_flaw: Callable[[local.Flaw], None] | None = None
-) -> Iterator[Document]:
+def open_source(name: str, *, on_flaw: Callable[[local.Flaw], None] | None = None) -> Iterator[Document]:
     """The documents of a source. Rows that are not documents go to `on_flaw`; without it they are an error."""
     for part in inputs_of(name):
-        for entry in read_input(part, field=field):
+        for entry in read_input(part):
             if isinstance(entry, Document):
                 yield entry
             elif on_flaw is not None:

@@ -64,9 +64,8 @@ def prepare_status(out: Path) -> PrepareStatus:
     shards = {work / ENCODE / path.stem: read_shard(path)["characters"] for path in sorted((work / READ).glob("*-*.json"))}
     if not any((work / ENCODE).iterdir()):
         plan, done = work / DEDUP / PLAN, len(list((work / DEDUP).glob("pairs-*.npy")))
-        return PrepareStatus(
-            alive, "find near-duplicates", done, read_json(plan)["tasks"] if plan.is_file() else 0, failed=failed
-        )
+        tasks = read_json(plan)["tasks"] if plan.is_file() else 0
+        return PrepareStatus(alive, "find near-duplicates", done, tasks, failed=failed)
     if all(map(_finished, shards)):
         return PrepareStatus(alive, "pack", len(shards), len(shards), failed=failed)
     return _status(alive, "encode", shards, {stem: stem.name for stem in shards}, failed)
@@ -102,9 +101,8 @@ def _status(alive: bool, stage: str, sizes: dict[Path, int], names: dict[Path, s
     recent = sum(sizes[stem] for stem, when in finished.items() if when >= since)
     speed = recent / (now - since) if recent else None
     left = sum(size for stem, size in sizes.items() if stem not in finished)
-    return PrepareStatus(
-        alive, stage, len(finished), len(sizes), running, failed, speed, left / speed if speed and alive else None
-    )
+    seconds_left = left / speed if speed and alive else None
+    return PrepareStatus(alive, stage, len(finished), len(sizes), running, failed, speed, seconds_left)
 
 
 def _workers(mark: Path) -> str:

@@ -110,9 +110,7 @@ class _Builder:
 
     def _choices(self, *, single_entry: bool = False, others: Mapping[str, Sequence[Document]] | None = None) -> Choices:
         allowed = answers.answers(self.reference, self.tagger) if single_entry else None
-        neighbours = {
-            source: Neighbours.count((held.id, held.text) for held in texts) for source, texts in (others or {}).items()
-        }
+        neighbours = {name: Neighbours.count((text.id, text.text) for text in texts) for name, texts in (others or {}).items()}
         return Choices(self.recipe.seed, self.recipe.per_document, self.recipe.min_syllables, allowed, neighbours)
 
     def _read_texts(self, tasks: Sequence[ClozeTask]) -> None:

@@ -114,9 +114,7 @@ def summarise(items: Sequence[ClozeItem], marks: Mapping[str, Mapping[str, Mark]
         if not read:
             continue
         fair = sum(all(given.get(item, "fair") == "fair" for given in held.values()) for item in read)
-        pairs = [
-            (held[one][item], held[two][item]) for one, two in combinations(held, 2) for item in held[one].keys() & held[two]
-        ]
+        pairs = [(held[a][item], held[b][item]) for a, b in combinations(held, 2) for item in held[a].keys() & held[b]]
         counted: Counter[str] = Counter(mark for given in held.values() for mark in given.values())
         agreement, kappa = agree(pairs) if pairs else (None, None)
         found.append(Reading(task, tuple(held), wilson(fair, len(read)), dict(counted), agreement, kappa))

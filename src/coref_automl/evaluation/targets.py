@@ -209,9 +209,7 @@ def _models(path: str, unread: list[str]) -> list[str]:
         raise ModelError(unread[0])
     if not inside:
         refuse_foreign(folder)
-        raise ModelError(
-            f"{path} holds no checkpoint (no checkpoint-N folder and no config.json); pass a checkpoint, a run, or runs."
-        )
+        raise ModelError(f"{path} holds no checkpoint (neither checkpoint-N nor config.json); pass a checkpoint, a run, or runs.")
     return inside
 
 

@@ -30,6 +30,7 @@ from coref_automl.store import write_json
 Run = RunOf[RelationResult, RowFacts]
 _Start = Start[RelationResult, RowFacts]
 _Starts = Starts[RelationResult, RowFacts]
+_Settings = Mapping[str, Any]
 BUNDLED = "bundled"
 _CONDITIONS = ("data", "train", "settings")
 _ROW_TOKENS = 64
@@ -66,13 +67,8 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
     recipe = RelationRecipe
     stage = RelationStage
     decided = ("train", "dev", "max_rows")
-    usual: ClassVar[Mapping[str, Any]] = {"keep_weights": False}
-    adapted: ClassVar[Mapping[str, Any]] = {
-        "start": CHOSEN,
-        "shares": [1.0],
-        "seeds": 1,
-        "settings": {"epochs": 3, "batch_size": 16},
-    }
+    usual: ClassVar[_Settings] = {"keep_weights": False}
+    adapted: ClassVar[_Settings] = {"start": CHOSEN, "shares": [1.0], "seeds": 1, "settings": {"epochs": 3, "batch_size": 16}}
 
     def comparable(self, runs: Sequence[Run]) -> list[list[Run]]:
         """By split, data and settings, those with the most training rows first."""

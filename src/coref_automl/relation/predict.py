@@ -152,14 +152,12 @@ def _row(run: Path, typed: str, number: int, asked: Mapping[str, Any]) -> Relati
 
 def _only_place(sentence: str, word: str, role: str) -> int:
     """Where a word is; nothing is guessed if it occurs more than once."""
-    places = [at for at in range(len(sentence)) if word and sentence.startswith(word, at)]
-    if not places:
+    found = [at for at in range(len(sentence)) if word and sentence.startswith(word, at)]
+    if not found:
         raise RelationDataError(f"The {role} {word!r} does not occur in the text; give it as it is written there.")
-    if len(places) > 1:
-        raise RelationDataError(
-            f"The {role} {word!r} occurs at {', '.join(map(str, places))}; say which one with --{role}-start."
-        )
-    return places[0]
+    if len(found) > 1:
+        raise RelationDataError(f"The {role} {word!r} occurs at {', '.join(map(str, found))}; say which one with --{role}-start.")
+    return found[0]
 
 
 def render(found: TextPrediction, *, top: int = 5) -> str:

@@ -64,17 +64,15 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
     def on_log(self, _args: Any, state: Any, _control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
         if not logs or "loss" not in logs:
             return
-        self.last_loss = float(logs["loss"])
+        self.last_loss, step = float(logs["loss"]), state.global_step
         self._trainer.check_finite()
         if self.last_loss == 0.0:
-            raise TrainingError(
-                f"The loss is exactly 0 at step {state.global_step}: no position has a label; check the masking rates."
-            )
+            raise TrainingError(f"The loss is exactly 0 at step {step}: no position has a label; check the masking rates.")
         parts = {name: round(value, 5) for name, value in self._trainer.take_losses().items()}
         if state.is_world_process_zero:
-            speed = self._throughput(state.global_step)
-            self._write_event(state.global_step, logs, parts, speed)
-            self._advance(state.global_step, logs, parts, speed)
+            speed = self._throughput(step)
+            self._write_event(step, logs, parts, speed)
+            self._advance(step, logs, parts, speed)
 
     def _throughput(self, step: int) -> float:
         """Tokens per second since the last report; scoring a checkpoint does not count."""

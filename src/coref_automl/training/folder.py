@@ -22,7 +22,7 @@ from coref_automl.records import Provenance
 from coref_automl.say import say
 from coref_automl.store import write_json, write_text
 from coref_automl.training.recipe import FREE, TrainRecipe
-from coref_automl.training.state import STATES, can_resume, damaged_state
+from coref_automl.training.state import STATES, TRAINER_STATE, damaged_state
 
 KIND = "run"
 BEST = "best.json"
@@ -66,13 +66,8 @@ def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any])
     if not (run / MANIFEST).is_file():
         binding = binding_of(recipe, prints)
         write_text(run / "recipe.yaml", to_yaml(recipe))
-        manifest = {
-            "kind": KIND,
-            "fingerprint": fingerprint(binding),
-            "model": model_place(recipe.model),
-            "dataset": recipe.dataset,
-        }
-        write_json(run / MANIFEST, {**manifest, "plan": plan, "binding": binding, "versions": _versions()})
+        names = {"kind": KIND, "fingerprint": fingerprint(binding), "model": model_place(recipe.model), "dataset": recipe.dataset}
+        write_json(run / MANIFEST, {**names, "plan": plan, "binding": binding, "versions": _versions()})
     for left in (WRITING, REMOVING):
         shutil.rmtree(run / left, ignore_errors=True)
     return run
@@ -135,7 +130,7 @@ def checkpoints_of(run: Path) -> list[Path]:
 
 def resumable(run: Path) -> Path | None:
     """The newest checkpoint that training can resume from; one whose state is truncated is an error before anything is loaded."""
-    able = [path for path in checkpoints_of(run) if can_resume(path)]
+    able = [path for path in checkpoints_of(run) if (path / "optimizer.pt").is_file() and (path / TRAINER_STATE).is_file()]
     if not able:
         return None
     newest = able[-1]

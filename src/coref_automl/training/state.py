@@ -24,7 +24,7 @@ MENTION_LOSSES = "mention_losses.pt"
 STATES = ("optimizer.pt", "scheduler.pt", "rng_state*.pth", MENTION_LOSSES)
 """What only a resumption needs; most of a checkpoint's size."""
 
-_TRAINER_STATE = "trainer_state.json"
+TRAINER_STATE = "trainer_state.json"
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EFBIG)
 _UNWRITABLE_SAID = (
     "No space left", "StorageFull", "Disk quota", "File too large", "os error 27", "os error 28",
@@ -94,20 +94,16 @@ def check_trainer_state(checkpoint: Path) -> None:
     """Refuse the trainer's record of another step."""
     from transformers import TrainerState
 
-    path, step = checkpoint / _TRAINER_STATE, int(checkpoint.name.rpartition("-")[2])
+    path, step = checkpoint / TRAINER_STATE, int(checkpoint.name.rpartition("-")[2])
     with readable_state(path):
         if TrainerState.load_from_json(str(path)).global_step != step:
             raise ValueError("the state of another step")
 
 
-def can_resume(checkpoint: Path) -> bool:
-    return (checkpoint / "optimizer.pt").is_file() and (checkpoint / _TRAINER_STATE).is_file()
-
-
 def damaged_state(checkpoint: Path) -> Path | None:
     """The first file of a state that is empty or cut short."""
     states = [path for pattern in STATES for path in checkpoint.glob(pattern)]
-    files = [checkpoint / _TRAINER_STATE, checkpoint / "clock.json", *states]
+    files = [checkpoint / TRAINER_STATE, checkpoint / "clock.json", *states]
     return next((path for path in files if not _is_whole(path)), None)
 
 
