@@ -13,16 +13,7 @@ from pathlib import Path, PurePath
 from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError
 from coref_automl.evaluation.columns import RANKS, has_items, holds_text, read_scores
-from coref_automl.evaluation.targets import (
-    BASES,
-    CHECKPOINT,
-    EVALUATIONS,
-    REMEDY,
-    evaluations_of,
-    has_bytes,
-    is_model_alone,
-    target_of,
-)
+from coref_automl.evaluation.targets import BASES, CHECKPOINT, EVALUATIONS, REMEDY, has_bytes, is_model_alone, place_of, target_of
 from coref_automl.folders import EXPERIMENT, PARTIAL, is_done, kind_of_folder
 from coref_automl.guard import TooLarge
 from coref_automl.models.model_files import model_place
@@ -184,7 +175,7 @@ def _evaluation_folders(path: str, unread: list[InputError]) -> Iterator[Path]:
         yield from sorted(beside.glob(f"*/{folder.resolve().name}"), key=natural_order)
         return
     is_results = folder.is_dir() and not is_model_alone(folder)
-    root = folder if is_results else evaluations_of(path)
+    root = folder if is_results else place_of(path)
     if root is not None:
         for entry in files_under(root, (RESULT,), unread):
             if BASES not in entry.relative_to(root).parts:  # found through the checkpoints that began from it

@@ -49,7 +49,7 @@ class Summary(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A model to evaluate: what to load, its unique name, and the folder in which its evaluations are written."""
+    """A model to evaluate: what to load, its unique name, and the place of its evaluations. `label` is its own folder's name."""
 
     model: str
     name: str
@@ -101,6 +101,7 @@ class Target:
 
 
 def target_of(model: str, out: Path | None = None) -> Target:
+    """A model under its plain name; `out` is another folder for its evaluations than its run's, or than ./evaluations."""
     folder = Path(model)
     if folder.is_dir() and CHECKPOINT.fullmatch(folder.resolve().name):
         folder = folder if folder.name else folder.resolve()
@@ -111,6 +112,7 @@ def target_of(model: str, out: Path | None = None) -> Target:
 
 
 def origin_of(model: str, in_run: bool) -> str:
+    """The resolved folder of a run or a model; a hub id or a bundled name as it is."""
     path = Path(model).resolve()
     return str(path.parent if in_run else path) if path.is_dir() else model
 
@@ -134,6 +136,7 @@ def is_model_folder(folder: Path) -> bool:
 
 
 def is_model_alone(folder: Path) -> bool:
+    """Whether a folder is a model's and holds no checkpoints besides."""
     return is_model_folder(folder) and not checkpoint_folders(folder)
 
 
@@ -142,8 +145,8 @@ def checkpoint_folders(folder: Path) -> list[Path]:
     return sorted(inside, key=lambda path: natural_order(path.name))
 
 
-def evaluations_of(model: str) -> Path | None:
-    """The folder with the evaluations of a model outside runs; None where they are another model's of that name."""
+def place_of(model: str) -> Path | None:
+    """The folder with the evaluations of a model outside runs; None where another model of that name has it."""
     plain = target_of(model)
     if not Path(model).is_dir():
         return plain.place
