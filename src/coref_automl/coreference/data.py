@@ -12,11 +12,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from coref_automl.comparison.scores import grouped
 from coref_automl.corpus.batch import RowProblem, rows_of
 from coref_automl.corpus.formats import BROKEN, kind_of, opened, stem_of
 from coref_automl.errors import CoreferenceDataError
@@ -66,8 +64,10 @@ class CorefDocument(Record):
     @property
     def chains(self) -> tuple[tuple[tuple[int, int], ...], ...]:
         """The mentions of each entity as spans, in the order in which entities first appear."""
-        entities = grouped(self.mentions, attrgetter("entity")).values()
-        return tuple(tuple(mention.span for mention in mentions) for mentions in entities)
+        found: dict[str, list[tuple[int, int]]] = {}
+        for mention in self.mentions:
+            found.setdefault(mention.entity, []).append(mention.span)
+        return tuple(tuple(spans) for spans in found.values())
 
 
 @dataclass(frozen=True, slots=True)
