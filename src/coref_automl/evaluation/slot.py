@@ -31,10 +31,6 @@ from coref_automl.store import explained, read_json, sweep, write_json, write_js
 SCORER = "2"
 """Version of everything that decides a score: windows, matching, candidates, ranks. Scores of two versions are never compared."""
 
-_KEPT = (
-    "schema", "path", "estimates", "fingerprints", "scorer", "single_entry_share", "out_of_reach", "baselines", "provenance",
-)  # fmt: skip
-"""What the flat file of an evaluation has from its record."""
 _NAMES_TRIED = 6
 """Names that are looked at, although an earlier one is free: an evaluation may have been removed."""
 
@@ -188,12 +184,17 @@ def summary_json(evaluation: Evaluation) -> dict[str, Any]:
     value = {name: estimate.value for name, estimate in evaluation.estimates.items()}
     count = {name: estimate.n for name, estimate in evaluation.estimates.items()}
     stored = evaluation.to_json()
+
+    def taken(*names: str) -> dict[str, Any]:
+        return {name: stored[name] for name in names}
+
     return {
-        **{name: stored[name] for name in ("checkpoint", "seq_len", "dtype", "evaluated_at")},
+        **taken("checkpoint", "seq_len", "dtype", "evaluated_at"),
         **{name: value.get(name) for name in ("real1", "real5", "lambada_top1", "score")},
         "coref_samples": count.get("real1", 0),
         "lambada_samples": count.get("lambada_top1", 0),
         "eval_time_seconds": evaluation.seconds,
+        **taken("schema", "path"),
         "eval_set": evaluation.evalset,
-        **{name: stored[name] for name in _KEPT},
+        **taken("estimates", "fingerprints", "scorer", "single_entry_share", "out_of_reach", "baselines", "provenance"),
     }
