@@ -64,8 +64,8 @@ class Arm:
         """Sequence length in training; the scoring windows may differ."""
         return self.made.seq_len if self.made else None
 
-    def differs_in_method_from(self, other: Arm) -> bool:
-        """Do they differ in method alone (same base, training length and window length)?"""
+    def same_setting_as(self, other: Arm) -> bool:
+        """Same base, training length and window length: two such arms differ in method alone."""
         return (self.origin, self.trained_at, self.length) == (other.origin, other.trained_at, other.length)
 
     def steps(self) -> list[dict[int, Entry]]:
@@ -79,6 +79,10 @@ class Arm:
         steps = [{seed: entries[epoch] for seed, entries in found.items()} for epoch in sorted(shared)]
         ends = dict(zip(self.runs, self.ends, strict=True))
         return [*steps, ends] if ends and all(_epoch(end) not in shared for end in ends.values()) else steps
+
+    def step_entries(self) -> list[Entry]:
+        """The checkpoints of all steps."""
+        return [entry for step in self.steps() for entry in step.values()]
 
     def with_curve(self) -> Arm:
         """The arm with only those runs that have more than one evaluated checkpoint."""

@@ -223,7 +223,7 @@ def verdicts_of(group: Group, metric: str, *, against_base: bool) -> list[Crosse
     if against_base:
         pairs = [(arm.ends, [base]) for arm in arms if (base := base_of(group.entries, arm))]
     else:
-        pairs = [(a.ends, b.ends) for a, b in combinations(arms, 2) if a.differs_in_method_from(b)]
+        pairs = [(a.ends, b.ends) for a, b in combinations(arms, 2) if a.same_setting_as(b)]
     columns = [(len(a), group.columns(metric, entries=[*a, *b])) for a, b in pairs]
     found = [crossed(by_run(both), count, model=against_base) for count, both in columns if both.items]
     return [one for one in found if not one.reason]

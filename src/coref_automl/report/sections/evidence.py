@@ -89,7 +89,7 @@ def _curved(study: Subject) -> list[tuple[Arm, Entry]]:
     first = next((arm for arm, _ in found if arm.name == study.answer.method), None)
     if first is None and found:
         first = max((arm for arm, _ in found), key=lambda arm: arm.seeds)
-    beside = [(arm, base) for arm, base in found if first is not None and arm.differs_in_method_from(first)]
+    beside = [(arm, base) for arm, base in found if first is not None and arm.same_setting_as(first)]
     return sorted(beside, key=lambda one: (one[0] is not first, one[0].objective != "mlm"))[:_MOST]
 
 
