@@ -10,8 +10,8 @@ import pytest
 
 from coref_automl.comparison.reader import open_results
 from coref_automl.report import charts, sections
-from coref_automl.report.sections import SECTIONS, draw_sections
-from coref_automl.report.subject import Subject, read_subject
+from coref_automl.report.checkpoint_report import SECTIONS, draw_sections
+from coref_automl.report.sections import Subject, read_subject
 from coref_automl.say import Lang, Say
 from tests.comparison.conftest import Maker, Model
 from tests.report.tables import silent_tables

@@ -64,8 +64,9 @@ class _Decision:
         method = leading.name if leading is not None and leading.seeds > 1 else None
         beside = claims.beside(method) if method is not None and self._action == "use method" else {}
         better = {claim.a for claim in claims.gains if claim.verdict == "better"}
-        not_beaten = [claim for claim in beside.values() if claim.judged and claim.sign <= 0]
-        unbeaten = sorted(not_beaten, key=lambda claim: claim.difference.value)
+        beaten = tuple(claim.b for claim in beside.values() if claim.verdict == "better")
+        unbeaten = [claim for claim in beside.values() if claim.judged and claim.b not in beaten]
+        unbeaten.sort(key=lambda claim: claim.difference.value)
         unjudged = tuple(name for name, claim in beside.items() if not claim.judged)
         questions = tuple(question for name in claims.by_question if (question := self._question(name)) is not None)
         base = study.own_base(self.top)
@@ -80,7 +81,7 @@ class _Decision:
             highest=self.top.name,
             highest_path=self.top.evaluation.path,
             ties=tuple(claim.b for claim in unbeaten if claim.b in better),
-            beats=tuple(claim.b for claim in beside.values() if claim.sign > 0),
+            beats=beaten,
             keep=self._keep,
             next_time=self._next_time() if self._keep else None,
             power=self._power(),

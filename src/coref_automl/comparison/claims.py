@@ -89,11 +89,6 @@ class Claim(Record):
         """Is it about one checkpoint, so that it says nothing about a method?"""
         return "checkpoint" in self.against
 
-    @property
-    def sign(self) -> int:
-        """What is shown: better (1), worse (-1) or neither (0)."""
-        return {"better": 1, "worse": -1}.get(self.verdict, 0)
-
     def seen_from(self, side: str) -> Claim:
         """The same claim as `side` minus the other."""
         return self if self.a == side else self.reversed()

@@ -13,17 +13,7 @@ from numpy.typing import NDArray
 
 from coref_automl.comparison.arms import Arm, base_of, equally_trained
 from coref_automl.comparison.claims import BASE, Claim, QuestionId, beside_others
-from coref_automl.comparison.judging import (
-    Among,
-    Judged,
-    Pair,
-    Runs,
-    corrected_claims,
-    half_of_pairs,
-    judge_change,
-    judge_pairs,
-    speaking_half,
-)
+from coref_automl.comparison.judging import Among, Judged, Pair, Runs, corrected_claims, judge_change, judge_pairs, speaking_half
 from coref_automl.comparison.outside_checks import CHECKS, judge_check
 from coref_automl.comparison.scores import Entry, Group, has_room, is_equal_training
 from coref_automl.evaluation.metrics import METRICS
@@ -99,7 +89,8 @@ class StudyClaims:
 
     @cached_property
     def half(self) -> Half | None:
-        return half_of_pairs([(arm, arm) for arm in self.replicated or self.study.arms])
+        """The documents that speak about methods."""
+        return speaking_half(arm.ends for arm in self.replicated or self.study.arms)
 
     @cached_property
     def against_bases(self) -> list[tuple[Arm, Entry]]:

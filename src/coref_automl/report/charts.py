@@ -181,11 +181,7 @@ def _zero(axis: str) -> Spec:
 
 
 def _tooltip(say: Say, *names: str) -> list[Spec]:
-    titles = {
-        "name": say("체크포인트", "checkpoint"),
-        "run": say("실행", "run"),
-        "task": say("과제", "task"),
-    }
+    titles = {"name": say("체크포인트", "checkpoint"), "run": say("실행", "run"), "task": say("과제", "task")}
     numbers = {"value": say("값 %", "value %"), "low": say("하한", "low"), "high": say("상한", "high")}
     return [
         *({"field": name, "title": titles[name]} for name in names),
