@@ -35,8 +35,8 @@ FLOOR = 0.02
 """If no model scores more, differences cannot show."""
 
 
-def answer_of(study: Study, *, looks: int = 1, unread: Sequence[str] = ()) -> Answer:
-    return _Decision(study, StudyClaims(study)).answer(looks, tuple(unread))
+def answer_of(study: Study) -> Answer:
+    return _Decision(study, StudyClaims(study)).answer()
 
 
 class _Lead(NamedTuple):
@@ -47,8 +47,6 @@ class _Lead(NamedTuple):
     judged: bool
     on_main_items: bool  # on all items or the last step of training; of methods and lengths, on the study's metric
     other_side: int  # how early the other side is asked about: the base before mlm; of methods, mlm before the base
-    not_better: bool = False  # this and the next: of sources, the weakest answers
-    lower_by: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class _Decision:
     study: Study
     claims: StudyClaims
 
-    def answer(self, looks: int, unread: tuple[str, ...]) -> Answer:
+    def answer(self) -> Answer:
         study, claims = self.study, self.claims
         leading = claims.leading
         method = leading.name if leading is not None and leading.seeds > 1 else None
@@ -87,9 +85,9 @@ class _Decision:
             power=self._power(),
             questions=questions,
             candidates=len(study.choice.candidates),
-            looks=looks,
+            looks=study.looks,
             against=self._against(),
-            unread=unread,
+            unread=study.unread,
             unproven=tuple(claim.b for claim in unbeaten if claim.b not in better),
             unjudged=unjudged,
             untested=self._untested(questions),
@@ -202,20 +200,17 @@ class _Decision:
 
     def _against(self) -> tuple[Caveat, ...]:
         study, claims = self.study, self.claims
-        of_gains: tuple[Caveat, ...] = ("few documents", "other tokenizer")
-        caveats: set[Caveat] = {code for code in of_gains if any(code in claim.against for claim in claims.gains)}
         scores = [score.value for entry in study.entries if (score := entry.evaluation.estimates.get(study.metric))]
-        if max(scores, default=1.0) < FLOOR:
-            caveats.add("floor")
-        if not claims.gains:
-            caveats.add("base not evaluated")
-        if study.arms and not claims.replicated:
-            caveats.add("one seed")
-        if len(claims.equal_training) < len(claims.same_setting):
-            caveats.add("unequal training")
-        if self._keep is not None and not self._keep.there:
-            caveats.add("weights gone")
-        return tuple(sorted(caveats))
+        caveats: dict[Caveat, bool] = {
+            "few documents": any("few documents" in claim.against for claim in claims.gains),
+            "other tokenizer": any("other tokenizer" in claim.against for claim in claims.gains),
+            "floor": max(scores, default=1.0) < FLOOR,
+            "base not evaluated": not claims.gains,
+            "one seed": bool(study.arms) and not claims.replicated,
+            "unequal training": len(claims.equal_training) < len(claims.same_setting),
+            "weights gone": self._keep is not None and not self._keep.there,
+        }
+        return tuple(sorted(caveat for caveat, holds in caveats.items() if holds))
 
     # -- the questions
 
@@ -242,17 +237,17 @@ class _Decision:
         def rank(claim: Claim) -> _Lead:
             other = claim.b if claim.a in used else claim.a
             on_metric = claim.outcome == self.study.metric or name not in ("method", "length")
-            lead = _Lead(
+            return _Lead(
                 about_method=claim.a in used or claim.b in used,
                 about_itself=used[0] in (claim.a, claim.b),
                 judged=claim.judged,
                 on_main_items=name == "sources" or (claim.part in ("", "last step") and on_metric),
                 other_side=-asked_first.index(other) if other in asked_first else -len(asked_first),
             )
-            if name != "sources":
-                return lead
-            return lead._replace(not_better=claim.verdict != "better", lower_by=-claim.difference.value)
 
-        lead = max(claims, key=rank)  # the first of equals
+        in_order = claims
+        if name == "sources":  # the weakest answers for all
+            in_order = sorted(claims, key=lambda claim: (claim.verdict == "better", claim.difference.value))
+        lead = max(in_order, key=rank)  # the first of equals
         tested = rank(lead).about_method  # what others do answers nothing about the method to use
         return Question(name, lead, tuple(claim for claim in claims if claim is not lead), tested)

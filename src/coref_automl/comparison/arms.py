@@ -80,6 +80,10 @@ class Arm:
         ends = dict(zip(self.runs, self.ends, strict=True))
         return [*steps, ends] if ends and all(_epoch(end) not in shared for end in ends.values()) else steps
 
+    def ending_at(self, step: dict[int, Entry]) -> Arm:
+        """The arm as if its runs had ended at this step."""
+        return replace(self, runs={seed: [entry] for seed, entry in step.items()})
+
     def step_entries(self) -> list[Entry]:
         """The checkpoints of all steps."""
         return [entry for step in self.steps() for entry in step.values()]
@@ -133,7 +137,7 @@ def objective_rank(objective: str) -> int:
 
 def base_of(entries: Sequence[Entry], arm: Arm) -> Entry | None:
     """The arm's base model, evaluated in windows of the arm's length."""
-    found = bases_of(entries, arm.made) if arm.made else []
+    found = bases_of(entries, arm.made)
     return next((entry for entry in found if not entry.trained and entry.evaluation.seq_len == arm.length), None)
 
 

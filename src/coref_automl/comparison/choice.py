@@ -96,8 +96,7 @@ def choose(group: Group, metric: str, *, seed: int = 0) -> Choice:
         entry: Candidate(value, float(bound), float(mean))
         for entry, value, bound, mean in zip(eligible, values, bounds.upper, means, strict=True)
     }
-    best = max(eligible, key=lambda entry: (candidates[entry].value.value, -entry.tokens))
-    choice = Choice(candidates, arms, chosen=best, best=best, base=None, halved=halved)
+    choice = Choice(candidates, arms, chosen=eligible[0], best=eligible[0], base=None, halved=halved)
 
     def height(arm: Arm) -> float:
         return max(float(np.mean([candidates[entry].believed for entry in step.values()])) for step in arm.steps())
@@ -105,7 +104,7 @@ def choose(group: Group, metric: str, *, seed: int = 0) -> Choice:
     replicated = [arm for arm in arms if arm.seeds > 1]
     method = max(replicated or arms, key=height)  # a single run may be lucky as a whole
     chosen = choice.highest(method.step_entries())
-    return replace(choice, chosen=chosen, base=_base_for(group, chosen))
+    return replace(choice, chosen=chosen, best=choice.peak(eligible), base=_base_for(group, chosen))
 
 
 def _choosing(group: Group, metric: str, entries: Sequence[Entry]) -> tuple[Columns, bool]:

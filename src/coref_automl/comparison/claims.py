@@ -86,7 +86,6 @@ class Claim(Record):
 
     @property
     def of_checkpoint(self) -> bool:
-        """Is it about one checkpoint, so that it says nothing about a method?"""
         return "checkpoint" in self.against
 
     def seen_from(self, side: str) -> Claim:

@@ -124,7 +124,8 @@ def _items(stored: Sequence[StoredEvaluation]) -> tuple[Items, list[_Table]]:
     documents: list[_Document] = []
     tables = []
     for one in stored:
-        columns, numbered_in = read_columns(one.folder, (*FACTS, *RULES)), items_of(one) if one.archived else ""
+        columns = read_columns(one.folder, (*FACTS, *RULES))
+        numbered_in = items_of(one) if one.archived else ""
         rows = [index.setdefault(item, len(index)) for item in columns["item"]]
         for place, row in enumerate(rows):
             if row == len(documents):  # no evaluation before this one has the item
@@ -158,8 +159,7 @@ def _halves(
 
 def _bases_first(entries: Sequence[Entry]) -> list[Entry]:
     """Untrained models before checkpoints, the base that most began from first."""
-    records = [made for entry in entries if (made := entry.evaluation.provenance)]
-    begun = Counter(base.folder for made in records for base in bases_of(entries, made))
+    begun = Counter(base.folder for entry in entries for base in bases_of(entries, entry.evaluation.provenance))
     return sorted(entries, key=lambda entry: (entry.trained, 0 if entry.trained else -begun[entry.folder]))
 
 
@@ -190,12 +190,9 @@ def _model_as_scored(one: StoredEvaluation | Entry) -> tuple[object, ...]:
 
 def _starts(entries: Sequence[Entry]) -> set[Entry]:
     """Checkpoints that serve as a base and are the only ones of their run: there is nothing to choose among."""
-    checkpoints: dict[PurePath, set[str]] = {}
-    for entry in entries:
-        checkpoints.setdefault(_run_or_model(entry), set()).add(entry.evaluation.path)
-    alone = [entry for entry in entries if len(checkpoints[_run_or_model(entry)]) == 1]
-    records = [made for entry in entries if (made := entry.evaluation.provenance)]
-    return {entry for entry in alone if any(bases_of([entry], made) for made in records)}
+    checkpoints = Counter(run for run, _ in {(_run_or_model(entry), entry.evaluation.path) for entry in entries})
+    alone = [entry for entry in entries if checkpoints[_run_or_model(entry)] == 1]
+    return {entry for entry in alone if any(bases_of([entry], other.evaluation.provenance) for other in entries)}
 
 
 def _run_or_model(entry: Entry) -> PurePath:

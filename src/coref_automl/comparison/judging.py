@@ -73,15 +73,14 @@ def judge_pairs(
     part: str = "",
     among: Among = None,
     ranks: bool = False,
-    at: Sequence[tuple[Runs, Runs]] = (),
 ) -> list[Judged | None]:
-    """Compare the last checkpoints of each pair, or those that `at` names; None if the metric was not run by both.
+    """Compare the last checkpoints of each pair; None if the metric was not run by both.
 
     `among` are the items to compare on; `ranks`: by MRR.
     """
-    sides = list(at) or [(a.ends, b.ends if isinstance(b, Arm) else [b]) for a, b in pairs]
     out: list[Judged | None] = []
-    for (a, b), (ours, theirs) in zip(pairs, sides, strict=True):
+    for a, b in pairs:
+        ours, theirs = a.ends, b.ends if isinstance(b, Arm) else [b]
         values = _values(study, [*ours, *theirs], metric, half, among, ranks)
         if values is None:
             out.append(None)

@@ -18,7 +18,6 @@ from coref_automl.comparison.scores import Entry, has_room
 from coref_automl.config import read_yaml
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import where_now
-from coref_automl.records import Provenance
 
 if TYPE_CHECKING:
     from coref_automl.comparison.study import Study
@@ -48,21 +47,22 @@ def next_step(study: Study, answer: Answer, top: Entry, *, unequal: tuple[Entry,
     made, keep, relation = top.evaluation.provenance, answer.keep, answer.question("relation")
     largest = answer.power.largest if answer.power else None
     if answer.action == "use checkpoint":
-        return _add_seed(top, made)
+        return _train("add seeds", top, seed=made.seed + 1) if made else None
     rising = answer.next_time is not None and answer.next_time.how == "longer"
-    if rising and made and (longer := train_command(top, tokens=_TIMES_LONGER * study.choice.arm(top).tokens)):
-        return NextStep("train longer", longer)
+    if rising and made and (longer := _train("train longer", top, tokens=_TIMES_LONGER * study.choice.arm(top).tokens)):
+        return longer
     if unequal is not None:
         less_trained, tokens = unequal
-        return _step("train equally", train_command(less_trained, tokens=tokens))
+        return _train("train equally", less_trained, tokens=tokens)
     if keep is not None and keep.there and not (relation and relation.tested):
         return NextStep("carry over", _relation_command(study, keep.path))
     if any((claim := answer.beside(name)) and claim.verdict == "not shown" for name in answer.unbeaten):
         gain = min(study.margin, largest / 2 if largest else study.margin)  # below it two methods are equivalent
         return NextStep("tell apart", _power_command(study, top, gain))
+    if keep is not None and keep.there:
+        return NextStep("publish", f"coref-automl publish {shlex.quote(keep.path)} --repo OWNER/NAME --dry-run")
     if keep is not None:
-        publish = f"coref-automl publish {shlex.quote(keep.path)} --repo OWNER/NAME --dry-run"
-        return NextStep("publish", publish) if keep.there else _step("make again", keep.again)
+        return NextStep("make again", keep.again) if keep.again else None
     if answer.action == "keep base":
         gain = largest if answer.power and answer.power.needed and largest else study.margin  # the margin where nothing gained
         return NextStep("plan", f"{_power_command(study, top, gain)} --against-base")
@@ -71,15 +71,11 @@ def next_step(study: Study, answer: Answer, top: Entry, *, unequal: tuple[Entry,
         lengths = dict.fromkeys(entry.evaluation.seq_len for entry in lacking)
         commands = [f"coref-automl evaluate {shlex.quote(base)} --seq-len {length}" for length in lengths]
         return NextStep("evaluate base", " && ".join(commands))
-    return _add_seed(top, made) if has_room(study.group, answer.metric) else None
+    return _train("add seeds", top, seed=made.seed + 1) if made and has_room(study.group, answer.metric) else None
 
 
-def _add_seed(top: Entry, made: Provenance | None) -> NextStep | None:
-    return _step("add seeds", train_command(top, seed=made.seed + 1)) if made else None
-
-
-def _step(do: Do, command: str) -> NextStep | None:
-    """None where nothing says how a run was trained."""
+def _train(do: Do, entry: Entry, *, seed: int | None = None, tokens: int | None = None) -> NextStep | None:
+    command = train_command(entry, seed=seed, tokens=tokens)
     return NextStep(do, command) if command else None
 
 

@@ -117,11 +117,8 @@ class PowerTable(Record):
     def lines(self) -> list[str]:
         """The printout."""
         spread = f"{100 * self.components.seeds:.2f}"
-        drawn = (
-            say(f"판정 {self.measured}건에서 추정", f"estimated from {self.measured} pairs of methods")
-            if self.measured
-            else say("보관된 연구들의 값", "those of the archived studies")
-        )
+        measured = say(f"판정 {self.measured}건에서 추정", f"estimated from {self.measured} pairs of methods")
+        drawn = measured if self.measured else say("보관된 연구들의 값", "those of the archived studies")
         of = say("베이스 모델 대비", "against the base") if self.against_base else say("방법 대 방법", "method against method")
         vary = say(f"시드 표준편차 {spread}점({drawn}).", f"Seeds vary by {spread} points ({drawn}).")
         told = [f"{self.metric}, {of}. {vary}"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from coref_automl.comparison.arms import Arm, base_of, equally_trained
 from coref_automl.comparison.claims import BASE, Claim, QuestionId, beside_others
-from coref_automl.comparison.judging import Among, Judged, Pair, Runs, corrected_claims, judge_change, judge_pairs, speaking_half
+from coref_automl.comparison.judging import Among, Judged, Pair, corrected_claims, judge_change, judge_pairs, speaking_half
 from coref_automl.comparison.outside_checks import CHECKS, judge_check
 from coref_automl.comparison.scores import Entry, Group, has_room, is_equal_training
 from coref_automl.evaluation.metrics import METRICS
@@ -178,18 +178,18 @@ class StudyClaims:
 
     def _at_equal_tokens(self, pair: tuple[Arm, Arm]) -> Judged | None:
         """The latest checkpoints of either that had seen as many tokens; None if curves do not meet."""
-        meetings: list[tuple[int, Runs, Runs]] = []
-        for ours, theirs in product(*(arm.steps() for arm in pair)):
+        a, b = pair
+        meetings: list[tuple[int, Pair]] = []
+        for ours, theirs in product(a.steps(), b.steps()):
             seen = [entry.recorded_tokens or 0 for entry in (*ours.values(), *theirs.values())]
             if min(seen) > 0 and is_equal_training(min(seen), max(seen)):
-                meetings.append((max(seen), list(ours.values()), list(theirs.values())))
+                meetings.append((max(seen), (a.ending_at(ours), b.ending_at(theirs))))
         if not meetings:
             return None
-        _, a, b = max(meetings, key=lambda meeting: meeting[0])
-        judged = judge_pairs(self.study, "method", [pair], self.study.metric, half=self.half, at=[(a, b)])[0]
-        if judged is None:
-            return None
-        return replace(judged, claim=replace(judged.claim, part="equal tokens", against=(*judged.claim.against, "equal tokens")))
+        _, latest = max(meetings, key=lambda meeting: meeting[0])
+        judged = self._judge("method", [latest], self.study.metric, part="equal tokens")
+        marked = [replace(one, claim=replace(one.claim, against=(*one.claim.against, "equal tokens"))) for one in judged]
+        return next(iter(marked), None)
 
     def _lengths(self) -> list[Claim]:
         """Longer minus shorter of one method: on the study's metric, and on far items, all and by distance."""

@@ -53,7 +53,7 @@ class Study:
 
     @cached_property
     def answer(self) -> Answer:
-        return answer_of(self, looks=self.looks, unread=self.unread)
+        return answer_of(self)
 
     @cached_property
     def arms(self) -> list[Arm]:

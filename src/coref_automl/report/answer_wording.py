@@ -146,7 +146,7 @@ def _verdict_badge(question: Question, _answer: Answer, say: Say) -> str:
     if lead.verdict in ("equivalent", "no gain", "not judged"):
         return in_a_word(lead, say)
     if lead.verdict == "same":
-        return say("모든 문항에서 같음", "the same on every item")
+        return phrase(lead, say)
     gain = lead.b in (BASE, lead.a)
     if lead.verdict == "not shown":
         return say("향상 미확인", "no gain shown") if gain else say("차이 미확인", "no difference shown")
@@ -188,10 +188,6 @@ def _better_than_base(question: Question, _answer: Answer, say: Say) -> list[str
     what = say("체크포인트", "checkpoints") if lead.test == "sign flips" else say("방법", "methods")
     listed = f": {listing(better)}" if better and len(better) <= _NAMED else ""
     return [say("{0} {1}개 중 {2}개가 더 좋음{3}.", "{2} of {1} {0} better{3}.").format(what, len(alike), len(better), listed)]
-
-
-def _when_to_stop(_question: Question, answer: Answer, say: Say) -> list[str]:
-    return [next_time(answer.next_time, say)] if answer.next_time else []
 
 
 def _weakest_source(question: Question, _answer: Answer, say: Say) -> list[str]:
@@ -236,7 +232,9 @@ _WORDINGS: dict[QuestionId, _Wording] = {
     "base": _Wording(_verdict_badge, _better_than_base, in_reasons=True),
     "method": _Wording(_methods_badge, lambda _, answer, say: told_apart(answer, say), in_reasons=True, badge_counts=True),
     "length": _Wording(_verdict_badge, lambda *_: []),
-    "training": _Wording(_verdict_badge, _when_to_stop, in_reasons=True),
+    "training": _Wording(
+        _verdict_badge, lambda _, answer, say: [next_time(answer.next_time, say)] if answer.next_time else [], in_reasons=True
+    ),
     "sources": _Wording(_sources_badge, _weakest_source, badge_counts=True),
     **dict.fromkeys(TASKS, _Wording(_verdict_badge, _unbeaten_on_task)),
 }

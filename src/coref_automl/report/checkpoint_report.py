@@ -29,19 +29,10 @@ from coref_automl.store import write_text
 
 KIND = "report"
 SECTIONS: tuple[Callable[[Subject], Section | list[Section] | None], ...] = (
-    # the second screen, and what follows from it
-    evidence.draw,
-    evidence.targets,
-    # questions, folded; their answers are on the first screen
-    questions.draw,
-    # the appendix, folded
-    appendix.methods,
-    evidence.learning_curves,
-    appendix.rating,
-    appendix.checkpoints,
-    appendix.datasets,
-    appendix.reading,
-)
+    evidence.draw, evidence.targets,  # the second screen, and what follows from it
+    questions.draw,  # folded; their answers are on the first screen
+    appendix.methods, evidence.learning_curves, appendix.rating, appendix.checkpoints, appendix.datasets, appendix.reading,
+)  # fmt: skip
 """The sections of a report, in order; those that its data can fill are drawn."""
 
 

@@ -21,6 +21,16 @@ TONES: dict[str, Tone] = {
     "same": "even",
     "not judged": "blank",
 }
+_VERDICTS: dict[Verdict, tuple[str, str]] = {
+    "better": ("더 좋음", "better"),
+    "worse": ("더 나쁨", "worse"),
+    "equivalent": ("{near}점 이내로 동등", "equivalent within {near} points"),
+    "no gain": ("{most}점을 넘는 향상 없음", "no gain above {most} points"),
+    "same": ("같음", "the same"),
+    "not shown": ("차이 미확인", "not shown"),
+    "not judged": ("판정 없음", "not judged"),
+}
+_SAME = ("모든 문항에서 같음", "the same on every item")
 _PARTS = {
     "last step": ("마지막 구간", "last interval"),
     "peak to end": ("정점 - 마지막", "peak - end"),
@@ -91,7 +101,7 @@ def about(claim: Claim, say: Say) -> str:
 def change(claim: Claim, say: Say) -> str:
     if not claim.judged and is_same(claim.difference):
         return "–"  # the same on every item would be a verdict
-    return say("모든 문항에서 같음", "the same on every item") if is_same(claim.difference) else points(claim.difference)
+    return say(*_SAME) if is_same(claim.difference) else points(claim.difference)
 
 
 def verdict(claim: Claim, say: Say) -> str:
@@ -102,16 +112,7 @@ def verdict(claim: Claim, say: Say) -> str:
 def in_a_word(claim: Claim, say: Say) -> str:
     """The verdict alone."""
     near, most = f"{100 * (claim.within or 0):.1f}", bound(claim.difference.high).lstrip("+")
-    words: dict[Verdict, str] = {
-        "better": say("더 좋음", "better"),
-        "worse": say("더 나쁨", "worse"),
-        "equivalent": say(f"{near}점 이내로 동등", f"equivalent within {near} points"),
-        "no gain": say(f"{most}점을 넘는 향상 없음", f"no gain above {most} points"),
-        "same": say("같음", "the same"),
-        "not shown": say("차이 미확인", "not shown"),
-        "not judged": say("판정 없음", "not judged"),
-    }
-    return words[claim.verdict]
+    return say(*_VERDICTS[claim.verdict]).format(near=near, most=most)
 
 
 def caveat(claim: Claim, say: Say) -> str:
@@ -141,7 +142,7 @@ def why_not(claim: Claim, say: Say) -> str:
 def phrase(claim: Claim, say: Say) -> str:
     """`+2.3 [+1.4, +3.1], better`."""
     if claim.verdict == "same" or is_same(claim.difference):
-        return say("모든 문항에서 같음", "the same on every item") if claim.judged else verdict(claim, say)
+        return say(*_SAME) if claim.judged else verdict(claim, say)
     return f"{change(claim, say)}, {verdict(claim, say)}"
 
 
@@ -204,12 +205,7 @@ def comparison_verdict(answer: Comparison, say: Say) -> str:
         could = say(f" (검출 가능 차이 {least}점)", f"; detectable difference {least} points") if answer.detectable else ""
         lost = say(", 보정 후", " after correction") if lost_to_family(answer) else ""
         return say("유의한 차이 미확인", "no difference shown") + lost + could
-    words = {
-        "better": ("더 좋음", "better"),
-        "worse": ("더 나쁨", "worse"),
-        "same": ("모든 문항에서 같음", "the same on every item"),
-    }
-    return say(*words[answer.verdict])
+    return say(*_SAME) if answer.verdict == "same" else say(*_VERDICTS[answer.verdict])
 
 
 def checkpoint_cell(answer: Comparison | None, say: Say) -> Cell:

@@ -1,6 +1,6 @@
 """What a report is about, and its sections. In: the results behind paths. Out: a Subject, which every section reads.
 
-A section is a function of a Subject in a module here, which returns a Section, None or a list, and its place in SECTIONS of
+Adding one: a function of a Subject in a module here, which returns a Section, None or a list, and its place in SECTIONS of
 `report/checkpoint_report`.
 """
 

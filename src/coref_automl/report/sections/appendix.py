@@ -49,31 +49,26 @@ _MOST_BARS = 40
 
 def methods(subject: Subject) -> Section | None:
     """Every method at its last checkpoint and its base, means over seeds on all items; the best of each, gain per token."""
-    found, say = subject.arms, subject.say
-    if not found:
+    arms, say = subject.arms, subject.say
+    if not arms:
         return None
     metrics = [name for name in dict.fromkeys((subject.metric, *_SHOWN)) if _comparable(subject, name)]
-    began = [base_of(subject.group.entries, arm) or subject.own_base(arm.ends[0]) for arm in found]
-    bases = list({id(base): base for base in began if base is not None}.values())
-    sides = [*([base] for base in bases), *(arm.ends for arm in found)]
+    began = [base_of(subject.entries, arm) or subject.own_base(arm.ends[0]) for arm in arms]
+    bases = list(dict.fromkeys(base for base in began if base is not None))
+    sides = [*([base] for base in bases), *(arm.ends for arm in arms)]
     columns = [estimate_cells(means(subject, sides, metric)) for metric in metrics]
+    values = [[column[number] for column in columns] for number in range(len(sides))]
     asked = subject.answer.question("base")
-    gains = {one.a: one for one in asked.claims} if asked else {}
+    gains = {claim.a: claim for claim in asked.claims} if asked else {}
     lines = []
-    for number, held in enumerate(sides):
-        if number < len(bases):
-            name = model_label(held[0].evaluation.checkpoint).split("/")[0]
-            first = (Cell(f"{name} @{held[0].evaluation.seq_len:,}", "quiet"), "–", "–")
-            rest: tuple[str | Cell, ...] = ("–", "–", "–")
-        else:
-            arm = found[number - len(bases)]
-            seeds = str(arm.seeds) if arm.seeds > 1 else say("하나", "one seed")
-            first = (Cell(arm.name), seeds, tokens(arm.tokens))
-            gain = gains.get(arm.name)
-            rate = f"{1e8 * gain.difference.value / arm.tokens:+.2f}" if gain and arm.tokens else "–"
-            best = subject.choice.peak([one for run in arm.runs.values() for one in run if one in subject.choice.candidates])
-            rest = (epoch_text(best), claim_cell(gain, say), rate)
-        lines.append(row(*first, *(column[number] for column in columns), *rest))
+    for base, cells in zip(bases, values, strict=False):
+        name = f"{model_label(base.evaluation.checkpoint).split('/')[0]} @{base.evaluation.seq_len:,}"
+        lines.append(row(Cell(name, "quiet"), "–", "–", *cells, "–", "–", "–"))
+    for arm, cells in zip(arms, values[len(bases) :], strict=True):
+        seeds, gain = str(arm.seeds) if arm.seeds > 1 else say("하나", "one seed"), gains.get(arm.name)
+        rate = f"{1e8 * gain.difference.value / arm.tokens:+.2f}" if gain and arm.tokens else "–"
+        best = subject.choice.peak([entry for run in arm.runs.values() for entry in run if entry in subject.choice.candidates])
+        lines.append(row(arm.name, seeds, tokens(arm.tokens), *cells, epoch_text(best), claim_cell(gain, say), rate))
     head = (say("방법과 길이", "method, length"), say("시드", "seeds"), say("토큰", "tokens"))
     after = (
         say("최고 (에폭)", "best (epoch)"), say("베이스 모델 대비 (점)", "over the base (points)"),
@@ -81,12 +76,8 @@ def methods(subject: Subject) -> Section | None:
     )  # fmt: skip
     titles = (*head, *(METRICS[name].label for name in metrics), *after)
     table = Table(titles, tuple(lines), frozenset(range(1, len(titles))), shows="all")
-    return Section(
-        "arms",
-        say("방법과 길이를 나란히", "Methods side by side"),
-        (table, Text(note("methods", say), "quiet")),
-        say("나란히", "side by side"),
-    )
+    shown = (table, Text(note("methods", say), "quiet"))
+    return Section("arms", say("방법과 길이를 나란히", "Methods side by side"), shown, say("나란히", "side by side"))
 
 
 def _comparable(subject: Subject, metric: str) -> bool:
@@ -226,10 +217,9 @@ def _table(subject: Subject, title: str, metrics: list[str]) -> Table:
         if any(metric in held for metric in metrics):
             first = Cell(baseline_name(name, say.lang), "quiet"), "–", "–", "–"
             lines.append(row(*first, *(Cell(interval(held.get(metric)), "quiet") for metric in metrics)))
-    head = (say("체크포인트", "checkpoint"), say("에폭", "epoch"), say("토큰", "tokens"), say("길이", "length"))
-    return Table(
-        (*head, *(METRICS[name].label for name in metrics)), tuple(lines), frozenset(range(1, 4 + len(metrics))), title, "all"
-    )
+    first_head = (say("체크포인트", "checkpoint"), say("에폭", "epoch"), say("토큰", "tokens"), say("길이", "length"))
+    head = (*first_head, *(METRICS[name].label for name in metrics))
+    return Table(head, tuple(lines), frozenset(range(1, len(head))), title, "all")
 
 
 def datasets(subject: Subject) -> Section:

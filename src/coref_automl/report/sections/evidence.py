@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from coref_automl.comparison.arms import Arm, base_of
@@ -63,12 +62,10 @@ def _forest(subject: Subject) -> Chart | None:
 def _curve(subject: Subject) -> Chart | None:
     """Gains over the base checkpoint by checkpoint: the method to use first, then others at its length."""
     say, lines = subject.say, _methods_with_curves(subject)
-    steps = [(arm, base, step) for arm, base in lines for step in arm.steps()]
-    if not steps:
+    pairs = [(arm.ending_at(step), base) for arm, base in lines for step in arm.steps()]
+    if not pairs:
         return None
     half = speaking_half(arm.ends for arm, _ in lines)
-    # each arm as if it had ended at the step
-    pairs = [(replace(arm, runs={seed: [entry] for seed, entry in step.items()}), base) for arm, base, step in steps]
     judged = judge_pairs(subject, "training", pairs, subject.metric, half=half)
     if all(gain is None or is_same(gain.claim.difference) for gain in judged):  # nothing has moved: the answer says so
         return None
