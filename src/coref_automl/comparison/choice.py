@@ -114,6 +114,7 @@ def _choosing(group: Group, metric: str, entries: Sequence[Entry]) -> tuple[Colu
 
 
 def _posterior_means(columns: Columns, eligible: Sequence[Entry], arms: Sequence[Arm]) -> Sequence[float]:
+    """Of each checkpoint, smoothed along its run and shrunk towards the other seeds of its method."""
     place = {entry: (number, seed) for number, arm in enumerate(arms) for seed, run in arm.runs.items() for entry in run}
     values = np.asarray(sum(np.asarray(part.values).mean(axis=0) for part in columns.parts))
     means = posterior_means(
@@ -160,7 +161,7 @@ def next_time_of(
     loss = accepted_loss(margin, gain)
     highest = int(np.argmax(bounds.gaps[:, 0]))  # gaps are differences to the first point, so the largest marks the highest
     within = next((number for number in range(len(steps)) if bounds.upper[number] <= loss), None)
-    earliest = min(within, highest) if within is not None else None
+    earliest = min(within, highest) if within is not None else None  # never after the highest
     trained = [round(np.mean([entry.tokens for entry in step])) for step in steps]
     recorded = all(entry.recorded_tokens is not None for entry in entries)
     how: Training = "less" if earliest is not None and earliest < len(steps) - 1 else "longer" if rising else "as long"

@@ -146,7 +146,7 @@ def _judged(
     pair: Pair,
     sides: tuple[Runs, Runs],
     outcome: str,
-    found: CrossedVerdict,
+    result: CrossedVerdict,
     values: Values,
     half: Half | None,
     part: str,
@@ -159,18 +159,18 @@ def _judged(
         b=BASE if isinstance(b, Entry) else b.name,
         outcome=outcome,
         documents="all" if half is None else "confirm",
-        count=found.documents,
+        count=result.documents,
         seeds=(len(ours), len(theirs)),
-        difference=found.interval,
+        difference=result.interval,
         test="crossed",
-        verdict="same" if found.reason == "same" else "not judged",  # until `corrected_claims`
+        verdict="same" if result.reason == "same" else "not judged",  # until `corrected_claims`
         values=(value, other),
-        detectable=found.detectable,
+        detectable=result.detectable,
         part=part,
         tokens=(_tokens(ours), _tokens(theirs)),
-        against=(*why_unjudged(found), *standing_against(study.group, outcome, found.documents)),
+        against=(*why_unjudged(result), *standing_against(study.group, outcome, result.documents)),
     )
-    return Judged(claim, None if found.reason else found.p, found.interval_at)
+    return Judged(claim, None if result.reason else result.p, result.interval_at)
 
 
 def why_unjudged(verdict: CrossedVerdict) -> tuple[Caveat, ...]:

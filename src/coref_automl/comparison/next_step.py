@@ -35,9 +35,9 @@ def next_step(study: Study, answer: Answer, top: Entry, *, unequal: tuple[Entry,
     highest; `unequal` the last checkpoint of a method with less training than one beside it, and the tokens of that one.
 
     1. add seeds: a checkpoint is shown better, which says nothing about its method
-    2. train longer: the last step of training gains, and its run can be continued by a command
+    2. train longer: the last step of training gains, and its run says how it was trained
     3. train equally: unequal training leaves two methods without a verdict
-    4. carry over: the checkpoint to keep was not tried on relation extraction
+    4. carry over: what is kept is on this disk, and was not tried on relation extraction
     5. tell apart: a method is tied with the one to use, which a larger study may change
     6. publish what is kept, or make it again where its weights are gone
     7. plan: the base is kept, and a larger study may show the gain that was seen
