@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from coref_automl.comparison.claims import Claim, Question, QuestionId
 from coref_automl.comparison.judging import means
 from coref_automl.comparison.outside_checks import CHECKS, not_compared
-from coref_automl.comparison.questions import TASKS, by_distance
+from coref_automl.comparison.questions import by_distance, metric_of
 from coref_automl.comparison.scores import model_label
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.answer_wording import answer_line, badge
@@ -64,7 +64,7 @@ def _rule(claims: Sequence[Claim], say: Say) -> str:
 
 def _by_distance(subject: Subject) -> list[Block]:
     """Accuracy of every method by distance to the other mention: means over seeds, all items."""
-    say, metric = subject.say, TASKS["far"][subject.group.tokenizers > 1]
+    say, metric = subject.say, metric_of(subject.group, "far")
     sides = [arm.ends for arm in subject.arms]
     columns = {name: means(subject, sides, metric, among=rows) for name, rows in by_distance(subject.group, metric).items()}
     caption = say(f"거리별 {METRICS[metric].label} (%)", f"{METRICS[metric].label} by distance (%)")
