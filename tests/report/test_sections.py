@@ -66,15 +66,13 @@ def test_a_single_checkpoint_raises_no_question_of_choice(evaluated: Maker) -> N
 
 
 def test_where_strict_reaches_few_answers_the_table_by_distance_shows_what_is_judged(tmp_path: Path) -> None:
-    for seed in range(3):
-        for model in (Model("base", 0, -1.0), Model(f"mlm-128-s{seed}", 100, 0.0, seed=seed)):
-            scores = make_scores(model, documents=60, own=seed, tasks=("real", "real-far"))
-            far = [replace(score, strict_rank=score.strict_rank * (n % 20 == 0)) for n, score in enumerate(scores)]
-            write_evaluation(
-                tmp_path, model, [one if one.task == "real-far" else old for one, old in zip(far, scores, strict=True)]
-            )
+    trained = [Model(f"mlm-{length}-s{seed}", 100, 0.0, seed=seed, seq_len=length) for length in (128, 512) for seed in range(2)]
+    for own, model in enumerate((Model("base", 0, -1.0), *trained)):
+        scores = make_scores(model, documents=60, own=own, tasks=("real", "real-far"))
+        few = [replace(score, strict_rank=score.strict_rank * (n % 20 == 0)) for n, score in enumerate(scores)]
+        write_evaluation(tmp_path, model, few)
     drawn = {section.id: section for section in draw_sections(read_subject(open_results([str(tmp_path)]), Say("en")))}
-    captions = [block.caption for block in drawn["far"].blocks if isinstance(block, Table)]
+    captions = [block.caption for block in drawn["length"].blocks if isinstance(block, Table)]
     assert "Real-far word by distance (%)" in captions
 
 
