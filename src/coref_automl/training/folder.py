@@ -232,7 +232,7 @@ def _write_mean(checkpoints: list[Path], path: Path) -> None:
 
 
 def check_room(folder: Path, gigabytes: float) -> None:
-    """Refuse checkpoints that do not fit on the disk before any is trained; those that lie there already are among them."""
+    """Refuse, before any training, checkpoints that would not fit on the disk; existing ones of the folder count among them."""
     place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
     present = sum(path.stat().st_size for path in folder.rglob("checkpoint-*/*") if path.is_file())
     free = shutil.disk_usage(place).free
