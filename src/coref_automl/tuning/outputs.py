@@ -131,9 +131,9 @@ def write_outputs(
 
 
 def _keep_winner(problem: Problem, final: Final, recipe_path: Path, model_path: Path, out: Path) -> None:
-    """The recipe that trains the winner again, and the weights of its first new seed: no run is picked by its score."""
+    """The recipe that trains the winner again, and the weights of its first pair, or seed: no run is picked by its score."""
     write_text(recipe_path, to_yaml(problem.best_recipe(final.kept.params, out / "best-run")))
-    seeds = final.comparison.seeds if final.comparison and final.refused else final.judging
+    seeds = final.comparison.seeds if final.comparison else final.judging
     source = problem.weights(final.kept.jobs(problem, seeds[:1], confirm=True)[0])
     aside = out / f".{model_path.name}.part"
     remove(aside)
@@ -248,7 +248,12 @@ def lines_of(final: Final, recipe: TuneRecipe, label: str, where: str, say: Say)
             )
         )
     if final.unmet is not None:
-        told.append(say(f"조건 {final.unmet}: 만족한 탐색 설정이 없습니다.", f"No drawn setting met the guard {final.unmet}."))
+        told.append(
+            say(
+                f"모든 조건을 만족한 탐색 설정이 없습니다. 가장 좋은 설정이 어긴 조건: {final.unmet}.",
+                f"No drawn setting met all guards; the best one broke {final.unmet}.",
+            )
+        )
     for name, change in (final.comparison.guards if final.comparison else {}).items():
         told.append(say(f"조건 {name}: {_points(change)}.", f"Guard {name}: {_points(change)}."))
     if final.effects:

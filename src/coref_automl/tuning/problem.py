@@ -122,11 +122,11 @@ class Problem(ABC):
 
     @abstractmethod
     def weights(self, job: Job) -> Path:
-        """The folder of a finished job's weights."""
+        """The folder of what a finished job is judged by; an error where its weights were given back."""
 
     @abstractmethod
-    def drop_weights(self, job: Job) -> None:
-        """Give the disk back; the scores stay."""
+    def drop_weights(self, job: Job, *, keep_last: bool = False) -> None:
+        """Give the disk back, of all weights or of all but those that `weights` names; the scores stay."""
 
     @abstractmethod
     def paired(self, ours: list[Job], theirs: list[Job], half: Half) -> Paired:
@@ -173,12 +173,17 @@ def whole_space(recipe: TuneRecipe, default: Callable[[], dict[str, Any]], sides
     return read_space(whole, recipe.task)
 
 
-def job_of(work: Callable[[Job], None], task: str, recipe: Any, prints: Mapping[str, str], out: Path, confirm: str | None) -> Job:
-    """A run of this recipe under `out`, in a folder that is named by what is trained."""
+def job_of(work: Callable[[Job], None], task: str, recipe: Any, prints: Mapping[str, str], out: Path, **asked: str) -> Job:
+    """A run of this recipe under `out`, in a folder that is named by what is trained. What is `asked` of it beside training
+    stands with the settings in the job's recipe, and makes no other run."""
     key = job_key(task, to_mapping(recipe), prints)
     folder = out / "trials" / key
     recipe = replace(recipe, out=str(folder / f"run-{key}"))
-    return Job(f"{work.__module__}:{work.__name__}", key, str(folder), to_mapping(recipe), confirm)
+    return Job(f"{work.__module__}:{work.__name__}", key, str(folder), to_mapping(recipe) | asked)
+
+
+def run_of(job: Job) -> Path:
+    return Path(job.recipe["out"])
 
 
 def job_key(task: str, recipe: Mapping[str, Any], prints: Mapping[str, str]) -> str:
