@@ -20,7 +20,7 @@ from coref_automl.errors import ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.experiment.adapt import adapt
 from coref_automl.experiment.plan import open_plan
-from coref_automl.experiment.preflight import budget
+from coref_automl.experiment.preflight import study_preflight
 from coref_automl.experiment.recipe import ExperimentRecipe, with_methods
 from coref_automl.experiment.run import run_experiment
 from coref_automl.progress import quiet
@@ -117,14 +117,14 @@ def test_the_gpu_asked_for_is_the_one_that_is_timed_and_trained_on(recipe: Make,
     monkeypatch.setattr("coref_automl.tuning.probe.run_calls", timed)
     monkeypatch.setattr(LocalLauncher, "start", started)
     wanted = recipe(device="cuda:1")
-    assert budget(wanted).device == "cuda:1"
+    assert study_preflight(wanted).device == "cuda:1"
     with pytest.raises(KeyboardInterrupt):
         run_experiment(wanted)
     assert given == [(["cuda:1"], "cuda:0"), ("1", "cuda:0")]
     with pytest.raises(RecipeError, match=r"so the device cuda:1 cannot be used; set CUDA_VISIBLE_DEVICES=1 "):
         adapt(wanted)
     with pytest.raises(ModelError, match="no such CUDA device, so --device cuda:2"):
-        budget(recipe(device="cuda:2"))
+        study_preflight(recipe(device="cuda:2"))
 
 
 def test_steps_are_planned_seed_by_seed_with_the_base_first(bench: Bench, recipe: Make, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_run_as_the_base_means_one_checkpoint_of_it_for_every_step(bench: Benc
     assert command([*line.split(), *watched]) == 0
     plan = open_plan(recipe(model=str(run), relation=bench.relation, coreference=bench.coreference), tmp_path / "out", quiet())
     starts = {step.job(plan.out, plan.recipe.model).recipe["start"] for step in plan.steps if step.run is None}
-    trained = {work.recipe.model for work in plan.works.values()}
+    trained = {work.recipe.model for work in plan.prepared.values()}
     assert starts == trained == {str(best_of(run))}
 
 
