@@ -119,7 +119,7 @@ def test_methods_without_a_seed_in_common_leave_nothing_to_compare(
 def test_adapt_tunes_first_and_compares_the_winner_on_documents_that_did_not_choose_it(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On every set of the recipe, and on its confirm half where the recipe asks for that itself."""
+    """On every set of the recipe, and on its confirm half where the recipe asks for that itself; of texts one dataset is made."""
     monkeypatch.setenv("COREF_AUTOML_PORTFOLIO", str(tmp_path / "portfolio.yaml"))
     texts = ["--source", "bundled:synthetic", "--model", str(bench.home / "model"), "--limit", "16", "--holdout", "0.4"]
     assert (
@@ -130,7 +130,9 @@ def test_adapt_tunes_first_and_compares_the_winner_on_documents_that_did_not_cho
     )
     out = tmp_path / "adapted"
     stage = {"sets": [str(bench.home / "evalset"), str(tmp_path / "other")], "words": "none", "half": "confirm"}
-    written = bench.file(tmp_path / "recipe.yaml", out, methods={"mlm": {}}, seeds=1, evaluate=stage)
+    learned = {"sources": ["bundled:synthetic"], "limit": 16, "holdout": 0.4, "near_duplicates": False}
+    changes = {"methods": {"mlm": {}}, "seeds": 1, "evaluate": stage, "datasets": [], "texts": learned}
+    written = bench.file(tmp_path / "recipe.yaml", out, **changes)
     assert command(["adapt", "--recipe", str(written), "--tune", "1"]) == 0
     assert (out / "tune" / "best-recipe.yaml").is_file()
     assert {path.name for path in (out / "runs").iterdir()} == {"mlm-64-s0", "tuned-64-s0"}

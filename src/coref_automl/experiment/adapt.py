@@ -167,8 +167,9 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
         result = run_study(wanted, progress=progress, draw=draw, before=before)
     assert result.final is not None
     won = {name: value for name, value in result.final.kept.params.items() if name not in ("average", "model", "dataset")}
+    datasets = tuple(map(str, plan.datasets.values()))  # made without the documents of whole sets, not of their halves
     evaluate = replace(recipe.evaluate, half="confirm")
-    return replace(recipe, methods={**recipe.methods, "tuned": won}, evaluate=evaluate), result
+    return replace(recipe, methods={**recipe.methods, "tuned": won}, datasets=datasets, evaluate=evaluate), result
 
 
 OWN_DATA_COMMAND = (
