@@ -27,8 +27,9 @@ from coref_automl.progress import quiet
 from coref_automl.records import Half
 from coref_automl.statistics.planning import PAIRS, Paired, judged, looks_of
 from coref_automl.store import write_json
+from coref_automl.tuning.choosing import Trainer
 from coref_automl.tuning.finish import Final, finish
-from coref_automl.tuning.problem import Problem, Report, Start, job_key, run_of
+from coref_automl.tuning.problem import Problem, Report, Start, job_key, run_folder
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.run import run_search
 from coref_automl.tuning.search import Search, origin_of
@@ -106,7 +107,7 @@ class SimulatedProblem(Problem):
         """There are none."""
 
     def weights(self, job: Job) -> Path:
-        return run_of(job)
+        return run_folder(job)
 
     def best_recipe(self, params: Mapping[str, Any], _out: Path) -> Any:
         return dict(params)
@@ -132,7 +133,7 @@ class Instant:
 
     def start(self, job: Job, _slot: int) -> Ended:
         self.keys |= {job.key} if job.recipe["seed"] else set()
-        run_of(job).mkdir(parents=True, exist_ok=True)
+        run_folder(job).mkdir(parents=True, exist_ok=True)
         write_json(Path(job.folder) / OUTCOME, Outcome(True).to_json())
         return Ended(0)
 
@@ -158,7 +159,7 @@ def study(gain: float, seed: int, *, trials: int = 49, worth: float = 0.5) -> To
         machine = Instant()
         search = Search(held, problem, recipe, machine, quiet(), "here", lambda: None)
         looked = run_search(search, 1)
-        final = finish(held, problem, recipe, machine, quiet(), wait=lambda: None, looked=looked)
+        final = finish(held, problem, recipe, Trainer(problem, machine, quiet(), lambda: None), looked)
         ended = held.get_trials(deepcopy=False)
         searched = sum(max(trial.intermediate_values) / REPORTS for trial in ended)
         drawn = [trial for trial in ended if origin_of(trial) == "drawn"]

@@ -21,36 +21,31 @@ from coref_automl.models.load import LoadedModel, load_masked_lm
 from coref_automl.records import Task
 
 Set = EvalSet | Path | str | None
+Size = int | None
 
 
 def eval_real_coref_top1(
-    model: Any, eval_set: Set = None, batch_size: int | None = None, seq_len: int | None = None, *, strict: bool = False
+    model: Any, eval_set: Set = None, batch_size: Size = None, seq_len: Size = None, *, strict: bool = False
 ) -> float | None:
     """Real@1: the share of hidden nouns that the model ranks first among nouns; lenient unless `strict`."""
     return _share(model, eval_set, "real", 1, batch_size, seq_len, strict)
 
 
 def eval_real_coref_top5(
-    model: Any, eval_set: Set = None, batch_size: int | None = None, seq_len: int | None = None, *, strict: bool = False
+    model: Any, eval_set: Set = None, batch_size: Size = None, seq_len: Size = None, *, strict: bool = False
 ) -> float | None:
     """Real@5: the share of hidden nouns among the model's first five nouns; lenient unless `strict`."""
     return _share(model, eval_set, "real", 5, batch_size, seq_len, strict)
 
 
 def eval_lambada_topk(
-    model: Any,
-    eval_set: Set = None,
-    k: int = 1,
-    batch_size: int | None = None,
-    seq_len: int | None = None,
-    *,
-    strict: bool = False,
+    model: Any, eval_set: Set = None, k: int = 1, batch_size: Size = None, seq_len: Size = None, *, strict: bool = False
 ) -> float | None:
     """LAMBADA@k: the share of hidden words among the model's first k words; None where the set has no such items."""
     return _share(model, eval_set, "lambada", k, batch_size, seq_len, strict)
 
 
-def _share(model: Any, given: Set, task: Task, k: int, batch_size: int | None, seq_len: int | None, strict: bool) -> float | None:
+def _share(model: Any, given: Set, task: Task, k: int, batch_size: Size, seq_len: Size, strict: bool) -> float | None:
     from coref_automl.evaluation.scorer import Scorer, pick
 
     evalset = given if isinstance(given, EvalSet) else EvalSet.open(given or bundled_eval_set())
@@ -66,7 +61,7 @@ def _share(model: Any, given: Set, task: Task, k: int, batch_size: int | None, s
     return float(hits_of(scores, Metric("", "", task, "strict" if strict else "lenient", k))[1].mean())
 
 
-def _loaded(model: Any, seq_len: int | None) -> LoadedModel:
+def _loaded(model: Any, seq_len: Size) -> LoadedModel:
     """A loaded model from any form of one. A pipeline's model is used on its device, at no more than its own length."""
     from coref_automl.evaluation.scorer import pick
 

@@ -14,7 +14,7 @@ from coref_automl.progress import quiet
 from coref_automl.records import Estimate, Half
 from coref_automl.statistics.planning import Paired
 from coref_automl.store import write_json
-from coref_automl.tuning.problem import Problem, Report, Start, job_key, run_of
+from coref_automl.tuning.problem import Problem, Report, Start, job_key, run_folder
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.search import Search
 from coref_automl.tuning.space import Space, read_space
@@ -70,7 +70,7 @@ class ScriptedProblem(Problem):
         raise NotImplementedError
 
     def weights(self, job: Job) -> Path:
-        return run_of(job)
+        return run_folder(job)
 
     def drop_weights(self, job: Job, *, keep_last: bool = False) -> None:
         if not keep_last:
@@ -91,7 +91,7 @@ class ScriptedProblem(Problem):
         return {"real_far1_strict": Estimate(value, value - 0.01, value + 0.01, ITEMS)}
 
     def _final(self, job: Job) -> float:
-        rows = (run_of(job) / EVENTS).read_text("utf-8").splitlines()
+        rows = (run_folder(job) / EVENTS).read_text("utf-8").splitlines()
         return float(json.loads(rows[-1])["value"])
 
 
@@ -103,9 +103,9 @@ class ScriptedRun:
         self._done = False
         self.reports = 0
         self.stopped = False
-        run_of(job).mkdir(parents=True, exist_ok=True)
+        run_folder(job).mkdir(parents=True, exist_ok=True)
         (Path(job.folder) / OUTCOME).unlink(missing_ok=True)
-        (run_of(job) / EVENTS).unlink(missing_ok=True)
+        (run_folder(job) / EVENTS).unlink(missing_ok=True)
 
     @property
     def alive(self) -> bool:
@@ -114,7 +114,7 @@ class ScriptedRun:
         act = self._left.pop(0) if self._left else "done"
         if isinstance(act, float):
             self.reports += 1
-            with (run_of(self.job) / EVENTS).open("a") as handle:
+            with (run_folder(self.job) / EVENTS).open("a") as handle:
                 handle.write(json.dumps({"event": "evaluation", "step": self.reports, "value": act}) + "\n")
             return True
         self._done = True

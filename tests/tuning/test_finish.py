@@ -25,7 +25,7 @@ def end(out: Path, script: Script, *, guards: dict[float, float] | None = None, 
     made.problem.guards = guards or {}  # type: ignore[attr-defined]
     made.run()
     launcher = ScriptedLauncher(script)
-    final = finish(made.study, made.problem, made.recipe, launcher, quiet(), wait=lambda: None)
+    final = finish(made.study, made.problem, made.recipe, Trainer(made.problem, launcher, quiet(), lambda: None))
     return final, [run.job for run in launcher.started]
 
 
@@ -126,7 +126,9 @@ def test_a_guard_keeps_out_what_does_not_meet_it_and_one_that_nobody_meets_is_sa
     made, _ = search(tmp_path / "guarded", level(0.6), guards=("real_far1_strict>=-0.5",), ablate=False)
     made.problem.guards = guards  # type: ignore[attr-defined]
     made.run()
-    held = finish(made.study, made.problem, made.recipe, ScriptedLauncher(level(0.6)), quiet(), wait=lambda: None)
+    held = finish(
+        made.study, made.problem, made.recipe, Trainer(made.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
+    )
     assert held.won.origin != "drawn"
     assert held.unmet == "real_far1_strict>=-0.5"
     lines = lines_of(held, made.recipe, "Real@1", "confirm", Say("en"))
@@ -156,7 +158,9 @@ def test_of_several_guards_those_are_said_that_every_drawn_setting_broke_or_else
 
         monkeypatch.setattr(made.problem, "guarded", guarded)
         made.run()
-        final = finish(made.study, made.problem, made.recipe, ScriptedLauncher(script), quiet(), wait=lambda: None)
+        final = finish(
+            made.study, made.problem, made.recipe, Trainer(made.problem, ScriptedLauncher(script), quiet(), lambda: None)
+        )
         return final, lines_of(final, made.recipe, "Real@1", "confirm", Say("en"))
 
     final, lines = finished(tmp_path / "one", (-0.02, 0.0), (-0.02, -0.02))
@@ -173,7 +177,9 @@ def test_a_guard_of_a_fine_tuned_task_refuses_the_winner_in_a_sentence(tmp_path:
     made, _ = search(tmp_path, level(0.6), guards=("relation_f1>=-1",))
     made.problem.outside = outside  # type: ignore[attr-defined]
     made.run()
-    final = finish(made.study, made.problem, made.recipe, ScriptedLauncher(level(0.6)), quiet(), wait=lambda: None)
+    final = finish(
+        made.study, made.problem, made.recipe, Trainer(made.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
+    )
     lines = lines_of(final, made.recipe, "Real@1", "confirm", Say("en"))
     assert final.won.origin == "drawn"
     assert final.comparison is not None
@@ -188,7 +194,9 @@ def test_a_guard_of_a_fine_tuned_task_refuses_the_winner_in_a_sentence(tmp_path:
 def test_a_guard_that_could_not_be_measured_keeps_the_winner_out(tmp_path: Path) -> None:
     made, _ = search(tmp_path, level(0.6), guards=("relation_f1>=-1",))
     made.run()
-    final = finish(made.study, made.problem, made.recipe, ScriptedLauncher(level(0.6)), quiet(), wait=lambda: None)
+    final = finish(
+        made.study, made.problem, made.recipe, Trainer(made.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
+    )
     assert (final.refused, final.kept.origin) == ("relation_f1>=-1", "recommended")
     lines = lines_of(final, made.recipe, "Real@1", "confirm", Say("en"))
     assert "is refused: nothing could be measured for the guard relation_f1>=-1." in lines[0]
@@ -250,7 +258,12 @@ def test_finalists_are_different_recipes(tmp_path: Path) -> None:
     for drawn_again in (0.125, 0.125, 0.25, 0.125, 0.75):
         made.study.enqueue_trial({"learning_rate": drawn_again})
     made.run()
-    final = finish(made.study, made.problem, made.recipe, ScriptedLauncher(made.launcher.script), quiet(), wait=lambda: None)  # type: ignore[attr-defined]
+    final = finish(
+        made.study,
+        made.problem,
+        made.recipe,
+        Trainer(made.problem, ScriptedLauncher(made.launcher.script), quiet(), lambda: None),
+    )  # type: ignore[attr-defined]
     rates = [one.params["learning_rate"] for one in final.raced]
     assert len(rates) == len(set(rates))
     assert final.candidate(1) is not None
@@ -291,7 +304,7 @@ def test_runs_with_fresh_seeds_give_their_weights_back_but_for_what_is_read(
     made.problem.outside = 0.0  # type: ignore[attr-defined]
     made.run()
     launcher = ScriptedLauncher(level(0.6))
-    final = finish(made.study, made.problem, made.recipe, launcher, quiet(), wait=lambda: None)
+    final = finish(made.study, made.problem, made.recipe, Trainer(made.problem, launcher, quiet(), lambda: None))
     assert final.effects
     assert final.comparison is not None
     assert len(final.comparison.seeds) == 4

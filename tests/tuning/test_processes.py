@@ -26,7 +26,7 @@ from coref_automl.progress import quiet
 from coref_automl.training.setup import spare_workers
 from coref_automl.tuning.choosing import Trainer
 from coref_automl.tuning.masked import open_masked
-from coref_automl.tuning.problem import run_of
+from coref_automl.tuning.problem import run_folder
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import run_study
 from tests.processes import alive, until
@@ -62,14 +62,14 @@ def test_a_killed_trial_is_noticed_and_tried_again(recipe: Callable[..., TuneRec
     job = problem.job(problem.starts()[0].params, 0)
     launcher = LocalLauncher(1, ["cpu"])
     first = launcher.start(job, 0)
-    until(lambda: bool(list(run_of(job).glob("checkpoint-*/training.json"))), "a first checkpoint")
+    until(lambda: bool(list(run_folder(job).glob("checkpoint-*/training.json"))), "a first checkpoint")
     (trial,) = (one for one in active_children() if one.name == f"job-{job.key}")
     os.kill(int(str(trial.pid)), signal.SIGKILL)
     until(lambda: not first.alive, "the end of the trial")
     assert first.result() == -signal.SIGKILL
     assert read_outcome(job) is None
     assert Trainer(problem, launcher, quiet(), lambda: time.sleep(0.05))([job], "finalists") == set()
-    assert "Resuming from checkpoint-" in (run_of(job) / "events.ndjson").read_text("utf-8")
+    assert "Resuming from checkpoint-" in (run_folder(job) / "events.ndjson").read_text("utf-8")
     assert "train:" in job.log.read_text("utf-8")
 
 
@@ -149,7 +149,7 @@ def test_a_trial_on_ray_that_is_killed_runs_again(recipe: Callable[..., TuneReci
         job = problem.job(problem.starts()[0].params, 0)
         launcher = RayLauncher(1, "cpu")
         first = launcher.start(job, 0)
-        until(lambda: bool(list(run_of(job).glob("checkpoint-*/training.json"))), "a first checkpoint")
+        until(lambda: bool(list(run_folder(job).glob("checkpoint-*/training.json"))), "a first checkpoint")
         mine = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and job.key in _command(p)]
         for pid in mine:
             os.kill(pid, signal.SIGKILL)
@@ -177,7 +177,7 @@ def test_relative_paths_mean_the_folder_of_the_command_wherever_the_cluster_was_
         job = problem.job(problem.starts()[0].params, 0)
         launcher = RayLauncher(1, "cpu")
         assert Trainer(problem, launcher, quiet(), lambda: time.sleep(0.05))([job], "finalists") == set()
-        assert (tmp_path / job.folder / run_of(job).name / DONE).is_file()
+        assert (tmp_path / job.folder / run_folder(job).name / DONE).is_file()
         assert not list((tmp_path / "elsewhere").iterdir())
         with monkeypatch.context() as other:
             other.setattr(pool, "version", lambda _: "9.9")  # as if this machine had another version than the cluster's

@@ -23,7 +23,7 @@ from coref_automl.report.tuning_page import write_study_page
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import prepare_run
 from coref_automl.tuning.choosing import Trainer
-from coref_automl.tuning.problem import run_of
+from coref_automl.tuning.problem import run_folder
 from coref_automl.tuning.recipe import TuneRecipe, TuneTexts
 from coref_automl.tuning.run import StudyResult, open_problem, run_study
 from coref_automl.tuning.score import score_of
@@ -152,7 +152,7 @@ def test_a_score_of_ones_own_is_judged_on_new_runs_and_its_guard_is_told(world: 
     problem = open_problem(recipe, Path(recipe.out), quiet())
     values = []
     for job in final.won.jobs(problem, final.judging, confirm=True):
-        place = run_of(job) / "average" if final.won.params["average"] else run_of(job)
+        place = run_folder(job) / "average" if final.won.params["average"] else run_folder(job)
         held = find_evaluations(sorted(place.glob("evaluations/*/checkpoint-*")))
         scores = [one.scores() for one in held if one.evaluation.fingerprints["items"] == confirm.fingerprint][-1]
         each = {name: float(np.mean(hits(scores, name)[1])) for name in ("real1_strict", "lambada_top1_strict")}

@@ -18,7 +18,7 @@ from coref_automl.progress import quiet
 from coref_automl.store import write_json
 from coref_automl.training.folder import average_of, checkpoints_of
 from coref_automl.tuning.masked import open_masked
-from coref_automl.tuning.problem import Follower, run_of
+from coref_automl.tuning.problem import Follower, run_folder
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from tests.tuning.scripted import ScriptedProblem
 
@@ -44,7 +44,7 @@ def test_a_trial_whose_last_checkpoint_has_no_score_fails_and_says_so(
     assert not outcome.done
     assert outcome.kind == "EvaluationError"
     assert "The last checkpoint of" in outcome.reason
-    reports = problem.reports(job, Follower(run_of(job) / "events.ndjson").rows())
+    reports = problem.reports(job, Follower(run_folder(job) / "events.ndjson").rows())
     assert [report.step for report in reports if not report.averaged] == [*range(1, REPORTS)]
 
 
@@ -66,20 +66,20 @@ def test_a_trial_offers_the_average_of_its_last_checkpoints(recipe: Callable[...
     problem = open_masked(recipe(epochs=1), tmp_path / "study", quiet())
     job = problem.job(problem.starts()[0].params, 0)
     assert run_job(job.to_json()).done
-    *_, one, other = (load_file(path / "model.safetensors") for path in checkpoints_of(run_of(job)))
-    (made,) = checkpoints_of(run_of(job) / "average")
+    *_, one, other = (load_file(path / "model.safetensors") for path in checkpoints_of(run_folder(job)))
+    (made,) = checkpoints_of(run_folder(job) / "average")
     for name, value in load_file(made / "model.safetensors").items():
         assert torch.allclose(value, (one[name] + other[name]) / 2, atol=1e-6)
-    reports = list(problem.reports(job, Follower(run_of(job) / "events.ndjson").rows()))
+    reports = list(problem.reports(job, Follower(run_folder(job) / "events.ndjson").rows()))
     assert [(report.step, report.averaged) for report in reports[-2:]] == [(REPORTS, False), (REPORTS, True)]
     averaged, plain = (problem.job({**problem.starts()[0].params, "average": count}, 0) for count in (2, 0))
     assert averaged.recipe["average"] == 2
     assert plain.recipe["average"] is None
-    again = average_of(run_of(job), 2, tmp_path / "again")
+    again = average_of(run_folder(job), 2, tmp_path / "again")
     assert again.name == made.name
     (tmp_path / "again" / "DONE").unlink()  # killed before the end
-    assert average_of(run_of(job), 2, tmp_path / "again") == average_of(run_of(job), 2, tmp_path / "again") == again
+    assert average_of(run_folder(job), 2, tmp_path / "again") == average_of(run_folder(job), 2, tmp_path / "again") == again
     with pytest.raises(FolderError, match="holds another run"):
-        average_of(run_of(job), 3, tmp_path / "again")
+        average_of(run_folder(job), 3, tmp_path / "again")
     with pytest.raises(ModelError, match="an average takes two or more"):
-        average_of(run_of(job), 9, tmp_path / "more")
+        average_of(run_folder(job), 9, tmp_path / "more")

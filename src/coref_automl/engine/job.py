@@ -28,8 +28,8 @@ S = TypeVar("S")
 NAN = "not a number"
 """The kind of a failure that is a result: the same work would fail again."""
 FAILED = 3
-"""The exit status of work that failed and wrote an outcome. Any other but 0, such as Python's own 1, is that of a process that
-died without one: an outcome that lies in its folder is of an earlier attempt."""
+"""The exit status of work that failed and wrote an outcome. Any other but 0 (Python's own is 1) is of a process that died first:
+an outcome in its folder is older."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,6 @@ class Outcome(Record):
 
     @property
     def status(self) -> int:
-        """Of a process whose work ended so."""
         return 0 if self.done else FAILED
 
 

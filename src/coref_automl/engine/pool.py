@@ -170,11 +170,8 @@ def _died(attempts: int) -> WorkerDied:
 
 
 def ray_task(function: Callable[..., Any], *, retries: int, cpu: bool) -> Callable[..., Any]:
-    """What submits the function as a Ray task of one CPU, and of one GPU where the cluster has any, and gives a reference to it.
-
-    Joins the cluster, or starts one here. A machine with another version of this package, or without the command's folder, is
-    refused.
-    """
+    """What submits the function as a Ray task of one CPU, and of one GPU where the cluster has any. Joins the cluster, or starts
+    one here; a machine that cannot do as the command would refuses the task."""
     try:
         import ray
     except ImportError as missing:
@@ -200,14 +197,11 @@ def call_beside(folder: str, ours: str, function: Callable[..., Any], *arguments
 
 def ray_error(error: Exception) -> CorefError:
     """Why a machine of the cluster could not begin a task, in one sentence."""
-    cause = getattr(error, "cause", None) or error
-    if isinstance(cause, CorefError):
-        return cause
+    cause, ours = getattr(error, "cause", None) or error, version(_PACKAGE)
     if f"No module named '{_PACKAGE.replace('-', '_')}" in str(error):
-        ours = version(_PACKAGE)
         return WorkError(f"A machine of the cluster has no {_PACKAGE}, and this command is {ours}. {_INSTALL_ADVICE}")
     name = type(cause).__name__
-    return WorkError(f"{name}: {first_line(cause)}".removesuffix(f": {name}"))
+    return cause if isinstance(cause, CorefError) else WorkError(f"{name}: {first_line(cause)}".removesuffix(f": {name}"))
 
 
 def cancel(reference: Any) -> None:

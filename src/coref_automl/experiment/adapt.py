@@ -118,17 +118,15 @@ def adapt(
         result = run_plan(plan, kept, HereLauncher())
     answer, base = Answer.from_json(read_json(out / "answer.json")), plan.recipe.model
     outcomes = {step.kind: step.outcome(out) for step in plan.after_choice(answer.highest_path)}
+    compare = f"coref-automl compare {quote(str(out / EVALUATIONS))}"
+    fill = f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(base)} --model {quote(answer.highest_path)}'
     adapted = Adapted(
         answer=result.sentence,
         chosen=answer.keep.path if answer.keep else base,
         best_trained=answer.highest_path,
         report=result.report,
         checks={kind: outcome.facts for kind, outcome in outcomes.items() if outcome and "score" in outcome.facts},
-        next_steps=(
-            f"coref-automl compare {quote(str(out / EVALUATIONS))}",
-            f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(base)} --model {quote(answer.highest_path)}',
-            *then,
-        ),
+        next_steps=(compare, fill, *then),
     )
     write_json(out / "result.json", adapted.to_json())
     return adapted
@@ -149,20 +147,12 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
         fit = plan.fitted()
         batch = fit.recipe.train.get("batch") or next(iter(fit.prepared.values())).plan.batch
         wanted = TuneRecipe(
-            models=(plan.recipe.model,),
-            out=str(out / "tune"),
-            datasets=(str(plan.datasets[recipe.lengths[0]]),),
-            eval_set=str(plan.sets[0]),
-            metric=recipe.evaluate.metric,
-            max_minutes=minutes / (_SEARCH_RUNS if search else _PORTFOLIO_RUNS),
-            portfolio_only=not search,
-            finalists=6 if search else 1,
-            seeds=24 if search else 4,
+            models=(plan.recipe.model,), out=str(out / "tune"), datasets=(str(plan.datasets[recipe.lengths[0]]),),
+            eval_set=str(plan.sets[0]), metric=recipe.evaluate.metric, device=recipe.device, lang=recipe.lang,
             settings={"batch": int(batch)},  # with other batches, some methods would see more tokens
-            ablate=search,
-            device=recipe.device,
-            lang=recipe.lang,
-        )
+            max_minutes=minutes / (_SEARCH_RUNS if search else _PORTFOLIO_RUNS), portfolio_only=not search,
+            finalists=6 if search else 1, seeds=24 if search else 4, ablate=search,
+        )  # fmt: skip
         before = partial(before_tuning, progress=progress, agreed=lambda _: True)  # its minutes were asked for
         result = run_study(wanted, progress=progress, draw=draw, before=before)
     assert result.final is not None

@@ -136,14 +136,9 @@ class Plan:
 
     def training(self, arm: MethodAtLength, seed: int) -> TrainRecipe:
         decided = {
-            "model": self.recipe.model,
-            "dataset": str(self.datasets[arm.length]),
-            "out": str(self.out / RUNS / self.run_name(arm, seed)),
-            "seed": seed,
-            "method": arm.method,
-            "seq_len": arm.length,
-            "device": self.device,
-        }
+            "model": self.recipe.model, "dataset": str(self.datasets[arm.length]), "seq_len": arm.length, "method": arm.method,
+            "out": str(self.out / RUNS / self.run_name(arm, seed)), "seed": seed, "device": self.device,
+        }  # fmt: skip
         return from_mapping(TrainRecipe, {**self.recipe.settings(arm.method), **decided}, f"methods: {arm.method}")
 
     @cached_property
@@ -191,12 +186,7 @@ class Plan:
     def _evaluation(self, name: str, run: str | None, *, seq_len: int | None) -> Step:
         stage = self.recipe.evaluate
         recipe = EvaluateRecipe(
-            eval_sets=self.sets,
-            seq_len=seq_len,
-            out=self.out / EVALUATIONS,
-            device=self.device,
-            words=stage.words,
-            base=False,
+            eval_sets=self.sets, seq_len=seq_len, out=self.out / EVALUATIONS, device=self.device, words=stage.words, base=False
         )
         binding = {"eval_sets": [opened.fingerprint for opened in self._opened_sets], "words": stage.words}
         return Step("evaluate", name, run, recipe, binding | {f"{BYTES}scorer": SCORER} | ({} if run else self._base_bytes))
@@ -256,13 +246,10 @@ def prepare_sets(recipe: ExperimentRecipe, out: Path, progress: Progress) -> tup
 def _built_set(recipe: ExperimentRecipe, texts: HeldOutTexts, folder: Path, progress: Progress) -> Path:
     """An evaluation set of the texts' held-out documents, and of the bundled cloze passages where LAMBADA is among the tasks."""
     stage = recipe.evaluate
+    kept = {name: getattr(stage, name) for name in ("tasks", "per_source", "per_document", "min_syllables", "single_entry")}
+    lambada = ("bundled:cloze",) if "lambada" in stage.tasks else ()
     wanted = EvalRecipe(
-        models=(recipe.model,),
-        sources=texts.sources,
-        lambada=("bundled:cloze",) if "lambada" in stage.tasks else (),
-        holdout=texts.holdout,
-        limit=texts.limit,
-        **{name: getattr(stage, name) for name in ("tasks", "per_source", "per_document", "min_syllables", "single_entry")},
+        models=(recipe.model,), sources=texts.sources, lambada=lambada, holdout=texts.holdout, limit=texts.limit, **kept
     )
     return prepare_eval(wanted, folder, progress=progress).folder
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,20 +106,13 @@ def study_preflight(recipe: ExperimentRecipe, *, progress: Progress | None = Non
     """What a study will take. A recipe that the study would refuse is refused here; nothing is trained or kept."""
     progress, out = progress or quiet(), Path(recipe.out)
     check_folder(out, EXPERIMENT)
-    with _place_to_plan(recipe, out) as folder:
-        plan = open_plan(recipe, folder, progress)
+    with ExitStack() as stack:
+        if out.exists() or not recipe.datasets:
+            stack.enter_context(claimed(out, EXPERIMENT))
+        else:  # a study that has not begun, and prepares no texts, leaves nothing behind
+            out = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        plan = open_plan(recipe, out, progress)
         return with_times(preflight(plan), plan, ExperimentState.of(plan), progress)
-
-
-@contextmanager
-def _place_to_plan(recipe: ExperimentRecipe, out: Path) -> Iterator[Path]:
-    """The study's own folder if it has begun, or has texts to prepare; else one that vanishes."""
-    if out.exists() or not recipe.datasets:
-        with claimed(out, EXPERIMENT):
-            yield out
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            yield Path(folder)
 
 
 def _tell_and_agree(ahead: Preflight, progress: Progress, agreed: Agree, *, asked: bool) -> None:
@@ -147,20 +140,10 @@ def _of_runs(work: Prepared, device: str, runs: int, tokens: int, *, disk: float
     for source in sources:
         left_out.update(source["dropped"])
     return Preflight(
-        device=pick_device(device),
-        documents=sum(source["kept"] for source in sources),
-        rows=plan.rows,
-        length=work.dataset.seq_len,
-        tokens=plan.tokens_per_epoch,
-        batch=plan.batch,
-        epochs=round(steps / max(1, plan.steps_per_epoch), 2),
-        steps=steps,
-        runs=runs,
-        disk=disk,
-        jobs=jobs,
-        evidence=evidence,
-        left_out=dict(left_out.most_common()),
-    )
+        device=pick_device(device), documents=sum(source["kept"] for source in sources), left_out=dict(left_out.most_common()),
+        rows=plan.rows, length=work.dataset.seq_len, tokens=plan.tokens_per_epoch, batch=plan.batch,
+        epochs=round(steps / max(1, plan.steps_per_epoch), 2), steps=steps, runs=runs, disk=disk, jobs=jobs, evidence=evidence,
+    )  # fmt: skip
 
 
 def _evidence(plan: Plan) -> Evidence:

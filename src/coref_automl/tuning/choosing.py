@@ -14,11 +14,10 @@ import numpy as np
 
 from coref_automl.engine.job import End, Job, Launcher, run_steps
 from coref_automl.errors import TuningError
-from coref_automl.folders import EVENTS
 from coref_automl.progress import Progress
 from coref_automl.records import Record
 from coref_automl.statistics.planning import PRIOR_DEGREES, ceiling
-from coref_automl.tuning.problem import ORIGINS, Follower, Origin, Problem, run_of
+from coref_automl.tuning.problem import ORIGINS, Origin, Problem, events_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.search import distinct, origin_of
 from coref_automl.tuning.storage import counts
@@ -157,7 +156,7 @@ def _scored(entered: Sequence[Contender], seeds: Iterable[int], problem: Problem
     for one in entered:
         if any(job.key in failed for job in jobs[one.number]):
             continue
-        curves = [problem.reports(job, Follower(run_of(job) / EVENTS).rows()) for job in jobs[one.number]]
+        curves = [problem.reports(job, events_of(job).rows()) for job in jobs[one.number]]
         averaged = bool(one.params.get("average"))
         ends = [[report.value for report in curve if report.averaged == averaged][-1] for curve in curves]
         kept.append(replace(one, seeds=(*one.seeds, *seeds), select=(*one.select, *ends)))

@@ -11,21 +11,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from coref_automl.engine.job import Launcher
 from coref_automl.errors import TuningError
-from coref_automl.folders import EVENTS
-from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL
 from coref_automl.statistics.planning import SequentialVerdict, looks_of
 from coref_automl.tuning.choosing import Contender, Trainer, candidates, ceiling_of, choose, choosing_seeds
-from coref_automl.tuning.problem import Follower, Problem, run_of
+from coref_automl.tuning.problem import Problem, events_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.score import MetricGuard, guard_of, outside_guards
 
@@ -98,18 +95,8 @@ class Final(Record):
         return (self.candidate(self.reference) if self.refused else None) or self.won
 
 
-def finish(
-    study: Any,
-    problem: Problem,
-    recipe: TuneRecipe,
-    launcher: Launcher,
-    progress: Progress,
-    *,
-    wait: Callable[[], None],
-    looked: Sequence[Contender] = (),
-) -> Final:
+def finish(study: Any, problem: Problem, recipe: TuneRecipe, train: Trainer, looked: Sequence[Contender] = ()) -> Final:
     """Choose with fresh seeds, then judge with others. `looked` are the candidates of a search that stopped early."""
-    train = Trainer(problem, launcher, progress, wait)
     completed = candidates(study, problem, recipe)
     raced = list(looked) or choose(completed, problem, recipe, train)
     ceiling, broken = ceiling_of(study, raced, problem), _broken_guards(raced, problem, recipe)
@@ -131,22 +118,13 @@ def finish(
         if recipe.ablate and comparison.verdict.decision == "better" and refused is None:
             effects = _ablated(winner, reference, comparison.seeds[:_FEW_SEEDS], problem, train)
     return Final(
-        raced=tuple(raced),
-        winner=winner.number,
-        reference=reference.number if reference else None,
-        default=default.number if default else None,
-        comparison=comparison,
-        over_default=rounds.judgement(winner, beside, 1 - LEVEL, last=True) if beside else None,
-        judging=tuple(seeds),
-        confirmed=tuple(problem.confirmed(winner.jobs(problem, seeds, confirm=True))),
-        ceiling=ceiling,
-        stopped_early=bool(looked),
-        share=_share(rounds.curve(winner), rounds.curve(reference)) if reference else None,
-        effects=effects,
-        unmet=_unmet(raced, broken),
-        refused=refused,
-        notes=tuple(dict.fromkeys(train.notes)),
-    )
+        raced=tuple(raced), winner=winner.number, reference=reference.number if reference else None,
+        default=default.number if default else None, comparison=comparison,
+        over_default=rounds.judgement(winner, beside, 1 - LEVEL, last=True) if beside else None, judging=tuple(seeds),
+        confirmed=tuple(problem.confirmed(winner.jobs(problem, seeds, confirm=True))), ceiling=ceiling,
+        stopped_early=bool(looked), share=_share(rounds.curve(winner), rounds.curve(reference)) if reference else None,
+        effects=effects, unmet=_unmet(raced, broken), refused=refused, notes=tuple(dict.fromkeys(train.notes)),
+    )  # fmt: skip
 
 
 def _broken_guards(raced: Sequence[Contender], problem: Problem, recipe: TuneRecipe) -> dict[int, list[str]]:
@@ -262,7 +240,7 @@ class JudgingRounds:
         """The mean score on `select` at each quarter of the budget."""
         values: dict[int, list[float]] = {}
         for job in side.jobs(self.problem, self.completed[side.number], confirm=True):
-            for report in self.problem.reports(job, Follower(run_of(job) / EVENTS).rows()):
+            for report in self.problem.reports(job, events_of(job).rows()):
                 if not report.averaged:
                     values.setdefault(report.step, []).append(report.value)
         return {quarter: float(np.mean(scores)) for quarter, scores in values.items()}

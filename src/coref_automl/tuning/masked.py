@@ -23,7 +23,7 @@ from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import PRIMARY, WORD, strict_has_room
 from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
 from coref_automl.evaluation.slot import SCORER
-from coref_automl.folders import EVENTS, is_done
+from coref_automl.folders import is_done
 from coref_automl.machine import device_seen
 from coref_automl.models.build import NEW
 from coref_automl.models.load import load_masked_lm, load_tokenizer
@@ -36,7 +36,7 @@ from coref_automl.training.batches import BatchPlan
 from coref_automl.training.folder import AVERAGE, checkpoints_of, drop_states, remove_checkpoint
 from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, check, recommended
 from coref_automl.tuning.portfolio import known_entries, settle_space
-from coref_automl.tuning.problem import Follower, Problem, Report, Start, job_of, models_bytes, run_of, shape_of
+from coref_automl.tuning.problem import Problem, Report, Start, events_of, job_of, models_bytes, run_folder, shape_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.score import Score, outside_guards, power_of, score_of, split_set
 from coref_automl.tuning.space import TUNABLE, Space, check_ends, read_space, refuse_idle
@@ -130,57 +130,45 @@ class MaskedProblem(Problem):
         if not any(budget.values()):
             budget["epochs"] = 1.0
         decided = {
-            "out": "",
-            "seed": seed,
-            "device": device_seen(self.recipe.device),
-            "checkpoints": REPORTS,
-            "eval_set": str(self.halves["select"].folder),
-            "eval_words": "all" if self.score.words else "none",
-            "metric": self.score.main,
-        }
+            "out": "", "seed": seed, "device": device_seen(self.recipe.device), "checkpoints": REPORTS, "metric": self.score.main,
+            "eval_set": str(self.halves["select"].folder), "eval_words": "all" if self.score.words else "none",
+        }  # fmt: skip
         return from_mapping(TrainRecipe, {**values, **budget, **decided}, "settings")
 
     def reports(self, job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
         """A report is an evaluation event of the run, its values those of the evaluation it speaks of."""
         for event in events:
-            if event["event"] == "evaluation":
-                quarter = min(REPORTS, max(1, int(REPORTS * event["progress"] + 1e-3)))
-                yield self._report(job, run_of(job), event["checkpoint"], quarter)
-            if event["event"] == AVERAGE:
-                yield self._report(job, run_of(job) / AVERAGE, event["checkpoint"], REPORTS, averaged=True)
-
-    def _report(self, job: Job, folder: Path, checkpoint: str, quarter: int, *, averaged: bool = False) -> Report:
-        stored = _evaluations_on(self.halves["select"], job, folder.glob(f"evaluations/*/{checkpoint}"))
-        scores = stored[-1].scores()
-        return Report(quarter, self.score.value(scores), self.score.mrr(scores), averaged)
+            averaged = event["event"] == AVERAGE
+            if averaged or event["event"] == "evaluation":
+                quarter = REPORTS if averaged else min(REPORTS, max(1, int(REPORTS * event["progress"] + 1e-3)))
+                folder = run_folder(job) / AVERAGE if averaged else run_folder(job)
+                stored = _evaluations_on(self.halves["select"], job, folder.glob(f"evaluations/*/{event['checkpoint']}"))
+                scores = stored[-1].scores()
+                yield Report(quarter, self.score.value(scores), self.score.mrr(scores), averaged)
 
     def cost(self, job: Job) -> dict[str, float]:
         last = {"tokens": 0.0, "seconds": 0.0}
-        for event in Follower(run_of(job) / EVENTS).rows():
+        for event in events_of(job).rows():
             if event["event"] == "step":
                 last = {name: float(event[name]) for name in last}
         return last
 
     def best_recipe(self, params: Mapping[str, Any], out: Path) -> TrainRecipe:
         recipe = self.training(params, self.recipe.seed)
+        eval_set, checkpoints = self.recipe.eval_set or str(bundled_eval_set()), recipe.checkpoints if recipe.average else None
         return dataclasses.replace(
-            recipe,
-            out=str(out),
-            eval_set=self.recipe.eval_set or str(bundled_eval_set()),
-            eval_words="all",
-            checkpoints=recipe.checkpoints if recipe.average else None,
-            device="auto",
+            recipe, out=str(out), eval_set=eval_set, eval_words="all", checkpoints=checkpoints, device="auto"
         )
 
     def weights(self, job: Job) -> Path:
         checkpoints = checkpoints_of(_judged_folder(job))
         if not checkpoints:
-            raise EvaluationError(f"{run_of(job)} has no checkpoint; remove {job.folder} and run the same command again.")
+            raise EvaluationError(f"{run_folder(job)} has no checkpoint; remove {job.folder} and run the same command again.")
         return checkpoints[-1]
 
     def drop_weights(self, job: Job, *, keep_last: bool = False) -> None:
         last = checkpoints_of(_judged_folder(job))[-1:] if keep_last else []
-        for folder in (run_of(job), run_of(job) / AVERAGE):
+        for folder in (run_folder(job), run_folder(job) / AVERAGE):
             for checkpoint in folder.glob("checkpoint-*/"):
                 with suppress(OSError):  # a task that is being stopped elsewhere may still write
                     drop_states(checkpoint) if checkpoint in last else remove_checkpoint(checkpoint)
@@ -200,14 +188,14 @@ class MaskedProblem(Problem):
             check = CHECKS[question]
             from_ours, from_theirs = ([self._fine_tuning(question, job) for job in jobs] for jobs in (ours, theirs))
             failed = train([*from_ours, *from_theirs], question)
-            pairs = enumerate(zip(from_ours, from_theirs, strict=True))
-            complete_pairs = {number: pair for number, pair in pairs if not failed & {job.key for job in pair}}
+            complete = [pair for pair in zip(from_ours, from_theirs, strict=True) if not failed & {job.key for job in pair}]
+            if not complete:
+                continue
             our_starts, their_starts = (
-                {number: start_of([check.files.read(run_of(pair[side]))]) for number, pair in complete_pairs.items()}
-                for side in (0, 1)
+                {number: start_of([check.files.read(run_folder(job))]) for number, job in enumerate(side)}
+                for side in zip(*complete, strict=True)
             )
-            judged = judge_starts(question, ("", ""), our_starts, their_starts, self.recipe.seed) if complete_pairs else None
-            if judged:
+            if judged := judge_starts(question, ("", ""), our_starts, their_starts, self.recipe.seed):
                 differences[check.outcome] = judged.claim.difference
         return differences
 
@@ -231,7 +219,7 @@ class MaskedProblem(Problem):
 
 def _judged_folder(job: Job) -> Path:
     """Where the checkpoint lies that a job is judged by: in its run, or in the average of its last ones."""
-    return run_of(job) / AVERAGE if job.recipe["average"] else run_of(job)
+    return run_folder(job) / AVERAGE if job.recipe["average"] else run_folder(job)
 
 
 def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProblem:
@@ -346,7 +334,7 @@ def _evaluations_on(half: EvalSet, job: Job, folders: Iterable[Path]) -> list[St
     stored = [entry for entry in stored if entry.evaluation.fingerprints.get("items") == half.fingerprint]
     if not stored:
         raise EvaluationError(
-            f"{run_of(job)} has no evaluation on {half.name}; remove {job.folder} and run the same command again."
+            f"{run_folder(job)} has no evaluation on {half.name}; remove {job.folder} and run the same command again."
         )
     return sorted(stored, key=lambda entry: entry.evaluation.evaluated_at)
 
@@ -373,7 +361,7 @@ def train_masked(job: Job) -> None:
     from coref_automl.training.judge import reported_values
     from coref_automl.training.run import train
 
-    run, settings = run_of(job), dict(job.recipe)
+    run, settings = run_folder(job), dict(job.recipe)
     confirm = settings.pop("confirm", None)
     if is_done(run) and not checkpoints_of(run):
         return  # of an earlier call, scored: its weights were given back

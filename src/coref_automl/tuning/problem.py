@@ -16,6 +16,7 @@ from coref_automl.config import to_mapping
 from coref_automl.engine.job import Job
 from coref_automl.errors import RecipeError
 from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import EVENTS
 from coref_automl.models.build import NEW
 from coref_automl.models.model_files import config_of, folder_of, models_print
 from coref_automl.progress import parse_events
@@ -182,8 +183,12 @@ def job_of(work: Callable[[Job], None], task: str, recipe: Any, prints: Mapping[
     return Job(f"{work.__module__}:{work.__name__}", key, str(folder), to_mapping(recipe) | asked)
 
 
-def run_of(job: Job) -> Path:
+def run_folder(job: Job) -> Path:
     return Path(job.recipe["out"])
+
+
+def events_of(job: Job) -> Follower:
+    return Follower(run_folder(job) / EVENTS)
 
 
 def job_key(task: str, recipe: Mapping[str, Any], prints: Mapping[str, str]) -> str:

@@ -32,7 +32,7 @@ from coref_automl.say import skipped
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL
 from coref_automl.statistics.planning import Paired
 from coref_automl.tuning.portfolio import relation_space
-from coref_automl.tuning.problem import Follower, Problem, Report, Start, job_of, models_bytes, run_of, shape_of, whole_space
+from coref_automl.tuning.problem import Problem, Report, Start, events_of, job_of, models_bytes, run_folder, shape_of, whole_space
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.space import check_ends
 
@@ -77,7 +77,7 @@ class RelationProblem(Problem):
                 yield Report(max(1, REPORTS * event["epoch"] // event["epochs"]), self.best[job.key])
 
     def cost(self, job: Job) -> dict[str, float]:
-        times = [float(event["time"]) for event in Follower(run_of(job) / EVENTS).rows()]
+        times = [float(event["time"]) for event in events_of(job).rows()]
         return {"tokens": 0.0, "seconds": times[-1] - times[0] if times else 0.0}
 
     def best_recipe(self, params: Mapping[str, Any], out: Path) -> RelationRecipe:
@@ -95,7 +95,7 @@ class RelationProblem(Problem):
             remove(self._seed_folder(job) / "model")
 
     def _seed_folder(self, job: Job) -> Path:
-        return run_of(job) / f"seed-{job.recipe['first_seed']}"
+        return run_folder(job) / f"seed-{job.recipe['first_seed']}"
 
     def confirmed(self, jobs: list[Job]) -> list[float]:
         scores = (read_scores(self._predictions(job, "json")) for job in jobs)
@@ -167,7 +167,7 @@ def train_job(job: Job) -> None:
     from coref_automl.relation.train import train_relation
 
     recipe = from_mapping(RelationRecipe, job.recipe, "trial")
-    events = Progress(shown=False, events=run_of(job) / EVENTS)
+    events = Progress(shown=False, events=run_folder(job) / EVENTS)
 
     def report(_seed: int, epoch: int, scores: Any) -> None:
         events.event("epoch", epoch=epoch, epochs=recipe.epochs, micro_f1=scores.micro_f1, auprc=scores.auprc)

@@ -73,8 +73,7 @@ def run_study(
     before: Callable[[Problem], None] | None = None,
 ) -> StudyResult:
     """Search, or resume searching, then finish; what is done already is recognised. `before` may refuse a study not yet begun."""
-    out = Path(recipe.out)
-    progress = progress or quiet()
+    out, progress = Path(recipe.out), progress or quiet()
     if recipe.storage is not None:
         storage_of(recipe.storage, out)  # one that does not answer is refused before texts are prepared
     new = not out.exists()
@@ -103,9 +102,9 @@ def run_study(
                 f"{elsewhere} trials of {recipe.study} are still running elsewhere; the last to finish compares the best.",
             )
             return StudyResult(recipe.study, problem.metric, states(study), (note,))
-        final = finish(study, problem, recipe, launcher, progress, wait=wait, looked=looked)
+        final = finish(study, problem, recipe, Trainer(problem, launcher, progress, wait), looked)
         kept = _remembered(final, problem, recipe, out, progress)
-        return write_outputs(study, problem, recipe, final, out, power=problem.power(), draw=draw, remembered=kept)
+        return write_outputs(study, problem, recipe, final, out, draw, kept)
 
 
 def run_search(search: Search, starts: int) -> list[Contender]:

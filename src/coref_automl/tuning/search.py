@@ -22,10 +22,9 @@ from typing import Any, Literal, NamedTuple
 
 from coref_automl.engine.job import End, Job, Launcher, Running, Schedule, run_steps
 from coref_automl.errors import TuningError
-from coref_automl.folders import EVENTS
 from coref_automl.progress import Progress, Stage
 from coref_automl.say import in_words, say
-from coref_automl.tuning.problem import ORIGINS, Follower, Origin, Problem, Report, run_of
+from coref_automl.tuning.problem import ORIGINS, Follower, Origin, Problem, Report, events_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.storage import SIGN_EVERY, counts, queue_again, recover, sampler_of, sign_of_life
 
@@ -120,7 +119,7 @@ class Search:
         trial.set_user_attr("owner", self.owner)
         job = self.problem.job(self.problem.space.suggest(trial, self.problem.fixed), self.recipe.seed)
         trial.set_user_attr("key", job.key)
-        self.active.append(ActiveTrial(trial, job, Follower(run_of(job) / EVENTS), time.monotonic()))
+        self.active.append(ActiveTrial(trial, job, events_of(job), time.monotonic()))
         return self.active[-1]
 
     def _stopped(self, active: ActiveTrial, running: Running) -> bool:
