@@ -82,7 +82,7 @@ def adapt_recipe(path: Path | None, asked: Mapping[str, Any]) -> ExperimentRecip
     """A recipe from a YAML file, from options, or from both; options win, and what neither says is as `DEFAULTS` has it."""
     written = read_yaml(path) if path else {}
     ExperimentRecipe.known_keys(written, str(path))
-    kept = {key: value for key, value in written.items() if key != "methods" or key not in asked}  # named methods are all
+    kept = {key: value for key, value in written.items() if key != "methods" or key not in asked}  # options name all methods
     data = overlaid(kept, asked)
     if "model" not in data:
         raise RecipeError("Name the model to adapt with --model, for example --model bundled:ko-mini.")

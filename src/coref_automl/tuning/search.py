@@ -293,7 +293,7 @@ def reason_to_prune(own: Rung, others: Sequence[Rung], step: int) -> str | None:
     ranks = {rung.number: rung.value if rung.mrr is None else rung.mrr for rung in (*group, own)}
     if not _in_better_half(own.number, ranks):
         return f"not in the better half of its objective at {step}/{REPORTS} of the budget"
-    leads = all(own.value >= other.value for other in group)
+    leads = all(own.value >= other.value for other in group)  # the best of an objective goes on, whatever others reach
     if not leads and not _in_better_half(own.number, {rung.number: rung.value for rung in (*others, own)}):
         return f"not in the better half of all trials at {step}/{REPORTS} of the budget"
     return None
