@@ -213,3 +213,22 @@ def test_a_dry_run_measures_every_kind_of_step_and_leaves_nothing(
     assert told["runs"] == 4
     assert told["memory"] > 0.1
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods": {"entity": {"ratoi": 1}}}, "methods: entity: unknown key 'ratoi'. Did you mean 'ratio'?"),
+        ({"methods": {"mlm": {"min_prob": 0.4, "max_prob": 0.3}}}, "min_prob 0.4 is above max_prob 0.3"),
+        ({"relation": {"train": "nowhere.json"}}, "nowhere.json"),
+    ],
+)
+def test_what_can_be_refused_at_once_is_refused_before_texts_are_prepared(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], message: str
+) -> None:
+    """The texts are not there: who begins with them says so."""
+    texts = {"sources": [f"local:{tmp_path / 'gone.jsonl'}"]}
+    written = bench.file(tmp_path / "study.yaml", tmp_path / "out", datasets=[], texts=texts, **changes)
+    assert command(["study", "--recipe", str(written), "--dry-run"]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -40,7 +40,7 @@ from coref_automl.paths import short_names
 from coref_automl.progress import Progress
 from coref_automl.store import read_json
 from coref_automl.training.folder import binding_of, checkpoint_meant
-from coref_automl.training.recipe import TrainRecipe
+from coref_automl.training.recipe import TrainRecipe, check
 from coref_automl.tuning.score import half_set
 
 if TYPE_CHECKING:
@@ -207,27 +207,30 @@ class Plan:
     def _fine_tuning(self, kind: str, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
         """A check from one start, once for each of its variants. The k-th run of every method and the k-th tuning of the base
         have the same seeds, which no other k has."""
-        check, stage, data = CHECKS[kind], self.recipe.checks[kind], self.data[kind]
-        for prefix, differing in check.variants(stage, data):
+        outside, stage, data = CHECKS[kind], self.recipe.checks[kind], self.data[kind]
+        for prefix, differing in outside.variants(stage, data):
             step_name = prefix + name
             decided = {"out": str(self.out / kind / step_name), "first_seed": first_seed, "device": self.device, **differing}
-            recipe = check.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
+            recipe = outside.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
             free = ("out", "device", "model", "seeds", *data.files)
             bound = {key: value for key, value in to_mapping(recipe).items() if key not in free}
             yield Step(kind, step_name, run, recipe, bound | data.prints | ({} if run else self._base_bytes))
 
 
 def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
-    """Open what the recipe names, or prepare it; nothing is trained. A run's folder as the base means one checkpoint of it."""
-    pick_device(recipe.device)  # one that is not there is refused before texts are prepared, too
+    """Open what the recipe names, or prepare it; nothing is trained. A run's folder as the base means one checkpoint of it. What
+    can be refused before texts are prepared is."""
+    pick_device(recipe.device)
     recipe = replace(recipe, model=checkpoint_meant(recipe.model, "--model") or recipe.model)
     new_head = any(recipe.settings(method).get("new_head") for method in recipe.methods) or None
-    load_masked_lm(recipe.model, new_head=new_head)  # one without a mask head is refused before texts are prepared for it
+    load_masked_lm(recipe.model, new_head=new_head)  # has it a mask head?
+    for method in recipe.methods:
+        settings = recipe.settings(method) | {"model": recipe.model, "dataset": "", "out": ""}
+        check(from_mapping(TrainRecipe, settings, f"methods: {method}"))
     refuse_other_first_seed(recipe, out)
-    sets = prepare_sets(recipe, out, progress)
-    datasets = prepare_datasets(recipe, out, sets, progress)
     data = {kind: CHECKS[kind].open(stage, out) for kind, stage in recipe.checks.items()}
-    return Plan(recipe, out, sets, datasets, data)
+    sets = prepare_sets(recipe, out, progress)
+    return Plan(recipe, out, sets, prepare_datasets(recipe, out, sets, progress), data)
 
 
 def prepare_sets(recipe: ExperimentRecipe, out: Path, progress: Progress) -> tuple[Path, ...]:

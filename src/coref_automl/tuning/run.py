@@ -57,8 +57,7 @@ def settled(recipe: TuneRecipe, progress: Progress) -> TuneRecipe:
 
 
 def open_problem(recipe: TuneRecipe, out: Path, progress: Progress) -> Problem:
-    opener = open_relation if recipe.task == "re" else open_masked
-    problem: Problem = opener(recipe, out, progress)
+    problem: Problem = (open_relation if recipe.task == "re" else open_masked)(recipe, out, progress)
     refuse_idle(problem.space, problem.fixed, recipe)
     return problem
 

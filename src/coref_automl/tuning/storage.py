@@ -131,10 +131,8 @@ def _database(url: str) -> Any:
     except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError, ImportError, ValueError) as error:
         why = " ".join(str(error.__cause__ or error).split())[:160]
         shown = re.sub(r"(//[^:/@]+):[^@]*@", r"\1:***@", url)  # without the password
-        raise InputError(
-            f"The storage {shown} cannot be used ({why}); start the server, correct the address, "
-            f"or leave out --storage for a file."
-        ) from error
+        remedy = "start the server, correct the address, or leave out --storage for a file"
+        raise InputError(f"The storage {shown} cannot be used ({why}); {remedy}.") from error
 
 
 def sampler_of(recipe: TuneRecipe, already: int, owner: str) -> Any:
