@@ -29,7 +29,7 @@ def test_a_module_that_the_page_names_exists() -> None:
         ("training.masking", "OBJECTIVES"),
         ("corpus.sources", "SOURCES"),
         ("relation.markers", "SCHEMES"),
-        ("report.sections", "SECTIONS"),
+        ("report.checkpoint_report", "SECTIONS"),
         ("coreference.metrics", "METRICS"),
         ("cli.app", "COMMANDS"),
     ],

@@ -17,8 +17,7 @@ from coref_automl.comparison.reader import open_results
 from coref_automl.report.checkpoint_report import results_csv
 from coref_automl.report.page import Charts, Section, Table, Text
 from coref_automl.report.printout import compare, recommend
-from coref_automl.report.sections import appendix, evidence
-from coref_automl.report.subject import Subject, read_subject
+from coref_automl.report.sections import Subject, appendix, evidence, read_subject
 from coref_automl.say import Lang, Say
 from coref_automl.statistics.closed_forms import holm
 from coref_automl.store import read_json, write_json

@@ -13,7 +13,7 @@ from coref_automl.comparison.bases import own_base
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
 from coref_automl.evaluation.metrics import halves
-from coref_automl.report.subject import Subject, read_subject
+from coref_automl.report.sections import Subject, read_subject
 from coref_automl.say import Say
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from coref_automl.cli.app import run as command
-from coref_automl.comparison.choice import train_command
 from coref_automl.comparison.groups import read_groups
+from coref_automl.comparison.next_step import train_command
 from coref_automl.comparison.reader import open_results
 from coref_automl.evaluation import results
 from coref_automl.evaluation.answers import save_table, table_path

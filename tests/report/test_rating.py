@@ -11,8 +11,7 @@ from coref_automl.comparison.reader import open_results
 from coref_automl.evaluation.metrics import halves
 from coref_automl.records import ItemScore
 from coref_automl.report.page import Points, Section, Table
-from coref_automl.report.sections import appendix
-from coref_automl.report.subject import Subject, read_subject
+from coref_automl.report.sections import Subject, appendix, read_subject
 from coref_automl.say import Say
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 

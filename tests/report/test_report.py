@@ -17,7 +17,7 @@ from coref_automl.folders import mark_done
 from coref_automl.report import charts
 from coref_automl.report.checkpoint_report import WrittenReport, checkpoint_page, report
 from coref_automl.report.page import Table
-from coref_automl.report.subject import read_subject
+from coref_automl.report.sections import read_subject
 from coref_automl.say import Say
 from tests.comparison.conftest import Maker, Model, write_relation_run
 

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from coref_automl.comparison.arms import equally_trained
-from coref_automl.comparison.choice import next_step, next_time_of, train_command
+from coref_automl.comparison.choice import next_time_of
 from coref_automl.comparison.claims import BASE, Action, Answer, Caveat, Claim, Keep, NextTime, Power, Question, QuestionId
+from coref_automl.comparison.next_step import next_step, train_command
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.power import sizes_by_document
 from coref_automl.comparison.questions import TASKS, StudyClaims, metric_of
@@ -34,26 +35,41 @@ FLOOR = 0.02
 """If no model scores more, differences cannot show."""
 
 
-def answer_of(study: Study, *, looks: int = 1, unread: Sequence[str] = ()) -> Answer:
-    return _Deciding(study).answer(looks, tuple(unread))
+def answer_of(study: Study) -> Answer:
+    return _Decision(study, StudyClaims(study)).answer()
+
+
+class _Lead(NamedTuple):
+    """What makes a claim answer its question first. The largest leads; an earlier field decides before a later one."""
+
+    about_method: bool  # about what is to be used, or another checkpoint of its method
+    about_itself: bool  # about the method or checkpoint to use itself
+    judged: bool
+    on_main_items: bool  # on all items or the last step of training; of methods and lengths, on the study's metric
+    other_side: int  # how early the other side is asked about: the base before mlm; of methods, mlm before the base
 
 
 @dataclass(frozen=True)
-class _Deciding(StudyClaims):
+class _Decision:
     """What follows from the claims of a study: what to use, what to keep, which claim answers a question first."""
 
-    def answer(self, looks: int, unread: tuple[str, ...]) -> Answer:
-        study, action, keep = self.study, self._action, self._keep
-        questions = tuple(one for name in self.by_question if (one := self._question(name)) is not None)
-        method = self.leading.name if self.leading is not None and self.leading.seeds > 1 else None
-        beside = self._beside(method) if action == "use method" else {}
-        better = {one.a for one in self.gains if one.verdict == "better"}
-        judged = [one for one in beside.values() if one.verdict != "not judged"]
-        level = sorted((one for one in judged if one.sign <= 0), key=lambda one: one.difference.value)
-        unjudged = tuple(name for name, one in beside.items() if one not in judged)
+    study: Study
+    claims: StudyClaims
+
+    def answer(self) -> Answer:
+        study, claims = self.study, self.claims
+        leading = claims.leading
+        method = leading.name if leading is not None and leading.seeds > 1 else None
+        beside = claims.beside(method) if method is not None and self._action == "use method" else {}
+        better = {claim.a for claim in claims.gains if claim.verdict == "better"}
+        beaten = tuple(claim.b for claim in beside.values() if claim.verdict == "better")
+        unbeaten = [claim for claim in beside.values() if claim.judged and claim.b not in beaten]
+        unbeaten.sort(key=lambda claim: claim.difference.value)
+        unjudged = tuple(name for name, claim in beside.items() if not claim.judged)
+        questions = tuple(question for name in claims.by_question if (question := self._question(name)) is not None)
         base = study.own_base(self.top)
-        it = Answer(
-            action=action,
+        answer = Answer(
+            action=self._action,
             metric=study.metric,
             evalset=study.group.evalset,
             margin=study.margin,
@@ -62,38 +78,26 @@ class _Deciding(StudyClaims):
             method=method,
             highest=self.top.name,
             highest_path=self.top.evaluation.path,
-            ties=tuple(one.b for one in level if one.b in better),
-            beats=tuple(one.b for one in judged if one.sign > 0),
-            keep=keep,
-            next_time=self._next_time() if keep else None,
+            ties=tuple(claim.b for claim in unbeaten if claim.b in better),
+            beats=beaten,
+            keep=self._keep,
+            next_time=self._next_time() if self._keep else None,
             power=self._power(),
             questions=questions,
             candidates=len(study.choice.candidates),
-            looks=looks,
+            looks=study.looks,
             against=self._against(),
-            unread=unread,
-            unproven=tuple(one.b for one in level if one.b not in better),
+            unread=study.unread,
+            unproven=tuple(claim.b for claim in unbeaten if claim.b not in better),
             unjudged=unjudged,
             untested=self._untested(questions),
         )
-        step = next_step(study, it, self.top, replicated=bool(self.replicated), unequal=self._less_trained(unjudged))
-        return replace(it, step=step)
-
-    def _beside(self, method: str | None) -> dict[str, Claim]:
-        """The method to use minus each other one; at equal tokens where training was unequal."""
-        out: dict[str, Claim] = {}
-        for one in (*self.by_question["method"], *self.by_question["length"]):
-            if method in (one.a, one.b) and one.outcome == self.study.metric and one.part in ("", "equal tokens"):
-                claim = one if one.a == method else one.reversed()
-                if claim.verdict != "not judged" or claim.b not in out:
-                    out[claim.b] = claim
-        return out
+        return replace(answer, step=next_step(study, answer, self.top, unequal=self._less_trained(unjudged)))
 
     def _less_trained(self, unjudged: Sequence[str]) -> tuple[Entry, int] | None:
         """Of the method to use and one that could not be judged beside it, the one of less training, and the other's tokens."""
-        for a, b in self.same_length:
-            names = {a.name, b.name}
-            if self.leading in (a, b) and names & {*unjudged} and not equally_trained(a, b):
+        for a, b in self.claims.same_setting:
+            if self.claims.leading in (a, b) and {a.name, b.name} & {*unjudged} and not equally_trained(a, b):
                 less, more = sorted((a, b), key=lambda arm: arm.tokens)
                 return less.ends[0], more.tokens
         return None
@@ -101,25 +105,24 @@ class _Deciding(StudyClaims):
     @cached_property
     def top(self) -> Entry:
         """The checkpoint to use, or what came out highest: of the method; with one seed, of what is shown better."""
-        choice = self.study.choice
-        if self._action == "use method" and self.leading is not None:
-            held = [one for step in self.leading.steps() for one in step.values() if one in choice.candidates]
-            return choice.highest(held) if held else choice.chosen
-        return self.highest
+        choice, leading = self.study.choice, self.claims.leading
+        if self._action == "use method" and leading is not None:
+            candidates = [entry for entry in leading.step_entries() if entry in choice.candidates]
+            return choice.highest(candidates) if candidates else choice.chosen
+        return self.claims.highest
 
     # -- what follows
 
     @cached_property
     def _action(self) -> Action:
+        gains = self.claims.gains
         if not any(entry.trained for entry in self.study.entries):
             return "undecided"
-        if any(one.verdict == "better" for one in self.gains):
-            return "use checkpoint" if "checkpoint" in self.gains[0].against else "use method"
-        if not self.gains or self.study.base is None:
+        if any(claim.verdict == "better" for claim in gains):
+            return "use checkpoint" if gains[0].of_checkpoint else "use method"
+        if not gains or self.study.base is None:
             return "no base"
-        if all(one.verdict == "not judged" for one in self.gains):
-            return "undecided"
-        return "keep base"
+        return "keep base" if any(claim.judged for claim in gains) else "undecided"
 
     @cached_property
     def _keep(self) -> Keep | None:
@@ -143,21 +146,21 @@ class _Deciding(StudyClaims):
         """Of a checkpoint: what is expected of its method; of a single run, its posterior mean over the base on the documents
         that chose, never more than was measured and never a loss: it is shown better."""
         study, choice = self.study, self.study.choice
-        if self._shown is not None:
-            return self._shown.expected
-        lead = next((one for one in self.gains if one.a == top.name), None)
+        if self.claims.shown_gain is not None:
+            return self.claims.shown_gain.expected
+        gain = next((claim for claim in self.claims.gains if claim.a == top.name), None)
         base, half = study.own_base(top), _SELECT if choice.halved else None
         columns = study.group.columns(study.metric, half=half, entries=[base]) if base is not None else None
-        if lead is None or columns is None or not columns.items:
+        if gain is None or columns is None or not columns.items:
             return None
         before = float(sum(np.asarray(part.values).mean() for part in columns.parts))
-        return max(0.0, min(choice.candidates[top].believed - before, lead.difference.value))
+        return max(0.0, min(choice.candidates[top].believed - before, gain.difference.value))
 
     def _next_time(self) -> NextTime | None:
-        study = self.study
-        arm = self.leading or study.choice.arm(self.top)
-        lead = next((one for one in self.gains if one.a in (arm.name, self.top.name) and one.verdict == "better"), None)
-        last_step = [one for one in self.by_question["training"] if one.a == arm.name and one.part == "last step"]
+        study, claims = self.study, self.claims
+        arm = claims.leading or study.choice.arm(self.top)
+        better = [claim for claim in claims.gains if claim.a in (arm.name, self.top.name) and claim.verdict == "better"]
+        last_steps = [claim for claim in claims.by_question["training"] if claim.a == arm.name and claim.part == "last step"]
         return next_time_of(
             study.group,
             study.metric,
@@ -165,75 +168,86 @@ class _Deciding(StudyClaims):
             self.top,
             margin=study.margin,
             seed=study.seed,
-            gain=lead.difference.value if lead else None,
-            rising=any(one.verdict == "better" for one in last_step),
+            gain=better[0].difference.value if better else None,
+            rising=any(claim.verdict == "better" for claim in last_steps),
         )
 
     def _power(self) -> Power | None:
-        claims = [one for one in self.gains if one.verdict != "not judged"]
-        if not claims:
+        judged = [claim for claim in self.claims.gains if claim.judged]
+        if not judged:
             return None
-        could = max((one.detectable for one in claims if one.detectable), default=None)
-        most = max(claims, key=lambda one: one.difference.value)
-        seen, count, seeds = most.difference.value, most.count, min(one.seeds[0] for one in claims)
-        if not self.replicated and most.verdict == "better":
-            sizes = sizes_by_document(self.study.group, self.study.metric)
-            able = [number for number in SEEDS if (least := can_show(sizes, number, against_model=True)) and least <= seen]
-            return Power(could, count, seeds, seen, needed_seeds=able[0] if able else None)
-        if not most.detectable or seen <= 0 or most.verdict == "better":
-            return Power(could, count, seeds, seen)
-        times = max(1.0, (most.detectable / seen) ** 2)
-        return Power(could, count, seeds, seen, math.ceil(times * count), math.ceil(times * seeds))
+        largest_claim = max(judged, key=lambda claim: claim.difference.value)
+        largest = largest_claim.difference.value
+        power = Power(
+            detectable=max((claim.detectable for claim in judged if claim.detectable), default=None),
+            documents=largest_claim.count,
+            seeds=min(claim.seeds[0] for claim in judged),
+            largest=largest,
+        )
+        if largest_claim.verdict == "better":
+            return power if self.claims.replicated else replace(power, needed_seeds=self._seeds_to_show(largest))
+        if not largest_claim.detectable or largest <= 0:
+            return power
+        # what a study detects shrinks with the square root of its size: half the gain takes four times as many of both
+        times = max(1.0, (largest_claim.detectable / largest) ** 2)
+        return replace(power, needed=math.ceil(times * power.documents), needed_seeds=math.ceil(times * power.seeds))
+
+    def _seeds_to_show(self, gain: float) -> int | None:
+        """The fewest seeds that would show of a method what one of its checkpoints gains."""
+        sizes = sizes_by_document(self.study.group, self.study.metric)
+        enough = (seeds for seeds in SEEDS if (least := can_show(sizes, seeds, against_model=True)) and least <= gain)
+        return next(enough, None)
 
     def _against(self) -> tuple[Caveat, ...]:
-        kept = ("few documents", "other tokenizer")
-        found: set[Caveat] = {code for one in self.gains for code in one.against if code in kept}
-        values = [one.value for entry in self.study.entries if (one := entry.evaluation.estimates.get(self.study.metric))]
-        if max(values, default=1.0) < FLOOR:
-            found.add("floor")
-        if not self.gains:
-            found.add("base not evaluated")
-        if self.study.arms and not self.replicated:
-            found.add("one seed")
-        if any(not equally_trained(*pair) for pair in self.same_length):
-            found.add("unequal training")
-        if self._keep is not None and not self._keep.there:
-            found.add("weights gone")
-        return tuple(sorted(found))
+        study, claims = self.study, self.claims
+        scores = [score.value for entry in study.entries if (score := entry.evaluation.estimates.get(study.metric))]
+        caveats: dict[Caveat, bool] = {
+            "few documents": any("few documents" in claim.against for claim in claims.gains),
+            "other tokenizer": any("other tokenizer" in claim.against for claim in claims.gains),
+            "floor": max(scores, default=1.0) < FLOOR,
+            "base not evaluated": not claims.gains,
+            "one seed": bool(study.arms) and not claims.replicated,
+            "unequal training": len(claims.equal_training) < len(claims.same_setting),
+            "weights gone": self._keep is not None and not self._keep.there,
+        }
+        return tuple(sorted(caveat for caveat, holds in caveats.items() if holds))
 
     # -- the questions
 
     def _untested(self, questions: Sequence[Question]) -> tuple[QuestionId, ...]:
         """Tasks that what is to be used took no part in. What was scored without anything to compare with is none."""
-        asked, group = {one.id: one.tested for one in questions}, self.study.group
-        scored = {name for name in TASKS if group.was_run(metric_of(group, name), self.top)}
-        own = Path(self.top.evaluation.path).parts[-2:]
-        scored |= {name for name, runs in self.study.checks.items() if any(Path(run.model).parts[-2:] == own for run in runs)}
-        return tuple(name for name in (*TASKS, *CHECKS) if not asked.get(name) and name not in scored)
+        group, place = self.study.group, Path(self.top.evaluation.path).parts[-2:]
+        known = {question.id for question in questions if question.tested}
+        known |= {name for name in TASKS if group.was_run(metric_of(group, name), self.top)}
+        known |= {name for name, runs in self.study.checks.items() if any(Path(run.model).parts[-2:] == place for run in runs)}
+        return tuple(name for name in (*TASKS, *CHECKS) if name not in known)
 
     def _question(self, name: QuestionId) -> Question | None:
         """The leading claim is about the method to use: against the base, or as the question about methods asks, against mlm."""
-        claims = self.by_question[name]
+        claims, leading = self.claims.by_question[name], self.claims.leading
         if not claims:
             return None
-        method = "" if self.leading is None or "checkpoint" in claims[0].against else self.leading.name
-        runs = self.leading.runs.values() if self.leading is not None and not method else ()
-        own = [method or self.top.name, *(entry.name for run in runs for entry in run)]  # the latter: others of its method
-        plain = next(
-            (b.name for pair in self.equal for a, b in (pair, pair[::-1]) if a is self.leading and b.objective == "mlm"), None
-        )
-        first = (plain, BASE) if name == "method" else (BASE, plain)
+        method = "" if leading is None or claims[0].of_checkpoint else leading.name
+        of_method = leading.runs.values() if leading is not None and not method else ()
+        used = [method or self.top.name, *(entry.name for run in of_method for entry in run)]
+        pairs = [pair for a, b in self.claims.equal_training for pair in ((a, b), (b, a))]
+        mlm = next((b.name for a, b in pairs if a is leading and b.objective == "mlm"), None)
+        asked_first = (mlm, BASE) if name == "method" else (BASE, mlm)
 
-        def order(claim: Claim) -> tuple[bool, bool, bool, bool, int, bool, float]:
-            other = claim.b if claim.a in own else claim.a
-            main = claim.part in ("", "last step") and (claim.outcome == self.study.metric or name not in ("method", "length"))
-            place = -first.index(other) if other in first else -len(first)
-            every = name == "sources"  # the weakest of them answers: one that is not better, then the lowest
-            weakest = (claim.verdict != "better", -claim.difference.value) if every else (False, 0.0)
-            sides = (claim.a, claim.b)
-            about = any(one in sides for one in own), own[0] in sides
-            return *about, claim.verdict != "not judged", main or every, place, *weakest
+        def rank(claim: Claim) -> _Lead:
+            other = claim.b if claim.a in used else claim.a
+            on_metric = claim.outcome == self.study.metric or name not in ("method", "length")
+            return _Lead(
+                about_method=claim.a in used or claim.b in used,
+                about_itself=used[0] in (claim.a, claim.b),
+                judged=claim.judged,
+                on_main_items=name == "sources" or (claim.part in ("", "last step") and on_metric),
+                other_side=-asked_first.index(other) if other in asked_first else -len(asked_first),
+            )
 
-        lead = max(claims, key=order)  # the first of equals
-        tested = any(one in (lead.a, lead.b) for one in own)  # what others do answers nothing about the method to use
-        return Question(name, lead, tuple(one for one in claims if one is not lead), tested)
+        in_order = claims
+        if name == "sources":  # the weakest answers for all
+            in_order = sorted(claims, key=lambda claim: (claim.verdict == "better", claim.difference.value))
+        lead = max(in_order, key=rank)  # the first of equals
+        tested = rank(lead).about_method  # what others do answers nothing about the method to use
+        return Question(name, lead, tuple(claim for claim in claims if claim is not lead), tested)

@@ -142,8 +142,7 @@ def _refuse_loss(folder: Path, stored: Sequence[StoredEvaluation], runs: Sequenc
     """Refuse a folder with other runs, models, relation or coreference runs: what an archive does not write again is removed."""
     again = {_archived_as(one) for one in stored}
     others = {_archived_as(one) for one in find_evaluations([folder], skip_damaged=True)} - again
-    held = find_runs([str(folder)])
-    others |= {run.name for run in held.all} - {run.name for run in runs}
+    others |= {run.name for run in find_runs([str(folder)]).all} - {run.name for run in runs}
     if others:
         named = sorted(others, key=natural_order)
         more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""

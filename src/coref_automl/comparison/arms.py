@@ -64,8 +64,8 @@ class Arm:
         """Sequence length in training; the scoring windows may differ."""
         return self.made.seq_len if self.made else None
 
-    def differs_in_method_from(self, other: Arm) -> bool:
-        """Do they differ in method alone (same base, training length and window length)?"""
+    def same_setting_as(self, other: Arm) -> bool:
+        """Same base, training length and window length: two such arms differ in method alone."""
         return (self.origin, self.trained_at, self.length) == (other.origin, other.trained_at, other.length)
 
     def steps(self) -> list[dict[int, Entry]]:
@@ -74,11 +74,19 @@ class Arm:
         Matched by epoch, because rows differ in tokens and seeds shuffle rows. If every run stopped at a point of its own
         (a time limit, a flat curve), the last checkpoints are matched too.
         """
-        found = {seed: {_epoch(entry): entry for entry in entries} for seed, entries in self.runs.items()}
-        shared = set.intersection(*(set(entries) for entries in found.values())) if found else set()
-        steps = [{seed: entries[epoch] for seed, entries in found.items()} for epoch in sorted(shared)]
+        by_epoch = {seed: {_epoch(entry): entry for entry in entries} for seed, entries in self.runs.items()}
+        shared = set.intersection(*(set(entries) for entries in by_epoch.values())) if by_epoch else set()
+        steps = [{seed: entries[epoch] for seed, entries in by_epoch.items()} for epoch in sorted(shared)]
         ends = dict(zip(self.runs, self.ends, strict=True))
         return [*steps, ends] if ends and all(_epoch(end) not in shared for end in ends.values()) else steps
+
+    def ending_at(self, step: dict[int, Entry]) -> Arm:
+        """The arm as if its runs had ended at this step."""
+        return replace(self, runs={seed: [entry] for seed, entry in step.items()})
+
+    def step_entries(self) -> list[Entry]:
+        """The checkpoints of all steps."""
+        return [entry for step in self.steps() for entry in step.values()]
 
     def with_curve(self) -> Arm:
         """The arm with only those runs that have more than one evaluated checkpoint."""
@@ -99,17 +107,17 @@ class _Run(NamedTuple):
 
 def methods_of(eligible: Sequence[Entry], base: Entry | None) -> list[Arm]:
     """The arms of all candidates. A run without a training record, or a model outside runs, is an arm of its own."""
-    found = arms_of(eligible, base)
-    known = {entry for arm in found for run in arm.runs.values() for entry in run}
+    arms = arms_of(eligible, base)
+    known = {entry for arm in arms for run in arm.runs.values() for entry in run}
     rest = grouped((entry for entry in eligible if entry not in known), lambda entry: (entry.run, entry.evaluation.seq_len))
-    return [*found, *(Arm(run, "", "", length, {0: entries}) for (run, length), entries in rest.items())]
+    return [*arms, *(Arm(run, "", "", length, {0: entries}) for (run, length), entries in rest.items())]
 
 
 def arms_of(evaluated: Sequence[Entry], base: Entry | None) -> list[Arm]:
     """The arms of evaluations, by base (that of the study first), length and objective; runs without a training record belong to
     none."""
-    last = ((entries[-1].evaluation.provenance, entries) for entries in runs_of(evaluated).values())
-    runs = [_Run(made, entries) for made, entries in last if made is not None]
+    recorded = ((entries[-1].evaluation.provenance, entries) for entries in runs_of(evaluated).values())
+    runs = [_Run(made, entries) for made, entries in recorded if made is not None]
     ambiguous = _ambiguous([run for run in runs if not method_name(run.made)])
     arms: dict[tuple[tuple[str, int, int], str], Arm] = {}
     for run in runs:
@@ -129,8 +137,8 @@ def objective_rank(objective: str) -> int:
 
 def base_of(entries: Sequence[Entry], arm: Arm) -> Entry | None:
     """The arm's base model, evaluated in windows of the arm's length."""
-    found = bases_of(entries, arm.made) if arm.made else []
-    return next((entry for entry in found if not entry.trained and entry.evaluation.seq_len == arm.length), None)
+    bases = bases_of(entries, arm.made)
+    return next((entry for entry in bases if not entry.trained and entry.evaluation.seq_len == arm.length), None)
 
 
 def equally_trained(a: Arm, b: Arm) -> bool:

@@ -1,12 +1,8 @@
 """Bases: what a checkpoint is compared with. In: evaluations. Out: its base model's, found beside it or among the others.
 
-    in a group     bases_of          every evaluation of a record's base                       arms, choice, groups
-                   own_base          the one to judge a checkpoint by: the same window length   study
-                   references        the same for all entries, whatever they are               study, differences
-                   find_reference    what --reference names; default a base                    study, differences
-    on the disk    bases_beside      bases beside checkpoints: same items, scorer and length   reader
-                   with_bases        the same, added to what was found                         reader
-                   rename_bases      records with the name that their base was evaluated under  with_bases, studio
+    in a group     bases_of         every evaluation of a record's base
+                   own_base         the one to judge a checkpoint by: in windows of the same length
+    on the disk    bases_beside     bases beside checkpoints: of the same items, scorer and length
 
 A base is known by its bytes. For older records without bytes its place decides on the disk, its label in a group.
 """
@@ -27,9 +23,11 @@ from coref_automl.models.model_files import model_place
 from coref_automl.records import Evaluation, Provenance
 
 
-def bases_of(entries: Sequence[Entry], made: Provenance) -> list[Entry]:
-    """The evaluations of a checkpoint's base model. If the record has no bytes and two names differ in their owners alone
-    (klue/bert, other/bert), the exact name decides."""
+def bases_of(entries: Sequence[Entry], made: Provenance | None) -> list[Entry]:
+    """The evaluations of a checkpoint's base model; none without a training record. If the record has no bytes and two names
+    differ in their owners alone (klue/bert, other/bert), the exact name decides."""
+    if made is None:
+        return []
     found = [one for one in entries if one.is_of(made.base, made.base_bytes) and not _learned_nothing(one, made.base_bytes)]
     return [one for one in found if one.evaluation.checkpoint == slug(made.base)] or found
 
@@ -60,7 +58,7 @@ def references(entries: Sequence[Entry], first: Entry) -> list[Entry | None]:
     own = [None if _is_outside_runs(one) else own_base(entries, one, base) for one in entries]
     used = list(dict.fromkeys(one for one in own if one is not None))
     if not used:
-        return [None if first in _bases(entries, one) else first for one in entries]
+        return [None if first in bases_of(entries, one.evaluation.provenance) else first for one in entries]
     usual = first if first in used else used[0]
     return [
         next((other for other in used if other.same_model_as(one)), usual) if _is_outside_runs(one) and one not in used else mine
@@ -70,11 +68,6 @@ def references(entries: Sequence[Entry], first: Entry) -> list[Entry | None]:
 
 def _is_outside_runs(entry: Entry) -> bool:
     return not entry.trained and entry.evaluation.provenance is None
-
-
-def _bases(entries: Sequence[Entry], entry: Entry) -> list[Entry]:
-    made = entry.evaluation.provenance
-    return [] if made is None else bases_of(entries, made)
 
 
 def find_reference(entries: Sequence[Entry], reference: str | None) -> int:
@@ -96,7 +89,7 @@ def find_reference(entries: Sequence[Entry], reference: str | None) -> int:
 
 def _in_common_length(entries: Sequence[Entry], base: Entry) -> int:
     """The base in the window length that most of its checkpoints have; the first of equals."""
-    lengths = Counter(entry.evaluation.seq_len for entry in entries if base in _bases(entries, entry))
+    lengths = Counter(entry.evaluation.seq_len for entry in entries if base in bases_of(entries, entry.evaluation.provenance))
     same = [number for number, one in enumerate(entries) if not one.trained and one.same_model_as(base)]
     return max(same, key=lambda number: lengths[entries[number].evaluation.seq_len])
 

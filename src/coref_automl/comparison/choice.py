@@ -1,49 +1,33 @@
-"""What came out highest, and what to do next. In: evaluated checkpoints. Out: a Choice, a NextTime, a NextStep.
+"""What came out highest. In: evaluated checkpoints. Out: a Choice, and how long to train next time.
 
 Chosen on the `select` half by posterior means: the method that is highest over its seeds, then the highest of its checkpoints.
-Nothing is judged here. What the answer then shows decides the one next step and its command: more seeds after one, more tokens
-where the last step gains, relation extraction from what is kept, a plan of documents and seeds where methods are tied or nothing
-is shown, and training again where weights are gone.
+Nothing is judged here.
 """
 
 from __future__ import annotations
 
-import math
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from coref_automl.comparison.arms import Arm, methods_of
 from coref_automl.comparison.bases import bases_of
-from coref_automl.comparison.claims import Answer, NextStep, NextTime
-from coref_automl.comparison.names import method_name
-from coref_automl.comparison.runs import TaskRun
-from coref_automl.comparison.scores import Columns, Entry, Group, has_room
-from coref_automl.config import read_yaml
-from coref_automl.errors import ComparisonError, CorefError
-from coref_automl.evaluation.results import where_now
+from coref_automl.comparison.claims import NextTime, Training
+from coref_automl.comparison.scores import Columns, Entry, Group
+from coref_automl.errors import ComparisonError
 from coref_automl.records import Estimate
 from coref_automl.statistics.intervals import composite, simultaneous_bounds
 from coref_automl.statistics.resampling import Part
 from coref_automl.statistics.shrinkage import accepted_loss, covariance, posterior_means
 
-if TYPE_CHECKING:
-    from coref_automl.comparison.study import Study
 MARGIN = 0.02
+"""The loss that is acceptable to save training, as a fraction: everything computes with it."""
 POINTS = 100 * MARGIN
-"""The margin as it is given and written: in points."""
+"""The same in points, as people give and read it."""
 _FEWEST_POINTS = 0.1
-_EQUAL = 1e-9
-BUNDLED_ROWS = {"train": "bundled:relations", "dev": "bundled:relations-dev"}
-"""Rows that everyone has, where no run names others: a printed command runs as it is printed."""
-_READ = {"model": "config.json", "dataset": "manifest.json", "eval_set": "manifest.json", "train": "", "dev": ""}
-"""What runs read by path, and the file that such a folder holds."""
-_RELATION = "runs/re"
-_LONGER = 2
+_AS_HIGH = 1e-9
+"""Posterior means closer than this are equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +58,14 @@ class Choice:
     def highest(self, entries: Sequence[Entry]) -> Entry:
         """Of highest posterior mean; of equals the earliest."""
         top = max(self.candidates[entry].believed for entry in entries)
-        return min((entry for entry in entries if self.candidates[entry].believed > top - _EQUAL), key=lambda entry: entry.tokens)
+        as_high = [entry for entry in entries if self.candidates[entry].believed > top - _AS_HIGH]
+        return min(as_high, key=lambda entry: entry.tokens)
 
     def tied_with(self, chosen: Entry) -> list[Entry]:
         """Other checkpoints of its method that are as high."""
-        mine, steps = self.candidates[chosen].believed, self.arm(chosen).steps()
-        every = [one for step in steps for one in step.values() if one is not chosen]
-        return [one for one in every if abs(self.candidates[one].believed - mine) < _EQUAL]
+        height = self.candidates[chosen].believed
+        others = [entry for entry in self.arm(chosen).step_entries() if entry is not chosen]
+        return [entry for entry in others if abs(self.candidates[entry].believed - height) < _AS_HIGH]
 
     def arm(self, entry: Entry) -> Arm:
         return next(arm for arm in self.arms if any(entry in run for run in arm.runs.values()))
@@ -106,17 +91,20 @@ def choose(group: Group, metric: str, *, seed: int = 0) -> Choice:
     columns, halved = _choosing(group, metric, eligible)
     arms = methods_of(eligible, None)
     bounds, values = simultaneous_bounds(columns.parts, seed=seed), composite(columns.parts, seed=seed)
-    means = _believed(columns, eligible, arms)
-    found = {
+    means = _posterior_means(columns, eligible, arms)
+    candidates = {
         entry: Candidate(value, float(bound), float(mean))
         for entry, value, bound, mean in zip(eligible, values, bounds.upper, means, strict=True)
     }
-    best = max(eligible, key=lambda entry: (found[entry].value.value, -entry.tokens))
-    choice = Choice(found, arms, best, best, None, halved)
-    replicated = [arm for arm in arms if arm.seeds > 1] or arms  # one run may be lucky as a whole
-    method = max(replicated, key=lambda arm: max(np.mean([found[one].believed for one in step.values()]) for step in arm.steps()))
-    chosen = choice.highest([one for step in method.steps() for one in step.values()])
-    return replace(choice, chosen=chosen, base=_base_for(group, chosen))
+    choice = Choice(candidates, arms, chosen=eligible[0], best=eligible[0], base=None, halved=halved)
+
+    def height(arm: Arm) -> float:
+        return max(float(np.mean([candidates[entry].believed for entry in step.values()])) for step in arm.steps())
+
+    replicated = [arm for arm in arms if arm.seeds > 1]
+    method = max(replicated or arms, key=height)  # a single run may be lucky as a whole
+    chosen = choice.highest(method.step_entries())
+    return replace(choice, chosen=chosen, best=choice.peak(eligible), base=_base_for(group, chosen))
 
 
 def _choosing(group: Group, metric: str, entries: Sequence[Entry]) -> tuple[Columns, bool]:
@@ -125,7 +113,8 @@ def _choosing(group: Group, metric: str, entries: Sequence[Entry]) -> tuple[Colu
     return (select, True) if select.items else (group.columns(metric, entries=entries), False)
 
 
-def _believed(columns: Columns, eligible: Sequence[Entry], arms: Sequence[Arm]) -> Sequence[float]:
+def _posterior_means(columns: Columns, eligible: Sequence[Entry], arms: Sequence[Arm]) -> Sequence[float]:
+    """Of each checkpoint, smoothed along its run and shrunk towards the other seeds of its method."""
     place = {entry: (number, seed) for number, arm in enumerate(arms) for seed, run in arm.runs.items() for entry in run}
     values = np.asarray(sum(np.asarray(part.values).mean(axis=0) for part in columns.parts))
     means = posterior_means(
@@ -157,9 +146,10 @@ def next_time_of(
     gain: float | None = None,
     rising: bool = False,
 ) -> NextTime | None:
-    """From the runs of a method that have a curve; None without one. `gain` is the shown one; `rising`: its last step is."""
-    mine = arm.with_curve()
-    steps = [list(step.values()) for step in mine.steps()] if mine.runs else []
+    """How long to train, by the runs of a method that have a curve; None without one. `gain` is the shown gain over the base;
+    `rising`: the last step of the curve is shown to gain, too."""
+    with_curve = arm.with_curve()
+    steps = [list(step.values()) for step in with_curve.steps()] if with_curve.runs else []
     if len(steps) < 2:
         return None
     entries = [entry for step in steps for entry in step]
@@ -169,119 +159,21 @@ def next_time_of(
     parts = [Part(values, part.clusters) for values, part in zip(by_step, columns.parts, strict=True)]
     bounds = simultaneous_bounds(parts, seed=seed)
     loss = accepted_loss(margin, gain)
-    highest = int(np.argmax(bounds.gaps[:, 0]))  # how far every point leads the first
+    highest = int(np.argmax(bounds.gaps[:, 0]))  # gaps are differences to the first point, so the largest marks the highest
     within = next((number for number in range(len(steps)) if bounds.upper[number] <= loss), None)
-    point = min(within, highest) if within is not None else None
+    earliest = min(within, highest) if within is not None else None  # never after the highest
     trained = [round(np.mean([entry.tokens for entry in step])) for step in steps]
     recorded = all(entry.recorded_tokens is not None for entry in entries)
-    run = next((run for run in mine.runs.values() if chosen in run), None)
-    step = steps[point] if point is not None else []
-    reached = next((entry for entry in step if run and entry in run), step[0] if step else None)
-    less = point is not None and point < len(steps) - 1
-    return NextTime(
-        how="less" if less else "longer" if rising else "as long",
-        loss=loss,
-        points=len(steps),
-        seeds=seeds,
-        tokens=trained[point] if recorded and point is not None else None,
-        share=trained[point] / trained[-1] if point is not None else None,
-        checkpoint=reached.evaluation.path if reached else "",
-        name=reached.name if reached else "",
+    how: Training = "less" if earliest is not None and earliest < len(steps) - 1 else "longer" if rising else "as long"
+    ahead = NextTime(how=how, loss=loss, points=len(steps), seeds=seeds, tokens=None, share=None, checkpoint="", name="")
+    if earliest is None:
+        return ahead
+    chosen_run = next((run for run in with_curve.runs.values() if chosen in run), [])
+    reached = next((entry for entry in steps[earliest] if entry in chosen_run), steps[earliest][0])
+    return replace(
+        ahead,
+        tokens=trained[earliest] if recorded else None,
+        share=trained[earliest] / trained[-1],
+        checkpoint=reached.evaluation.path,
+        name=reached.name,
     )
-
-
-def next_step(study: Study, it: Answer, top: Entry, *, replicated: bool, unequal: tuple[Entry, int] | None) -> NextStep | None:
-    """`unequal`: the last checkpoint of a method that has had less training than one beside it, and the tokens of that one."""
-    made, keep, relation = top.evaluation.provenance, it.keep, it.question("relation")
-    largest = it.power.largest if it.power else None
-    another = _step("add seeds", train_command(top, seed=made.seed + 1) if made else "")
-    if it.action == "use checkpoint":
-        return another
-    rising = it.next_time is not None and it.next_time.how == "longer"
-    if rising and made and (longer := train_command(top, tokens=_LONGER * study.choice.arm(top).tokens)):
-        return _step("train longer", longer)
-    if unequal is not None:
-        return _step("train equally", train_command(unequal[0], tokens=unequal[1]))
-    if keep is not None and keep.there and not (relation and relation.tested):
-        return _step("carry over", relation_command(study, keep.path))
-    if any((one := it.beside(name)) and one.verdict == "not shown" for name in it.unbeaten):
-        half = largest / 2 if largest else study.margin
-        return _step("tell apart", _power_command(study, top, min(study.margin, half), replicated=replicated))
-    if keep is not None:
-        publish = f"coref-automl publish {shlex.quote(keep.path)} --repo OWNER/NAME --dry-run"
-        return _step("publish", publish) if keep.there else _step("make again", keep.again)
-    if it.action == "keep base":  # the largest gain, or the margin where nothing gained
-        gain = largest if it.power and it.power.needed and largest else study.margin
-        return _step("plan", f"{_power_command(study, top, gain, replicated=replicated)} --against-base")
-    if made and it.action == "no base" and (base := where_now(made.base, top.folder, _READ["model"])):
-        lacking = [top, *(one for one in study.entries if one.trained and study.own_base(one) is None)]
-        lengths = dict.fromkeys(one.evaluation.seq_len for one in lacking)
-        return _step(
-            "evaluate base", " && ".join(f"coref-automl evaluate {shlex.quote(base)} --seq-len {one}" for one in lengths)
-        )
-    return another if has_room(study.group, it.metric) else None
-
-
-def _step(do: str, command: str) -> NextStep | None:
-    return NextStep(do, command) if command else None  # type: ignore[arg-type]
-
-
-def train_command(entry: Entry, *, seed: int | None = None, tokens: int | None = None) -> str:
-    """Training that makes a checkpoint again, with another seed or until so many tokens: from its run's recipe, or from what its
-    record says."""
-    run, made = Path(entry.evaluation.path).parent, entry.evaluation.provenance
-    out = shlex.quote(f"{run}-{'longer' if tokens else 'again' if seed is None else f'seed{seed}'}")
-    other = f" --seed {seed}" if seed is not None else ""
-    if made is not None and tokens:
-        other += f" --epochs {math.ceil(tokens / max(1, made.tokens) * made.epoch)} --max-tokens {tokens}"
-    if (recipe := run / "recipe.yaml").is_file():
-        moved = ((name.replace("_", "-"), now) for name, (was, now) in _named_by(recipe).items() if now != was)
-        told = "".join(f" --{name} {shlex.quote(now)}" for name, now in moved)
-        return f"coref-automl train --recipe {shlex.quote(str(recipe))}{told}{other} --out {out}"
-    if made is None:
-        return ""
-    seed = made.seed if seed is None else seed
-    if method_name(made) not in ("", made.objective):  # its settings are in the recipe of its study, not in its record
-        told = f"--method {shlex.quote(method_name(made))} --length {made.seq_len} --first-seed {seed} --seeds 1"
-        again = f"coref-automl study --recipe STUDY.yaml {told} --only train --out {shlex.quote(f'{run}-study')}"
-        return again if tokens is None else ""  # how long a study trains stands in its recipe
-    told = (
-        f"--objective {shlex.quote(made.objective)} --seq-len {made.seq_len} --seed {seed} --max-tokens {tokens or made.tokens}"
-    )
-    base, data = where_now(made.base, entry.folder, _READ["model"]), where_now(made.dataset, entry.folder, _READ["dataset"])
-    return f"coref-automl train --model {shlex.quote(base)} --dataset {shlex.quote(data or 'DATASET')} {told} --out {out}"
-
-
-def relation_command(study: Study, model: str) -> str:
-    """Relation extraction from a checkpoint, on the rows of a run that was read, in a folder of its own."""
-    runs = study.checks.get("relation", ())
-    held = next((rows for run in runs if (rows := _rows_of(run))), BUNDLED_ROWS)
-    data = "".join(f" --{name} {shlex.quote(path)}" for name, path in held.items())
-    names = [_RELATION, f"{_RELATION}-{Path(model).name}"]
-    names += [f"{names[1]}-{number}" for number in range(2, len(runs) + 3)]
-    read = {run.folder for run in runs}
-    out = next((name for name in names if not Path(name).exists() and Path(name).resolve() not in read), names[-1])
-    return f"coref-automl re train --model {shlex.quote(model)}{data} --out {shlex.quote(out)} --seeds 3"
-
-
-def _rows_of(run: TaskRun) -> dict[str, str]:
-    """The files of rows that a run names in its recipe; none in an archive."""
-    named = _named_by(run.folder / "recipe.yaml") if run.folder else {}
-    return {name: named[name][1] for name in ("train", "dev") if name in named} if "train" in named else {}
-
-
-def _named_by(recipe: Path) -> dict[str, tuple[str, str]]:
-    """What the recipe of a run names by path: as it was stored, and where it lies now."""
-    try:
-        told = read_yaml(recipe) if recipe.is_file() else {}
-    except CorefError:
-        return {}
-    held = {name: told[name] for name in _READ if isinstance(told.get(name), str)}
-    return {name: (path, where_now(path, recipe, _READ[name])) for name, path in held.items()}
-
-
-def _power_command(study: Study, top: Entry, gain: float, *, replicated: bool) -> str:
-    """What it takes to show such a difference; by these runs' spreads if they have seeds."""
-    runs = Path(top.evaluation.path).parent.parent
-    where = f" {shlex.quote(str(runs))}" if replicated and runs.is_dir() else ""
-    return f"coref-automl power{where} --difference {max(0.1, 100 * gain):.1f} --metric {study.metric}"

@@ -7,6 +7,7 @@ for each question that a person asks a leading claim beside the others. docs/sta
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -80,9 +81,16 @@ class Claim(Record):
         return self.verdict in ("better", "worse")
 
     @property
-    def sign(self) -> int:
-        """What is shown: better (1), worse (-1) or neither (0)."""
-        return {"better": 1, "worse": -1}.get(self.verdict, 0)
+    def judged(self) -> bool:
+        return self.verdict != "not judged"
+
+    @property
+    def of_checkpoint(self) -> bool:
+        return "checkpoint" in self.against
+
+    def seen_from(self, side: str) -> Claim:
+        """The same claim as `side` minus the other."""
+        return self if self.a == side else self.reversed()
 
     def reversed(self) -> Claim:
         """The same claim as `b` minus `a`."""
@@ -94,8 +102,8 @@ class Claim(Record):
             seeds=self.seeds[::-1],
             tokens=self.tokens[::-1],
             values=self.values and self.values[::-1],
-            difference=_minus(self.difference),
-            alone=self.alone and _minus(self.alone),
+            difference=_negated(self.difference),
+            alone=self.alone and _negated(self.alone),
             verdict=codes.get(self.verdict, self.verdict),  # type: ignore[arg-type]
         )
 
@@ -225,13 +233,12 @@ class Answer(Record):
         return tuple(claim for question in self.questions for claim in question.claims)
 
     def question(self, name: QuestionId) -> Question | None:
-        return next((one for one in self.questions if one.id == name), None)
+        return next((question for question in self.questions if question.id == name), None)
 
     def beside(self, name: str) -> Claim | None:
-        """The method to use minus another, as `ties`, `beats` and `unproven` say: at equal tokens where training was unequal."""
-        found = [one for one in self.claims if one.part in ("", "equal tokens") and one.outcome == self.metric]
-        held = [one for one in found if {one.a, one.b} == {self.method, name} and one.verdict != "not judged"]
-        return next((one if one.a == self.method else one.reversed() for one in held), None)
+        """The method to use minus another, as `ties`, `beats` and `unproven` say; None without a verdict."""
+        claim = beside_others(self.claims, self.method, self.metric).get(name) if self.method is not None else None
+        return claim if claim is not None and claim.judged else None
 
     @property
     def gain(self) -> Claim | None:
@@ -239,13 +246,14 @@ class Answer(Record):
         base = self.question("base")
         if base is None or self.action != "keep base":
             return base.lead if base else None
-        return max(base.claims, key=lambda one: one.difference.value)
+        return max(base.claims, key=lambda claim: claim.difference.value)
 
     def not_compared(self) -> list[str]:
         """Methods that were judged against the base and not beside the method to use: of another length and another objective."""
         base = self.question("base")
         named = {self.method, *self.ties, *self.beats, *self.unproven, *self.unjudged}
-        judged = dict.fromkeys(one.a for one in base.claims if one.outcome == self.metric) if base and self.method else ()
+        gains = base.claims if base is not None and self.method is not None else ()
+        judged = dict.fromkeys(claim.a for claim in gains if claim.outcome == self.metric)
         return [name for name in judged if name not in named]
 
     @property
@@ -258,18 +266,28 @@ class Answer(Record):
         if self.method is None:
             return []
         claims = [claim for name in self.unbeaten for claim in self.between(self.method, name)]
-        return [one for one in claims if one.shown and one.outcome.partition(":")[0] != self.metric]
+        return [claim for claim in claims if claim.shown and claim.outcome.partition(":")[0] != self.metric]
 
     def between(self, a: str, b: str | None) -> list[Claim]:
         """What is claimed of two methods, or of one and the base, on all items of each outcome: `a` minus `b`."""
-        other = b or BASE
-        found = [one for one in self.claims if not one.part and one.question != "sources" and {one.a, one.b} == {a, other}]
-        return [one if one.a == a else one.reversed() for one in found]
+        pair = {a, b or BASE}
+        whole = [claim for claim in self.claims if not claim.part and claim.question != "sources"]
+        return [claim.seen_from(a) for claim in whole if {claim.a, claim.b} == pair]
 
     def of_pair(self, a: str, b: str | None, outcome: str) -> Claim | None:
         """The same of one outcome; None if nothing is claimed."""
-        return next((one for one in self.between(a, b) if one.outcome == outcome), None)
+        return next((claim for claim in self.between(a, b) if claim.outcome == outcome), None)
 
 
-def _minus(held: Estimate) -> Estimate:
-    return Estimate(-held.value, -held.high, -held.low, held.n)
+def beside_others(claims: Iterable[Claim], method: str, metric: str) -> dict[str, Claim]:
+    """A method minus each other one on the metric; at equal tokens where training was unequal."""
+    of_methods = [claim for claim in claims if claim.question in ("method", "length") and method in (claim.a, claim.b)]
+    beside: dict[str, Claim] = {}
+    for claim in (claim.seen_from(method) for claim in of_methods if claim.part in ("", "equal tokens")):
+        if claim.outcome == metric and (claim.judged or claim.b not in beside):
+            beside[claim.b] = claim
+    return beside
+
+
+def _negated(estimate: Estimate) -> Estimate:
+    return Estimate(-estimate.value, -estimate.high, -estimate.low, estimate.n)

@@ -74,12 +74,11 @@ def compare_group(
             "run coref-automl evaluate again, or pass --common to compare the rest."
         )
     if common:
-        told.append(
-            say(
-                f"모든 평가에 있는 문항 {columns.items:,}개로 비교했습니다 ({columns.dropped:,}개 제외).",
-                f"Compared on the {columns.items:,} items that all have ({columns.dropped:,} left out).",
-            )
+        shared = say(
+            f"모든 평가에 있는 문항 {columns.items:,}개로 비교했습니다 ({columns.dropped:,}개 제외).",
+            f"Compared on the {columns.items:,} items that all have ({columns.dropped:,} left out).",
         )
+        told.append(shared)
     lengths = sorted({entry.evaluation.seq_len for entry in group.entries})
     if len(lengths) > 1:
         listed = ", ".join(map(str, lengths))
@@ -113,20 +112,18 @@ def _own_notes(table: ComparisonTable, group: Group) -> list[str]:
     out = []
     if len(table.references) > 1:
         listed = ", ".join(f"{number} {name}" for number, name in enumerate(table.references, 1))
-        out.append(
-            say(
-                f"각 체크포인트를 그 베이스 모델과 비교했습니다 ({listed}). --reference NAME은 모두를 하나와 비교합니다.",
-                f"Each is compared with its own base model ({listed}); --reference NAME compares all with one.",
-            )
+        own_bases = say(
+            f"각 체크포인트를 그 베이스 모델과 비교했습니다 ({listed}). --reference NAME은 모두를 하나와 비교합니다.",
+            f"Each is compared with its own base model ({listed}); --reference NAME compares all with one.",
         )
+        out.append(own_bases)
     lost = (entry.run for entry, row in zip(group.entries, table.rows, strict=True) if row.name in table.unjudged)
     if names := ", ".join(dict.fromkeys(lost)):
-        out.append(
-            say(
-                f"{names}: 같은 창 길이로 평가된 베이스 모델이 없습니다. 평가하거나 --reference NAME을 주세요.",
-                f"{names}: no base evaluated in windows of that length; evaluate it, or pass --reference NAME.",
-            )
+        no_base = say(
+            f"{names}: 같은 창 길이로 평가된 베이스 모델이 없습니다. 평가하거나 --reference NAME을 주세요.",
+            f"{names}: no base evaluated in windows of that length; evaluate it, or pass --reference NAME.",
         )
+        out.append(no_base)
     return out
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,11 +34,11 @@ def choose_group(results: Results, *, common: bool = False, evalset: str | None 
     if missing:
         raise results.refusal(missing)
     groups = read_groups(results, common=common, evalset=evalset)
-    paths = [held for held in map(results.checked_under, results.paths) if held]  # the others hold runs of outside checks
-    whole = [group for group in groups if len(paths) == 1 or all(_holds(group, held) for held in paths)]
-    if not whole:
+    by_path = [here for here in map(results.checked_under, results.paths) if here]  # the others hold runs of outside checks
+    complete = [group for group in groups if len(by_path) == 1 or all(_holds(group, here) for here in by_path)]
+    if not complete:
         raise ComparisonError(_refusal(groups))
-    return whole[0], [*results.notes, *others_than(whole[0], groups)]
+    return complete[0], [*results.notes, *others_than(complete[0], groups)]
 
 
 def others_than(chosen: Group, groups: Sequence[Group]) -> list[str]:
@@ -59,15 +59,15 @@ def read_groups(results: Results, *, common: bool = False, evalset: str | None =
     Largest first, then newest: old evaluations remain when the scorer or a set gets a new version.
     """
     for path in results.paths:
-        results.checked_under(path)
+        results.checked_under(path)  # raises what is damaged under a path
     stored = results.counted()
     if evalset is not None:
         stored = _on_set(stored, evalset)
     if common:
         stored = _without_far_bases(stored, {one.folder.resolve() for one in results.everything})
-    found = one_dtype_each(stored, named_folders(results.paths), common=common)
-    groups = [group_of(kept, fingerprint, scorer, common=common) for (fingerprint, scorer), (kept, _) in found.items()]
-    groups.sort(key=lambda group: max(one.evaluation.evaluated_at for one in group.entries), reverse=True)
+    counted = one_dtype_each(stored, named_folders(results.paths), common=common)
+    groups = [group_of(kept, fingerprint, scorer, common=common) for (fingerprint, scorer), (kept, _) in counted.items()]
+    groups.sort(key=lambda group: max(entry.evaluation.evaluated_at for entry in group.entries), reverse=True)
     return sorted(groups, key=lambda group: -len(group.entries))
 
 
@@ -94,57 +94,79 @@ def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str, 
     """Evaluations side by side; the caller makes sure that they share one scorer version, and one set unless `common`."""
     items, tables = _items(stored)
     distinct = rename_runs(stored)  # before anything is known by a run's name
-    entries = [_entry(one, len(items), *table) for one, table in zip(distinct, tables, strict=True)]
+    entries = [_entry(one, len(items), table) for one, table in zip(distinct, tables, strict=True)]
     if common:
         entries = _united(entries)
     starts = _starts(entries)  # by what is left after uniting
-    named = with_names([replace(one, start=one in starts) for one in entries])
+    named = with_names([replace(entry, start=entry in starts) for entry in entries])
     name = " + ".join(dict.fromkeys(one.evaluation.evalset for one in stored))
     return Group(name, fingerprint, scorer, items, tuple(_bases_first(named)))
 
 
-def _items(stored: Sequence[StoredEvaluation]) -> tuple[Items, list[tuple[Ints, Ints]]]:
-    """The items of all evaluations, and of each its rows and ranks."""
+class _Document(NamedTuple):
+    """A document as all sets know it; of an archive, where documents are numbers, as the set `numbered_in` knows it."""
+
+    numbered_in: str
+    cluster: str
+
+
+class _Table(NamedTuple):
+    """The items of an evaluation: their rows in the group, and their ranks, one column per rule."""
+
+    rows: Ints
+    ranks: Ints
+
+
+def _items(stored: Sequence[StoredEvaluation]) -> tuple[Items, list[_Table]]:
+    """The items of all evaluations, and the table of each."""
     index: dict[str, int] = {}
-    facts: list[tuple[Any, ...]] = []
-    tables = [_read(one, index, facts) for one in stored]
-    columns = {name: np.array([row[k] for row in facts]) for k, name in enumerate(FACTS)}
-    sets = grouped(zip(stored, tables, strict=True), lambda pair: items_of(pair[0]))
-    split: dict[str, list[tuple[str, str]]] = {}
-    own: dict[tuple[str, str], Half] = {}
-    for name, members in sets.items():
+    facts: dict[str, list[Any]] = {name: [] for name in FACTS}
+    documents: list[_Document] = []
+    tables = []
+    for one in stored:
+        columns = read_columns(one.folder, (*FACTS, *RULES))
+        numbered_in = items_of(one) if one.archived else ""
+        rows = [index.setdefault(item, len(index)) for item in columns["item"]]
+        for place, row in enumerate(rows):
+            if row == len(documents):  # no evaluation before this one has the item
+                documents.append(_Document(numbered_in, columns["cluster"][place]))
+                for name in FACTS:
+                    facts[name].append(columns[name][place])
+        tables.append(_Table(np.array(rows, np.int32), np.stack([whole_numbers(columns[name]) for name in RULES], axis=1)))
+    halves = _halves(stored, tables, facts["task"], documents)
+    arrays = {name: np.array(values) for name, values in facts.items()}
+    return Items(index, arrays, np.array([halves[document] for document in documents])), tables
+
+
+def _halves(
+    stored: Sequence[StoredEvaluation], tables: Sequence[_Table], tasks: Sequence[str], documents: Sequence[_Document]
+) -> dict[_Document, Half]:
+    """The half of every document: that of the larger set which its set is a half of, else split here, where sets that share
+    documents are split together. Of a document in two such sets `select` counts: what has chosen never judges."""
+    frozen: dict[_Document, Half] = {}
+    to_split: dict[str, list[tuple[str, str]]] = {}
+    for name, members in grouped(zip(stored, tables, strict=True), lambda pair: items_of(pair[0])).items():
         half = next((one.evaluation.half for one, _ in members if one.evaluation.half), None)
-        for row in np.unique(np.concatenate([rows for _, (rows, _) in members])).tolist():
-            task, cluster, *_, numbered = facts[row]
-            if half is None:  # as in the set alone; sets that share documents are split together
-                split.setdefault(numbered, []).append((f"{name} {task}", cluster))
-            elif own.get((numbered, cluster)) != "select":  # a document that has chosen never judges
-                own[numbered, cluster] = half
-    of = {(numbered, cluster): half for numbered, some in split.items() for cluster, half in halves_of(some).items()} | own
-    return Items(index, columns, np.array([of[numbered, cluster] for _, cluster, *_, numbered in facts])), tables
+        for row in np.unique(np.concatenate([table.rows for _, table in members])).tolist():
+            document = documents[row]
+            if half is None:
+                to_split.setdefault(document.numbered_in, []).append((f"{name} {tasks[row]}", document.cluster))
+            elif frozen.get(document) != "select":
+                frozen[document] = half
+    split = {_Document(place, cluster): half for place, some in to_split.items() for cluster, half in halves_of(some).items()}
+    return split | frozen
 
 
 def _bases_first(entries: Sequence[Entry]) -> list[Entry]:
     """Untrained models before checkpoints, the base that most began from first."""
-    begun = Counter(base.folder for one in entries if (made := one.evaluation.provenance) for base in bases_of(entries, made))
+    begun = Counter(base.folder for entry in entries for base in bases_of(entries, entry.evaluation.provenance))
     return sorted(entries, key=lambda entry: (entry.trained, 0 if entry.trained else -begun[entry.folder]))
 
 
-def _read(one: StoredEvaluation, index: dict[str, int], facts: list[tuple[Any, ...]]) -> tuple[Ints, Ints]:
-    """Row numbers and ranks of an evaluation; new items are added to `index` and `facts`, last the set whose documents an archive
-    has numbered (else "")."""
-    held, numbered = read_columns(one.folder, (*FACTS, *RULES)), items_of(one) if one.archived else ""
-    rows = [index.setdefault(item, len(index)) for item in held["item"]]
-    for number, fact in zip(rows, zip(*(held[name] for name in FACTS), strict=True), strict=True):
-        if number == len(facts):
-            facts.append((*fact, numbered))
-    return np.array(rows, np.int32), np.stack([whole_numbers(held[name]) for name in RULES], axis=1)
-
-
-def _entry(one: StoredEvaluation, items: int, rows: Ints, read: Ints) -> Entry:
+def _entry(one: StoredEvaluation, items: int, table: _Table) -> Entry:
     """An evaluation with its ranks on the items of the group."""
     ranks = np.full((items, len(RULES)), NOT_RUN, np.int32)
-    ranks[rows] = read
+    ranks[table.rows] = table.ranks
     by_rule = {rule.removesuffix("_rank"): ranks[:, k] for k, rule in enumerate(RULES)}
     return Entry(one.evaluation.checkpoint, one.evaluation, one.folder, by_rule)
 
@@ -168,11 +190,9 @@ def _model_as_scored(one: StoredEvaluation | Entry) -> tuple[object, ...]:
 
 def _starts(entries: Sequence[Entry]) -> set[Entry]:
     """Checkpoints that serve as a base and are the only ones of their run: there is nothing to choose among."""
-    runs: dict[PurePath, set[str]] = {}
-    for one in entries:
-        runs.setdefault(_run_or_model(one), set()).add(one.evaluation.path)
-    records = [made for one in entries if (made := one.evaluation.provenance)]
-    return {one for one in entries if len(runs[_run_or_model(one)]) == 1 and any(bases_of([one], made) for made in records)}
+    checkpoints = Counter(run for run, _ in {(_run_or_model(entry), entry.evaluation.path) for entry in entries})
+    alone = [entry for entry in entries if checkpoints[_run_or_model(entry)] == 1]
+    return {entry for entry in alone if any(bases_of([entry], other.evaluation.provenance) for other in entries)}
 
 
 def _run_or_model(entry: Entry) -> PurePath:
@@ -183,15 +203,15 @@ def _run_or_model(entry: Entry) -> PurePath:
 
 def _holds(group: Group, stored: Sequence[StoredEvaluation]) -> bool:
     """Is one of the evaluations, or the one that it repeats, in the group?"""
-    held = {_model_as_scored(entry) for entry in group.entries}
-    return any(_model_as_scored(one) in held for one in stored if group.fingerprint in ("", items_of(one)))
+    models = {_model_as_scored(entry) for entry in group.entries}
+    return any(_model_as_scored(one) in models for one in stored if group.fingerprint in ("", items_of(one)))
 
 
 def _refusal(groups: Sequence[Group]) -> str:
-    lists = [
-        f"{', '.join(e.name for e in g.entries[:3])}: items {g.fingerprint[:8]} of {g.evalset}, scorer {g.scorer}" for g in groups
-    ]
+    names = [", ".join(entry.name for entry in group.entries[:3]) for group in groups]
+    sets = [f"items {group.fingerprint[:8]} of {group.evalset}, scorer {group.scorer}" for group in groups]
+    listed = "; ".join(map(": ".join, zip(names, sets, strict=True)))
     return (
-        f"These evaluations do not share their items or their scorer ({'; '.join(lists)}). "
+        f"These evaluations do not share their items or their scorer ({listed}). "
         "Evaluate them on one set with one version, or pass --common to compare the items they share."
     )

@@ -34,6 +34,8 @@ Among = NDArray[np.bool_] | None
 Runs = Sequence[Entry]
 """Evaluations of one method, one per seed."""
 Pair = tuple[Arm, Arm | Entry]
+Values = list[tuple[Floats, NDArray[Any]]]
+"""By part of a metric: one row per run, and the documents of the items."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,22 +56,11 @@ def speaking_half(methods: Iterable[Runs]) -> Half | None:
 
 
 def _unchosen(ends: Runs) -> bool:
-    made = [entry.evaluation.provenance for entry in ends]
-    planned = [one.planned_end if one else False for one in made]
+    records = [entry.evaluation.provenance for entry in ends]
+    planned = [made.planned_end if made else False for made in records]
     if False in planned:
         return False
-    return None not in planned or len({round(one.epoch, 3) for one in made if one}) == 1
-
-
-def ends(arm: Arm | Entry) -> list[Entry]:
-    """The last checkpoint of each run; a single evaluation (the base) stands for itself."""
-    return [arm] if isinstance(arm, Entry) else arm.ends
-
-
-def half_of_pairs(pairs: Iterable[Pair]) -> Half | None:
-    """One set of documents for all these pairs."""
-    found = {id(side): side for pair in pairs for side in pair if isinstance(side, Arm)}
-    return speaking_half(ends(arm) for arm in found.values())
+    return None not in planned or len({round(made.epoch, 3) for made in records if made}) == 1
 
 
 def judge_pairs(
@@ -82,22 +73,21 @@ def judge_pairs(
     part: str = "",
     among: Among = None,
     ranks: bool = False,
-    at: Sequence[tuple[Runs, Runs]] = (),
 ) -> list[Judged | None]:
-    """Compare the last checkpoints of each pair, or those that `at` names; None if the metric was not run by both.
+    """Compare the last checkpoints of each pair; None if the metric was not run by both.
 
     `among` are the items to compare on; `ranks`: by MRR.
     """
-    sides = list(at) or [(ends(a), ends(b)) for a, b in pairs]
     out: list[Judged | None] = []
-    for (a, b), (ours, theirs) in zip(pairs, sides, strict=True):
+    for a, b in pairs:
+        ours, theirs = a.ends, b.ends if isinstance(b, Arm) else [b]
         values = _values(study, [*ours, *theirs], metric, half, among, ranks)
         if values is None:
             out.append(None)
             continue
-        found = crossed(values, len(ours), model=isinstance(b, Entry))
+        verdict = crossed(values, len(ours), model=isinstance(b, Entry))
         outcome = f"{metric}:mrr" if ranks else metric
-        out.append(_judged(study, question, (a, b), (ours, theirs), outcome, found, values, half, part))
+        out.append(_judged(study, question, (a, b), (ours, theirs), outcome, verdict, values, half, part))
     return out
 
 
@@ -109,19 +99,20 @@ def judge_change(
     values = _values(study, [*now, *before], metric, half)
     if values is None:
         return None
-    held, earlier = ([rows[side] for rows, _ in values] for side in (slice(len(now)), slice(len(now), None)))
-    found = change_of_runs(held, earlier, [clusters for _, clusters in values])
-    return _judged(study, question, (arm, arm), steps, metric, found, values, half, part)
+    later, earlier = _sides(values, len(now))
+    verdict = change_of_runs(later, earlier, [clusters for _, clusters in values])
+    return _judged(study, question, (arm, arm), steps, metric, verdict, values, half, part)
 
 
-def corrected_claims(found: Iterable[Judged | None], correction: Correction) -> list[Claim]:
+def corrected_claims(judged: Iterable[Judged | None], correction: Correction) -> list[Claim]:
     """The claims of one family: p adjusted, the interval of the level that this amounts to, and the verdict."""
-    every = [one for one in found if one is not None]
-    ps = [one.p for one in every if one.p is not None]
+    family = [one for one in judged if one is not None]
+    ps = [one.p for one in family if one.p is not None]
     adjusted = iter(holm(ps) if correction == "holm" else benjamini_hochberg(ps) if correction == "bh" else ps)
-    family = len(ps)
-    claims = (one.claim if one.p is None else _corrected(one, one.p, float(next(adjusted)), correction, family) for one in every)
-    return [_within_reach(one) for one in claims]
+    claims = (
+        _corrected(one, one.p, float(next(adjusted)), correction, len(ps)) if one.p is not None else one.claim for one in family
+    )
+    return [_within_reach(claim) for claim in claims]
 
 
 def _within_reach(claim: Claim) -> Claim:
@@ -129,24 +120,23 @@ def _within_reach(claim: Claim) -> Claim:
     return replace(claim, verdict="not judged") if "no room" in claim.against and not claim.shown else claim
 
 
-def _corrected(one: Judged, p: float, adjusted: float, correction: Correction, family: int) -> Claim:
-    level = 1 - ALPHA * (p / adjusted if adjusted > 0 else 1 / family)
-    held, alone = one.interval_at(level), one.interval_at(LEVEL)
-    verdict: Verdict = "not shown" if adjusted >= ALPHA else "better" if held.value > 0 else "worse"
+def _corrected(judged: Judged, p: float, adjusted: float, correction: Correction, family: int) -> Claim:
+    claim, level = judged.claim, 1 - ALPHA * (p / adjusted if adjusted > 0 else 1 / family)
+    corrected, alone = judged.interval_at(level), judged.interval_at(LEVEL)
+    verdict: Verdict = "not shown" if adjusted >= ALPHA else "better" if corrected.value > 0 else "worse"
     lost: tuple[Caveat, ...] = ("before correction",) if p < ALPHA <= adjusted else ()
-    wider = (held.high - held.low) / (alone.high - alone.low) if alone.high > alone.low else 1.0
-    could = one.claim.detectable * wider if one.claim.detectable else None
+    wider = (corrected.high - corrected.low) / (alone.high - alone.low) if alone.high > alone.low else 1.0
     return replace(
-        one.claim,
-        difference=held,
+        claim,
+        difference=corrected,
         alone=alone if level > LEVEL else None,
         level=round(level, 6),
         p=adjusted,
         correction=correction if family > 1 else "none",
         family=family,
         verdict=verdict,
-        detectable=could,
-        against=(*one.claim.against, *lost),
+        detectable=claim.detectable * wider if claim.detectable else None,
+        against=(*claim.against, *lost),
     )
 
 
@@ -156,35 +146,35 @@ def _judged(
     pair: Pair,
     sides: tuple[Runs, Runs],
     outcome: str,
-    found: CrossedVerdict,
-    values: list[tuple[Floats, NDArray[Any]]],
+    result: CrossedVerdict,
+    values: Values,
     half: Half | None,
     part: str,
 ) -> Judged:
     (a, b), (ours, theirs) = pair, sides
-    means = [float(sum(rows[n : n + k].mean() for rows, _ in values)) for n, k in ((0, len(ours)), (len(ours), len(theirs)))]
+    value, other = (float(sum(rows.mean() for rows in side)) for side in _sides(values, len(ours)))
     claim = Claim(
-        question,
-        a.name,
-        BASE if isinstance(b, Entry) else b.name,
-        outcome,
-        (half and "confirm") or "all",
-        found.documents,
-        (len(ours), len(theirs)),
-        found.interval,
-        "crossed",
-        "same" if found.reason == "same" else "not judged",
-        (means[0], means[1]),
-        detectable=found.detectable,
+        question=question,
+        a=a.name,
+        b=BASE if isinstance(b, Entry) else b.name,
+        outcome=outcome,
+        documents="all" if half is None else "confirm",
+        count=result.documents,
+        seeds=(len(ours), len(theirs)),
+        difference=result.interval,
+        test="crossed",
+        verdict="same" if result.reason == "same" else "not judged",  # until `corrected_claims`
+        values=(value, other),
+        detectable=result.detectable,
         part=part,
         tokens=(_tokens(ours), _tokens(theirs)),
-        against=(*why_unjudged(found), *standing_against(study.group, outcome, found.documents)),
+        against=(*why_unjudged(result), *standing_against(study.group, outcome, result.documents)),
     )
-    return Judged(claim, None if found.reason else found.p, found.interval_at)
+    return Judged(claim, None if result.reason else result.p, result.interval_at)
 
 
-def why_unjudged(found: CrossedVerdict) -> tuple[Caveat, ...]:
-    return (found.reason,) if found.reason not in ("", "same") else ()  # type: ignore[return-value]
+def why_unjudged(verdict: CrossedVerdict) -> tuple[Caveat, ...]:
+    return (verdict.reason,) if verdict.reason not in ("", "same") else ()  # type: ignore[return-value]
 
 
 def few_documents(documents: int) -> tuple[Caveat, ...]:
@@ -198,54 +188,57 @@ def standing_against(group: Group, outcome: str, documents: int) -> tuple[Caveat
 
 
 def checkpoint_claim(
-    group: Group, question: QuestionId, one: Comparison, entry: Entry, *, half: Half | None, documents: int
+    group: Group, question: QuestionId, compared: Comparison, entry: Entry, *, half: Half | None, documents: int
 ) -> Claim:
     """A checkpoint against its base, max-T over all that stand beside it."""
-    lost: tuple[Caveat, ...] = ("before correction",) if lost_to_family(one) else ()
+    lost: tuple[Caveat, ...] = ("before correction",) if lost_to_family(compared) else ()
     claim = Claim(
-        question,
-        entry.name,
-        BASE,
-        one.metric,
-        (half and "confirm") or "all",
-        documents,
-        (1, 1),
-        one.difference,
-        "sign flips",
-        one.verdict,
-        p=one.p_adjusted,
-        correction=one.correction if one.family > 1 else "none",
-        family=one.family,
-        detectable=one.detectable,
+        question=question,
+        a=entry.name,
+        b=BASE,
+        outcome=compared.metric,
+        documents="all" if half is None else "confirm",
+        count=documents,
+        seeds=(1, 1),
+        difference=compared.difference,
+        test="sign flips",
+        verdict=compared.verdict,
+        p=compared.p_adjusted,
+        correction=compared.correction if compared.family > 1 else "none",
+        family=compared.family,
+        detectable=compared.detectable,
         tokens=(entry.recorded_tokens, None),
-        against=("checkpoint", *standing_against(group, one.metric, documents), *lost),
+        against=("checkpoint", *standing_against(group, compared.metric, documents), *lost),
     )
     return _within_reach(claim)
 
 
 def _tokens(runs: Runs) -> int | None:
-    seen = [entry.recorded_tokens for entry in runs]
-    return None if None in seen else max(one for one in seen if one is not None)
+    """The most that a run was trained on; None if one of them does not say."""
+    recorded = [entry.recorded_tokens for entry in runs]
+    return None if None in recorded else max(tokens for tokens in recorded if tokens is not None)
 
 
-def crossed(values: list[tuple[Floats, NDArray[Any]]], count: int, *, model: bool) -> CrossedVerdict:
+def crossed(values: Values, count: int, *, model: bool) -> CrossedVerdict:
     """The first `count` runs against the others; `model`: these are one model, without seeds."""
-    ours, theirs = [rows[:count] for rows, _ in values], [rows[count:] for rows, _ in values]
+    ours, theirs = _sides(values, count)
     return composite_crossed(ours, theirs, [clusters for _, clusters in values], against_model=model)
 
 
-def _values(
-    study: Study, runs: Runs, metric: str, half: Half | None, among: Among = None, ranks: bool = False
-) -> list[tuple[Floats, NDArray[Any]]] | None:
-    """Values of all runs by part of the metric, one row per run on the items that all have, and the items' documents."""
+def _sides(values: Values, count: int) -> tuple[list[Floats], list[Floats]]:
+    """The first `count` runs, and the others."""
+    return [rows[:count] for rows, _ in values], [rows[count:] for rows, _ in values]
+
+
+def _values(study: Study, runs: Runs, metric: str, half: Half | None, among: Among = None, ranks: bool = False) -> Values | None:
+    """Values of all runs, on the items that all have; None if one did not run the metric."""
     if not all(study.group.was_run(metric, entry) for entry in runs):
         return None
     columns = study.group.columns(metric, half=half, entries=runs, among=among, ranks=ranks)
     return by_run(columns) if columns.items else None
 
 
-def by_run(columns: Columns) -> list[tuple[Floats, NDArray[Any]]]:
-    """By part of a metric: one row per run, and the items' documents."""
+def by_run(columns: Columns) -> Values:
     return [(np.asarray(part.values, np.float64).T, np.asarray(part.clusters)) for part in columns.parts]
 
 
@@ -253,18 +246,16 @@ def means(
     study: Study, sides: Sequence[Runs], metric: str, *, among: Among = None, half: Half | None = None
 ) -> list[Estimate | None]:
     """The mean over the evaluations of each side, with an interval over documents."""
-    usable = {n: list(side) for n, side in enumerate(sides) if side and all(study.group.was_run(metric, entry) for entry in side)}
-    entries = list({id(entry): entry for side in usable.values() for entry in side}.values())
-    out: list[Estimate | None] = [None] * len(sides)
+    usable = {n: side for n, side in enumerate(sides) if side and all(study.group.was_run(metric, entry) for entry in side)}
+    entries = list(dict.fromkeys(entry for side in usable.values() for entry in side))
     columns = study.group.columns(metric, half=half, entries=entries, among=among) if entries else None
     if columns is None or not columns.items:
-        return out
-    at = {id(entry): number for number, entry in enumerate(entries)}
+        return [None] * len(sides)
+    column = {entry: number for number, entry in enumerate(entries)}
     parts = []
     for part in columns.parts:
         values = np.asarray(part.values)
-        sides_of = [values[:, [at[id(entry)] for entry in side]].mean(axis=1) for side in usable.values()]
-        parts.append(Part(np.stack(sides_of, axis=1), part.clusters))
-    for number, estimate in zip(usable, composite(parts, seed=study.seed), strict=True):
-        out[number] = estimate
-    return out
+        means_of = [values[:, [column[entry] for entry in side]].mean(axis=1) for side in usable.values()]
+        parts.append(Part(np.stack(means_of, axis=1), part.clusters))
+    estimates = dict(zip(usable, composite(parts, seed=study.seed), strict=True))
+    return [estimates.get(number) for number in range(len(sides))]

@@ -20,7 +20,7 @@ from coref_automl.comparison.arms import arms_of, base_of
 from coref_automl.comparison.groups import choose_group
 from coref_automl.comparison.judging import by_run, crossed
 from coref_automl.comparison.reader import open_results
-from coref_automl.comparison.scores import Entry, Group, choose_metric
+from coref_automl.comparison.scores import Group, choose_metric
 from coref_automl.config import choose
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
@@ -117,15 +117,11 @@ class PowerTable(Record):
     def lines(self) -> list[str]:
         """The printout."""
         spread = f"{100 * self.components.seeds:.2f}"
-        drawn = (
-            say(f"판정 {self.measured}건에서 추정", f"estimated from {self.measured} pairs of methods")
-            if self.measured
-            else say("보관된 연구들의 값", "those of the archived studies")
-        )
+        measured = say(f"판정 {self.measured}건에서 추정", f"estimated from {self.measured} pairs of methods")
+        drawn = measured if self.measured else say("보관된 연구들의 값", "those of the archived studies")
         of = say("베이스 모델 대비", "against the base") if self.against_base else say("방법 대 방법", "method against method")
-        told = [
-            f"{self.metric}, {of}. " + say(f"시드 표준편차 {spread}점({drawn}).", f"Seeds vary by {spread} points ({drawn}).")
-        ]
+        vary = say(f"시드 표준편차 {spread}점({drawn}).", f"Seeds vary by {spread} points ({drawn}).")
+        told = [f"{self.metric}, {of}. {vary}"]
         if self.comparisons > 1:
             told.append(say(f"비교 {self.comparisons}건 보정(Holm).", f"Corrected for {self.comparisons} comparisons (Holm)."))
         if self.able:
@@ -137,11 +133,8 @@ class PowerTable(Record):
             told += ["", *align(rows, right=True)]
         if self.plans:
             wanted = f"{100 * self.plans[0].difference:g}"
-            told += [
-                "",
-                say(f"{wanted}점 차이를 검정력 80%로 검출하려면:", f"To detect a {wanted}-point difference with 80% power:"),
-            ]
-            told += align([self._head(), *map(self._row, self.plans)], right=True)
+            goal = say(f"{wanted}점 차이를 검정력 80%로 검출하려면:", f"To detect a {wanted}-point difference with 80% power:")
+            told += ["", goal, *align([self._head(), *map(self._row, self.plans)], right=True)]
         return told
 
     def _head(self) -> tuple[str, ...]:
@@ -219,14 +212,11 @@ def sizes_by_document(group: Group, metric: str) -> NDArray[np.int64]:
 def verdicts_of(group: Group, metric: str, *, against_base: bool) -> list[CrossedVerdict]:
     """Between all methods that differ in nothing else, or of each against its base: last checkpoints on all documents."""
     arms = [arm for arm in arms_of(group.entries, None) if arm.seeds > 1]
-    pairs: list[tuple[list[Entry], list[Entry]]] = []
-    if against_base:
-        pairs = [(arm.ends, [base]) for arm in arms if (base := base_of(group.entries, arm))]
-    else:
-        pairs = [(a.ends, b.ends) for a, b in combinations(arms, 2) if a.differs_in_method_from(b)]
-    columns = [(len(a), group.columns(metric, entries=[*a, *b])) for a, b in pairs]
-    found = [crossed(by_run(both), count, model=against_base) for count, both in columns if both.items]
-    return [one for one in found if not one.reason]
+    methods = [(a.ends, b.ends) for a, b in combinations(arms, 2) if a.same_setting_as(b)]
+    gains = [(arm.ends, [base]) for arm in arms if (base := base_of(group.entries, arm))]
+    columns = [(len(a), group.columns(metric, entries=[*a, *b])) for a, b in (gains if against_base else methods)]
+    verdicts = [crossed(by_run(both), count, model=against_base) for count, both in columns if both.items]
+    return [verdict for verdict in verdicts if not verdict.reason]
 
 
 def cost_of(group: Group, paths: Sequence[str]) -> Cost | None:

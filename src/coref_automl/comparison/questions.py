@@ -5,25 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.arms import Arm, base_of, equally_trained
-from coref_automl.comparison.claims import BASE, Claim, QuestionId
-from coref_automl.comparison.judging import (
-    Among,
-    Judged,
-    Pair,
-    Runs,
-    corrected_claims,
-    half_of_pairs,
-    judge_change,
-    judge_pairs,
-    speaking_half,
-)
+from coref_automl.comparison.claims import BASE, Claim, QuestionId, beside_others
+from coref_automl.comparison.judging import Among, Judged, Pair, corrected_claims, judge_change, judge_pairs, speaking_half
 from coref_automl.comparison.outside_checks import CHECKS, judge_check
 from coref_automl.comparison.scores import Entry, Group, has_room, is_equal_training
 from coref_automl.evaluation.metrics import METRICS
@@ -66,26 +56,31 @@ class StudyClaims:
             "sources": self._sources(),
             **{question: judge_check(self.study, question) for question in CHECKS},
         }
-        return {name: [self._settled(one) for one in claims] for name, claims in asked.items()}
+        return {name: [self._settled(claim) for claim in claims] for name, claims in asked.items()}
+
+    def beside(self, method: str) -> dict[str, Claim]:
+        """A method minus each other one."""
+        return beside_others((claim for claims in self.by_question.values() for claim in claims), method, self.study.metric)
 
     def _settled(self, claim: Claim) -> Claim:
         """Where nothing is shown, what is known all the same: that a gain like the shown one or the margin is excluded; of two
         methods, that either keeps half of the shown gain. What correction took back is not known."""
-        if claim.verdict != "not shown" or {"before correction", "checkpoint"} & {*claim.against}:
+        if claim.verdict != "not shown" or claim.of_checkpoint or "before correction" in claim.against:
             return claim
-        lead, held, margin = self._shown, claim.difference, self.study.margin
+        lead, difference, margin = self.shown_gain, claim.difference, self.study.margin
         gain = None if lead is None else lead.difference.value if lead.expected is None else lead.expected
         if claim.b == BASE:
-            return replace(claim, verdict="no gain") if held.high < min(margin, margin if gain is None else gain) else claim
+            return replace(claim, verdict="no gain") if difference.high < min(margin, margin if gain is None else gain) else claim
         near = min(margin, gain / 2) if gain is not None else 0.0
-        asks = claim.question in ("method", "length") and claim.outcome == self.study.metric  # are the two the same?
-        return replace(claim, verdict="equivalent", within=near) if asks and max(-held.low, held.high) < near else claim
+        asks_if_same = claim.question in ("method", "length") and claim.outcome == self.study.metric
+        is_near = max(-difference.low, difference.high) < near
+        return replace(claim, verdict="equivalent", within=near) if asks_if_same and is_near else claim
 
     @cached_property
-    def _shown(self) -> Claim | None:
-        """The gain of the method to use."""
+    def shown_gain(self) -> Claim | None:
+        """The gain of the method to use; None where it is not shown."""
         name = self.leading.name if self.leading is not None else ""
-        return next((one for one in self.gains if one.a == name and one.verdict == "better"), None)
+        return next((claim for claim in self.gains if claim.a == name and claim.verdict == "better"), None)
 
     @cached_property
     def replicated(self) -> list[Arm]:
@@ -94,52 +89,53 @@ class StudyClaims:
 
     @cached_property
     def half(self) -> Half | None:
-        return half_of_pairs([(arm, arm) for arm in self.replicated or self.study.arms])
+        """The documents that speak about methods."""
+        return speaking_half(arm.ends for arm in self.replicated or self.study.arms)
 
     @cached_property
     def against_bases(self) -> list[tuple[Arm, Entry]]:
         return [(arm, base) for arm in self.study.arms if (base := base_of(self.study.group.entries, arm)) is not None]
 
     @cached_property
-    def same_length(self) -> list[tuple[Arm, Arm]]:
+    def same_setting(self) -> list[tuple[Arm, Arm]]:
         """Later methods and earlier ones at the same length from the same base."""
-        return [(a, b) for b, a in combinations(self.study.arms, 2) if a.differs_in_method_from(b)]
+        return [(a, b) for b, a in combinations(self.study.arms, 2) if a.same_setting_as(b)]
 
     @cached_property
-    def equal(self) -> list[tuple[Arm, Arm]]:
-        """Those of equal training."""
-        return [pair for pair in self.same_length if equally_trained(*pair)]
+    def equal_training(self) -> list[tuple[Arm, Arm]]:
+        """Those of `same_setting` that were trained equally."""
+        return [pair for pair in self.same_setting if equally_trained(*pair)]
 
     @cached_property
     def leading(self) -> Arm | None:
         """The method to use; if none is shown better than its base, that of the highest checkpoint."""
-        better = {one.a: one.values[0] for one in self.method_gains if one.verdict == "better" and one.values}
-        if better:
-            return max((arm for arm in self.replicated if arm.name in better), key=lambda arm: better[arm.name])
+        heights = {claim.a: claim.values[0] for claim in self.method_gains if claim.verdict == "better" and claim.values}
+        if heights:
+            return max((arm for arm in self.replicated if arm.name in heights), key=lambda arm: heights[arm.name])
         return next((arm for arm in self.study.arms if any(self.highest in run for run in arm.runs.values())), None)
 
     @cached_property
     def highest(self) -> Entry:
         """The checkpoint that came out highest; with one seed per method, of those that are shown better than their base."""
-        better = set() if self._several else {one.a for one in self.gains if one.verdict == "better"}
+        better = set() if self._judges_methods else {claim.a for claim in self.gains if claim.verdict == "better"}
         choice = self.study.choice
         shown = [entry for entry in choice.candidates if entry.name in better]
         return choice.highest(shown) if shown else choice.chosen
 
     @property
-    def _several(self) -> bool:
+    def _judges_methods(self) -> bool:
         """Is a method with several seeds judged against its base?"""
-        return any(one.seeds[0] > 1 for one in self.method_gains)
+        return any(claim.seeds[0] > 1 for claim in self.method_gains)
 
     def _judge(self, name: QuestionId, pairs: Sequence[Pair], metric: str, part: str = "", among: Among = None) -> list[Judged]:
-        found = judge_pairs(self.study, name, pairs, metric, half=self.half, part=part, among=among)
-        return [one for one in found if one is not None]
+        judged = judge_pairs(self.study, name, pairs, metric, half=self.half, part=part, among=among)
+        return [verdict for verdict in judged if verdict is not None]
 
     @cached_property
     def gains(self) -> list[Claim]:
         """Methods with several seeds against their base (Holm); single checkpoints (max-T) only where there are none."""
         study = self.study
-        if self._several:
+        if self._judges_methods:
             return self._with_expected(self.method_gains)
         return [claim for entry, claim in study.checkpoint_claims().items() if study.own_base(entry) is not None]
 
@@ -152,7 +148,7 @@ class StudyClaims:
         pairs = [(arm, base) for arm, base in self.against_bases if arm.seeds > 1]
         leading = self.leading.name if self.leading else ""
         if len(pairs) < 2 or leading not in {arm.name for arm, _ in pairs}:
-            return claims
+            return claims  # nothing was chosen among several
         study, runs = self.study, [entry for arm, _ in pairs for entry in arm.ends]
         bases = list(dict.fromkeys(base for _, base in pairs))
         columns = study.group.columns(study.metric, half=self.half, entries=[*runs, *bases])
@@ -161,69 +157,71 @@ class StudyClaims:
         values = np.asarray(sum(np.asarray(part.values).mean(axis=0) for part in parts))
         gain = method_means(values, covariance(parts), methods=[arm.name for arm, _ in pairs for _ in arm.runs])[leading]
         return [
-            replace(one, expected=min(gain, one.difference.value), against=(*one.against, "chosen")) if one.a == leading else one
-            for one in claims
+            replace(claim, expected=min(gain, claim.difference.value), against=(*claim.against, "chosen"))
+            if claim.a == leading
+            else claim
+            for claim in claims
         ]
 
     def _methods(self) -> list[Claim]:
         """Pairs at one length: of equal training (Holm over all); the others without a verdict, and again at equal tokens."""
-        study, equal = self.study, {(a.name, b.name) for a, b in self.equal}
-        found = self._judge("method", self.same_length, study.metric)
-        unequal = [one for one in found if (one.claim.a, one.claim.b) not in equal]
-        again = [one for pair in self.same_length if pair not in self.equal and (one := self._at_equal_tokens(pair)) is not None]
-        claims = corrected_claims([*(one for one in found if one not in unequal), *again], "holm")
-        ranked = [one for one in judge_pairs(study, "method", self.equal, study.metric, half=self.half, ranks=True) if one]
-        left = [
-            replace(one.claim, verdict="not judged", against=tuple(dict.fromkeys((*one.claim.against, "unequal training"))))
-            for one in unequal
+        study, equal = self.study, self.equal_training
+        unequal = [pair for pair in self.same_setting if pair not in equal]
+        at_equal_tokens = [self._at_equal_tokens(pair) for pair in unequal]
+        claims = corrected_claims([*self._judge("method", equal, study.metric), *at_equal_tokens], "holm")
+        not_judged = [
+            replace(claim, verdict="not judged", against=tuple(dict.fromkeys((*claim.against, "unequal training"))))
+            for claim in (judged.claim for judged in self._judge("method", unequal, study.metric))
         ]
-        return [*claims, *left, *corrected_claims(ranked, "bh")]
+        by_rank = judge_pairs(study, "method", equal, study.metric, half=self.half, ranks=True)
+        return [*claims, *not_judged, *corrected_claims(by_rank, "bh")]
 
     def _at_equal_tokens(self, pair: tuple[Arm, Arm]) -> Judged | None:
         """The latest checkpoints of either that had seen as many tokens; None if curves do not meet."""
-        steps: list[tuple[int, Runs, Runs]] = []
-        for ours in pair[0].steps():
-            for theirs in pair[1].steps():
-                seen = [entry.recorded_tokens or 0 for entry in (*ours.values(), *theirs.values())]
-                if min(seen) > 0 and is_equal_training(min(seen), max(seen)):
-                    steps.append((max(seen), list(ours.values()), list(theirs.values())))
-        if not steps:
+        a, b = pair
+        meetings: list[tuple[int, Pair]] = []
+        for ours, theirs in product(a.steps(), b.steps()):
+            seen = [entry.recorded_tokens or 0 for entry in (*ours.values(), *theirs.values())]
+            if min(seen) > 0 and is_equal_training(min(seen), max(seen)):
+                meetings.append((max(seen), (a.ending_at(ours), b.ending_at(theirs))))
+        if not meetings:
             return None
-        _, a, b = max(steps, key=lambda step: step[0])
-        found = judge_pairs(self.study, "method", [pair], self.study.metric, half=self.half, at=[(a, b)])[0]
-        if found is None:
-            return None
-        return replace(found, claim=replace(found.claim, part="equal tokens", against=(*found.claim.against, "equal tokens")))
+        _, latest = max(meetings, key=lambda meeting: meeting[0])
+        judged = self._judge("method", [latest], self.study.metric, part="equal tokens")
+        marked = [replace(one, claim=replace(one.claim, against=(*one.claim.against, "equal tokens"))) for one in judged]
+        return next(iter(marked), None)
 
     def _lengths(self) -> list[Claim]:
         """Longer minus shorter of one method: on the study's metric, and on far items, all and by distance."""
         study = self.study
         same = [(b, a) for a, b in combinations(study.arms, 2) if (a.method, a.origin) == (b.method, b.origin)]
         pairs = [(b, a) for b, a in same if a.length < b.length and equally_trained(b, a)]
-        found = self._judge("length", pairs, study.metric)
+        judged = self._judge("length", pairs, study.metric)
         if (far := self._metric("far")) is not None and far != study.metric:
-            found += self._judge("length", pairs, far)
+            judged += self._judge("length", pairs, far)
             for name, rows in by_distance(study.group, far).items():
-                found += self._judge("length", pairs, far, part=name, among=rows)
-        return corrected_claims(found, "bh")
+                judged += self._judge("length", pairs, far, part=name, among=rows)
+        return corrected_claims(judged, "bh")
 
     def _training(self) -> list[Claim]:
         """Of every mean curve: its last step, and its peak (on select) minus its end (on confirm)."""
-        study, found = self.study, []
-        for arm in (arm.with_curve() for arm in self.study.arms):
+        study, judged = self.study, []
+        for arm in (arm.with_curve() for arm in study.arms):
             steps = [list(step.values()) for step in arm.steps()] if arm.runs else []
             if len(steps) < 2:
                 continue
             half = speaking_half([steps[-1]])
-            found.append(judge_change(study, "training", arm, (steps[-1], steps[-2]), study.metric, half=half, part="last step"))
-            held = [np.mean([study.choice.candidates[one].value.value for one in step]) for step in steps]
-            peak = int(np.argmax(held))
+            last = (steps[-1], steps[-2])
+            judged.append(judge_change(study, "training", arm, last, study.metric, half=half, part="last step"))
+            heights = [np.mean([study.choice.candidates[entry].value.value for entry in step]) for step in steps]
+            peak = int(np.argmax(heights))
             if peak < len(steps) - 1 and study.choice.halved:
                 fall = (steps[peak], steps[-1])
-                found.append(judge_change(study, "training", arm, fall, study.metric, half="confirm", part="peak to end"))
-        return corrected_claims(found, "bh")
+                judged.append(judge_change(study, "training", arm, fall, study.metric, half="confirm", part="peak to end"))
+        return corrected_claims(judged, "bh")
 
     def _metric(self, task: QuestionId) -> str | None:
+        """The metric of a task; None if no evaluation ran it."""
         name, group = metric_of(self.study.group, task), self.study.group
         return name if any(group.was_run(name, entry) for entry in self.study.entries) else None
 
@@ -232,7 +230,7 @@ class StudyClaims:
         metric = self._metric(name)
         if metric is None or metric == self.study.metric:
             return []
-        return corrected_claims(self._judge(name, [*self.against_bases, *self.equal], metric), "bh")
+        return corrected_claims(self._judge(name, [*self.against_bases, *self.equal_training], metric), "bh")
 
     def _sources(self) -> list[Claim]:
         """The method to use on every source of the study's metric, against the base and against mlm."""
@@ -240,16 +238,16 @@ class StudyClaims:
         if leading is None or METRICS[study.metric].parts:
             return []
         pairs: list[Pair] = [(a, b) for a, b in self.against_bases if a is leading]
-        pairs += [(a, b) for a, b in self.equal if a is leading and b.objective == "mlm"]
+        pairs += [(a, b) for a, b in self.equal_training if a is leading and b.objective == "mlm"]
         of_task = np.asarray(items.facts["task"] == METRICS[study.metric].task)
-        spoken = of_task & (True if self.half is None else items.halves == self.half)
-        names = np.unique(items.facts["source"][spoken]).tolist()
-        found: list[Judged] = []
-        for name in names if len(names) > 1 else []:
-            rows = spoken & (items.facts["source"] == name)
+        speaking = of_task & (True if self.half is None else items.halves == self.half)
+        sources = np.unique(items.facts["source"][speaking]).tolist()
+        judged: list[Judged] = []
+        for source in sources if len(sources) > 1 else []:
+            rows = speaking & (items.facts["source"] == source)
             if int(rows.sum()) >= FEWEST_ITEMS and len(np.unique(items.facts["cluster"][rows])) >= FEWEST_DOCUMENTS:
-                found += self._judge("sources", pairs, study.metric, part=str(name), among=np.asarray(rows))
-        return corrected_claims(found, "bh")
+                judged += self._judge("sources", pairs, study.metric, part=str(source), among=np.asarray(rows))
+        return corrected_claims(judged, "bh")
 
 
 def by_distance(group: Group, metric: str) -> dict[str, NDArray[np.bool_]]:

@@ -75,8 +75,8 @@ class Entry:
     def step(self) -> int | None:
         if self.evaluation.provenance:
             return self.evaluation.provenance.step
-        found = _STEP.search(Path(self.evaluation.checkpoint).name)
-        return int(found.group(1)) if found else None
+        match = _STEP.search(Path(self.evaluation.checkpoint).name)
+        return int(match.group(1)) if match else None
 
     @property
     def trained(self) -> bool:
@@ -139,8 +139,8 @@ class Group:
         Nothing was chosen if every checkpoint is the planned end of its run. The correction covers all of them, so each
         verdict holds whichever one is looked at.
         """
-        made = [entry.evaluation.provenance for entry in self.entries if entry.trained]
-        return None if made and all(one is not None and one.planned_end for one in made) else "confirm"
+        records = [entry.evaluation.provenance for entry in self.entries if entry.trained]
+        return None if records and all(made is not None and made.planned_end for made in records) else "confirm"
 
     @property
     def tokenizers(self) -> int:
@@ -177,12 +177,12 @@ class Group:
         for name, weight in METRICS[metric].parts or ((metric, 1.0),):
             part, rows = METRICS[name], np.asarray(self.items.facts["task"] == METRICS[name].task)
             rows = rows & (True if half is None else self.items.halves == half) & (True if among is None else among)
-            found = np.stack([entry.ranks[part.rule][rows] for entry in chosen], axis=1)
-            whole, empty = (found != NOT_RUN).all(axis=1), (found == NOT_RUN).all(axis=1)
-            dropped += int((~whole & ~empty).sum())
-            values = weight * (reciprocal(found[whole]) if ranks else ((found > 0) & (found <= part.at))[whole])
+            ranked = np.stack([entry.ranks[part.rule][rows] for entry in chosen], axis=1)
+            by_all, by_none = (ranked != NOT_RUN).all(axis=1), (ranked == NOT_RUN).all(axis=1)
+            dropped += int((~by_all & ~by_none).sum())
+            values = weight * (reciprocal(ranked[by_all]) if ranks else ((ranked > 0) & (ranked <= part.at))[by_all])
             before = by_task.get(str(part.task))
-            by_task[str(part.task)] = (values + before[0] if before else values, self.items.facts["cluster"][rows][whole])
+            by_task[str(part.task)] = (values + before[0] if before else values, self.items.facts["cluster"][rows][by_all])
         parts = [Part(values, clusters) for values, clusters in by_task.values()]
         items = sum(len(values) for values, _ in by_task.values())
         documents = sum(len(np.unique(clusters)) for _, clusters in by_task.values())
@@ -212,9 +212,9 @@ def is_equal_training(one: int, other: int) -> bool:
 
 def model_label(path: str) -> str:
     """The label of a model, independent of where its folder was: run/checkpoint, or its name."""
-    found = PurePath(path)
-    if CHECKPOINT.fullmatch(found.name):
-        return f"{found.parent.name}/{found.name}"
+    place = PurePath(path)
+    if CHECKPOINT.fullmatch(place.name):
+        return f"{place.parent.name}/{place.name}"
     return slug(re.split(r"/|--", path.rstrip("/"))[-1])
 
 

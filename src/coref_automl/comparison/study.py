@@ -16,7 +16,7 @@ from coref_automl.comparison.bases import find_reference, own_base, references
 from coref_automl.comparison.choice import Choice, choose
 from coref_automl.comparison.claims import BASE, Answer, Claim, QuestionId
 from coref_automl.comparison.differences import compare_with, judging_columns
-from coref_automl.comparison.judging import Among, checkpoint_claim, corrected_claims, half_of_pairs, judge_pairs
+from coref_automl.comparison.judging import Among, checkpoint_claim, corrected_claims, judge_pairs, speaking_half
 from coref_automl.comparison.reader import Results
 from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.scores import Entry, Group, choose_metric, runs_of
@@ -53,7 +53,7 @@ class Study:
 
     @cached_property
     def answer(self) -> Answer:
-        return answer_of(self, looks=self.looks, unread=self.unread)
+        return answer_of(self)
 
     @cached_property
     def arms(self) -> list[Arm]:
@@ -180,8 +180,9 @@ def of_methods(study: Study, a: Side, b: Side, metric: str, among: Among = None)
     if a.arm is None:
         return None
     pair = (a.arm, b.arm or b.entries[0])
-    found = judge_pairs(study, "method", [pair], metric, half=half_of_pairs([pair]), among=among)[0]
-    return corrected_claims([found], "none")[0] if found is not None else None
+    half = speaking_half(side.ends for side in pair if isinstance(side, Arm))
+    judged = judge_pairs(study, "method", [pair], metric, half=half, among=among)
+    return next(iter(corrected_claims(judged, "none")), None)
 
 
 def of_checkpoints(

@@ -52,13 +52,12 @@ def drop_replaced_weights(stored: Sequence[StoredEvaluation]) -> tuple[list[Stor
     for one in stored:
         if not (what := _changed(one, now[_place(one)])):
             kept.append(one)
-        else:
-            reasons.append(
-                say(
-                    f"{one.folder}: {one.evaluation.checkpoint}의 {PARTS[what][0]} 파일이 평가한 뒤에 바뀌었습니다.",
-                    f"{one.folder} was scored with other {PARTS[what][1]} than {one.evaluation.checkpoint} has now",
-                )
-            )
+            continue
+        reason = say(
+            f"{one.folder}: {one.evaluation.checkpoint}의 {PARTS[what][0]} 파일이 평가한 뒤에 바뀌었습니다.",
+            f"{one.folder} was scored with other {PARTS[what][1]} than {one.evaluation.checkpoint} has now",
+        )
+        reasons.append(reason)
     return kept, reasons
 
 
@@ -105,15 +104,14 @@ def _keep_one_dtype(stored: Sequence[StoredEvaluation], named: set[Path]) -> tup
         first = max(same, key=lambda other: (often[other.evaluation.dtype], other.evaluation.evaluated_at))
         if one is first or one.folder.resolve() in named or evaluation.dtype == first.evaluation.dtype:
             kept.append(one)
-        else:
-            reasons.append(
-                say(
-                    f"{one.folder}: {evaluation.dtype} 평가입니다. {evaluation.checkpoint}는 {first.evaluation.dtype} 평가를 "
-                    "씁니다 (둘을 비교하려면 두 폴더를 직접 주세요)",
-                    f"{one.folder} is in {evaluation.dtype}; {evaluation.checkpoint} is shown in {first.evaluation.dtype} "
-                    "(pass both folders to compare the two)",
-                )
-            )
+            continue
+        reason = say(
+            f"{one.folder}: {evaluation.dtype} 평가입니다. {evaluation.checkpoint}는 {first.evaluation.dtype} 평가를 "
+            "씁니다 (둘을 비교하려면 두 폴더를 직접 주세요)",
+            f"{one.folder} is in {evaluation.dtype}; {evaluation.checkpoint} is shown in {first.evaluation.dtype} "
+            "(pass both folders to compare the two)",
+        )
+        reasons.append(reason)
     return kept, reasons
 
 

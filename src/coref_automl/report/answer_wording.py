@@ -6,245 +6,250 @@ Where questions differ (their badge, and what is said after the leading claim) o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
-from coref_automl.comparison.claims import BASE, Answer, Caveat, NextTime, Question, QuestionId
+from coref_automl.comparison.claims import BASE, Answer, Caveat, Claim, NextTime, Question, QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.questions import TASKS
 from coref_automl.comparison.scores import grouped
 from coref_automl.report.page import is_same, note, points, rounded, tokens
-from coref_automl.report.wording import about, brief, caveat, expected_gain, phrase, sentence, short_title, task, title, verdict
+from coref_automl.report.wording import about, brief, caveat, expected_gain, in_a_word, phrase, sentence, short_title, task, title
 from coref_automl.say import Say
 
 _NAMED = 4
 """How many a sentence names."""
 _OWN_BADGES = ("base", "method", "length", "last step", "peak to end")
 """Questions, or parts of one method's curve, that are answered in words of their own."""
-_BESIDE = {-1: ("더 좋음", "better"), 1: ("더 나쁨", "worse")}
+_OF_OTHER = {"worse": ("더 좋음", "better"), "better": ("더 나쁨", "worse")}
+"""What the verdict on a method says of the other one."""
 
 
-def headline(it: Answer, say: Say) -> str:
+def headline(answer: Answer, say: Say) -> str:
     """What to do; a method with its ties."""
-    *first, last = (it.method, *it.ties)[: _NAMED + 1] if it.action == "use method" and it.method else (it.highest,)
+    used = (answer.method, *answer.ties) if answer.action == "use method" and answer.method else (answer.highest,)
+    *first, last = used[: _NAMED + 1]
     name = f"{', '.join(first)}{say(' 또는 ', ' or ')}{last}" if first else last
-    return note(f"headline: {it.action}", say, name=name)
+    return note(f"headline: {answer.action}", say, name=name)
 
 
-def reasons(it: Answer, say: Say) -> list[str]:
+def reasons(answer: Answer, say: Say) -> list[str]:
     """Why: between which methods a task decides, the gain over the base, ties, what could have been shown, what is missing."""
-    question, lead, out = it.question("base"), it.gain, []
-    if lead is not None and it.action in ("use method", "use checkpoint"):
+    question, lead, out = answer.question("base"), answer.gain, []
+    if lead is not None and answer.action in ("use method", "use checkpoint"):
         gain = f"{sentence(lead, say)} {expected_gain(lead, say)}".strip()
-        out += [trade_off(it, say), gain, " ".join(told_apart(it, say))]
-        if it.action == "use checkpoint":
+        out += [trade_off(answer, say), gain, " ".join(told_apart(answer, say))]
+        if answer.action == "use checkpoint":
             out.append(note("one seed per method", say))
-    elif lead is not None and it.action == "keep base":
-        out += [say("가장 높은 것: ", "Highest: ") + sentence(lead, say), " ".join(power(it, say))]
-    elif it.action == "no base":
-        only = say(f"{it.highest} 하나만 평가되었습니다.", f"Only {it.highest} was evaluated.")
-        out.append(note("no base", say, highest=it.highest) if it.candidates > 1 else only)
+    elif lead is not None and answer.action == "keep base":
+        out += [say("가장 높은 것: ", "Highest: ") + sentence(lead, say), " ".join(power(answer, say))]
+    elif answer.action == "no base":
+        only = say(f"{answer.highest} 하나만 평가되었습니다.", f"Only {answer.highest} was evaluated.")
+        out.append(note("no base", say, highest=answer.highest) if answer.candidates > 1 else only)
     elif question is not None and question.tested:
         out.append(sentence(question.lead, say))
     return [text for text in out if text]
 
 
-def trade_off(it: Answer, say: Say) -> str:
+def trade_off(answer: Answer, say: Say) -> str:
     """Of methods that are tied: on which task which of them is better."""
     told: dict[str, list[str]] = {}
-    for (name, sign), claims in grouped(it.apart(), lambda one: (one.b, one.sign)).items():
+    for (name, verdict), claims in grouped(answer.apart(), lambda claim: (claim.b, claim.verdict)).items():
         window = say(" (창 길이가 다름)", " (another window)") if claims[0].question == "length" else ""
-        on = "·".join(dict.fromkeys(task(one, say) for one in claims)) + window
-        ko, en = _BESIDE[sign]
+        on = "·".join(dict.fromkeys(task(claim, say) for claim in claims)) + window
+        ko, en = _OF_OTHER[verdict]
         told.setdefault(name, []).append(say(f"{on}에서 {ko}", f"{en} on {on}"))
     if told:
         listed = "; ".join(f"{name} {', '.join(words)}" for name, words in told.items())
-        return say(f"과제별 선택 ({it.method} 대비): {listed}.", f"Choose by task (beside {it.method}): {listed}.")
-    return say("평가한 과제로는 구별되지 않습니다.", "No task tested here tells them apart.") if it.unbeaten else ""
+        return say(f"과제별 선택 ({answer.method} 대비): {listed}.", f"Choose by task (beside {answer.method}): {listed}.")
+    return say("평가한 과제로는 구별되지 않습니다.", "No task tested here tells them apart.") if answer.unbeaten else ""
 
 
-def power(it: Answer, say: Say) -> list[str]:
+def power(answer: Answer, say: Say) -> list[str]:
     """What the study could have shown, and what it would take."""
-    held, out = it.power, []
-    if "floor" in it.against:
+    able, out = answer.power, []
+    if "floor" in answer.against:
         out.append(note("floor", say))
-    if "few documents" in it.against:
+    if "few documents" in answer.against:
         out.append(say("문서가 너무 적습니다.", "There are too few documents."))
-    if held is None:
+    if able is None:
         return out
-    if held.detectable is not None:
-        could = f"{100 * held.detectable:.1f}"
-        out.append(note("detects", say, could=could, documents=held.documents, seeds=held.seeds))
-    if held.needed is not None and held.largest is not None:
-        gain, count, seeds = f"{100 * held.largest:+.1f}", f"{rounded(held.needed):,}", f"{rounded(held.needed_seeds or 0):,}"
+    if able.detectable is not None:
+        could = f"{100 * able.detectable:.1f}"
+        out.append(note("detects", say, could=could, documents=able.documents, seeds=able.seeds))
+    if able.needed is not None and able.largest is not None:
+        gain, count, seeds = f"{100 * able.largest:+.1f}", f"{rounded(able.needed):,}", f"{rounded(able.needed_seeds or 0):,}"
         out.append(note("needed", say, gain=gain, count=count, seeds=seeds))
     return out
 
 
-def told_apart(it: Answer, say: Say) -> list[str]:
+def told_apart(answer: Answer, say: Say) -> list[str]:
     """Every other method: tied, beaten, or without a verdict."""
-    methods = {
-        "unbeaten": [_with_lead(it, name, say) for name in it.unbeaten],
-        "unproven": it.unproven,
-        "beaten": [_with_lead(it, name, say) for name in it.beats],
-        "unjudged": it.unjudged,
-        "not compared": it.not_compared(),
+    by_relation = {
+        "unbeaten": [_with_lead(answer, name, say) for name in answer.unbeaten],
+        "unproven": answer.unproven,
+        "beaten": [_with_lead(answer, name, say) for name in answer.beats],
+        "unjudged": answer.unjudged,
+        "not compared": answer.not_compared(),
     }
-    equal = {"unbeaten": _compared_at(it, it.unbeaten, say), "beaten": _compared_at(it, it.beats, say)}
-    out = [note(f"methods: {code}", say, at=equal.get(code), told=listing(some)) for code, some in methods.items() if some]
-    told = "; ".join(sentence(one, say).removesuffix(".") for one in it.apart()[:_NAMED])
+    equal = {"unbeaten": _compared_at(answer, answer.unbeaten, say), "beaten": _compared_at(answer, answer.beats, say)}
+    out = [note(f"methods: {code}", say, at=equal.get(code), told=listing(some)) for code, some in by_relation.items() if some]
+    told = "; ".join(sentence(claim, say).removesuffix(".") for claim in answer.apart()[:_NAMED])
     return [*out, note("methods: on another task", say, told=told)] if told else out
 
 
-def _with_lead(it: Answer, name: str, say: Say) -> str:
+def _with_lead(answer: Answer, name: str, say: Say) -> str:
     """Another method, and how far the method to use leads it."""
-    one = it.beside(name)
-    if one is None or is_same(one.difference):
+    claim = answer.beside(name)
+    if claim is None or is_same(claim.difference):
         return name
-    return f"{name} ({phrase(one, say) if one.verdict == 'equivalent' else points(one.difference)})"
+    return f"{name} ({phrase(claim, say) if claim.verdict == 'equivalent' else points(claim.difference)})"
 
 
-def _compared_at(it: Answer, names: Sequence[str], say: Say) -> str:
+def _compared_at(answer: Answer, names: Sequence[str], say: Say) -> str:
     """Where methods are compared if training was unequal."""
-    equal = any(one.part == "equal tokens" for name in names if (one := it.beside(name)))
-    return note("methods: at equal tokens", say) if equal else ""
+    claims = map(answer.beside, names)
+    return note("methods: at equal tokens", say) if any(claim and claim.part == "equal tokens" for claim in claims) else ""
 
 
 # -- the questions
 
 
-def badge(question: Question, it: Answer, say: Say) -> str:
+def badge(question: Question, answer: Answer, say: Say) -> str:
     """A question answered in a word or two: yes, no, not known; of methods, how many are tied and beaten."""
     if not question.tested:
         return say("비교 없음", "not compared")
-    return _WORDINGS.get(question.id, _CHECK).badge(question, it, say)
+    return _WORDINGS.get(question.id, _OF_CHECK).badge(question, answer, say)
 
 
-def answer_line(question: Question, it: Answer, say: Say) -> str:
+def answer_line(question: Question, answer: Answer, say: Say) -> str:
     """A question's answer in a sentence for the first screen; its badge and its difference stand beside it."""
     if not question.tested:
-        return untested(it, say)
-    return " ".join([brief(question.lead, say), *_WORDINGS.get(question.id, _CHECK).more(question, it, say)])
+        return untested(answer, say)
+    return " ".join([brief(question.lead, say), *_WORDINGS.get(question.id, _OF_CHECK).more(question, answer, say)])
 
 
-def question_line(question: Question, it: Answer, say: Say) -> str:
+def question_line(question: Question, answer: Answer, say: Say) -> str:
     """A question and its plain answer, then the claim behind it."""
     if not question.tested:
-        return f"{title(question.id, say)} {untested(it, say)}"
-    wording = _WORDINGS.get(question.id, _CHECK)
-    plain = wording.badge(question, it, say)
-    known = "" if wording.counts else caveat(question.lead, say)
-    opening = f"{title(question.id, say)} {plain[:1].upper()}{plain[1:]}{known}."
-    more = [] if wording.said else wording.more(question, it, say)
-    return " ".join([opening, sentence(question.lead, say, judged=wording.counts), *more])
+        return f"{title(question.id, say)} {untested(answer, say)}"
+    wording = _WORDINGS.get(question.id, _OF_CHECK)
+    plain = wording.badge(question, answer, say)
+    limits = "" if wording.badge_counts else caveat(question.lead, say)
+    opening = f"{title(question.id, say)} {plain[:1].upper()}{plain[1:]}{limits}."
+    more = [] if wording.in_reasons else wording.more(question, answer, say)
+    return " ".join([opening, sentence(question.lead, say, judged=wording.badge_counts), *more])
 
 
-def _verdict_badge(question: Question, it: Answer, say: Say) -> str:  # noqa: ARG001
+def _verdict_badge(question: Question, _answer: Answer, say: Say) -> str:
     """The verdict of the leading claim."""
     lead = question.lead
     if lead.verdict in ("equivalent", "no gain", "not judged"):
-        return verdict(replace(lead, against=()), say).partition(" (")[0]
+        return in_a_word(lead, say)
     if lead.verdict == "same":
-        return say("모든 문항에서 같음", "the same on every item")
+        return phrase(lead, say)
     gain = lead.b in (BASE, lead.a)
     if lead.verdict == "not shown":
         return say("향상 미확인", "no gain shown") if gain else say("차이 미확인", "no difference shown")
-    if lead.verdict == "better" and "checkpoint" in lead.against:
+    if lead.verdict == "better" and lead.of_checkpoint:
         return say("예, 체크포인트 하나에서", "yes, of one checkpoint")
     about_ends = lead.part if lead.a == lead.b else question.id
     asks = about_ends if about_ends in _OWN_BADGES else "base" if gain else "another"
     return note(f"badge: {asks}: {lead.verdict}", say, other=lead.b)
 
 
-def _methods_badge(question: Question, it: Answer, say: Say) -> str:
+def _methods_badge(question: Question, answer: Answer, say: Say) -> str:
     """How many methods are beaten and tied; the verdict if none is to be used."""
-    if it.action != "use method":
-        return _verdict_badge(question, it, say)
+    if answer.action != "use method":
+        return _verdict_badge(question, answer, say)
     counts = {
-        say("{}개보다 나음", "better than {}"): len(it.beats),
-        say("{}개와 동률", "tied with {}"): len(it.unbeaten),
-        say("{}개 판정 없음", "{} not judged"): len(it.unjudged),
+        say("{}개보다 나음", "better than {}"): len(answer.beats),
+        say("{}개와 동률", "tied with {}"): len(answer.unbeaten),
+        say("{}개 판정 없음", "{} not judged"): len(answer.unjudged),
     }
     return " · ".join(text.format(count) for text, count in counts.items() if count) or say("판정 없음", "not judged")
 
 
-def _sources_badge(question: Question, it: Answer, say: Say) -> str:
+def _sources_badge(question: Question, answer: Answer, say: Say) -> str:
     """On how many sources the gain is shown."""
     lead = question.lead
     if lead.verdict not in ("better", "no gain", "not shown"):
-        return _verdict_badge(question, it, say)
-    held = [one.verdict == "better" for one in question.claims if (one.a, one.b) == (lead.a, lead.b)]
-    return say(f"{len(held)}개 중 {sum(held)}개에서 확인", f"shown on {sum(held)} of {len(held)}")
+        return _verdict_badge(question, answer, say)
+    better = [claim.verdict == "better" for claim in question.claims if (claim.a, claim.b) == (lead.a, lead.b)]
+    return say(f"{len(better)}개 중 {sum(better)}개에서 확인", f"shown on {sum(better)} of {len(better)}")
 
 
-def _better_than_base(question: Question, it: Answer, say: Say) -> list[str]:  # noqa: ARG001
+def _better_than_base(question: Question, _answer: Answer, say: Say) -> list[str]:
     """Of methods or checkpoints, those that are better than the base."""
     lead = question.lead
-    beside = [one for one in question.claims if (one.outcome, one.part, one.rows) == (lead.outcome, lead.part, lead.rows)]
-    if len(beside) < 2:
+    alike = [claim for claim in _alike(question.claims, lead) if claim.part == lead.part]
+    if len(alike) < 2:
         return []
-    better = [one.a for one in beside if one.verdict == "better"]
+    better = [claim.a for claim in alike if claim.verdict == "better"]
     what = say("체크포인트", "checkpoints") if lead.test == "sign flips" else say("방법", "methods")
     listed = f": {listing(better)}" if better and len(better) <= _NAMED else ""
-    return [say("{0} {1}개 중 {2}개가 더 좋음{3}.", "{2} of {1} {0} better{3}.").format(what, len(beside), len(better), listed)]
+    return [say("{0} {1}개 중 {2}개가 더 좋음{3}.", "{2} of {1} {0} better{3}.").format(what, len(alike), len(better), listed)]
 
 
-def _weakest_source(question: Question, it: Answer, say: Say) -> list[str]:  # noqa: ARG001
-    count, part = len({one.part for one in question.claims}), question.lead.part
+def _weakest_source(question: Question, _answer: Answer, say: Say) -> list[str]:
+    count, part = len({claim.part for claim in question.claims}), question.lead.part
     told = say(f"데이터 소스 {count}개 중 가장 약한 곳: {part}.", f"Weakest of {count} sources: {part}.")
     return [told] if count > 1 else []
 
 
-def _unbeaten_on_task(question: Question, it: Answer, say: Say) -> list[str]:
+def _unbeaten_on_task(question: Question, answer: Answer, say: Say) -> list[str]:
     """How the methods that are tied with the one to use do on the task."""
-    lead = question.lead
-    alike = [one for one in question.others if (one.outcome, one.rows) == (lead.outcome, lead.rows)]
-    return [f"{about(one, say)}: {phrase(one, say)}." for one in alike if one.b == BASE and one.a in it.unbeaten]
+    gains = [claim for claim in _alike(question.others, question.lead) if claim.b == BASE and claim.a in answer.unbeaten]
+    return [f"{about(claim, say)}: {phrase(claim, say)}." for claim in gains]
 
 
-def _on_check(question: Question, it: Answer, say: Say) -> list[str]:
+def _on_check(question: Question, answer: Answer, say: Say) -> list[str]:
     """The method to use against another one, how many of its seeds were fine-tuned from, and the methods tied with it."""
     lead, out = question.lead, []
-    alike = [one for one in question.others if (one.a, one.outcome, one.rows) == (lead.a, lead.outcome, lead.rows)]
-    other = next((one for one in alike if one.b != BASE), None)
+    other = next((claim for claim in _alike(question.others, lead) if claim.a == lead.a and claim.b != BASE), None)
     if other is not None:
         out.append(say(f"{other.b} 대비 {phrase(other, say)}.", f"Against {other.b}: {phrase(other, say)}."))
-    if it.gain and "checkpoint" not in lead.against and lead.seeds[0] < it.gain.seeds[0]:
-        out.append(note("some seeds", say, count=lead.seeds[0], full=it.gain.seeds[0]))
-    return [*out, *_unbeaten_on_task(question, it, say)]
+    if answer.gain and not lead.of_checkpoint and lead.seeds[0] < answer.gain.seeds[0]:
+        out.append(note("some seeds", say, count=lead.seeds[0], full=answer.gain.seeds[0]))
+    return [*out, *_unbeaten_on_task(question, answer, say)]
+
+
+def _alike(claims: Sequence[Claim], lead: Claim) -> list[Claim]:
+    """Claims on the same outcome, and of relation extraction on as many rows."""
+    return [claim for claim in claims if (claim.outcome, claim.rows) == (lead.outcome, lead.rows)]
 
 
 class _Wording(NamedTuple):
-    """A question's short answer (its badge), and what follows its leading claim, which a terminal leaves out if it was `said`
-    before. Where the badge only `counts` methods, the claim keeps its own verdict."""
+    """A question's short answer (its badge), and what follows its leading claim. A terminal leaves out what is `in_reasons`, and
+    where `badge_counts` methods or sources, the claim keeps its own verdict."""
 
     badge: Callable[[Question, Answer, Say], str]
     more: Callable[[Question, Answer, Say], list[str]]
-    said: bool = False
-    counts: bool = False
+    in_reasons: bool = False
+    badge_counts: bool = False
 
 
 _WORDINGS: dict[QuestionId, _Wording] = {
-    "base": _Wording(_verdict_badge, _better_than_base, said=True),
-    "method": _Wording(_methods_badge, lambda _, it, say: told_apart(it, say), said=True, counts=True),
+    "base": _Wording(_verdict_badge, _better_than_base, in_reasons=True),
+    "method": _Wording(_methods_badge, lambda _, answer, say: told_apart(answer, say), in_reasons=True, badge_counts=True),
     "length": _Wording(_verdict_badge, lambda *_: []),
-    "training": _Wording(_verdict_badge, lambda _, it, say: [next_time(it.next_time, say)] if it.next_time else [], said=True),
-    "sources": _Wording(_sources_badge, _weakest_source, counts=True),
+    "training": _Wording(
+        _verdict_badge, lambda _, answer, say: [next_time(answer.next_time, say)] if answer.next_time else [], in_reasons=True
+    ),
+    "sources": _Wording(_sources_badge, _weakest_source, badge_counts=True),
     **dict.fromkeys(TASKS, _Wording(_verdict_badge, _unbeaten_on_task)),
 }
-_CHECK = _Wording(_verdict_badge, _on_check)
-"""Of every outside check."""
+_OF_CHECK = _Wording(_verdict_badge, _on_check)
 
 
-def lacking(it: Answer, say: Say) -> str:
+def lacking(answer: Answer, say: Say) -> str:
     """The tasks that what is to be used was not tested on."""
-    names, used = ", ".join(short_title(name, say) for name in it.untested), it.method or it.highest
+    names, used = ", ".join(short_title(name, say) for name in answer.untested), answer.method or answer.highest
     return say(f"{used} 미평가: {names}.", f"Not tested for {used}: {names}.") if names else ""
 
 
-def untested(it: Answer, say: Say) -> str:
+def untested(answer: Answer, say: Say) -> str:
     """Of a question that others were put to, and not what is to be used."""
-    name = it.method or it.highest
+    name = answer.method or answer.highest
     return say(f"{name}: 비교되지 않았습니다.", f"Not compared for {name}.")
 
 
@@ -257,63 +262,63 @@ def next_time(ahead: NextTime, say: Say) -> str:
     return note(f"next time: {ahead.how}", say, ko=ko, en=en, within=f"{100 * ahead.loss:.2g}")
 
 
-def keep_lines(it: Answer, say: Say, *, named: bool = True) -> list[str]:
+def keep_lines(answer: Answer, say: Say, *, named: bool = True) -> list[str]:
     """The checkpoint to keep, and what makes it again where its weights are gone; `named`: neither stands anywhere else."""
-    keep = it.keep
+    keep = answer.keep
     if keep is None:
         return []
     here = say("이 디스크에 있음", "on this disk") if keep.there else say("이 디스크에 없음", "not on this disk")
     facts = [say(f"체크포인트: {keep.path}", f"Checkpoint: {keep.path}")] if named or not keep.there else []
     facts += [say(f"{tokens(keep.tokens)} 토큰", f"{tokens(keep.tokens)} tokens")] if keep.tokens else []
-    if keep.expected is not None and it.action == "use checkpoint":  # of a method it stands in the reasons
+    if keep.expected is not None and answer.action == "use checkpoint":  # of a method it stands in the reasons
         gain = f"{100 * keep.expected:+.1f}"
         facts.append(say(f"기대 향상 {gain}점 (축소 추정)", f"expected gain {gain} points (shrunken)"))
     on = say("선택용 절반", "the select half") if keep.chose else say("모든 문서", "all documents")
-    rule = note("highest shown" if it.method is None else "chosen checkpoint", say, method=it.method, on=on)
+    rule = note("highest shown" if answer.method is None else "chosen checkpoint", say, method=answer.method, on=on)
     text = [f"{', '.join((*facts, here))}. {rule}"]
     if keep.tied:
         text.append(say(f"값이 같은 체크포인트: {listing(keep.tied)}.", f"As high: {listing(keep.tied)}; the earliest is taken."))
-    if keep.again and named and not (it.step and it.step.do == "make again"):
+    if keep.again and named and not (answer.step and answer.step.do == "make again"):
         text.append(say(f"다시 만들기: {keep.again}", f"Make again: {keep.again}"))
     return text
 
 
-def step_reason(it: Answer, say: Say) -> str:
+def step_reason(answer: Answer, say: Say) -> str:
     """Why the next step is the next one."""
-    if it.step is None:
+    if answer.step is None:
         return ""
-    needed = it.power.needed_seeds if it.power else None
-    count = it.questions[0].lead.seeds[0] if it.questions else 1
+    needed = answer.power.needed_seeds if answer.power else None
+    count = answer.questions[0].lead.seeds[0] if answer.questions else 1
     several = say(f" (방법당 시드 {needed}개면 충분할 것으로 보입니다)", f" ({needed} per method should do)") if needed else ""
-    return note(f"step: {it.step.do}", say, count=count, several=several)
+    return note(f"step: {answer.step.do}", say, count=count, several=several)
 
 
-def answer_lines(it: Answer, say: Say) -> list[str]:
+def answer_lines(answer: Answer, say: Say) -> list[str]:
     """The whole answer for a terminal."""
-    lines = [f"{headline(it, say)}.", *reasons(it, say), over_base(it, say), *keep_lines(it, say)]
-    if it.next_time is not None and not (it.step and it.step.do == "train longer"):
-        lines.append(next_time(it.next_time, say))
-    said = {True: ("base",), False: (*TASKS, *CHECKS)}  # tested: among the reasons; not tested: by `lacking`
-    asked = [one for one in it.questions if one.id not in said[one.tested]]
-    lines += [*(question_line(one, it, say) for one in asked), lacking(it, say)]
-    if it.step is not None:
-        lines.append(say(f"다음: {step_reason(it, say)}: {it.step.command}", f"Next: {step_reason(it, say)}: {it.step.command}"))
-    return [line for line in (*lines, *warnings(it, say)) if line]
+    lines = [f"{headline(answer, say)}.", *reasons(answer, say), over_base(answer, say), *keep_lines(answer, say)]
+    if answer.next_time is not None and not (answer.step and answer.step.do == "train longer"):
+        lines.append(next_time(answer.next_time, say))
+    among_reasons, among_lacking = ("base",), (*TASKS, *CHECKS)
+    asked = [one for one in answer.questions if one.id not in (among_reasons if one.tested else among_lacking)]
+    lines += [*(question_line(question, answer, say) for question in asked), lacking(answer, say)]
+    if answer.step is not None:
+        lines.append(f"{say('다음', 'Next')}: {step_reason(answer, say)}: {answer.step.command}")
+    return [line for line in (*lines, *warnings(answer, say)) if line]
 
 
-def over_base(it: Answer, say: Say) -> str:
+def over_base(answer: Answer, say: Say) -> str:
     """Every other method against its base."""
-    question = it.question("base")
-    others = [one for one in question.claims if one.test == "crossed" and one is not it.gain] if question else []
-    told = "; ".join(f"{one.a} {phrase(one, say)}" for one in others)
+    question = answer.question("base")
+    others = [claim for claim in question.claims if claim.test == "crossed" and claim is not answer.gain] if question else []
+    told = "; ".join(f"{claim.a} {phrase(claim, say)}" for claim in others)
     return say(f"베이스 모델 대비 다른 방법: {told}.", f"Other methods over the base: {told}.") if told else ""
 
 
-def warnings(it: Answer, say: Say) -> list[str]:
+def warnings(answer: Answer, say: Say) -> list[str]:
     """How often it was judged, and what stands against the whole answer and is not said elsewhere."""
-    looks = [note("looks", say, looks=it.looks)] if it.looks > 1 else []
+    looks = [note("looks", say, looks=answer.looks)] if answer.looks > 1 else []
     told: tuple[Caveat, ...] = ("unequal training", "few documents", "other tokenizer")
-    return [*looks, *(note(f"against: {code}", say) for code in it.against if code in told)]
+    return [*looks, *(note(f"against: {code}", say) for code in answer.against if code in told)]
 
 
 def listing(names: Sequence[str]) -> str:

@@ -117,9 +117,8 @@ def forest(rows: Rows, say: Say) -> Spec:
         _layer(_point(70), x=x, **within, tooltip=tooltip),
         _layer({"type": "text", "align": "left", "dx": 3, "dy": -9, "fontSize": 11}, x={"value": 0}, **within, text=name),
     ]
-    return _spec(
-        rows, layers if several else layers[:-1], height=max(300, 30 * len(rows)) if several else max(90, 25 * len(rows))
-    )
+    height = max(300, 30 * len(rows)) if several else max(90, 25 * len(rows))
+    return _spec(rows, layers if several else layers[:-1], height=height)
 
 
 def gains(rows: Rows, say: Say, *, axis: str, color: str = "") -> Spec:
@@ -181,11 +180,7 @@ def _zero(axis: str) -> Spec:
 
 
 def _tooltip(say: Say, *names: str) -> list[Spec]:
-    titles = {
-        "name": say("체크포인트", "checkpoint"),
-        "run": say("실행", "run"),
-        "task": say("과제", "task"),
-    }
+    titles = {"name": say("체크포인트", "checkpoint"), "run": say("실행", "run"), "task": say("과제", "task")}
     numbers = {"value": say("값 %", "value %"), "low": say("하한", "low"), "high": say("상한", "high")}
     return [
         *({"field": name, "title": titles[name]} for name in names),

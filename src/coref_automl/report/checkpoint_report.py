@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,18 @@ from coref_automl.report.answer_wording import answer_lines, headline, keep_line
 from coref_automl.report.csv_page import csv_page, read_table
 from coref_automl.report.page import KeepPanel, Page, Part, Section, note
 from coref_automl.report.rendering import render_html, render_markdown
-from coref_automl.report.sections import draw_sections
-from coref_automl.report.subject import Subject, parse_target, read_subject
+from coref_automl.report.sections import Subject, appendix, evidence, parse_target, questions, read_subject
 from coref_automl.say import Say, speaking
 from coref_automl.statistics.intervals import DRAWS
 from coref_automl.store import write_text
 
 KIND = "report"
+SECTIONS: tuple[Callable[[Subject], Section | list[Section] | None], ...] = (
+    evidence.draw, evidence.targets,  # the second screen, and what follows from it
+    questions.draw,  # folded; their answers are on the first screen
+    appendix.methods, evidence.learning_curves, appendix.rating, appendix.checkpoints, appendix.datasets, appendix.reading,
+)  # fmt: skip
+"""The sections of a report, in order; those that its data can fill are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +107,9 @@ def report(
             results, answer, sentence = Path(table).read_text("utf-8"), None, page.sentence
         else:
             chosen: dict[str, Any] = {"metric": metric, "margin": allowed, "evalset": eval_set, "seed": seed, "target": goal}
-            study = read_subject(open_results(as_paths(paths, "paths")), say, **chosen)
-            page, results, answer = checkpoint_page(study), results_csv(study), study.answer
-            sentence = "\n".join([*answer_lines(study.answer, say), *study.notes])
+            subject = read_subject(open_results(as_paths(paths, "paths")), say, **chosen)
+            page, results, answer = checkpoint_page(subject), results_csv(subject), subject.answer
+            sentence = "\n".join([*answer_lines(subject.answer, say), *subject.notes])
         page = replace(page, title=title or page.title)
         write_text(folder / "report.md", render_markdown(page))
         write_text(folder / "results.csv", results)
@@ -112,48 +117,54 @@ def report(
     return WrittenReport(str(folder / "report.html"), str(folder / "report.md"), str(folder / "results.csv"), sentence, answer)
 
 
-def checkpoint_page(study: Subject) -> Page:
+def checkpoint_page(subject: Subject) -> Page:
     """Screen one: the answer, question by question, and what to keep. Then the evidence, next actions; the rest folded."""
-    say, it = study.say, study.answer
-    sections = draw_sections(study)
-    latest = max(entry.evaluation.evaluated_at for entry in study.entries)[:10]
-    dtypes = ", ".join(sorted({entry.evaluation.dtype for entry in study.entries}))
-    made = {"fingerprint": study.group.fingerprint, "scorer": study.group.scorer, "dtypes": dtypes}
+    say, answer = subject.say, subject.answer
+    sections = draw_sections(subject)
+    latest = max(entry.evaluation.evaluated_at for entry in subject.entries)[:10]
+    dtypes = ", ".join(sorted({entry.evaluation.dtype for entry in subject.entries}))
+    made = {"fingerprint": subject.group.fingerprint, "scorer": subject.group.scorer, "dtypes": dtypes}
     return Page(
         lang=say.lang,
         title=say("체크포인트 비교 보고서", "Checkpoint comparison report"),
-        subtitle=" · ".join((study.group.evalset, *_counts(study), METRICS[study.metric].label, latest)),
+        subtitle=" · ".join((subject.group.evalset, *_counts(subject), METRICS[subject.metric].label, latest)),
         lead=say("결론", "Answer"),
-        headline=headline(it, say),
-        sentence=" ".join(reasons(it, say)),
-        cannot_tell=_cannot_tell(study),
+        headline=headline(answer, say),
+        sentence=" ".join(reasons(answer, say)),
+        cannot_tell=_cannot_tell(subject),
         sections=tuple(sections),
-        colophon=(note("made with", say, **made, seed=study.seed, draws=DRAWS, margin=100 * study.margin),),
-        notes=study.notes,
-        keep=_keep(study),
-        below=lacking(it, say),
+        colophon=(note("made with", say, **made, seed=subject.seed, draws=DRAWS, margin=100 * subject.margin),),
+        notes=subject.notes,
+        keep=_keep(subject),
+        below=lacking(answer, say),
         parts=_parts(sections, say),
     )
 
 
-def _keep(study: Subject) -> KeepPanel:
+def draw_sections(subject: Subject) -> list[Section]:
+    drawn = [draw(subject) for draw in SECTIONS]
+    return [section for some in drawn if some is not None for section in (some if isinstance(some, list) else [some])]
+
+
+def _keep(subject: Subject) -> KeepPanel:
     """What to keep if it is on this disk, what makes it again if it is not, and the one next step."""
-    it, say, step = study.answer, study.say, study.answer.step
-    made = NextStep("make again", it.keep.again) if it.keep is not None and it.keep.again else None
+    answer, say, step = subject.answer, subject.say, subject.answer.step
     further = step if step is not None and step.do != "make again" else None
-    if it.keep is not None:
-        path, lines = it.keep.path if it.keep.there else "", tuple(keep_lines(it, say, named=False))
-    else:
-        path = it.base_path if it.action == "keep base" else ""
-        lines = (say(f"학습한 것 중 점수가 가장 높은 체크포인트: {it.highest}.", f"Highest of what was trained: {it.highest}."),)
-    return KeepPanel(path, it.keep is None, lines, made, further, step_reason(it, say))
+    why = step_reason(answer, say)
+    if answer.keep is None:
+        path, name = answer.base_path if answer.action == "keep base" else "", answer.highest
+        highest = say(f"학습한 것 중 점수가 가장 높은 체크포인트: {name}.", f"Highest of what was trained: {name}.")
+        return KeepPanel(path, True, (highest,), None, further, why)
+    again = NextStep("make again", answer.keep.again) if answer.keep.again else None
+    path = answer.keep.path if answer.keep.there else ""
+    return KeepPanel(path, False, tuple(keep_lines(answer, say, named=False)), again, further, why)
 
 
-def _counts(study: Subject) -> list[str]:
+def _counts(subject: Subject) -> list[str]:
     """What the page counts: methods over several seeds, checkpoints, and evaluations of models that were not trained here."""
-    say, methods = study.say, sum(arm.seeds > 1 for arm in study.arms)
-    trained = sum(entry.trained for entry in study.entries)
-    rest = len(study.entries) - trained
+    say, methods = subject.say, sum(arm.seeds > 1 for arm in subject.arms)
+    trained = sum(entry.trained for entry in subject.entries)
+    rest = len(subject.entries) - trained
     told = {
         say(f"방법 {methods}개(시드 2개 이상)", f"{methods} method{'s' * (methods > 1)} with several seeds"): methods,
         say(f"체크포인트 {trained}개", f"{trained} checkpoint{'s' * (trained > 1)}"): trained,
@@ -172,34 +183,33 @@ def _parts(sections: Sequence[Section], say: Say) -> tuple[tuple[Part, str], ...
     return tuple((part, title) for part, title in titles.items() if any(one.part == part for one in sections))
 
 
-def _cannot_tell(study: Subject) -> tuple[str, ...]:
+def _cannot_tell(subject: Subject) -> tuple[str, ...]:
     """Limits of the data: the form of Real items, then whatever is missing here."""
-    say = study.say
+    say, answer = subject.say, subject.answer
     out = [note("form of Real", say)]
-    held = study.answer.power
-    if held is not None and held.detectable is not None and study.answer.action != "keep base":
-        out += power(study.answer, say)
-    out += warnings(study.answer, say)
-    if far := max((entry.evaluation.out_of_reach for entry in study.entries), default=0):
+    if answer.power is not None and answer.power.detectable is not None and answer.action != "keep base":
+        out += power(answer, say)
+    out += warnings(answer, say)
+    if far := max((entry.evaluation.out_of_reach for entry in subject.entries), default=0):
         out.append(note("out of reach", say, far=far))
     return tuple(out)
 
 
-def results_csv(study: Subject) -> str:
+def results_csv(subject: Subject) -> str:
     """One row per checkpoint: every metric with its interval, and the difference from its reference."""
-    metrics = study.metrics(list(METRICS))
+    metrics = subject.metrics(list(METRICS))
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     numbers = [f"{name}{part}" for name in metrics for part in ("", "_low", "_high", "_n")]
     judged = ["reference", "difference", "difference_low", "difference_high", "p", "p_adjusted", "correction", "finding"]
     writer.writerow(["name", "path", "run", "step", "epoch", "tokens", "seq_len", "evalset", *numbers, *judged])
-    for entry in study.entries:
+    for entry in subject.entries:
         made, held = entry.evaluation.provenance, entry.evaluation
         trained = [made.epoch, made.tokens] if made else ["", ""]
         found = [held.estimates.get(name) for name in metrics]
         values = [v for e in found for v in ((*_exact(e.value, e.low, e.high), e.n) if e else ("",) * 4)]
         last: list[Any] = [""] * len(judged)
-        if (answer := study.judged.get(entry)) is not None:
+        if (answer := subject.judged.get(entry)) is not None:
             change = answer.difference
             moved = _exact(change.value, change.low, change.high, answer.p, answer.p_adjusted)
             last = [answer.reference, *moved, answer.correction, answer.verdict]

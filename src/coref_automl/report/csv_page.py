@@ -20,20 +20,7 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.guard import LINE, check_size
 from coref_automl.records import Estimate
 from coref_automl.report import charts
-from coref_automl.report.page import (
-    Cell,
-    Charts,
-    Page,
-    Points,
-    Section,
-    Table,
-    Text,
-    estimate_cells,
-    in_percent,
-    note,
-    notes,
-    row,
-)
+from coref_automl.report.page import Cell, Charts, Page, Points, Section, Table, Text, estimate_cells, note, notes, plotted, row
 from coref_automl.say import Say
 from coref_automl.statistics.closed_forms import holm, unpaired, wilson
 
@@ -194,15 +181,15 @@ def _curves(rows: Sequence[TableRow], say: Say, target: Mapping[str, float]) -> 
     out = []
     for metric in _SAMPLES:
         lines = [
-            {"run": f"{family} {length:,}", "x": one.epoch, "name": one.checkpoint, **in_percent(one.estimates[metric])}
+            {"run": f"{family} {length:,}", "x": one.epoch, "name": one.checkpoint, **plotted(one.estimates[metric])}
             for (family, length), curve in curves(rows).items()
             for one in curve
         ]
         goal = 100 * target[metric] if metric in target else None
         spec = charts.learning_curve(lines, say, axis=say("에폭", "epoch"), target=goal)
         out.append((METRICS[metric].label, spec))
-    note = say("띠는 n에서 얻은 95% 구간입니다.", "Bands are 95% intervals from n.")
-    return Section("curves", say("학습 곡선", "Learning curves"), (Charts(tuple(out)), Text(note, "quiet")))
+    caption = say("띠는 n에서 얻은 95% 구간입니다.", "Bands are 95% intervals from n.")
+    return Section("curves", say("학습 곡선", "Learning curves"), (Charts(tuple(out)), Text(caption, "quiet")))
 
 
 def _tests(tests: Sequence[Unpaired], say: Say) -> Section:

@@ -209,8 +209,8 @@ def bars_of(
     return [Bar((e.low - low) / span, (e.value - low) / span, (e.high - low) / span, at) if e else None for e in estimates]
 
 
-def in_percent(estimate: Estimate) -> dict[str, float]:
-    """An estimate as a chart row takes it."""
+def plotted(estimate: Estimate) -> dict[str, float]:
+    """An estimate as the row of a chart takes it, in percent."""
     return {name: round(100 * getattr(estimate, name), 3) for name in ("value", "low", "high")}
 
 

@@ -128,14 +128,12 @@ def _card(folder: Path, repo: str, evaluations: str | None, say: Say) -> str:
         about = {str(name): kind.about for name, kind in OBJECTIVES.items()}[made.objective]
         epochs, tokens = f"{made.epoch:.3g}", f"{made.tokens:,}"
         length, seed = f"{made.seq_len:,}", made.seed
-        lines += [
-            "",
-            say(
-                f"시작: {base}. 목표: `{made.objective}`. {length}토큰 블록, {epochs}에폭, {tokens}토큰, 시드 {seed}.",
-                f"Started from {base}; trained by {about} on blocks of {length} tokens for {epochs} epoch{'s' * (epochs != '1')} "
-                f"({tokens} tokens, seed {seed}).",
-            ),
-        ]
+        origin = say(
+            f"시작: {base}. 목표: `{made.objective}`. {length}토큰 블록, {epochs}에폭, {tokens}토큰, 시드 {seed}.",
+            f"Started from {base}; trained by {about} on blocks of {length} tokens for {epochs} epoch{'s' * (epochs != '1')} "
+            f"({tokens} tokens, seed {seed}).",
+        )
+        lines += ["", origin]
     lines += ["", "```python", "from transformers import pipeline"]
     lines += [f'pipeline("fill-mask", model="{repo}")("경복궁은 [MASK] 종로구에 있다.")', "```", ""]
     for one in found:
@@ -168,9 +166,8 @@ def _verdict(folder: Path, study: Path | None, held: Path, found: Sequence[Store
         answer = read_stored(study / "answer.json", Answer)
         lines = [headline(answer, say)]
         if Path(answer.highest_path).name != folder.name or Path(answer.highest_path).parent.name != folder.resolve().parent.name:
-            lines.append(
-                say(f"이 연구에서 가장 높은 것은 {answer.highest}입니다.", f"The highest of its study is {answer.highest}.")
-            )
+            highest = answer.highest
+            lines.append(say(f"이 연구에서 가장 높은 것은 {highest}입니다.", f"The highest of its study is {highest}."))
         return lines
     one = next((entry.evaluation for entry in found if PRIMARY in entry.evaluation.estimates), found[0].evaluation)
     try:

@@ -151,6 +151,7 @@ def _grid_page(result: GridResult, say: Say) -> Page:
             cells[0] = Cell(cells[0].text, "strong")
         lines.append(row(*cells, Cell(cell.error, "bad") if cell.error else Cell("")))
     split = best.result.split if best and best.result else "-"
+    table = Table((*columns, say("오류", "error")), tuple(lines), frozenset({*range(1, 9), 10, 11}))
     return Page(
         lang=say.lang,
         title=say("관계 추출 격자 실험", "Relation extraction, the grid"),
@@ -159,13 +160,7 @@ def _grid_page(result: GridResult, say: Say) -> Page:
         headline=best.name if best else "-",
         sentence=_chosen(best, say),
         cannot_tell=(note("relation: seeds", say),),
-        sections=(
-            Section(
-                "cells",
-                say("모든 설정", "All cells"),
-                (Table((*columns, say("오류", "error")), tuple(lines), frozenset({*range(1, 9), 10, 11})),),
-            ),
-        ),
+        sections=(Section("cells", say("모든 설정", "All cells"), (table,)),),
         colophon=("coref-automl re grid",),
     )
 
@@ -228,16 +223,11 @@ def _shares(name: str, title: str, splits: Sequence[SplitFacts], order: list[str
 
 def _sizes(splits: Sequence[SplitFacts], say: Say) -> Section:
     head = ("", *(f"{100 * q:.0f}%" for q in QUANTILES))
-    lines = [
-        row(f"{facts.split}: {what}", *(f"{value:.0f}" for value in values))
-        for facts in splits
-        for what, values in (
-            (say("문장 길이", "sentence"), facts.lengths),
-            (say("개체 사이", "between entities"), facts.distances),
-        )
-    ]
-    text = note("relation: quantiles", say)
-    blocks = (Text(text), Table(head, tuple(lines), frozenset(range(1, 8))))
+    lines = []
+    for facts in splits:
+        measured = {say("문장 길이", "sentence"): facts.lengths, say("개체 사이", "between entities"): facts.distances}
+        lines += [row(f"{facts.split}: {what}", *(f"{value:.0f}" for value in values)) for what, values in measured.items()]
+    blocks = (Text(note("relation: quantiles", say)), Table(head, tuple(lines), frozenset(range(1, 8))))
     return Section("sizes", say("길이와 거리", "Lengths and distances"), blocks)
 
 

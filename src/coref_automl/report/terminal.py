@@ -93,9 +93,7 @@ def _metric_rows(evaluation: Evaluation, say: Say) -> list[tuple[str, ...]]:
     for label, *names in (*_ROWS, *_OTHERS):
         held = [evaluation.estimates.get(name) if name else None for name in names]
         if any(held) or label in _ALWAYS:
-            cells = [
-                str(value) if value else "-" if name is None else say(*_NOT_RUN) for name, value in zip(names, held, strict=True)
-            ]
+            cells = [str(value) if value else say(*_NOT_RUN) if name else "-" for name, value in zip(names, held, strict=True)]
             rows.append((str(label), *cells))
     return rows
 
@@ -123,9 +121,8 @@ def _compared(evaluation: Evaluation, best: Evaluation, say: Say) -> list[str]:
     else:
         rows.append((say(*_COMPOSITE), say(*_NOT_RUN), say(*_NOT_RUN), "-"))
     lead = say("지금까지 가장 좋은 체크포인트와 비교", "Compared with the best checkpoint so far")
-    unlike = (
-        f" ({say('창 길이가 다릅니다', 'window lengths differ')}: {best.seq_len})" if best.seq_len != evaluation.seq_len else ""
-    )
+    differ = say("창 길이가 다릅니다", "window lengths differ")
+    unlike = f" ({differ}: {best.seq_len})" if best.seq_len != evaluation.seq_len else ""
     test = say("차이가 우연인지 보려면", "To see whether the difference is chance")
     command = shlex.join(["coref-automl", "compare", best.path, evaluation.path, "--reference", best.path])
     return [f"{lead}: {best.checkpoint}{unlike}", *align(rows), f"{test}: {command}"]

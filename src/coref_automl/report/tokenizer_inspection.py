@@ -165,16 +165,10 @@ def _entity_table(found: InspectedTexts, say: Say) -> Table:
         say("경계 일치 %", "on token edges %"), say("조사 붙음 %", "particle glued %"), say("쪼개진 글자 %", "broken char %"),
         say("한 어휘 항목 %", "one entry %"), say("미등록", "unknown"),
     )  # fmt: skip
-    entities = [(one.model, one.entities) for one in found.tokenizers if one.entities is not None]
-    lines = [
-        row(
-            model,
-            f"{one.pieces:.2f}",
-            *(f"{100 * share:.1f}" for share in (one.one_piece, one.on_edges, one.glued, one.broken, one.one_entry)),
-            _counted(one.unknown, found.entities),
-        )
-        for model, one in entities
-    ]
+    lines = []
+    for model, facts in ((one.model, one.entities) for one in found.tokenizers if one.entities is not None):
+        shares = [f"{100 * share:.1f}" for share in (facts.one_piece, facts.on_edges, facts.glued, facts.broken, facts.one_entry)]
+        lines.append(row(model, f"{facts.pieces:.2f}", *shares, _counted(facts.unknown, found.entities)))
     caption = say(
         "개체 (한 어휘 항목: 완전 일치 지표의 상한)",
         "entities (one entry: the word alone is one vocabulary entry, the ceiling of strict)",

@@ -52,9 +52,8 @@ def study_page(study: FinishedStudy) -> Page:
 def _end(study: FinishedStudy, final: Final, say: Say) -> Section:
     compared = {found.against: found for found in (final.comparison, final.over_default) if found is not None}
     lines = []
-    gains = estimate_cells(
-        [compared[one.number].verdict.interval if one.number in compared else None for one in final.raced], difference=True
-    )
+    leads = [compared[one.number].verdict.interval if one.number in compared else None for one in final.raced]
+    gains = estimate_cells(leads, difference=True)
     for one, gain in zip(final.raced, gains, strict=True):
         name = Cell(named(one, say), "strong" if one.number == final.winner else "")
         each = " · ".join(map(_value, one.select)) or "–"
@@ -65,9 +64,8 @@ def _end(study: FinishedStudy, final: Final, say: Say) -> Section:
         say(f"최종 설정과의 차이 ({study.confirm_name}, 점)", f"the winner's lead on {study.confirm_name} (points)"),
         say("판정", "verdict"),
     )  # fmt: skip
-    return Section(
-        "end", say("마지막 비교", "The end"), (Table(head, tuple(lines), frozenset({1, 3})), Text(note("tuning: seeds", say)))
-    )
+    table = Table(head, tuple(lines), frozenset({1, 3}))
+    return Section("end", say("마지막 비교", "The end"), (table, Text(note("tuning: seeds", say))))
 
 
 def _decided(found: Judgement | None, say: Say) -> Cell:
@@ -90,8 +88,7 @@ def _search(study: FinishedStudy, say: Say) -> Section:
         if trial.value is not None:
             best = trial.value if best is None else max(best, trial.value)
         state = charts.STATES[trial.state][say.lang]
-        shown = {"state": state, "value": _percent(value), "best": _percent(best)}
-        past.append({"trial": trial.number, **shown})
+        past.append({"trial": trial.number, "state": state, "value": _percent(value), "best": _percent(best)})
     title = say("시도와 지금까지의 최고", "Trials, and the best so far")
     drawn = Charts(((title, charts.trial_history(past, say, study.label)),), wide=True)
     return Section("search", say("탐색 과정", "The search"), (drawn,))

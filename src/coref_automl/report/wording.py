@@ -10,7 +10,7 @@ from coref_automl.comparison.differences import ComparisonRow, lost_to_family
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Half
-from coref_automl.report.page import Cell, Shows, Table, Tone, bound, in_percent, is_same, note, p_text, points, row, tokens
+from coref_automl.report.page import Cell, Shows, Table, Tone, bound, is_same, note, p_text, plotted, points, row, tokens
 from coref_automl.say import Say
 
 TONES: dict[str, Tone] = {
@@ -21,14 +21,24 @@ TONES: dict[str, Tone] = {
     "same": "even",
     "not judged": "blank",
 }
+_VERDICTS: dict[Verdict, tuple[str, str]] = {
+    "better": ("더 좋음", "better"),
+    "worse": ("더 나쁨", "worse"),
+    "equivalent": ("{near}점 이내로 동등", "equivalent within {near} points"),
+    "no gain": ("{most}점을 넘는 향상 없음", "no gain above {most} points"),
+    "same": ("같음", "the same"),
+    "not shown": ("차이 미확인", "not shown"),
+    "not judged": ("판정 없음", "not judged"),
+}
+_SAME = ("모든 문항에서 같음", "the same on every item")
 _PARTS = {
     "last step": ("마지막 구간", "last interval"),
     "peak to end": ("정점 - 마지막", "peak - end"),
     "equal tokens": ("같은 토큰 수에서", "at equal tokens"),
 }
 _CORRECTIONS = {"holm": "Holm", "bh": "Benjamini-Hochberg", "max-t": "max-T"}
-_MOST = 4
-"""More counts of documents than this are not listed in a caption."""
+_MOST_COUNTS = 4
+"""Claims on so many different counts of documents have none in their caption."""
 
 
 def title(name: QuestionId, say: Say) -> str:
@@ -89,50 +99,50 @@ def about(claim: Claim, say: Say) -> str:
 
 
 def change(claim: Claim, say: Say) -> str:
-    if claim.verdict == "not judged" and is_same(claim.difference):
+    if not claim.judged and is_same(claim.difference):
         return "–"  # the same on every item would be a verdict
-    return say("모든 문항에서 같음", "the same on every item") if is_same(claim.difference) else points(claim.difference)
+    return say(*_SAME) if is_same(claim.difference) else points(claim.difference)
 
 
 def verdict(claim: Claim, say: Say) -> str:
     """The verdict in words, with what it could have shown or why there is none."""
+    return in_a_word(claim, say) + caveat(claim, say)
+
+
+def in_a_word(claim: Claim, say: Say) -> str:
+    """The verdict alone."""
     near, most = f"{100 * (claim.within or 0):.1f}", bound(claim.difference.high).lstrip("+")
-    words: dict[Verdict, str] = {
-        "better": say("더 좋음", "better"),
-        "worse": say("더 나쁨", "worse"),
-        "equivalent": say(f"{near}점 이내로 동등", f"equivalent within {near} points"),
-        "no gain": say(f"{most}점을 넘는 향상 없음", f"no gain above {most} points"),
-        "same": say("같음", "the same"),
-        "not shown": say("차이 미확인", "not shown"),
-        "not judged": say("판정 없음", "not judged"),
-    }
-    return words[claim.verdict] + caveat(claim, say)
+    return say(*_VERDICTS[claim.verdict]).format(near=near, most=most)
 
 
 def caveat(claim: Claim, say: Say) -> str:
     """After a verdict: what could have been shown, what loss is still possible, or why there is none."""
-    could = f"{100 * (claim.detectable or 0):.1f}" if claim.verdict == "not shown" and claim.detectable else ""
-    text = say(f" (검출 가능 차이 {could}점)", f" (detectable: {could} points)") if could else ""
-    if claim.verdict == "not judged" and (why := why_not(claim, say)):
+    text = ""
+    if claim.verdict == "not shown" and claim.detectable:
+        least = f"{100 * claim.detectable:.1f}"
+        text = say(f" (검출 가능 차이 {least}점)", f" (detectable: {least} points)")
+    elif claim.verdict == "not judged" and (why := why_not(claim, say)):
         text = f" ({why})"
-    if claim.verdict == "no gain" and -claim.difference.low > claim.difference.high:
-        least = bound(-claim.difference.low).lstrip("+")
-        text = say(f" ({least}점까지의 하락은 배제되지 않음)", f" (a loss of up to {least} not excluded)")
-    lost = "before correction" in claim.against
-    text += say(", 보정 전에만 유의", ", significant before correction only") if lost else ""
-    return text + (say(" (하락)", " (a loss)") if lost and claim.difference.value < 0 else "")
+    elif claim.verdict == "no gain" and -claim.difference.low > claim.difference.high:
+        loss = bound(-claim.difference.low).lstrip("+")
+        text = say(f" ({loss}점까지의 하락은 배제되지 않음)", f" (a loss of up to {loss} not excluded)")
+    if "before correction" not in claim.against:
+        return text
+    text += say(", 보정 전에만 유의", ", significant before correction only")
+    return text + (say(" (하락)", " (a loss)") if claim.difference.value < 0 else "")
 
 
 def why_not(claim: Claim, say: Say) -> str:
-    seen = " / ".join(tokens(one) for one in claim.tokens)
-    known: tuple[Caveat, ...] = ("one seed", "copies", "one document", "unequal training", "no room")
-    return ", ".join(note(f"why: {code}", say, seen=seen) for code in claim.against if code in known)
+    """Why a claim has no verdict."""
+    seen = " / ".join(map(tokens, claim.tokens))
+    reasons: tuple[Caveat, ...] = ("one seed", "copies", "one document", "unequal training", "no room")
+    return ", ".join(note(f"why: {code}", say, seen=seen) for code in claim.against if code in reasons)
 
 
 def phrase(claim: Claim, say: Say) -> str:
     """`+2.3 [+1.4, +3.1], better`."""
     if claim.verdict == "same" or is_same(claim.difference):
-        return verdict(claim, say) if claim.verdict == "not judged" else say("모든 문항에서 같음", "the same on every item")
+        return say(*_SAME) if claim.judged else verdict(claim, say)
     return f"{change(claim, say)}, {verdict(claim, say)}"
 
 
@@ -191,15 +201,11 @@ def expected_gain(claim: Claim, say: Say) -> str:
 def comparison_verdict(answer: Comparison, say: Say) -> str:
     """A checkpoint's verdict in words, with the detectable difference where nothing is shown."""
     if answer.verdict == "not shown":
-        limit = f"{100 * (answer.detectable or 0):.1f}"
-        could = say(f" (검출 가능 차이 {limit}점)", f"; detectable difference {limit} points") if answer.detectable else ""
-        lost = say(", 보정 후", " after correction")
-        return say("유의한 차이 미확인", "no difference shown") + (lost if lost_to_family(answer) else "") + could
-    return {
-        "better": say("더 좋음", "better"),
-        "worse": say("더 나쁨", "worse"),
-        "same": say("모든 문항에서 같음", "the same on every item"),
-    }[answer.verdict]
+        least = f"{100 * (answer.detectable or 0):.1f}"
+        could = say(f" (검출 가능 차이 {least}점)", f"; detectable difference {least} points") if answer.detectable else ""
+        lost = say(", 보정 후", " after correction") if lost_to_family(answer) else ""
+        return say("유의한 차이 미확인", "no difference shown") + lost + could
+    return say(*_SAME) if answer.verdict == "same" else say(*_VERDICTS[answer.verdict])
 
 
 def checkpoint_cell(answer: Comparison | None, say: Say) -> Cell:
@@ -214,38 +220,35 @@ def claim_cell(claim: Claim | None, say: Say) -> Cell:
         return Cell("–", "quiet")
     if is_same(claim.difference):
         return Cell(phrase(claim, say), "quiet")
-    text = why_not(claim, say) if claim.verdict == "not judged" else ""
-    text = text or (say("확인", "shown") if claim.shown else "")
+    text = say("확인", "shown") if claim.shown else "" if claim.judged else why_not(claim, say)
     return Cell(f"{points(claim.difference)} {text}".rstrip(), TONES.get(claim.verdict, "quiet"), estimate=claim.difference)
 
 
 def claims_table(claims: Sequence[Claim], say: Say, *, beside: tuple[str, Sequence[Claim]] | None = None) -> Table:
     """One row per claim. What all of them share stands in the caption; `beside` is a further column of the same pairs."""
     name, others = beside or ("", ())
-    more = {(one.a, one.b): one for one in others}
-    outcomes, parts = {outcome(one, say) for one in claims}, {one.part for one in claims}
-    several, apart = len(outcomes) > 1, parts != {""}
+    more = {(claim.a, claim.b): claim for claim in others}
+    outcomes = say("지표", "outcome") if len({outcome(claim, say) for claim in claims}) > 1 else ""
+    parts = say("문항", "items") if any(claim.part for claim in claims) else ""
     lines = tuple(
         row(
-            one.a,
-            side(one.b, say),
-            *([outcome(one, say)] if several else []),
-            *([part(one, say)] if apart else []),
-            *_sides(one),
-            Cell(change(one, say), estimate=None if is_same(one.difference) else one.difference),
-            p_text(one.p),
-            Cell(verdict(one, say), TONES.get(one.verdict, "quiet")),
-            *([claim_cell(more.get((one.a, one.b)), say)] if more else []),
+            claim.a,
+            side(claim.b, say),
+            *([outcome(claim, say)] if outcomes else []),
+            *([part(claim, say)] if parts else []),
+            *_sides(claim),
+            Cell(change(claim, say), estimate=None if is_same(claim.difference) else claim.difference),
+            p_text(claim.p),
+            Cell(verdict(claim, say), TONES.get(claim.verdict, "quiet")),
+            *([claim_cell(more.get((claim.a, claim.b)), say)] if more else []),
         )
-        for one in claims
+        for claim in claims
     )
-    head = (
-        "a", "b", *([say("지표", "outcome")] if several else []), *([say("문항", "items")] if apart else []),
-        say("실행", "runs"), "a %", "b %", say("차이 (점)", "difference (points)"), "p", say("판정", "verdict"),
-        *([name] if more else []),
-    )  # fmt: skip
-    first = len(head) - 6 - bool(more)
-    return Table(head, lines, frozenset(range(first, first + 5)), _caption(claims, say), _shows(claims))
+    about = ["a", "b", *filter(None, (outcomes, parts))]
+    numbers = [say("실행", "runs"), "a %", "b %", say("차이 (점)", "difference (points)"), "p"]
+    head = (*about, *numbers, say("판정", "verdict"), *([name] if more else []))
+    numeric = frozenset(range(len(about), len(about) + len(numbers)))
+    return Table(head, lines, numeric, _caption(claims, say), _shows(claims))
 
 
 def _sides(claim: Claim) -> tuple[str, ...]:
@@ -256,11 +259,12 @@ def _sides(claim: Claim) -> tuple[str, ...]:
 
 def pivot_table(claims: Sequence[Claim], say: Say) -> Table:
     """One row per pair, one column per part of the items."""
-    pairs, parts = dict.fromkeys((one.a, one.b) for one in claims), dict.fromkeys(one.part for one in claims)
-    held = {(one.a, one.b, one.part): one for one in claims}
-    names = {one.part: part(one, say) for one in claims}
-    lines = tuple(row(f"{a} - {side(b, say)}", *(claim_cell(held.get((a, b, one)), say) for one in parts)) for a, b in pairs)
-    head = (say("방법", "methods"), *(names[one] for one in parts))
+    by_place = {(claim.a, claim.b, claim.part): claim for claim in claims}
+    pairs, parts = dict.fromkeys((a, b) for a, b, _ in by_place), {claim.part: part(claim, say) for claim in claims}
+    lines = tuple(
+        row(f"{a} - {side(b, say)}", *(claim_cell(by_place.get((a, b, name)), say) for name in parts)) for a, b in pairs
+    )
+    head = (say("방법", "methods"), *parts.values())
     return Table(head, lines, frozenset(range(1, len(head))), _caption(claims, say), _shows(claims))
 
 
@@ -269,17 +273,17 @@ def verdicts_table(answer: Answer, say: Say) -> Table:
     claims = answer.claims
     lines = tuple(
         row(
-            f"{outcome(one, say)}, {part(one, say)}" if one.part else outcome(one, say),
-            one.a,
-            side(one.b, say),
-            *_sides(one),
-            change(one, say),
-            points(one.alone or one.difference),
-            p_text(one.p),
-            f"{100 * one.detectable:.1f}" if one.detectable else "–",
-            verdict(one, say),
+            f"{outcome(claim, say)}, {part(claim, say)}" if claim.part else outcome(claim, say),
+            claim.a,
+            side(claim.b, say),
+            *_sides(claim),
+            change(claim, say),
+            points(claim.alone or claim.difference),
+            p_text(claim.p),
+            f"{100 * claim.detectable:.1f}" if claim.detectable else "–",
+            verdict(claim, say),
         )
-        for one in claims
+        for claim in claims
     )
     head = (
         say("지표", "outcome"), "a", "b", say("실행", "runs"), "a %", "b %",
@@ -290,26 +294,26 @@ def verdicts_table(answer: Answer, say: Say) -> Table:
 
 
 def _caption(claims: Sequence[Claim], say: Say) -> str:
-    text = dict.fromkeys(outcome(one, say) for one in claims)
-    text |= dict.fromkeys(documents(one, say) for one in claims) if len({one.count for one in claims}) < _MOST else {}
-    text |= dict.fromkeys(filter(None, (corrected(one, say) for one in claims)))
-    return " · ".join(text)
+    """Outcomes, documents and correction: what claims share, or differ in."""
+    few = len({claim.count for claim in claims}) < _MOST_COUNTS
+    told = [outcome(claim, say) for claim in claims] + [documents(claim, say) for claim in claims if few]
+    return " · ".join(dict.fromkeys(filter(None, [*told, *(corrected(claim, say) for claim in claims)])))
 
 
 def _shows(claims: Sequence[Claim]) -> Shows:
-    which = {one.documents for one in claims}
+    which = {claim.documents for claim in claims}
     return "all" if which <= {"all", "rows", "texts"} else "confirm" if which == {"confirm"} else "both"
 
 
-def forest_row(task: str, name: str, found: Claim | Comparison) -> dict[str, Any]:
+def forest_row(group: str, name: str, compared: Claim | Comparison) -> dict[str, Any]:
     """A difference as a forest plot draws it: coloured if something is shown."""
-    verdict = found.verdict if found.verdict in ("better", "worse") else "not shown"
-    return {"task": task, "name": name, **in_percent(found.difference), "finding": verdict}
+    finding = compared.verdict if compared.verdict in ("better", "worse") else "not shown"
+    return {"task": group, "name": name, **plotted(compared.difference), "finding": finding}
 
 
-def unjudged(row: ComparisonRow, say: Say) -> str:
+def unjudged(checkpoint: ComparisonRow, say: Say) -> str:
     """Why a checkpoint has no reference."""
-    if row.scratch:
+    if checkpoint.scratch:
         return say("베이스 모델 없음: 새 모델", "no base: a new model")
     return say("베이스 모델이 평가되지 않음", "its base was not evaluated")
 

@@ -9,7 +9,7 @@ from functools import partial
 from coref_automl.comparison.study import Study
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.report.pair import Compared, compare_pair
+from coref_automl.report.pair import Compared, Pair, compare_pair
 from coref_automl.say import Lang, speaking
 from coref_automl.studio.board import Board, Members
 from coref_automl.studio.pages import Address, Download
@@ -64,7 +64,8 @@ def _comparison(ws: Workspace, address: Address, board: Board, study: Study | No
     claimed = ws.claims(board, study, a, b, [wanted] if a.arm or b.arm else []) if study is not None else []
     wanted = wanted or (study.metric if study is not None and claimed else "")
     key = ("compare", board.mark, board.state, a.key, b.key, wanted, bool(study), say.lang)
-    return ws.shelf.made(key, lambda: compare_pair(board.group, study, a, b, wanted, claimed, say, colors=(a.color, b.color)))
+    pair = Pair(board.group, study, a, b, say)
+    return ws.shelf.made(key, lambda: compare_pair(pair, wanted, claimed, colors=(a.color, b.color)))
 
 
 def report(ws: Workspace, address: Address) -> Download:
@@ -95,7 +96,7 @@ def _write(paths: Sequence[str], sets: Sequence[Members], metric: str | None, la
     from coref_automl.comparison.reader import open_results
     from coref_automl.report.checkpoint_report import checkpoint_page
     from coref_automl.report.rendering import render_html
-    from coref_automl.report.subject import read_subject
+    from coref_automl.report.sections import read_subject
 
     with speaking(lang) as say:
         groups = [group_of(rename_bases(list(one.stored.values())), one.items, one.scorer) for one in sets]

@@ -26,7 +26,7 @@ from coref_automl.report.page import (
     Table,
     Text,
     estimate_cells,
-    in_percent,
+    plotted,
     points,
     row,
     tokens,
@@ -226,7 +226,7 @@ def _checkpoints(
         held = "Differences are on the documents held back from choosing, values on all."
         notes.append(say("차이는 고르는 데 쓰지 않은 문서, 값은 모든 문서 기준입니다.", held))
     judged = [(entry, one) for entry, one in zip(entries, found, strict=True) if one is not None]
-    drawn = [{"run": run.folder.name, "x": entry.tokens, **in_percent(one.difference)} for entry, one in judged]
+    drawn = [{"run": run.folder.name, "x": entry.tokens, **plotted(one.difference)} for entry, one in judged]
     blocks: list[Block] = []
     if len({one["x"] for one in drawn}) > 1:
         title = say("베이스 모델과의 짝지은 차이", "Paired difference to the base")

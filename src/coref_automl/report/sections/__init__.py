@@ -1,33 +1,91 @@
-"""The sections of a report, in order. In: a Subject. Out: those that its data can fill.
+"""What a report is about, and its sections. In: the results behind paths. Out: a Subject, which every section reads.
 
-Adding one: a function of the study in a module here, which returns a Section, None or a list, and its place in SECTIONS.
+Adding one: a function of a Subject in a module here, which returns a Section, None or a list, and its place in SECTIONS of
+`report/checkpoint_report`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 
-from coref_automl.report.page import Section
-from coref_automl.report.sections import appendix, evidence, questions
-from coref_automl.report.subject import Subject
-
-Draw = Callable[[Subject], Section | list[Section] | None]
-SECTIONS: tuple[Draw, ...] = (
-    # the second screen, and what follows from it
-    evidence.draw,
-    evidence.targets,
-    # questions, folded; their answers are on the first screen
-    questions.draw,
-    # the appendix, folded
-    appendix.methods,
-    evidence.learning_curves,
-    appendix.rating,
-    appendix.checkpoints,
-    appendix.datasets,
-    appendix.reading,
-)
+from coref_automl.comparison.choice import MARGIN
+from coref_automl.comparison.groups import others_than, read_groups
+from coref_automl.comparison.reader import Results
+from coref_automl.comparison.scores import Entry, Group
+from coref_automl.comparison.study import Study, study_at
+from coref_automl.config import choose
+from coref_automl.errors import RecipeError
+from coref_automl.evaluation.metrics import METRICS
+from coref_automl.folders import is_done
+from coref_automl.report.page import note
+from coref_automl.say import Say
 
 
-def draw_sections(study: Subject) -> list[Section]:
-    found = [draw(study) for draw in SECTIONS]
-    return [section for one in found if one is not None for section in (one if isinstance(one, list) else [one])]
+@dataclass(frozen=True, kw_only=True)
+class Subject(Study):
+    """A study, the language to write in, and the targets to reach."""
+
+    say: Say
+    target: Mapping[str, float] = field(default_factory=dict)
+
+
+def read_subject(
+    results: Results,
+    say: Say,
+    *,
+    metric: str | None = None,
+    margin: float = MARGIN,
+    evalset: str | None = None,
+    seed: int = 0,
+    target: Mapping[str, float] | None = None,
+    groups: Sequence[Group] | None = None,
+) -> Subject:
+    """What a report on the results is about: the largest group of evaluations, or the first of those that a caller has read."""
+    groups = read_groups(results, evalset=evalset) if groups is None else groups
+    chosen = groups[0]
+    study = study_at(results, chosen, metric=metric, margin=margin, seed=seed)
+    missing = [path for path in results.check_evaluated() if path not in results.runs.damaged]  # those are named as left out
+    names, command = ", ".join(missing), f"coref-automl evaluate {' '.join(missing)}"
+    notes = [
+        *([note("not evaluated", say, names=names, command=command)] if names else ()),
+        *results.notes,
+        *others_than(chosen, groups),
+        *_still_training(chosen, say),
+        *study.notes,
+        *([note("dropped items", say, dropped=study.dropped)] if study.dropped else ()),
+    ]
+    values = {part.name: getattr(study, part.name) for part in fields(study)}
+    return Subject(**{**values, "notes": tuple(notes)}, say=say, target=target or {})
+
+
+def _still_training(group: Group, say: Say) -> list[str]:
+    """Runs that have started and not finished: reported as they are."""
+    folders = {Path(entry.evaluation.path).parent for entry in group.entries if entry.trained}
+    going = sorted(folder.name for folder in folders if (folder / "events.ndjson").is_file() and not is_done(folder))
+    if not going:
+        return []
+    names = ", ".join(going)
+    return [say(f"아직 학습 중: {names}. 지금까지의 체크포인트로 썼습니다.", f"Still training: {names}. Reported as it stands.")]
+
+
+def epoch_text(entry: Entry) -> str:
+    return f"{entry.evaluation.provenance.epoch:.2f}" if entry.evaluation.provenance else "–"
+
+
+def parse_target(text: str) -> dict[str, float]:
+    """Parse `real1=0.68,real5=0.83`; 68 means 68%."""
+    out: dict[str, float] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        name, _, value = part.partition("=")
+        choose(name.strip(), METRICS, "metric")
+        try:
+            number = float(value)
+        except ValueError:
+            raise RecipeError(f"--target {part!r} should read METRIC=NUMBER, such as real1=0.68.") from None
+        number = number / 100 if number > 1 else number
+        if not 0 < number <= 1:
+            raise RecipeError(f"--target {part!r} should lie between 0 and 1 (or 100 percent).")
+        out[name.strip()] = number
+    return out

@@ -9,7 +9,7 @@ import numpy as np
 
 from coref_automl.comparison.arms import base_of
 from coref_automl.comparison.differences import compare_with
-from coref_automl.comparison.judging import ends, means
+from coref_automl.comparison.judging import means
 from coref_automl.comparison.scores import Entry, model_label
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
@@ -29,7 +29,7 @@ from coref_automl.report.page import (
     row,
     tokens,
 )  # fmt: skip
-from coref_automl.report.subject import Subject, epoch_text
+from coref_automl.report.sections import Subject, epoch_text
 from coref_automl.report.terminal import baseline_name
 from coref_automl.report.wording import claim_cell, claims_table, which_documents
 from coref_automl.say import Say
@@ -47,33 +47,28 @@ _MOST_BARS = 40
 """Longer tables have no bars, to keep the page light."""
 
 
-def methods(study: Subject) -> Section | None:
+def methods(subject: Subject) -> Section | None:
     """Every method at its last checkpoint and its base, means over seeds on all items; the best of each, gain per token."""
-    found, say = study.arms, study.say
-    if not found:
+    arms, say = subject.arms, subject.say
+    if not arms:
         return None
-    metrics = [name for name in dict.fromkeys((study.metric, *_SHOWN)) if _comparable(study, name)]
-    began = [base_of(study.group.entries, arm) or study.own_base(arm.ends[0]) for arm in found]
-    bases = list({id(base): base for base in began if base is not None}.values())
-    sides = [*([base] for base in bases), *(ends(arm) for arm in found)]
-    columns = [estimate_cells(means(study, sides, metric)) for metric in metrics]
-    asked = study.answer.question("base")
-    gains = {one.a: one for one in asked.claims} if asked else {}
+    metrics = [name for name in dict.fromkeys((subject.metric, *_SHOWN)) if _comparable(subject, name)]
+    began = [base_of(subject.entries, arm) or subject.own_base(arm.ends[0]) for arm in arms]
+    bases = list(dict.fromkeys(base for base in began if base is not None))
+    sides = [*([base] for base in bases), *(arm.ends for arm in arms)]
+    columns = [estimate_cells(means(subject, sides, metric)) for metric in metrics]
+    values = [[column[number] for column in columns] for number in range(len(sides))]
+    asked = subject.answer.question("base")
+    gains = {claim.a: claim for claim in asked.claims} if asked else {}
     lines = []
-    for number, held in enumerate(sides):
-        if number < len(bases):
-            name = model_label(held[0].evaluation.checkpoint).split("/")[0]
-            first = (Cell(f"{name} @{held[0].evaluation.seq_len:,}", "quiet"), "–", "–")
-            rest: tuple[str | Cell, ...] = ("–", "–", "–")
-        else:
-            arm = found[number - len(bases)]
-            seeds = str(arm.seeds) if arm.seeds > 1 else say("하나", "one seed")
-            first = (Cell(arm.name), seeds, tokens(arm.tokens))
-            gain = gains.get(arm.name)
-            rate = f"{1e8 * gain.difference.value / arm.tokens:+.2f}" if gain and arm.tokens else "–"
-            best = study.choice.peak([one for run in arm.runs.values() for one in run if one in study.choice.candidates])
-            rest = (epoch_text(best), claim_cell(gain, say), rate)
-        lines.append(row(*first, *(column[number] for column in columns), *rest))
+    for base, cells in zip(bases, values, strict=False):
+        name = f"{model_label(base.evaluation.checkpoint).split('/')[0]} @{base.evaluation.seq_len:,}"
+        lines.append(row(Cell(name, "quiet"), "–", "–", *cells, "–", "–", "–"))
+    for arm, cells in zip(arms, values[len(bases) :], strict=True):
+        seeds, gain = str(arm.seeds) if arm.seeds > 1 else say("하나", "one seed"), gains.get(arm.name)
+        rate = f"{1e8 * gain.difference.value / arm.tokens:+.2f}" if gain and arm.tokens else "–"
+        best = subject.choice.peak([entry for run in arm.runs.values() for entry in run if entry in subject.choice.candidates])
+        lines.append(row(arm.name, seeds, tokens(arm.tokens), *cells, epoch_text(best), claim_cell(gain, say), rate))
     head = (say("방법과 길이", "method, length"), say("시드", "seeds"), say("토큰", "tokens"))
     after = (
         say("최고 (에폭)", "best (epoch)"), say("베이스 모델 대비 (점)", "over the base (points)"),
@@ -81,54 +76,50 @@ def methods(study: Subject) -> Section | None:
     )  # fmt: skip
     titles = (*head, *(METRICS[name].label for name in metrics), *after)
     table = Table(titles, tuple(lines), frozenset(range(1, len(titles))), shows="all")
-    return Section(
-        "arms",
-        say("방법과 길이를 나란히", "Methods side by side"),
-        (table, Text(note("methods", say), "quiet")),
-        say("나란히", "side by side"),
-    )
+    shown = (table, Text(note("methods", say), "quiet"))
+    return Section("arms", say("방법과 길이를 나란히", "Methods side by side"), shown, say("나란히", "side by side"))
 
 
-def _comparable(study: Subject, metric: str) -> bool:
-    if study.group.tokenizers > 1 and METRICS[metric].rule != "word":
+def _comparable(subject: Subject, metric: str) -> bool:
+    if subject.group.tokenizers > 1 and METRICS[metric].rule != "word":
         return False
-    return any(metric in entry.evaluation.estimates for entry in study.entries)
+    return any(metric in entry.evaluation.estimates for entry in subject.entries)
 
 
-def rating(study: Subject) -> Section | None:
+def rating(subject: Subject) -> Section | None:
     """Grade every run in six respects: A, B or C, with the rule of each."""
-    runs, say = study.runs(), study.say
+    runs, say = subject.runs(), subject.say
     if not runs:
         return None
     respects = (
         say("시작", "initial"), say("최고", "best"), say("속도", "speed"), say("데이터", "data"), say("안정", "stability"),
         say("효율", "efficiency"),
     )  # fmt: skip
-    peaks = {run: study.choice.peak(entries) for run, entries in runs.items()}
-    starts = study.judged
-    behind = _against(study, {peak: study.choice.best for peak in peaks.values() if peak is not study.choice.best})
-    falls = _against(study, {peaks[run]: entries[-1] for run, entries in runs.items() if peaks[run] is not entries[-1]})
+    peaks = {run: subject.choice.peak(entries) for run, entries in runs.items()}
+    starts = subject.judged
+    behind = _against(subject, {peak: subject.choice.best for peak in peaks.values() if peak is not subject.choice.best})
+    falls = _against(subject, {peaks[run]: entries[-1] for run, entries in runs.items() if peaks[run] is not entries[-1]})
     lines = []
     for run, entries in runs.items():
         peak = peaks[run]
         grades = (
             _initial(starts.get(entries[0]), say),
-            _best(study, peak, behind.get(peak)),
-            _speed(study, entries, peak),
+            _best(subject, peak, behind.get(peak)),
+            _speed(subject, entries, peak),
             _data(peak, list(peaks.values()), say),
-            _stability(study, peak, entries[-1], falls.get(peak)),
-            _efficiency(study, peak, list(peaks.values())),
+            _stability(subject, peak, entries[-1], falls.get(peak)),
+            _efficiency(subject, peak, list(peaks.values())),
         )
         lines.append(row(run, *(Cell(f"{letter} · {because}", _TONES.get(letter, "quiet")) for letter, because in grades)))
-    caption = note("peaks", say, which=which_documents(study.group.judging, say))
+    caption = note("peaks", say, which=which_documents(subject.group.judging, say))
     table = Table((say("실행", "run"), *respects), tuple(lines), caption=caption, shows="both")
-    rules = Points(notes("rating", say, margin=f"{100 * study.margin:g}"))
+    rules = Points(notes("rating", say, margin=f"{100 * subject.margin:g}"))
     return Section("rating", say("요약 평가", "Summary rating"), (table, rules))
 
 
-def _against(study: Subject, pairs: dict[Entry, Entry]) -> dict[Entry, Comparison | None]:
+def _against(subject: Subject, pairs: dict[Entry, Entry]) -> dict[Entry, Comparison | None]:
     """Peaks against other checkpoints on confirm, max-T over runs."""
-    found = compare_with(study.group, study.metric, list(pairs), list(pairs.values()), seed=study.seed, half="confirm")
+    found = compare_with(subject.group, subject.metric, list(pairs), list(pairs.values()), seed=subject.seed, half="confirm")
     return dict(zip(pairs, found, strict=True))
 
 
@@ -138,16 +129,16 @@ def _initial(start: Comparison | None, say: Say) -> Grade:
     return {"better": "A", "worse": "C"}.get(start.verdict, "B"), points(start.difference)
 
 
-def _best(study: Subject, peak: Entry, lost: Comparison | None) -> Grade:
-    held = study.choice.candidates[peak]
+def _best(subject: Subject, peak: Entry, lost: Comparison | None) -> Grade:
+    held = subject.choice.candidates[peak]
     letter = "C" if lost is not None and lost.verdict == "worse" else "B"
-    close = held.bound <= study.margin or peak is study.choice.best
-    return "A" if close else letter, f"{METRICS[study.metric].label} {100 * held.value.value:.1f}%"
+    close = held.bound <= subject.margin or peak is subject.choice.best
+    return "A" if close else letter, f"{METRICS[subject.metric].label} {100 * held.value.value:.1f}%"
 
 
-def _speed(study: Subject, entries: list[Entry], peak: Entry) -> Grade:
-    values = {entry: one.value.value for entry, one in study.choice.candidates.items()}
-    near = next(entry for entry in entries if values[peak] - values[entry] <= study.margin)
+def _speed(subject: Subject, entries: list[Entry], peak: Entry) -> Grade:
+    values = {entry: one.value.value for entry, one in subject.choice.candidates.items()}
+    near = next(entry for entry in entries if values[peak] - values[entry] <= subject.margin)
     share = near.tokens / entries[-1].tokens if entries[-1].tokens else 1.0
     return _under(share, 1 / 3, 2 / 3), f"{100 * share:.0f}%"
 
@@ -159,35 +150,35 @@ def _data(peak: Entry, peaks: list[Entry], say: Say) -> Grade:
     return _under(times, 1.5, 3), f"×{times:.1f}"
 
 
-def _stability(study: Subject, peak: Entry, last: Entry, fall: Comparison | None) -> Grade:
+def _stability(subject: Subject, peak: Entry, last: Entry, fall: Comparison | None) -> Grade:
     if peak is last:
-        return "A", study.say("마지막이 최고", "the last is the peak")
+        return "A", subject.say("마지막이 최고", "the last is the peak")
     if fall is None:
-        return "–", study.say("알 수 없음", "unknown")
-    could = fall.detectable is not None and fall.detectable <= study.margin
+        return "–", subject.say("알 수 없음", "unknown")
+    could = fall.detectable is not None and fall.detectable <= subject.margin
     shown = {"better": "C", "worse": "A"}  # the peak against the last
     return shown.get(fall.verdict, "A" if could else "B"), points(fall.difference)
 
 
-def _efficiency(study: Subject, peak: Entry, peaks: list[Entry]) -> Grade:
-    say = study.say
+def _efficiency(subject: Subject, peak: Entry, peaks: list[Entry]) -> Grade:
+    say = subject.say
     if peak.recorded_tokens is None:
         return "–", say(*_UNRECORDED)
-    own = _gained(study, peak)
+    own = _gained(subject, peak)
     if own is None:
         return "–", say("기준 없음", "no base")
-    top = max(rate for one in peaks if (rate := _gained(study, one)) is not None)
+    top = max(rate for one in peaks if (rate := _gained(subject, one)) is not None)
     letter = "C" if top <= 0 or own <= 0 else _under(1 - own / top, 1 / 3, 2 / 3)
     return letter, say(f"{own:+.2f}점/백만", f"{own:+.2f} points/M")
 
 
-def _gained(study: Subject, peak: Entry) -> float | None:
+def _gained(subject: Subject, peak: Entry) -> float | None:
     """Points gained over the base per million tokens; None if the base was not evaluated or the tokens not recorded."""
-    base, trained = study.own_base(peak), peak.recorded_tokens
-    before = base.evaluation.estimates.get(study.metric) if base else None
+    base, trained = subject.own_base(peak), peak.recorded_tokens
+    before = base.evaluation.estimates.get(subject.metric) if base else None
     if before is None or trained is None:
         return None
-    value = peak.evaluation.estimates.get(study.metric)
+    value = peak.evaluation.estimates.get(subject.metric)
     return 1e8 * (value.value - before.value) / trained if value and trained else 0.0
 
 
@@ -195,30 +186,30 @@ def _under(value: float, a: float, b: float) -> str:
     return "A" if value <= a + 1e-9 else "B" if value <= b + 1e-9 else "C"
 
 
-def checkpoints(study: Subject) -> Section:
+def checkpoints(subject: Subject) -> Section:
     """Every checkpoint against its reference; then with epoch, tokens, all metrics and the composite, baselines below."""
-    say = study.say
-    names = study.metrics(_METRICS)
-    lead = list(dict.fromkeys([study.metric, *(name for name in ("real1", "real5", "lambada_top1", "score") if name in names)]))
-    claims = [replace(one, b=study.judged[entry].reference) for entry, one in study.checkpoint_claims().items()]
+    say = subject.say
+    names = subject.metrics(_METRICS)
+    lead = list(dict.fromkeys([subject.metric, *(name for name in ("real1", "real5", "lambada_top1", "score") if name in names)]))
+    claims = [replace(one, b=subject.judged[entry].reference) for entry, one in subject.checkpoint_claims().items()]
     blocks: list[Block] = [claims_table(claims, say)] if claims else []
     rest = [name for name in names if name not in lead]
-    blocks.append(_table(study, say("주요 수치", "main numbers"), lead))
-    blocks += [_table(study, say("그 밖의 수치", "other numbers"), rest)] if rest else []
-    ceiling = ", ".join(sorted({f"{entry.evaluation.single_entry_share:.1%}" for entry in study.entries}))
+    blocks.append(_table(subject, say("주요 수치", "main numbers"), lead))
+    blocks += [_table(subject, say("그 밖의 수치", "other numbers"), rest)] if rest else []
+    ceiling = ", ".join(sorted({f"{entry.evaluation.single_entry_share:.1%}" for entry in subject.entries}))
     blocks.append(Text(note("values", say, ceiling=ceiling), "quiet"))
     return Section("checkpoints", say("체크포인트와 에폭", "Checkpoints and epochs"), tuple(blocks))
 
 
-def _table(study: Subject, title: str, metrics: list[str]) -> Table:
-    say = study.say
-    ordered = sorted(study.entries, key=lambda entry: (entry.trained, entry.run, entry.tokens))
+def _table(subject: Subject, title: str, metrics: list[str]) -> Table:
+    say = subject.say
+    ordered = sorted(subject.entries, key=lambda entry: (entry.trained, entry.run, entry.tokens))
     found = [[entry.evaluation.estimates.get(name) for entry in ordered] for name in metrics]
     many = len(ordered) > _MOST_BARS
     columns = [[Cell(cell.text) for cell in estimate_cells(f)] if many else estimate_cells(f) for f in found]
     lines = []
     for number, entry in enumerate(ordered):
-        mark: Tone = "strong" if entry is study.chosen else ""
+        mark: Tone = "strong" if entry is subject.chosen else ""
         first = (Cell(entry.name, mark), epoch_text(entry), tokens(entry.recorded_tokens), str(entry.evaluation.seq_len))
         lines.append(row(*first, *(column[number] for column in columns)))
     baselines = {name: found for entry in ordered for name, found in entry.evaluation.baselines.items()}
@@ -226,20 +217,19 @@ def _table(study: Subject, title: str, metrics: list[str]) -> Table:
         if any(metric in held for metric in metrics):
             first = Cell(baseline_name(name, say.lang), "quiet"), "–", "–", "–"
             lines.append(row(*first, *(Cell(interval(held.get(metric)), "quiet") for metric in metrics)))
-    head = (say("체크포인트", "checkpoint"), say("에폭", "epoch"), say("토큰", "tokens"), say("길이", "length"))
-    return Table(
-        (*head, *(METRICS[name].label for name in metrics)), tuple(lines), frozenset(range(1, 4 + len(metrics))), title, "all"
-    )
+    first_head = (say("체크포인트", "checkpoint"), say("에폭", "epoch"), say("토큰", "tokens"), say("길이", "length"))
+    head = (*first_head, *(METRICS[name].label for name in metrics))
+    return Table(head, tuple(lines), frozenset(range(1, len(head))), title, "all")
 
 
-def datasets(study: Subject) -> Section:
+def datasets(subject: Subject) -> Section:
     """Items by task and source, and what the runs were trained on."""
-    say, facts = study.say, study.group.items.facts
+    say, facts = subject.say, subject.group.items.facts
     rows = []
     for task in dict.fromkeys(facts["task"].tolist()):
         of_task = facts["task"] == task
         sources = Counter(facts["source"][of_task].tolist())
-        halves = Counter(study.group.items.halves[of_task].tolist())
+        halves = Counter(subject.group.items.halves[of_task].tolist())
         documents = len(np.unique(facts["cluster"][of_task]))
         listed = ", ".join(f"{name} {count:,}" for name, count in sources.most_common(6))
         rows.append(row(task, f"{of_task.sum():,}", f"{documents:,}", f"{halves['select']:,} / {halves['confirm']:,}", listed))
@@ -249,7 +239,7 @@ def datasets(study: Subject) -> Section:
     )  # fmt: skip
     blocks: list[Block] = [Table(head, tuple(rows), frozenset({1, 2, 3}))]
     trained = sorted(
-        {(p.run, p.objective, p.data, p.base, p.seq_len, p.seed) for e in study.entries if (p := e.evaluation.provenance)}
+        {(p.run, p.objective, p.data, p.base, p.seq_len, p.seed) for e in subject.entries if (p := e.evaluation.provenance)}
     )
     if trained:
         titles = (
@@ -261,8 +251,8 @@ def datasets(study: Subject) -> Section:
     return Section("data", say("데이터", "Data"), tuple(blocks))
 
 
-def reading(study: Subject) -> Section:
+def reading(subject: Subject) -> Section:
     """Intervals, differences and halves in plain words."""
-    say, halves = study.say, "all documents judge" if study.group.judging is None else "one half judges"
+    say, halves = subject.say, "all documents judge" if subject.group.judging is None else "one half judges"
     told = Points((*notes("reading", say), *notes(halves, say)))
     return Section("reading", say("읽는 법", "How to read this"), (told,))
