@@ -22,12 +22,14 @@ from typing import Any
 import numpy as np
 
 from coref_automl.engine.job import OUTCOME, Job, Outcome
+from coref_automl.engine.launch import Ended
 from coref_automl.progress import quiet
 from coref_automl.records import Half
 from coref_automl.statistics.planning import PAIRS, Paired, judged, looks_of
 from coref_automl.store import write_json
+from coref_automl.tuning.choosing import Trainer
 from coref_automl.tuning.finish import Final, finish
-from coref_automl.tuning.problem import Problem, Report, Start, job_key
+from coref_automl.tuning.problem import Problem, Report, Start, job_key, run_folder
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.run import run_search
 from coref_automl.tuning.search import Search, origin_of
@@ -84,11 +86,11 @@ class SimulatedProblem(Problem):
     def starts(self) -> list[Start]:
         return [Start("recommended", "reference", dict(zip(NAMES, map(float, self.world.start), strict=True)))]
 
-    def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:
+    def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:  # noqa: ARG002
         point = {name: params[name] for name in NAMES}
         key = job_key("mlm", {**point, "seed": seed}, {})
         recipe = {**point, "seed": seed, "out": str(self.out / key)}
-        return Job("mlm", key, str(self.out / key), recipe, "confirm" if confirm else None)
+        return Job("mlm", key, str(self.out / key), recipe)
 
     def reports(self, job: Job, _events: Iterator[dict[str, Any]]) -> Iterator[Report]:
         for step in range(1, REPORTS + 1):
@@ -101,11 +103,11 @@ class SimulatedProblem(Problem):
     def cost(self, _job: Job) -> dict[str, float]:
         return {}
 
-    def drop_weights(self, _job: Job) -> None:
+    def drop_weights(self, job: Job, *, keep_last: bool = False) -> None:
         """There are none."""
 
     def weights(self, job: Job) -> Path:
-        return job.run
+        return run_folder(job)
 
     def best_recipe(self, params: Mapping[str, Any], _out: Path) -> Any:
         return dict(params)
@@ -122,15 +124,6 @@ def document_error(pairs: int, half: Half = "confirm") -> float:
     return float(np.sqrt(2 * (SETTINGS**2 + RUNS**2 / pairs) / ITEMS[half])) / 100
 
 
-@dataclass(frozen=True)
-class Ended:
-    code: int = 0
-    alive: bool = False
-
-    def stop(self) -> None:
-        """It is over already."""
-
-
 @dataclass
 class Instant:
     """Trainings that are over at once; `keys` are those with fresh seeds, which are never cut."""
@@ -140,9 +133,9 @@ class Instant:
 
     def start(self, job: Job, _slot: int) -> Ended:
         self.keys |= {job.key} if job.recipe["seed"] else set()
-        job.run.mkdir(parents=True, exist_ok=True)
+        run_folder(job).mkdir(parents=True, exist_ok=True)
         write_json(Path(job.folder) / OUTCOME, Outcome(True).to_json())
-        return Ended()
+        return Ended(0)
 
 
 @dataclass(frozen=True)
@@ -166,7 +159,7 @@ def study(gain: float, seed: int, *, trials: int = 49, worth: float = 0.5) -> To
         machine = Instant()
         search = Search(held, problem, recipe, machine, quiet(), "here", lambda: None)
         looked = run_search(search, 1)
-        final = finish(held, problem, recipe, machine, quiet(), wait=lambda: None, looked=looked)
+        final = finish(held, problem, recipe, Trainer(problem, machine, quiet(), lambda: None), looked)
         ended = held.get_trials(deepcopy=False)
         searched = sum(max(trial.intermediate_values) / REPORTS for trial in ended)
         drawn = [trial for trial in ended if origin_of(trial) == "drawn"]

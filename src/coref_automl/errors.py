@@ -97,3 +97,8 @@ class StorageError(WorkError): ...
 
 
 class WorkerDied(WorkError): ...
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says in one line; one without a message is named."""
+    return (str(error).splitlines() or [""])[0] or type(error).__name__

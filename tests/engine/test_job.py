@@ -6,30 +6,44 @@ import os
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Event
 
 import pytest
 
-from coref_automl.engine.job import JOB, End, Job, Running, run_job, run_steps
-from coref_automl.engine.launch import ProcessHandle, run_in_process
-from coref_automl.store import read_json
+from coref_automl.engine.job import JOB, OUTCOME, End, Job, Outcome, Running, Schedule, run_job, run_steps
+from coref_automl.engine.launch import LocalLauncher, ProcessHandle, run_in_process
+from coref_automl.machine import CORES
+from coref_automl.store import read_json, write_json
 
 
 def kill_itself(_job: Job) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def fail(_job: Job) -> None:
+    raise ValueError("no")
+
+
 def answer(_job: Job) -> dict[str, int]:
     return {"answer": 42}
 
 
+def threads(_job: Job) -> dict[str, int]:
+    import torch
+
+    return {"threads": torch.get_num_threads()}
+
+
+@dataclass
 class ForkLauncher:
-    slots = 1
+    environment: dict[str, str] = field(default_factory=dict)
+    slots: int = 1
 
     def start(self, job: Job, _slot: int) -> Running:
-        forked = get_context("fork").Process(target=run_in_process, args=(job.to_json(), {}))
+        forked = get_context("fork").Process(target=run_in_process, args=(job.to_json(), self.environment))
         forked.start()
         return ProcessHandle(forked)
 
@@ -79,3 +93,50 @@ def test_a_process_that_has_to_start_anew_ends_as_the_job_did(
     ends: list[End[Job]] = []
     assert run_steps([job], ForkLauncher(), lambda one: one, lambda end: ends.append(end) is None) == 0
     assert [(end.code, end.done, end.kind) for end in ends] == [(code, code == 0, kind)]
+
+
+def test_a_process_that_dies_before_its_work_leaves_no_failure_of_an_earlier_call(tmp_path: Path) -> None:
+    job, ends = job_at(tmp_path / "job"), list[End[Job]]()
+    write_json(tmp_path / "job" / OUTCOME, Outcome(False, "not a number", "The loss is NaN.").to_json())
+    (tmp_path / "job" / JOB).mkdir()  # which cannot be written, as on a full disk
+    assert run_steps([job], ForkLauncher(), lambda one: one, lambda end: ends.append(end) is None) == 0
+    assert [(end.outcome, end.kind) for end in ends] == [(None, "no outcome")]
+
+
+def test_steps_that_can_never_run_are_not_left_to_do(tmp_path: Path) -> None:
+    """The time is up just as the training fails that the second one needs."""
+    training, evaluation = job_at(tmp_path / "train", "fail"), job_at(tmp_path / "evaluate")
+    ends: list[End[Job]] = []
+    schedule: Schedule[Job] = Schedule(lost=lambda job: job is evaluation and bool(ends))
+    steps = [training, evaluation, training]
+
+    def hear(end: End[Job]) -> bool:
+        ends.append(end)
+        return True
+
+    left = run_steps(steps, ForkLauncher(), lambda job: job, hear, schedule=schedule, over=lambda: bool(ends))
+    assert [end.done for end in ends] == [False]
+    assert left == 1
+
+
+def test_every_launcher_of_a_process_shares_the_cores_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch  # noqa: F401 - as the server of jobs has, with a number of threads of its own
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.delenv(CORES, raising=False)
+    monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
+    ends: list[End[Job]] = []
+    for jobs in (1, 4):
+        launcher = ForkLauncher(LocalLauncher(jobs, ["cpu"]).environment(0))
+        run_steps([job_at(tmp_path / str(jobs), "threads")], launcher, lambda job: job, lambda end: ends.append(end) is None)
+    facts = [end.outcome.facts for end in ends if end.outcome]
+    assert facts == [{"threads": 8}, {"threads": 2}]
+    assert "OMP_NUM_THREADS" not in os.environ
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # the user's own number stays
+    assert "OMP_NUM_THREADS" not in LocalLauncher(4, ["cpu"]).environment(0)
+
+
+def test_a_job_of_an_earlier_version_can_be_read() -> None:
+    job = job_at(Path("job"))
+    assert Job.from_json({**job.to_json(), "confirm": None}) == job

@@ -7,14 +7,15 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from coref_automl.engine import pool
-from coref_automl.engine.pool import Call, Returned, run_calls
-from coref_automl.errors import MissingExtra, WorkerDied, WorkError
+from coref_automl.engine.pool import Call, Returned, call_beside, ray_error, run_calls
+from coref_automl.errors import FolderError, MissingExtra, WorkerDied, WorkError
 from coref_automl.machine import interruptible
 from tests.processes import alive, until
 
@@ -129,6 +130,39 @@ def test_a_worker_sees_its_own_device_only() -> None:
     asked: list[Any] = [Call(str(index), f"{HERE}:visible", {"_": index}) for index in range(2)]
     outcomes = run_calls(asked, workers=2, devices=["cuda:0", "cuda:1"])
     assert {outcome.value for outcome in outcomes} <= {"0", "1"}
+
+
+def test_a_machine_of_another_version_or_without_the_folder_is_refused(tmp_path: Path) -> None:
+    ours = version("coref-automl")
+    assert call_beside(str(tmp_path), ours, os.getcwd) == str(tmp_path)
+    with pytest.raises(WorkError, match=f"has coref-automl {ours}, and this command is 9.9. Install the same version"):
+        call_beside(str(tmp_path), "9.9", os.getcwd)
+    with pytest.raises(FolderError, match=r"does not exist on .*; start the command in a folder all machines see"):
+        call_beside(str(tmp_path / "gone"), ours, os.getcwd)
+
+
+def test_what_a_cluster_says_is_one_sentence() -> None:
+    missing = RuntimeError("The remote function failed to import.\nModuleNotFoundError: No module named 'coref_automl'")
+    assert str(ray_error(missing)).startswith("A machine of the cluster has no coref-automl, and this command is ")
+    assert str(ray_error(ValueError("one\ntwo"))) == "ValueError: one"
+    assert str(ray_error(ValueError())) == "ValueError"
+
+
+@pytest.mark.journey
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are watched through /proc")
+def test_calls_on_a_cluster_end_with_what_ends_the_command(ray_cluster: None, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+
+    def interrupt(_: Returned) -> None:
+        until(lambda: mark.is_file() and bool(mark.read_text()), "a call on its way")
+        raise KeyboardInterrupt
+
+    endless = Call("endless", f"{HERE}:never_end", {"mark": str(mark)})
+    with pytest.raises(KeyboardInterrupt):
+        run_calls([endless, *jobs("double", 1)], engine="ray", devices=["cpu"], on_return=interrupt)
+    until(lambda: not alive(int(mark.read_text())), "the end of the call")
 
 
 @pytest.mark.journey

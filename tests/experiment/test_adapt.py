@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -17,11 +18,13 @@ from coref_automl.coreference.data import write_documents
 from coref_automl.corpus.sources import bundled_rows
 from coref_automl.errors import CorefError, FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.results import find_evaluations
 from coref_automl.experiment.adapt import Adapted, adapt, adapt_recipe
 from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.models.build import build_masked_lm, train_tokenizer
 from coref_automl.progress import Progress
 from coref_automl.report.printout import compare
+from coref_automl.store import read_json
 from tests.coreference.conftest import tale
 from tests.printed import made_by, printed_in, wrong_with
 
@@ -186,6 +189,25 @@ def test_last_checkpoints_are_judged_on_all_documents_and_without_training_nothi
     assert (table.half, table.items) == ("all", real)
     page = Path(result.report).read_text("utf-8")
     assert '<h1 class="headline">Undecided</h1>' in page
+
+
+@pytest.mark.slow
+def test_where_no_checkpoint_is_shown_to_beat_it_the_base_is_chosen_as_it_was_trained_from(recipe: Make, tmp_path: Path) -> None:
+    """The base is a run, of which one checkpoint is meant; and its evaluation may be lost."""
+    one = {"methods": {"mlm": {}}, "relation": None}
+    first = adapt(recipe(**one))
+    run = Path(first.best_trained).parent
+    train = {"batch": 16, "learning_rate": 0.0, "epochs": 1, "save_every": 0}
+    wanted = recipe(**one, model=str(run), train=train, first_seed=5, out=str(tmp_path / "second"))
+    second = adapt(wanted)
+    (base,) = (path for path in run.glob("checkpoint-*") if str(path) == second.chosen)
+    assert f"--model {base} " in " ".join(second.next_steps)
+    stored = find_evaluations([tmp_path / "second" / "evaluations"])
+    shutil.rmtree(next(entry.folder for entry in stored if Path(entry.evaluation.path) == base))
+    shutil.rmtree(tmp_path / "second" / "archive")
+    third = adapt(wanted)
+    assert read_json(tmp_path / "second" / "answer.json")["action"] == "no base"
+    assert third.chosen == str(base)
 
 
 @pytest.mark.journey

@@ -9,7 +9,7 @@ import pytest
 from coref_automl.coreference.predict import coreference
 from coref_automl.evaluation.prepare import prepare_eval
 from coref_automl.evaluation.recipe import EvalRecipe
-from coref_automl.experiment.adapt import TEXT, demo_recipe
+from coref_automl.experiment.adapt import DEMO_TEXT, demo_recipe
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.vocabulary import entry_words
 from coref_automl.statistics.planning import items_needed
@@ -41,6 +41,6 @@ def test_the_demo_asks_as_many_answerable_items_as_its_verdict_needs(tmp_path: P
 
 
 def test_the_demo_ends_with_the_chains_of_a_text() -> None:
-    found = coreference(TEXT)
+    found = coreference(DEMO_TEXT)
     assert found.strings == [["영수", "영수", "그"], ["어머니", "어머니", "어머니"]]
     assert "\x1b[" in found.lines(colour=True)[0]

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from coref_automl.cli.app import run as command
+from coref_automl.engine.job import Job
+from coref_automl.engine.launch import Ended
 from coref_automl.errors import RecipeError
 from coref_automl.experiment.adapt import adapt
 from coref_automl.experiment.plan import FEWEST_STEPS, open_plan
-from coref_automl.experiment.preflight import before_training, preflight
+from coref_automl.experiment.preflight import before_training, before_tuning, preflight
 from coref_automl.experiment.state import Preflight
 from coref_automl.progress import Progress, quiet
+from coref_automl.tuning.masked import MaskedProblem
+from coref_automl.tuning.problem import Problem
+from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.run import open_problem, run_study
 from tests.experiment.conftest import ONE, Bench
 from tests.experiment.test_adapt import Make, model, recipe
+from tests.tuning.inline import InlineLauncher
 
 __all__ = ["model", "recipe"]  # the fixtures
 
@@ -91,3 +101,58 @@ def test_tune_says_what_is_ahead_and_too_few_steps_are_not_trained(
     assert re.search(r"About .* on this machine, [\d.]+ GB of memory per training, up to [\d.]+ GB of disk", told)
     assert "steps change next to nothing" in told.splitlines()[-1]
     assert not (tmp_path / "study").exists()
+
+
+@pytest.fixture
+def study(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., TuneRecipe]:
+    """A study of one setting, and blocks to train it on."""
+    monkeypatch.setenv("COREF_AUTOML_PORTFOLIO", str(tmp_path / "portfolio.yaml"))
+    data = ["--source", "bundled:synthetic", "--limit", "16", "--seq-len", "128", "--exact-only"]
+    assert command(["prepare", "combined", *data, "--model", model, "--out", str(tmp_path / "data")]) == 0
+    asked: dict[str, Any] = {"models": (model,), "out": str(tmp_path / "study"), "datasets": (str(tmp_path / "data"),)}
+    asked |= {"trials": 1, "seeds": 1, "portfolio": False, "eval_items": 8, "device": "cpu", "settings": {"batch": 4}}
+    asked["space"] = {"learning_rate": {"low": 1e-4, "high": 1e-3}}
+    return lambda **changes: TuneRecipe(**asked | changes)
+
+
+def test_of_two_budgets_of_a_trial_the_smaller_one_is_counted(study: Callable[..., TuneRecipe]) -> None:
+    wanted, long = study(max_minutes=1_000.0, max_tokens=20_000), list[bool]()
+
+    def refuse(ahead: Preflight) -> bool:
+        long.append(ahead.long)
+        return False
+
+    before_tuning(open_problem(wanted, Path(wanted.out), quiet()), quiet(), refuse)
+    assert not long
+    wanted = replace(wanted, max_tokens=None)
+    with pytest.raises(RecipeError, match="Nothing was trained"):
+        before_tuning(open_problem(wanted, Path(wanted.out), quiet()), quiet(), refuse)
+    assert long == [True]
+
+
+@dataclass
+class MeasuringLauncher(InlineLauncher):
+    """Measures the weights that lie in a folder after every job."""
+
+    folder: Path = field(default_factory=Path)
+    held: list[float] = field(default_factory=list)
+
+    def start(self, job: Job, slot: int) -> Ended:
+        ended = super().start(job, slot)
+        files = (path for path in self.folder.rglob("*") if path.name in ("model.safetensors", "optimizer.pt"))
+        self.held.append(sum(path.stat().st_size for path in files) / 1e9)
+        return ended
+
+
+def test_a_study_holds_no_more_than_its_preflight_says(study: Callable[..., TuneRecipe]) -> None:
+    wanted, told = study(epochs=1.0, seeds=3), list[Preflight]()
+    launcher = MeasuringLauncher(folder=Path(wanted.out))
+
+    def before(problem: Problem) -> None:
+        assert isinstance(problem, MaskedProblem)
+        asked = replace(problem.recipe, epochs=None, max_minutes=10_000.0)  # about what takes days it is asked
+        before_tuning(replace(problem, recipe=asked), quiet(), lambda ahead: told.append(ahead) is None)
+
+    run_study(wanted, launcher=launcher, wait=lambda: None, before=before)
+    assert len(launcher.held) == 3
+    assert max(launcher.held) <= 1.02 * told[0].disk <= 3 * max(launcher.held)

@@ -20,7 +20,7 @@ from coref_automl.errors import ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.experiment.adapt import adapt
 from coref_automl.experiment.plan import open_plan
-from coref_automl.experiment.preflight import budget
+from coref_automl.experiment.preflight import study_preflight
 from coref_automl.experiment.recipe import ExperimentRecipe, with_methods
 from coref_automl.experiment.run import run_experiment
 from coref_automl.progress import quiet
@@ -117,14 +117,14 @@ def test_the_gpu_asked_for_is_the_one_that_is_timed_and_trained_on(recipe: Make,
     monkeypatch.setattr("coref_automl.tuning.probe.run_calls", timed)
     monkeypatch.setattr(LocalLauncher, "start", started)
     wanted = recipe(device="cuda:1")
-    assert budget(wanted).device == "cuda:1"
+    assert study_preflight(wanted).device == "cuda:1"
     with pytest.raises(KeyboardInterrupt):
         run_experiment(wanted)
     assert given == [(["cuda:1"], "cuda:0"), ("1", "cuda:0")]
     with pytest.raises(RecipeError, match=r"so the device cuda:1 cannot be used; set CUDA_VISIBLE_DEVICES=1 "):
         adapt(wanted)
     with pytest.raises(ModelError, match="no such CUDA device, so --device cuda:2"):
-        budget(recipe(device="cuda:2"))
+        study_preflight(recipe(device="cuda:2"))
 
 
 def test_steps_are_planned_seed_by_seed_with_the_base_first(bench: Bench, recipe: Make, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_run_as_the_base_means_one_checkpoint_of_it_for_every_step(bench: Benc
     assert command([*line.split(), *watched]) == 0
     plan = open_plan(recipe(model=str(run), relation=bench.relation, coreference=bench.coreference), tmp_path / "out", quiet())
     starts = {step.job(plan.out, plan.recipe.model).recipe["start"] for step in plan.steps if step.run is None}
-    trained = {work.recipe.model for work in plan.works.values()}
+    trained = {work.recipe.model for work in plan.prepared.values()}
     assert starts == trained == {str(best_of(run))}
 
 
@@ -213,3 +213,22 @@ def test_a_dry_run_measures_every_kind_of_step_and_leaves_nothing(
     assert told["runs"] == 4
     assert told["memory"] > 0.1
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods": {"entity": {"ratoi": 1}}}, "methods: entity: unknown key 'ratoi'. Did you mean 'ratio'?"),
+        ({"methods": {"mlm": {"min_prob": 0.4, "max_prob": 0.3}}}, "min_prob 0.4 is above max_prob 0.3"),
+        ({"relation": {"train": "nowhere.json"}}, "nowhere.json"),
+    ],
+)
+def test_what_can_be_refused_at_once_is_refused_before_texts_are_prepared(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str], changes: dict[str, Any], message: str
+) -> None:
+    """The texts are not there: who begins with them says so."""
+    texts = {"sources": [f"local:{tmp_path / 'gone.jsonl'}"]}
+    written = bench.file(tmp_path / "study.yaml", tmp_path / "out", datasets=[], texts=texts, **changes)
+    assert command(["study", "--recipe", str(written), "--dry-run"]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

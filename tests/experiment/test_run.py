@@ -17,7 +17,7 @@ from coref_automl.errors import ComparisonError, FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.experiment.plan import open_plan
-from coref_automl.experiment.preflight import budget
+from coref_automl.experiment.preflight import study_preflight
 from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.experiment.run import run_experiment
 from coref_automl.experiment.state import ExperimentResult
@@ -234,7 +234,7 @@ def test_further_seeds_and_methods_join_a_study_and_other_settings_are_refused(r
 def test_what_is_left_is_estimated_by_the_speed_of_finished_steps_of_its_kind(bench: Bench, recipe: Make) -> None:
     more = recipe(seeds=2, methods={"mlm": {}}, relation=bench.relation)
     seconds = {label: facts["seconds"] for label, facts in read_json(Path(more.out) / "costs.json").items()}
-    told = {share.kind: (share.left, share.seconds) for share in budget(more).shares}
+    told = {share.kind: (share.left, share.seconds) for share in study_preflight(more).shares}
     of_models = seconds["evaluate base-64"] + seconds["evaluate mlm-64-s0"]  # one model, and two checkpoints
     assert told["evaluate"] == (1, pytest.approx(2 / 3 * of_models))
     of_share = [seconds[f"relation {share}pct-{start}"] for share in (50, 100) for start in ("base-s0", "mlm-64-s0")]

@@ -119,11 +119,32 @@ def test_methods_without_a_seed_in_common_leave_nothing_to_compare(
 def test_adapt_tunes_first_and_compares_the_winner_on_documents_that_did_not_choose_it(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On every set of the recipe, and on its confirm half where the recipe asks for that itself; of texts one dataset is made."""
     monkeypatch.setenv("COREF_AUTOML_PORTFOLIO", str(tmp_path / "portfolio.yaml"))
+    texts = ["--source", "bundled:synthetic", "--model", str(bench.home / "model"), "--limit", "16", "--holdout", "0.4"]
+    assert (
+        command(
+            ["prepare", "eval", *texts, "--task", "real", "--per-source", "8", "--seed", "1", "--out", str(tmp_path / "other")]
+        )
+        == 0
+    )
     out = tmp_path / "adapted"
-    written = bench.file(tmp_path / "recipe.yaml", out, methods={"mlm": {}}, seeds=1)
+    stage = {"sets": [str(bench.home / "evalset"), str(tmp_path / "other")], "words": "none", "half": "confirm"}
+    learned = {"sources": ["bundled:synthetic"], "limit": 16, "holdout": 0.4, "near_duplicates": False}
+    changes = {"methods": {"mlm": {}}, "seeds": 1, "evaluate": stage, "datasets": [], "texts": learned}
+    written = bench.file(tmp_path / "recipe.yaml", out, **changes)
     assert command(["adapt", "--recipe", str(written), "--tune", "1"]) == 0
     assert (out / "tune" / "best-recipe.yaml").is_file()
     assert {path.name for path in (out / "runs").iterdir()} == {"mlm-64-s0", "tuned-64-s0"}
     judged = {one.evaluation.evalset for one in find_evaluations([out / "evaluations"])}
-    assert all("confirm" in name for name in judged)
+    assert judged == {"evalset-confirm", "other-confirm"}
+
+
+def test_adapt_does_not_judge_on_the_half_that_tuning_chose_on(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = {"sets": [str(bench.home / "evalset")], "words": "none", "half": "select"}
+    written = bench.file(tmp_path / "recipe.yaml", tmp_path / "adapted", evaluate=stage, seeds=1)
+    assert command(["adapt", "--recipe", str(written), "--tune", "1"]) == 2
+    assert "leave out evaluate.half: select" in capsys.readouterr().err
+    assert not (tmp_path / "adapted").exists()

@@ -5,15 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from coref_automl.engine.job import Job, run_job
-
-
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    alive: bool = False
-
-    def stop(self) -> None:
-        """It is over already."""
+from coref_automl.engine.launch import Ended
 
 
 @dataclass
@@ -23,7 +15,7 @@ class InlineLauncher:
 
     def start(self, job: Job, _slot: int) -> Ended:
         self.jobs.append(job)
-        return Ended(0 if run_job(job.to_json()).done else 1)
+        return Ended(run_job(job.to_json()).status)
 
 
 @dataclass

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.engine.job import OUTCOME, Job, Outcome
+from coref_automl.folders import EVENTS
 from coref_automl.progress import quiet
 from coref_automl.records import Estimate, Half
 from coref_automl.statistics.planning import Paired
 from coref_automl.store import write_json
-from coref_automl.tuning.problem import Problem, Report, Start, job_key
+from coref_automl.tuning.problem import Problem, Report, Start, job_key, run_folder
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.search import Search
 from coref_automl.tuning.space import Space, read_space
@@ -55,7 +56,8 @@ class ScriptedProblem(Problem):
     def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:
         key = job_key("mlm", {**params, "seed": seed}, {})
         folder = self.out / "trials" / key
-        return Job("mlm", key, str(folder), {**params, "seed": seed, "out": str(folder / "run")}, "confirm" if confirm else None)
+        asked = {"confirm": "confirm"} if confirm else {}
+        return Job("mlm", key, str(folder), {**params, "seed": seed, "out": str(folder / "run"), **asked})
 
     def reports(self, _job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
         for event in events:
@@ -68,10 +70,11 @@ class ScriptedProblem(Problem):
         raise NotImplementedError
 
     def weights(self, job: Job) -> Path:
-        return job.run
+        return run_folder(job)
 
-    def drop_weights(self, job: Job) -> None:
-        self.dropped.append(job.key)
+    def drop_weights(self, job: Job, *, keep_last: bool = False) -> None:
+        if not keep_last:
+            self.dropped.append(job.key)
 
     def confirmed(self, jobs: list[Job]) -> list[float]:
         return [self._final(job) for job in jobs]
@@ -88,7 +91,7 @@ class ScriptedProblem(Problem):
         return {"real_far1_strict": Estimate(value, value - 0.01, value + 0.01, ITEMS)}
 
     def _final(self, job: Job) -> float:
-        rows = (job.run / "events.ndjson").read_text("utf-8").splitlines()
+        rows = (run_folder(job) / EVENTS).read_text("utf-8").splitlines()
         return float(json.loads(rows[-1])["value"])
 
 
@@ -100,9 +103,9 @@ class ScriptedRun:
         self._done = False
         self.reports = 0
         self.stopped = False
-        job.run.mkdir(parents=True, exist_ok=True)
+        run_folder(job).mkdir(parents=True, exist_ok=True)
         (Path(job.folder) / OUTCOME).unlink(missing_ok=True)
-        (job.run / "events.ndjson").unlink(missing_ok=True)
+        (run_folder(job) / EVENTS).unlink(missing_ok=True)
 
     @property
     def alive(self) -> bool:
@@ -111,7 +114,7 @@ class ScriptedRun:
         act = self._left.pop(0) if self._left else "done"
         if isinstance(act, float):
             self.reports += 1
-            with (self.job.run / "events.ndjson").open("a") as handle:
+            with (run_folder(self.job) / EVENTS).open("a") as handle:
                 handle.write(json.dumps({"event": "evaluation", "step": self.reports, "value": act}) + "\n")
             return True
         self._done = True
@@ -123,8 +126,7 @@ class ScriptedRun:
         write_json(Path(self.job.folder) / OUTCOME, outcome.to_json())
         return False
 
-    @property
-    def code(self) -> int:
+    def result(self) -> int:
         return self._code
 
     def stop(self) -> None:

@@ -14,7 +14,7 @@ from coref_automl.cli.app import run
 from coref_automl.config import read_yaml, to_yaml
 from coref_automl.tune import main
 from coref_automl.tuning import run as engine
-from coref_automl.tuning.recipe import TuneRecipe
+from coref_automl.tuning.recipe import TuneRecipe, TuneTexts
 from coref_automl.tuning.run import StudyResult, read_tune_recipe
 from coref_automl.tuning.space import read_space, refuse_idle
 
@@ -96,6 +96,33 @@ def test_bad_input_is_one_sentence_and_status_2(
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("coref-automl:")]
     assert len(told) == 1
     assert message in told[0]
+
+
+@pytest.mark.parametrize("how", [[], ["--dry-run"]])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"settings": {"min_prob": 0.4, "max_prob": 0.3}}, "min_prob 0.4 is above max_prob 0.3"),
+        ({"models": ("new:tiny", "bundled:ko-mini")}, "tune them in two studies"),
+        ({"checks": {"relation": {"train": "nowhere.json"}}, "guards": ("relation_f1>=-1",)}, "nowhere.json"),
+        ({"metric": "lambada_top1"}, "has no lambada items"),
+        ({"space": {"learning_rate": {"low": 0.5, "high": 2.0}}}, "learning_rate should be from 0 to 1"),
+    ],
+)
+def test_what_can_be_refused_at_once_is_refused_before_texts_are_prepared(
+    written: Callable[..., list[str]],
+    changes: dict[str, Any],
+    message: str,
+    how: list[str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    """The texts are not there: whoever begins with them says so."""
+    texts = TuneTexts((f"local:{tmp_path / 'gone.jsonl'}",))
+    assert run([*written(**{"datasets": (), "texts": texts, "space": None, **changes}), *how]) == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("coref-automl:")]
+    assert message in told[0]
+    assert not (tmp_path / "study").exists()
 
 
 def test_a_study_needs_a_model_and_a_folder(capsys: pytest.CaptureFixture[str]) -> None:

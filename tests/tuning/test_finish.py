@@ -9,6 +9,7 @@ import pytest
 from coref_automl.engine.job import Job
 from coref_automl.errors import TuningError
 from coref_automl.progress import quiet
+from coref_automl.records import Estimate
 from coref_automl.say import Say
 from coref_automl.tuning.choosing import Trainer
 from coref_automl.tuning.finish import Final, finish
@@ -24,7 +25,7 @@ def end(out: Path, script: Script, *, guards: dict[float, float] | None = None, 
     made.problem.guards = guards or {}  # type: ignore[attr-defined]
     made.run()
     launcher = ScriptedLauncher(script)
-    final = finish(made.study, made.problem, made.recipe, launcher, quiet(), wait=lambda: None)
+    final = finish(made.study, made.problem, made.recipe, Trainer(made.problem, launcher, quiet(), lambda: None))
     return final, [run.job for run in launcher.started]
 
 
@@ -125,11 +126,50 @@ def test_a_guard_keeps_out_what_does_not_meet_it_and_one_that_nobody_meets_is_sa
     made, _ = search(tmp_path / "guarded", level(0.6), guards=("real_far1_strict>=-0.5",), ablate=False)
     made.problem.guards = guards  # type: ignore[attr-defined]
     made.run()
-    held = finish(made.study, made.problem, made.recipe, ScriptedLauncher(level(0.6)), quiet(), wait=lambda: None)
+    held = finish(
+        made.study, made.problem, made.recipe, Trainer(made.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
+    )
     assert held.won.origin != "drawn"
     assert held.unmet == "real_far1_strict>=-0.5"
     lines = lines_of(held, made.recipe, "Real@1", "confirm", Say("en"))
-    assert "No drawn setting met the guard real_far1_strict>=-0.5." in lines
+    assert "No drawn setting met all guards; the best one broke real_far1_strict>=-0.5." in lines
+
+
+def test_of_several_guards_those_are_said_that_every_drawn_setting_broke_or_else_the_best_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two drawn settings; each breaks the second guard, or in the other case one guard each."""
+
+    def finished(out: Path, far: tuple[float, float], near: tuple[float, float]) -> tuple[Final, list[str]]:
+        def script(job: Job) -> list[float | str]:
+            return [{0.125: 0.61, 0.0625: 0.6}.get(rate(job), 0.5) + wobble(job)] * REPORTS
+
+        guards = ("real_far1_strict>=-0.5", "real1>=-0.5")
+        made, _ = search(out, script, guards=guards, ablate=False, trials=4, finalists=4)
+        for value in (0.125, 0.0625):
+            made.study.enqueue_trial({"learning_rate": value})
+        values = {0.125: (far[0], near[0]), 0.0625: (far[1], near[1])}
+
+        def guarded(ours: list[Job], _theirs: list[Job], _half: str) -> dict[str, Estimate]:
+            pair = values.get(rate(ours[0]), (0.0, 0.0))
+            return {
+                name: Estimate(value, value, value, 9) for name, value in zip(("real_far1_strict", "real1"), pair, strict=True)
+            }
+
+        monkeypatch.setattr(made.problem, "guarded", guarded)
+        made.run()
+        final = finish(
+            made.study, made.problem, made.recipe, Trainer(made.problem, ScriptedLauncher(script), quiet(), lambda: None)
+        )
+        return final, lines_of(final, made.recipe, "Real@1", "confirm", Say("en"))
+
+    final, lines = finished(tmp_path / "one", (-0.02, 0.0), (-0.02, -0.02))
+    assert (final.won.origin != "drawn", final.unmet) == (True, "real1>=-0.5")
+    final, lines = finished(tmp_path / "each", (-0.02, 0.0), (0.0, -0.02))
+    assert (final.won.origin != "drawn", final.unmet) == (True, "real_far1_strict>=-0.5")
+    assert "No drawn setting met all guards; the best one broke real_far1_strict>=-0.5." in lines
+    final, lines = finished(tmp_path / "met", (0.0, -0.02), (0.0, -0.02))
+    assert (final.won.origin, final.unmet) == ("drawn", None)
 
 
 @pytest.mark.parametrize(("outside", "met"), [(-0.005, True), (-0.023, False)])
@@ -137,7 +177,9 @@ def test_a_guard_of_a_fine_tuned_task_refuses_the_winner_in_a_sentence(tmp_path:
     made, _ = search(tmp_path, level(0.6), guards=("relation_f1>=-1",))
     made.problem.outside = outside  # type: ignore[attr-defined]
     made.run()
-    final = finish(made.study, made.problem, made.recipe, ScriptedLauncher(level(0.6)), quiet(), wait=lambda: None)
+    final = finish(
+        made.study, made.problem, made.recipe, Trainer(made.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
+    )
     lines = lines_of(final, made.recipe, "Real@1", "confirm", Say("en"))
     assert final.won.origin == "drawn"
     assert final.comparison is not None
@@ -152,7 +194,9 @@ def test_a_guard_of_a_fine_tuned_task_refuses_the_winner_in_a_sentence(tmp_path:
 def test_a_guard_that_could_not_be_measured_keeps_the_winner_out(tmp_path: Path) -> None:
     made, _ = search(tmp_path, level(0.6), guards=("relation_f1>=-1",))
     made.run()
-    final = finish(made.study, made.problem, made.recipe, ScriptedLauncher(level(0.6)), quiet(), wait=lambda: None)
+    final = finish(
+        made.study, made.problem, made.recipe, Trainer(made.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
+    )
     assert (final.refused, final.kept.origin) == ("relation_f1>=-1", "recommended")
     lines = lines_of(final, made.recipe, "Real@1", "confirm", Say("en"))
     assert "is refused: nothing could be measured for the guard relation_f1>=-1." in lines[0]
@@ -214,7 +258,12 @@ def test_finalists_are_different_recipes(tmp_path: Path) -> None:
     for drawn_again in (0.125, 0.125, 0.25, 0.125, 0.75):
         made.study.enqueue_trial({"learning_rate": drawn_again})
     made.run()
-    final = finish(made.study, made.problem, made.recipe, ScriptedLauncher(made.launcher.script), quiet(), wait=lambda: None)  # type: ignore[attr-defined]
+    final = finish(
+        made.study,
+        made.problem,
+        made.recipe,
+        Trainer(made.problem, ScriptedLauncher(made.launcher.script), quiet(), lambda: None),
+    )  # type: ignore[attr-defined]
     rates = [one.params["learning_rate"] for one in final.raced]
     assert len(rates) == len(set(rates))
     assert final.candidate(1) is not None
@@ -225,10 +274,10 @@ def test_a_killed_finalist_is_tried_once_more(tmp_path: Path) -> None:
     made, _ = search(tmp_path)
     jobs = [made.problem.job({"learning_rate": 0.5}, seed) for seed in range(2)]
     launcher = ScriptedLauncher(lambda _: [0.1, next(deaths, 0.1)])
-    train = Trainer(made.problem, launcher, quiet(), lambda: None, [])
+    train = Trainer(made.problem, launcher, quiet(), lambda: None)
     assert train(jobs, "finalists") == set()
     assert len(launcher.started) == 3
-    always = Trainer(made.problem, ScriptedLauncher(lambda _: ["die"]), quiet(), lambda: None, [])
+    always = Trainer(made.problem, ScriptedLauncher(lambda _: ["die"]), quiet(), lambda: None)
     assert always(jobs, "finalists") == {job.key for job in jobs}
 
 
@@ -237,13 +286,32 @@ def test_a_process_that_dies_at_its_start_is_not_taken_for_done(tmp_path: Path) 
     made, launcher = search(tmp_path, trials=2)
     made.run()
     jobs = [run.job for run in launcher.started]
-    dead = Trainer(made.problem, DeadLauncher(), quiet(), lambda: None, [])
+    dead = Trainer(made.problem, DeadLauncher(), quiet(), lambda: None)
     assert dead(jobs, "finalists") == {job.key for job in jobs}
 
 
 def test_no_completed_trial_says_so_and_why(tmp_path: Path) -> None:
     with pytest.raises(TuningError, match=r"No trial of the study 'study' completed \(the last says: b\); .* another --out"):
         end(tmp_path, lambda _: ["fail: a: b"], trials=2)
+
+
+@pytest.mark.parametrize(("guards", "kept"), [((), 2), (("relation_f1>=-1",), 8)])
+def test_runs_with_fresh_seeds_give_their_weights_back_but_for_what_is_read(
+    tmp_path: Path, guards: tuple[str, ...], kept: int
+) -> None:
+    """The first pair is read by what the study leaves behind, every pair by the guards of fine-tuned tasks."""
+    made, _ = search(tmp_path, level(0.6), guards=guards)
+    made.problem.outside = 0.0  # type: ignore[attr-defined]
+    made.run()
+    launcher = ScriptedLauncher(level(0.6))
+    final = finish(made.study, made.problem, made.recipe, Trainer(made.problem, launcher, quiet(), lambda: None))
+    assert final.effects
+    assert final.comparison is not None
+    assert len(final.comparison.seeds) == 4
+    dropped = set(made.problem.dropped)  # type: ignore[attr-defined]
+    left = {run.job.key: run.job.recipe["seed"] for run in launcher.started if run.job.key not in dropped}
+    assert len(left) == kept
+    assert set(left.values()) == ({5} if kept == 2 else {5, 6, 7, 8})
 
 
 def _recipe(out: Path) -> TuneRecipe:

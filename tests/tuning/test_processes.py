@@ -16,14 +16,17 @@ from pathlib import Path
 import pytest
 
 from coref_automl.config import to_yaml
-from coref_automl.engine.job import Job, Outcome, failure, read_outcome
+from coref_automl.engine import pool
+from coref_automl.engine.job import FAILED, Job, Outcome, failure, read_outcome
 from coref_automl.engine.launch import LocalLauncher, RayLauncher, launcher_of, run_in_process
 from coref_automl.errors import ModelError, NotFinite, RecipeError
+from coref_automl.folders import DONE
 from coref_automl.machine import CORES, usable_cores
 from coref_automl.progress import quiet
 from coref_automl.training.setup import spare_workers
 from coref_automl.tuning.choosing import Trainer
 from coref_automl.tuning.masked import open_masked
+from coref_automl.tuning.problem import run_folder
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import run_study
 from tests.processes import alive, until
@@ -59,14 +62,14 @@ def test_a_killed_trial_is_noticed_and_tried_again(recipe: Callable[..., TuneRec
     job = problem.job(problem.starts()[0].params, 0)
     launcher = LocalLauncher(1, ["cpu"])
     first = launcher.start(job, 0)
-    until(lambda: bool(list(job.run.glob("checkpoint-*/training.json"))), "a first checkpoint")
+    until(lambda: bool(list(run_folder(job).glob("checkpoint-*/training.json"))), "a first checkpoint")
     (trial,) = (one for one in active_children() if one.name == f"job-{job.key}")
     os.kill(int(str(trial.pid)), signal.SIGKILL)
     until(lambda: not first.alive, "the end of the trial")
-    assert first.code == -signal.SIGKILL
+    assert first.result() == -signal.SIGKILL
     assert read_outcome(job) is None
-    assert Trainer(problem, launcher, quiet(), lambda: time.sleep(0.05), [])([job], "finalists") == set()
-    assert "Resuming from checkpoint-" in (job.run / "events.ndjson").read_text("utf-8")
+    assert Trainer(problem, launcher, quiet(), lambda: time.sleep(0.05))([job], "finalists") == set()
+    assert "Resuming from checkpoint-" in (run_folder(job) / "events.ndjson").read_text("utf-8")
     assert "train:" in job.log.read_text("utf-8")
 
 
@@ -146,13 +149,13 @@ def test_a_trial_on_ray_that_is_killed_runs_again(recipe: Callable[..., TuneReci
         job = problem.job(problem.starts()[0].params, 0)
         launcher = RayLauncher(1, "cpu")
         first = launcher.start(job, 0)
-        until(lambda: bool(list(job.run.glob("checkpoint-*/training.json"))), "a first checkpoint")
+        until(lambda: bool(list(run_folder(job).glob("checkpoint-*/training.json"))), "a first checkpoint")
         mine = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and job.key in _command(p)]
         for pid in mine:
             os.kill(pid, signal.SIGKILL)
         until(lambda: not first.alive, "the end of the trial")
-        assert first.code == -signal.SIGKILL
-        assert Trainer(problem, launcher, quiet(), lambda: time.sleep(0.05), [])([job], "finalists") == set()
+        assert first.result() == -signal.SIGKILL
+        assert Trainer(problem, launcher, quiet(), lambda: time.sleep(0.05))([job], "finalists") == set()
         assert "Resuming from checkpoint-" in job.log.read_text("utf-8")
     finally:
         ray.shutdown()
@@ -173,11 +176,16 @@ def test_relative_paths_mean_the_folder_of_the_command_wherever_the_cluster_was_
         problem = open_masked(world.recipe(Path("study"), epochs=1), Path("study"), quiet())
         job = problem.job(problem.starts()[0].params, 0)
         launcher = RayLauncher(1, "cpu")
-        assert Trainer(problem, launcher, quiet(), lambda: time.sleep(0.05), [])([job], "finalists") == set()
-        assert problem.weights(job).parent.parent == tmp_path.joinpath(job.folder).relative_to(tmp_path)
+        assert Trainer(problem, launcher, quiet(), lambda: time.sleep(0.05))([job], "finalists") == set()
+        assert (tmp_path / job.folder / run_folder(job).name / DONE).is_file()
         assert not list((tmp_path / "elsewhere").iterdir())
+        with monkeypatch.context() as other:
+            other.setattr(pool, "version", lambda _: "9.9")  # as if this machine had another version than the cluster's
+            train = Trainer(problem, launcher, quiet(), lambda: time.sleep(0.05))
+            assert train([job], "finalists") == {job.key}
+            assert "and this command is 9.9. Install the same version on every machine" in train.notes[0]
         monkeypatch.setattr(Path, "cwd", lambda: tmp_path / "gone")
-        train = Trainer(problem, launcher, quiet(), lambda: time.sleep(0.05), [])
+        train = Trainer(problem, launcher, quiet(), lambda: time.sleep(0.05))
         assert train([job], "finalists") == {job.key}
         assert "does not exist on" in train.notes[0]
     finally:
@@ -211,7 +219,7 @@ def test_a_diverging_trial_fails_with_its_reason(recipe: Callable[..., TuneRecip
     good = problem.job(problem.starts()[0].params, 0)
     bad = Job.from_json(json.loads(json.dumps({**good.to_json(), "recipe": {**good.recipe, "dataset": str(tmp_path / "gone")}})))
     launcher = InlineLauncher()
-    assert launcher.start(bad, 0).code == 1
+    assert launcher.start(bad, 0).result() == FAILED
     outcome = read_outcome(bad)
     assert outcome == Outcome(False, "DatasetError", outcome.reason if outcome else "")
     assert outcome is not None

@@ -17,11 +17,13 @@ from coref_automl.errors import FolderError, InputsChanged, TuningError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.results import find_evaluations
+from coref_automl.folders import DONE
 from coref_automl.progress import quiet
 from coref_automl.report.tuning_page import write_study_page
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import prepare_run
 from coref_automl.tuning.choosing import Trainer
+from coref_automl.tuning.problem import run_folder
 from coref_automl.tuning.recipe import TuneRecipe, TuneTexts
 from coref_automl.tuning.run import StudyResult, open_problem, run_study
 from coref_automl.tuning.score import score_of
@@ -33,7 +35,7 @@ from tests.tuning.inline import Ended, InlineLauncher
 class Finished:
     """A study that was stopped at its first run with certain seeds, each time resumed, and at last finished.
 
-    `kept` holds by seed the runs that were there at the stop, with the time of their last checkpoint.
+    `kept` holds by seed the runs that were finished at the stop, and when.
     """
 
     recipe: TuneRecipe
@@ -55,7 +57,7 @@ def finished(world: World, tmp_path_factory: pytest.TempPathFactory) -> Finished
         launcher.stop_at = seed
         with pytest.raises(KeyboardInterrupt):
             run_study(recipe, launcher=launcher, wait=lambda: None)
-        kept[seed] = checkpoints(recipe)
+        kept[seed] = finished_runs(recipe)
     launcher.stop_at = None
     result = run_study(recipe, launcher=launcher, wait=lambda: None, draw=write_study_page)
     return Finished(recipe, result, launcher, kept)
@@ -98,17 +100,17 @@ def test_trials_see_the_select_half_alone_and_finalists_are_judged_on_the_other(
         items = EvalSet.open(out / "evalsets" / half).items["real"]
         assert items
         assert {whole[item.cluster] for item in items} == {half}
-    trials = [job for job in launcher.jobs if job.confirm is None]
+    trials = [job for job in launcher.jobs if "confirm" not in job.recipe]
     assert all(Path(job.recipe["eval_set"]).name == "select" for job in trials)
     assert result.final is not None
     assert result.final.won.seeds == (1, 2, 3, 4)
     assert len(result.final.confirmed) == recipe.seeds == len(result.final.judging)
-    judging = [job for job in launcher.jobs if job.confirm is not None]
+    judging = [job for job in launcher.jobs if "confirm" in job.recipe]
     assert {job.recipe["seed"] for job in judging} == {5, 6}
 
 
 def test_a_study_stopped_while_it_searches_chooses_or_judges_goes_on_and_trains_nothing_twice(finished: Finished) -> None:
-    last = checkpoints(finished.recipe)
+    last = finished_runs(finished.recipe)
     counts = [len(finished.kept[seed]) for seed in STOPS]
     assert counts[0] == 0
     assert counts == sorted(set(counts))
@@ -116,14 +118,22 @@ def test_a_study_stopped_while_it_searches_chooses_or_judges_goes_on_and_trains_
         assert {run: last[run] for run in held} == held
 
 
-def checkpoints(recipe: TuneRecipe) -> dict[Path, int]:
-    """When the last checkpoint of each run of a study was written."""
-    found = Path(recipe.out).glob("trials/*/run-*/checkpoint-*/training.json")
-    last: dict[Path, int] = {}
-    for path in found:
-        run = path.parent.parent
-        last[run] = max(last.get(run, 0), path.stat().st_mtime_ns)
-    return last
+def finished_runs(recipe: TuneRecipe) -> dict[Path, int]:
+    """When each finished run of a study ended; one that is trained again ends anew."""
+    return {done.parent: done.stat().st_mtime_ns for done in Path(recipe.out).glob(f"trials/*/run-*/{DONE}")}
+
+
+def test_weights_are_kept_of_the_first_pair_alone(finished: Finished) -> None:
+    """What is left behind is a copy of one of the two; every other trial and run gave its weights back when it ended."""
+    final, out = finished.result.final, Path(finished.recipe.out)
+    assert final is not None
+    problem = open_problem(finished.recipe, out, quiet())
+    sides = [side for number in (final.winner, final.reference) if (side := final.candidate(number))]
+    first = final.comparison.seeds[0] if final.comparison else final.judging[0]
+    weights = {path.parent for path in (out / "trials").rglob("model.safetensors")}
+    assert weights == {problem.weights(side.jobs(problem, [first], confirm=True)[0]) for side in sides}
+    assert not list((out / "trials").rglob("optimizer.pt"))
+    assert len(finished_runs(finished.recipe)) > len(weights)
 
 
 @pytest.mark.journey
@@ -142,7 +152,7 @@ def test_a_score_of_ones_own_is_judged_on_new_runs_and_its_guard_is_told(world: 
     problem = open_problem(recipe, Path(recipe.out), quiet())
     values = []
     for job in final.won.jobs(problem, final.judging, confirm=True):
-        place = job.run / "average" if final.won.params["average"] else job.run
+        place = run_folder(job) / "average" if final.won.params["average"] else run_folder(job)
         held = find_evaluations(sorted(place.glob("evaluations/*/checkpoint-*")))
         scores = [one.scores() for one in held if one.evaluation.fingerprints["items"] == confirm.fingerprint][-1]
         each = {name: float(np.mean(hits(scores, name)[1])) for name in ("real1_strict", "lambada_top1_strict")}
@@ -164,8 +174,9 @@ def test_a_guard_of_relation_extraction_is_asked_of_what_is_fine_tuned_from_both
         space={"objective": ["mlm", "entity"]},
     )
     problem = open_problem(recipe, Path(recipe.out), quiet())
-    train = Trainer(problem, InlineLauncher(), quiet(), lambda: None, [])
+    train = Trainer(problem, InlineLauncher(), quiet(), lambda: None)
     sides = [[problem.job({"objective": name}, seed, confirm=True) for seed in (5, 6)] for name in ("entity", "mlm")]
+    train.kept = {job.key for side in sides for job in side}
     assert not train([job for side in sides for job in side], "verdict")
     found = problem.checked(sides[0], sides[1], train)
     assert set(found) == {"relation_f1"}
@@ -178,13 +189,12 @@ def test_a_guard_of_relation_extraction_is_asked_of_what_is_fine_tuned_from_both
 
 def test_the_same_command_again_trains_nothing(finished: Finished) -> None:
     recipe, result = finished.recipe, finished.result
-    runs = "trials/*/run-*/checkpoint-*/training.json"
-    before = {path: path.stat().st_mtime_ns for path in Path(recipe.out).glob(runs)}
+    before = finished_runs(recipe)
     launcher = InlineLauncher()
     again = run_study(recipe, launcher=launcher, wait=lambda: None, draw=write_study_page)
     assert again.to_json() == result.to_json()
     assert all(job.recipe["seed"] for job in launcher.jobs)
-    assert {path: path.stat().st_mtime_ns for path in Path(recipe.out).glob(runs)} == before
+    assert finished_runs(recipe) == before
 
 
 def test_a_study_with_another_space_is_refused_and_nothing_is_overwritten(finished: Finished) -> None:

@@ -192,15 +192,39 @@ def test_two_workers_fill_two_slots_and_end_with_the_count_that_was_asked_for(tm
     assert len(launcher.started) == 7
 
 
-def test_only_the_best_and_the_recommended_keep_their_weights(tmp_path: Path) -> None:
-    made, _ = search(tmp_path, finalists=2, trials=8)
+def test_every_trial_gives_its_weights_back_when_it_ends(tmp_path: Path) -> None:
+    """Whatever wins is trained anew, with fresh seeds."""
+
+    def script(job: Job) -> list[float | str]:
+        return {0.5: steady(job), 0.25: ["fail: a: b"]}.get(rate(job), [0.9, 0.1, 0.1, 0.1])
+
+    made, launcher = search(tmp_path, script, trials=6, prune=True)
     made.run()
-    dropped = set(made.problem.dropped)  # type: ignore[attr-defined]
-    best = completed(made.study)
-    keys = {trial.number: made.problem.job(trial.params, 0).key for trial in best}
-    assert not dropped & {keys[trial.number] for trial in best[:2]}
-    assert not dropped & {keys[0], keys[1]}
-    assert keys[best[-1].number] in dropped or "origin" in best[-1].user_attrs
+    assert states(made.study)["PRUNED"] > 0
+    assert states(made.study)["FAIL"] == 1
+    assert made.problem.dropped == [run.job.key for run in launcher.started]  # type: ignore[attr-defined]
+
+
+def test_a_trial_that_ends_leaves_the_weights_of_another_with_its_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two trials of one recipe train in one folder: the later one waits, and is pruned by what the earlier one reports."""
+
+    def script(job: Job) -> list[float | str]:
+        return [0.8] * REPORTS if rate(job) in (0.5, 0.25) else [0.7] * REPORTS
+
+    made, _ = search(tmp_path, script, slots=2, prune=True, trials=4)
+    for _ in range(2):
+        made.study.enqueue_trial({"learning_rate": 0.125})
+    kept = []
+
+    def drop(job: Job, **_: bool) -> None:
+        kept.append(job.key not in [active.job.key for active in made.active])
+
+    monkeypatch.setattr(made.problem, "drop_weights", drop)
+    made.run()
+    assert states(made.study) == {"COMPLETE": 2, "PRUNED": 2}
+    assert kept == [True] * 3
 
 
 def test_a_machine_that_works_takes_over_the_trial_of_one_that_fell_silent(

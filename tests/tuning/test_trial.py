@@ -11,14 +11,14 @@ import torch
 from safetensors.torch import load_file
 
 from coref_automl.engine import launch
-from coref_automl.engine.job import OUTCOME, Outcome, read_outcome, run_job
+from coref_automl.engine.job import FAILED, OUTCOME, Outcome, read_outcome, run_job
 from coref_automl.engine.launch import run_apart
 from coref_automl.errors import EvaluationError, FolderError, ModelError
 from coref_automl.progress import quiet
 from coref_automl.store import write_json
 from coref_automl.training.folder import average_of, checkpoints_of
 from coref_automl.tuning.masked import open_masked
-from coref_automl.tuning.problem import Follower
+from coref_automl.tuning.problem import Follower, run_folder
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from tests.tuning.scripted import ScriptedProblem
 
@@ -44,7 +44,7 @@ def test_a_trial_whose_last_checkpoint_has_no_score_fails_and_says_so(
     assert not outcome.done
     assert outcome.kind == "EvaluationError"
     assert "The last checkpoint of" in outcome.reason
-    reports = problem.reports(job, Follower(job.run / "events.ndjson").rows())
+    reports = problem.reports(job, Follower(run_folder(job) / "events.ndjson").rows())
     assert [report.step for report in reports if not report.averaged] == [*range(1, REPORTS)]
 
 
@@ -54,7 +54,7 @@ def test_a_process_that_never_came_to_its_work_gives_its_last_words_and_not_an_o
     job = ScriptedProblem(out=tmp_path).job({"learning_rate": 0.5}, 0)
     write_json(Path(job.folder) / OUTCOME, Outcome(True).to_json())
     monkeypatch.setattr(launch, "MODULE", "coref_automl.no_such_module")
-    assert run_apart(job.to_json()) == 1
+    assert run_apart(job.to_json()) == FAILED
     outcome = read_outcome(job)
     assert outcome is not None
     assert not outcome.done
@@ -62,30 +62,24 @@ def test_a_process_that_never_came_to_its_work_gives_its_last_words_and_not_an_o
     assert "No module named coref_automl.no_such_module" in outcome.reason
 
 
-def test_a_folder_that_is_not_there_on_a_machine_is_said(tmp_path: Path) -> None:
-    job = ScriptedProblem(out=Path("study")).job({"learning_rate": 0.5}, 0)
-    with pytest.raises(FolderError, match=r"does not exist on .*; start the command in a folder all machines see"):
-        run_apart(job.to_json(), str(tmp_path / "gone"))
-
-
 def test_a_trial_offers_the_average_of_its_last_checkpoints(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
     problem = open_masked(recipe(epochs=1), tmp_path / "study", quiet())
     job = problem.job(problem.starts()[0].params, 0)
     assert run_job(job.to_json()).done
-    *_, one, other = (load_file(path / "model.safetensors") for path in checkpoints_of(job.run))
-    (made,) = checkpoints_of(job.run / "average")
+    *_, one, other = (load_file(path / "model.safetensors") for path in checkpoints_of(run_folder(job)))
+    (made,) = checkpoints_of(run_folder(job) / "average")
     for name, value in load_file(made / "model.safetensors").items():
         assert torch.allclose(value, (one[name] + other[name]) / 2, atol=1e-6)
-    reports = list(problem.reports(job, Follower(job.run / "events.ndjson").rows()))
+    reports = list(problem.reports(job, Follower(run_folder(job) / "events.ndjson").rows()))
     assert [(report.step, report.averaged) for report in reports[-2:]] == [(REPORTS, False), (REPORTS, True)]
     averaged, plain = (problem.job({**problem.starts()[0].params, "average": count}, 0) for count in (2, 0))
     assert averaged.recipe["average"] == 2
     assert plain.recipe["average"] is None
-    again = average_of(job.run, 2, tmp_path / "again")
+    again = average_of(run_folder(job), 2, tmp_path / "again")
     assert again.name == made.name
     (tmp_path / "again" / "DONE").unlink()  # killed before the end
-    assert average_of(job.run, 2, tmp_path / "again") == average_of(job.run, 2, tmp_path / "again") == again
+    assert average_of(run_folder(job), 2, tmp_path / "again") == average_of(run_folder(job), 2, tmp_path / "again") == again
     with pytest.raises(FolderError, match="holds another run"):
-        average_of(job.run, 3, tmp_path / "again")
+        average_of(run_folder(job), 3, tmp_path / "again")
     with pytest.raises(ModelError, match="an average takes two or more"):
-        average_of(job.run, 9, tmp_path / "more")
+        average_of(run_folder(job), 9, tmp_path / "more")

@@ -122,19 +122,9 @@ def evaluate(
     from coref_automl.coreference.conventions import known
     from coref_automl.coreference.evaluate import evaluate_coreference
 
-    progress = Progress(shown=not as_json)
-    found = evaluate_coreference(
-        run,
-        data,
-        split=split,
-        side=side,
-        skip_bad=skip_bad,
-        device=device,
-        base=base,
-        scheme=scheme,
-        convention=known(convention),
-        progress=progress,
-    )
+    scored: dict[str, Any] = {"split": split, "side": side, "scheme": scheme, "convention": known(convention)}
+    how: dict[str, Any] = {"base": base, "skip_bad": skip_bad, "device": device, "progress": Progress(shown=not as_json)}
+    found = evaluate_coreference(run, data, **scored, **how)
     print_result(found, as_json)
 
 

@@ -53,11 +53,11 @@ def demo(
     """Run the full pipeline on bundled data; ends with a verdict, the report's path, a text's chains, time and peak memory."""
     since = time.monotonic()
     from coref_automl.coreference.predict import coreference
-    from coref_automl.experiment.adapt import TEXT
+    from coref_automl.experiment.adapt import DEMO_TEXT
     from coref_automl.experiment.adapt import demo as run_demo
 
     result = run_demo(out or Path("demo"), quick=quick, progress=Progress())
-    _show(result, since, as_json, coreference(TEXT))
+    _show(result, since, as_json, coreference(DEMO_TEXT))
 
 
 _OF_ADAPT = {
@@ -148,7 +148,7 @@ def study(
     side (--jobs), each in a process of its own; one that fails is named and the rest goes on. The same command resumes an
     interrupted study; nothing finished is run again.
     """
-    from coref_automl.experiment.preflight import before_training, budget
+    from coref_automl.experiment.preflight import before_training, study_preflight
     from coref_automl.experiment.run import run_experiment
 
     for kind in only or ():
@@ -157,7 +157,7 @@ def study(
     speak(wanted.lang)
     progress = Progress(shown=not as_json)
     if dry_run:
-        print_result(budget(wanted, progress=progress), as_json)
+        print_result(study_preflight(wanted, progress=progress), as_json)
         return
 
     def before(plan: Plan) -> Plan:

@@ -170,31 +170,18 @@ bench_app = typer.Typer(help=COMMANDS["bench"][1], no_args_is_help=True, rich_ma
 app.add_typer(bench_app, name="bench")
 
 BENCHES: dict[str, tuple[str, type[Any], str, str]] = {
-    "evaluate": (
-        "evaluate:run",
-        EvaluateBench,
+    "evaluate": ("evaluate:run", EvaluateBench,
         "Score Real items in one pass, against the fill-mask pipeline with its top 50 and Kiwi on each candidate, twice.",
-        "--items 200 --seq-len 256",
-    ),
-    "prepare": (
-        "prepare:run",
-        PrepareBench,
+        "--items 200 --seq-len 256"),
+    "prepare": ("prepare:run", PrepareBench,
         "Prepare texts stage by stage, against one Kiwi call per document, tokenising and padding.",
-        "--source local:wiki.jsonl --megabytes 5",
-    ),
-    "re": (
-        "train:run_relation",
-        RelationBench,
-        "Train relation rows in batches of similar length, against rows padded to one length.",
-        "--rows 256 --padded 256",
-    ),
-    "train": (
-        "train:run",
-        TrainBench,
+        "--source local:wiki.jsonl --megabytes 5"),
+    "re": ("train:run_relation", RelationBench,
+        "Train relation rows in batches of similar length, against rows padded to one length.", "--rows 256 --padded 256"),
+    "train": ("train:run", TrainBench,
         "Train packed rows with the head at masked positions only, against padded rows and joined chunks with full logits.",
-        "--source local:wiki.jsonl --seq-len 512",
-    ),
-}
+        "--source local:wiki.jsonl --seq-len 512"),
+}  # fmt: skip
 """Each command: its module and function, its options, its help, an example."""
 
 

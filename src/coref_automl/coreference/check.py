@@ -104,9 +104,7 @@ class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, Coreference
         read = read_schemes((stage.data, *more), skip_bad=bool(stage.settings.get("skip_bad", False)))
         documents, path, split, folds = list(read.documents), stage.data, None, stage.folds
         if len(documents) < 2:
-            raise RecipeError(
-                f"{stage.data} has {len(documents)} documents; coreference needs two: one to train on, one to test."
-            )
+            raise RecipeError(f"{stage.data} has {len(documents)} documents; coreference needs one to train on and one to test.")
         if stage.documents != "all":
             if more:
                 raise RecipeError(f"coreference: settings: more goes with documents: all, not {stage.documents}; join the files.")

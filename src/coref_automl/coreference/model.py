@@ -152,8 +152,7 @@ def build_model(
 ) -> CoreferenceModel:
     """A model to train. Where `rank` is 0 all of the encoder is trained, else a change of that rank."""
     encoder, tokenizer = load_encoder(base)
-    window = min(window, detect_seq_len(base))
-    prints = model_prints(base)
+    window, prints = min(window, detect_seq_len(base)), model_prints(base)
     settings = HeadSettings(
         model_place(base), prints["weights"], window, size, dropout, rank, schemes, seed=seed, base_prints=prints
     )

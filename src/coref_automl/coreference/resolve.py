@@ -83,9 +83,7 @@ def read_document(
         for part in model.batches(doc, tokens or tokens_at_once(device.type)):
             with autocast(str(device), precision):
                 states = torch.cat(model.states_of([(doc, window) for window in part]))
-            letters, repeats = (
-                torch.from_numpy(table[end : end + len(states)]).to(device) for table in (doc.letters, doc.repeats)
-            )
+            letters, repeats = (torch.from_numpy(fact[end : end + len(states)]).to(device) for fact in (doc.letters, doc.repeats))
             scheme = torch.full((len(states),), model.scheme_number(doc.document), device=device)
             read = head.read(states, letters, repeats, scheme)
             read, end = read if waiting is None else torch.cat([waiting, read]), end + len(states)

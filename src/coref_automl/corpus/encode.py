@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 _SENTENCE_END = re.compile(r"""(?<=[가-힣\])」』”’"'])[.!?…]+["'”’」』)\]]*(?=\s)|\n""")
-Ints = NDArray[np.int64]
 REASONS = ("", "no noun chain", "no tokens", "reads as a special token", "could not be encoded")
 
 
@@ -192,6 +191,7 @@ def _tags(rows: list[tuple[int, Document]], settings: EncodeSettings) -> Any:
     return Tagger(settings.cache, threads=1).tag(document.text for _, document in rows)
 
 
+Places = NDArray[np.int64]
 Encoded = list[tuple[NDArray[np.int32], NDArray[np.int32]]]
 """For every piece: its ids without [CLS] and [SEP], and its mentions (start, end, chain) counted with [CLS]."""
 
@@ -222,7 +222,7 @@ def _encode(
     return encoded, 0
 
 
-def _covered(pieces: Pieces, found: list[NounMention]) -> tuple[Ints, Ints]:
+def _covered(pieces: Pieces, found: list[NounMention]) -> tuple[Places, Places]:
     """The pieces low:high of every mention; as `Pieces.cover`, for all mentions at once."""
     begins = np.array([mention.start for mention in found], np.int32)
     low = np.searchsorted(pieces.ends, begins, "right")
@@ -233,7 +233,9 @@ def _covered(pieces: Pieces, found: list[NounMention]) -> tuple[Ints, Ints]:
     return low, high
 
 
-def _chained(inside: Ints, low: Ints, high: Ints, found: list[NounMention], cap: int | None, shift: int) -> NDArray[np.int32]:
+def _chained(
+    inside: Places, low: Places, high: Places, found: list[NounMention], cap: int | None, shift: int
+) -> NDArray[np.int32]:
     """Mentions of the chains within one piece: other pieces cannot be seen from here."""
     place = {found[at].start: at for at in inside.tolist()}
     rows = [
@@ -292,7 +294,7 @@ def cuts(starts: NDArray[np.int32], ends: NDArray[np.int32], sentences: NDArray[
     return found
 
 
-def _last_within(places: Ints, low: int, high: int) -> int:
+def _last_within(places: Places, low: int, high: int) -> int:
     """The greatest place p with low < p <= high; 0 when there is none."""
     at = int(np.searchsorted(places, high, "right")) - 1
     return int(places[at]) if at >= 0 and places[at] > low else 0

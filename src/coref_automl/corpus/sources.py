@@ -16,7 +16,7 @@ from typing import Any
 from coref_automl.config import nearest
 from coref_automl.corpus import files as local
 from coref_automl.corpus.formats import LINES, opened, stem_of
-from coref_automl.errors import CorefError, MissingExtra, SourceError
+from coref_automl.errors import CorefError, MissingExtra, SourceError, first_line
 from coref_automl.records import Document, Record
 from coref_automl.say import in_words
 
@@ -297,5 +297,4 @@ def _explained(name: str, source: HubSource, error: Exception) -> SourceError:
         for word in ("connect", "offline", "resolve", "timeout", "timed out", "network", "max retries", "unreachable")
     ):
         return SourceError(f"{name} ({source.hub}) cannot be reached; check the network, or download it and pass local:PATH.")
-    first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return SourceError(f"{name} ({source.hub}) cannot be read: {first_line[:200]}")
+    return SourceError(f"{name} ({source.hub}) cannot be read: {first_line(error)[:200]}")

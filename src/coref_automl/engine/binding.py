@@ -23,12 +23,9 @@ _GROUPS = {"settings": "", "budget": "", "space": "space ", "fingerprints": BYTE
 """What a group's names are preceded by."""
 _MODEL = "model "
 _WORDS = {
-    "train": "training rows",
-    "tokenizer_files": "tokenizer",
-    "settings": "model's config or tokenizer settings",
-    "models": "configs or tokenizers",
-    "scorer": "scoring code",
-}
+    "train": "training rows", "tokenizer_files": "tokenizer", "settings": "model's config or tokenizer settings",
+    "models": "configs or tokenizers", "scorer": "scoring code",
+}  # fmt: skip
 _UNRECORDED = {f"{BYTES}{name}" for name in ("weights", "tokenizer_files", "settings", "models", "scorer")}
 """Bytes that earlier versions did not write down: where they are missing, nothing is known, and nothing is refused."""
 _OFF: tuple[Any, ...] = (None, False, 0, "", "off", [], {})

@@ -13,10 +13,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
-from coref_automl.decoder import read_stored
-from coref_automl.errors import NotFinite, OutOfMemory
+from coref_automl.decoder import decode_stored, read_stored
+from coref_automl.errors import NotFinite, OutOfMemory, first_line
 from coref_automl.locks import locked
 from coref_automl.machine import is_out_of_memory
 from coref_automl.records import Record
@@ -27,6 +27,9 @@ POLL = 0.2
 S = TypeVar("S")
 NAN = "not a number"
 """The kind of a failure that is a result: the same work would fail again."""
+FAILED = 3
+"""The exit status of work that failed and wrote an outcome. Any other but 0 (Python's own is 1) is of a process that died first:
+an outcome in its folder is older."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +40,15 @@ class Job(Record):
     key: str
     folder: str
     recipe: dict[str, Any]
-    confirm: str | None = None
-
-    @property
-    def run(self) -> Path:
-        return Path(self.recipe["out"])
 
     @property
     def log(self) -> Path:
         return Path(self.folder) / "log.txt"
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Self:
+        """Versions up to 0.2.0 wrote `confirm`, which only tuning used, for every job."""
+        return decode_stored(cls, {name: value for name, value in data.items() if name != "confirm"}, "Job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,10 @@ class Outcome(Record):
     kind: str = ""
     reason: str = ""
     facts: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def status(self) -> int:
+        return 0 if self.done else FAILED
 
 
 Work = Callable[[Job], dict[str, Any] | None]
@@ -100,7 +107,7 @@ def read_outcome(job: Job) -> Outcome | None:
 
 
 def failure(error: BaseException) -> Outcome:
-    text = (str(error).splitlines() or [""])[0] or type(error).__name__
+    text = first_line(error)
     if isinstance(error, OutOfMemory) or is_out_of_memory(error):
         return Outcome(False, "out of memory", text)
     return Outcome(False, NAN if isinstance(error, NotFinite) else type(error).__name__, text)
@@ -116,13 +123,13 @@ def death(code: int, job: Job, times: str = "") -> str:
 
 
 class Running(Protocol):
-    """A job on its way. `code` is its exit status once it is over, negative for a signal."""
+    """A job on its way. `result` is its exit status once it is over: 0, `FAILED`, or any other of a process that died without an
+    outcome, negative for a signal."""
 
     @property
     def alive(self) -> bool: ...
 
-    @property
-    def code(self) -> int: ...
+    def result(self) -> int: ...
 
     def stop(self) -> None: ...
 
@@ -164,7 +171,9 @@ class End(Generic[S]):
 
     @property
     def kind(self) -> str:
-        return self.outcome.kind if self.outcome else "killed" if self.code < 0 else "no outcome"
+        if self.outcome is not None:
+            return self.outcome.kind
+        return "killed" if self.code < 0 else "no outcome"
 
     @property
     def reason(self) -> str:
@@ -180,16 +189,14 @@ class _Active(Generic[S]):
     attempt: int
 
     def end(self) -> End[S]:
-        code = self.handle.code
-        outcome = read_outcome(self.job) if code >= 0 else None
-        if outcome is not None and outcome.done and code:
-            outcome = None  # it died first: an outcome that says done is older
+        code = self.handle.result()
+        outcome = read_outcome(self.job) if code in (0, FAILED) else None
         return End(self.step, self.job, outcome, code, time.monotonic() - self.began, self.attempt)
 
 
 def _next(waiting: list[tuple[S, int]], schedule: Schedule[S]) -> tuple[S, int] | None:
     """A step and the number of the attempt at it, for a free slot."""
-    waiting[:] = [one for one in waiting if not schedule.lost(one[0])]
+    waiting[:] = [(step, attempt) for step, attempt in waiting if not schedule.lost(step)]
     for place, (step, _) in enumerate(waiting):
         if schedule.ready(step):
             return waiting.pop(place)
@@ -199,13 +206,13 @@ def _next(waiting: list[tuple[S, int]], schedule: Schedule[S]) -> tuple[S, int] 
 
 def _freed(active: dict[int, _Active[S]], schedule: Schedule[S]) -> list[_Active[S]]:
     """Free the slots of what was stopped or has ended; gives the latter."""
-    ended = [slot for slot, one in active.items() if not one.handle.alive]  # asked first: then all it wrote is there
-    for slot in [slot for slot, one in active.items() if schedule.stopped(one.step, one.handle)]:
+    ended = [slot for slot, running in active.items() if not running.handle.alive]  # asked first: then all it wrote is there
+    for slot in [slot for slot, running in active.items() if schedule.stopped(running.step, running.handle)]:
         del active[slot]
     return [active.pop(slot) for slot in ended if slot in active]
 
 
-def wait_a_little() -> None:
+def pause() -> None:
     time.sleep(POLL)
 
 
@@ -217,7 +224,7 @@ def run_steps(
     *,
     schedule: Schedule[S] | None = None,
     over: Callable[[], bool] = lambda: False,
-    wait: Callable[[], None] = wait_a_little,
+    wait: Callable[[], None] = pause,
 ) -> int:
     """Run steps in their order, as the schedule lets them. Gives the number left to do.
 
@@ -238,12 +245,12 @@ def run_steps(
                 raise RuntimeError("steps wait for something that no step makes")
             if not active:
                 return 0
-            for past in _freed(active, schedule):
-                if not on_end(past.end()):
-                    waiting.append((past.step, past.attempt + 1))
+            for ended in _freed(active, schedule):
+                if not on_end(ended.end()):
+                    waiting.append((ended.step, ended.attempt + 1))
             if active:
                 wait()
-        return len(waiting) + len(active)
+        return sum(not schedule.lost(step) for step, _ in waiting) + len(active)
     finally:
         for running in active.values():
             running.handle.stop()

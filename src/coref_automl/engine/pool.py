@@ -17,26 +17,26 @@ import platform
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
-from contextlib import chdir
+from contextlib import chdir, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
-from coref_automl.errors import FolderError, MissingExtra, WorkerDied, WorkError
+from coref_automl.errors import CorefError, FolderError, MissingExtra, WorkerDied, WorkError, first_line
 from coref_automl.machine import end_with_parent, environment_of, started_quietly, without_panics
 
 Engine = Literal["local", "ray"]
 Answer = tuple[Any, Exception | None]
 _PACKAGE = "coref-automl"
-_SHIP = (
+_INSTALL_ADVICE = (
     "Install the same version on every machine, or let Ray ship it: "
     """ray job submit --runtime-env-json '{"pip": ["coref-automl[scale]"]}' -- coref-automl ..."""
 )
 _CLOSING = 2.0
 """Seconds that an ended worker's manager is waited for."""
-_AHEAD = 64
+_MOST_QUEUED = 64
 """Calls that wait in the cluster beyond those that run: no node is idle, and no queue grows with the work."""
 
 
@@ -108,19 +108,24 @@ def _in_processes(
     """Each worker is an executor of its own: one that dies takes nothing with it but its present attempt."""
     waiting, attempts, found = deque(range(len(calls))), [0] * len(calls), dict[int, Returned]()
     workers, running = dict[int, ProcessPoolExecutor](), dict[Future[Answer], tuple[int, int]]()
+
+    def start(slot: int) -> None:
+        """Hand the first waiting call to a free worker; it keeps its place where that one died while idle."""
+        if slot not in workers:
+            workers[slot] = one_process(environment_of(devices[slot % len(devices)]) if devices else {})
+        call = calls[waiting[0]]
+        try:
+            with started_quietly():
+                running[workers[slot].submit(_answer, call.target, call.arguments)] = slot, waiting[0]
+        except BrokenExecutor:
+            workers.pop(slot)
+        else:
+            attempts[waiting.popleft()] += 1
+
     try:
         while waiting or running:
             for slot in sorted(set(range(size)) - {slot for slot, _ in running.values()})[: len(waiting)]:
-                if slot not in workers:
-                    workers[slot] = one_process(environment_of(devices[slot % len(devices)]) if devices else {})
-                call = calls[waiting[0]]
-                try:
-                    with started_quietly():
-                        running[workers[slot].submit(_answer, call.target, call.arguments)] = slot, waiting[0]
-                except BrokenExecutor:  # it died while idle
-                    workers.pop(slot)
-                    continue
-                attempts[waiting.popleft()] += 1
+                start(slot)
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 slot, index = running.pop(future)
                 try:
@@ -164,49 +169,71 @@ def _died(attempts: int) -> WorkerDied:
     return WorkerDied(f"the worker process died {attempts} time{'s' if attempts > 1 else ''}")
 
 
-def ray_remote(function: Callable[..., Any], *, retries: int, cpu: bool) -> Any:
-    """The function as a Ray task of one CPU, and of one GPU where the cluster has any. Joins the cluster, or starts one here."""
+def ray_task(function: Callable[..., Any], *, retries: int, cpu: bool) -> Callable[..., Any]:
+    """What submits the function as a Ray task of one CPU, and of one GPU where the cluster has any. Joins the cluster, or starts
+    one here; a machine that cannot do as the command would refuses the task."""
     try:
         import ray
     except ImportError as missing:
         raise MissingExtra("ray", "scale", "--engine ray") from missing
     if not ray.is_initialized():
         joined = os.environ.get("RAY_ADDRESS")
-        own: dict[str, Any] = {} if joined else {"include_dashboard": False}  # it takes a core for seconds, and nobody looks
-        ray.init(address=joined, log_to_driver=False, logging_level=logging.ERROR, **own)
+        quiet: dict[str, Any] = {} if joined else {"include_dashboard": False}  # it takes a core for seconds, and nobody looks
+        ray.init(address=joined, log_to_driver=False, logging_level=logging.ERROR, **quiet)
     gpus = 1 if not cpu and ray.cluster_resources().get("GPU") else 0
-    return ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(function)
+    remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(call_beside)
+    return lambda *arguments: remote.remote(str(Path.cwd()), version(_PACKAGE), function, *arguments)
 
 
-def _call_in(folder: str, ours: str, target: str, arguments: dict[str, Any]) -> Answer:
+def call_beside(folder: str, ours: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function on a machine of the cluster as the command would: with its version of this package, in its folder."""
     if ours != (theirs := version(_PACKAGE)):
-        return None, WorkError(f"{platform.node()} has {_PACKAGE} {theirs}, and this command is {ours}. {_SHIP}")
+        raise WorkError(f"{platform.node()} has {_PACKAGE} {theirs}, and this command is {ours}. {_INSTALL_ADVICE}")
     if not Path(folder).is_dir():
-        return None, FolderError(f"{folder} does not exist on {platform.node()}; start the command in a folder all machines see.")
+        raise FolderError(f"{folder} does not exist on {platform.node()}; start the command in a folder all machines see.")
     with chdir(folder):
-        return _answer(target, arguments)
+        return function(*arguments)
+
+
+def ray_error(error: Exception) -> CorefError:
+    """Why a machine of the cluster could not begin a task, in one sentence."""
+    cause, ours = getattr(error, "cause", None) or error, version(_PACKAGE)
+    if f"No module named '{_PACKAGE.replace('-', '_')}" in str(error):
+        return WorkError(f"A machine of the cluster has no {_PACKAGE}, and this command is {ours}. {_INSTALL_ADVICE}")
+    name = type(cause).__name__
+    return cause if isinstance(cause, CorefError) else WorkError(f"{name}: {first_line(cause)}".removesuffix(f": {name}"))
+
+
+def cancel(reference: Any) -> None:
+    """End a Ray task at once."""
+    import ray
+
+    with suppress(Exception):  # it may have ended in the meantime
+        ray.cancel(reference, force=True)
 
 
 def _on_ray(calls: Sequence[Call], retries: int, tell: Callable[[Returned], None], *, cpu: bool) -> list[Returned]:
-    remote = ray_remote(_call_in, retries=retries, cpu=cpu)
+    submit = ray_task(_answer, retries=retries, cpu=cpu)
     import ray
 
     waiting, pending = deque(enumerate(calls)), dict[Any, int]()
     found: dict[int, Returned] = {}
-    while waiting or pending:
-        while waiting and len(pending) < max(_AHEAD, 2 * int(ray.cluster_resources().get("CPU", 1))):
-            index, call = waiting.popleft()
-            pending[remote.remote(str(Path.cwd()), version(_PACKAGE), call.target, call.arguments)] = index
-        done, _ = ray.wait(list(pending), num_returns=1)
-        index = pending.pop(done[0])
-        try:
-            value, error = ray.get(done[0])
-        except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError, ray.exceptions.NodeDiedError):
-            value, error = None, _died(retries + 1)
-        except (ray.exceptions.RayError, ImportError) as failure:
-            lacks = f"No module named '{_PACKAGE.replace('-', '_')}" in str(failure)
-            text = f"A machine of the cluster has no {_PACKAGE}, and this command is {version(_PACKAGE)}. {_SHIP}"
-            value, error = None, WorkError(text if lacks else f"{type(failure).__name__}: {str(failure).splitlines()[0]}")
-        found[index] = Returned(calls[index], value, error)
-        tell(found[index])
+    try:
+        while waiting or pending:
+            while waiting and len(pending) < max(_MOST_QUEUED, 2 * int(ray.cluster_resources().get("CPU", 1))):
+                index, call = waiting.popleft()
+                pending[submit(call.target, call.arguments)] = index
+            done, _ = ray.wait(list(pending), num_returns=1)
+            index = pending.pop(done[0])
+            try:
+                value, error = ray.get(done[0])
+            except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError, ray.exceptions.NodeDiedError):
+                value, error = None, _died(retries + 1)
+            except (ray.exceptions.RayError, ImportError) as failure:
+                value, error = None, ray_error(failure)
+            found[index] = Returned(calls[index], value, error)
+            tell(found[index])
+    finally:
+        for reference in pending:
+            cancel(reference)
     return [found[index] for index in range(len(calls))]

@@ -19,17 +19,17 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.config import from_mapping, overlaid, read_yaml
 from coref_automl.engine.launch import HereLauncher
 from coref_automl.errors import RecipeError
-from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
+from coref_automl.experiment.plan import EVALUATIONS, open_plan
 from coref_automl.experiment.preflight import before_training, before_tuning
 from coref_automl.experiment.recipe import ExperimentRecipe
-from coref_automl.experiment.run import run_experiment
+from coref_automl.experiment.run import run_plan
 from coref_automl.experiment.state import Preflight
-from coref_automl.folders import EXPERIMENT
+from coref_automl.folders import EVENTS, EXPERIMENT
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_first_gpu
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.say import Say, language
+from coref_automl.say import Say, language, speaking
 from coref_automl.store import read_json, write_json
 from coref_automl.tuning.outputs import Draw, StudyResult
 from coref_automl.tuning.recipe import TuneRecipe
@@ -38,9 +38,9 @@ from coref_automl.tuning.run import run_study
 DEFAULTS: dict[str, Any] = {"methods": {"mlm": {}, "combined": {}, "entity": {}}, "lengths": [512], "seeds": 1}
 """What `adapt` sets where neither the recipe nor an option does."""
 _DEMO = Path(__file__).parents[1] / "assets" / "demo.yaml"
-_TRAININGS, _OF_SEARCH = 24, 90
+_PORTFOLIO_RUNS, _SEARCH_RUNS = 24, 90
 """With --tune: about how many trainings a study of the portfolio takes, and one with a search."""
-_LONG = 2.0
+_LEAST_SEARCH_MINUTES = 2.0
 """Minutes of a training from which on there is time to search."""
 
 
@@ -81,7 +81,8 @@ def adapt_recipe(path: Path | None, asked: Mapping[str, Any]) -> ExperimentRecip
     """A recipe from a YAML file, from options, or from both; options win, and what neither says is as `DEFAULTS` has it."""
     written = read_yaml(path) if path else {}
     ExperimentRecipe.known_keys(written, str(path))
-    data = overlaid({key: value for key, value in written.items() if key != "methods" or key not in asked}, asked)
+    kept = {key: value for key, value in written.items() if key != "methods" or key not in asked}  # options name all methods
+    data = overlaid(kept, asked)
     if "model" not in data:
         raise RecipeError("Name the model to adapt with --model, for example --model bundled:ko-mini.")
     if not data.get("texts") and not data.get("datasets"):
@@ -108,29 +109,23 @@ def adapt(
     `then` are further commands to print. `agreed` is asked before anything is trained where the length of training was left to
     this function; by default, too few steps are refused. `with_time`: say how long it takes.
     """
-    out, progress, plans = Path(recipe.out), progress or quiet(), list[Plan]()
+    out, progress = Path(recipe.out), progress or quiet()
     pick_first_gpu(recipe.device)  # it trains in this process
-
-    def before(plan: Plan) -> Plan:
-        plans.append(before_training(plan, progress, agreed, fit=True, with_time=with_time))
-        return plans[0]
-
-    result = run_experiment(recipe, progress=progress, launcher=HereLauncher(), before=before)
-    (plan,) = plans
-    answer = Answer.from_json(read_json(out / "answer.json"))
-    highest = answer.highest_path
-    ended = {step.kind: step.outcome(out) for step in plan.after_choice(highest)}
+    with speaking(recipe.lang), claimed(out, EXPERIMENT):
+        kept = progress.into(out / EVENTS)
+        plan = before_training(open_plan(recipe, out, kept), progress, agreed, fit=True, with_time=with_time)
+        result = run_plan(plan, kept, HereLauncher())
+    answer, base = Answer.from_json(read_json(out / "answer.json")), plan.recipe.model
+    outcomes = {step.kind: step.outcome(out) for step in plan.after_choice(answer.highest_path)}
+    compare = f"coref-automl compare {quote(str(out / EVALUATIONS))}"
+    fill = f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(base)} --model {quote(answer.highest_path)}'
     adapted = Adapted(
         answer=result.sentence,
-        chosen=recipe.model if answer.action in ("keep base", "undecided") else highest,
-        best_trained=highest,
+        chosen=answer.keep.path if answer.keep else base,
+        best_trained=answer.highest_path,
         report=result.report,
-        checks={kind: outcome.facts for kind, outcome in ended.items() if outcome and "score" in outcome.facts},
-        next_steps=(
-            f"coref-automl compare {quote(str(out / EVALUATIONS))}",
-            f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(recipe.model)} --model {quote(highest)}',
-            *then,
-        ),
+        checks={kind: outcome.facts for kind, outcome in outcomes.items() if outcome and "score" in outcome.facts},
+        next_steps=(compare, fill, *then),
     )
     write_json(out / "result.json", adapted.to_json())
     return adapted
@@ -141,52 +136,47 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
 
     The documents of `select` chose it, so that the methods are then compared on `confirm` alone.
     """
+    if recipe.evaluate.half == "select":
+        raise RecipeError("--tune chooses settings on the select half and judges on confirm; leave out evaluate.half: select.")
     out = Path(recipe.out)
     pick_first_gpu(recipe.device)  # as `adapt`, which follows, would refuse it
-    search = minutes / _OF_SEARCH >= _LONG
+    search = minutes / _SEARCH_RUNS >= _LEAST_SEARCH_MINUTES
     with claimed(out, EXPERIMENT):  # to the end: what is tuned lies in it
-        plan = open_plan(recipe, out, progress)
+        plan = open_plan(replace(recipe, evaluate=replace(recipe.evaluate, half=None)), out, progress)  # tuning halves its set
         fit = plan.fitted()
-        batch = fit.recipe.train.get("batch") or next(iter(fit.works.values())).plan.batch
+        batch = fit.recipe.train.get("batch") or next(iter(fit.prepared.values())).plan.batch
         wanted = TuneRecipe(
-            models=(plan.recipe.model,),
-            out=str(out / "tune"),
-            datasets=(str(plan.datasets[recipe.lengths[0]]),),
-            eval_set=str(plan.sets[0]),
-            metric=recipe.evaluate.metric,
-            max_minutes=minutes / (_OF_SEARCH if search else _TRAININGS),
-            portfolio_only=not search,
-            finalists=6 if search else 1,
-            seeds=24 if search else 4,
+            models=(plan.recipe.model,), out=str(out / "tune"), datasets=(str(plan.datasets[recipe.lengths[0]]),),
+            eval_set=str(plan.sets[0]), metric=recipe.evaluate.metric, device=recipe.device, lang=recipe.lang,
             settings={"batch": int(batch)},  # with other batches, some methods would see more tokens
-            ablate=search,
-            device=recipe.device,
-            lang=recipe.lang,
-        )
+            max_minutes=minutes / (_SEARCH_RUNS if search else _PORTFOLIO_RUNS), portfolio_only=not search,
+            finalists=6 if search else 1, seeds=24 if search else 4, ablate=search,
+        )  # fmt: skip
         before = partial(before_tuning, progress=progress, agreed=lambda _: True)  # its minutes were asked for
         result = run_study(wanted, progress=progress, draw=draw, before=before)
     assert result.final is not None
     won = {name: value for name, value in result.final.kept.params.items() if name not in ("average", "model", "dataset")}
-    evaluate = replace(recipe.evaluate, half="confirm", sets=(str(plan.sets[0]),))
-    return replace(recipe, methods={**recipe.methods, "tuned": won}, evaluate=evaluate), result
+    datasets = tuple(map(str, plan.datasets.values()))  # made without the documents of whole sets, not of their halves
+    evaluate = replace(recipe.evaluate, half="confirm")
+    return replace(recipe, methods={**recipe.methods, "tuned": won}, datasets=datasets, evaluate=evaluate), result
 
 
-OWN = (
+OWN_DATA_COMMAND = (
     "coref-automl adapt --model bundled:ko-mini --source bundled:synthetic --out adapted"
     "    # or --model YOUR_MODEL --source local:YOUR_TEXTS.jsonl"
 )
 """What to run after the demo, as it is or with one's own model and texts."""
 
-TEXT = "영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다. 그는 어머니와 함께 집으로 돌아왔다."
+DEMO_TEXT = "영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다. 그는 어머니와 함께 집으로 돌아왔다."
 """What the demo ends with: who is who in a short tale, found by the bundled head. An example, not a measurement."""
 
 
 def demo_recipe(*, quick: bool = False) -> ExperimentRecipe:
-    held = read_yaml(_DEMO)
-    return from_mapping(ExperimentRecipe, overlaid(held["demo"], held["quick"] if quick else {}), _DEMO.name)
+    recipes = read_yaml(_DEMO)
+    return from_mapping(ExperimentRecipe, overlaid(recipes["demo"], recipes["quick"] if quick else {}), _DEMO.name)
 
 
 def demo(out: Path, *, quick: bool = False, lang: str | None = None, progress: Progress | None = None) -> Adapted:
     """Run the full pipeline on bundled data; the same call resumes."""
     recipe = replace(demo_recipe(quick=quick), out=str(out), lang=language(lang))
-    return adapt(recipe, progress=progress, then=(OWN, f"coref-automl studio {quote(str(out))}"), with_time=False)
+    return adapt(recipe, progress=progress, then=(OWN_DATA_COMMAND, f"coref-automl studio {quote(str(out))}"), with_time=False)

@@ -24,7 +24,7 @@ from coref_automl.comparison.scores import is_equal_training
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.engine.binding import BYTES
-from coref_automl.engine.job import Job
+from coref_automl.engine.job import JOB, Job
 from coref_automl.errors import FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.prepare import prepare_eval
@@ -40,7 +40,7 @@ from coref_automl.paths import short_names
 from coref_automl.progress import Progress
 from coref_automl.store import read_json
 from coref_automl.training.folder import binding_of, checkpoint_meant
-from coref_automl.training.recipe import TrainRecipe
+from coref_automl.training.recipe import TrainRecipe, check
 from coref_automl.tuning.score import half_set
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ if TYPE_CHECKING:
 
 EVALUATIONS = "evaluations"
 FEWEST_STEPS, LEAST_BATCH, MOST_EPOCHS = 20, 4, 10
-"""A run of fewer steps changes next to nothing: its learning rate has hardly risen when it falls again."""
+"""A run of fewer steps changes next to nothing: its learning rate has hardly risen when it falls again. Where texts are few, the
+batch shrinks towards that, down to four rows (fewer say little about the texts), and epochs rise, up to ten (more of them learn
+the same few texts by heart)."""
 SEEDS_APART = 1_000
 """Between the fine-tuning seeds of one run and the next: seeds that a later call adds are still no other run's."""
 
@@ -96,20 +98,23 @@ class Plan:
     @cached_property
     def steps(self) -> list[Step]:
         """Seed by seed, the base first, all that belongs to a run together: a study that is cut short has whole seeds."""
-        found = [self._evaluation(arm_name(BASE, length), None, seq_len=length) for length in self.recipe.lengths]
+        of_seeds = (step for number, seed in enumerate(self.seeds) for step in self._steps_of_seed(number, seed))
+        return [*self._base_steps(), *of_seeds]
+
+    def _base_steps(self) -> Iterator[Step]:
+        for length in self.recipe.lengths:
+            yield self._evaluation(arm_name(BASE, length), None, seq_len=length)
         for kind in self.data:
             if CHECKS[kind].with_base and self.recipe.checks[kind].start == CHOSEN:
-                found += self._fine_tuning(kind, BASE, None, self.recipe.first_seed)
-        for number, seed in enumerate(self.seeds):
-            found += self._tasks("every", self.run_name(None, seed), None, number * SEEDS_APART)
-            for arm, work in self.works.items():
-                name, binding = self.run_name(arm, seed), binding_of(work.recipe, work.prints) | {"seed": seed}
-                found += [
-                    Step("train", name, name, self.training(arm, seed), binding),
-                    self._evaluation(name, name, seq_len=None),
-                ]
-                found += self._tasks("every", name, name, number * SEEDS_APART)
-        return found
+                yield from self._fine_tuning(kind, BASE, None, self.recipe.first_seed)
+
+    def _steps_of_seed(self, number: int, seed: int) -> Iterator[Step]:
+        yield from self._tasks("every", self.run_name(None, seed), None, number * SEEDS_APART)
+        for arm, work in self.prepared.items():
+            name, binding = self.run_name(arm, seed), binding_of(work.recipe, work.prints) | {"seed": seed}
+            yield Step("train", name, name, self.training(arm, seed), binding)
+            yield self._evaluation(name, name, seq_len=None)
+            yield from self._tasks("every", name, name, number * SEEDS_APART)
 
     def _tasks(self, start: str, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
         """Outside checks, as far as their sections start there."""
@@ -121,48 +126,43 @@ class Plan:
         """What starts from the model that the evaluations recommend, in folders named by it: another choice lies beside it."""
         at = Path(model)
         name = re.sub(r"[^\w.+-]", "-", at.name if at.parent.name in ("", ".") else f"{at.resolve().parent.name}-{at.name}")
-        found, prints = self._tasks(CHOSEN, name, None, self.recipe.first_seed), start_bytes(model)
+        tasks, prints = self._tasks(CHOSEN, name, None, self.recipe.first_seed), start_bytes(model)
         is_base = model == self.recipe.model
         return [
             replace(step, start=model, binding={**step.binding, **prints})
-            for step in found
+            for step in tasks
             if not (is_base and CHECKS[step.kind].with_base)  # which was fine-tuned already
         ]
 
     def training(self, arm: MethodAtLength, seed: int) -> TrainRecipe:
         decided = {
-            "model": self.recipe.model,
-            "dataset": str(self.datasets[arm.length]),
-            "out": str(self.out / RUNS / self.run_name(arm, seed)),
-            "seed": seed,
-            "method": arm.method,
-            "seq_len": arm.length,
-            "device": self.device,
-        }
+            "model": self.recipe.model, "dataset": str(self.datasets[arm.length]), "seq_len": arm.length, "method": arm.method,
+            "out": str(self.out / RUNS / self.run_name(arm, seed)), "seed": seed, "device": self.device,
+        }  # fmt: skip
         return from_mapping(TrainRecipe, {**self.recipe.settings(arm.method), **decided}, f"methods: {arm.method}")
 
     @cached_property
-    def works(self) -> dict[MethodAtLength, Prepared]:
+    def prepared(self) -> dict[MethodAtLength, Prepared]:
         """What a run of each arm needs, opened; arms that would see different numbers of tokens are refused."""
         from coref_automl.training.setup import prepare_run
 
-        found = {arm: prepare_run(self.training(arm, self.recipe.first_seed)) for arm in self.arms}
-        tokens = {arm: work.plan.tokens_after(work.last) for arm, work in found.items()}
+        prepared = {arm: prepare_run(self.training(arm, self.recipe.first_seed)) for arm in self.arms}
+        tokens = {arm: work.plan.tokens_after(work.last) for arm, work in prepared.items()}
         least, most = (chosen(tokens, key=lambda arm: tokens[arm]) for chosen in (min, max))
         if not is_equal_training(tokens[least], tokens[most]):
             raise RecipeError(
                 f"The methods are not trained alike: {least} would see {tokens[least]:,} tokens and {most} {tokens[most]:,}, so "
                 "a difference could come from the training alone; give all of them the same max_tokens or epochs, under train."
             )
-        self._refuse_namesake(found)
-        return found
+        self._refuse_namesake(prepared)
+        return prepared
 
     def fitted(self) -> Plan:
         """With a batch and epochs that make enough steps of the rows at hand; what was asked for stays as it is."""
         given = self.recipe.train
         if "max_tokens" in given or ("batch" in given and "epochs" in given):
             return self
-        work = self.works[self.arms[0]]
+        work = self.prepared[self.arms[0]]
         rows, batch, epochs = work.plan.rows, work.plan.batch, float(given.get("epochs", 1.0))
         if "batch" not in given:
             while batch > LEAST_BATCH and epochs * rows / batch < FEWEST_STEPS:
@@ -172,12 +172,12 @@ class Plan:
         fit = {**given, "epochs": epochs, **({"batch": batch} if batch != work.plan.batch else {})}
         return replace(self, recipe=replace(self.recipe, train=fit))
 
-    def _refuse_namesake(self, works: Mapping[MethodAtLength, Prepared]) -> None:
+    def _refuse_namesake(self, prepared: Mapping[MethodAtLength, Prepared]) -> None:
         """Tables know a checkpoint by run and step: a base with those of a run of the study would take its place."""
         made = target_of(self.recipe.model).provenance()
         names = {Path(made.run).name, Path(self.recipe.model).resolve().parent.name} if made else set()
-        for arm, seed in product(works, self.seeds):
-            if made and self.run_name(arm, seed) in names and made.step in works[arm].saves():
+        for arm, seed in product(prepared, self.seeds):
+            if made and self.run_name(arm, seed) in names and made.step in prepared[arm].saves():
                 raise RecipeError(
                     f"The base {self.recipe.model} is step {made.step} of a run named {self.run_name(arm, seed)}, and this study "
                     "would have one, too; pass another --first-seed, or name the method otherwise."
@@ -186,14 +186,9 @@ class Plan:
     def _evaluation(self, name: str, run: str | None, *, seq_len: int | None) -> Step:
         stage = self.recipe.evaluate
         recipe = EvaluateRecipe(
-            eval_sets=self.sets,
-            seq_len=seq_len,
-            out=self.out / EVALUATIONS,
-            device=self.device,
-            words=stage.words,
-            base=False,
+            eval_sets=self.sets, seq_len=seq_len, out=self.out / EVALUATIONS, device=self.device, words=stage.words, base=False
         )
-        binding = {"eval_sets": [held.fingerprint for held in self._opened_sets], "words": stage.words}
+        binding = {"eval_sets": [opened.fingerprint for opened in self._opened_sets], "words": stage.words}
         return Step("evaluate", name, run, recipe, binding | {f"{BYTES}scorer": SCORER} | ({} if run else self._base_bytes))
 
     @cached_property
@@ -207,35 +202,39 @@ class Plan:
 
     @property
     def items(self) -> int:
-        return sum(len(held.select()) for held in self._opened_sets)
+        return sum(len(opened.select()) for opened in self._opened_sets)
 
     def _fine_tuning(self, kind: str, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
         """A check from one start, once for each of its variants. The k-th run of every method and the k-th tuning of the base
         have the same seeds, which no other k has."""
-        check, stage, data = CHECKS[kind], self.recipe.checks[kind], self.data[kind]
-        for prefix, own in check.variants(stage, data):
-            mark = prefix + name
-            decided = {"out": str(self.out / kind / mark), "first_seed": first_seed, "device": self.device, **own}
-            recipe = check.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
+        outside, stage, data = CHECKS[kind], self.recipe.checks[kind], self.data[kind]
+        for prefix, differing in outside.variants(stage, data):
+            step_name = prefix + name
+            decided = {"out": str(self.out / kind / step_name), "first_seed": first_seed, "device": self.device, **differing}
+            recipe = outside.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
             free = ("out", "device", "model", "seeds", *data.files)
             bound = {key: value for key, value in to_mapping(recipe).items() if key not in free}
-            yield Step(kind, mark, run, recipe, bound | data.prints | ({} if run else self._base_bytes))
+            yield Step(kind, step_name, run, recipe, bound | data.prints | ({} if run else self._base_bytes))
 
 
 def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
-    """Open what the recipe names, or prepare it; nothing is trained. A run's folder as the base means one checkpoint of it."""
-    pick_device(recipe.device)  # one that is not there is refused before texts are prepared, too
+    """Open what the recipe names, or prepare it; nothing is trained. A run's folder as the base means one checkpoint of it. What
+    can be refused before texts are prepared is."""
+    pick_device(recipe.device)
     recipe = replace(recipe, model=checkpoint_meant(recipe.model, "--model") or recipe.model)
     new_head = any(recipe.settings(method).get("new_head") for method in recipe.methods) or None
-    load_masked_lm(recipe.model, new_head=new_head)  # one without a mask head is refused before texts are prepared for it
+    load_masked_lm(recipe.model, new_head=new_head)  # has it a mask head?
+    for method in recipe.methods:
+        settings = recipe.settings(method) | {"model": recipe.model, "dataset": "", "out": ""}
+        check(from_mapping(TrainRecipe, settings, f"methods: {method}"))
     refuse_other_first_seed(recipe, out)
-    sets = evaluation_sets(recipe, out, progress)
-    packed = datasets(recipe, out, sets, progress)
     data = {kind: CHECKS[kind].open(stage, out) for kind, stage in recipe.checks.items()}
-    return Plan(recipe, out, sets, packed, data)
+    sets = prepare_sets(recipe, out, progress)
+    return Plan(recipe, out, sets, prepare_datasets(recipe, out, sets, progress), data)
 
 
-def evaluation_sets(recipe: ExperimentRecipe, out: Path, progress: Progress) -> tuple[Path, ...]:
+def prepare_sets(recipe: ExperimentRecipe, out: Path, progress: Progress) -> tuple[Path, ...]:
+    """The sets that a recipe names, or one built of its texts, or the bundled one; their halves where it asks for one."""
     stage = recipe.evaluate
     named = tuple(bundled_eval_set() if name == BUNDLED else Path(name) for name in stage.sets)
     if not named:
@@ -250,46 +249,46 @@ def evaluation_sets(recipe: ExperimentRecipe, out: Path, progress: Progress) -> 
 def _built_set(recipe: ExperimentRecipe, texts: HeldOutTexts, folder: Path, progress: Progress) -> Path:
     """An evaluation set of the texts' held-out documents, and of the bundled cloze passages where LAMBADA is among the tasks."""
     stage = recipe.evaluate
+    kept = {name: getattr(stage, name) for name in ("tasks", "per_source", "per_document", "min_syllables", "single_entry")}
+    lambada = ("bundled:cloze",) if "lambada" in stage.tasks else ()
     wanted = EvalRecipe(
-        models=(recipe.model,),
-        sources=texts.sources,
-        lambada=("bundled:cloze",) if "lambada" in stage.tasks else (),
-        holdout=texts.holdout,
-        limit=texts.limit,
-        **{name: getattr(stage, name) for name in ("tasks", "per_source", "per_document", "min_syllables", "single_entry")},
+        models=(recipe.model,), sources=texts.sources, lambada=lambada, holdout=texts.holdout, limit=texts.limit, **kept
     )
     return prepare_eval(wanted, folder, progress=progress).folder
 
 
-def datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[Path], progress: Progress) -> dict[int, Path]:
+def prepare_datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[Path], progress: Progress) -> dict[int, Path]:
     """A dataset for each length: the one prepared for it, or one whose blocks it divides."""
     if texts := None if recipe.datasets else recipe.texts:
         place = out / "datasets"
         return {n: texts.prepared(place / str(n), n, recipe.model, sets, progress, texts.holdout) for n in recipe.lengths}
-    held = {folder: PackedDataset.open(Path(folder)).seq_len for folder in recipe.datasets}
-    found = {}
+    block_lengths = {folder: PackedDataset.open(Path(folder)).seq_len for folder in recipe.datasets}
+    datasets = {}
     for length in recipe.lengths:
-        able = [folder for folder, has in held.items() if has % length == 0]
-        if not able:
-            known = ", ".join(f"{folder} ({has:,})" for folder, has in held.items())
+        divisible = [folder for folder, block in block_lengths.items() if block % length == 0]
+        if not divisible:
+            known = ", ".join(f"{folder} ({block:,})" for folder, block in block_lengths.items())
             raise RecipeError(
                 f"No dataset has blocks that {length:,} tokens divide: {known}; prepare one with --seq-len {length}."
             )
-        found[length] = Path(min(able, key=lambda folder: held[folder]))
-    return found
+        datasets[length] = Path(min(divisible, key=lambda folder: block_lengths[folder]))
+    return datasets
 
 
 def refuse_other_first_seed(recipe: ExperimentRecipe, out: Path) -> None:
-    """Fine-tuning seeds count from the first seed: counted from another one, two runs would share theirs."""
+    """Fine-tuning seeds count from the first seed: counted from another one, two runs would share theirs.
+
+    The run with seed `first_seed + k` is fine-tuned with seeds from `k * SEEDS_APART` on: both are in the job of its step.
+    """
     kinds = [kind for kind, stage in recipe.checks.items() if stage.start != CHOSEN]
-    begun = set()
-    for held in (path for kind in kinds for path in (out / "steps" / kind).glob("*/job.json")):
-        job = Job.from_json(read_json(held))
+    begun_with = set()
+    for path in (path for kind in kinds for path in (out / "steps" / kind).glob(f"*/{JOB}")):
+        job = Job.from_json(read_json(path))
         if not job.key.rpartition("-s")[2].isdecimal():  # of `start: chosen`, named by its checkpoint
             continue
-        begun.add(seed_of(job.key) - job.recipe["settings"]["first_seed"] // SEEDS_APART)
-    if begun and recipe.first_seed not in begun:
+        begun_with.add(seed_of(job.key) - job.recipe["settings"]["first_seed"] // SEEDS_APART)
+    if begun_with and recipe.first_seed not in begun_with:
         raise FolderError(
-            f"{out} was begun with first_seed {min(begun)}, and this command has first_seed {recipe.first_seed}; "
+            f"{out} was begun with first_seed {min(begun_with)}, and this command has first_seed {recipe.first_seed}; "
             "pass the same first seed with more seeds, or choose another --out."
         )

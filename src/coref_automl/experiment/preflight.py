@@ -9,10 +9,13 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.power import Evidence, sizes_of
@@ -32,12 +35,13 @@ from coref_automl.machine import pick_device
 from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import Progress, peak_gigabytes, quiet
 from coref_automl.say import say
-from coref_automl.statistics.planning import can_show, items_needed
+from coref_automl.statistics.planning import can_show, items_needed, looks_of
 from coref_automl.training.folder import check_room
 from coref_automl.tuning.masked import MaskedProblem
 from coref_automl.tuning.probe import Size, probe, timed_step
 from coref_automl.tuning.problem import Problem
-from coref_automl.tuning.recipe import REPORTS
+from coref_automl.tuning.recipe import REPORTS, TuneRecipe
+from coref_automl.tuning.score import outside_guards
 
 if TYPE_CHECKING:
     from coref_automl.training.setup import Prepared
@@ -46,8 +50,6 @@ _FORWARD = 1 / 3
 """The cost of reading beside that of training on as much: a forward pass, and no backward pass of twice its cost."""
 _WORDS = 3
 """The cost of scoring word ranks beside none."""
-
-
 Agree = Callable[[Preflight], bool]
 
 
@@ -58,8 +60,8 @@ def before_training(plan: Plan, progress: Progress, agreed: Agree, *, fit: bool,
     state, ahead = ExperimentState.of(plan), preflight(plan)
     check_room(plan.out, ahead.disk)
     if with_time and not state.done:
-        ahead = _timed(ahead, plan, state, progress)
-    _go_on(ahead, progress, agreed, asked=asked)
+        ahead = with_times(ahead, plan, state, progress)
+    _tell_and_agree(ahead, progress, agreed, asked=asked)
     return plan
 
 
@@ -67,39 +69,52 @@ def before_tuning(problem: Problem, progress: Progress, agreed: Agree) -> None:
     """Say what is ahead of `tune` for pretraining; for another task nothing is said."""
     if isinstance(problem, MaskedProblem):
         asked = any((problem.recipe.epochs, problem.recipe.max_tokens, problem.recipe.max_minutes))
-        _go_on(_of_trials(problem, progress), progress, agreed, asked=asked)
+        _tell_and_agree(_tuning_preflight(problem, progress), progress, agreed, asked=asked)
 
 
-def _of_trials(problem: MaskedProblem, progress: Progress) -> Preflight:
+def _tuning_preflight(problem: MaskedProblem, progress: Progress) -> Preflight:
     """The trials of the search, of which pruning ends some early; each scores `select` at every report."""
+    from coref_automl.training.optimizer import OPEN_END
     from coref_automl.training.setup import prepare_run
 
     recipe, starts = problem.recipe, problem.starts()
     work = prepare_run(problem.training(starts[0].params, recipe.seed))
-    disk = recipe.workers * work.disk()
+    disk = _disk_of_tuning(recipe, work.disk())
     check_room(problem.out, disk)
     size = _speed(work, recipe.device, progress)
-    speed = size.tokens_per_second
-    runs = len(starts) if recipe.portfolio_only else max(recipe.trials, len(starts))
-    tokens = work.plan.tokens_after(work.last) if recipe.max_minutes is None else int(60 * recipe.max_minutes * speed)
+    speed, runs = size.tokens_per_second, len(starts) if recipe.portfolio_only else max(recipe.trials, len(starts))
+    budgets = [int(60 * recipe.max_minutes * speed)] if recipe.max_minutes is not None else []
+    budgets += [work.plan.tokens_after(work.last)] if work.last < OPEN_END else []
+    tokens = min(budgets)
     items = len(problem.halves["select"].select())
     scored = _FORWARD * REPORTS * items * work.dataset.seq_len * (_WORDS if problem.score.words else 1)
-    ahead = replace(_of_runs(work, recipe.device, runs, tokens), disk=disk, jobs=recipe.workers, evidence=problem.power())
+    ahead = _of_runs(work, recipe.device, runs, tokens, disk=disk, jobs=recipe.workers, evidence=problem.power())
     share = Share("train", runs, runs, runs * (tokens + scored) / speed, _measured(size))
     return replace(ahead, memory=size.gigabytes or peak_gigabytes(), shares=(share,))
 
 
-def budget(recipe: ExperimentRecipe, *, progress: Progress | None = None) -> Preflight:
+def _disk_of_tuning(recipe: TuneRecipe, run: float) -> float:
+    """Gigabytes that a study holds at once: runs under way, each with the average of its last checkpoints; a model of every
+    judging run that is read again, which are the first look's, or all where guards are fine-tuned from them; and its own."""
+    model = run / (REPORTS + 2)  # beside its checkpoints a run has the optimizer's state, of twice the model
+    pairs = recipe.seeds if outside_guards(recipe) else looks_of(recipe.seeds)[0].pairs
+    return recipe.workers * (run + model) + (2 * pairs + 1) * model
+
+
+def study_preflight(recipe: ExperimentRecipe, *, progress: Progress | None = None) -> Preflight:
     """What a study will take. A recipe that the study would refuse is refused here; nothing is trained or kept."""
     progress, out = progress or quiet(), Path(recipe.out)
     check_folder(out, EXPERIMENT)
-    apart = not out.exists() and bool(recipe.datasets)  # a folder vanishes unless the study has begun or has texts to prepare
-    with tempfile.TemporaryDirectory() as folder, nullcontext() if apart else claimed(out, EXPERIMENT):
-        plan = open_plan(recipe, Path(folder) if apart else out, progress)
-        return _timed(preflight(plan), plan, ExperimentState.of(plan), progress)
+    with ExitStack() as stack:
+        if out.exists() or not recipe.datasets:
+            stack.enter_context(claimed(out, EXPERIMENT))
+        else:  # a study that has not begun, and prepares no texts, leaves nothing behind
+            out = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        plan = open_plan(recipe, out, progress)
+        return with_times(preflight(plan), plan, ExperimentState.of(plan), progress)
 
 
-def _go_on(ahead: Preflight, progress: Progress, agreed: Agree, *, asked: bool) -> None:
+def _tell_and_agree(ahead: Preflight, progress: Progress, agreed: Agree, *, asked: bool) -> None:
     """Print it, and ask where it is long or too short. Few steps are trained where a length was `asked` for."""
     for line in ahead.lines():
         progress.note(line)
@@ -110,52 +125,53 @@ def _go_on(ahead: Preflight, progress: Progress, agreed: Agree, *, asked: bool) 
 
 
 def preflight(plan: Plan) -> Preflight:
-    work, runs = plan.works[plan.arms[0]], len(plan.arms) * len(plan.seeds)
-    kept = runs if plan.recipe.keep_weights else min(runs, plan.recipe.jobs)
-    ahead = _of_runs(work, plan.recipe.device, runs, work.plan.tokens_after(work.last))  # all methods see equal numbers of tokens
-    return replace(ahead, disk=kept * work.disk(), jobs=plan.recipe.jobs, evidence=_evidence(plan))
+    recipe, work, runs = plan.recipe, plan.prepared[plan.arms[0]], len(plan.arms) * len(plan.seeds)
+    disk = work.disk() * (runs if recipe.keep_weights else min(runs, recipe.jobs))
+    tokens = work.plan.tokens_after(work.last)  # all methods see as many
+    return _of_runs(work, recipe.device, runs, tokens, disk=disk, jobs=recipe.jobs, evidence=_evidence(plan))
 
 
-def _of_runs(work: Prepared, device: str, runs: int, tokens: int) -> Preflight:
+def _of_runs(work: Prepared, device: str, runs: int, tokens: int, *, disk: float, jobs: int, evidence: Evidence) -> Preflight:
     """So many runs like this one, each of so many tokens."""
     plan = work.plan
     steps = min(work.last, round(tokens * plan.steps_per_epoch / max(1, plan.tokens_per_epoch)))
     sources, left_out = read_prepared(work.dataset.folder)["sources"], Counter[str]()
-    for one in sources:
-        left_out.update(one["dropped"])
+    for source in sources:
+        left_out.update(source["dropped"])
     return Preflight(
-        device=pick_device(device),
-        documents=sum(one["kept"] for one in sources),
-        rows=plan.rows,
-        length=work.dataset.seq_len,
-        tokens=plan.tokens_per_epoch,
-        batch=plan.batch,
-        epochs=round(steps / max(1, plan.steps_per_epoch), 2),
-        steps=steps,
-        runs=runs,
-        disk=runs * work.disk(),
-        left_out=dict(left_out.most_common()),
-    )
+        device=pick_device(device), documents=sum(source["kept"] for source in sources), left_out=dict(left_out.most_common()),
+        rows=plan.rows, length=work.dataset.seq_len, tokens=plan.tokens_per_epoch, batch=plan.batch,
+        epochs=round(steps / max(1, plan.steps_per_epoch), 2), steps=steps, runs=runs, disk=disk, jobs=jobs, evidence=evidence,
+    )  # fmt: skip
 
 
 def _evidence(plan: Plan) -> Evidence:
-    recipe, held = plan.recipe, EvalSet.open(plan.sets[0])
+    """What the first set says of the metric that the study will be judged by."""
+    recipe, judged_on = plan.recipe, EvalSet.open(plan.sets[0])
     rules = {"strict", "lenient"} if recipe.evaluate.words == "none" else {"strict", "lenient", "word"}
-    run = [name for name, one in METRICS.items() if tasks_of(name) <= set(held.items) and (one.parts or one.rule in rules)]
-    if not run:
+    measured = [
+        name for name, metric in METRICS.items()
+        if tasks_of(name) <= set(judged_on.items) and (metric.parts or metric.rule in rules)
+    ]  # fmt: skip
+    if not measured:
         raise RecipeError(f"{plan.sets[0]} is scored by word alone, and evaluate.words is none; set it to gold, sample or all.")
-    metric = recipe.evaluate.metric or usual_metric(run, reachable(load_tokenizer(recipe.model), held.items.get("real", ())))
-    sizes, methods = sizes_of(held, metric), len(plan.arms)
-    if recipe.seeds > 1:
-        detectable = can_show(sizes, recipe.seeds, comparisons=methods, against_model=True)
-    else:  # one checkpoint per method against the base: the sign-flip test, runs corrected together
-        gains, items = (step / 200 for step in range(1, 101)), int(sizes.sum())
-        detectable = next((gain for gain in gains if items_needed(gain, max(0.1, 1.5 * gain), family=methods) <= items), None)
-    return Evidence(metric, int(sizes.sum()), len(sizes), detectable)
+    share = reachable(load_tokenizer(recipe.model), judged_on.items.get("real", ()))
+    metric = recipe.evaluate.metric or usual_metric(measured, share)
+    sizes = sizes_of(judged_on, metric)
+    return Evidence(metric, int(sizes.sum()), len(sizes), _detectable(recipe.seeds, sizes, len(plan.arms)))
 
 
-def _timed(ahead: Preflight, plan: Plan, state: ExperimentState, progress: Progress) -> Preflight:
-    size = _speed(plan.works[plan.arms[0]], plan.recipe.device, progress)
+def _detectable(seeds: int, sizes: NDArray[np.int64], methods: int) -> float | None:
+    """The smallest gain over the base that is shown for sure enough, of methods corrected together."""
+    if seeds > 1:
+        return can_show(sizes, seeds, comparisons=methods, against_model=True)
+    # one checkpoint per method against the base: the sign-flip test
+    gains, items = (step / 200 for step in range(1, 101)), int(sizes.sum())
+    return next((gain for gain in gains if items_needed(gain, max(0.1, 1.5 * gain), family=methods) <= items), None)
+
+
+def with_times(ahead: Preflight, plan: Plan, state: ExperimentState, progress: Progress) -> Preflight:
+    size = _speed(plan.prepared[plan.arms[0]], plan.recipe.device, progress)
     present = [kind for kind in step_kinds() if any(step.kind == kind for step in plan.steps)]
     shares = tuple(_share(plan, state, kind, size) for kind in present)
     return replace(ahead, memory=size.gigabytes or peak_gigabytes(), shares=shares)
@@ -199,7 +215,7 @@ def _measured(size: Size) -> str:
 
 def tokens_of(plan: Plan, step: Step) -> float:
     """Tokens that a step trains on; those that it only reads count a third. Upper bounds: early stopping is not foreseen."""
-    work, recipe = plan.works[plan.arms[0]], step.recipe
+    work, recipe = plan.prepared[plan.arms[0]], step.recipe
     if step.kind == "train":
         return work.plan.tokens_after(work.last)
     if step.kind == "evaluate":

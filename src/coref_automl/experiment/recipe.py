@@ -159,18 +159,13 @@ def with_methods(recipe: ExperimentRecipe, names: Sequence[str]) -> ExperimentRe
     return replace(recipe, methods=kept)
 
 
+_EQUAL = "methods are compared at equal tokens"
 _DECIDED = {
-    "model": "give it beside methods",
-    "dataset": "give it as datasets",
-    "out": "give it as out",
-    "seed": "give seeds and first_seed",
-    "method": "it is its name",
-    "seq_len": "give it as lengths",
-    "device": "give it beside methods",
-    "max_minutes": "methods are compared at equal tokens; give max_tokens or epochs",
-    "stop_when_flat": "methods are compared at equal tokens; leave it out",
+    "model": "give it beside methods", "device": "give it beside methods", "dataset": "give it as datasets",
+    "out": "give it as out", "seed": "give seeds and first_seed", "method": "it is its name", "seq_len": "give it as lengths",
+    "max_minutes": f"{_EQUAL}; give max_tokens or epochs", "stop_when_flat": f"{_EQUAL}; leave it out",
     "eval_set": "the study scores every checkpoint itself; give it under evaluate",
-}
+}  # fmt: skip
 """Settings of a run that the study decides, and what to write instead."""
 
 

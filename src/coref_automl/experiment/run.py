@@ -51,26 +51,35 @@ def run_experiment(
     `before` sees the opened plan before anything is trained, and may change or refuse it. After `max_minutes` no step is begun
     and those under way are stopped; the next call resumes them.
     """
-    out, kinds = Path(recipe.out), only or step_kinds()
-    ends = time.monotonic() + 60 * max_minutes if max_minutes is not None else None
+    out, ends = Path(recipe.out), end_after(max_minutes)
     for check in CHECKS:
         if check in only and check not in recipe.checks:
             raise RecipeError(f"The recipe has no {check} stage to run; add one, or leave out --only {check}.")
     with speaking(recipe.lang), claimed(out, EXPERIMENT):
         progress = (progress or quiet()).into(out / EVENTS)
-        plan = before(open_plan(recipe, out, progress))
-        state = ExperimentState.of(plan)
-        remove_weights(plan, state, plan.steps)
-        claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
-        runner = Runner(plan, state, progress, launcher, ends)
-        ran = runner.run(kinds)
-        ran |= _run_from_chosen(runner, kinds)
-        result = state.result(kinds)
-        reports = "report" in only or (not only and all(state.closed(step) for step in state.steps))
-        if reports:
-            result = _finish(plan, state, result, progress)
-        if reports or ran or not (out / "result.json").is_file():  # else what it says of the report still holds
-            write_json(out / "result.json", result.to_json())
+        return run_plan(before(open_plan(recipe, out, progress)), progress, launcher, only=only, ends=ends)
+
+
+def end_after(minutes: float | None) -> float | None:
+    return time.monotonic() + 60 * minutes if minutes is not None else None
+
+
+def run_plan(
+    plan: Plan, progress: Progress, launcher: Launcher | None, *, only: Sequence[str] = (), ends: float | None = None
+) -> ExperimentResult:
+    """Run what is not finished of an opened plan, in a folder that the caller has claimed."""
+    out, kinds, state = plan.out, only or step_kinds(), ExperimentState.of(plan)
+    remove_weights(plan, state, plan.steps)
+    claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
+    runner = Runner(plan, state, progress, launcher, ends)
+    ran = runner.run(kinds)
+    ran |= _run_from_chosen(runner, kinds)
+    result = state.result(kinds)
+    reports = "report" in only or (not only and all(state.closed(step) for step in state.steps))
+    if reports:
+        result = _finish(plan, state, result, progress)
+    if reports or ran or not (out / "result.json").is_file():  # else what it says of the report still holds
+        write_json(out / "result.json", result.to_json())
     return result
 
 

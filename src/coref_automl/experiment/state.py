@@ -243,13 +243,10 @@ class ExperimentState:
     def result(self, kinds: Collection[str]) -> ExperimentResult:
         counted = {kind: [step for step in self.steps if step.kind == kind] for kind in step_kinds()}
         return ExperimentResult(
-            out=str(self.plan.out),
-            steps={kind: len(steps) for kind, steps in counted.items() if steps},
+            out=str(self.plan.out), arms=tuple(self._seeds(arm) for arm in self.plan.arms), resumes=self.resumes(kinds),
+            steps={kind: len(steps) for kind, steps in counted.items() if steps}, failures=tuple(self.failures.values()),
             finished={kind: sum(step.label in self.done for step in steps) for kind, steps in counted.items() if steps},
-            arms=tuple(self._seeds(arm) for arm in self.plan.arms),
-            failures=tuple(self.failures.values()),
-            resumes=self.resumes(kinds),
-        )
+        )  # fmt: skip
 
     def _seeds(self, arm: MethodAtLength) -> ArmSeeds:
         missing = {}

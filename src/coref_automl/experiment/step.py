@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.engine.binding import BYTES, check_binding
-from coref_automl.engine.job import Job, Outcome, read_outcome
+from coref_automl.engine.job import JOB, Job, Outcome, read_outcome
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.targets import is_model_folder
 from coref_automl.folders import DONE, is_done
@@ -59,13 +60,13 @@ class Step:
     def outcome(self, out: Path) -> Outcome | None:
         """How the step ended; None if it has not. One that was begun with other settings or data is refused."""
         job = self.job(out, "")
-        held = Path(job.folder) / "job.json"
-        if not held.is_file():
+        job_file = Path(job.folder) / JOB
+        if not job_file.is_file():
             return None
-        begun, now = Job.from_json(read_json(held)).recipe, job.recipe["binding"]
-        check_binding(held.parent, begun["binding"], now)
-        found = read_outcome(job)
-        return found if found is None or found.facts.get("seeds", begun["seeds"]) >= self.seeds else None
+        begun = Job.from_json(read_json(job_file)).recipe
+        check_binding(job.folder, begun["binding"], job.recipe["binding"])
+        outcome = read_outcome(job)
+        return outcome if outcome is None or outcome.facts.get("seeds", begun["seeds"]) >= self.seeds else None
 
 
 def run_step(job: Job) -> dict[str, Any]:
@@ -73,8 +74,9 @@ def run_step(job: Job) -> dict[str, Any]:
     began = time.monotonic()
     _check_start(job)
     kind, settings, start = (job.recipe[name] for name in ("kind", "settings", "start"))
-    work = {"train": _train, "evaluate": _evaluate}.get(kind)
-    facts = work(settings, start, Progress()) if work else _check(kind, settings, start, Progress())
+    checks = {name: partial(_check, name) for name in CHECKS}
+    work: dict[str, Callable[..., dict[str, Any]]] = {"train": _train, "evaluate": _evaluate, **checks}
+    facts = work[kind](settings, start, Progress())
     release()
     seconds = round(time.monotonic() - began, 2)
     return {"seconds": seconds, "peak_gigabytes": peak_gigabytes(), "seeds": job.recipe["seeds"], **facts}
@@ -109,8 +111,8 @@ def _check(name: str, settings: dict[str, Any], start: str, progress: Progress) 
     checkpoints = checkpoints_of(Path(start)) if not is_model_folder(Path(start)) else []
     model = str(checkpoints[-1]) if checkpoints else start  # the last checkpoint of a run; the base as it is
     result = check.train(from_mapping(check.recipe, settings | {"model": model}, "step"), progress)
-    found = check.estimate(result)
-    score = {"metric": check.number, "score": round(100 * found.value, 2), "n": found.n} if found else {}
+    estimate = check.estimate(result)
+    score = {"metric": check.number, "score": round(100 * estimate.value, 2), "n": estimate.n} if estimate else {}
     return {"run": result.run, "split": result.split, **score}
 
 

@@ -6,7 +6,6 @@ difference that matters is excluded, or the seeds are spent.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,13 +18,15 @@ from coref_automl.engine.job import Launcher
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.experiment.plan import EVALUATIONS, Plan
+from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe
-from coref_automl.experiment.run import run_experiment
+from coref_automl.experiment.run import end_after, run_plan
 from coref_automl.experiment.state import ExperimentResult
+from coref_automl.folders import EVENTS, EXPERIMENT
+from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.say import say
+from coref_automl.say import say, speaking
 from coref_automl.statistics.planning import Look, Paired, SequentialVerdict, looks_of
 
 WORTH = 0.005
@@ -69,32 +70,26 @@ def run_until_shown(
 
     `before` sees the plan of all seeds, once: that is what the study may take. `max_minutes` are those of all looks together.
     """
-    progress = progress or quiet()
     if len(recipe.methods) < 2:
         raise RecipeError("--until-shown compares methods with the first one; name at least two.")
     if len(recipe.lengths) > 1:
         raise RecipeError("--until-shown judges one length; pass one --length.")
-    ends = time.monotonic() + 60 * max_minutes if max_minutes is not None else None
+    out, ends, progress = Path(recipe.out), end_after(max_minutes), progress or quiet()
     looks = looks_of(recipe.seeds, comparisons=len(recipe.methods) - 1)
-    plans: list[Plan] = []
-
-    def opened(plan: Plan) -> Plan:
-        if not plans:
-            plan = _with_seeds(before(_with_seeds(plan, recipe.seeds)), plan.recipe.seeds)
-        plans.append(plan)
-        return plan
-
-    for look in looks:
-        left = (ends - time.monotonic()) / 60 if ends is not None else None
-        of_look = replace(recipe, seeds=look.pairs)
-        result = run_experiment(of_look, max_minutes=left, progress=progress, launcher=launcher, before=opened)
-        if result.resumes:
-            return result, []
-        known = _known(plans[-1], look, last_look=look is looks[-1])
-        for one in known:
-            progress.note(str(one))
-        if all(one.verdict.decision != "open" for one in known):
-            break
+    with speaking(recipe.lang), claimed(out, EXPERIMENT):
+        kept = progress.into(out / EVENTS)
+        for look in looks:
+            plan = open_plan(replace(recipe, seeds=look.pairs), out, kept)
+            if look is looks[0]:
+                plan = _with_seeds(before(_with_seeds(plan, recipe.seeds)), look.pairs)
+            result = run_plan(plan, kept, launcher, ends=ends)
+            if result.resumes:
+                return result, []
+            known = _known(plan, look, last_look=look is looks[-1])
+            for method in known:
+                progress.note(str(method))
+            if all(method.verdict.decision != "open" for method in known):
+                break
     return result, known
 
 

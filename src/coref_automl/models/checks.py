@@ -144,9 +144,8 @@ def check_tokenizer(name: str, tokenizer: Any, config: Any) -> None:
 
 
 def is_discriminator(shapes: dict[str, tuple[int, ...]]) -> bool:
-    return (
-        any(key.startswith("discriminator_predictions.") for key in shapes) and "generator_predictions.dense.weight" not in shapes
-    )
+    discriminates = any(key.startswith("discriminator_predictions.") for key in shapes)
+    return discriminates and "generator_predictions.dense.weight" not in shapes
 
 
 def _size(shape: tuple[int, ...]) -> str:

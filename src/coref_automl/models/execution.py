@@ -147,9 +147,8 @@ def _as_wanted(model: Any, allowed: Tensor) -> Tensor:
     """Padding sees padding here, so that no row is empty: an empty row is NaN under SDPA."""
     if model.config._attn_implementation != "eager":
         return allowed
-    return torch.zeros(allowed.shape, dtype=model.dtype, device=allowed.device).masked_fill_(
-        ~allowed, torch.finfo(model.dtype).min
-    )
+    added = torch.zeros(allowed.shape, dtype=model.dtype, device=allowed.device)
+    return added.masked_fill_(~allowed, torch.finfo(model.dtype).min)
 
 
 def _use_for_deberta(model: Any, attention: str) -> list[str]:

@@ -83,6 +83,5 @@ def _whole(known: dict[str, Any], key: str, usual: int) -> int:
 def _as_dict(config: Any) -> dict[str, Any]:
     if isinstance(config, dict):
         return config
-    return {
-        key: getattr(config, key) for key in ("model_type", "pad_token_id", "max_position_embeddings") if hasattr(config, key)
-    }
+    names = ("model_type", "pad_token_id", "max_position_embeddings")
+    return {name: getattr(config, name) for name in names if hasattr(config, name)}

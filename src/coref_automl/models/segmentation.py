@@ -204,30 +204,15 @@ def facts_of(model: str, tokenizer: PreTrainedTokenizerFast, texts: Sequence[Ann
     alone = [one.text[start:end].strip() in words for one in texts for start, end in one.spans]
     characters, count = sum(len(text.text) for text in texts), sum(len(text.text.split()) for text in texts)
     room = int(tokenizer.num_special_tokens_to_add())
+    entities = EntityFacts(
+        entities=len(held), pieces=float(held.pieces.mean()), one_piece=float(held.whole.mean()),
+        on_edges=float(held.on_edges.mean()), glued=float(held.glued.mean()), broken=float(held.broken.mean()),
+        one_entry=sum(alone) / len(alone), unknown=int(held.unknown.sum()),
+    ) if len(held) else None  # fmt: skip
     return TokenizerFacts(
-        model=model,
-        kind=vocabulary_kind(entries),
-        entries=len(tokenizer),
-        fingerprint=tokenizer_fingerprint(tokenizer),
-        words=count,
-        characters=characters,
-        tokens=tokens,
-        tokens_per_word=tokens / max(1, count),
+        model=model, kind=vocabulary_kind(entries), entries=len(tokenizer), fingerprint=tokenizer_fingerprint(tokenizer),
+        words=count, characters=characters, tokens=tokens, tokens_per_word=tokens / max(1, count),
         tokens_per_1000=1000 * tokens / max(1, characters),
         held={str(window): round((window - room) * characters / max(1, tokens)) for window in WINDOWS},
-        unknown_tokens=unknown_tokens,
-        unknown_texts=unknown_texts,
-        causes=dict(causes.most_common(_CAUSES)),
-        entities=EntityFacts(
-            entities=len(held),
-            pieces=float(held.pieces.mean()),
-            one_piece=float(held.whole.mean()),
-            on_edges=float(held.on_edges.mean()),
-            glued=float(held.glued.mean()),
-            broken=float(held.broken.mean()),
-            one_entry=sum(alone) / len(alone),
-            unknown=int(held.unknown.sum()),
-        )
-        if len(held)
-        else None,
-    )
+        unknown_tokens=unknown_tokens, unknown_texts=unknown_texts, causes=dict(causes.most_common(_CAUSES)), entities=entities,
+    )  # fmt: skip

@@ -210,15 +210,9 @@ def _chains(models: Models, values: dict[str, Any]) -> dict[str, Any]:
 def _relation(models: Models, values: dict[str, Any]) -> dict[str, Any]:
     from coref_automl.relation.predict import predict_text
 
-    found = predict_text(
-        Path(models[0][1]),
-        values["text"],
-        values["subject"],
-        values["object"],
-        types=(values["subject_type"] or None, values["object_type"] or None),
-        starts=(values["subject_start"], values["object_start"]),
-        device="cpu",
-    )
+    types = values["subject_type"] or None, values["object_type"] or None
+    named, starts = (values["subject"], values["object"]), (values["subject_start"], values["object_start"])
+    found = predict_text(Path(models[0][1]), values["text"], *named, types=types, starts=starts, device="cpu")
     return found.to_json()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass
+from itertools import pairwise
 from os import SEEK_END
 from pathlib import Path
 from typing import Any
@@ -173,9 +174,7 @@ def spark(values: tuple[float, ...], width: int = 40) -> str:
     if not values:
         return ""
     count = min(width, len(values))
-    means = [
-        sum(part) / len(part)
-        for part in (values[len(values) * i // count : len(values) * (i + 1) // count] for i in range(count))
-    ]
+    edges = [len(values) * place // count for place in range(count + 1)]
+    means = [sum(values[begin:end]) / (end - begin) for begin, end in pairwise(edges)]
     low, high = min(means), max(means)
     return "".join(_BARS[round((len(_BARS) - 1) * (mean - low) / (high - low))] if high > low else _BARS[0] for mean in means)

@@ -7,7 +7,7 @@ rounds; the settings that everybody has (defaults, recommended, portfolio) run b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from coref_automl.errors import TuningError
 from coref_automl.progress import Progress
 from coref_automl.records import Record
 from coref_automl.statistics.planning import PRIOR_DEGREES, ceiling
-from coref_automl.tuning.problem import ORIGINS, Follower, Origin, Problem
+from coref_automl.tuning.problem import ORIGINS, Origin, Problem, events_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.search import distinct, origin_of
 from coref_automl.tuning.storage import counts
@@ -62,13 +62,15 @@ class Contender(Record):
 
 @dataclass(slots=True)
 class Trainer:
-    """Runs jobs in the launcher's slots; what fails is named in `notes`."""
+    """Runs jobs in the launcher's slots; what fails is named in `notes`. A job that is done gives its weights back, but for the
+    last of those whose keys are `kept`."""
 
     problem: Problem
     launcher: Launcher
     progress: Progress
     wait: Callable[[], None]
-    notes: list[str]
+    notes: list[str] = field(default_factory=list)
+    kept: set[str] = field(default_factory=set)
 
     def __call__(self, jobs: Sequence[Job], stage: str) -> set[str]:
         """Run jobs; a killed one is tried once more. Gives the keys of those that failed."""
@@ -79,7 +81,9 @@ class Trainer:
             def ended(end: End[Job]) -> bool:
                 if end.outcome is None and end.attempt < 2:
                     return False
-                if not end.done:
+                if end.done:
+                    self.problem.drop_weights(end.job, keep_last=end.job.key in self.kept)
+                else:
                     self.notes.append(f"A run of the {stage} is left out: {end.reason} (log: {end.job.log})")
                     failed.add(end.job.key)
                 bar.advance()
@@ -152,7 +156,7 @@ def _scored(entered: Sequence[Contender], seeds: Iterable[int], problem: Problem
     for one in entered:
         if any(job.key in failed for job in jobs[one.number]):
             continue
-        curves = [problem.reports(job, Follower(job.run / "events.ndjson").rows()) for job in jobs[one.number]]
+        curves = [problem.reports(job, events_of(job).rows()) for job in jobs[one.number]]
         averaged = bool(one.params.get("average"))
         ends = [[report.value for report in curve if report.averaged == averaged][-1] for curve in curves]
         kept.append(replace(one, seeds=(*one.seeds, *seeds), select=(*one.select, *ends)))

@@ -11,22 +11,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from coref_automl.engine.job import Launcher
 from coref_automl.errors import TuningError
-from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL
 from coref_automl.statistics.planning import SequentialVerdict, looks_of
 from coref_automl.tuning.choosing import Contender, Trainer, candidates, ceiling_of, choose, choosing_seeds
-from coref_automl.tuning.problem import Follower, Problem
+from coref_automl.tuning.problem import Problem, events_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.score import MetricGuard, guard_of
+from coref_automl.tuning.score import MetricGuard, guard_of, outside_guards
 
 _DEFAULT_PAIRS = 8
 """Pairs that the comparison with `train`'s default has at most."""
@@ -62,8 +60,8 @@ class Final(Record):
 
     `ceiling`: no drawn setting gains more over the best that was not drawn, at 95% confidence. `share`: the part of the tokens
     at which the winner's runs had the reference's final score on `select`. `confirmed` are the winner's scores with the seeds of
-    `judging`. `unmet` is a guard that no drawn setting met, `refused` one that the winner itself broke in the end, or that
-    could not be measured.
+    `judging`. `unmet`: no drawn setting met all guards, and these the best one broke; where there are any, those that all broke.
+    `refused` is one that the winner itself broke in the end, or that could not be measured.
     """
 
     raced: tuple[Contender, ...]
@@ -83,13 +81,13 @@ class Final(Record):
     notes: tuple[str, ...] = ()
 
     def candidate(self, number: int | None) -> Contender | None:
-        return next((one for one in self.raced if one.number == number), None)
+        return next((contender for contender in self.raced if contender.number == number), None)
 
     @property
     def won(self) -> Contender:
-        found = self.candidate(self.winner)
-        assert found is not None
-        return found
+        winner = self.candidate(self.winner)
+        assert winner is not None
+        return winner
 
     @property
     def kept(self) -> Contender:
@@ -97,148 +95,155 @@ class Final(Record):
         return (self.candidate(self.reference) if self.refused else None) or self.won
 
 
-def finish(
-    study: Any,
-    problem: Problem,
-    recipe: TuneRecipe,
-    launcher: Launcher,
-    progress: Progress,
-    *,
-    wait: Callable[[], None],
-    looked: Sequence[Contender] = (),
-) -> Final:
+def finish(study: Any, problem: Problem, recipe: TuneRecipe, train: Trainer, looked: Sequence[Contender] = ()) -> Final:
     """Choose with fresh seeds, then judge with others. `looked` are the candidates of a search that stopped early."""
-    train = Trainer(problem, launcher, progress, wait, [])
-    found = candidates(study, problem, recipe)
-    raced = list(looked) or choose(found, problem, recipe, train)
-    most = ceiling_of(study, raced, problem)
-    winner, unmet = _winner(raced, most, problem, recipe)
-    reference = next((one for one in raced if one.tier < winner.tier), None)
-    default = next((one for one in found if one.origin == "default"), None)
-    if default is not None and default.number not in [one.number for one in raced]:
+    completed = candidates(study, problem, recipe)
+    raced = list(looked) or choose(completed, problem, recipe, train)
+    ceiling, broken = ceiling_of(study, raced, problem), _broken_guards(raced, problem, recipe)
+    winner = _winner(raced, broken, ceiling, recipe)
+    reference = next((contender for contender in raced if contender.tier < winner.tier), None)
+    default = next((contender for contender in completed if contender.origin == "default"), None)
+    if default is not None and default.number not in [contender.number for contender in raced]:
         raced = [*raced, default]
-    compared = [one.number for one in (winner, reference) if one]
-    beside = default if default and default.number not in compared else None
-    runs = _JudgingRuns(_Sides(winner, reference, beside), problem, recipe, train)
-    comparison = runs.compared()
-    seeds = runs.completed[winner.number]
+    beside = default if default and default.number not in [side.number for side in (winner, reference) if side] else None
+    rounds = JudgingRounds(winner=winner, reference=reference, beside=beside, problem=problem, recipe=recipe, train=train)
+    comparison = rounds.judge_in_pairs()
+    rounds.drop_unread_weights()
+    seeds = rounds.completed[winner.number]
     if not seeds:
         raise TuningError(f"The winner, trial {winner.number}, could not be trained with new seeds: {train.notes[-1]}")
     refused, effects = None, tuple[SettingEffect, ...]()
     if reference and comparison:
-        ours, theirs = (one.jobs(problem, comparison.seeds, confirm=True) for one in (winner, reference))
-        measured = {**comparison.guards, **problem.checked(ours, theirs, train)}  # what is missing keeps the winner out too
-        comparison = replace(comparison, guards=measured)
-        refused = next((text for text in recipe.guards if not _meets(guard_of(text), measured)), None)
+        comparison, refused = _asked_at_the_end(comparison, winner, reference, problem, recipe, train)
         if recipe.ablate and comparison.verdict.decision == "better" and refused is None:
             effects = _ablated(winner, reference, comparison.seeds[:_FEW_SEEDS], problem, train)
     return Final(
-        raced=tuple(raced),
-        winner=winner.number,
-        reference=reference.number if reference else None,
-        default=default.number if default else None,
-        comparison=comparison,
-        over_default=runs.judgement(winner, beside, 1 - LEVEL, last=True) if beside else None,
-        judging=tuple(seeds),
-        confirmed=tuple(problem.confirmed(winner.jobs(problem, seeds, confirm=True))),
-        ceiling=most,
-        stopped_early=bool(looked),
-        share=_share(runs.curve(winner), runs.curve(reference)) if reference else None,
-        effects=effects,
-        unmet=unmet,
-        refused=refused,
-        notes=tuple(dict.fromkeys(train.notes)),
-    )
+        raced=tuple(raced), winner=winner.number, reference=reference.number if reference else None,
+        default=default.number if default else None, comparison=comparison,
+        over_default=rounds.judgement(winner, beside, 1 - LEVEL, last=True) if beside else None, judging=tuple(seeds),
+        confirmed=tuple(problem.confirmed(winner.jobs(problem, seeds, confirm=True))), ceiling=ceiling,
+        stopped_early=bool(looked), share=_share(rounds.curve(winner), rounds.curve(reference)) if reference else None,
+        effects=effects, unmet=_unmet(raced, broken), refused=refused, notes=tuple(dict.fromkeys(train.notes)),
+    )  # fmt: skip
 
 
-class _Sides(NamedTuple):
-    """Who is trained with judging seeds. Without a `reference` nothing comes before the winner: it is described, not judged.
-    With one whose runs all fail there is no verdict either; in both cases no guard is asked and nothing is ablated.
-    `beside` is `train`'s default, unless it is one of the two or did not complete."""
+def _broken_guards(raced: Sequence[Contender], problem: Problem, recipe: TuneRecipe) -> dict[int, list[str]]:
+    """The guards that drawn candidates break on `select`, by candidate; what was not drawn is not guarded."""
+    reference = next((contender for contender in raced if contender.origin != "drawn"), None)
+    broken = {}
+    for drawn in (contender for contender in raced if recipe.guards and contender.origin == "drawn"):
+        shared = [seed for seed in drawn.seeds if reference and seed in reference.seeds]
+        if reference and shared:
+            differences = problem.guarded(drawn.jobs(problem, shared), reference.jobs(problem, shared), "select")
+            measured = [text for text in recipe.guards if guard_of(text).metric in differences]
+            broken[drawn.number] = [text for text in measured if not _meets(guard_of(text), differences)]
+    return broken
 
-    winner: Contender
-    reference: Contender | None
-    beside: Contender | None
 
-
-def _winner(
-    raced: Sequence[Contender], ceiling: float | None, problem: Problem, recipe: TuneRecipe
-) -> tuple[Contender, str | None]:
-    """The best candidate that meets the guards on `select`, and a guard that no drawn one met.
-
-    A drawn setting wins only where the search can have gained what matters; what was not drawn is not guarded.
-    """
-    reference = next((one for one in raced if one.origin != "drawn"), None)
-    broken: dict[int, str] = {}
-    for one in raced if recipe.guards else ():
-        shared = [seed for seed in one.seeds if reference and seed in reference.seeds]
-        if reference and shared and one.origin == "drawn":
-            found = problem.guarded(one.jobs(problem, shared), reference.jobs(problem, shared), "select")
-            texts = [text for text in recipe.guards if guard_of(text).metric in found and not _meets(guard_of(text), found)]
-            if texts:
-                broken[one.number] = texts[0]
-    allowed = [one for one in raced if one.number not in broken]
-    unmet = None if any(one.origin == "drawn" for one in allowed) else next(reversed(broken.values()), None)
+def _winner(raced: Sequence[Contender], broken: Mapping[int, list[str]], ceiling: float | None, recipe: TuneRecipe) -> Contender:
+    """The best candidate that breaks no guard; a drawn one only where the search can have gained what matters."""
+    allowed = [contender for contender in raced if not broken.get(contender.number)]
     if ceiling is not None and 100 * ceiling < recipe.worth:
-        allowed = [one for one in allowed if one.origin != "drawn"] or allowed
-    return allowed[0], unmet
+        allowed = [contender for contender in allowed if contender.origin != "drawn"] or allowed
+    return allowed[0]
+
+
+def _unmet(raced: Sequence[Contender], broken: Mapping[int, list[str]]) -> str | None:
+    drawn = [broken.get(contender.number, []) for contender in raced if contender.origin == "drawn"]
+    if not drawn or not all(drawn):
+        return None
+    broken_by_all = [text for text in drawn[0] if all(text in texts for texts in drawn)]
+    return ", ".join(broken_by_all or drawn[0])
+
+
+def _asked_at_the_end(
+    comparison: Judgement, winner: Contender, reference: Contender, problem: Problem, recipe: TuneRecipe, train: Trainer
+) -> tuple[Judgement, str | None]:
+    """The comparison with the guards of fine-tuned tasks, and the guard that the winner breaks or that was not measured."""
+    ours, theirs = (side.jobs(problem, comparison.seeds, confirm=True) for side in (winner, reference))
+    measured = {**comparison.guards, **problem.checked(ours, theirs, train)}
+    refused = next((text for text in recipe.guards if not _meets(guard_of(text), measured)), None)
+    return replace(comparison, guards=measured), refused
 
 
 def _meets(guard: MetricGuard, differences: dict[str, Estimate]) -> bool:
     return guard.metric in differences and differences[guard.metric].value >= guard.least
 
 
-@dataclass(slots=True)
-class _JudgingRuns:
-    """Runs with judging seeds; `completed` are the seeds of those that ended well, by candidate."""
+@dataclass(slots=True, kw_only=True)
+class JudgingRounds:
+    """Rounds of runs with judging seeds; `completed` are the seeds of those that ended well, by candidate.
 
-    sides: _Sides
+    Without a `reference` nothing comes before the winner: it is described, not judged. With one whose runs all fail there is no
+    verdict either; in both cases no guard is asked and nothing is ablated. `beside` is `train`'s default, unless it is one of the
+    two or did not complete.
+    """
+
+    winner: Contender
+    reference: Contender | None
+    beside: Contender | None
     problem: Problem
     recipe: TuneRecipe
     train: Trainer
     completed: dict[int, list[int]] = field(default_factory=dict)
 
+    @property
+    def _sides(self) -> list[Contender]:
+        return [self.winner, *([self.reference] if self.reference else [])]
+
+    def judge_in_pairs(self) -> Judgement | None:
+        """Train winner and reference, pairs added until a look decides; `beside` is trained with the first of their seeds."""
+        start = choosing_seeds(self.recipe)[-1].stop  # what nominated or chose does not judge
+        if self.reference is None:
+            self._train(range(start, start + min(self.recipe.seeds, _FEW_SEEDS)), start)
+            return None
+        looks, tried, judgement = looks_of(self.recipe.seeds), 0, None
+        for look in looks:
+            self._train(range(start + tried, start + look.pairs), start)
+            tried = look.pairs
+            judgement = self.judgement(self.winner, self.reference, look.level, last=look is looks[-1])
+            if judgement is None or judgement.verdict.decision != "open":
+                break
+        return judgement
+
     def _train(self, seeds: range, start: int) -> None:
-        winner, reference, beside = self.sides
-        wanted = [(one, seed) for seed in seeds for one in (winner, reference) if one]
-        wanted += [(beside, seed) for seed in seeds if beside and seed < start + _DEFAULT_PAIRS]
-        jobs = {(one.number, seed): one.jobs(self.problem, [seed], confirm=True)[0] for one, seed in wanted}
+        wanted = [(side, seed) for seed in seeds for side in self._sides]
+        if not self.completed or outside_guards(self.recipe):
+            self.train.kept |= {side.jobs(self.problem, [seed], confirm=True)[0].key for side, seed in wanted}
+        wanted += [(self.beside, seed) for seed in seeds if self.beside and seed < start + _DEFAULT_PAIRS]
+        jobs = {(side.number, seed): side.jobs(self.problem, [seed], confirm=True)[0] for side, seed in wanted}
         failed = self.train(list(jobs.values()), "verdict")
         for (number, seed), job in jobs.items():
             self.completed.setdefault(number, []).extend([] if job.key in failed else [seed])
 
+    def drop_unread_weights(self) -> None:
+        """Of the first pair one side becomes the study's own model; guards of fine-tuned tasks start from every pair."""
+        paired = self._shared(self.winner, self.reference or self.winner)
+        for side in self._sides if not outside_guards(self.recipe) else ():
+            unread = [seed for seed in self.completed[side.number] if paired and seed > paired[0]]
+            for job in side.jobs(self.problem, unread, confirm=True):
+                self.problem.drop_weights(job)
+
+    def _shared(self, ours: Contender, theirs: Contender) -> list[int]:
+        return [seed for seed in self.completed[ours.number] if seed in self.completed[theirs.number]]
+
     def judgement(self, ours: Contender, theirs: Contender, level: float, *, last: bool) -> Judgement | None:
         """The verdict over the seeds that both have; None where they have none in common."""
-        shared = [seed for seed in self.completed[ours.number] if seed in self.completed[theirs.number]]
+        shared = self._shared(ours, theirs)
         if not shared:
             return None
-        first, second = (one.jobs(self.problem, shared, confirm=True) for one in (ours, theirs))
+        first, second = (side.jobs(self.problem, shared, confirm=True) for side in (ours, theirs))
         verdict = self.problem.paired(first, second, "confirm").judged(level, worth=self.recipe.worth / 100, last=last)
         return Judgement(theirs.number, tuple(shared), verdict, self.problem.guarded(first, second, "confirm"))
 
-    def compared(self) -> Judgement | None:
-        """Winner against reference, pairs added until a look decides; `beside` is trained with the first of their seeds."""
-        start = choosing_seeds(self.recipe)[-1].stop  # what nominated or chose does not judge
-        winner, reference, _ = self.sides
-        if reference is None:
-            self._train(range(start, start + min(self.recipe.seeds, _FEW_SEEDS)), start)
-            return None
-        looks, tried, found = looks_of(self.recipe.seeds), 0, None
-        for look in looks:
-            self._train(range(start + tried, start + look.pairs), start)
-            tried, found = look.pairs, self.judgement(winner, reference, look.level, last=look is looks[-1])
-            if found is None or found.verdict.decision != "open":
-                break
-        return found
-
-    def curve(self, one: Contender) -> dict[int, float]:
+    def curve(self, side: Contender) -> dict[int, float]:
         """The mean score on `select` at each quarter of the budget."""
-        found: dict[int, list[float]] = {}
-        for job in one.jobs(self.problem, self.completed[one.number], confirm=True):
-            for report in self.problem.reports(job, Follower(job.run / "events.ndjson").rows()):
+        values: dict[int, list[float]] = {}
+        for job in side.jobs(self.problem, self.completed[side.number], confirm=True):
+            for report in self.problem.reports(job, events_of(job).rows()):
                 if not report.averaged:
-                    found.setdefault(report.step, []).append(report.value)
-        return {step: float(np.mean(values)) for step, values in found.items()}
+                    values.setdefault(report.step, []).append(report.value)
+        return {quarter: float(np.mean(scores)) for quarter, scores in values.items()}
 
 
 def _share(ours: dict[int, float], theirs: dict[int, float]) -> float | None:
@@ -267,10 +272,10 @@ def _ablated(
         if problem.accepts(params)
     }
     failed = train([job for group in jobs.values() for job in group], "ablation")
-    found = []
+    effects = []
     for name, group in jobs.items():
         if not any(job.key in failed for job in group):
             paired = problem.paired(winner.jobs(problem, seeds, confirm=True), group, "confirm")
             loss = float(np.mean(paired.per_seed))
-            found.append(SettingEffect(name, winner.params[name], reference.params[name], loss, paired.error))
-    return tuple(sorted(found, key=lambda effect: -effect.loss))
+            effects.append(SettingEffect(name, winner.params[name], reference.params[name], loss, paired.error))
+    return tuple(sorted(effects, key=lambda effect: -effect.loss))

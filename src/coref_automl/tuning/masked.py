@@ -23,7 +23,7 @@ from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import PRIMARY, WORD, strict_has_room
 from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
 from coref_automl.evaluation.slot import SCORER
-from coref_automl.folders import is_done, remove
+from coref_automl.folders import is_done
 from coref_automl.machine import device_seen
 from coref_automl.models.build import NEW
 from coref_automl.models.load import load_masked_lm, load_tokenizer
@@ -35,14 +35,23 @@ from coref_automl.statistics.planning import Paired
 from coref_automl.training.batches import BatchPlan
 from coref_automl.training.folder import AVERAGE, checkpoints_of, remove_checkpoint
 from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, check, recommended
+from coref_automl.training.state import drop_states
 from coref_automl.tuning.portfolio import known_entries, settle_space
-from coref_automl.tuning.problem import Follower, Problem, Report, Start, job_of, models_bytes, shape_of
+from coref_automl.tuning.problem import Problem, Report, Start, events_of, job_of, models_bytes, run_folder, shape_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.score import Score, outside_guards, power_of, score_of, split_set
-from coref_automl.tuning.space import TUNABLE, check_ends
+from coref_automl.tuning.space import TUNABLE, Space, check_ends, read_space, refuse_idle
 
 AVERAGED = 2
 """The last checkpoints whose average every trial offers beside its end."""
+_PLAIN = to_mapping(TrainRecipe("", "", ""))
+DEFAULTS = {
+    **{name: _PLAIN[name] for name in TUNABLE["mlm"] if _PLAIN[name] is not None},
+    **{name: value for name, (_, value) in OF_LOSSES.items()},
+    "far_weight": 1.0,
+    "dropout": 0.0,
+}
+"""What `train` does where nothing is said; lengths and families decide the rest (`recommended`)."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -59,29 +68,29 @@ class MaskedProblem(Problem):
 
     def starts(self) -> list[Start]:
         """For each model and dataset `train`'s own default, the recommended settings of every objective, and the portfolio."""
-        found: list[Start] = []
+        starts: list[Start] = []
         drawn = self.space.get("objective")
         for model in self.recipe.models:
             entries = known_entries(*shape_of(model)) if self.recipe.portfolio and not model.startswith(NEW) else []
             for name, dataset in self.datasets.items():
-                plain = {**self.plain(model, dataset), "dataset": name}
+                defaults = {**self.train_defaults(model, dataset), "dataset": name}
                 for objective in drawn.choices if drawn else (self.fixed["objective"],):
-                    point = self.space.point({**plain, "objective": objective}, self.fixed)
-                    found.append(Start("default" if objective == "mlm" else "recommended", objective, point))
+                    point = self.space.point({**defaults, "objective": objective}, self.fixed)
+                    starts.append(Start("default" if objective == "mlm" else "recommended", objective, point))
                 for entry in entries:
                     if all(self._offers(key, value) for key, value in entry.settings.items()):
-                        point = self.space.point({**plain, **self._moved(entry.settings)}, self.fixed)
-                        found.append(Start("portfolio", entry.name, point))
-        return [start for at, start in enumerate(found) if start.params not in [other.params for other in found[:at]]]
+                        point = self.space.point({**defaults, **self._at_study_batch(entry.settings)}, self.fixed)
+                        starts.append(Start("portfolio", entry.name, point))
+        return [start for at, start in enumerate(starts) if start.params not in [earlier.params for earlier in starts[:at]]]
 
-    def plain(self, model: str, dataset: PackedDataset) -> dict[str, Any]:
+    def train_defaults(self, model: str, dataset: PackedDataset) -> dict[str, Any]:
         """What `train` would take for these rows, with the batch of the study."""
         advice = recommended(dataset.seq_len, model, words=bool(self.recipe.settings.get("words_from")))
         drawn = self.space.get("batch")
         batch = self.recipe.settings.get("batch") or (drawn.nearest(advice.batch) if drawn else advice.batch)
         return _with_batch({**DEFAULTS, **dataclasses.asdict(advice), "model": model}, batch)
 
-    def _moved(self, settings: dict[str, Any]) -> dict[str, Any]:
+    def _at_study_batch(self, settings: dict[str, Any]) -> dict[str, Any]:
         """An entry's settings, with the batch that the study fixes."""
         batch = self.recipe.settings.get("batch")
         return _with_batch(settings, batch) if batch and {"batch", "learning_rate"} <= set(settings) else settings
@@ -105,75 +114,65 @@ class MaskedProblem(Problem):
 
     def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:
         recipe = self.training(params, seed)
-        model, dataset = recipe.model, params.get("dataset", next(iter(self.datasets)))
-        prints = {name: self.prints[name] for name in (f"model {model}", f"dataset {dataset}", "eval_set")}
-        return job_of(train_masked, self.task, recipe, prints, self.out, str(self.halves["confirm"].folder) if confirm else None)
+        named = (f"model {recipe.model}", f"dataset {self._dataset_name(params)}", "eval_set")
+        asked = {"confirm": str(self.halves["confirm"].folder)} if confirm else {}
+        return job_of(train_masked, self.task, recipe, {name: self.prints[name] for name in named}, self.out, **asked)
+
+    def _dataset_name(self, params: Mapping[str, Any]) -> str:
+        """It is a dimension only where there are several."""
+        return str(params.get("dataset", next(iter(self.datasets))))
 
     def training(self, params: Mapping[str, Any], seed: int) -> TrainRecipe:
         values = {**self.recipe.settings, **params}
         values["average"] = values.get("average", AVERAGED) or None
         values["model"] = values.get("model", self.recipe.models[0])
-        values["dataset"] = str(self.datasets[values.get("dataset", next(iter(self.datasets)))].folder)
+        values["dataset"] = str(self.datasets[self._dataset_name(params)].folder)
         budget = _budget(self.recipe)
         if not any(budget.values()):
             budget["epochs"] = 1.0
-        return from_mapping(
-            TrainRecipe,
-            {
-                **values,
-                **budget,
-                "out": "",
-                "seed": seed,
-                "device": device_seen(self.recipe.device),
-                "checkpoints": REPORTS,
-                "eval_set": str(self.halves["select"].folder),
-                "eval_words": "all" if self.score.words else "none",
-                "metric": self.score.main,
-            },
-            "settings",
-        )
+        decided = {
+            "out": "", "seed": seed, "device": device_seen(self.recipe.device), "checkpoints": REPORTS, "metric": self.score.main,
+            "eval_set": str(self.halves["select"].folder), "eval_words": "all" if self.score.words else "none",
+        }  # fmt: skip
+        return from_mapping(TrainRecipe, {**values, **budget, **decided}, "settings")
 
     def reports(self, job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
         """A report is an evaluation event of the run, its values those of the evaluation it speaks of."""
-        select = self.halves["select"]
         for event in events:
-            if event["event"] == "evaluation":
-                step = min(REPORTS, max(1, int(REPORTS * event["progress"] + 1e-3)))
-                scores = _on(select, job, job.run.glob(f"evaluations/*/{event['checkpoint']}"))[-1].scores()
-                yield Report(step, self.score.value(scores), self.score.mrr(scores))
-            if event["event"] == AVERAGE:
-                scores = _on(select, job, job.run.glob(f"{AVERAGE}/evaluations/*/{event['checkpoint']}"))[-1].scores()
-                yield Report(REPORTS, self.score.value(scores), self.score.mrr(scores), averaged=True)
+            averaged = event["event"] == AVERAGE
+            if averaged or event["event"] == "evaluation":
+                quarter = REPORTS if averaged else min(REPORTS, max(1, int(REPORTS * event["progress"] + 1e-3)))
+                folder = run_folder(job) / AVERAGE if averaged else run_folder(job)
+                stored = _evaluations_on(self.halves["select"], job, folder.glob(f"evaluations/*/{event['checkpoint']}"))
+                scores = stored[-1].scores()
+                yield Report(quarter, self.score.value(scores), self.score.mrr(scores), averaged)
 
     def cost(self, job: Job) -> dict[str, float]:
         last = {"tokens": 0.0, "seconds": 0.0}
-        for event in Follower(job.run / "events.ndjson").rows():
+        for event in events_of(job).rows():
             if event["event"] == "step":
                 last = {name: float(event[name]) for name in last}
         return last
 
     def best_recipe(self, params: Mapping[str, Any], out: Path) -> TrainRecipe:
         recipe = self.training(params, self.recipe.seed)
+        eval_set, checkpoints = self.recipe.eval_set or str(bundled_eval_set()), recipe.checkpoints if recipe.average else None
         return dataclasses.replace(
-            recipe,
-            out=str(out),
-            eval_set=self.recipe.eval_set or str(bundled_eval_set()),
-            eval_words="all",
-            checkpoints=recipe.checkpoints if recipe.average else None,
-            device="auto",
+            recipe, out=str(out), eval_set=eval_set, eval_words="all", checkpoints=checkpoints, device="auto"
         )
 
     def weights(self, job: Job) -> Path:
-        """What the job is known by: its last checkpoint, or the average of its last ones."""
-        found = checkpoints_of(job.run / AVERAGE if job.recipe["average"] and job.confirm else job.run)
-        if not found:
-            raise EvaluationError(f"{job.run} has no checkpoint; remove {job.folder} and run the same command again.")
-        return found[-1]
+        checkpoints = checkpoints_of(_judged_folder(job))
+        if not checkpoints:
+            raise EvaluationError(f"{run_folder(job)} has no checkpoint; remove {job.folder} and run the same command again.")
+        return checkpoints[-1]
 
-    def drop_weights(self, job: Job) -> None:
-        for checkpoint in (*job.run.glob("checkpoint-*/"), *job.run.glob(f"{AVERAGE}/checkpoint-*/")):
-            with suppress(OSError):  # a task that is being stopped elsewhere may still write
-                remove_checkpoint(checkpoint)
+    def drop_weights(self, job: Job, *, keep_last: bool = False) -> None:
+        last = checkpoints_of(_judged_folder(job))[-1:] if keep_last else []
+        for folder in (run_folder(job), run_folder(job) / AVERAGE):
+            for checkpoint in folder.glob("checkpoint-*/"):
+                with suppress(OSError):  # a task that is being stopped elsewhere may still write
+                    drop_states(checkpoint) if checkpoint in last else remove_checkpoint(checkpoint)
 
     def confirmed(self, jobs: list[Job]) -> list[float]:
         return [self.score.value(scores) for scores in self._scored(jobs, "confirm")]
@@ -185,16 +184,21 @@ class MaskedProblem(Problem):
         return self.score.guarded(self._scored(ours, half), self._scored(theirs, half)) if self.score.guards else {}
 
     def checked(self, ours: list[Job], theirs: list[Job], train: Callable[[list[Job], str], set[str]]) -> dict[str, Estimate]:
-        found = {}
+        differences = {}
         for question in self.checks:
             check = CHECKS[question]
-            sides = [[self._fine_tuning(question, job) for job in jobs] for jobs in (ours, theirs)]
-            failed = train([job for side in sides for job in side], question)
-            whole = [n for n, pair in enumerate(zip(*sides, strict=True)) if not failed & {job.key for job in pair}]
-            starts = [{n: start_of([check.files.read(side[n].run)]) for n in whole} for side in sides]
-            if whole and (judged := judge_starts(question, ("", ""), starts[0], starts[1], self.recipe.seed)):
-                found[check.outcome] = judged.claim.difference
-        return found
+            from_ours, from_theirs = ([self._fine_tuning(question, job) for job in jobs] for jobs in (ours, theirs))
+            failed = train([*from_ours, *from_theirs], question)
+            complete = [pair for pair in zip(from_ours, from_theirs, strict=True) if not failed & {job.key for job in pair}]
+            if not complete:
+                continue
+            our_starts, their_starts = (
+                {number: start_of([check.files.read(run_folder(job))]) for number, job in enumerate(side)}
+                for side in zip(*complete, strict=True)
+            )
+            if judged := judge_starts(question, ("", ""), our_starts, their_starts, self.recipe.seed):
+                differences[check.outcome] = judged.claim.difference
+        return differences
 
     def _fine_tuning(self, question: QuestionId, job: Job) -> Job:
         """A check from the weights of a job; the runs of one training seed have the same seeds, which no other has."""
@@ -202,34 +206,86 @@ class MaskedProblem(Problem):
         decided = {"model": str(self.weights(job)), "out": "", "device": job.recipe["device"]}
         where, first = f"checks: {question}: settings", 1_000 * job.recipe["seed"]
         recipe = check.recipe_for(stage, data, where, first_seed=first, **decided)
-        return job_of(fine_tune, question, recipe, {**data.prints, "start": job.key}, self.out, question)
+        return job_of(fine_tune, question, recipe, {**data.prints, "start": job.key}, self.out, check=question)
 
     def _scored(self, jobs: list[Job], half: Half) -> list[list[ItemScore]]:
-        """The items of each job's last checkpoint, or of its average."""
-        found = []
+        """The items of what each job is judged by: its last checkpoint, or its average."""
+        scored = []
         for job in jobs:
-            place = job.run / AVERAGE if job.recipe["average"] else job.run
-            stored = _on(self.halves[half], job, place.glob("evaluations/*/checkpoint-*"))
-            found.append(max(reversed(stored), key=lambda one: natural_order(one.folder.name)).scores())
-        return found
+            stored = _evaluations_on(self.halves[half], job, _judged_folder(job).glob("evaluations/*/checkpoint-*"))
+            newest_first = reversed(stored)
+            scored.append(max(newest_first, key=lambda evaluation: natural_order(evaluation.folder.name)).scores())
+        return scored
+
+
+def _judged_folder(job: Job) -> Path:
+    """Where the checkpoint lies that a job is judged by: in its run, or in the average of its last ones."""
+    return run_folder(job) / AVERAGE if job.recipe["average"] else run_folder(job)
 
 
 def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProblem:
     """Check everything a trial will need, prepare texts where they are given, and settle the space."""
-    score = score_of(recipe)
-    for model in recipe.models:
-        if not model.startswith(NEW):  # a model without a mask head is refused before texts are prepared for it
-            load_masked_lm(model, new_head=recipe.settings.get("new_head"))
+    scratch = _refuse_early(recipe)
+    score, checks = score_of(recipe), _opened_checks(recipe, out)
+    for model in recipe.models if not scratch else ():  # one without a mask head is refused before texts are prepared for it
+        load_masked_lm(model, new_head=recipe.settings.get("new_head"))
     original = EvalSet.open(Path(recipe.eval_set) if recipe.eval_set else bundled_eval_set())
+    halves = split_set(original, out / "evalsets", score.tasks, limit=recipe.eval_items)
+    _prepare_vocabularies(recipe, original, halves, progress)
+
     datasets = open_datasets(recipe, original, out, progress)
+    space = settle_space(recipe, datasets, scratch=scratch)
+    prints = {f"dataset {name}": dataset.fingerprint for name, dataset in datasets.items()}
+    prints |= {f"model {model}": model if scratch else weights_fingerprint(model) for model in recipe.models}
+    prints |= {"eval_set": halves["select"].fingerprint, "models": models_bytes(recipe), "scorer": SCORER}
+    metric = recipe.score or recipe.metric or PRIMARY
+    problem = MaskedProblem(
+        recipe=recipe, out=out, metric=metric, label=score.label, space=space, averaged=AVERAGED,
+        datasets=datasets, halves=halves, prints=prints, score=score, checks=checks, shape=shape_of(recipe.models[0]),
+        fixed={**_PLAIN, **recipe.settings, "model": recipe.models[0]},
+        binding={
+            "task": "mlm", "metric": metric, "guards": list(recipe.guards), "seed": recipe.seed, "space": space.plain(),
+            "settings": recipe.settings, "budget": _budget(recipe), "bytes": prints,
+            **{f"check {name}": [recipe.checks.get(name, {}), data.prints] for name, (_, data) in checks.items()},
+        },
+    )  # fmt: skip
+    for name, dataset in datasets.items():
+        _refuse_short(problem, name, dataset)
+    _check_ends_of(space, problem.train_defaults(recipe.models[0], next(iter(datasets.values()))), problem.fixed, recipe)
+    return problem
+
+
+def _refuse_early(recipe: TuneRecipe) -> bool:
+    """Refuse what can be refused before a model is loaded and texts are prepared. Do all models have random weights?"""
     scratch = [model.startswith(NEW) for model in recipe.models]
     if any(scratch) and not all(scratch):
         raise RecipeError("Models with random weights and pretrained ones need different ranges; tune them in two studies.")
-    halves = split_set(original, out / "evalsets", score.tasks, limit=recipe.eval_items)
-    prints = {f"dataset {name}": dataset.fingerprint for name, dataset in datasets.items()}
-    prints["eval_set"] = halves["select"].fingerprint
+    if recipe.portfolio:
+        known_entries("", 0)  # a broken portfolio is said now
+    check_settings(recipe.settings)
+    if recipe.space is not None:
+        space = read_space(recipe.space, recipe.task)
+        refuse_idle(space, {"objective": "mlm", **recipe.settings}, recipe)
+        _check_ends_of(space, DEFAULTS, {**DEFAULTS, **recipe.settings}, recipe)
+    return all(scratch)
+
+
+def _check_ends_of(space: Space, wanted: Mapping[str, Any], fixed: Mapping[str, Any], recipe: TuneRecipe) -> None:
+    check_ends(space, wanted, fixed, lambda params: check_settings({**recipe.settings, **params}))
+
+
+def _opened_checks(recipe: TuneRecipe, out: Path) -> dict[QuestionId, tuple[CheckStage, TaskData]]:
+    """The sections of fine-tuned guards, and the data that they name."""
+    checks = {}
+    for question in outside_guards(recipe):
+        stage = from_mapping(CHECKS[question].stage, recipe.checks.get(question, {}), f"checks: {question}")
+        checks[question] = stage, CHECKS[question].open(stage, out)
+    return checks
+
+
+def _prepare_vocabularies(recipe: TuneRecipe, original: EvalSet, halves: Mapping[Half, EvalSet], progress: Progress) -> None:
+    """Every half has a noun table for every tokenizer; one that leaves the default metric no room is said."""
     for model in recipe.models:
-        prints[f"model {model}"] = model if model.startswith(NEW) else weights_fingerprint(model)
         tokenizer = load_tokenizer(str(recipe.settings.get("tokenizer") or model))
         share = reachable(tokenizer, original.items.get("real", ()))
         if recipe.score is None and recipe.metric is None and not strict_has_room(share):
@@ -240,29 +296,6 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
             )
         for half in halves.values():
             half.noun_table(tokenizer)
-    prints |= {"models": models_bytes(recipe), "scorer": SCORER}
-    space = settle_space(recipe, datasets, scratch=all(scratch))
-    metric = recipe.score or recipe.metric or PRIMARY
-    checks = {}
-    for question in outside_guards(recipe):
-        stage = from_mapping(CHECKS[question].stage, recipe.checks.get(question, {}), f"checks: {question}")
-        checks[question] = stage, CHECKS[question].open(stage, out)
-    problem = MaskedProblem(
-        recipe=recipe, out=out, metric=metric, label=score.label, space=space, averaged=AVERAGED,
-        datasets=datasets, halves=halves, prints=prints, score=score, checks=checks, shape=shape_of(recipe.models[0]),
-        fixed={**to_mapping(TrainRecipe("", "", "")), **recipe.settings, "model": recipe.models[0]},
-        binding={
-            "task": "mlm", "metric": metric, "guards": list(recipe.guards), "seed": recipe.seed, "space": space.plain(),
-            "settings": recipe.settings, "budget": _budget(recipe), "bytes": prints,
-            **{f"check {name}": [recipe.checks.get(name, {}), data.prints] for name, (_, data) in checks.items()},
-        },
-    )  # fmt: skip
-    check_settings(recipe.settings)
-    for name, dataset in datasets.items():
-        _refuse_short(problem, name, dataset)
-    plain = problem.plain(recipe.models[0], next(iter(datasets.values())))
-    check_ends(space, plain, problem.fixed, lambda params: check_settings({**recipe.settings, **params}))
-    return problem
 
 
 def _budget(recipe: TuneRecipe) -> dict[str, float | None]:
@@ -279,7 +312,7 @@ def _refuse_short(problem: MaskedProblem, name: str, dataset: PackedDataset) -> 
     recipe = problem.recipe
     if recipe.max_minutes is not None and not (recipe.epochs or recipe.max_tokens):
         return
-    plan = BatchPlan.of(dataset, batch=problem.plain(recipe.models[0], dataset)["batch"], seed=0)
+    plan = BatchPlan.of(dataset, batch=problem.train_defaults(recipe.models[0], dataset)["batch"], seed=0)
     epochs = [recipe.epochs] if recipe.epochs else []
     epochs += [recipe.max_tokens / max(1, plan.tokens_per_epoch)] if recipe.max_tokens else []
     steps = int(min(epochs, default=1.0) * plan.steps_per_epoch)
@@ -296,22 +329,15 @@ def check_settings(values: dict[str, Any]) -> None:
     check(from_mapping(TrainRecipe, {**known, "model": "", "dataset": "", "out": ""}, "space"))
 
 
-def _on(half: EvalSet, job: Job, folders: Iterable[Path]) -> list[StoredEvaluation]:
+def _evaluations_on(half: EvalSet, job: Job, folders: Iterable[Path]) -> list[StoredEvaluation]:
     """The evaluations among these folders on the very items of a half, oldest first."""
-    found = [one for one in find_evaluations(sorted(folders)) if one.evaluation.fingerprints.get("items") == half.fingerprint]
-    if not found:
-        raise EvaluationError(f"{job.run} has no evaluation on {half.name}; run the same command again.")
-    return sorted(found, key=lambda one: one.evaluation.evaluated_at)
-
-
-_PLAIN = to_mapping(TrainRecipe("", "", ""))
-DEFAULTS = {
-    **{name: _PLAIN[name] for name in TUNABLE["mlm"] if _PLAIN[name] is not None},
-    **{name: value for name, (_, value) in OF_LOSSES.items()},
-    "far_weight": 1.0,
-    "dropout": 0.0,
-}
-"""What `train` does where nothing is said; lengths and families decide the rest (`recommended`)."""
+    stored = find_evaluations(sorted(folders))
+    stored = [entry for entry in stored if entry.evaluation.fingerprints.get("items") == half.fingerprint]
+    if not stored:
+        raise EvaluationError(
+            f"{run_folder(job)} has no evaluation on {half.name}; remove {job.folder} and run the same command again."
+        )
+    return sorted(stored, key=lambda entry: entry.evaluation.evaluated_at)
 
 
 def open_datasets(recipe: TuneRecipe, evalset: EvalSet, out: Path, progress: Progress) -> dict[str, PackedDataset]:
@@ -336,21 +362,24 @@ def train_masked(job: Job) -> None:
     from coref_automl.training.judge import reported_values
     from coref_automl.training.run import train
 
-    recipe = from_mapping(TrainRecipe, job.recipe, "trial")
-    if job.confirm is not None and is_done(job.run) and not list(job.run.glob("checkpoint-*/training.json")):
-        remove(job.run)  # its weights were given up when it was not among the best; now it is a finalist
+    run, settings = run_folder(job), dict(job.recipe)
+    confirm = settings.pop("confirm", None)
+    if is_done(run) and not checkpoints_of(run):
+        return  # of an earlier call, scored: its weights were given back
+    recipe = from_mapping(TrainRecipe, settings, "trial")
     result = train(recipe, progress=Progress())
-    reported = list(reported_values(job.run, recipe.metric))
+    reported = list(reported_values(run, recipe.metric))
     if result.checkpoints and reported[-1:] != [result.checkpoints[-1].name]:
-        raise EvaluationError(f"The last checkpoint of {job.run} could not be scored; its log says why.")
-    if job.confirm is not None:
+        raise EvaluationError(f"The last checkpoint of {run} could not be scored; its log says why.")
+    if confirm is not None:
         how = EvaluateRecipe(
-            eval_sets=(Path(job.confirm),), device=recipe.device, words=recipe.eval_words, base=False, seed=recipe.seed
+            eval_sets=(Path(confirm),), device=recipe.device, words=recipe.eval_words, base=False, seed=recipe.seed
         )
         evaluate([result.average or result.checkpoints[-1]], how)
 
 
 def fine_tune(job: Job) -> None:
     """A guard's task, in a process of its own."""
-    check = CHECKS[str(job.confirm)]
-    check.train(from_mapping(check.recipe, job.recipe, "guard"), Progress())
+    settings = dict(job.recipe)
+    check = CHECKS[settings.pop("check")]
+    check.train(from_mapping(check.recipe, settings, "guard"), Progress())

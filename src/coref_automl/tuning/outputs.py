@@ -22,6 +22,7 @@ from coref_automl.tuning.finish import Final, Judgement
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.score import guard_of
+from coref_automl.tuning.search import origin_of
 from coref_automl.tuning.space import Space
 from coref_automl.tuning.storage import counts
 
@@ -106,21 +107,13 @@ def states(study: Any) -> dict[str, int]:
 
 
 def write_outputs(
-    study: Any,
-    problem: Problem,
-    recipe: TuneRecipe,
-    final: Final,
-    out: Path,
-    *,
-    power: Evidence | None,
-    draw: Draw | None = None,
-    remembered: Path | None = None,
+    study: Any, problem: Problem, recipe: TuneRecipe, final: Final, out: Path, draw: Draw | None, remembered: Path | None
 ) -> StudyResult:
     recipe_path, model_path, page = out / "best-recipe.yaml", out / "best-model", out / "study.html"
     _keep_winner(problem, final, recipe_path, model_path, out)
     told = lines_of(final, recipe, problem.label, problem.confirm_name, Say(language()))
     result = StudyResult(
-        recipe.study, problem.metric, states(study), tuple(told), final, power, str(recipe_path), str(model_path),
+        recipe.study, problem.metric, states(study), tuple(told), final, problem.power(), str(recipe_path), str(model_path),
         str(page) if draw is not None else None, str(remembered) if remembered else None,
     )  # fmt: skip
     write_json(out / "result.json", result.to_json())
@@ -132,9 +125,9 @@ def write_outputs(
 
 
 def _keep_winner(problem: Problem, final: Final, recipe_path: Path, model_path: Path, out: Path) -> None:
-    """The recipe that trains the winner again, and the weights of its first new seed: no run is picked by its score."""
+    """The recipe that trains the winner again, and the weights of its first pair, or seed: no run is picked by its score."""
     write_text(recipe_path, to_yaml(problem.best_recipe(final.kept.params, out / "best-run")))
-    seeds = final.comparison.seeds if final.comparison and final.refused else final.judging
+    seeds = final.comparison.seeds if final.comparison else final.judging
     source = problem.weights(final.kept.jobs(problem, seeds[:1], confirm=True)[0])
     aside = out / f".{model_path.name}.part"
     remove(aside)
@@ -145,23 +138,18 @@ def _keep_winner(problem: Problem, final: Final, recipe_path: Path, model_path: 
 
 def trials_of(study: Any) -> tuple[TrialRow, ...]:
     """The trials that were asked for and have started."""
-    started = [one for one in study.get_trials(deepcopy=False) if counts(one) and one.state.name in STATES]
-    return tuple(
-        TrialRow(
-            number=trial.number,
-            state=STATES[trial.state.name],
-            value=trial.value if trial.state.name == "COMPLETE" else None,
-            origin=str(trial.user_attrs.get("origin", "drawn")),
-            params=dict(trial.params),
-            reports=dict(trial.intermediate_values),
-            tokens=trial.user_attrs.get("tokens"),
-            wall=trial.user_attrs.get("wall"),
-            name=str(trial.user_attrs.get("name", "")),
-            reason=str(trial.user_attrs.get("reason", "")),
-            log=str(trial.user_attrs.get("log", "")),
-        )
-        for trial in started
-    )
+    started = [trial for trial in study.get_trials(deepcopy=False) if counts(trial) and trial.state.name in STATES]
+    return tuple(map(_row, started))
+
+
+def _row(trial: Any) -> TrialRow:
+    facts, state = trial.user_attrs, STATES[trial.state.name]
+    text = {name: str(facts.get(name, "")) for name in ("name", "reason", "log")}
+    return TrialRow(
+        number=trial.number, state=state, value=trial.value if state == "complete" else None, origin=origin_of(trial),
+        params=dict(trial.params), reports=dict(trial.intermediate_values), tokens=facts.get("tokens"), wall=facts.get("wall"),
+        **text,
+    )  # fmt: skip
 
 
 def write_table(trials: Sequence[TrialRow], problem: Problem, path: Path) -> None:
@@ -202,8 +190,7 @@ def sentence_of(final: Final, label: str, where: str, say: Say) -> str:
             f"{_begin(one)} is the best tried; without a new seed that it and {other} both completed there is no verdict: "
             "run the same command again.",
         )
-    gain, seeds = gain_of(found, label, say), len(found.seeds)
-    most = f"{100 * found.verdict.most:.2f}"
+    gain, seeds, most = gain_of(found, label, say), len(found.seeds), f"{100 * found.verdict.most:.2f}"
     told = {
         "better": say(f"{one}: {other}보다 낫습니다. {gain}.", f"{_begin(one)} is better than {other}: {gain}."),
         "worse": say(f"{one}: {other}보다 나쁩니다. {gain}.", f"{_begin(one)} is worse than {other}: {gain}; keep those."),
@@ -211,50 +198,52 @@ def sentence_of(final: Final, label: str, where: str, say: Say) -> str:
             f"{one}: {other}보다 {most}점 넘게 낫지는 않습니다(95%). {gain}.",
             f"{_begin(one)} gains no more than {most} points over {other} (95%): {gain}.",
         ),
-    }.get(
-        found.verdict.decision,
-        say(f"{one}: {other}과(와) 유의한 차이 미확인. {gain}.", f"{_begin(one)} is not shown to differ from {other}: {gain}."),
+    }
+    open_ = say(
+        f"{one}: {other}과(와) 유의한 차이 미확인. {gain}.", f"{_begin(one)} is not shown to differ from {other}: {gain}."
     )
-    return told + say(f" ({where}, 새 시드 {seeds}쌍)", f" On {where}, {seeds} pair{'s' * (seeds != 1)} of new seeds.")
+    return told.get(found.verdict.decision, open_) + say(
+        f" ({where}, 새 시드 {seeds}쌍)", f" On {where}, {seeds} pair{'s' * (seeds != 1)} of new seeds."
+    )
 
 
 def lines_of(final: Final, recipe: TuneRecipe, label: str, where: str, say: Say) -> list[str]:
     """The verdict, the gain over `train`'s default, the search by itself, tokens, guards and settings that mattered."""
-    told = [sentence_of(final, label, where, say)]
+    told: list[str] = []
+
+    def tell(ko: str, en: str) -> None:
+        told.append(say(ko, en))
+
     if final.refused is not None:
         one, other = named(final.won, say), named(final.kept, say)
         measured = final.comparison is not None and guard_of(final.refused).metric in final.comparison.guards
-        why = (
-            say("만족하지 않아", "it breaks the guard")
-            if measured
-            else say("측정하지 못해", "nothing could be measured for the guard")
+        unmeasured = say("측정하지 못해", "nothing could be measured for the guard")
+        why = say("만족하지 않아", "it breaks the guard") if measured else unmeasured
+        tell(
+            f"{one}: 조건 {final.refused}을(를) {why} 채택하지 않습니다. 레시피와 가중치는 {other}의 것입니다.",
+            f"{_begin(one)} is refused: {why} {final.refused}. Recipe and weights are those of {other}.",
         )
-        told.insert(
-            0,
-            say(
-                f"{one}: 조건 {final.refused}을(를) {why} 채택하지 않습니다. 레시피와 가중치는 {other}의 것입니다.",
-                f"{_begin(one)} is refused: {why} {final.refused}. Recipe and weights are those of {other}.",
-            ),
-        )
+    told.append(sentence_of(final, label, where, say))
     if final.over_default is not None:
         gain = gain_of(final.over_default, label, say)
-        told.append(say(f"train의 기본 설정(mlm) 대비: {gain}.", f"Over train's plain default (mlm): {gain}."))
+        tell(f"train의 기본 설정(mlm) 대비: {gain}.", f"Over train's plain default (mlm): {gain}.")
     told += _of_search(final, recipe, say)
     if final.share is not None:
         share = f"{100 * final.share:.0f}%"
-        told.append(
-            say(
-                f"비교 대상의 최종 점수에 토큰의 {share}에서 도달했습니다(select, 학습률이 아직 내려가는 중).",
-                f"It reached the reference's final score at {share} of the tokens (on select, before its rate had fallen).",
-            )
+        tell(
+            f"비교 대상의 최종 점수에 토큰의 {share}에서 도달했습니다(select, 학습률이 아직 내려가는 중).",
+            f"It reached the reference's final score at {share} of the tokens (on select, before its rate had fallen).",
         )
     if final.unmet is not None:
-        told.append(say(f"조건 {final.unmet}: 만족한 탐색 설정이 없습니다.", f"No drawn setting met the guard {final.unmet}."))
+        tell(
+            f"모든 조건을 만족한 탐색 설정이 없습니다. 가장 좋은 설정이 어긴 조건: {final.unmet}.",
+            f"No drawn setting met all guards; the best one broke {final.unmet}.",
+        )
     for name, change in (final.comparison.guards if final.comparison else {}).items():
-        told.append(say(f"조건 {name}: {_points(change)}.", f"Guard {name}: {_points(change)}."))
+        tell(f"조건 {name}: {_points(change)}.", f"Guard {name}: {_points(change)}.")
     if final.effects:
         each = "; ".join(f"{one.name} {_text(one.value)} -> {_text(one.back)}: {-100 * one.loss:+.2f}" for one in final.effects)
-        told.append(say(f"설정을 하나씩 되돌리면 (점): {each}.", f"One setting back at a time, in points: {each}."))
+        tell(f"설정을 하나씩 되돌리면 (점): {each}.", f"One setting back at a time, in points: {each}.")
     return told
 
 

@@ -99,14 +99,11 @@ def settle_space(recipe: TuneRecipe, datasets: Mapping[str, PackedDataset], *, s
         raise RecipeError(f"space: policy changes nothing in {families[0]}, only how DeBERTa-v2 is lengthened; leave it out.")
 
     def default() -> dict[str, Any]:
-        return masked_space(
-            lengths=[dataset.seq_len for dataset in datasets.values()],
-            rows=min(len(dataset) for dataset in datasets.values()),
-            families=families,
-            scratch=scratch,
-            chains=all(len(dataset.mentions) for dataset in datasets.values()),
-            minutes=recipe.max_minutes is not None,
-        ) | order_space(list(datasets.values()), minutes=recipe.max_minutes is not None)
+        held, minutes = list(datasets.values()), recipe.max_minutes is not None
+        lengths, rows = [dataset.seq_len for dataset in held], min(map(len, held))
+        chains = all(len(dataset.mentions) for dataset in held)
+        space = masked_space(lengths=lengths, rows=rows, families=families, scratch=scratch, chains=chains, minutes=minutes)
+        return space | order_space(held, minutes=minutes)
 
     return whole_space(recipe, default, {"model": recipe.models, "dataset": tuple(datasets)})
 
@@ -179,11 +176,7 @@ def relation_space(hidden: int) -> dict[str, Any]:
     small = hidden < 512
     return {
         "learning_rate": {"low": 5e-5 if small else 1e-5, "high": 1e-3 if small else 1e-4, "log": True},
-        "weight_decay": {"low": 0.0, "high": 0.1},
-        "warmup": {"low": 0.0, "high": 0.2},
-        "layer_decay": {"low": 0.75, "high": 1.0},
-        "dropout": {"low": 0.0, "high": 0.3},
-        "batch_size": [16, 32, 64],
-        "scheme": ["typed", "typed-punct", "punct"],
+        "weight_decay": {"low": 0.0, "high": 0.1}, "warmup": {"low": 0.0, "high": 0.2}, "layer_decay": {"low": 0.75, "high": 1.0},
+        "dropout": {"low": 0.0, "high": 0.3}, "batch_size": [16, 32, 64], "scheme": ["typed", "typed-punct", "punct"],
         "label_smoothing": {"low": 0.0, "high": 0.1},
-    }
+    }  # fmt: skip

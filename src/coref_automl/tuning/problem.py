@@ -16,6 +16,7 @@ from coref_automl.config import to_mapping
 from coref_automl.engine.job import Job
 from coref_automl.errors import RecipeError
 from coref_automl.fingerprints import fingerprint
+from coref_automl.folders import EVENTS
 from coref_automl.models.build import NEW
 from coref_automl.models.model_files import config_of, folder_of, models_print
 from coref_automl.progress import parse_events
@@ -122,11 +123,11 @@ class Problem(ABC):
 
     @abstractmethod
     def weights(self, job: Job) -> Path:
-        """The folder of a finished job's weights."""
+        """The folder of what a finished job is judged by; an error where its weights were given back."""
 
     @abstractmethod
-    def drop_weights(self, job: Job) -> None:
-        """Give the disk back; the scores stay."""
+    def drop_weights(self, job: Job, *, keep_last: bool = False) -> None:
+        """Give the disk back, of all weights or of all but those that `weights` names; the scores stay."""
 
     @abstractmethod
     def paired(self, ours: list[Job], theirs: list[Job], half: Half) -> Paired:
@@ -173,12 +174,21 @@ def whole_space(recipe: TuneRecipe, default: Callable[[], dict[str, Any]], sides
     return read_space(whole, recipe.task)
 
 
-def job_of(work: Callable[[Job], None], task: str, recipe: Any, prints: Mapping[str, str], out: Path, confirm: str | None) -> Job:
-    """A run of this recipe under `out`, in a folder that is named by what is trained."""
+def job_of(work: Callable[[Job], None], task: str, recipe: Any, prints: Mapping[str, str], out: Path, **asked: str) -> Job:
+    """A run of this recipe under `out`, in a folder that is named by what is trained. What is `asked` of it beside training
+    stands with the settings in the job's recipe, and makes no other run."""
     key = job_key(task, to_mapping(recipe), prints)
     folder = out / "trials" / key
     recipe = replace(recipe, out=str(folder / f"run-{key}"))
-    return Job(f"{work.__module__}:{work.__name__}", key, str(folder), to_mapping(recipe), confirm)
+    return Job(f"{work.__module__}:{work.__name__}", key, str(folder), to_mapping(recipe) | asked)
+
+
+def run_folder(job: Job) -> Path:
+    return Path(job.recipe["out"])
+
+
+def events_of(job: Job) -> Follower:
+    return Follower(run_folder(job) / EVENTS)
 
 
 def job_key(task: str, recipe: Mapping[str, Any], prints: Mapping[str, str]) -> str:

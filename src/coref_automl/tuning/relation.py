@@ -17,7 +17,8 @@ import numpy as np
 from coref_automl.config import choose, from_mapping, to_mapping
 from coref_automl.corpus.batch import skipped
 from coref_automl.engine.job import Job
-from coref_automl.folders import is_done, remove
+from coref_automl.errors import TuningError
+from coref_automl.folders import EVENTS, remove
 from coref_automl.machine import device_seen
 from coref_automl.models.model_files import weights_fingerprint
 from coref_automl.progress import Progress
@@ -31,7 +32,7 @@ from coref_automl.relation.train import VALIDATION
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL
 from coref_automl.statistics.planning import Paired
 from coref_automl.tuning.portfolio import relation_space
-from coref_automl.tuning.problem import Follower, Problem, Report, Start, job_of, models_bytes, shape_of, whole_space
+from coref_automl.tuning.problem import Problem, Report, Start, events_of, job_of, models_bytes, run_folder, shape_of, whole_space
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.space import check_ends
 
@@ -54,10 +55,11 @@ class RelationProblem(Problem):
         rate = usual_rate(shape_of(model)[1])
         return {**to_mapping(RelationRecipe("", "", "")), "learning_rate": rate, "model": model}
 
-    def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:
+    def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:  # noqa: ARG002
+        """Every run is scored on the rows of the verdict."""
         recipe = self._relation_recipe(params, seed)
         prints = {name: self.prints[name] for name in (f"model {recipe.model}", "train", "dev") if name in self.prints}
-        return job_of(train_job, self.task, recipe, prints, self.out, self.judged.split if confirm else None)
+        return job_of(train_job, self.task, recipe, prints, self.out)
 
     def _relation_recipe(self, params: Mapping[str, Any], seed: int) -> RelationRecipe:
         values = {"model": self.recipe.models[0], **self.recipe.settings, **params}
@@ -75,7 +77,7 @@ class RelationProblem(Problem):
                 yield Report(max(1, REPORTS * event["epoch"] // event["epochs"]), self.best[job.key])
 
     def cost(self, job: Job) -> dict[str, float]:
-        times = [float(event["time"]) for event in Follower(job.run / "events.ndjson").rows()]
+        times = [float(event["time"]) for event in events_of(job).rows()]
         return {"tokens": 0.0, "seconds": times[-1] - times[0] if times else 0.0}
 
     def best_recipe(self, params: Mapping[str, Any], out: Path) -> RelationRecipe:
@@ -83,11 +85,17 @@ class RelationProblem(Problem):
         return dataclasses.replace(recipe, out=str(out), seeds=3, device="auto")
 
     def weights(self, job: Job) -> Path:
-        return job.run / f"seed-{job.recipe['first_seed']}" / "model"
+        model = self._seed_folder(job) / "model"
+        if not model.is_dir():
+            raise TuningError(f"{model} is gone; remove {job.folder} and run the same command again.")
+        return model
 
-    def drop_weights(self, job: Job) -> None:
-        for folder in job.run.glob("seed-*/model"):
-            remove(folder)
+    def drop_weights(self, job: Job, *, keep_last: bool = False) -> None:
+        if not keep_last:
+            remove(self._seed_folder(job) / "model")
+
+    def _seed_folder(self, job: Job) -> Path:
+        return run_folder(job) / f"seed-{job.recipe['first_seed']}"
 
     def confirmed(self, jobs: list[Job]) -> list[float]:
         scores = (read_scores(self._predictions(job, "json")) for job in jobs)
@@ -106,7 +114,7 @@ class RelationProblem(Problem):
         )
 
     def _predictions(self, job: Job, suffix: str = "jsonl") -> Path:
-        return job.run / f"seed-{job.recipe['first_seed']}" / "predictions" / f"{self.judged.split}.{suffix}"
+        return self._seed_folder(job) / "predictions" / f"{self.judged.split}.{suffix}"
 
     def _scored(self, jobs: list[Job], shared: set[str]) -> Scored:
         found = []
@@ -159,9 +167,7 @@ def train_job(job: Job) -> None:
     from coref_automl.relation.train import train_relation
 
     recipe = from_mapping(RelationRecipe, job.recipe, "trial")
-    if job.confirm is not None and is_done(job.run) and not list(job.run.glob("seed-*/model")):
-        remove(job.run)  # its weights were given up when it was not among the best; now it is a finalist
-    events = Progress(shown=False, events=job.run / "events.ndjson")
+    events = Progress(shown=False, events=run_folder(job) / EVENTS)
 
     def report(_seed: int, epoch: int, scores: Any) -> None:
         events.event("epoch", epoch=epoch, epochs=recipe.epochs, micro_f1=scores.micro_f1, auprc=scores.auprc)

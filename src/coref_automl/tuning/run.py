@@ -12,10 +12,10 @@ from typing import Any
 from coref_automl.config import from_mapping, overlaid, read_yaml, to_mapping, to_yaml
 from coref_automl.decoder import hints_of
 from coref_automl.engine.binding import check_binding
-from coref_automl.engine.job import Launcher, wait_a_little
+from coref_automl.engine.job import Launcher, pause
 from coref_automl.engine.launch import launcher_of
 from coref_automl.errors import FolderError, InputError, RecipeError, StorageError
-from coref_automl.folders import check_folder, is_done, remove
+from coref_automl.folders import EVENTS, check_folder, is_done, remove
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.say import say, speaking
@@ -23,15 +23,14 @@ from coref_automl.store import write_text
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.tuning.choosing import FIRST, Contender, Trainer, candidates, ceiling_of, looked_at
 from coref_automl.tuning.finish import Final, finish
-from coref_automl.tuning.masked import DEFAULTS, check_settings, open_masked
+from coref_automl.tuning.masked import open_masked
 from coref_automl.tuning.outputs import Draw, StudyResult, states, write_outputs
-from coref_automl.tuning.portfolio import KnownSettings, known_entries, remember
+from coref_automl.tuning.portfolio import KnownSettings, remember
 from coref_automl.tuning.problem import Problem, models_bytes
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.relation import open_relation
-from coref_automl.tuning.score import outside_guards, score_of
 from coref_automl.tuning.search import Search, origin_of, running_elsewhere
-from coref_automl.tuning.space import TUNABLE, check_ends, read_space, refuse_idle
+from coref_automl.tuning.space import TUNABLE, refuse_idle
 from coref_automl.tuning.storage import counts, open_study, storage_of
 
 KIND = "study"
@@ -58,8 +57,7 @@ def settled(recipe: TuneRecipe, progress: Progress) -> TuneRecipe:
 
 
 def open_problem(recipe: TuneRecipe, out: Path, progress: Progress) -> Problem:
-    opener = open_relation if recipe.task == "re" else open_masked
-    problem: Problem = opener(recipe, out, progress)
+    problem: Problem = (open_relation if recipe.task == "re" else open_masked)(recipe, out, progress)
     refuse_idle(problem.space, problem.fixed, recipe)
     return problem
 
@@ -69,20 +67,20 @@ def run_study(
     *,
     progress: Progress | None = None,
     launcher: Launcher | None = None,
-    wait: Callable[[], None] = wait_a_little,
+    wait: Callable[[], None] = pause,
     draw: Draw | None = None,
     before: Callable[[Problem], None] | None = None,
 ) -> StudyResult:
     """Search, or resume searching, then finish; what is done already is recognised. `before` may refuse a study not yet begun."""
-    out = Path(recipe.out)
-    progress = progress or quiet()
-    _check_first(recipe, out)
+    out, progress = Path(recipe.out), progress or quiet()
+    if recipe.storage is not None:
+        storage_of(recipe.storage, out)  # one that does not answer is refused before texts are prepared
     new = not out.exists()
     owner = f"{socket.gethostname()}:{out.resolve()}"
     with speaking(recipe.lang), claimed(out, KIND):
         try:
             _same_as_begun(recipe, out)
-            progress = progress.into(out / "events.ndjson")
+            progress = progress.into(out / EVENTS)
             problem = open_problem(recipe, out, progress)
             study = open_study(recipe, out, problem.binding, starts=problem.starts())
             if before and not any(one.state.is_finished() for one in study.get_trials(deepcopy=False)):
@@ -103,9 +101,9 @@ def run_study(
                 f"{elsewhere} trials of {recipe.study} are still running elsewhere; the last to finish compares the best.",
             )
             return StudyResult(recipe.study, problem.metric, states(study), (note,))
-        final = finish(study, problem, recipe, launcher, progress, wait=wait, looked=looked)
+        final = finish(study, problem, recipe, Trainer(problem, launcher, progress, wait), looked)
         kept = _remembered(final, problem, recipe, out, progress)
-        return write_outputs(study, problem, recipe, final, out, power=problem.power(), draw=draw, remembered=kept)
+        return write_outputs(study, problem, recipe, final, out, draw, kept)
 
 
 def run_search(search: Search, starts: int) -> list[Contender]:
@@ -123,7 +121,7 @@ def run_search(search: Search, starts: int) -> list[Contender]:
         return []
     drawn = [one for one in search.study.get_trials(deepcopy=False) if counts(one) and origin_of(one) == "drawn"]
     if drawn:
-        train = Trainer(search.problem, search.launcher, search.progress, search.wait, [])
+        train = Trainer(search.problem, search.launcher, search.progress, search.wait)
         raced = looked_at(candidates(search.study, search.problem, recipe), search.problem, train, recipe)
         most = ceiling_of(search.study, raced, search.problem)
         if most is not None and 100 * most < recipe.worth:
@@ -148,23 +146,6 @@ def _remembered(final: Final, problem: Problem, recipe: TuneRecipe, out: Path, p
     except (InputError, OSError) as error:
         progress.note(str(error))
         return None
-
-
-def _check_first(recipe: TuneRecipe, out: Path) -> None:
-    """What can be known before texts are prepared: a score and a space that read and do something, a storage that answers."""
-    if recipe.task == "mlm":
-        score_of(recipe)
-        outside_guards(recipe)
-        if recipe.portfolio:
-            known_entries("", 0)  # a broken portfolio is said now
-    if recipe.space is not None:
-        space = read_space(recipe.space, recipe.task)
-        refuse_idle(space, {"objective": "mlm", "label_mask": "off", **recipe.settings}, recipe)
-        if recipe.task == "mlm":
-            fixed = {**DEFAULTS, **recipe.settings}
-            check_ends(space, DEFAULTS, fixed, lambda params: check_settings({**recipe.settings, **params}))
-    if recipe.storage is not None:
-        storage_of(recipe.storage, out)
 
 
 def _same_as_begun(recipe: TuneRecipe, out: Path) -> None:

@@ -24,7 +24,7 @@ from coref_automl.engine.job import End, Job, Launcher, Running, Schedule, run_s
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
 from coref_automl.say import in_words, say
-from coref_automl.tuning.problem import ORIGINS, Follower, Origin, Problem, Report
+from coref_automl.tuning.problem import ORIGINS, Follower, Origin, Problem, Report, events_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.storage import SIGN_EVERY, counts, queue_again, recover, sampler_of, sign_of_life
 
@@ -43,7 +43,7 @@ class ActiveTrial:
     started: float
     alive: float = 0.0  # when the storage last heard of it
     last: Report = _NOTHING
-    cut: str | None = None  # why it is pruned
+    prune_reason: str | None = None
 
 
 class _Ending(NamedTuple):
@@ -78,13 +78,13 @@ class Search:
             self.stage.skip(min(self.total, self.ended()))
             try:
                 schedule = Schedule(more=self._next, stopped=self._stopped)
-                run_steps((), self.launcher, lambda one: one.job, self._end, schedule=schedule, wait=self.wait)
+                run_steps((), self.launcher, lambda active: active.job, self._end, schedule=schedule, wait=self.wait)
             except BaseException:
                 self._hand_back()
                 raise
 
     def _take_over(self) -> None:
-        """Queue what dead processes left running; a process that works looks now and then, and before it ends."""
+        """Requeue trials whose process died; at most every SIGN_EVERY seconds while trials run."""
         if self.active and time.monotonic() - self.looked < SIGN_EVERY:
             return
         self.looked = time.monotonic()
@@ -119,7 +119,7 @@ class Search:
         trial.set_user_attr("owner", self.owner)
         job = self.problem.job(self.problem.space.suggest(trial, self.problem.fixed), self.recipe.seed)
         trial.set_user_attr("key", job.key)
-        self.active.append(ActiveTrial(trial, job, Follower(job.run / "events.ndjson"), time.monotonic()))
+        self.active.append(ActiveTrial(trial, job, events_of(job), time.monotonic()))
         return self.active[-1]
 
     def _stopped(self, active: ActiveTrial, running: Running) -> bool:
@@ -127,9 +127,9 @@ class Search:
         with self._unless_taken(active, running):
             active.alive = sign_of_life(active.trial, active.alive)
             self._take_reports(active)
-            if active.cut is not None:
+            if active.prune_reason is not None:
                 running.stop()
-                self._close(active, _Ending("PRUNED", reason=active.cut))
+                self._close(active, _Ending("PRUNED", reason=active.prune_reason))
         return active not in self.active
 
     @contextmanager
@@ -143,6 +143,7 @@ class Search:
             if running is not None:
                 running.stop()
             self.active = [active for active in self.active if active is not lost]
+            self._drop_weights(lost.job)
             number = lost.trial.number
             self.progress.note(
                 f"시도 {number}: 이 서버의 응답이 없는 동안 다른 서버가 이어받았습니다.",
@@ -151,18 +152,18 @@ class Search:
 
     def _take_reports(self, active: ActiveTrial) -> None:
         for report in self.problem.reports(active.job, active.events.rows()):
-            averaged = report.averaged and report.step == active.last.step and report.value > active.last.value
-            if active.cut is not None or (report.step <= active.last.step and not averaged):
+            average_wins = report.averaged and report.step == active.last.step and report.value > active.last.value
+            if active.prune_reason is not None or (report.step <= active.last.step and not average_wins):
                 continue
             active.last = report
-            if averaged:
+            if average_wins:
                 continue  # the weights' average is a candidate that cost nothing; rungs compare what was trained
             if report.mrr is not None:
                 active.trial.set_user_attr(f"mrr-{report.step}", report.mrr)
             active.trial.report(report.value, report.step)
-            active.cut = self._reason_to_cut(active.trial, report)
+            active.prune_reason = self._reason_to_prune(active.trial, report)
 
-    def _reason_to_cut(self, trial: Any, report: Report) -> str | None:
+    def _reason_to_prune(self, trial: Any, report: Report) -> str | None:
         if not self.recipe.prune or origin_of(trial) != "drawn":
             return None
         others = [
@@ -170,7 +171,7 @@ class Search:
             for other in self.study.get_trials(deepcopy=False)
             if counts(other) and other.number != trial.number and report.step in other.intermediate_values
         ]
-        return reason_to_cut(Rung(trial.number, _group(trial), report.value, report.mrr), others, report.step)
+        return reason_to_prune(Rung(trial.number, _group(trial), report.value, report.mrr), others, report.step)
 
     def _end(self, end: End[ActiveTrial]) -> bool:
         """A process that is over: done, failed with a reason, or dead without one. Trials run again through the queue alone."""
@@ -210,9 +211,7 @@ class Search:
             active.trial.set_user_attr(name, fact)
         self.study.tell(active.trial, ending.value, state=getattr(_states(), ending.state))
         self.progress.note(self._told(active, ending))
-        if ending.state == "PRUNED":
-            self.problem.drop_weights(active.job)
-        self._keep_best_weights()
+        self._drop_weights(active.job)
         done = completed(self.study)
         self.stage.advance(1, **({"best": f"{100 * done[0].value:.2f}%"} if done else {}))
         self._count_failures(ending, active.job)
@@ -235,11 +234,10 @@ class Search:
                 "A corrected recipe needs another --out; if the machine was at fault, run the same command again."
             )
 
-    def _keep_best_weights(self) -> None:
-        """Only what may still win keeps its weights: the best trials, and the recommended settings."""
-        for trial in distinct(self.study, self.problem, self.recipe.seed)[self.recipe.finalists :]:
-            if origin_of(trial) == "drawn" and trial.user_attrs.get("owner") == self.owner:
-                self.problem.drop_weights(self.problem.job(trial.params, self.recipe.seed))
+    def _drop_weights(self, job: Job) -> None:
+        """A trial is known by its scores: what wins is trained anew. Another trial of the same settings may still train there."""
+        if job.key not in [active.job.key for active in self.active]:
+            self.problem.drop_weights(job)
 
     def _hand_back(self) -> None:
         """Interrupted: leave what ran in the queue for the next call."""
@@ -283,7 +281,7 @@ class Rung:
     mrr: float | None = None
 
 
-def reason_to_cut(own: Rung, others: Sequence[Rung], step: int) -> str | None:
+def reason_to_prune(own: Rung, others: Sequence[Rung], step: int) -> str | None:
     """Why a trial is pruned at this quarter. `others` are all that have come so far, in whatever order they did.
 
     Trials of one objective are ranked by the mean reciprocal rank, which tells them apart with half the items; objectives are
@@ -292,18 +290,18 @@ def reason_to_cut(own: Rung, others: Sequence[Rung], step: int) -> str | None:
     if step not in RUNGS:
         return None
     group = [other for other in others if other.group == own.group]
-    ranks = {one.number: one.value if one.mrr is None else one.mrr for one in (*group, own)}
+    ranks = {rung.number: rung.value if rung.mrr is None else rung.mrr for rung in (*group, own)}
     if not _in_better_half(own.number, ranks):
         return f"not in the better half of its objective at {step}/{REPORTS} of the budget"
-    leads = all(own.value >= other.value for other in group)
-    if not leads and not _in_better_half(own.number, {one.number: one.value for one in (*others, own)}):
+    leads = all(own.value >= other.value for other in group)  # the best of an objective goes on, whatever others reach
+    if not leads and not _in_better_half(own.number, {rung.number: rung.value for rung in (*others, own)}):
         return f"not in the better half of all trials at {step}/{REPORTS} of the budget"
     return None
 
 
 def _in_better_half(number: int, values: Mapping[int, float]) -> bool:
     """Of an odd number the middle one is out; of equals the earlier one is ahead."""
-    order = sorted(values, key=lambda one: (-values[one], one))
+    order = sorted(values, key=lambda trial: (-values[trial], trial))
     return order.index(number) < max(1, len(order) // 2)
 
 

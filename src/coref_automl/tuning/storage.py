@@ -25,10 +25,8 @@ from coref_automl.tuning.recipe import TuneRecipe
 JOURNAL = "study.journal"
 SILENT = 300.0
 """Seconds without a sign of life after which another machine's trial counts as left behind."""
-
 SIGN_EVERY = 30.0
 """Seconds between two signs of life of a trial, and between two looks for trials that others have left."""
-
 _PATIENCE = 30.0
 
 
@@ -46,12 +44,10 @@ def open_study(recipe: TuneRecipe, out: Path, binding: Mapping[str, Any], *, sta
         end = time.monotonic() + (0.0 if recipe.storage is None else _PATIENCE)  # its maker may have died in between
         while not study.user_attrs.get("queued") and time.monotonic() < end:
             time.sleep(0.1)
-    begun = study.user_attrs.get("binding")
-    if begun is None:
+    if (begun := study.user_attrs.get("binding")) is None:
         study.set_user_attr("binding", json.loads(json.dumps(binding)))
     else:
-        same = f"{SAME}, and with a shared --storage another --study name"
-        check_binding(f"The study {recipe.study!r}", begun, binding, same)
+        check_binding(f"The study {recipe.study!r}", begun, binding, f"{SAME}, and with a shared --storage another --study name")
     if not study.user_attrs.get("queued"):
         for start in starts:
             study.enqueue_trial(start.params, user_attrs={"origin": start.origin, "name": start.name}, skip_if_exists=True)
@@ -82,11 +78,9 @@ def recover(study: Any, owner: str, *, private: bool, ours: Collection[int] = ()
     optuna = _optuna()
     closed = []
     for trial in study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.RUNNING]):
-        if trial.number in ours:
-            continue
         heard = float(trial.user_attrs.get("alive") or trial.datetime_start.timestamp())
         dead = private or trial.user_attrs.get("owner") == owner or time.time() - heard > SILENT
-        if dead and queue_again(study, trial, "the process of the study ended while it ran"):
+        if trial.number not in ours and dead and queue_again(study, trial, "the process of the study ended while it ran"):
             closed.append(trial.number)
     return closed
 
@@ -95,16 +89,15 @@ def queue_again(study: Any, trial: Any, reason: str, **attributes: Any) -> bool:
     """Close a trial as interrupted and put its settings at the head of the queue; False if another process did so before."""
     optuna = _optuna()
     storage, identity = study._storage, trial._trial_id
+    settings = trial.params or trial.system_attrs.get("fixed_params")
     with suppress(optuna.exceptions.UpdateFinishedTrialError, RuntimeError):
         storage.set_trial_user_attr(identity, "interrupted", True)
         storage.set_trial_user_attr(identity, "reason", reason)
         if not storage.set_trial_state_values(identity, optuna.trial.TrialState.FAIL):
             return False
-        kept = {key: value for key, value in trial.user_attrs.items() if key in ("origin", "name", "attempt")}
-        again = {**kept, **attributes, "again": trial.number}
-        if not trial.params and not trial.system_attrs.get("fixed_params"):
-            return True  # it had drawn nothing yet
-        study.enqueue_trial(trial.params or trial.system_attrs["fixed_params"], user_attrs=again)
+        if settings:  # else it had drawn nothing yet
+            kept = {key: value for key, value in trial.user_attrs.items() if key in ("origin", "name", "attempt")}
+            study.enqueue_trial(settings, user_attrs={**kept, **attributes, "again": trial.number})
         return True
     return False
 
@@ -138,10 +131,8 @@ def _database(url: str) -> Any:
     except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.StorageInternalError, ImportError, ValueError) as error:
         why = " ".join(str(error.__cause__ or error).split())[:160]
         shown = re.sub(r"(//[^:/@]+):[^@]*@", r"\1:***@", url)  # without the password
-        raise InputError(
-            f"The storage {shown} cannot be used ({why}); start the server, correct the address, "
-            f"or leave out --storage for a file."
-        ) from error
+        remedy = "start the server, correct the address, or leave out --storage for a file"
+        raise InputError(f"The storage {shown} cannot be used ({why}); {remedy}.") from error
 
 
 def sampler_of(recipe: TuneRecipe, already: int, owner: str) -> Any:
