@@ -131,6 +131,8 @@ def _saved(shape: str, kind: str, seed: int, seq_len: int) -> Path:
     folder = Path(tempfile.mkdtemp(prefix="tiny-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     ready = loaded(shape, kind, seq_len, seed)
+    ready.tokenizer.backend_tokenizer.no_padding()  # a test that padded left that in the tokenizer all share, and it is written
+    ready.tokenizer.backend_tokenizer.no_truncation()
     ready.model.save_pretrained(folder)
     ready.tokenizer.save_pretrained(folder)
     return folder
