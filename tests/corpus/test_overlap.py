@@ -47,4 +47,4 @@ def test_documents_are_read_from_the_set_on_disk(tmp_path: Path) -> None:
     (tmp_path / "documents.jsonl").write_text(json.dumps({"id": "e", "source": "s", "text": "글", "title": "t"}) + "\n", "utf-8")
     assert evaluation_documents([tmp_path]) == [Document("e", "s", "글", "t")]
     with pytest.raises(EvalSetError, match="prepare eval"):
-        evaluation_documents([tmp_path / "none"])
+        evaluation_documents([tmp_path / "%s"])

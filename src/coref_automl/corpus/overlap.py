@@ -63,14 +63,17 @@ def evaluation_documents(folders: Sequence[Path]) -> list[Document]:
     """The documents of evaluation sets, as their folders hold them."""
     found = []
     for folder in folders:
-        refused = f"{folder} is not an evaluation set (%s). Make one with: coref-automl prepare eval"
         if not (folder / "documents.jsonl").is_file():
-            raise EvalSetError(refused % "no documents.jsonl")
+            raise _not_a_set(folder, "no documents.jsonl")
         for row in read_stored_rows(folder / "documents.jsonl", _FrozenDocument, error=EvalSetError):
             if "id" not in row or "text" not in row:
-                raise EvalSetError(refused % "its documents have no text")
+                raise _not_a_set(folder, "its documents have no text")
             found.append(Document(row["id"], row.get("source", ""), row["text"], row.get("title", "")))
     return found
+
+
+def _not_a_set(folder: Path, why: str) -> EvalSetError:
+    return EvalSetError(f"{folder} is not an evaluation set ({why}). Make one with: coref-automl prepare eval")
 
 
 def frozen_fingerprint(folder: Path) -> str:
