@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from coref_automl.engine.launch import LocalLauncher, ProcessHandle, run_in_proc
 from coref_automl.machine import CORES
 from coref_automl.store import read_json, write_json
 
+KEPT: list[object] = []
+
 
 def kill_itself(_job: Job) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
@@ -29,6 +32,11 @@ def fail(_job: Job) -> None:
 
 def answer(_job: Job) -> dict[str, int]:
     return {"answer": 42}
+
+
+def semaphore(_job: Job) -> dict[str, int]:
+    KEPT.append(get_context("spawn").Semaphore())  # as the workers of torch.compile have them
+    return {}
 
 
 def threads(_job: Job) -> dict[str, int]:
@@ -135,6 +143,16 @@ def test_every_launcher_of_a_process_shares_the_cores_anew(tmp_path: Path, monke
     assert "OMP_NUM_THREADS" not in os.environ
     monkeypatch.setenv("OMP_NUM_THREADS", "3")  # the user's own number stays
     assert "OMP_NUM_THREADS" not in LocalLauncher(4, ["cpu"]).environment(0)
+
+
+@pytest.mark.journey
+def test_a_semaphore_of_a_job_is_not_called_leaked_after_the_last_line(tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from tests.engine.test_job import *\n"
+        f"run_steps([job_at(Path({str(tmp_path)!r}), 'semaphore')], LocalLauncher(1, ['cpu']), lambda job: job, lambda end: True)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "leaked" not in done.stderr
 
 
 def test_a_job_of_an_earlier_version_can_be_read() -> None:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing import forkserver, get_context
+from multiprocessing import forkserver, get_context, util
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,7 @@ def run_in_process(job: dict[str, Any], environment: dict[str, str]) -> None:
     status = run_apart(job) if bad_fork else run_job(job).status
     sys.stdout.flush()
     sys.stderr.flush()
+    util._run_finalizers(0)  # type: ignore[attr-defined]  # else the semaphores of torch.compile are called leaked at the end
     if status < 0:
         os.kill(os.getpid(), -status)  # as the interpreter under it was: no exit status says so
     os._exit(status)  # threads of libraries must not hold back a job that is over
