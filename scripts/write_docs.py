@@ -25,6 +25,7 @@ ROOMS = (
     "report",
     "studio", "experiment", "bench", "cli",
 )  # fmt: skip
+assert {file.parent.name for file in PACKAGE.glob("*/__init__.py")} <= {*ROOMS}, "a room has no place in the tree"
 REST = """\
 assets/                     the bundled encoder, evaluation set and texts
 recipes/                    YAML, one per experiment; read them top to bottom

@@ -13,6 +13,8 @@ from coref_automl.store import explained, write_text
 DONE = "DONE"
 MANIFEST = "manifest.json"
 EVENTS = "events.ndjson"
+AVERAGE = "average"
+"""The folder of a run's own average, in the run."""
 EXPERIMENT = "experiment"
 """The kind of a study's folder."""
 LOCK, HOLDER = ".lock", ".lock.json"

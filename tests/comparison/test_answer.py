@@ -278,6 +278,26 @@ def test_every_claim_agrees_with_its_interval_and_turns_round(tmp_path: Path) ->
     assert pair.reversed() == it.of_pair("entity 128", "mlm 128", "real1_strict")
 
 
+def test_what_was_trained_from_scratch_has_no_base_to_evaluate(tmp_path: Path) -> None:
+    root = study(tmp_path, {"entity": (0.4,)}, base=None)
+    assert "evaluate" in str(answer(root).step)
+    for path in root.rglob("result.json"):
+        held = read_json(path)
+        write_json(path, held | {"provenance": held["provenance"] | {"base": "new:tiny"}})
+    assert answer(root).action == "no base"
+    assert "evaluate" not in str(answer(root).step)
+
+
+def test_the_checkpoint_to_use_is_of_the_window_that_the_answer_names(tmp_path: Path) -> None:
+    for length, skill in ((128, 0.1), (256, 0.6)):
+        for model in (Model("base", 0, -1.0, seq_len=length), Model("entity", 100, skill, seq_len=length)):
+            write_evaluation(tmp_path, model, make_scores(model, documents=200, tasks=("real",)))
+    results = open_results([str(tmp_path)])
+    found = study_at(results, read_groups(results)[0], margin=0.02, seed=0)
+    assert found.chosen.evaluation.seq_len == 256
+    assert found.chosen.name == found.answer.highest
+
+
 def test_looks_are_counted_as_a_study_wrote_them(tmp_path: Path) -> None:
     root = study(tmp_path, {"entity": (0.4,)})
     assert answer(root).looks == 1

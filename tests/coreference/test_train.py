@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -221,6 +222,17 @@ def test_a_low_rank_run_reports_what_its_saved_model_answers(
     assert model.settings == saved.settings
     found = evaluate_coreference(out, str(tales_file), split=str(split_file), device="cpu")
     assert found.estimates == reported.estimates
+
+
+def test_a_head_that_is_trained_further_names_the_encoder_where_it_lies_now(
+    tmp_path: Path, tales_file: Path, encoder_folder: Path, split_file: Path
+) -> None:
+    before = shutil.copytree(encoder_folder, tmp_path / "before")
+    options = {"split": str(split_file), "rank": 4, "epochs": 1}
+    train_coreference(recipe(tales_file, before, tmp_path / "r", **options))
+    now = before.rename(tmp_path / "now")
+    train_coreference(recipe(tales_file, now, tmp_path / "further", start=str(tmp_path / "r"), split=str(split_file), epochs=1))
+    assert load_model(tmp_path / "further" / "seed-0" / "model").settings.base == str(now)
 
 
 def test_a_head_of_another_encoder_is_refused(tmp_path: Path, tales_file: Path, encoder_folder: Path, split_file: Path) -> None:

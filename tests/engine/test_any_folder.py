@@ -7,6 +7,7 @@ import os
 import shlex
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,30 @@ def test_a_command_names_no_other_model_or_dataset_of_the_name(
     told = shlex.split(train_command(top, seed=1))
     assert told[told.index("--model") + 1] == str(trained / "model")
     assert told[told.index("--dataset") + 1] == "dataset"  # as its record has it
+
+
+def test_a_run_that_is_made_longer_is_not_ended_by_its_minutes_and_an_average_is_made_by_its_run(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(trained / "runs", tmp_path / "A/runs")
+    monkeypatch.chdir(tmp_path)
+    recipe = Path("A/runs/x/recipe.yaml")
+    recipe.write_text(recipe.read_text("utf-8").replace("max_minutes: null", "max_minutes: 3"), "utf-8")
+    (group,) = read_groups(open_results(["A/runs"]))
+    top = next(entry for entry in group.entries if entry.trained)
+    assert top.evaluation.provenance
+    told = shlex.split(train_command(top, tokens=5 * top.evaluation.provenance.tokens))
+    assert told[told.index("--max-minutes") + 1] == "30"
+    average = replace(top, evaluation=replace(top.evaluation, path="A/runs/x/average/checkpoint-9"))
+    assert train_command(average) == train_command(top)
+
+
+def test_the_base_is_scored_from_within_the_run(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(trained, tmp_path / "A")
+    shutil.rmtree(tmp_path / "A/runs/x" / BASES)
+    monkeypatch.chdir(tmp_path / "A/runs/x")
+    score(".", Path("../../evalset"))
+    assert verdict(Path())[0] == "model"
 
 
 def test_a_base_named_beside_its_runs_is_found_with_them(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:

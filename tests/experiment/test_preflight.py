@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from coref_automl.cli.app import run as command
 from coref_automl.engine.job import Job
 from coref_automl.engine.launch import Ended
 from coref_automl.errors import RecipeError
+from coref_automl.experiment import state
 from coref_automl.experiment.adapt import adapt
 from coref_automl.experiment.plan import FEWEST_STEPS, open_plan
 from coref_automl.experiment.preflight import before_training, before_tuning, preflight
@@ -75,6 +77,25 @@ def test_what_it_takes_is_said_before_training_and_a_long_one_is_asked_about(
     with pytest.raises(RecipeError, match=r"Nothing was trained; .*--yes to go on"):
         before_training(open_plan(fit, Path(fit.out), quiet()), quiet(), refuse, fit=True)
     assert told[0].long
+
+
+def test_few_steps_that_were_asked_for_do_not_hide_hours(recipe: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = recipe(train={"batch": 16, "epochs": 1}, relation=None)
+    monkeypatch.setattr(state, "_LONG", 0.0)
+    with pytest.raises(RecipeError, match="Nothing was trained"):
+        before_training(open_plan(asked, Path(asked.out), quiet()), quiet(), lambda _: False, fit=False)
+
+
+def test_a_dry_run_counts_what_starts_from_the_chosen_model_and_only_the_kinds_asked_for(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = {"relation": {**bench.relation, "start": "chosen"}, "seeds": 1, "methods": {"mlm": {"min_prob": 0.2}, "entity": {}}}
+    file = bench.file(tmp_path / "study.yaml", tmp_path / "out", **changes)
+    for only, kinds in (((), {"train", "evaluate", "relation"}), (("--only", "train"), {"train"})):
+        assert command(["study", "--recipe", str(file), "--dry-run", "--json", *only]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert {share["kind"] for share in told["shares"]} == kinds
+        assert set(told["methods"]) == {"mlm (min_prob 0.2)", "entity"}
 
 
 def test_a_set_that_is_scored_by_word_alone_is_refused_without_words(

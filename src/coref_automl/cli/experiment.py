@@ -157,7 +157,7 @@ def study(
     speak(wanted.lang)
     progress = Progress(shown=not as_json)
     if dry_run:
-        print_result(study_preflight(wanted, progress=progress), as_json)
+        print_result(study_preflight(wanted, only=only or (), progress=progress), as_json)
         return
 
     def before(plan: Plan) -> Plan:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coref_automl.comparison.claims import Answer, Do, NextStep
 from coref_automl.comparison.names import method_name
@@ -18,6 +18,7 @@ from coref_automl.comparison.scores import Entry, has_room
 from coref_automl.config import read_yaml
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import where_now
+from coref_automl.folders import AVERAGE
 from coref_automl.records import Provenance
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def next_step(study: Study, answer: Answer, top: Entry, *, unequal: tuple[Entry,
     if answer.action == "keep base":
         gain = largest if answer.power and answer.power.needed and largest else study.margin  # the margin where nothing gained
         return NextStep("plan", f"{_power_command(study, top, gain)} --against-base")
-    if made and answer.action == "no base" and (base := _base_now(made, top)):
+    if made and answer.action == "no base" and not top.scratch and (base := _base_now(made, top)):
         lacking = [top, *(entry for entry in study.entries if entry.trained and study.own_base(entry) is None)]
         lengths = dict.fromkeys(entry.evaluation.seq_len for entry in lacking)
         commands = [f"coref-automl evaluate {shlex.quote(base)} --seq-len {length}" for length in lengths]
@@ -83,6 +84,7 @@ def _train(do: Do, entry: Entry, *, seed: int | None = None, tokens: int | None 
 def train_command(entry: Entry, *, seed: int | None = None, tokens: int | None = None) -> str:
     """Training that makes a checkpoint again, with another seed or until so many tokens; empty where nothing says how."""
     run, made = Path(entry.evaluation.path).parent, entry.evaluation.provenance
+    run = run.parent if run.name == AVERAGE else run  # its recipe asks for the average
     out = shlex.quote(f"{run}-{'longer' if tokens else 'again' if seed is None else f'seed{seed}'}")
     recipe = run / "recipe.yaml"
     if recipe.is_file():
@@ -91,7 +93,10 @@ def train_command(entry: Entry, *, seed: int | None = None, tokens: int | None =
         changed = _options({name: now for name, (stored, now) in _paths_in(recipe, known).items() if now != stored})
         changed += f" --seed {seed}" if seed is not None else ""
         if made is not None and tokens:
-            changed += f" --epochs {math.ceil(tokens / max(1, made.tokens) * made.epoch)} --max-tokens {tokens}"
+            times = tokens / max(1, made.tokens)
+            changed += f" --epochs {math.ceil(times * made.epoch)} --max-tokens {tokens}"
+            if minutes := _fields_of(recipe).get("max_minutes"):  # twice what it takes: the tokens are to end it
+                changed += f" --max-minutes {math.ceil(2 * times * float(minutes))}"
         return f"coref-automl train --recipe {shlex.quote(str(recipe))}{changed} --out {out}"
     if made is None:
         return ""
@@ -131,12 +136,16 @@ def _rows_of(run: TaskRun) -> dict[str, str]:
 
 def _paths_in(recipe: Path, known: dict[str, str]) -> dict[str, tuple[str, str]]:
     """What the recipe of a run names by path: as it was stored, and where it lies now. Of some the fingerprint is `known`."""
-    try:
-        fields = read_yaml(recipe) if recipe.is_file() else {}
-    except CorefError:
-        return {}
+    fields = _fields_of(recipe)
     paths = {name: fields[name] for name in _MARKER_FILES if isinstance(fields.get(name), str)}
     return {name: (path, where_now(path, recipe, _MARKER_FILES[name], known.get(name, ""))) for name, path in paths.items()}
+
+
+def _fields_of(recipe: Path) -> dict[str, Any]:
+    try:
+        return read_yaml(recipe) if recipe.is_file() else {}
+    except CorefError:
+        return {}
 
 
 def _options(values: dict[str, str]) -> str:

@@ -70,7 +70,7 @@ class Study:
     @cached_property
     def chosen(self) -> Entry:
         """The checkpoint to use; where none is, what came out highest."""
-        return next(entry for entry in self.choice.candidates if entry.evaluation.path == self.answer.highest_path)
+        return next(entry for entry in self.choice.candidates if entry.name == self.answer.highest)
 
     def runs(self) -> dict[str, list[Entry]]:
         return runs_of(self.entries)

@@ -198,6 +198,7 @@ def build_from(folder: Path, base: str | None, *, dropout: float, seed: int) -> 
     """A saved model, ready to be trained further: a low-rank change stays apart from its encoder, which lies at `base`."""
     settings = read_settings(folder)
     encoder, tokenizer, change, head = _opened(folder, settings, base)
+    settings = replace(settings, base=base or settings.base)  # where it lies now: what is trained further names it
     if settings.rank:
         add_low_rank(encoder, settings.rank)
         for name, value in change.items():

@@ -162,7 +162,8 @@ class Slot:
         own = (target.folder(self.evalset.name, self.seq_len) for target in (self.target, home))
         roots = [self.target.place, home.place] if self.target.in_run else [self.target.place.parent, Path(EVALUATIONS)]
         if self.target.place.parent.name == BASES:
-            roots += sorted(self.target.place.parents[2].glob(f"*/{BASES}"), key=natural_order)  # of runs from the same base
+            runs = self.target.place.absolute().parents[2]  # one of which has the same base
+            roots += sorted(runs.glob(f"*/{BASES}"), key=natural_order)
         if self.out:
             with suppress(OSError):  # a parent that cannot be listed
                 beside = list(self.out.absolute().parent.iterdir())

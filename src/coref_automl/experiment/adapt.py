@@ -23,7 +23,7 @@ from coref_automl.experiment.plan import EVALUATIONS, open_plan
 from coref_automl.experiment.preflight import before_training, before_tuning
 from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.experiment.run import run_plan
-from coref_automl.experiment.state import Preflight
+from coref_automl.experiment.state import ANSWER, Preflight
 from coref_automl.folders import EVENTS, EXPERIMENT
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_first_gpu
@@ -115,7 +115,7 @@ def adapt(
         kept = progress.into(out / EVENTS)
         plan = before_training(open_plan(recipe, out, kept), progress, agreed, fit=True, with_time=with_time)
         result = run_plan(plan, kept, HereLauncher())
-    answer, base = Answer.from_json(read_json(out / "answer.json")), plan.recipe.model
+    answer, base = Answer.from_json(read_json(out / ANSWER)), plan.recipe.model
     outcomes = {step.kind: step.outcome(out) for step in plan.after_choice(answer.highest_path)}
     compare = f"coref-automl compare {quote(str(out / EVALUATIONS))}"
     fill = f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(base)} --model {quote(answer.highest_path)}'

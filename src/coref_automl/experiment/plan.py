@@ -126,13 +126,17 @@ class Plan:
         """What starts from the model that the evaluations recommend, in folders named by it: another choice lies beside it."""
         at = Path(model)
         name = re.sub(r"[^\w.+-]", "-", at.name if at.parent.name in ("", ".") else f"{at.resolve().parent.name}-{at.name}")
-        tasks, prints = self._tasks(CHOSEN, name, None, self.recipe.first_seed), start_bytes(model)
+        tasks, prints = self.of_chosen(name), start_bytes(model)
         is_base = model == self.recipe.model
         return [
             replace(step, start=model, binding={**step.binding, **prints})
             for step in tasks
             if not (is_base and CHECKS[step.kind].with_base)  # which was fine-tuned already
         ]
+
+    def of_chosen(self, name: str = CHOSEN) -> Iterator[Step]:
+        """Outside checks of the model that the evaluations will recommend."""
+        return self._tasks(CHOSEN, name, None, self.recipe.first_seed)
 
     def training(self, arm: MethodAtLength, seed: int) -> TrainRecipe:
         decided = {

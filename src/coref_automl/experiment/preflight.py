@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +28,7 @@ from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS, tasks_of
 from coref_automl.experiment.plan import Plan, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe, step_kinds
-from coref_automl.experiment.state import ExperimentState, Preflight, Share
+from coref_automl.experiment.state import ANSWER, ExperimentState, Preflight, Share
 from coref_automl.experiment.step import Step
 from coref_automl.folders import EXPERIMENT, check_folder
 from coref_automl.locks import claimed
@@ -101,8 +102,8 @@ def _disk_of_tuning(recipe: TuneRecipe, run: float) -> float:
     return recipe.workers * (run + model) + (2 * pairs + 1) * model
 
 
-def study_preflight(recipe: ExperimentRecipe, *, progress: Progress | None = None) -> Preflight:
-    """What a study will take. A recipe that the study would refuse is refused here; nothing is trained or kept."""
+def study_preflight(recipe: ExperimentRecipe, *, only: Collection[str] = (), progress: Progress | None = None) -> Preflight:
+    """What a study, or its steps of these kinds, will take. What it would refuse is refused here; nothing is trained or kept."""
     progress, out = progress or quiet(), Path(recipe.out)
     check_folder(out, EXPERIMENT)
     with ExitStack() as stack:
@@ -111,7 +112,7 @@ def study_preflight(recipe: ExperimentRecipe, *, progress: Progress | None = Non
         else:  # a study that has not begun, and prepares no texts, leaves nothing behind
             out = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         plan = open_plan(recipe, out, progress)
-        return with_times(preflight(plan), plan, ExperimentState.of(plan), progress)
+        return with_times(preflight(plan), plan, ExperimentState.of(plan), progress, only)
 
 
 def _tell_and_agree(ahead: Preflight, progress: Progress, agreed: Agree, *, asked: bool) -> None:
@@ -120,7 +121,7 @@ def _tell_and_agree(ahead: Preflight, progress: Progress, agreed: Agree, *, aske
         progress.note(line)
     if ahead.too_short and not asked and not agreed(ahead):
         raise RecipeError(f"{ahead.shortage} Add texts, prepare shorter rows (--seq-len), or pass --yes to go on.")
-    if ahead.long and not ahead.too_short and not agreed(ahead):
+    if ahead.long and (asked or not ahead.too_short) and not agreed(ahead):
         raise RecipeError("Nothing was trained; ask for fewer methods, trials, seeds or tokens, or pass --yes to go on.")
 
 
@@ -128,7 +129,10 @@ def preflight(plan: Plan) -> Preflight:
     recipe, work, runs = plan.recipe, plan.prepared[plan.arms[0]], len(plan.arms) * len(plan.seeds)
     disk = work.disk() * (runs if recipe.keep_weights else min(runs, recipe.jobs))
     tokens = work.plan.tokens_after(work.last)  # all methods see as many
-    return _of_runs(work, recipe.device, runs, tokens, disk=disk, jobs=recipe.jobs, evidence=_evidence(plan))
+    ahead = _of_runs(work, recipe.device, runs, tokens, disk=disk, jobs=recipe.jobs, evidence=_evidence(plan))
+    own = {name: ", ".join(f"{key} {value}" for key, value in given.items()) for name, given in recipe.methods.items()}
+    listed = tuple(f"{name} ({settings})" if settings else name for name, settings in own.items())
+    return replace(ahead, methods=listed if any(own.values()) else ())
 
 
 def _of_runs(work: Prepared, device: str, runs: int, tokens: int, *, disk: float, jobs: int, evidence: Evidence) -> Preflight:
@@ -170,25 +174,26 @@ def _detectable(seeds: int, sizes: NDArray[np.int64], methods: int) -> float | N
     return next((gain for gain in gains if items_needed(gain, max(0.1, 1.5 * gain), family=methods) <= items), None)
 
 
-def with_times(ahead: Preflight, plan: Plan, state: ExperimentState, progress: Progress) -> Preflight:
+def with_times(ahead: Preflight, plan: Plan, state: ExperimentState, progress: Progress, only: Collection[str] = ()) -> Preflight:
+    """With what is left of every kind of step, or of these."""
     size = _speed(plan.prepared[plan.arms[0]], plan.recipe.device, progress)
-    present = [kind for kind in step_kinds() if any(step.kind == kind for step in plan.steps)]
-    shares = tuple(_share(plan, state, kind, size) for kind in present)
+    steps = plan.steps if (plan.out / ANSWER).is_file() else [*plan.steps, *plan.of_chosen()]  # an answer is written last
+    present = [kind for kind in dict.fromkeys(only) or step_kinds() if any(step.kind == kind for step in steps)]
+    shares = tuple(_share(plan, state, [step for step in steps if step.kind == kind], size) for kind in present)
     return replace(ahead, memory=size.gigabytes or peak_gigabytes(), shares=shares)
 
 
-def _share(plan: Plan, state: ExperimentState, kind: str, size: Size) -> Share:
-    """What is left of one kind, by the speed at which its finished steps read tokens, or else by that of training."""
-    steps = [step for step in plan.steps if step.kind == kind]
+def _share(plan: Plan, state: ExperimentState, steps: Sequence[Step], size: Size) -> Share:
+    """What is left of one kind, by the speed at which its finished steps read tokens, or else by that of training. The speed is
+    their median: one that was resumed knows the seconds of its last part alone."""
     left = [step for step in steps if not state.closed(step)]
-    ended = [step for step in steps if step.label in state.done]
-    seconds = sum(float(outcome.facts["seconds"]) for outcome in (step.outcome(plan.out) for step in ended) if outcome)
+    ended = [(step, outcome) for step in steps if step.label in state.done and (outcome := step.outcome(plan.out))]
     if ended:
-        speed = sum(tokens_of(plan, step) for step in ended) / max(1e-9, seconds)
+        speed = median(tokens_of(plan, step) / max(1e-9, float(outcome.facts["seconds"])) for step, outcome in ended)
         source = say(f"끝난 단계 {len(ended)}개", f"{len(ended)} finished")
     else:
         speed, source = size.tokens_per_second, _measured(size)
-    return Share(kind, len(steps), len(left), sum(tokens_of(plan, step) for step in left) / speed, source)
+    return Share(steps[0].kind, len(steps), len(left), sum(tokens_of(plan, step) for step in left) / speed, source)
 
 
 def _speed(work: Prepared, device: str, progress: Progress) -> Size:

@@ -23,7 +23,7 @@ from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe, kind_name, step_kinds
-from coref_automl.experiment.state import ExperimentResult, ExperimentState, Failure
+from coref_automl.experiment.state import ANSWER, ExperimentResult, ExperimentState, Failure
 from coref_automl.experiment.step import RUNS, Step
 from coref_automl.folders import EVENTS, EXPERIMENT, claim_folder, remove
 from coref_automl.locks import claimed
@@ -187,7 +187,7 @@ def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progre
     table = markdown_table(verdicts_table(made.answer, Say(language())))
     outcomes = {step.label: step.outcome(out) for step in state.steps}
     for folder in (out, Path(kept.folder)):
-        write_json(folder / "answer.json", made.answer.to_json())
+        write_json(folder / ANSWER, made.answer.to_json())
         write_text(folder / "verdicts.md", f"{table}\n")
         write_json(folder / "costs.json", {label: one.facts for label, one in outcomes.items() if one and one.done})
         write_json(folder / LOOKS, looks)

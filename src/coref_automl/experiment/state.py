@@ -16,6 +16,9 @@ from coref_automl.say import in_words, language, say
 from coref_automl.tables import align
 from coref_automl.training.folder import checkpoints_of
 
+ANSWER = "answer.json"
+"""What a study answers; written when all its steps are closed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Failure(Record):
@@ -98,7 +101,8 @@ class Share(Record):
 class Preflight(Record):
     """`tokens` are those of one epoch; `disk` and `memory` are in gigabytes.
 
-    `shares` are empty where nothing was timed. `evidence` is what judges the runs. `left_out` are documents by reason.
+    `shares` are empty where nothing was timed. `evidence` is what judges the runs. `left_out` are documents by reason. `methods`
+    are those of a study, with the settings that are their own.
     """
 
     device: str
@@ -116,6 +120,7 @@ class Preflight(Record):
     shares: tuple[Share, ...] = ()
     evidence: Evidence | None = None
     left_out: dict[str, int] = field(default_factory=dict)
+    methods: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -148,7 +153,8 @@ class Preflight(Record):
         whole = self.documents + sum(self.left_out.values())
         left = [say(f"문서 {whole:,}개 중 제외: {reasons}.", f"Left out of {whole:,} documents: {reasons}.")] if reasons else []
         judged = self.evidence.lines() if self.evidence else []
-        return [ahead, *left, *judged, *(self._costs() if self.shares else []), *([short] if self.too_short else [])]
+        methods = [say("방법: ", "Methods: ") + "; ".join(self.methods) + "."] if self.methods else []
+        return [ahead, *methods, *left, *judged, *(self._costs() if self.shares else []), *([short] if self.too_short else [])]
 
     @property
     def shortage(self) -> str:

@@ -15,7 +15,17 @@ from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES, check_binding
 from coref_automl.errors import FolderError, ModelError, StorageError
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import EVENTS, MANIFEST, check_folder, claim_folder, is_done, kind_of_folder, leave_empty, mark_done
+from coref_automl.folders import (
+    AVERAGE,
+    EVENTS,
+    MANIFEST,
+    check_folder,
+    claim_folder,
+    is_done,
+    kind_of_folder,
+    leave_empty,
+    mark_done,
+)
 from coref_automl.models.model_files import model_place, model_prints, weight_shapes
 from coref_automl.paths import natural_order
 from coref_automl.records import Provenance
@@ -26,8 +36,6 @@ from coref_automl.training.state import STATES, TRAINER_STATE, damaged_state
 
 KIND = "run"
 BEST = "best.json"
-AVERAGE = "average"
-"""The folder of a run's own average."""
 _WEIGHTS, _SOURCES = "model.safetensors", "sources.txt"
 WRITING = ".writing"
 """Checkpoints are written here and moved to the run's folder when they are whole."""

@@ -20,6 +20,7 @@ Dtype = Literal["auto", "float32", "bfloat16"]
 Words = Literal["all", "gold", "sample", "none"]
 BY = "Default depends on sequence length."
 DEFAULT_EPOCHS = 5.0
+_RATIO = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class TrainRecipe:
     replacement: Annotated[Literal["mask", "80-10-10"], Setting("What replaces masked tokens: mask, or 80-10-10.")] = "mask"
     entity_rate: Annotated[float, Setting("Fraction of later mentions that are masked.", 0.0, 1.0)] = 0.3
     background: Annotated[float, Setting("Rate of ordinary masking in entity rows.", 0.0, 0.9)] = 0.07
-    ratio: Annotated[float, Setting("Fraction of entity rows in combined.", 0.0, 1.0)] = 0.5
+    ratio: Annotated[float, Setting("Fraction of entity rows in combined.", 0.0, 1.0)] = _RATIO
     far_weight: Annotated[float | None, Setting(f"Factor on --entity-rate for mentions {FAR} tokens apart.", 0.0, 1000.0)] = None
     copy_weight: Annotated[float | None, Setting("Weight of the loss of copy and copy+link. Default 1.", 0.0, 1000.0)] = None
     link_weight: Annotated[float | None, Setting("Weight of the loss of link and copy+link. Default 1.", 0.0, 1000.0)] = None
@@ -161,6 +162,8 @@ def _check_losses(recipe: TrainRecipe) -> None:
             raise RecipeError(f"{option} 0 leaves the {loss} loss out; choose an --objective without it, such as entity.")
     if recipe.far_weight is not None and objective.entity_rows == 0:
         raise RecipeError(f"--far-weight changes nothing under --objective {recipe.objective}, which hides no mentions as such.")
+    if recipe.ratio != _RATIO and objective.entity_rows is not None:
+        raise RecipeError(f"--ratio changes nothing under --objective {recipe.objective}; it is for combined.")
     if objective.losses and recipe.entity_rate == 0:
         raise RecipeError(f"--entity-rate 0 hides no mention, and {recipe.objective} is about hidden ones; raise it.")
 

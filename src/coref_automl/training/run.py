@@ -19,7 +19,7 @@ import torch
 from coref_automl.config import expect
 from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError, ModelError, OutOfMemory
-from coref_automl.folders import EVENTS, is_done, mark_done
+from coref_automl.folders import AVERAGE, EVENTS, is_done, mark_done
 from coref_automl.locks import claimed
 from coref_automl.machine import release
 from coref_automl.models.execution import products, software_rounding, without_cudnn
@@ -119,11 +119,11 @@ def _averaged(work: Prepared, run: Path, progress: Progress) -> Path | None:
     if last < 2:
         progress.note("평균할 체크포인트가 둘보다 적습니다.", "Fewer than two checkpoints: there is nothing to average.")
         return None
-    made = files.average_of(run, last, run / files.AVERAGE)
+    made = files.average_of(run, last, run / AVERAGE)
     if work.recipe.eval_set is not None:
         value = score_average(work.recipe, made, work.device)
-        progress.into(run / EVENTS).event(files.AVERAGE, checkpoint=made.name, metric=work.recipe.metric, value=value)
-        progress.note(f"{files.AVERAGE}: {work.recipe.metric} {100 * value:.2f}%")
+        progress.into(run / EVENTS).event(AVERAGE, checkpoint=made.name, metric=work.recipe.metric, value=value)
+        progress.note(f"{AVERAGE}: {work.recipe.metric} {100 * value:.2f}%")
     return made
 
 

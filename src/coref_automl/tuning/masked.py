@@ -23,7 +23,7 @@ from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import PRIMARY, WORD, strict_has_room
 from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
 from coref_automl.evaluation.slot import SCORER
-from coref_automl.folders import is_done
+from coref_automl.folders import AVERAGE, is_done
 from coref_automl.machine import device_seen
 from coref_automl.models.build import NEW
 from coref_automl.models.load import load_masked_lm, load_tokenizer
@@ -33,7 +33,7 @@ from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Half, ItemScore
 from coref_automl.statistics.planning import Paired
 from coref_automl.training.batches import BatchPlan
-from coref_automl.training.folder import AVERAGE, checkpoints_of, remove_checkpoint
+from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, check, recommended
 from coref_automl.training.state import drop_states
 from coref_automl.tuning.portfolio import known_entries, settle_space
