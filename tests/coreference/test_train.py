@@ -28,6 +28,7 @@ from coref_automl.coreference.train import _THRESHOLDS, train_coreference
 from coref_automl.corpus.tokenizer import train_unigrams
 from coref_automl.errors import CoreferenceDataError, FolderError, ModelError
 from coref_automl.models.build import build_masked_lm, train_tokenizer
+from coref_automl.store import read_json, write_json
 from tests.coreference.conftest import recipe
 
 
@@ -242,6 +243,14 @@ def test_a_head_of_another_encoder_is_refused(tmp_path: Path, tales_file: Path, 
     load_model(model)
     with pytest.raises(ModelError, match="bundled:ko-mini has different weights; pass that encoder with --base"):
         load_model(model, base="bundled:ko-mini")
+
+
+@pytest.mark.parametrize("size", [3, 10**15])
+def test_a_head_of_another_size_than_its_settings_say_is_named(run: Path, tmp_path: Path, size: int) -> None:
+    model = shutil.copytree(run / "seed-0" / "model", tmp_path / "model")
+    write_json(model / "coreference.json", read_json(model / "coreference.json") | {"size": size})
+    with pytest.raises(ModelError, match=r"head\.safetensors is damaged, or coreference\.json was edited"):
+        load_model(model)
 
 
 def test_an_encoder_that_would_not_be_read_is_refused(run: Path, tales_file: Path, encoder_folder: Path) -> None:

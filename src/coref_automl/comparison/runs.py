@@ -161,7 +161,7 @@ class CheckStage:
     """
 
     start: Literal["every", "chosen"] = "every"
-    seeds: Annotated[int, Setting("", 1)] = 3
+    seeds: Annotated[int, Setting("", 1, 1_000)] = 3
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -49,7 +49,7 @@ class CoreferenceStage(CheckStage):
     ] = "all"
     split: str = "koconovel"
     folds: int = 5
-    seeds: Annotated[int, Setting("Seeds of the coreference runs.", 1, flags=("--coref-seeds",))] = 1
+    seeds: Annotated[int, Setting("Seeds of the coreference runs.", 1, 1_000, flags=("--coref-seeds",))] = 1
 
 
 class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, CoreferenceStage]):

@@ -187,10 +187,18 @@ def load_model(
     `settings` are those of a folder that has none yet."""
     settings = settings or read_settings(folder)
     encoder, tokenizer, change, head = _opened(folder, settings, base)
-    model = CoreferenceModel(encoder, tokenizer, settings)
+    model = _assembled(folder, encoder, tokenizer, settings, head)
     merge_low_rank(encoder, change)
-    model.head.load_state_dict(head)
     move(model, device).eval()
+    return model
+
+
+def _assembled(folder: Path, encoder: Any, tokenizer: Any, settings: HeadSettings, head: dict[str, Any]) -> CoreferenceModel:
+    try:
+        model = CoreferenceModel(encoder, tokenizer, settings)
+        model.head.load_state_dict(head)
+    except RuntimeError as error:
+        raise ModelError(f"{folder / HEAD} is damaged, or {SETTINGS} was edited; train it again.") from error
     return model
 
 
@@ -205,9 +213,7 @@ def build_from(folder: Path, base: str | None, *, dropout: float, seed: int) -> 
             encoder.get_parameter(name).data.copy_(value)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = CoreferenceModel(encoder, tokenizer, replace(settings, dropout=dropout, seed=seed))
-    model.head.load_state_dict(head)
-    return model
+        return _assembled(folder, encoder, tokenizer, replace(settings, dropout=dropout, seed=seed), head)
 
 
 def head_identity(folder: Path, settings: HeadSettings, base: str | None = None) -> str:

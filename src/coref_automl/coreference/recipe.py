@@ -37,7 +37,7 @@ class CoreferenceRecipe:
     split: Annotated[str | None, Setting("fixed (by hash), koconovel, or a JSON file with train, dev and test.")] = None
     folds: Annotated[int, Setting("Cross-fitting: test every document once, in this many folds; 0 uses the split.", 0, 1000)] = 0
     holdout: Annotated[float, Setting("Without a split: fraction of documents held out to choose the epoch.", 0.001, 0.5)] = 0.1
-    seeds: Annotated[int, Setting("Number of seeds.", 1, free=True)] = 1
+    seeds: Annotated[int, Setting("Number of seeds.", 1, 1_000, free=True)] = 1
     first_seed: Annotated[int, Setting("First seed.", 0, 2**31, flags=("--seed", "--first-seed"))] = 0
     epochs: Annotated[int, Setting("Number of epochs.", 1)] = 8
     rank: Annotated[int, Setting("Train a low-rank change (LoRA) of this rank; 0 trains the whole encoder.", 0, 1024)] = 0

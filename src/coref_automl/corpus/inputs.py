@@ -115,11 +115,7 @@ def bytes_of(part: Input) -> int:
 
 def sets_of(recipe: PrepareRecipe) -> list[EvalSetFacts]:
     return [
-        {
-            "name": folder.name,
-            "fingerprint": frozen_fingerprint(folder),
-            "bytes": fingerprint_files([folder / "documents.jsonl"]),
-        }
+        {"name": folder.name, "fingerprint": frozen_fingerprint(folder), "bytes": fingerprint_files([folder / "documents.jsonl"])}
         for folder in map(Path, recipe.eval_sets)
     ]
 

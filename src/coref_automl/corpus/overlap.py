@@ -64,16 +64,14 @@ def evaluation_documents(folders: Sequence[Path]) -> list[Document]:
     found = []
     for folder in folders:
         if not (folder / "documents.jsonl").is_file():
-            raise _not_a_set(folder, "no documents.jsonl")
+            raise EvalSetError(
+                f"{folder} is not an evaluation set (no documents.jsonl). Make one with: coref-automl prepare eval"
+            )
         for row in read_stored_rows(folder / "documents.jsonl", _FrozenDocument, error=EvalSetError):
             if "id" not in row or "text" not in row:
-                raise _not_a_set(folder, "its documents have no text")
+                raise EvalSetError(f"The documents of {folder} have no text. Make a set with: coref-automl prepare eval")
             found.append(Document(row["id"], row.get("source", ""), row["text"], row.get("title", "")))
     return found
-
-
-def _not_a_set(folder: Path, why: str) -> EvalSetError:
-    return EvalSetError(f"{folder} is not an evaluation set ({why}). Make one with: coref-automl prepare eval")
 
 
 def frozen_fingerprint(folder: Path) -> str:

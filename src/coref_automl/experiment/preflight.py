@@ -58,10 +58,10 @@ def before_training(plan: Plan, progress: Progress, agreed: Agree, *, fit: bool,
     """Say what is ahead of `adapt` or `study`, and give the plan to go on with; `fit` sizes batch and epochs to the texts."""
     asked = bool({"epochs", "max_tokens"} & set(plan.recipe.train))
     plan = plan.fitted() if fit else plan
-    state, ahead = ExperimentState.of(plan), preflight(plan)
+    ahead = preflight(plan)
     check_room(plan.out, ahead.disk)
-    if with_time and not state.done:
-        ahead = with_times(ahead, plan, state, progress)
+    if with_time and not ExperimentState.of(plan).done:
+        ahead = with_times(ahead, plan, progress)
     _tell_and_agree(ahead, progress, agreed, asked=asked)
     return plan
 
@@ -112,7 +112,7 @@ def study_preflight(recipe: ExperimentRecipe, *, only: Collection[str] = (), pro
         else:  # a study that has not begun, and prepares no texts, leaves nothing behind
             out = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         plan = open_plan(recipe, out, progress)
-        return with_times(preflight(plan), plan, ExperimentState.of(plan), progress, only)
+        return with_times(preflight(plan), plan, progress, only)
 
 
 def _tell_and_agree(ahead: Preflight, progress: Progress, agreed: Agree, *, asked: bool) -> None:
@@ -174,9 +174,9 @@ def _detectable(seeds: int, sizes: NDArray[np.int64], methods: int) -> float | N
     return next((gain for gain in gains if items_needed(gain, max(0.1, 1.5 * gain), family=methods) <= items), None)
 
 
-def with_times(ahead: Preflight, plan: Plan, state: ExperimentState, progress: Progress, only: Collection[str] = ()) -> Preflight:
+def with_times(ahead: Preflight, plan: Plan, progress: Progress, only: Collection[str] = ()) -> Preflight:
     """With what is left of every kind of step, or of these."""
-    size = _speed(plan.prepared[plan.arms[0]], plan.recipe.device, progress)
+    state, size = ExperimentState.of(plan), _speed(plan.prepared[plan.arms[0]], plan.recipe.device, progress)
     steps = plan.steps if (plan.out / ANSWER).is_file() else [*plan.steps, *plan.of_chosen()]  # an answer is written last
     present = [kind for kind in dict.fromkeys(only) or step_kinds() if any(step.kind == kind for step in steps)]
     shares = tuple(_share(plan, state, [step for step in steps if step.kind == kind], size) for kind in present)

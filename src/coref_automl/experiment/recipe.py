@@ -82,7 +82,7 @@ class ExperimentRecipe:
     methods: dict[str, dict[str, Any]]
     out: Annotated[str, Setting("Folder of the study; must be empty or from the same command.")]
     lengths: Annotated[tuple[int, ...], Setting("Tokens per row; repeatable.", flags=("--length",))] = (2048,)
-    seeds: Annotated[int, Setting("Seeds per method and length.", 1)] = 3
+    seeds: Annotated[int, Setting("Seeds per method and length.", 1, 1_000)] = 3
     first_seed: Annotated[int, Setting("First seed.", 0, 2**31 - 1)] = 0
     datasets: Annotated[
         tuple[str, ...],
@@ -93,7 +93,7 @@ class ExperimentRecipe:
     evaluate: EvaluateStage = field(default_factory=EvaluateStage)
     checks: dict[str, CheckStage] = field(default_factory=dict)
     keep_weights: Annotated[bool, Setting("Keep the weights of runs whose evaluation is complete.")] = True
-    jobs: Annotated[int, Setting("Steps at a time; they share the GPUs.", 1)] = 1
+    jobs: Annotated[int, Setting("Steps at a time; they share the GPUs.", 1, 1_024)] = 1
     engine: Annotated[Engine, Setting("local or ray.")] = "local"
     device: Annotated[str, Setting("auto, cpu, cuda or cuda:1.")] = "auto"
     lang: Annotated[Literal["ko", "en"] | None, Setting(LANGUAGE)] = None

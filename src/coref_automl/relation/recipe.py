@@ -35,7 +35,7 @@ class RelationRecipe:
     dev: Annotated[str | None, Setting("Rows to score at the end; never used for selection.", free=True)] = None
     scheme: Annotated[str, Setting("Marker scheme.")] = "typed"
     head: Annotated[Head, Setting("Input of the classification head: auto, cls, starts or both.")] = "auto"
-    seeds: Annotated[int, Setting("Number of seeds.", 1, free=True)] = 3
+    seeds: Annotated[int, Setting("Number of seeds.", 1, 1_000, free=True)] = 3
     first_seed: Annotated[int, Setting("First seed.", 0, 2**31, flags=("--seed", "--first-seed"))] = 0
     epochs: Annotated[int, Setting("Maximum number of epochs.", 1)] = 5
     batch_size: Annotated[int, Setting("Rows per step.", 1)] = 32

@@ -90,13 +90,11 @@ class TuneRecipe:
     remember: Annotated[bool, Setting("Keep a shown winner in this user's own portfolio.")] = True
     prune: Annotated[bool, Setting("Prune trials that fall behind.")] = True
     finalists: Annotated[int, Setting("Best trials retrained with fresh seeds to choose the winner.", 1)] = 6
-    seeds: Annotated[int, Setting("Most pairs of other fresh seeds that judge the winner; fewer where that is enough.", 1)] = (
-        PAIRS
-    )
+    seeds: Annotated[int, Setting("Most pairs of fresh seeds that judge the winner; fewer if enough.", 1, 1_000)] = PAIRS
     worth: Annotated[float, Setting("Smallest gain that matters, in points.", above=0)] = 0.5
     ablate: Annotated[bool, Setting("Retrain a shown winner with one setting back at a time.")] = True
     seed: Annotated[int, Setting("Random seed.", 0)] = 0
-    workers: Annotated[int, Setting("Parallel trials; they share the GPUs.", 1)] = 1
+    workers: Annotated[int, Setting("Parallel trials; they share the GPUs.", 1, 1_024)] = 1
     engine: Annotated[Engine, Setting("local or ray.")] = "local"
     storage: Annotated[str | None, Setting("postgresql://... for several machines. Default: a file.")] = None
     device: Annotated[str, Setting("auto, cpu, cuda or cuda:1.")] = "auto"

@@ -149,10 +149,7 @@ class Eligible(nouns.DocumentNouns):
             longer = any(other != form and (other.endswith(form) or form.endswith(other)) for other in self.forms)
             yield "a longer or shorter term of its kind is in the document", longer  # 소득금액 and 종합소득금액
         same = (other for side in frame.sides for other in self.beside.get(side, ()))
-        yield (
-            "another noun stands in the same place",
-            any(task.is_apart(other, form) for other in same),
-        )  # 큰 서울을, 큰 부산을
+        yield ("another noun stands in the same place", any(task.is_apart(other, form) for other in same))  # 큰 서울을, 큰 부산을
         usual = self.usual
         called = usual and usual.call_for(form, frame.ending, frame.before, frame.behind, self.read.document.id)
         yield "guessable from its neighbours", bool(called)  # 주식회사의 한빛전자, in other documents too
