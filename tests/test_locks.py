@@ -66,7 +66,7 @@ COMMANDS = {
     "adapt": ("experiment", "--model {1} --source local:{0}/texts.jsonl"),
     "demo": ("experiment", "--quick"),
     "report": ("report", "--table {2}"),
-    "archive": ("archive", "{3}/results/experiment/combined-512-s80"),
+    "archive": ("archive", "{3}/results/experiment/combined-512-s110"),
 }
 """Every command that fills a folder, with the kind of folder it fills."""
 

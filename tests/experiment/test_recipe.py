@@ -55,7 +55,7 @@ Make = Callable[..., ExperimentRecipe]
             {"relation": {"train": "rows.json", "start": "chosen"}, "keep_weights": False},
             "needs the weights of the run that is chosen",
         ),
-        ({"seeds": 0}, "seeds should be 1 or more"),
+        ({"seeds": 0}, "seeds should be from 1 to 1,000"),
     ],
 )
 def test_what_cannot_be_is_refused(bench: Bench, tmp_path: Path, changes: dict[str, Any], told: str) -> None:

@@ -402,7 +402,7 @@ def test_impossible_recipes_are_refused(recipe: RelationRecipe) -> None:
         change(recipe, scheme="none", head="starts")
     with pytest.raises(RecipeError, match="should be from"):
         change(recipe, holdout=0.9)
-    with pytest.raises(RecipeError, match="1 or more"):
+    with pytest.raises(RecipeError, match="from 1 to 1,000"):
         change(recipe, seeds=0)
     assert change(recipe, scheme="none").head_kind == "cls"
 

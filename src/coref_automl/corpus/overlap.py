@@ -69,7 +69,9 @@ def evaluation_documents(folders: Sequence[Path]) -> list[Document]:
             )
         for row in read_stored_rows(folder / "documents.jsonl", _FrozenDocument, error=EvalSetError):
             if "id" not in row or "text" not in row:
-                raise EvalSetError(f"The documents of {folder} have no text. Make a set with: coref-automl prepare eval")
+                raise EvalSetError(
+                    f"{folder} is not an evaluation set: its documents have no text. Make one with: coref-automl prepare eval"
+                )
             found.append(Document(row["id"], row.get("source", ""), row["text"], row.get("title", "")))
     return found
 
