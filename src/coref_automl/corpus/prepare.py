@@ -14,7 +14,7 @@ no byte. What kills its worker again and again is named at the end; `--allow-mis
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from coref_automl.corpus.inputs import bytes_of, difference, pinned, readable_pa
 from coref_automl.corpus.manifest import AGAIN, ANEW, BegunDataset, MadeFrom, WithSettings, read_prepared
 from coref_automl.corpus.overlap import evaluation_documents, write_grams
 from coref_automl.corpus.pack import assemble
-from coref_automl.corpus.recipe import PrepareRecipe
+from coref_automl.corpus.recipe import PrepareRecipe, Texts
 from coref_automl.corpus.shards import READ, Index, build_index, finished_shards, set_part_aside
 from coref_automl.corpus.sources import BUNDLED, Input
 from coref_automl.decoder import read_stored
@@ -71,6 +71,18 @@ def prepare(recipe: PrepareRecipe, out: str | Path, *, progress: Progress | None
         if is_done(out):  # by a command that ended just now
             return _as_it_stands(recipe, out, progress)
         return _prepare(recipe, parts, missing, evaluation, out, progress)
+
+
+def prepare_texts(
+    texts: Texts, folder: Path, seq_len: int, model: str, eval_sets: Iterable[Path], progress: Progress, holdout: float = 0.0
+) -> Path:
+    """One dataset for all runs: blocks with noun chains. They differ in what they hide, and in nothing else."""
+    wanted = PrepareRecipe(
+        mode="combined", sources=texts.sources, model=model, seq_len=seq_len, eval_sets=tuple(map(str, eval_sets)),
+        holdout=holdout, limit=texts.limit, near_duplicates=texts.near_duplicates,
+    )  # fmt: skip
+    prepare(wanted, folder, progress=progress)
+    return folder
 
 
 def _prepare(

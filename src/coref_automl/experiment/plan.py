@@ -23,6 +23,7 @@ from coref_automl.comparison.runs import CHOSEN, TaskData
 from coref_automl.comparison.scores import is_equal_training
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
+from coref_automl.corpus.prepare import prepare_texts
 from coref_automl.engine.binding import BYTES
 from coref_automl.engine.job import JOB, Job
 from coref_automl.errors import FolderError, RecipeError
@@ -265,7 +266,7 @@ def prepare_datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[Path], 
     """A dataset for each length: the one prepared for it, or one whose blocks it divides."""
     if texts := None if recipe.datasets else recipe.texts:
         place = out / "datasets"
-        return {n: texts.prepared(place / str(n), n, recipe.model, sets, progress, texts.holdout) for n in recipe.lengths}
+        return {n: prepare_texts(texts, place / str(n), n, recipe.model, sets, progress, texts.holdout) for n in recipe.lengths}
     block_lengths = {folder: PackedDataset.open(Path(folder)).seq_len for folder in recipe.datasets}
     datasets = {}
     for length in recipe.lengths:

@@ -16,6 +16,7 @@ from coref_automl.comparison.power import Evidence
 from coref_automl.comparison.runs import CheckStage, TaskData
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
+from coref_automl.corpus.prepare import prepare_texts
 from coref_automl.engine.job import Job
 from coref_automl.errors import EvaluationError, RecipeError
 from coref_automl.evaluation.answers import reachable
@@ -348,7 +349,7 @@ def open_datasets(recipe: TuneRecipe, evalset: EvalSet, out: Path, progress: Pro
     folders, model = [Path(folder) for folder in recipe.datasets], str(recipe.settings.get("tokenizer") or recipe.models[0])
     if not folders and (texts := recipe.texts):
         place = out / "datasets"
-        folders = [texts.prepared(place / f"blocks-{n}", n, model, [evalset.folder], progress) for n in texts.seq_lens]
+        folders = [prepare_texts(texts, place / f"blocks-{n}", n, model, [evalset.folder], progress) for n in texts.seq_lens]
     datasets = [PackedDataset.open(folder) for folder in folders]
     names = [dataset.folder.resolve().name for dataset in datasets]
     if len(set(names)) < len(names):
