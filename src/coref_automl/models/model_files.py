@@ -15,11 +15,11 @@ from coref_automl.errors import InputError, ModelError
 from coref_automl.fingerprints import fingerprint, fingerprint_files
 from coref_automl.guard import LINE, TooLarge, check_packed, refuse_special
 from coref_automl.models.families import family, length_of
+from coref_automl.models.tokenizer_files import TOKENIZER_FILES, has_tokenizer, require_tokenizer
 from coref_automl.paths import at_home, natural_order
 from coref_automl.store import read_json
 
 BUNDLED = {"bundled:ko-mini": "ko-mini"}
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "tokenizer.model", "sentencepiece.bpe.model")
 SETTINGS = "settings"
 PARTS = {
     "weights": ("가중치", "weights"),
@@ -99,37 +99,6 @@ def refuse_foreign(folder: Path) -> None:
         raise ModelError(f"{folder} is a sentence-transformers model; pass {folder / '0_Transformer'}, its encoder.")
 
 
-def has_tokenizer(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in TOKENIZER_FILES)
-
-
-def vocabulary_ids(folder: Path) -> dict[str, int]:
-    """Entries and their ids as a tokenizer's JSON files state them; a vocabulary that is a plain list states none."""
-    found: dict[str, int] = {}
-    for name in _VOCABULARIES:
-        try:
-            written = read_json(folder / name)
-        except TooLarge:
-            raise
-        except InputError:
-            continue  # missing, or damaged: that is for the library to say
-        written = written if isinstance(written, dict) else {}
-        model = written.get("model")
-        vocabulary = model.get("vocab") if isinstance(model, dict) else None if name in _WITH_RULES else written
-        found |= {entry: at for entry, at in vocabulary.items() if isinstance(at, int)} if isinstance(vocabulary, dict) else {}
-        added = written.get("added_tokens")
-        for entry in added if isinstance(added, list) else ():
-            if isinstance(entry, dict) and isinstance(entry.get("id"), int):
-                found[str(entry.get("content"))] = entry["id"]
-        decoder = written.get("added_tokens_decoder")
-        found |= {f"added {at}": int(at) for at in decoder if at.isdecimal()} if isinstance(decoder, dict) else {}
-    return found
-
-
-_WITH_RULES = ("tokenizer.json", "tokenizer_config.json")
-_VOCABULARIES = (*_WITH_RULES, "vocab.json", "added_tokens.json")
-
-
 def config_of(folder: Path) -> dict[str, Any]:
     config = _json(folder / "config.json")
     if not isinstance(config, dict) or not isinstance(config.get("model_type"), str):
@@ -193,8 +162,7 @@ def published_files(folder: Path) -> list[Path]:
     """What makes a folder a model that others can load: config, weights with their index, tokenizer."""
     config_of(folder)
     weight_shapes(folder)
-    if not has_tokenizer(folder):
-        raise ModelError(f"{folder} has no tokenizer (tokenizer.json or a vocabulary); copy it there from the base model.")
+    require_tokenizer(folder)
     indices = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
     small = ("config.json", *TOKENIZER_FILES, "merges.txt", *_TOKENIZER_SETTINGS, *indices)
     return [*(folder / name for name in small if (folder / name).is_file()), *weight_files(folder)]

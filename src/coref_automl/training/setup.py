@@ -23,7 +23,8 @@ from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words
 from coref_automl.models.context import lengthen
 from coref_automl.models.execution import rounding_note, use_attention
 from coref_automl.models.load import LoadedModel, load_masked_lm, load_tokenizer, tokenizer_fingerprint
-from coref_automl.models.model_files import config_of, folder_of, has_tokenizer, model_prints, models_print, weight_shapes
+from coref_automl.models.model_files import config_of, folder_of, model_prints, models_print, weight_shapes
+from coref_automl.models.tokenizer_files import has_tokenizer
 from coref_automl.models.vocabulary import word_starts
 from coref_automl.progress import Progress, duration
 from coref_automl.say import language, say
