@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coref_automl.comparison.claims import BASE
 from coref_automl.comparison.names import arm_name, run_name, seed_of
@@ -27,13 +27,13 @@ from coref_automl.corpus.prepare import prepare_texts
 from coref_automl.engine.binding import BYTES
 from coref_automl.engine.job import JOB, Job
 from coref_automl.errors import FolderError, RecipeError
-from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
+from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set, half_set
 from coref_automl.evaluation.prepare import prepare_eval
 from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.slot import SCORER
 from coref_automl.evaluation.targets import target_of
-from coref_automl.experiment.recipe import BUNDLED, ExperimentRecipe, HeldOutTexts
+from coref_automl.experiment.recipe import BUNDLED, EvaluateStage, ExperimentRecipe, HeldOutTexts
 from coref_automl.experiment.step import RUNS, Step, start_bytes
 from coref_automl.machine import device_seen, pick_device
 from coref_automl.models.load import load_masked_lm
@@ -42,7 +42,6 @@ from coref_automl.progress import Progress
 from coref_automl.store import read_json
 from coref_automl.training.folder import binding_of, checkpoint_meant
 from coref_automl.training.recipe import TrainRecipe, check
-from coref_automl.tuning.score import half_set
 
 if TYPE_CHECKING:
     from coref_automl.training.setup import Prepared
@@ -71,11 +70,12 @@ class MethodAtLength:
 
 @dataclass(frozen=True)
 class Plan:
-    """A recipe with what it names opened. `sets` are evaluation sets, `datasets` folders by length, `data` those of tasks."""
+    """A recipe with what it names opened. `sets` are evaluation sets, of which the first judges, `datasets` folders by length,
+    `data` those of tasks."""
 
     recipe: ExperimentRecipe
     out: Path
-    sets: tuple[Path, ...]
+    sets: tuple[EvalSet, ...]
     datasets: Mapping[int, Path]
     data: Mapping[str, TaskData] = field(default_factory=dict)
 
@@ -141,10 +141,10 @@ class Plan:
 
     def training(self, arm: MethodAtLength, seed: int) -> TrainRecipe:
         decided = {
-            "model": self.recipe.model, "dataset": str(self.datasets[arm.length]), "seq_len": arm.length, "method": arm.method,
-            "out": str(self.out / RUNS / self.run_name(arm, seed)), "seed": seed, "device": self.device,
+            "dataset": str(self.datasets[arm.length]), "seq_len": arm.length, "method": arm.method, "device": self.device,
+            "out": str(self.out / RUNS / self.run_name(arm, seed)), "seed": seed,
         }  # fmt: skip
-        return from_mapping(TrainRecipe, {**self.recipe.settings(arm.method), **decided}, f"methods: {arm.method}")
+        return training_of(self.recipe, arm.method, decided)
 
     @cached_property
     def prepared(self) -> dict[MethodAtLength, Prepared]:
@@ -162,12 +162,20 @@ class Plan:
         self._refuse_namesake(prepared)
         return prepared
 
+    @property
+    def first(self) -> Prepared:
+        """The first run: all see as many tokens."""
+        return self.prepared[self.arms[0]]
+
+    def with_seeds(self, seeds: int) -> Plan:
+        return replace(self, recipe=replace(self.recipe, seeds=seeds))
+
     def fitted(self) -> Plan:
         """With a batch and epochs that make enough steps of the rows at hand; what was asked for stays as it is."""
         given = self.recipe.train
         if "max_tokens" in given or ("batch" in given and "epochs" in given):
             return self
-        work = self.prepared[self.arms[0]]
+        work = self.first
         rows, batch, epochs = work.plan.rows, work.plan.batch, float(given.get("epochs", 1.0))
         if "batch" not in given:
             while batch > LEAST_BATCH and epochs * rows / batch < FEWEST_STEPS:
@@ -191,23 +199,16 @@ class Plan:
     def _evaluation(self, name: str, run: str | None, *, seq_len: int | None) -> Step:
         stage = self.recipe.evaluate
         recipe = EvaluateRecipe(
-            eval_sets=self.sets, seq_len=seq_len, out=self.out / EVALUATIONS, device=self.device, words=stage.words, base=False
-        )
-        binding = {"eval_sets": [opened.fingerprint for opened in self._opened_sets], "words": stage.words}
+            eval_sets=tuple(opened.folder for opened in self.sets), seq_len=seq_len, out=self.out / EVALUATIONS,
+            device=self.device, words=stage.words, base=False,
+        )  # fmt: skip
+        binding = {"eval_sets": [opened.fingerprint for opened in self.sets], "words": stage.words}
         return Step("evaluate", name, run, recipe, binding | {f"{BYTES}scorer": SCORER} | ({} if run else self._base_bytes))
 
     @cached_property
     def _base_bytes(self) -> dict[str, str]:
         """What steps from the base are bound to; a run's own bytes are bound by its training."""
         return start_bytes(self.recipe.model)
-
-    @cached_property
-    def _opened_sets(self) -> list[EvalSet]:
-        return [EvalSet.open(folder) for folder in self.sets]
-
-    @property
-    def items(self) -> int:
-        return sum(len(opened.select()) for opened in self._opened_sets)
 
     def _fine_tuning(self, kind: str, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
         """A check from one start, once for each of its variants. The k-th run of every method and the k-th tuning of the base
@@ -222,6 +223,11 @@ class Plan:
             yield Step(kind, step_name, run, recipe, bound | data.prints | ({} if run else self._base_bytes))
 
 
+def training_of(recipe: ExperimentRecipe, method: str, decided: Mapping[str, Any]) -> TrainRecipe:
+    settings = {**recipe.settings(method), "model": recipe.model, **decided}
+    return from_mapping(TrainRecipe, settings, f"methods: {method}")
+
+
 def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
     """Open what the recipe names, or prepare it; nothing is trained. A run's folder as the base means one checkpoint of it. What
     can be refused before texts are prepared is."""
@@ -230,43 +236,42 @@ def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
     new_head = any(recipe.settings(method).get("new_head") for method in recipe.methods) or None
     load_masked_lm(recipe.model, new_head=new_head)  # has it a mask head?
     for method in recipe.methods:
-        settings = recipe.settings(method) | {"model": recipe.model, "dataset": "", "out": ""}
-        check(from_mapping(TrainRecipe, settings, f"methods: {method}"))
-    refuse_other_first_seed(recipe, out)
+        asked = training_of(recipe, method, {"dataset": "", "out": ""})
+        check(asked)
+    refuse_other_first_seed(recipe.first_seed, [kind for kind, stage in recipe.checks.items() if stage.start != CHOSEN], out)
     data = {kind: CHECKS[kind].open(stage, out) for kind, stage in recipe.checks.items()}
-    sets = prepare_sets(recipe, out, progress)
-    return Plan(recipe, out, sets, prepare_datasets(recipe, out, sets, progress), data)
+    sets = open_sets(recipe.evaluate, recipe.texts, recipe.model, out, progress)
+    return Plan(recipe, out, sets, open_datasets(recipe, out, sets, progress), data)
 
 
-def prepare_sets(recipe: ExperimentRecipe, out: Path, progress: Progress) -> tuple[Path, ...]:
+def open_sets(stage: EvaluateStage, texts: HeldOutTexts | None, model: str, out: Path, progress: Progress) -> tuple[EvalSet, ...]:
     """The sets that a recipe names, or one built of its texts, or the bundled one; their halves where it asks for one."""
-    stage = recipe.evaluate
-    named = tuple(bundled_eval_set() if name == BUNDLED else Path(name) for name in stage.sets)
-    if not named:
-        named = (_built_set(recipe, recipe.texts, out / "evalset", progress) if recipe.texts else bundled_eval_set(),)
+    sets = [EvalSet.open(bundled_eval_set() if name == BUNDLED else name) for name in stage.sets]
+    if not sets:
+        sets = [_built_set(stage, texts, model, out / "evalset", progress) if texts else EvalSet.open(bundled_eval_set())]
     if stage.half is None:
-        return named
-    names = short_names([folder.resolve() for folder in named])
-    places = [out / "evalsets" / f"{names[folder.resolve()]}-{stage.half}" for folder in named]
-    return tuple(half_set(EvalSet.open(folder), place, stage.half).folder for folder, place in zip(named, places, strict=True))
+        return tuple(sets)
+    names = short_names([opened.folder.resolve() for opened in sets])
+    places = [out / "evalsets" / f"{names[opened.folder.resolve()]}-{stage.half}" for opened in sets]
+    return tuple(half_set(opened, place, stage.half) for opened, place in zip(sets, places, strict=True))
 
 
-def _built_set(recipe: ExperimentRecipe, texts: HeldOutTexts, folder: Path, progress: Progress) -> Path:
+def _built_set(stage: EvaluateStage, texts: HeldOutTexts, model: str, folder: Path, progress: Progress) -> EvalSet:
     """An evaluation set of the texts' held-out documents, and of the bundled cloze passages where LAMBADA is among the tasks."""
-    stage = recipe.evaluate
     kept = {name: getattr(stage, name) for name in ("tasks", "per_source", "per_document", "min_syllables", "single_entry")}
     lambada = ("bundled:cloze",) if "lambada" in stage.tasks else ()
-    wanted = EvalRecipe(
-        models=(recipe.model,), sources=texts.sources, lambada=lambada, holdout=texts.holdout, limit=texts.limit, **kept
-    )
-    return prepare_eval(wanted, folder, progress=progress).folder
+    wanted = EvalRecipe(models=(model,), sources=texts.sources, lambada=lambada, holdout=texts.holdout, limit=texts.limit, **kept)
+    return prepare_eval(wanted, folder, progress=progress)
 
 
-def prepare_datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[Path], progress: Progress) -> dict[int, Path]:
+def open_datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[EvalSet], progress: Progress) -> dict[int, Path]:
     """A dataset for each length: the one prepared for it, or one whose blocks it divides."""
     if texts := None if recipe.datasets else recipe.texts:
-        place = out / "datasets"
-        return {n: prepare_texts(texts, place / str(n), n, recipe.model, sets, progress, texts.holdout) for n in recipe.lengths}
+        excluded = [opened.folder for opened in sets]
+        return {
+            n: prepare_texts(texts, Path(out, "datasets", str(n)), n, recipe.model, excluded, progress, texts.holdout)
+            for n in recipe.lengths
+        }
     block_lengths = {folder: PackedDataset.open(Path(folder)).seq_len for folder in recipe.datasets}
     datasets = {}
     for length in recipe.lengths:
@@ -280,20 +285,19 @@ def prepare_datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[Path], 
     return datasets
 
 
-def refuse_other_first_seed(recipe: ExperimentRecipe, out: Path) -> None:
+def refuse_other_first_seed(first_seed: int, kinds: Iterable[str], out: Path) -> None:
     """Fine-tuning seeds count from the first seed: counted from another one, two runs would share theirs.
 
     The run with seed `first_seed + k` is fine-tuned with seeds from `k * SEEDS_APART` on: both are in the job of its step.
     """
-    kinds = [kind for kind, stage in recipe.checks.items() if stage.start != CHOSEN]
     begun_with = set()
     for path in (path for kind in kinds for path in (out / "steps" / kind).glob(f"*/{JOB}")):
         job = Job.from_json(read_json(path))
         if not job.key.rpartition("-s")[2].isdecimal():  # of `start: chosen`, named by its checkpoint
             continue
         begun_with.add(seed_of(job.key) - job.recipe["settings"]["first_seed"] // SEEDS_APART)
-    if begun_with and recipe.first_seed not in begun_with:
+    if begun_with and first_seed not in begun_with:
         raise FolderError(
-            f"{out} was begun with first_seed {min(begun_with)}, and this command has first_seed {recipe.first_seed}; "
+            f"{out} was begun with first_seed {min(begun_with)}, and this command has first_seed {first_seed}; "
             "pass the same first seed with more seeds, or choose another --out."
         )
