@@ -22,7 +22,7 @@ from coref_automl.errors import RecipeError
 from coref_automl.experiment.plan import EVALUATIONS, open_plan
 from coref_automl.experiment.preflight import before_training, before_tuning
 from coref_automl.experiment.recipe import ExperimentRecipe
-from coref_automl.experiment.run import Experiment, opened
+from coref_automl.experiment.run import opened
 from coref_automl.experiment.state import ANSWER, Preflight
 from coref_automl.folders import EXPERIMENT
 from coref_automl.locks import claimed
@@ -112,8 +112,8 @@ def adapt(
     out, progress = Path(recipe.out), progress or quiet()
     pick_first_gpu(recipe.device)  # it trains in this process
     before = partial(before_training, progress=progress, agreed=agreed, fit=True, with_time=with_time)
-    with opened(recipe, progress, before) as (plan, kept):
-        result = Experiment(plan, kept, HereLauncher()).run()
+    with opened(recipe, progress, before, HereLauncher()) as experiment:
+        result, plan = experiment.run(), experiment.plan
     answer, base = Answer.from_json(read_json(out / ANSWER)), plan.recipe.model
     outcomes = {step.kind: step.outcome(out) for step in plan.after_choice(answer.highest_path)}
     compare = f"coref-automl compare {quote(str(out / EVALUATIONS))}"

@@ -32,7 +32,6 @@ from coref_automl.experiment.step import Step
 from coref_automl.folders import EXPERIMENT, check_folder
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
-from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import Progress, peak_gigabytes, quiet
 from coref_automl.say import say
 from coref_automl.statistics.planning import can_show, items_needed, looks_of
@@ -160,7 +159,7 @@ def _evidence(plan: Plan) -> Evidence:
         raise RecipeError(
             f"{judged_on.folder} is scored by word alone, and evaluate.words is none; set it to gold, sample or all."
         )
-    share = reachable(load_tokenizer(recipe.model), judged_on.items.get("real", ()))
+    share = reachable(plan.first.tokenizer, judged_on.items.get("real", ()))
     metric = recipe.evaluate.metric or usual_metric(measured, share)
     sizes = sizes_of(judged_on, metric)
     return Evidence(metric, int(sizes.sum()), len(sizes), _detectable(recipe.seeds, sizes, len(plan.arms)))

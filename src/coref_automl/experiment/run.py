@@ -53,39 +53,22 @@ def run_experiment(
 
     After `max_minutes` no step is begun and those under way are stopped; the next call resumes them.
     """
-    ends = end_after(max_minutes)
     for check in CHECKS:
         if check in only and check not in recipe.checks:
             raise RecipeError(f"The recipe has no {check} stage to run; add one, or leave out --only {check}.")
-    with opened(recipe, progress, before) as (plan, kept):
-        return Experiment(plan, kept, launcher, ends).run(only)
-
-
-def end_after(minutes: float | None) -> float | None:
-    return time.monotonic() + 60 * minutes if minutes is not None else None
-
-
-@contextmanager
-def opened(recipe: ExperimentRecipe, progress: Progress | None, before: Before) -> Iterator[tuple[Plan, Progress]]:
-    """A recipe's plan, in a folder that is claimed for it, and progress that is kept there.
-
-    `before` sees the opened plan before anything is trained, and may change or refuse it.
-    """
-    out = Path(recipe.out)
-    with speaking(recipe.lang), claimed(out, EXPERIMENT):
-        kept = (progress or quiet()).into(out / EVENTS)
-        yield before(open_plan(recipe, out, kept)), kept
+    with opened(recipe, progress, before, launcher, max_minutes) as experiment:
+        return experiment.run(only)
 
 
 @dataclass
 class Experiment:
-    """A plan at work, in a folder that its caller has claimed. A step that fails is tried once more, when its neighbours on the
-    GPU are others."""
+    """A plan at work, in a folder that is claimed for it. A step that fails is tried once more, when its neighbours on the GPU
+    are others."""
 
     plan: Plan
     progress: Progress
-    launcher: Launcher | None = None
-    ends: float | None = None
+    launcher: Launcher | None
+    ends: float | None
 
     @cached_property
     def state(self) -> ExperimentState:
@@ -97,7 +80,8 @@ class Experiment:
         self._remove_weights(self.plan.steps)
         claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
         ran = self._run_steps(kinds)
-        if self._has_chosen():
+        has_chosen = any(stage.start == CHOSEN for stage in self.plan.recipe.checks.values())  # which keeps the weights
+        if has_chosen and state.judged and state.finished("evaluate"):
             state.add(self.plan.after_choice(recommend(out / EVALUATIONS, **self._judged).highest_path))
             ran |= self._run_steps(kinds)
         result = state.result(kinds)
@@ -107,11 +91,6 @@ class Experiment:
         if reports or ran or not (out / "result.json").is_file():  # else what it says of the report still holds
             write_json(out / "result.json", result.to_json())
         return result
-
-    def _has_chosen(self) -> bool:
-        """Is all that chooses over, for checks with `start: chosen`? Weights are there: a recipe with such checks keeps them."""
-        asked = any(stage.start == CHOSEN for stage in self.plan.recipe.checks.values())
-        return bool(asked and self.state.judged and self.state.finished("evaluate"))
 
     @property
     def _judged(self) -> dict[str, Any]:
@@ -199,3 +178,21 @@ class Experiment:
             write_json(folder / "costs.json", {label: one.facts for label, one in outcomes.items() if one and one.done})
             write_json(folder / LOOKS, looks)
         return replace(result, sentence=made.sentence, report=made.page, archive=kept.folder)
+
+
+@contextmanager
+def opened(
+    recipe: ExperimentRecipe,
+    progress: Progress | None,
+    before: Before,
+    launcher: Launcher | None = None,
+    max_minutes: float | None = None,
+) -> Iterator[Experiment]:
+    """A recipe's experiment, in its folder and its language; what it tells is kept there.
+
+    `before` sees the opened plan before anything is trained, and may change or refuse it.
+    """
+    out, ends = Path(recipe.out), time.monotonic() + 60 * max_minutes if max_minutes is not None else None
+    with speaking(recipe.lang), claimed(out, EXPERIMENT):
+        kept = (progress or quiet()).into(out / EVENTS)
+        yield Experiment(before(open_plan(recipe, out, kept)), kept, launcher, ends)

@@ -6,7 +6,7 @@ difference that matters is excluded, or the seeds are spent.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coref_automl.comparison.arms import arms_of
@@ -18,7 +18,7 @@ from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.experiment.plan import EVALUATIONS, Plan
 from coref_automl.experiment.recipe import ExperimentRecipe
-from coref_automl.experiment.run import Before, Experiment, end_after, opened
+from coref_automl.experiment.run import Before, opened
 from coref_automl.experiment.state import ExperimentResult
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
@@ -70,14 +70,14 @@ def run_until_shown(
         raise RecipeError("--until-shown compares methods with the first one; name at least two.")
     if len(recipe.lengths) > 1:
         raise RecipeError("--until-shown judges one length; pass one --length.")
-    ends, progress = end_after(max_minutes), progress or quiet()
+    progress = progress or quiet()
     looks = looks_of(recipe.seeds, comparisons=len(recipe.methods) - 1)
-    with opened(recipe, progress, before) as (plan, kept):
+    with opened(recipe, progress, before, launcher, max_minutes) as whole:
         for look in looks:
-            result = Experiment(plan.with_seeds(look.pairs), kept, launcher, ends).run()
+            result = replace(whole, plan=whole.plan.with_seeds(look.pairs)).run()
             if result.resumes:
                 return result, []
-            known = _known(plan, look, last_look=look is looks[-1])
+            known = _known(whole.plan, look, last_look=look is looks[-1])
             for method in known:
                 progress.note(str(method))
             if all(method.verdict.decision != "open" for method in known):

@@ -35,13 +35,11 @@ class LoadedModel:
     notes: tuple[str, ...]
 
 
-def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
-    return _tokenizer(model, model_files.folder_of(model, weights=False))
-
-
-def _tokenizer(model: str, folder: Path) -> PreTrainedTokenizerFast:
+def load_tokenizer(model: str, folder: Path | None = None) -> PreTrainedTokenizerFast:
+    """`folder`: where the model lies, if that is known."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+    folder = folder or model_files.folder_of(model, weights=False)
     check_tokenizer_files(model, folder)
     try:
         with quiet_library(), without_panics():
@@ -82,8 +80,7 @@ def load_masked_lm(
         raise ModelError(
             f"{model} is an ELECTRA discriminator, which has no mask head; pass its generator{checks.or_new(new_head)}."
         )
-    loaded, info = _weights(AutoModelForMaskedLM, files, device=device)
-    notes = checks.judge(model, loaded, info, new_head=new_head)
+    loaded, notes = _loaded(AutoModelForMaskedLM, model, files, device, new_head)
     notes += bucket_fault(loaded.config)
     longest = length_of(loaded.config)
     if seq_len is not None and seq_len > longest:
@@ -103,8 +100,7 @@ def load_encoder(model: str, *, device: str = "cpu") -> tuple[PreTrainedModel, P
 
     files = _files(model)
     options = {"add_pooling_layer": False} if family(files.config.model_type).pooler else {}
-    loaded, info = _weights(AutoModel, files, device=device, **options)
-    checks.judge(model, loaded, info, new_head=False)
+    loaded, _ = _loaded(AutoModel, model, files, device, False, **options)
     use_attention(loaded, "auto")
     loaded.eval()
     return loaded, files.tokenizer
@@ -134,7 +130,7 @@ class _Files:
 def _files(model: str) -> _Files:
     folder = model_files.folder_of(model)
     is_safe, shapes = model_files.weight_files(folder)[0].suffix == ".safetensors", model_files.weight_shapes(folder)
-    config, tokenizer = _config(folder, shapes), _tokenizer(model, folder)
+    config, tokenizer = _config(folder, shapes), load_tokenizer(model, folder)
     checks.check_tokenizer(model, tokenizer, config)
     return _Files(folder, shapes, is_safe, config, tokenizer)
 
@@ -161,7 +157,8 @@ def _config(folder: Path, shapes: Shapes) -> Any:
     return config
 
 
-def _weights(kind: Any, files: _Files, *, device: str, **options: Any) -> tuple[Any, dict[str, Any]]:
+def _loaded(kind: Any, name: str, files: _Files, device: str, new_head: bool | None, **options: Any) -> tuple[Any, list[str]]:
+    """The model, and what a person should know of its weights."""
     import torch
 
     device, folder, config = pick_device(device), files.folder, files.config
@@ -180,7 +177,8 @@ def _weights(kind: Any, files: _Files, *, device: str, **options: Any) -> tuple[
                 output_loading_info=True,
                 **options,
             )
-            return loaded.to(device), {**info, "missing_keys": _without_twins(loaded, info["missing_keys"])}
+            info["missing_keys"] = _without_twins(loaded, info["missing_keys"])
+            return loaded.to(device), checks.judge(name, loaded, info, new_head=new_head)
     except ModelError:
         raise
     except Exception as error:  # the library raises many kinds; what was asked for and the reason are what a user needs
