@@ -64,6 +64,9 @@ class MethodAtLength:
     def name(self) -> str:
         return arm_name(self.method, self.length)
 
+    def run(self, seed: int) -> str:
+        return run_name(self.name, seed)
+
     def __str__(self) -> str:
         return f"{self.method} {self.length:,}"
 
@@ -92,10 +95,6 @@ class Plan:
         """The device as its steps see it; launcher and preflight take the recipe's."""
         return device_seen(self.recipe.device)
 
-    def run_name(self, arm: MethodAtLength | None, seed: int) -> str:
-        """The name of an arm's run. The base (None) is one encoder, tuned for each task as often as an arm has runs."""
-        return run_name(arm.name if arm else BASE, seed)
-
     @cached_property
     def steps(self) -> list[Step]:
         """Seed by seed, the base first, all that belongs to a run together: a study that is cut short has whole seeds."""
@@ -110,9 +109,9 @@ class Plan:
                 yield from self._fine_tuning(kind, BASE, None, self.recipe.first_seed)
 
     def _steps_of_seed(self, number: int, seed: int) -> Iterator[Step]:
-        yield from self._tasks("every", self.run_name(None, seed), None, number * SEEDS_APART)
+        yield from self._tasks("every", run_name(BASE, seed), None, number * SEEDS_APART)  # as often as an arm has runs
         for arm, work in self.prepared.items():
-            name, binding = self.run_name(arm, seed), binding_of(work.recipe, work.prints) | {"seed": seed}
+            name, binding = arm.run(seed), binding_of(work.recipe, work.prints) | {"seed": seed}
             yield Step("train", name, name, self.training(arm, seed), binding)
             yield self._evaluation(name, name, seq_len=None)
             yield from self._tasks("every", name, name, number * SEEDS_APART)
@@ -142,7 +141,7 @@ class Plan:
     def training(self, arm: MethodAtLength, seed: int) -> TrainRecipe:
         decided = {
             "dataset": str(self.datasets[arm.length]), "seq_len": arm.length, "method": arm.method, "device": self.device,
-            "out": str(self.out / RUNS / self.run_name(arm, seed)), "seed": seed,
+            "out": str(self.out / RUNS / arm.run(seed)), "seed": seed,
         }  # fmt: skip
         return training_of(self.recipe, arm.method, decided)
 
@@ -167,9 +166,6 @@ class Plan:
         """The first run: all see as many tokens."""
         return self.prepared[self.arms[0]]
 
-    def with_seeds(self, seeds: int) -> Plan:
-        return replace(self, recipe=replace(self.recipe, seeds=seeds))
-
     def fitted(self) -> Plan:
         """With a batch and epochs that make enough steps of the rows at hand; what was asked for stays as it is."""
         given = self.recipe.train
@@ -190,9 +186,9 @@ class Plan:
         made = target_of(self.recipe.model).provenance()
         names = {Path(made.run).name, Path(self.recipe.model).resolve().parent.name} if made else set()
         for arm, seed in product(prepared, self.seeds):
-            if made and self.run_name(arm, seed) in names and made.step in prepared[arm].saves():
+            if made and arm.run(seed) in names and made.step in prepared[arm].saves():
                 raise RecipeError(
-                    f"The base {self.recipe.model} is step {made.step} of a run named {self.run_name(arm, seed)}, and this study "
+                    f"The base {self.recipe.model} is step {made.step} of a run named {arm.run(seed)}, and this study "
                     "would have one, too; pass another --first-seed, or name the method otherwise."
                 )
 

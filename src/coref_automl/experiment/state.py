@@ -259,7 +259,7 @@ class ExperimentState:
     def _seeds(self, arm: MethodAtLength) -> ArmSeeds:
         missing = {}
         for seed in self.plan.seeds:
-            steps = self.of_run(self.plan.run_name(arm, seed))
+            steps = self.of_run(arm.run(seed))
             failed = [self.failures[step.label] for step in steps if step.label in self.failures]
             left = [step for step in steps if step.label not in self.done]
             if failed or left:

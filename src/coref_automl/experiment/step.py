@@ -74,9 +74,8 @@ def run_step(job: Job) -> dict[str, Any]:
     began = time.monotonic()
     _check_start(job)
     kind, settings, start = (job.recipe[name] for name in ("kind", "settings", "start"))
-    checks = {name: partial(_check, name) for name in CHECKS}
-    work: dict[str, Callable[..., dict[str, Any]]] = {"train": _train, "evaluate": _evaluate, **checks}
-    facts = work[kind](settings, start, Progress())
+    work: Callable[..., dict[str, Any]] = {"train": _train, "evaluate": _evaluate}.get(kind) or partial(_check, kind)
+    facts = work(settings, start, Progress())
     release()
     seconds = round(time.monotonic() - began, 2)
     return {"seconds": seconds, "peak_gigabytes": peak_gigabytes(), "seeds": job.recipe["seeds"], **facts}

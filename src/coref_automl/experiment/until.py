@@ -74,10 +74,11 @@ def run_until_shown(
     looks = looks_of(recipe.seeds, comparisons=len(recipe.methods) - 1)
     with opened(recipe, progress, before, launcher, max_minutes) as whole:
         for look in looks:
-            result = replace(whole, plan=whole.plan.with_seeds(look.pairs)).run()
+            plan = replace(whole.plan, recipe=replace(whole.plan.recipe, seeds=look.pairs))
+            result = replace(whole, plan=plan).run()
             if result.resumes:
                 return result, []
-            known = _known(whole.plan, look, last_look=look is looks[-1])
+            known = _known(plan, look, last_look=look is looks[-1])
             for method in known:
                 progress.note(str(method))
             if all(method.verdict.decision != "open" for method in known):

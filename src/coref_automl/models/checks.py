@@ -37,7 +37,7 @@ def judge(name: str, model: Any, info: dict[str, Any], *, new_head: bool | None)
     if inside:
         raise ModelError(f"{name} lacks weights of the encoder: {inside[0]}{_more(len(inside) - 1)}; copy the checkpoint again.")
     if missing and not new_head:
-        raise ModelError(f"{name} has no trained mask head ({missing[0]} is new). Pass a checkpoint with one{or_new(new_head)}.")
+        raise ModelError(f"{name} has no trained mask head ({missing[0]} is new). Pass a checkpoint with one{_or_new(new_head)}.")
     names = ", ".join(missing)
     new = say(
         f"마스크 헤드가 새로 초기화되었습니다({names}). 학습해야 쓸 수 있습니다.",
@@ -90,7 +90,7 @@ def check_size(folder: Path, kind: Any, config: Any, shapes: dict[str, tuple[int
         )
 
 
-def or_new(new_head: bool | None) -> str:
+def _or_new(new_head: bool | None) -> str:
     """The other way out of a missing mask head, where the command has it."""
     return "" if new_head is None else ", or --new-head"
 
@@ -119,9 +119,12 @@ def check_tokenizer(name: str, tokenizer: Any, config: Any) -> None:
         )
 
 
-def is_discriminator(shapes: dict[str, tuple[int, ...]]) -> bool:
+def check_head(name: str, tokenizer: Any, shapes: dict[str, tuple[int, ...]], *, new_head: bool | None) -> None:
+    if tokenizer.mask_token_id is None:
+        raise ModelError(f"The tokenizer of {name} has no mask token, so nothing can be hidden; pass an encoder that has one.")
     discriminates = any(key.startswith("discriminator_predictions.") for key in shapes)
-    return discriminates and "generator_predictions.dense.weight" not in shapes
+    if discriminates and "generator_predictions.dense.weight" not in shapes and not new_head:
+        raise ModelError(f"{name} is an ELECTRA discriminator, which has no mask head; pass its generator{_or_new(new_head)}.")
 
 
 def _size(shape: tuple[int, ...]) -> str:

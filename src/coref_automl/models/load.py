@@ -74,12 +74,7 @@ def load_masked_lm(
     if seq_len is not None and (why := too_long(seq_len)):
         raise ModelError(f"A model's length {why}.")
     files = _files(model)
-    if files.tokenizer.mask_token_id is None:
-        raise ModelError(f"The tokenizer of {model} has no mask token, so nothing can be hidden; pass an encoder that has one.")
-    if checks.is_discriminator(files.shapes) and not new_head:
-        raise ModelError(
-            f"{model} is an ELECTRA discriminator, which has no mask head; pass its generator{checks.or_new(new_head)}."
-        )
+    checks.check_head(model, files.tokenizer, files.shapes, new_head=new_head)
     loaded, notes = _loaded(AutoModelForMaskedLM, model, files, device, new_head)
     notes += bucket_fault(loaded.config)
     longest = length_of(loaded.config)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from coref_automl.models.execution import products, software_rounding, without_c
 from coref_automl.models.load import quiet_library
 from coref_automl.models.model_files import model_place
 from coref_automl.progress import Progress, duration, quiet
-from coref_automl.records import Provenance, Tabular
+from coref_automl.records import Provenance, Record, Tabular
 from coref_automl.say import language, say
 from coref_automl.store import read_json, write_json
 from coref_automl.training import folder as files
@@ -43,7 +43,7 @@ from coref_automl.training.trainer import Loop, MaskedTrainer
 
 
 @dataclass(frozen=True, slots=True)
-class TrainResult(Tabular):
+class TrainResult(Record, Tabular):
     """What a run left behind. `stopped` says why it ended before its budget, if it did."""
 
     run: Path
@@ -56,12 +56,6 @@ class TrainResult(Tabular):
     best: Path | None = None
     stopped: str | None = None
     average: Path | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Paths as text; everything else as it is."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
-        paths = {name: str(value) for name, value in values.items() if isinstance(value, Path)}
-        return {**values, **paths, "checkpoints": [str(path) for path in self.checkpoints]}
 
     def __repr__(self) -> str:
         return f"{self.run}: {self.tokens:,} tokens, {self.steps:,} steps, {len(self.checkpoints)} checkpoints"
