@@ -214,14 +214,10 @@ def _encode(
         if workers > 1:
             release_kiwi()  # its model is 300 MB, and the next stage has processes of its own
     settings = EncodeSettings(
-        tokenizer=store_tokenizer(recipe.model, work / "tokenizer.json"),
-        mode=recipe.mode,
-        seq_len=recipe.seq_len,
-        only_names=recipe.only_names,
-        chain_cap=recipe.chain_cap,
-        cache=cache,
+        tokenizer=store_tokenizer(recipe.model, work / "tokenizer.json"), mode=recipe.mode, seq_len=recipe.seq_len,
+        only_names=recipe.only_names, chain_cap=recipe.chain_cap, cache=cache,
         grams=work / "grams.npy" if recipe.eval_sets else None,
-    )
+    )  # fmt: skip
     with progress.stage("encode", total, "characters") as stage:
         common = {"kept": str(work / "kept.npy"), "settings": to_mapping(settings)}
         jobs = [

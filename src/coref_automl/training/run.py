@@ -243,20 +243,11 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
     """Give a checkpoint, while it still lies aside, what the Trainer does not: the time so far, a card, and what made it."""
     recipe, plan = work.recipe, work.plan
     provenance = Provenance(
-        run=run.name,
-        step=step,
-        epoch=round(step / plan.steps_per_epoch, 6),
-        tokens=plan.tokens_after(step),
-        objective=recipe.objective,
-        base=_start(work),
-        seq_len=work.dataset.seq_len,
-        seed=recipe.seed,
-        dataset=recipe.dataset,
-        dataset_bytes=work.dataset.fingerprint,
-        planned_end=step == work.last and recipe.eval_set is None,
-        base_bytes=work.prints.get("weights", ""),
-        method=recipe.method,
-    )
+        run=run.name, step=step, epoch=round(step / plan.steps_per_epoch, 6), tokens=plan.tokens_after(step),
+        objective=recipe.objective, base=_start(work), seq_len=work.dataset.seq_len, seed=recipe.seed, dataset=recipe.dataset,
+        dataset_bytes=work.dataset.fingerprint, planned_end=step == work.last and recipe.eval_set is None,
+        base_bytes=work.prints.get("weights", ""), method=recipe.method,
+    )  # fmt: skip
     write_json(folder / "config.json", read_json(folder / "config.json") | work.own_dropout)
     far = round(clock.progress(step), 4)
     write_json(folder / "clock.json", {"seconds": round(clock.elapsed(), 3), "lost": round(clock.lost, 3), "progress": far})
@@ -268,16 +259,9 @@ def _result(run: Path, loss: float | None, stopped: str | None) -> TrainResult:
     made = read_stored(checkpoints[-1] / "training.json", Provenance) if checkpoints else None
     seconds = files.read_clock(checkpoints[-1]).get("seconds", 0.0) if checkpoints else 0.0
     return TrainResult(
-        run=run,
-        checkpoints=tuple(checkpoints),
-        steps=made.step if made else 0,
-        epochs=made.epoch if made else 0.0,
-        tokens=made.tokens if made else 0,
-        seconds=seconds,
-        loss=loss,
-        best=files.best_of(run),
-        stopped=stopped,
-    )
+        run=run, checkpoints=tuple(checkpoints), steps=made.step if made else 0, epochs=made.epoch if made else 0.0,
+        tokens=made.tokens if made else 0, seconds=seconds, loss=loss, best=files.best_of(run), stopped=stopped,
+    )  # fmt: skip
 
 
 def _agree(trainer: MaskedTrainer, progress: float) -> float:

@@ -263,15 +263,10 @@ def masking_of(work: Prepared, model: Any) -> Masking:
     starts[: len(begins)] = begins
     same = ("objective", "min_prob", "max_prob", "whole_word", "entity_rate", "background", "ratio")
     return Masking(
-        **{name: getattr(recipe, name) for name in same},
-        mask_id=int(work.tokenizer.mask_token_id),
-        special=special,
-        starts=starts,
-        drawn=recipe.rates == "drawn",
-        falling=recipe.rates == "falling",
-        replace_all=recipe.replacement == "mask",
-        far_weight=1.0 if recipe.far_weight is None else recipe.far_weight,
-    )
+        **{name: getattr(recipe, name) for name in same}, mask_id=int(work.tokenizer.mask_token_id), special=special,
+        starts=starts, drawn=recipe.rates == "drawn", falling=recipe.rates == "falling",
+        replace_all=recipe.replacement == "mask", far_weight=1.0 if recipe.far_weight is None else recipe.far_weight,
+    )  # fmt: skip
 
 
 def mention_losses_of(work: Prepared, model: Any) -> MentionLosses | None:
