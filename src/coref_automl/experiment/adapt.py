@@ -143,7 +143,7 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
     with claimed(out, EXPERIMENT):  # to the end: what is tuned lies in it
         plan = open_plan(replace(recipe, evaluate=replace(recipe.evaluate, half=None)), out, progress)  # tuning halves its set
         fit = plan.fitted()
-        batch = fit.recipe.train.get("batch") or next(iter(fit.prepared.values())).plan.batch
+        batch = fit.recipe.train.get("batch") or fit.first.plan.batch
         wanted = TuneRecipe(
             models=(plan.recipe.model,), out=str(out / "tune"), datasets=(str(plan.datasets[recipe.lengths[0]]),),
             eval_set=str(plan.sets[0].folder), metric=recipe.evaluate.metric, device=recipe.device, lang=recipe.lang,
