@@ -20,7 +20,7 @@ from coref_automl.evaluation import answers
 from coref_automl.evaluation.evalset import KIND, EvalSet, freeze
 from coref_automl.evaluation.recipe import EvalRecipe, difference, facts, label, numbered, reasons, settings
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.evaluation.tasks.nouns import MOST_DOCUMENTS, Neighbours
+from coref_automl.evaluation.tasks.neighbours import MOST_DOCUMENTS, Neighbours
 from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, ReadDocument, Rows, read_document, read_rows, spread
 from coref_automl.folders import is_done
 from coref_automl.korean import Tagger, default_cache

@@ -20,6 +20,7 @@ from coref_automl.corpus.chains import NounMention, mentions
 from coref_automl.corpus.files import files_of, rows_in
 from coref_automl.corpus.formats import BROKEN
 from coref_automl.errors import SourceError
+from coref_automl.evaluation.tasks.neighbours import Neighbours
 from coref_automl.fingerprints import fingerprint
 from coref_automl.korean import PRONOUN, Tags
 from coref_automl.models.vocabulary import tokenize
@@ -27,8 +28,6 @@ from coref_automl.records import ClozeItem, Document, Task
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-    from coref_automl.evaluation.tasks.nouns import Neighbours
 
 Span = tuple[int, int]
 Row = dict[str, Any]
