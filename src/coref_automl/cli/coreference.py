@@ -64,7 +64,8 @@ def explore(
     """Describe annotated data: chains, nesting, convention, and every problem with its reason."""
     from coref_automl.coreference.conventions import converted, known
     from coref_automl.coreference.conventions import explore as look
-    from coref_automl.coreference.data import inspect_coref, write_documents
+    from coref_automl.coreference.data import inspect_coref
+    from coref_automl.coreference.documents import write_documents
 
     if write is not None and len(files) != 1:
         raise InputError(f"--write takes one file, not {len(files)}; convert them one by one.")

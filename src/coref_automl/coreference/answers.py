@@ -16,9 +16,10 @@ from typing import Any, TypedDict
 import numpy as np
 
 from coref_automl.coreference.conventions import Convention, moved_chains, moved_mentions
-from coref_automl.coreference.data import CorefDocument
+from coref_automl.coreference.documents import CorefDocument
 from coref_automl.coreference.metrics import METRICS, Ratio, added, difference, estimates, score_document
 from coref_automl.coreference.results import (
+    AGAIN,
     CONLL,
     COREFERENCE_FILES,
     HEADS,
@@ -47,7 +48,6 @@ _NOT_CONDITIONS = ("first_seed", "note")
 """Settings that two runs need not share to be compared: they do not decide what a seed is."""
 START = "start.jsonl"
 """Answers of the head that is trained further, to compare with."""
-AGAIN = "the file was edited: train it again"
 Span = tuple[int, int]
 Chains = tuple[tuple[Span, ...], ...]
 

@@ -25,6 +25,8 @@ HEADS = "found_heads"
 """Found mentions, matched by their heads: two that end alike are one."""
 STRING = {mode: f"{mode}_same_string" for mode in MODES}
 """The baseline: mentions, or nouns, of one string are one entity."""
+AGAIN = "the file was edited: train it again"
+"""What to do where a file of a run cannot be read."""
 SHOWN = {"conll": "CoNLL", "muc": "MUC", "b_cubed": "B-cubed", "ceaf_e": "CEAF-e", "lea": "LEA", "mention": "mentions"}
 
 
