@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,18 +24,16 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.power import sizes_by_document
 from coref_automl.comparison.questions import TASKS, StudyClaims, metric_of
 from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.study_data import StudyData
 from coref_automl.records import Half
 from coref_automl.statistics.planning import SEEDS, can_show
-
-if TYPE_CHECKING:
-    from coref_automl.comparison.study import Study
 
 _SELECT: Half = "select"
 FLOOR = 0.02
 """If no model scores more, differences cannot show."""
 
 
-def answer_of(study: Study) -> Answer:
+def answer_of(study: StudyData) -> Answer:
     return _Decision(study, StudyClaims(study)).answer()
 
 
@@ -53,7 +51,7 @@ class _Lead(NamedTuple):
 class _Decision:
     """What follows from the claims of a study: what to use, what to keep, which claim answers a question first."""
 
-    study: Study
+    study: StudyData
     claims: StudyClaims
 
     def answer(self) -> Answer:
@@ -85,9 +83,7 @@ class _Decision:
             power=self._power(),
             questions=questions,
             candidates=len(study.choice.candidates),
-            looks=study.looks,
             against=self._against(),
-            unread=study.unread,
             unproven=tuple(claim.b for claim in unbeaten if claim.b not in better),
             unjudged=unjudged,
             untested=self._untested(questions),
