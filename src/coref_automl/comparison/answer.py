@@ -21,7 +21,6 @@ from coref_automl.comparison.choice import next_time_of
 from coref_automl.comparison.claims import BASE, Action, Answer, Caveat, Claim, Keep, NextTime, Power, Question, QuestionId
 from coref_automl.comparison.next_step import next_step, train_command
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.power import sizes_by_document
 from coref_automl.comparison.questions import TASKS, StudyClaims, metric_of
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study_data import StudyData
@@ -116,7 +115,7 @@ class _Decision:
             return "undecided"
         if any(claim.verdict == "better" for claim in gains):
             return "use checkpoint" if gains[0].of_checkpoint else "use method"
-        if not gains or self.study.base is None:
+        if not gains or self.study.choice.base is None:
             return "no base"
         return "keep base" if any(claim.judged for claim in gains) else "undecided"
 
@@ -190,7 +189,7 @@ class _Decision:
 
     def _seeds_to_show(self, gain: float) -> int | None:
         """The fewest seeds that would show of a method what one of its checkpoints gains."""
-        sizes = sizes_by_document(self.study.group, self.study.metric)
+        sizes = self.study.group.columns(self.study.metric).sizes
         enough = (seeds for seeds in SEEDS if (least := can_show(sizes, seeds, against_model=True)) and least <= gain)
         return next(enough, None)
 

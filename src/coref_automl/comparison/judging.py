@@ -75,16 +75,14 @@ def judge_pairs(
 
     `among` are the items to compare on; `ranks`: by MRR.
     """
-    out: list[Judged | None] = []
+    out, outcome = list[Judged | None](), f"{metric}:mrr" if ranks else metric
     for a, b in pairs:
         ours, theirs = a.ends, b.ends if isinstance(b, Arm) else [b]
-        values = _values(group, [*ours, *theirs], metric, half, among, ranks)
-        if values is None:
+        if values := _values(group, [*ours, *theirs], metric, half, among, ranks):
+            verdict = crossed(values, len(ours), model=isinstance(b, Entry))
+            out.append(_judged(group, question, (a, b), (ours, theirs), outcome, verdict, values, half, part))
+        else:
             out.append(None)
-            continue
-        verdict = crossed(values, len(ours), model=isinstance(b, Entry))
-        outcome = f"{metric}:mrr" if ranks else metric
-        out.append(_judged(group, question, (a, b), (ours, theirs), outcome, verdict, values, half, part))
     return out
 
 
@@ -239,13 +237,11 @@ def by_run(columns: Columns) -> Values:
     return [(np.asarray(part.values, np.float64).T, np.asarray(part.clusters)) for part in columns.parts]
 
 
-def means(
-    group: Group, sides: Sequence[Runs], metric: str, *, seed: int, among: Among = None, half: Half | None = None
-) -> list[Estimate | None]:
+def means(group: Group, sides: Sequence[Runs], metric: str, *, seed: int, among: Among = None) -> list[Estimate | None]:
     """The mean over the evaluations of each side, with an interval over documents."""
     usable = {n: side for n, side in enumerate(sides) if side and all(group.was_run(metric, entry) for entry in side)}
     entries = list(dict.fromkeys(entry for side in usable.values() for entry in side))
-    columns = group.columns(metric, half=half, entries=entries, among=among) if entries else None
+    columns = group.columns(metric, entries=entries, among=among) if entries else None
     if columns is None or not columns.items:
         return [None] * len(sides)
     column = {entry: number for number, entry in enumerate(entries)}

@@ -40,17 +40,10 @@ class Study(StudyData):
 
 
 def study_of(
-    group: Group,
-    *,
-    metric: str | None = None,
-    margin: float,
-    seed: int,
-    checks: Checks | None = None,
-    unread: tuple[str, ...] = (),
-    looks: int = 1,
+    group: Group, *, metric: str | None, margin: float, seed: int, checks: Checks, unread: tuple[str, ...] = (), looks: int = 1
 ) -> Study:
     """`unread` is what could not be read, `looks` how often the study was judged as seeds were added."""
-    data = data_of(group, metric=metric, margin=margin, seed=seed, checks=checks or {})
+    data = data_of(group, metric=metric, margin=margin, seed=seed, checks=checks)
     values = {part.name: getattr(data, part.name) for part in fields(data)}
     return Study(**values, answer=replace(answer_of(data), unread=unread, looks=looks))
 

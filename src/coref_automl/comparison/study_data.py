@@ -43,10 +43,6 @@ class StudyData:
     def entries(self) -> tuple[Entry, ...]:
         return self.group.entries
 
-    @property
-    def base(self) -> Entry | None:
-        return self.choice.base
-
     def runs(self) -> dict[str, list[Entry]]:
         return runs_of(self.entries)
 
@@ -55,7 +51,7 @@ class StudyData:
 
     def own_base(self, entry: Entry) -> Entry | None:
         """The evaluated base of a checkpoint, or None."""
-        return own_base(self.entries, entry, self.base)
+        return own_base(self.entries, entry, self.choice.base)
 
     def checkpoint_claims(self) -> dict[Entry, Claim]:
         """Every judged checkpoint against what it is compared with."""

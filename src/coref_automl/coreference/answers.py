@@ -29,7 +29,6 @@ from coref_automl.coreference.results import (
     CoreferenceResult,
     CoreferenceSeed,
     DocumentSums,
-    way,
 )
 from coref_automl.decoder import read_stored, read_stored_rows
 from coref_automl.engine.binding import Binding
@@ -68,7 +67,7 @@ class DocumentAnswer(Record):
 def answer(document: CorefDocument, gold: Chains, found: Chains, convention: Convention) -> DocumentAnswer:
     """The document's own convention is that of its mentions and of the chains that are given."""
     key, given = document.chains, {"gold": gold, "found": found}
-    sums = {way(mode, single): score_document(key, given[mode], singletons=single) for mode, single in WAYS}
+    sums = {name: score_document(key, given[mode], singletons=single) for name, (mode, single) in WAYS.items()}
     sums[HEADS] = score_document(_ends(key), _ends(found))
     sums[STRING["gold"]] = score_document(key, same_string(document.text, [mention.span for mention in document.mentions]))
     if (nouns := same_nouns(document, convention)) is not None:

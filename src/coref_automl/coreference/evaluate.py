@@ -25,6 +25,7 @@ from coref_automl.coreference.conventions import Asked, Convention, convention_o
 from coref_automl.coreference.data import read_coref
 from coref_automl.coreference.documents import CorefDocument
 from coref_automl.coreference.metrics import added
+from coref_automl.coreference.recipe import BUNDLED
 from coref_automl.coreference.results import AGAIN, CoreferenceResult, CoreferenceSeed
 from coref_automl.coreference.split import SIDES, documents_fingerprint, sides_of, unseen
 from coref_automl.corpus.batch import skipped
@@ -40,7 +41,6 @@ EVALUATED = "evaluated"
 """Holds `<name>-<key>.jsonl`, answers beside a model; those of its run to its own test documents are in `answers`."""
 _SHORTEST = 12
 """Documents that a scheme is chosen by, the shortest."""
-BUNDLED = "bundled:ko-mini-coref"
 _UNTRAINED = CoreferenceSeed(0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "")
 
 

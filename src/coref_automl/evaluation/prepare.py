@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coref_automl import config
 from coref_automl.corpus.clean import Filters, is_empty, limits, normalise, qualified_id, rank, reason_to_drop
@@ -25,11 +25,9 @@ from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, ReadDo
 from coref_automl.folders import is_done
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
+from coref_automl.models.vocabulary import FastTokenizer
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import ClozeItem, Document, Task
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 
 def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | None = None) -> EvalSet:
@@ -69,7 +67,7 @@ class _Builder:
     """Collects the items of a set, the documents behind them, and every drop with its reason."""
 
     recipe: EvalRecipe
-    reference: PreTrainedTokenizerFast
+    reference: FastTokenizer
     tagger: Tagger
     progress: Progress
     documents: dict[str, Document] = field(default_factory=dict)

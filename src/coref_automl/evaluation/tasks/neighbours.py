@@ -48,10 +48,9 @@ class Neighbours:
         """The share of other documents that hold a word which begins with a noun; 0 where too few were counted."""
         if len(self.numbers) < COUNTED:
             return 0.0
-        words = self.words
         found = {
             number
-            for word in words[bisect_left(words, noun) : bisect_left(words, noun + "\uffff")]
+            for word in self.words[bisect_left(self.words, noun) : bisect_left(self.words, noun + "\uffff")]
             for _, number in self.before[word]
         }
         return len(found - {self.numbers.get(document, -1)}) / len(self.numbers)
