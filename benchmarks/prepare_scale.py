@@ -27,6 +27,8 @@ from typing import Any
 
 import psutil
 
+from coref_automl.engine.pool import call_beside
+
 FILES = ("tokens.npy", "blocks.npy", "mentions.npy", "documents.jsonl", "manifest.json")
 
 
@@ -234,7 +236,7 @@ def busy_workers() -> list[psutil.Process]:
 
 def _is_worker(process: psutil.Process) -> bool:
     try:
-        return any(name in word for word in process.cmdline() for name in ("ray::_call_in", "spawn_main"))
+        return any(name in word for word in process.cmdline() for name in (f"ray::{call_beside.__name__}", "spawn_main"))
     except psutil.Error:
         return False
 

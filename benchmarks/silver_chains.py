@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from coref_automl.coreference.data import CorefDocument, read_schemes
+from coref_automl.coreference.data import read_schemes
+from coref_automl.coreference.documents import CorefDocument
 from coref_automl.coreference.head import quotations, surfaces
 from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.coreference.model import CoreferenceModel, load_model

@@ -1,10 +1,11 @@
-"""The house: a module imports from its own room and from the floors below it, never from above."""
+"""The house: a module imports from its own room and from the floors below it, never from above and never in a circle."""
 
 from __future__ import annotations
 
 import ast
 import re
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -66,6 +67,62 @@ def test_statistics_imports_numpy_and_records_alone() -> None:
     outside = {name.split(".")[0] for path in paths for name in imported(path)} - set(sys.stdlib_module_names)
     assert outside == {"numpy", "coref_automl"}
     assert {target[0] for path in paths for target in imports(path)} == {"records", "statistics"}
+
+
+def name_of(path: Path, root: Path) -> str:
+    return ".".join((root.name, *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def import_graph(root: Path) -> dict[str, set[str]]:
+    """Of every module of a package those that it imports: at its top, inside a function or for typing alone."""
+    modules = {name_of(path, root): path for path in root.rglob("*.py")}
+    graph: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        found = imported(path)
+        owners = {target if target in modules else target.rpartition(".")[0] for target in found}
+        graph[name] = (owners & modules.keys()) - {name}
+    return graph
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[tuple[str, ...]]:
+    """The modules that import each other: each reaches itself, and all others of its circle, which reach it back."""
+    reached = {name: _reached(name, graph) for name in graph}
+    alike = (tuple(sorted(other for other in found if name in reached[other])) for name, found in reached.items())
+    return sorted({circle for circle in alike if circle})
+
+
+def _reached(name: str, graph: Mapping[str, set[str]]) -> set[str]:
+    found, waiting = set[str](), [name]
+    while waiting:
+        new = graph[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports inside functions and for typing count: a circle is a circle, whenever it closes."""
+    graph = import_graph(ROOT)
+    assert len(graph) > 200
+    found = circles(graph)
+    assert not found, "\n".join(", ".join(circle) for circle in found)
+
+
+def test_a_circle_is_found_by_whatever_import_closes_it(tmp_path: Path) -> None:
+    root = tmp_path / "house"
+    texts = {
+        "__init__": "",
+        "below": "",
+        "top": "from house.below import x\nimport house.local\n",
+        "local": "def f():\n    from house import typed\n",
+        "typed": "from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    from house.top import y\n",
+        "room/__init__": "from house.room.one import z\n",
+        "room/one": "def f():\n    from house.room import z\n",
+    }
+    for name, text in texts.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / f"{name}.py").write_text(text, "utf-8")
+    assert circles(import_graph(root)) == [("house.local", "house.top", "house.typed"), ("house.room", "house.room.one")]
 
 
 BELOW_THE_REPORT = [

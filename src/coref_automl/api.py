@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any, overload
 
 from coref_automl.config import as_path, as_paths, checked, recipe_with, shown
 from coref_automl.errors import InputError
+from coref_automl.evaluation.fill import Filled, fill_all, find_gap
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.evaluation.run import EvaluateRecipe
-from coref_automl.models.load import load_masked_lm
+from coref_automl.evaluation.run import evaluate as run
+from coref_automl.models.load import LoadedModel, load_masked_lm
 from coref_automl.progress import Shown, as_progress
 from coref_automl.records import Evaluation, Tabular
 from coref_automl.report.printout import html_table
 
 if TYPE_CHECKING:
-    from coref_automl.evaluation.fill import Filled
     from coref_automl.experiment.adapt import Adapted
-    from coref_automl.models.load import LoadedModel
     from coref_automl.training.recipe import TrainRecipe
     from coref_automl.training.run import TrainResult
 
@@ -52,7 +52,7 @@ class Evaluations(Tabular, list[Evaluation]):
         return html_table([{name: value for name, value in row.items() if not name.endswith(ends)} for row in self.to_rows()])
 
 
-class Fills(Tabular, list["Filled"]):
+class Fills(Tabular, list[Filled]):
     """The words of each model for one gap."""
 
     def to_rows(self) -> list[dict[str, Any]]:
@@ -88,8 +88,6 @@ def evaluate(
         >>> [one.checkpoint for one in found]
         ['bundled-ko-mini']
     """
-    from coref_automl.evaluation.run import evaluate as run
-
     fields = {"eval_set": "eval_sets", "batch_tokens": "budget"}
     given = {fields.get(name, name): value for name, value in options.items()}
     if given.get("eval_sets") is not None:
@@ -127,8 +125,6 @@ def fill(
         >>> [one[0].words for one in ca.fill(["서울은 [MASK]의 수도이다."], nouns=False, top=3)] == [found[0].words]
         True
     """
-    from coref_automl.evaluation.fill import fill_all, find_gap
-
     texts: list[Any] = list(text) if isinstance(text, list | tuple) else [text]
     for one in texts:
         find_gap(one)

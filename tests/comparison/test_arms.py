@@ -136,8 +136,8 @@ def test_a_checkpoint_that_all_began_from_is_their_base(tmp_path: Path) -> None:
     root = write(tmp_path, [Model("start", 50, 3.0), *(Model(f"entity-s{seed}", 100, 0.1, seed=seed) for seed in range(2))])
     change(root, "entity-*", base="/elsewhere/runs/start/checkpoint-50")
     study = read(root)
-    assert study.base is not None
-    assert study.base.evaluation.checkpoint == "start/checkpoint-50"
+    assert study.choice.base is not None
+    assert study.choice.base.evaluation.checkpoint == "start/checkpoint-50"
     assert [arm.base for arm in study.arms] == ["start/checkpoint-50"]
     assert study.answer.action == "keep base"
 

@@ -233,8 +233,8 @@ def test_curves_of_one_base_have_one_line_without_a_name(one: Path) -> None:
 def test_a_base_without_a_curve_has_no_line(tmp_path: Path) -> None:
     root = write(tmp_path, [STRONG, WEAK, *steps("a", 2.4)[1:], *steps("b", 0.0, seq_len=256)], STARTS)
     study = read_study(root)
-    assert study.base is not None
-    assert study.base.name == "strong"
+    assert study.choice.base is not None
+    assert study.choice.base.name == "strong"
     weak = next(entry for entry in study.entries if entry.name == "weak").evaluation.estimates["real1_strict"]
     assert dashed(evidence.learning_curves(study))["Real@1 strict"] == [(100 * weak.value, "base model")]
 

@@ -86,8 +86,8 @@ def test_a_checkpoint_without_a_record_is_taken_to_have_begun_from_the_studys_ba
     study = read_study(tmp_path)
     (first, *_) = study.runs()["entity"]
     without = replace(first, evaluation=replace(first.evaluation, provenance=None))
-    assert study.base is not None
-    assert own_base(study.entries, without, study.base) is study.base
+    assert study.choice.base is not None
+    assert own_base(study.entries, without, study.choice.base) is study.choice.base
 
 
 @pytest.mark.parametrize("archived", [False, True])

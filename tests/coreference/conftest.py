@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coref_automl.coreference.data import CorefDocument, Mention, in_order, write_documents
+from coref_automl.coreference.documents import CorefDocument, Mention, in_order, write_documents
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.train import train_coreference
 from coref_automl.models.build import build_masked_lm, train_tokenizer

@@ -11,7 +11,7 @@ import pytest
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.reader import find_runs
 from coref_automl.comparison.runs import TaskRun
-from coref_automl.coreference.data import CorefDocument
+from coref_automl.coreference.documents import CorefDocument
 from coref_automl.coreference.train import train_coreference
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 from tests.coreference.conftest import recipe

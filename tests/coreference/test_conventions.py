@@ -11,7 +11,8 @@ import pytest
 from coref_automl.cli.app import run as command
 from coref_automl.coreference.answers import same_nouns, same_string
 from coref_automl.coreference.conventions import Convention, convention_of, losses, moved_document, moved_spans
-from coref_automl.coreference.data import CorefDocument, read_coref, write_documents
+from coref_automl.coreference.data import read_coref
+from coref_automl.coreference.documents import CorefDocument, write_documents
 from coref_automl.coreference.evaluate import evaluate_coreference
 
 BARE, WORDS, HEADS = Convention("bare"), Convention("words"), Convention("heads")

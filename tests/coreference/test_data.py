@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from coref_automl.cli.app import run as command
-from coref_automl.coreference.data import CorefDocument, Mention, inspect_coref, read_coref, write_documents
+from coref_automl.coreference.data import inspect_coref, read_coref
+from coref_automl.coreference.documents import CorefDocument, Mention, write_documents
 from coref_automl.errors import CoreferenceDataError
 
 TEXT = "민수는 노인을 만났다. 그는 웃었다."

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from coref_automl.cli.app import run as command
-from coref_automl.coreference.data import CorefDocument, write_documents
+from coref_automl.coreference.documents import CorefDocument, write_documents
 from tests.coreference.conftest import tale
 
 OPENING = "옛날 일이다. "

@@ -13,8 +13,9 @@ import coref_automl
 from coref_automl.cli.app import run as command
 from coref_automl.coreference.conventions import explore
 from coref_automl.coreference.data import read_coref
-from coref_automl.coreference.evaluate import BUNDLED, models_of
+from coref_automl.coreference.evaluate import models_of
 from coref_automl.coreference.predict import Resolved, in_brackets, in_colour, with_names
+from coref_automl.coreference.recipe import BUNDLED
 from coref_automl.errors import InputError
 from coref_automl.report.rendering import in_html
 

@@ -9,14 +9,15 @@ import pytest
 import torch
 
 import coref_automl
-from coref_automl.coreference.data import CorefDocument, Mention, read_schemes, write_documents
+from coref_automl.coreference.data import read_schemes
+from coref_automl.coreference.documents import CorefDocument, Mention, write_documents
 from coref_automl.coreference.evaluate import evaluate_coreference, models_of
 from coref_automl.coreference.fit import Segment, batch_loss, quotes_of, wrong_spans
 from coref_automl.coreference.model import load_model
 from coref_automl.coreference.recipe import CoreferenceRecipe
-from coref_automl.coreference.split import SIDES, named_split, sides_of
+from coref_automl.coreference.split import SIDES, learned_from, named_split, sides_of
 from coref_automl.coreference.tokens import tokenized
-from coref_automl.coreference.train import _built, learned_from, train_coreference
+from coref_automl.coreference.train import _built, train_coreference
 from coref_automl.errors import CoreferenceDataError, RecipeError
 from tests.coreference.conftest import NAMES, recipe, tale
 

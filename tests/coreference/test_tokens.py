@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.coreference.data import CorefDocument, Mention
+from coref_automl.coreference.documents import CorefDocument, Mention
 from coref_automl.coreference.head import _form_relations, quotations, surfaces
 from coref_automl.coreference.tokens import segments, tokenized, windows
 from coref_automl.errors import CoreferenceDataError

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from coref_automl.coreference import train as train_module
 from coref_automl.coreference.answers import read_answers
-from coref_automl.coreference.data import CorefDocument, Mention, in_order, write_documents
+from coref_automl.coreference.documents import CorefDocument, Mention, in_order, write_documents
 from coref_automl.coreference.evaluate import evaluate_coreference, models_of
 from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.coreference.model import load_model

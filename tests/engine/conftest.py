@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.coreference.data import write_documents
+from coref_automl.coreference.documents import write_documents
 from coref_automl.models.build import build_masked_lm
 from coref_automl.models.load import load_tokenizer
 from tests.coreference.conftest import tale

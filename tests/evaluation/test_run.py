@@ -441,7 +441,7 @@ def test_several_gpus_take_what_is_not_known(place: Path, monkeypatch: pytest.Mo
     from coref_automl.evaluation import run as evaluation_run
 
     monkeypatch.setattr(evaluation_run, "_devices", lambda recipe, count: ["cuda:0", "cuda:1"])
-    monkeypatch.setattr(pool, "run_calls", run_calls)
+    monkeypatch.setattr(evaluation_run, "run_calls", run_calls)
     found = evaluate(["runs/a"], RECIPE)
     assert given == ["a/checkpoint-131"]
     assert [evaluation.checkpoint for evaluation in found] == ["a/checkpoint-65", "a/checkpoint-131"]
@@ -455,7 +455,7 @@ def test_a_worker_that_fails_is_listed(place: Path, monkeypatch: pytest.MonkeyPa
             on_return(pool.Returned(job, error=ModelError("it is damaged")))
 
     monkeypatch.setattr(evaluation_run, "_devices", lambda recipe, count: ["cuda:0", "cuda:1"])
-    monkeypatch.setattr(pool, "run_calls", run_calls)
+    monkeypatch.setattr(evaluation_run, "run_calls", run_calls)
     with pytest.raises(EvaluationError, match="2 of 2 checkpoints could not be scored: a/checkpoint-65"):
         evaluate(["runs/a"], RECIPE)
 

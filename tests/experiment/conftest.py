@@ -14,7 +14,7 @@ import yaml
 
 from coref_automl.cli.app import run as command
 from coref_automl.config import from_mapping
-from coref_automl.coreference.data import write_documents
+from coref_automl.coreference.documents import write_documents
 from coref_automl.corpus.sources import bundled_rows
 from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.experiment.run import run_experiment

@@ -14,7 +14,7 @@ import pytest
 
 from coref_automl.cli.app import run as command
 from coref_automl.comparison.reader import find_runs
-from coref_automl.coreference.data import write_documents
+from coref_automl.coreference.documents import write_documents
 from coref_automl.corpus.sources import bundled_rows
 from coref_automl.errors import CorefError, FolderError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet

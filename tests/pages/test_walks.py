@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from coref_automl.cli.app import run
-from coref_automl.coreference.data import write_documents
+from coref_automl.coreference.documents import write_documents
 from coref_automl.corpus.sources import bundled_rows
 from tests.coreference.conftest import tale
 from tests.journeys.foreign import write_foreign

@@ -22,7 +22,8 @@ from coref_automl.relation.model import RelationModel, build_model, load_model, 
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.results import RelationResult
 from coref_automl.relation.rows import LABELS
-from coref_automl.relation.scoring import ModelSettings, read_predictions
+from coref_automl.relation.scoring import read_predictions
+from coref_automl.relation.settings import ModelSettings
 from coref_automl.relation.train import train_relation
 from coref_automl.store import written_whole
 from coref_automl.training.optimizer import groups_of

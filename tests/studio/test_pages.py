@@ -18,7 +18,6 @@ from urllib.parse import quote
 import pytest
 
 from coref_automl.cli.app import run as command
-from coref_automl.coreference.evaluate import BUNDLED
 from coref_automl.evaluation.readings import add_mark
 from coref_automl.records import Estimate
 from coref_automl.report.checkpoint_report import report
@@ -26,7 +25,6 @@ from coref_automl.report.page import points
 from coref_automl.report.printout import recommend
 from coref_automl.studio import shelf
 from coref_automl.studio.items_page import _cropped
-from coref_automl.studio.play_page import CHAINS
 from tests.printed import printed_in, wrong_with
 from tests.studio.conftest import MARKUP, RUN, Visitor, last_of, serving
 
@@ -323,10 +321,6 @@ def test_pages_speak_the_language_of_their_address(visit: Visitor) -> None:
 
 def test_a_query_may_name_anything(visit: Visitor) -> None:
     assert visit.get("/play?text=x&path=1&self=2").status == 200
-
-
-def test_the_bundled_coreference_model_has_one_name() -> None:
-    assert CHAINS == BUNDLED
 
 
 def test_an_archive_shows_ranks_and_says_that_it_has_no_text(made: Path, tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ KINDS = {".jsonl": documents, ".conll": conll, ".conllu": corefud}
 
 def coreference_case(random: Random, folder: Path) -> str | None:
     """Read an invented file; what was read is written in every format and read again with the same mentions."""
-    from coref_automl.coreference.data import inspect_coref, write_documents
+    from coref_automl.coreference.data import inspect_coref
+    from coref_automl.coreference.documents import write_documents
 
     ending = random.choice(list(KINDS))
     path = folder / f"given{ending}"

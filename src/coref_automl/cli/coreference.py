@@ -26,7 +26,13 @@ from coref_automl.cli.options import (
     recipe_from,
     whole_file,
 )
-from coref_automl.coreference.recipe import FILE, CoreferenceRecipe
+from coref_automl.coreference.conventions import converted, known
+from coref_automl.coreference.conventions import explore as look
+from coref_automl.coreference.data import inspect_coref
+from coref_automl.coreference.documents import write_documents
+from coref_automl.coreference.recipe import BUNDLED, FILE, CoreferenceRecipe
+from coref_automl.corpus.batch import KINDS
+from coref_automl.corpus.formats import kind_of
 from coref_automl.errors import InputError
 from coref_automl.folders import refuse_existing
 from coref_automl.guard import LINE, read_whole, refuse_special
@@ -38,7 +44,6 @@ from coref_automl.store import write_jsonl, write_text
 coreference_app = typer.Typer(help=COMMANDS["coref"][1], no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(coreference_app, name="coref")
 
-BUNDLED_HEAD = "bundled:ko-mini-coref"
 Head = Annotated[str, typer.Option("--model", help="A run of coref train, one seed's model, or the bundled head.")]
 Base = Annotated[str | None, typer.Option("--base", help="Encoder of a low-rank head, if it has moved since training.")]
 
@@ -62,10 +67,6 @@ def explore(
     as_json: AsJson = False,
 ) -> None:
     """Describe annotated data: chains, nesting, convention, and every problem with its reason."""
-    from coref_automl.coreference.conventions import converted, known
-    from coref_automl.coreference.conventions import explore as look
-    from coref_automl.coreference.data import inspect_coref, write_documents
-
     if write is not None and len(files) != 1:
         raise InputError(f"--write takes one file, not {len(files)}; convert them one by one.")
     refuse_existing(write)
@@ -119,7 +120,6 @@ def evaluate(
 
     The same-string baseline stands beside every score. Scores are in the convention of the file's own mentions.
     """
-    from coref_automl.coreference.conventions import known
     from coref_automl.coreference.evaluate import evaluate_coreference
 
     scored: dict[str, Any] = {"split": split, "side": side, "scheme": scheme, "convention": known(convention)}
@@ -134,7 +134,7 @@ def evaluate(
 def predict(
     text: Annotated[str | None, typer.Argument(metavar="TEXT", help="Text. Without it: --file, or standard input.")] = None,
     file: Annotated[Path | None, typer.Option("--file", help="A UTF-8 text file.")] = None,
-    model: Head = BUNDLED_HEAD,
+    model: Head = BUNDLED,
     base: Base = None,
     scheme: SchemeOption = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write a new HTML page with coloured chains.")] = None,
@@ -189,7 +189,7 @@ def predict(
 def annotate(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder of UTF-8 .txt files, one document each.")],
     out: Annotated[Path, typer.Option("--out", help="JSON lines to write; must not exist yet.")],
-    model: Head = BUNDLED_HEAD,
+    model: Head = BUNDLED,
     base: Base = None,
     scheme: SchemeOption = None,
     device: Device = "auto",
@@ -216,9 +216,6 @@ def annotate(
 
 def _given(text: str | None, file: Path | None) -> str:
     """The text, before anything is loaded. A name of a file is not a text, nor are rows."""
-    from coref_automl.corpus.batch import KINDS
-    from coref_automl.corpus.formats import kind_of
-
     place, named = file or Path(text or ""), False
     with suppress(OSError):  # too long for a name
         named = place.is_file()

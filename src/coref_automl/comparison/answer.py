@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,21 +21,18 @@ from coref_automl.comparison.choice import next_time_of
 from coref_automl.comparison.claims import BASE, Action, Answer, Caveat, Claim, Keep, NextTime, Power, Question, QuestionId
 from coref_automl.comparison.next_step import next_step, train_command
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.power import sizes_by_document
 from coref_automl.comparison.questions import TASKS, StudyClaims, metric_of
 from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.study_data import StudyData
 from coref_automl.records import Half
 from coref_automl.statistics.planning import SEEDS, can_show
-
-if TYPE_CHECKING:
-    from coref_automl.comparison.study import Study
 
 _SELECT: Half = "select"
 FLOOR = 0.02
 """If no model scores more, differences cannot show."""
 
 
-def answer_of(study: Study) -> Answer:
+def answer_of(study: StudyData) -> Answer:
     return _Decision(study, StudyClaims(study)).answer()
 
 
@@ -53,7 +50,7 @@ class _Lead(NamedTuple):
 class _Decision:
     """What follows from the claims of a study: what to use, what to keep, which claim answers a question first."""
 
-    study: Study
+    study: StudyData
     claims: StudyClaims
 
     def answer(self) -> Answer:
@@ -85,9 +82,7 @@ class _Decision:
             power=self._power(),
             questions=questions,
             candidates=len(study.choice.candidates),
-            looks=study.looks,
             against=self._against(),
-            unread=study.unread,
             unproven=tuple(claim.b for claim in unbeaten if claim.b not in better),
             unjudged=unjudged,
             untested=self._untested(questions),
@@ -120,7 +115,7 @@ class _Decision:
             return "undecided"
         if any(claim.verdict == "better" for claim in gains):
             return "use checkpoint" if gains[0].of_checkpoint else "use method"
-        if not gains or self.study.base is None:
+        if not gains or self.study.choice.base is None:
             return "no base"
         return "keep base" if any(claim.judged for claim in gains) else "undecided"
 
@@ -194,7 +189,7 @@ class _Decision:
 
     def _seeds_to_show(self, gain: float) -> int | None:
         """The fewest seeds that would show of a method what one of its checkpoints gains."""
-        sizes = sizes_by_document(self.study.group, self.study.metric)
+        sizes = self.study.group.columns(self.study.metric).sizes
         enough = (seeds for seeds in SEEDS if (least := can_show(sizes, seeds, against_model=True)) and least <= gain)
         return next(enough, None)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +24,6 @@ from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
 from coref_automl.statistics.intervals import benjamini_hochberg, composite
 from coref_automl.statistics.resampling import Floats, Part
 from coref_automl.statistics.shrinkage import change_of_runs
-
-if TYPE_CHECKING:
-    from coref_automl.comparison.study import Study
 
 FEW = 20
 """Fewer documents show nothing."""
@@ -64,7 +61,7 @@ def _unchosen(ends: Runs) -> bool:
 
 
 def judge_pairs(
-    study: Study,
+    group: Group,
     question: QuestionId,
     pairs: Sequence[Pair],
     metric: str,
@@ -78,30 +75,28 @@ def judge_pairs(
 
     `among` are the items to compare on; `ranks`: by MRR.
     """
-    out: list[Judged | None] = []
+    out, outcome = list[Judged | None](), f"{metric}:mrr" if ranks else metric
     for a, b in pairs:
         ours, theirs = a.ends, b.ends if isinstance(b, Arm) else [b]
-        values = _values(study, [*ours, *theirs], metric, half, among, ranks)
-        if values is None:
+        if values := _values(group, [*ours, *theirs], metric, half, among, ranks):
+            verdict = crossed(values, len(ours), model=isinstance(b, Entry))
+            out.append(_judged(group, question, (a, b), (ours, theirs), outcome, verdict, values, half, part))
+        else:
             out.append(None)
-            continue
-        verdict = crossed(values, len(ours), model=isinstance(b, Entry))
-        outcome = f"{metric}:mrr" if ranks else metric
-        out.append(_judged(study, question, (a, b), (ours, theirs), outcome, verdict, values, half, part))
     return out
 
 
 def judge_change(
-    study: Study, question: QuestionId, arm: Arm, steps: tuple[Runs, Runs], metric: str, *, half: Half | None, part: str
+    group: Group, question: QuestionId, arm: Arm, steps: tuple[Runs, Runs], metric: str, *, half: Half | None, part: str
 ) -> Judged | None:
     """One checkpoint of each run minus another of the same run: it is these differences that vary over seeds."""
     now, before = steps
-    values = _values(study, [*now, *before], metric, half)
+    values = _values(group, [*now, *before], metric, half)
     if values is None:
         return None
     later, earlier = _sides(values, len(now))
     verdict = change_of_runs(later, earlier, [clusters for _, clusters in values])
-    return _judged(study, question, (arm, arm), steps, metric, verdict, values, half, part)
+    return _judged(group, question, (arm, arm), steps, metric, verdict, values, half, part)
 
 
 def corrected_claims(judged: Iterable[Judged | None], correction: Correction) -> list[Claim]:
@@ -141,7 +136,7 @@ def _corrected(judged: Judged, p: float, adjusted: float, correction: Correction
 
 
 def _judged(
-    study: Study,
+    group: Group,
     question: QuestionId,
     pair: Pair,
     sides: tuple[Runs, Runs],
@@ -168,7 +163,7 @@ def _judged(
         detectable=result.detectable,
         part=part,
         tokens=(_tokens(ours), _tokens(theirs)),
-        against=(*why_unjudged(result), *standing_against(study.group, outcome, result.documents)),
+        against=(*why_unjudged(result), *standing_against(group, outcome, result.documents)),
     )
     return Judged(claim, None if result.reason else result.p, result.interval_at)
 
@@ -230,11 +225,11 @@ def _sides(values: Values, count: int) -> tuple[list[Floats], list[Floats]]:
     return [rows[:count] for rows, _ in values], [rows[count:] for rows, _ in values]
 
 
-def _values(study: Study, runs: Runs, metric: str, half: Half | None, among: Among = None, ranks: bool = False) -> Values | None:
+def _values(group: Group, runs: Runs, metric: str, half: Half | None, among: Among = None, ranks: bool = False) -> Values | None:
     """Values of all runs, on the items that all have; None if one did not run the metric."""
-    if not all(study.group.was_run(metric, entry) for entry in runs):
+    if not all(group.was_run(metric, entry) for entry in runs):
         return None
-    columns = study.group.columns(metric, half=half, entries=runs, among=among, ranks=ranks)
+    columns = group.columns(metric, half=half, entries=runs, among=among, ranks=ranks)
     return by_run(columns) if columns.items else None
 
 
@@ -242,13 +237,11 @@ def by_run(columns: Columns) -> Values:
     return [(np.asarray(part.values, np.float64).T, np.asarray(part.clusters)) for part in columns.parts]
 
 
-def means(
-    study: Study, sides: Sequence[Runs], metric: str, *, among: Among = None, half: Half | None = None
-) -> list[Estimate | None]:
+def means(group: Group, sides: Sequence[Runs], metric: str, *, seed: int, among: Among = None) -> list[Estimate | None]:
     """The mean over the evaluations of each side, with an interval over documents."""
-    usable = {n: side for n, side in enumerate(sides) if side and all(study.group.was_run(metric, entry) for entry in side)}
+    usable = {n: side for n, side in enumerate(sides) if side and all(group.was_run(metric, entry) for entry in side)}
     entries = list(dict.fromkeys(entry for side in usable.values() for entry in side))
-    columns = study.group.columns(metric, half=half, entries=entries, among=among) if entries else None
+    columns = group.columns(metric, entries=entries, among=among) if entries else None
     if columns is None or not columns.items:
         return [None] * len(sides)
     column = {entry: number for number, entry in enumerate(entries)}
@@ -257,5 +250,5 @@ def means(
         values = np.asarray(part.values)
         means_of = [values[:, [column[entry] for entry in side]].mean(axis=1) for side in usable.values()]
         parts.append(Part(np.stack(means_of, axis=1), part.clusters))
-    estimates = dict(zip(usable, composite(parts, seed=study.seed), strict=True))
+    estimates = dict(zip(usable, composite(parts, seed=seed), strict=True))
     return [estimates.get(number) for number in range(len(sides))]

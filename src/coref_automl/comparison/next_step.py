@@ -9,20 +9,18 @@ from __future__ import annotations
 import math
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coref_automl.comparison.claims import Answer, Do, NextStep
 from coref_automl.comparison.names import method_name
 from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.scores import Entry, has_room
+from coref_automl.comparison.study_data import StudyData
 from coref_automl.config import read_yaml
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import where_now
 from coref_automl.folders import AVERAGE
 from coref_automl.records import Provenance
-
-if TYPE_CHECKING:
-    from coref_automl.comparison.study import Study
 
 _TIMES_LONGER = 2
 _BUNDLED_ROWS = {"train": "bundled:relations", "dev": "bundled:relations-dev"}
@@ -32,7 +30,7 @@ _MARKER_FILES = {"model": "config.json", "dataset": "manifest.json", "eval_set":
 """What recipes name by path, and the file by which such a folder is known; rows are files themselves."""
 
 
-def next_step(study: Study, answer: Answer, top: Entry, *, unequal: tuple[Entry, int] | None) -> NextStep | None:
+def next_step(study: StudyData, answer: Answer, top: Entry, *, unequal: tuple[Entry, int] | None) -> NextStep | None:
     """The first of these that applies; None where nothing says how its run was trained. `top` is the checkpoint to use, or the
     highest; `unequal` the last checkpoint of a method with less training than one beside it, and the tokens of that one.
 
@@ -117,7 +115,7 @@ def _base_now(made: Provenance, entry: Entry) -> str:
     return where_now(made.base, entry.folder, _MARKER_FILES["model"], made.base_bytes)
 
 
-def _relation_command(study: Study, model: str) -> str:
+def _relation_command(study: StudyData, model: str) -> str:
     """Relation extraction from a checkpoint, on the rows of a run that was read, in a folder of its own."""
     runs = study.checks.get("relation", ())
     rows = next((rows for run in runs if (rows := _rows_of(run))), _BUNDLED_ROWS)
@@ -152,7 +150,7 @@ def _options(values: dict[str, str]) -> str:
     return "".join(f" --{name.replace('_', '-')} {shlex.quote(value)}" for name, value in values.items())
 
 
-def _power_command(study: Study, top: Entry, gain: float) -> str:
+def _power_command(study: StudyData, top: Entry, gain: float) -> str:
     """What it takes to show such a gain; by the spreads of these runs if they have seeds."""
     runs, replicated = Path(top.evaluation.path).parent.parent, any(arm.seeds > 1 for arm in study.arms)
     where = f" {shlex.quote(str(runs))}" if replicated and runs.is_dir() else ""

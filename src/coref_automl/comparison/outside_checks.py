@@ -1,5 +1,5 @@
-"""Outside checks: does an adaptation carry over to a task that checkpoints are fine-tuned on? In: a study and runs of the task.
-Out: Claims.
+"""Outside checks: does an adaptation carry over to a task that checkpoints are fine-tuned on? In: methods and runs of the
+task. Out: Claims.
 
 The unit is the pretraining seed: a start (the checkpoint that fine-tuning began from) counts with the mean over its fine-tuning
 seeds, so that variance in pretraining counts. If a method has a single start, its fine-tuning seeds are compared, and the claim
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coref_automl.comparison.arms import Arm, equally_trained
 from coref_automl.comparison.claims import BASE, Claim, QuestionId
@@ -25,9 +25,6 @@ from coref_automl.comparison.runs import OutsideCheck, Start, Starts, TaskRun
 from coref_automl.comparison.scores import Entry, model_label
 from coref_automl.evaluation.targets import CHECKPOINT
 from coref_automl.records import Estimate
-
-if TYPE_CHECKING:
-    from coref_automl.comparison.study import Study
 
 _ROOMS = ("relation", "coreference")
 """In the order of questions; each room has a CHECK in its `check.py`. Rooms lie above this one, so they are found by name."""
@@ -67,23 +64,23 @@ class FineTuned:
         return ours == theirs and equally_trained(self.arm, other.arm)
 
 
-def judge_check(study: Study, question: QuestionId) -> list[Claim]:
+def judge_check(question: QuestionId, arms: Sequence[Arm], runs: Sequence[TaskRun], seed: int) -> list[Claim]:
     """Every method against its base, and later methods against earlier ones; corrected within each group of comparable runs."""
     out = []
-    for runs in CHECKS[question].comparable(study.checks.get(question, ())):
-        out += corrected_claims(_judge_runs(study, question, runs), "bh")
+    for comparable in CHECKS[question].comparable(runs):
+        out += corrected_claims(_judge_runs(question, arms, comparable, seed), "bh")
     return out
 
 
-def _judge_runs(study: Study, question: QuestionId, runs: Sequence[TaskRun]) -> Iterator[Judged | None]:
-    methods = fine_tuned(study.arms, runs)
+def _judge_runs(question: QuestionId, arms: Sequence[Arm], runs: Sequence[TaskRun], seed: int) -> Iterator[Judged | None]:
+    methods = fine_tuned(arms, runs)
     for one in methods:
         base = start_of(run for run in runs if _is_base(run, one.arm))
         if base:
-            yield judge_starts(question, (one.name, BASE), one.starts, {0: base}, study.seed)
+            yield judge_starts(question, (one.name, BASE), one.starts, {0: base}, seed)
     for other, one in combinations(methods, 2):
         if one.comparable(other):
-            yield judge_starts(question, (one.name, other.name), one.starts, other.starts, study.seed)
+            yield judge_starts(question, (one.name, other.name), one.starts, other.starts, seed)
 
 
 def judge_starts(
@@ -131,10 +128,9 @@ def _is_base(run: TaskRun, arm: Arm) -> bool:
     return model_label(run.model) == arm.base
 
 
-def not_compared(study: Study, question: QuestionId) -> tuple[list[str], list[str]]:
+def not_compared(question: QuestionId, entries: Sequence[Entry], runs: Sequence[TaskRun]) -> tuple[list[str], list[str]]:
     """Runs that take part in no claim: those whose start was not evaluated here, and those of other data or settings."""
-    runs = study.checks.get(question, ())
     from_checkpoints = [run for run in runs if CHECKPOINT.search(model_label(run.model))]
-    unknown = [run.name for run in from_checkpoints if not any(_from([run], entry) for entry in study.entries)]
+    unknown = [run.name for run in from_checkpoints if not any(_from([run], entry) for entry in entries)]
     compared = {run.name for some in CHECKS[question].comparable(runs) for run in some}
     return unknown, [run.name for run in runs if run.name not in compared]

@@ -5,7 +5,6 @@ Spreads come from the runs under the paths, or are those of the archived studies
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -175,7 +174,7 @@ def power(
             "These runs say nothing about seeds: at least two runs of two methods are needed (or of one and its base)."
         )
     held = found or USUAL
-    sets = [(group.evalset, sizes_by_document(group, metric))] if group else []
+    sets = [(group.evalset, group.columns(metric).sizes)] if group else []
     if eval_set is not None:
         opened = EvalSet.open(eval_set)
         sets.append((opened.name, sizes_of(opened, metric)))
@@ -199,15 +198,7 @@ def sizes_of(held: EvalSet, metric: str) -> NDArray[np.int64]:
     items = held.items.get(task, ())
     if not items:
         raise RecipeError(f"{held.folder} has no items of {task}, which {metric} needs; it has {', '.join(held.items)}.")
-    return _sizes([item.cluster for item in items])
-
-
-def _sizes(clusters: Sequence[str]) -> NDArray[np.int64]:
-    return np.array(sorted(Counter(clusters).values()), np.int64)
-
-
-def sizes_by_document(group: Group, metric: str) -> NDArray[np.int64]:
-    return _sizes([str(one) for one in np.asarray(group.columns(metric).parts[0].clusters)])
+    return np.sort(np.unique([item.cluster for item in items], return_counts=True)[1])
 
 
 def verdicts_of(group: Group, metric: str, *, against_base: bool) -> list[CrossedVerdict]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, product
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +15,11 @@ from coref_automl.comparison.claims import BASE, Claim, QuestionId, beside_other
 from coref_automl.comparison.judging import Among, Judged, Pair, corrected_claims, judge_change, judge_pairs, speaking_half
 from coref_automl.comparison.outside_checks import CHECKS, judge_check
 from coref_automl.comparison.scores import Entry, Group, has_room, is_equal_training
+from coref_automl.comparison.study_data import StudyData
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.tasks.far import BUCKETS
 from coref_automl.records import Half
 from coref_automl.statistics.shrinkage import covariance, method_means
-
-if TYPE_CHECKING:
-    from coref_automl.comparison.study import Study
 
 FEWEST_ITEMS, FEWEST_DOCUMENTS = 50, 10
 """A source with fewer has no claim of its own; a distance needs as many items as a source documents."""
@@ -42,11 +39,12 @@ def metric_of(group: Group, task: QuestionId) -> str:
 class StudyClaims:
     """The methods of a study, and what is judged of them."""
 
-    study: Study
+    study: StudyData
 
     @cached_property
     def by_question(self) -> dict[QuestionId, list[Claim]]:
         """In the order in which questions are asked."""
+        study = self.study
         asked: dict[QuestionId, list[Claim]] = {
             "base": self.gains,
             "method": self._methods(),
@@ -54,7 +52,7 @@ class StudyClaims:
             "training": self._training(),
             **{name: self._on_task(name) for name in TASKS},
             "sources": self._sources(),
-            **{question: judge_check(self.study, question) for question in CHECKS},
+            **{name: judge_check(name, study.arms, study.checks.get(name, ()), study.seed) for name in CHECKS},
         }
         return {name: [self._settled(claim) for claim in claims] for name, claims in asked.items()}
 
@@ -128,7 +126,7 @@ class StudyClaims:
         return any(claim.seeds[0] > 1 for claim in self.method_gains)
 
     def _judge(self, name: QuestionId, pairs: Sequence[Pair], metric: str, part: str = "", among: Among = None) -> list[Judged]:
-        judged = judge_pairs(self.study, name, pairs, metric, half=self.half, part=part, among=among)
+        judged = judge_pairs(self.study.group, name, pairs, metric, half=self.half, part=part, among=among)
         return [verdict for verdict in judged if verdict is not None]
 
     @cached_property
@@ -173,7 +171,7 @@ class StudyClaims:
             replace(claim, verdict="not judged", against=tuple(dict.fromkeys((*claim.against, "unequal training"))))
             for claim in (judged.claim for judged in self._judge("method", unequal, study.metric))
         ]
-        by_rank = judge_pairs(study, "method", equal, study.metric, half=self.half, ranks=True)
+        by_rank = judge_pairs(study.group, "method", equal, study.metric, half=self.half, ranks=True)
         return [*claims, *not_judged, *corrected_claims(by_rank, "bh")]
 
     def _at_equal_tokens(self, pair: tuple[Arm, Arm]) -> Judged | None:
@@ -212,12 +210,12 @@ class StudyClaims:
                 continue
             half = speaking_half([steps[-1]])
             last = (steps[-1], steps[-2])
-            judged.append(judge_change(study, "training", arm, last, study.metric, half=half, part="last step"))
+            judged.append(judge_change(study.group, "training", arm, last, study.metric, half=half, part="last step"))
             heights = [np.mean([study.choice.candidates[entry].value.value for entry in step]) for step in steps]
             peak = int(np.argmax(heights))
             if peak < len(steps) - 1 and study.choice.halved:
                 fall = (steps[peak], steps[-1])
-                judged.append(judge_change(study, "training", arm, fall, study.metric, half="confirm", part="peak to end"))
+                judged.append(judge_change(study.group, "training", arm, fall, study.metric, half="confirm", part="peak to end"))
         return corrected_claims(judged, "bh")
 
     def _metric(self, task: QuestionId) -> str | None:

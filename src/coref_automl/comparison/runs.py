@@ -42,14 +42,10 @@ class _Seed(Protocol):
 
 
 class TaskResult(Protocol):
-    """What results of all tasks have: where it lies, what it started from, what it is scored on."""
+    """What comparisons ask of results of all tasks: what they started from, by name and by bytes, under which seeds."""
 
     @property
-    def run(self) -> str: ...
-    @property
     def model(self) -> str: ...
-    @property
-    def split(self) -> str: ...
     @property
     def fingerprints(self) -> Mapping[str, str]: ...
     @property

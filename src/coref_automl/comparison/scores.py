@@ -116,6 +116,11 @@ class Columns:
     documents: int
     dropped: int
 
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """The items of every document, smallest first; of a composite those of its first task."""
+        return np.sort(np.unique(self.parts[0].clusters, return_counts=True)[1])
+
     def differences(self, numbers: Sequence[int], references: Sequence[int]) -> list[Part]:
         """Columns minus those of their references."""
         values = [np.asarray(part.values) for part in self.parts]

@@ -16,9 +16,10 @@ from typing import Any, TypedDict
 import numpy as np
 
 from coref_automl.coreference.conventions import Convention, moved_chains, moved_mentions
-from coref_automl.coreference.data import CorefDocument
+from coref_automl.coreference.documents import CorefDocument
 from coref_automl.coreference.metrics import METRICS, Ratio, added, difference, estimates, score_document
 from coref_automl.coreference.results import (
+    AGAIN,
     CONLL,
     COREFERENCE_FILES,
     HEADS,
@@ -28,7 +29,6 @@ from coref_automl.coreference.results import (
     CoreferenceResult,
     CoreferenceSeed,
     DocumentSums,
-    way,
 )
 from coref_automl.decoder import read_stored, read_stored_rows
 from coref_automl.engine.binding import Binding
@@ -47,7 +47,6 @@ _NOT_CONDITIONS = ("first_seed", "note")
 """Settings that two runs need not share to be compared: they do not decide what a seed is."""
 START = "start.jsonl"
 """Answers of the head that is trained further, to compare with."""
-AGAIN = "the file was edited: train it again"
 Span = tuple[int, int]
 Chains = tuple[tuple[Span, ...], ...]
 
@@ -68,7 +67,7 @@ class DocumentAnswer(Record):
 def answer(document: CorefDocument, gold: Chains, found: Chains, convention: Convention) -> DocumentAnswer:
     """The document's own convention is that of its mentions and of the chains that are given."""
     key, given = document.chains, {"gold": gold, "found": found}
-    sums = {way(mode, single): score_document(key, given[mode], singletons=single) for mode, single in WAYS}
+    sums = {name: score_document(key, given[mode], singletons=single) for name, (mode, single) in WAYS.items()}
     sums[HEADS] = score_document(_ends(key), _ends(found))
     sums[STRING["gold"]] = score_document(key, same_string(document.text, [mention.span for mention in document.mentions]))
     if (nouns := same_nouns(document, convention)) is not None:

@@ -97,7 +97,8 @@ class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, Coreference
 
     def open(self, stage: CoreferenceStage, out: Path) -> TaskData:
         """The documents of a stage. A part of them (`dev`, `not-dev`) is written to OUT/data, with its split."""
-        from coref_automl.coreference.data import read_schemes, write_documents
+        from coref_automl.coreference.data import read_schemes
+        from coref_automl.coreference.documents import write_documents
         from coref_automl.coreference.split import Split, documents_fingerprint, sides_of
 
         more = tuple(stage.settings.get("more", ()))

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coref_automl.coreference.data import BadChunk, Chunk, Mention
+from coref_automl.coreference.documents import BadChunk, Chunk, Mention
 from coref_automl.corpus.batch import RowProblem
 
 Span = tuple[int, int]

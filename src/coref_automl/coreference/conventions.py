@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from coref_automl.config import choose
-from coref_automl.coreference.data import CorefData, CorefDocument, Mention, in_order
+from coref_automl.coreference.data import CorefData
+from coref_automl.coreference.documents import CorefDocument, Mention, in_order
 from coref_automl.korean import is_hangul, word_tails
 from coref_automl.records import Record
 from coref_automl.say import say

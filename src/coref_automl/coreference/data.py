@@ -1,9 +1,8 @@
 """Coreference data. In: JSON lines, CoNLL-2012 or CorefUD's CoNLL-U. Out: documents, and every problem with its reason.
 
-A mention is a span of characters and the entity it names. Singletons are kept. Mentions may nest or cross; two mentions never
-share both edges. A mention in several parts is read as its longest part. Rows of one document (the chunks of a novel) are joined
-in file order, and an entity's name means the same entity in all of them. A row with a bad mention is a problem as a whole: its
-other offsets cannot be trusted, and text without its mentions would teach that there are none.
+Rows of one document (the chunks of a novel) are joined in file order, and an entity's name means the same entity in all of them.
+A row with a bad mention is a problem as a whole: its other offsets cannot be trusted, and text without its mentions would teach
+that there are none.
 """
 
 from __future__ import annotations
@@ -15,59 +14,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from coref_automl.coreference.conll import conll_chunks, corefud_chunks
+from coref_automl.coreference.documents import GENERAL, BadChunk, Chunk, CorefDocument, Mention, half_character, in_order
 from coref_automl.corpus.batch import RowProblem, rows_of
 from coref_automl.corpus.formats import BROKEN, kind_of, opened, stem_of
 from coref_automl.errors import CoreferenceDataError
 from coref_automl.guard import read_whole, refuse_special
 from coref_automl.korean import composed
-from coref_automl.records import Record
-from coref_automl.store import write_jsonl
 
 ENDINGS = (".jsonl", ".conll", ".conllu")
 JOINT = "\n"
 """The separator between two joined chunks."""
-GENERAL = "general"
-"""The scheme of texts whose marks cover every kind of entity, and of all that nobody says anything about."""
 _NAMED = re.compile(r"(?P<scheme>[a-z][a-z0-9-]*)=(?P<file>.+)")
 _LISTED = 3
 _PROBLEMS = 100_000
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Mention(Record):
-    """`text[start:end]` names `entity`. `kind` is name, noun or pronoun where the data say so."""
-
-    start: int
-    end: int
-    entity: str
-    kind: str = ""
-
-    @property
-    def span(self) -> tuple[int, int]:
-        return self.start, self.end
-
-
-@dataclass(frozen=True, slots=True)
-class CorefDocument(Record):
-    """A text and its mentions in the order of the text, outer before inner.
-
-    `genre` and `origin` (the text it was taken from) are what the data say; `scheme` names the rules that it was marked under.
-    """
-
-    id: str
-    text: str
-    mentions: tuple[Mention, ...]
-    genre: str = ""
-    origin: str = ""
-    scheme: str = ""
-
-    @property
-    def chains(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """The mentions of each entity as spans, in the order in which entities first appear."""
-        found: dict[str, list[tuple[int, int]]] = {}
-        for mention in self.mentions:
-            found.setdefault(mention.entity, []).append(mention.span)
-        return tuple(tuple(spans) for spans in found.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,23 +42,6 @@ class CorefData:
     @property
     def mentions(self) -> int:
         return sum(len(document.mentions) for document in self.documents)
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """One row as its file gives it, before it is checked and joined."""
-
-    row: int
-    id: str
-    document: str
-    text: str
-    clusters: tuple[tuple[Mention, ...], ...]
-    genre: str = ""
-    origin: str = ""
-
-
-class BadChunk(Exception):
-    """A row that cannot be used; the message is the reason."""
 
 
 def read_coref(name: str | Path, *, skip_bad: bool = False) -> CorefData:
@@ -135,8 +78,6 @@ def bad_rows(data: CorefData) -> CoreferenceDataError:
 
 
 def inspect_coref(name: str | Path) -> CorefData:
-    from coref_automl.coreference.conll import conll_chunks, corefud_chunks
-
     path = Path(name)
     kind = kind_of(path).lower()
     if kind not in ENDINGS:
@@ -162,26 +103,6 @@ def inspect_coref(name: str | Path) -> CorefData:
     problems.sort(key=lambda problem: problem.row)
     listed = tuple(f"{count:,} {reason}" for reason, count in sorted(notes.items()))
     return CorefData(stem_of(path, ENDINGS), tuple(_joined(chunks)), tuple(problems), listed)
-
-
-def write_documents(path: Path, documents: Iterable[CorefDocument]) -> None:
-    if path.suffix != ".jsonl":
-        raise CoreferenceDataError(f"{path} should end in .jsonl.")
-    write_jsonl(path, (_row(each) for each in documents))
-
-
-def clusters_of(document: CorefDocument) -> list[list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for mention in document.mentions:
-        entry = {"start": mention.start, "end": mention.end, "text": document.text[mention.start : mention.end]}
-        kind = {"kind": mention.kind} if mention.kind else {}
-        found.setdefault(mention.entity, []).append({**entry, "entity": mention.entity, **kind})
-    return list(found.values())
-
-
-def _row(document: CorefDocument) -> dict[str, Any]:
-    said = {name: value for name in ("genre", "origin") if (value := getattr(document, name))}
-    return {"doc_id": document.id, **said, "text": document.text, "clusters": clusters_of(document)}
 
 
 def _jsonl_chunks(path: Path) -> Iterator[Chunk | RowProblem]:
@@ -225,15 +146,6 @@ def _chunk(raw: dict[str, Any], number: int) -> Chunk:
     document = str(_given(raw, "document", _given(raw, "novel", name)))
     said = {key: str(_given(raw, key, "")) for key in ("genre", "origin")}
     return Chunk(number, name, document, raw["text"], tuple(clusters), **said)
-
-
-def half_character(text: str) -> int | None:
-    """Where a text holds half of a surrogate pair, which JSON allows and no tokenizer takes; None: nowhere."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return error.start
-    return None
 
 
 def _given(row: dict[str, Any], name: str, default: Any) -> Any:
@@ -305,10 +217,6 @@ def _joined(chunks: Iterable[Chunk]) -> Iterator[CorefDocument]:
             texts.append(chunk.text)
             shift += len(chunk.text) + len(JOINT)
         yield CorefDocument(name, JOINT.join(texts), in_order(mentions), members[0].genre, members[0].origin)
-
-
-def in_order(mentions: Iterable[Mention]) -> tuple[Mention, ...]:
-    return tuple(sorted(mentions, key=lambda mention: (mention.start, -mention.end)))
 
 
 def _text(path: Path) -> str:

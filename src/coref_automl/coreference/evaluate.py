@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.coreference.answers import (
-    AGAIN,
     KIND,
     VERSION,
     DocumentAnswer,
@@ -23,11 +22,12 @@ from coref_automl.coreference.answers import (
     write_answers,
 )
 from coref_automl.coreference.conventions import Asked, Convention, convention_of
-from coref_automl.coreference.data import CorefDocument, read_coref
+from coref_automl.coreference.data import read_coref
+from coref_automl.coreference.documents import CorefDocument
 from coref_automl.coreference.metrics import added
-from coref_automl.coreference.results import CoreferenceResult, CoreferenceSeed
-from coref_automl.coreference.split import SIDES, documents_fingerprint, sides_of
-from coref_automl.coreference.train import learned_from, text_mark
+from coref_automl.coreference.recipe import BUNDLED
+from coref_automl.coreference.results import AGAIN, CoreferenceResult, CoreferenceSeed
+from coref_automl.coreference.split import SIDES, documents_fingerprint, sides_of, unseen
 from coref_automl.corpus.batch import skipped
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CoreferenceDataError, ModelError
@@ -41,7 +41,6 @@ EVALUATED = "evaluated"
 """Holds `<name>-<key>.jsonl`, answers beside a model; those of its run to its own test documents are in `answers`."""
 _SHORTEST = 12
 """Documents that a scheme is chosen by, the shortest."""
-BUNDLED = "bundled:ko-mini-coref"
 _UNTRAINED = CoreferenceSeed(0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, "")
 
 
@@ -97,8 +96,7 @@ def evaluate_coreference(
         if side not in SIDES:
             raise CoreferenceDataError(f"Unknown side {side!r} of a split; choose train, dev or test.")
         name, documents = f"{name}-{side}", sides_of(split, documents).side(side, documents)
-    seen = {mark for model in models for mark in learned_from(model)}
-    kept = tuple(document for document in documents if text_mark(document.text) not in seen)
+    kept = unseen(documents, models)
     if not kept:
         raise CoreferenceDataError(f"No document of {name} is left to score: {run} learned from all of them; pass other ones.")
     notes = [skipped(len(read.problems), read.name)] if read.problems else []

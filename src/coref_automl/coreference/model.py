@@ -16,10 +16,10 @@ import torch
 from torch import nn
 
 from coref_automl.config import choose
-from coref_automl.coreference.answers import AGAIN
 from coref_automl.coreference.conventions import Edges
-from coref_automl.coreference.data import GENERAL, CorefDocument
+from coref_automl.coreference.documents import GENERAL, CorefDocument
 from coref_automl.coreference.head import CoreferenceHead
+from coref_automl.coreference.results import AGAIN
 from coref_automl.coreference.tokens import TokenizedDocument, TokenWindow, windows
 from coref_automl.decoder import read_stored
 from coref_automl.errors import ModelError

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, overload
 
 from coref_automl.coreference.answers import tagged
-from coref_automl.coreference.data import CorefDocument, half_character
-from coref_automl.coreference.evaluate import BUNDLED, models_of
+from coref_automl.coreference.documents import CorefDocument, half_character
+from coref_automl.coreference.evaluate import models_of
+from coref_automl.coreference.recipe import BUNDLED
 from coref_automl.corpus.batch import Answered, answer_texts
 from coref_automl.corpus.clean import foreign_note
 from coref_automl.errors import InputError

@@ -11,6 +11,7 @@ from coref_automl.errors import RecipeError
 
 Precision = Literal["auto", "float32", "bfloat16"]
 RATE, FROM = ("--lr", "--learning-rate"), ("--from", "--start")
+BUNDLED = "bundled:ko-mini-coref"
 FILE = "a .jsonl, .conll or .conllu file (also .xz)"
 
 

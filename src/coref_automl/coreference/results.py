@@ -20,16 +20,15 @@ CONLL = ("muc", "b_cubed", "ceaf_e")
 """Their F1s' mean is the CoNLL score."""
 MODES = ("gold", "found")
 """Mentions are given, or the model finds them; a verdict is about the first, the second stands beside it."""
-WAYS = tuple((mode, singletons) for mode in MODES for singletons in (True, False))
+WAYS = {mode + suffix: (mode, not suffix) for mode in MODES for suffix in ("", "_without_singletons")}
+"""By the name of its scores: the mentions, and whether entities that are mentioned once count."""
 HEADS = "found_heads"
 """Found mentions, matched by their heads: two that end alike are one."""
 STRING = {mode: f"{mode}_same_string" for mode in MODES}
 """The baseline: mentions, or nouns, of one string are one entity."""
+AGAIN = "the file was edited: train it again"
+"""What to do where a file of a run cannot be read."""
 SHOWN = {"conll": "CoNLL", "muc": "MUC", "b_cubed": "B-cubed", "ceaf_e": "CEAF-e", "lea": "LEA", "mention": "mentions"}
-
-
-def way(mode: str, singletons: bool) -> str:
-    return mode if singletons else f"{mode}_without_singletons"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +78,9 @@ class CoreferenceResult(Record):
         modes = {"gold": say("정답 언급", "gold mentions"), "found": say("찾은 언급", "found mentions")}
         names = [name if name != "mentions" else say("언급", name) for name in SHOWN.values()]
         rows: list[tuple[str, ...]] = [("F1 (%)", *names)]
-        for mode, singletons in WAYS:
-            own = self.estimates[way(mode, singletons)]
+        for name, (mode, singletons) in WAYS.items():
             label = modes[mode] + ("" if singletons else say(", 단독 언급 제외", ", without singletons"))
-            rows.append(_row(label, own))
+            rows.append(_row(label, self.estimates[name]))
         others = {
             HEADS: modes["found"] + say(", 핵어 일치", ", head match"),
             **{name: modes[mode] + say(": 같은 문자열", ": same string") for mode, name in STRING.items()},

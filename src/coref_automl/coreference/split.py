@@ -8,15 +8,19 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from coref_automl.coreference.data import CorefDocument
+from coref_automl.coreference.documents import CorefDocument
+from coref_automl.coreference.results import AGAIN
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CoreferenceDataError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.records import Record
+from coref_automl.store import write_json
 
 SIDES = ("train", "dev", "test")
 FIXED = "fixed"
 _TEST, _DEV = 0.15, 0.10
+_LEARNED = "learned_from.json"
+"""Marks of the texts a model learned from or was chosen by; beside its weights, so that it keeps them when it moves."""
 _SALT = "coreference sides 407"
 """Drawn among 3,000 for even shares of every genre; no score was looked at."""
 
@@ -109,6 +113,26 @@ def documents_fingerprint(documents: Sequence[CorefDocument]) -> str:
     return fingerprint(
         [[document.id, document.text, [list(map(list, chain)) for chain in document.chains]] for document in documents]
     )
+
+
+def learned_from(model: Path) -> list[str]:
+    path = model / _LEARNED
+    return read_stored(path, list[str], remedy=AGAIN) if path.is_file() else []
+
+
+def write_seen(model: Path, documents: Sequence[CorefDocument], start: str = "") -> None:
+    """Keep what a model learned from or was chosen by: these documents, and those of the head that it began from."""
+    write_json(model / _LEARNED, sorted({*map(_mark, documents), *(learned_from(Path(start)) if start else ())}))
+
+
+def unseen(documents: Sequence[CorefDocument], models: Sequence[Path]) -> tuple[CorefDocument, ...]:
+    """The documents that none of the models learned from."""
+    seen = {mark for model in models for mark in learned_from(model)}
+    return tuple(document for document in documents if _mark(document) not in seen)
+
+
+def _mark(document: CorefDocument) -> str:
+    return fingerprint(" ".join(document.text.split()))[:12]
 
 
 def _rank(name: str) -> Any:

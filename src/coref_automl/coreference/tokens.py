@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.coreference.data import CorefDocument
+from coref_automl.coreference.documents import CorefDocument
 from coref_automl.errors import CoreferenceDataError
 from coref_automl.models.segmentation import place
 from coref_automl.models.vocabulary import Pieces, tokenize_all

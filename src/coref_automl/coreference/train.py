@@ -19,16 +19,17 @@ from typing import Any
 
 from coref_automl.comparison.scores import grouped
 from coref_automl.config import expect, to_mapping
-from coref_automl.coreference.answers import AGAIN, KIND, START, DocumentAnswer, answers_of, summarise, write_answers
+from coref_automl.coreference.answers import KIND, START, DocumentAnswer, answers_of, summarise, write_answers
 from coref_automl.coreference.conventions import Convention, convention_of, moved_document
-from coref_automl.coreference.data import GENERAL, CorefData, CorefDocument, read_schemes
+from coref_automl.coreference.data import CorefData, read_schemes
+from coref_automl.coreference.documents import GENERAL, CorefDocument
+from coref_automl.coreference.evaluate import models_of
 from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.coreference.recipe import FREE, CoreferenceRecipe
 from coref_automl.coreference.results import CoreferenceResult, CoreferenceSeed
-from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, sides_of
+from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, sides_of, unseen, write_seen
 from coref_automl.coreference.tokens import tokenized
 from coref_automl.corpus.batch import skipped
-from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, begin_run
 from coref_automl.evaluation.targets import target_of
 from coref_automl.fingerprints import fingerprint
@@ -40,8 +41,6 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.say import say
 from coref_automl.store import write_json
 
-LEARNED = "learned_from.json"
-"""Marks of the texts a model learned from or was chosen by; beside its weights, so that it keeps them when it moves."""
 _FILES = (*FREE, "model", "start", "data", "more", "split")
 """What a run is bound to by its content, not by its name."""
 SPLIT = "split.json"
@@ -125,7 +124,6 @@ def _begin(recipe: CoreferenceRecipe) -> _Work:
 
 def _from_head(recipe: CoreferenceRecipe) -> tuple[CoreferenceRecipe, tuple[Any, ...]]:
     """The recipe with what a head to train further brings along, and its schemes."""
-    from coref_automl.coreference.evaluate import models_of
     from coref_automl.coreference.model import read_settings
 
     folder = models_of(recipe.start)[0]
@@ -167,8 +165,7 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
         folder / "answers" / f"{work.scored}.jsonl",
         answers_of(model, [doc.document for doc in test or dev], precision=recipe.precision),
     )
-    marks = {text_mark(doc.document.text) for doc in (*train, *dev)}
-    write_json(kept / LEARNED, sorted({*marks, *(learned_from(Path(recipe.start)) if recipe.start else ())}))
+    write_seen(kept, [doc.document for doc in (*train, *dev)], recipe.start)
     write_json(kept / SETTINGS, model.settings.to_json())  # last: a folder without them is incomplete
     done = CoreferenceSeed(
         seed=seed,
@@ -190,9 +187,8 @@ def _start_answers(work: _Work) -> list[DocumentAnswer]:
     from coref_automl.coreference.model import load_model
 
     folder, device = Path(work.recipe.start), pick_device(work.recipe.device)
-    seen, model = set(learned_from(folder)), load_model(folder, device, base=_base_of(work.recipe))
-    unseen = [document for document in work.tested if text_mark(document.text) not in seen]
-    return answers_of(model, unseen, precision=work.recipe.precision)
+    model = load_model(folder, device, base=_base_of(work.recipe))
+    return answers_of(model, unseen(work.tested, [folder]), precision=work.recipe.precision)
 
 
 def _base_of(recipe: CoreferenceRecipe) -> str | None:
@@ -257,16 +253,6 @@ def _bind(work: _Work) -> None:
             "pretraining": origin.to_json() if (origin := target_of(recipe.model).provenance()) else None,
         },
     )
-
-
-def learned_from(model: Path) -> list[str]:
-    path = model / LEARNED
-    return read_stored(path, list[str], remedy=AGAIN) if path.is_file() else []
-
-
-def text_mark(text: str) -> str:
-    """A short name of a text, so that a run can say which documents it has learned from."""
-    return fingerprint(" ".join(text.split()))[:12]
 
 
 def _notes(work: _Work) -> list[str]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,38 +20,34 @@ from coref_automl.evaluation.tasks.task import occurrences
 from coref_automl.fingerprints import fingerprint
 from coref_automl.guard import read_array
 from coref_automl.korean import Tagger, default_cache
-from coref_automl.models.vocabulary import entry_words
+from coref_automl.models.vocabulary import FastTokenizer, entry_words
+from coref_automl.records import ClozeItem
 from coref_automl.store import sweep, written_whole
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
-    from coref_automl.records import ClozeItem
 
 LEAST_CONTAINED = 2
 _BETWEEN = "\n"
 
 
-def build_table(tokenizer: PreTrainedTokenizerFast, tagger: Tagger) -> NDArray[np.bool_]:
+def build_table(tokenizer: FastTokenizer, tagger: Tagger) -> NDArray[np.bool_]:
     """True where an entry starts a word that Kiwi, given the word alone, tags as a noun of two or more syllables."""
     words = entry_words(tokenizer)
     return tagger.are_nouns([word or "" for word in words])
 
 
-def answers(tokenizer: PreTrainedTokenizerFast, tagger: Tagger) -> frozenset[str]:
+def answers(tokenizer: FastTokenizer, tagger: Tagger) -> frozenset[str]:
     """The words that a single entry can answer."""
     words = entry_words(tokenizer)
     return frozenset(words[entry] or "" for entry in np.flatnonzero(build_table(tokenizer, tagger)).tolist())
 
 
-def reachable(tokenizer: PreTrainedTokenizerFast, items: Sequence[ClozeItem]) -> float:
+def reachable(tokenizer: FastTokenizer, items: Sequence[ClozeItem]) -> float:
     """The share of answers that are one vocabulary entry, before any model has scored them."""
     words = set(entry_words(tokenizer))
     return sum(item.answer in words for item in items) / max(1, len(items))
 
 
 def answerable(
-    tokenizer: PreTrainedTokenizerFast, nouns: NDArray[np.bool_], *, initial: bool
+    tokenizer: FastTokenizer, nouns: NDArray[np.bool_], *, initial: bool
 ) -> tuple[list[str | None], NDArray[np.bool_]]:
     """What every entry says in a gap that starts a word, or runs on from a sign; and whether it is a noun of the table there."""
     words = entry_words(tokenizer, initial=initial)
@@ -76,7 +71,7 @@ def save_table(folder: Path, fingerprint: str, table: NDArray[np.bool_]) -> None
 
 
 def table_for(
-    tokenizer: PreTrainedTokenizerFast, folder: Path, kept: dict[str, NDArray[np.bool_]], tagger: Tagger | None = None
+    tokenizer: FastTokenizer, folder: Path, kept: dict[str, NDArray[np.bool_]], tagger: Tagger | None = None
 ) -> NDArray[np.bool_]:
     """The table of this tokenizer: from memory, from the folder, or built now and saved there if the folder is writable."""
     from coref_automl.models.load import tokenizer_fingerprint

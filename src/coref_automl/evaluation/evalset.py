@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +21,9 @@ from coref_automl.evaluation import answers
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.fingerprints import fingerprint, fingerprint_files
 from coref_automl.folders import MANIFEST, claim_folder, is_done, kind_of_folder, mark_done, with_article
+from coref_automl.models.vocabulary import FastTokenizer
 from coref_automl.records import SCHEMA, ClozeItem, Document, Half, Task, halves_of
 from coref_automl.store import read_jsonl, write_json, write_jsonl, written_whole
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 KIND = "evalset"
 DOCUMENTS = "documents.jsonl"
@@ -104,7 +102,7 @@ class EvalSet:
         """The half of a larger set that this one is; None for a whole set."""
         return self.manifest.get("half")
 
-    def noun_table(self, tokenizer: PreTrainedTokenizerFast) -> NDArray[np.bool_]:
+    def noun_table(self, tokenizer: FastTokenizer) -> NDArray[np.bool_]:
         """For every vocabulary entry, whether it is a noun that may answer: read from the set, or built now with Kiwi."""
         return answers.table_for(tokenizer, self.folder, self._tables)
 

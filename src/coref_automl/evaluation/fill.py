@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,10 @@ from coref_automl.corpus.batch import Answered, answer_texts
 from coref_automl.decoder import shown
 from coref_automl.errors import EvalSetError, InputError, RecipeError
 from coref_automl.fingerprints import fingerprint
+from coref_automl.models.load import LoadedModel
 from coref_automl.models.model_files import weights_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import ClozeItem, Record
-
-if TYPE_CHECKING:
-    from coref_automl.models.load import LoadedModel
 
 KIND = "filled gaps"
 _GAP = re.compile(r"\[MASK\]|<mask>|\[마스크\]|_{1,}")

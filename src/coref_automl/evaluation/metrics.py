@@ -10,22 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.config import choose
 from coref_automl.errors import RecipeError
+from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
 from coref_automl.evaluation.tasks.task import ClozeTask, occurrences
 from coref_automl.records import ClozeItem, Estimate, Half, ItemScore, Task, halves_of
 from coref_automl.statistics.intervals import DRAWS, bootstrap_mean, composite
 from coref_automl.statistics.resampling import Part
-
-if TYPE_CHECKING:
-    from coref_automl.evaluation.evalset import EvalSet
 
 Rule = Literal["strict", "lenient", "word"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coref_automl import config
 from coref_automl.corpus.clean import Filters, is_empty, limits, normalise, qualified_id, rank, reason_to_drop
@@ -20,16 +20,14 @@ from coref_automl.evaluation import answers
 from coref_automl.evaluation.evalset import KIND, EvalSet, freeze
 from coref_automl.evaluation.recipe import EvalRecipe, difference, facts, label, numbered, reasons, settings
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.evaluation.tasks.nouns import MOST_DOCUMENTS, Neighbours
+from coref_automl.evaluation.tasks.neighbours import MOST_DOCUMENTS, Neighbours
 from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, ReadDocument, Rows, read_document, read_rows, spread
 from coref_automl.folders import is_done
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
+from coref_automl.models.vocabulary import FastTokenizer
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import ClozeItem, Document, Task
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 
 def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | None = None) -> EvalSet:
@@ -69,7 +67,7 @@ class _Builder:
     """Collects the items of a set, the documents behind them, and every drop with its reason."""
 
     recipe: EvalRecipe
-    reference: PreTrainedTokenizerFast
+    reference: FastTokenizer
     tagger: Tagger
     progress: Progress
     documents: dict[str, Document] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from coref_automl.config import Setting, choose, to_mapping, typed
 from coref_automl.corpus.clean import LEAST, SHARE
@@ -17,6 +17,7 @@ from coref_automl.corpus.sources import inputs_of, licence_of
 from coref_automl.engine.binding import BYTES
 from coref_automl.engine.binding import difference as difference_between
 from coref_automl.errors import RecipeError
+from coref_automl.evaluation.evalset import SetManifest
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.far import BUCKETS, bucket_of
 from coref_automl.evaluation.tasks.lambada import HUB
@@ -26,9 +27,6 @@ from coref_automl.fingerprints import fingerprint_files
 from coref_automl.korean import kiwi_version
 from coref_automl.records import ClozeItem, Half, Task, halves_of
 from coref_automl.say import in_words, say
-
-if TYPE_CHECKING:
-    from coref_automl.evaluation.evalset import SetManifest
 
 
 @dataclass(frozen=True, slots=True)

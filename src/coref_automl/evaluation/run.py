@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from coref_automl.config import Setting, as_paths, expect, from_mapping, to_mapping, typed
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES
-from coref_automl.engine.pool import Engine, Returned
+from coref_automl.engine.pool import Call, Engine, Returned, run_calls
 from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError
 from coref_automl.evaluation.answers import table_fingerprint
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
@@ -31,14 +31,13 @@ from coref_automl.evaluation.targets import BASES, Target, base_targets, find_ta
 from coref_automl.evaluation.windows import WordMode, wanted_ids
 from coref_automl.folders import MANIFEST, claim_folder, leave_empty
 from coref_automl.locks import locked
+from coref_automl.machine import devices_here
 from coref_automl.models.families import too_long
+from coref_automl.models.load import LoadedModel, load_masked_lm, tokenizer_fingerprint
 from coref_automl.models.model_files import PARTS, detect_seq_len, is_here, model_prints
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Evaluation, ItemScore, Provenance
 from coref_automl.store import JsonlAppender, explained
-
-if TYPE_CHECKING:
-    from coref_automl.models.load import LoadedModel
 
 JOB = f"{__name__}:evaluate_job"
 """What a worker is given to run."""
@@ -182,7 +181,6 @@ def _evaluate_target(
 ) -> list[Evaluation] | None:
     """One model on every set; loaded once, and only if an item must be scored. `only_known`: None rather than load it."""
     from coref_automl.evaluation.scorer import pick
-    from coref_automl.models.load import load_masked_lm
 
     device, dtype = pick(recipe.device, recipe.dtype)
     seq_len = recipe.seq_len or detect_seq_len(target.model)
@@ -210,7 +208,6 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
     """Score what is missing, appending items as they are scored; an interrupted call leaves them for the next one."""
     from coref_automl.evaluation.scorer import Scorer
     from coref_automl.models.execution import ATTENTION
-    from coref_automl.models.load import tokenizer_fingerprint
 
     target, evalset, folder = slot.target, slot.evalset, slot.folder()
     for note in loaded.notes:
@@ -314,17 +311,12 @@ def _is_on(evalset: EvalSet, length: int, held: Evaluation) -> bool:
 
 def _devices(recipe: EvaluateRecipe, targets: int) -> list[str]:
     """The devices of this machine to spread over; a cluster has its own and only gets the requested one."""
-    if recipe.device not in ("auto", "cuda") or targets < 2 or recipe.engine == "ray":
-        return [recipe.device]
-    from coref_automl.machine import devices_here
-
-    return devices_here()
+    here = recipe.device in ("auto", "cuda") and targets > 1 and recipe.engine != "ray"
+    return devices_here() if here else [recipe.device]
 
 
 def _spread(targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence[str], tally: _Tally) -> None:
     """One worker process per GPU, or one cluster task per checkpoint. A killed one is resumed in another."""
-    from coref_automl.engine.pool import Call, run_calls
-
     jobs = [Call(target.name, JOB, {"target": to_mapping(target), "recipe": to_mapping(recipe)}) for target in targets]
     with tally.progress.stage("scoring", len(jobs), "checkpoints") as stage:
 

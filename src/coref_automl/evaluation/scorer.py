@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -26,11 +26,9 @@ from coref_automl.evaluation.windows import Asks, Candidates, Ids, Row, Window, 
 from coref_automl.machine import is_out_of_memory, pick_device, release, tokens_at_once
 from coref_automl.models.execution import products, rounded
 from coref_automl.models.heads import encode_at, predict
+from coref_automl.models.load import LoadedModel
 from coref_automl.models.vocabulary import entry_words, word_ids
 from coref_automl.records import ClozeItem, ItemScore, Task
-
-if TYPE_CHECKING:
-    from coref_automl.models.load import LoadedModel
 
 TOP = 5
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}

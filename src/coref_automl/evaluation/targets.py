@@ -26,6 +26,7 @@ from coref_automl.errors import CorefError, InputError, ModelError
 from coref_automl.evaluation.windows import WordMode
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import State, state_of
+from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 from coref_automl.models.model_files import is_here, model_place, model_prints, refuse_foreign, resolve, weights_fingerprint
 from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
@@ -245,8 +246,6 @@ def _unique(targets: list[Target]) -> list[Target]:
 
 def words_to_compare(targets: Sequence[Target], words: WordMode, progress: Progress) -> WordMode:
     """`words` as asked, or a sample of them where tokenizers differ: word ranks are all that such models can be compared by."""
-    from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
-
     if words not in ("none", "gold"):
         return words
     by_bytes: dict[str, str] = {}

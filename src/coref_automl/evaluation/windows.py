@@ -15,18 +15,15 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.errors import ModelError, RecipeError
 from coref_automl.models.load import tokenizer_fingerprint
-from coref_automl.models.vocabulary import Pieces, read_entries, split_at, tokenize, tokenize_all
+from coref_automl.models.vocabulary import FastTokenizer, Pieces, read_entries, split_at, tokenize, tokenize_all
 from coref_automl.records import ClozeItem
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 MOST_MASKS = 4
 """The most masks in a gap; a longer word is scored by its first four pieces."""
@@ -74,7 +71,7 @@ class WindowMaker:
     `window` tokenizes one text at a time; `prepare` tokenizes the texts of many items on all cores.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, seq_len: int) -> None:
+    def __init__(self, tokenizer: FastTokenizer, seq_len: int) -> None:
         if tokenizer.mask_token_id is None:
             raise ModelError("The tokenizer has no mask token, so the model cannot fill a gap; pass a masked language model.")
         self.mask_id = int(tokenizer.mask_token_id)
@@ -162,7 +159,7 @@ def _stretch(item: ClozeItem, text: str, margin: int) -> tuple[int, int]:
 _MAKERS: dict[tuple[object, ...], WindowMaker] = {}
 
 
-def maker_for(tokenizer: PreTrainedTokenizerFast, seq_len: int) -> WindowMaker:
+def maker_for(tokenizer: FastTokenizer, seq_len: int) -> WindowMaker:
     """A window maker that the checkpoints of one tokenizer share: cutting windows is most of the work outside the model."""
     frame = (tuple(edge.tolist()) for edge in special_edges(tokenizer))
     key = tokenizer_fingerprint(tokenizer), *frame, tokenizer.mask_token_id, seq_len
@@ -196,7 +193,7 @@ def distance_between(gap: tuple[int, int], antecedent: tuple[int, int] | None) -
     return -1 if antecedent is None else max(gap[0] - antecedent[1], antecedent[0] - gap[1], 0)
 
 
-def special_edges(tokenizer: PreTrainedTokenizerFast) -> tuple[Ids, Ids]:
+def special_edges(tokenizer: FastTokenizer) -> tuple[Ids, Ids]:
     """What the tokenizer puts around a single text: [CLS] and [SEP], <s> and </s>, or nothing."""
     bare = list(tokenizer("가", add_special_tokens=False)["input_ids"])
     whole = list(tokenizer("가")["input_ids"])

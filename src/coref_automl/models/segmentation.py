@@ -12,18 +12,14 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.korean import is_hangul
 from coref_automl.models.load import tokenizer_fingerprint
-from coref_automl.models.vocabulary import Entries, Pieces, entry_words, read_entries, tokenize_all
+from coref_automl.models.vocabulary import Entries, FastTokenizer, Pieces, entry_words, read_entries, tokenize_all
 from coref_automl.records import Record
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -124,7 +120,7 @@ def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     return start + len(word) - len(word.lstrip()), end - len(word) + len(word.rstrip())
 
 
-def unknown_characters(tokenizer: PreTrainedTokenizerFast, text: str, pieces: Pieces) -> Counter[str]:
+def unknown_characters(tokenizer: FastTokenizer, text: str, pieces: Pieces) -> Counter[str]:
     """The characters behind the unknown tokens of a text, each as often as it occurs there."""
     entries, found = read_entries(tokenizer), Counter[str]()
     if entries.unknown is None:
@@ -185,7 +181,7 @@ def vocabulary_kind(entries: Entries) -> str:
     return f"{name} with bytes" if {"<0x00>", "<0xFF>"} <= entries.vocabulary.keys() else name
 
 
-def facts_of(model: str, tokenizer: PreTrainedTokenizerFast, texts: Sequence[AnnotatedText]) -> TokenizerFacts:
+def facts_of(model: str, tokenizer: FastTokenizer, texts: Sequence[AnnotatedText]) -> TokenizerFacts:
     """All facts about one tokenizer."""
     entries, words = read_entries(tokenizer), {word for word in entry_words(tokenizer) if word}
     parts: list[SpanFacts] = []

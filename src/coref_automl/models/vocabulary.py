@@ -12,7 +12,7 @@ import unicodedata
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from coref_automl.errors import ModelError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+FastTokenizer: TypeAlias = "PreTrainedTokenizerFast"
+"""A tokenizer as transformers has it; the library is not imported for its name."""
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _AT_ONCE = re.compile(rf"(?s:.{{{1 << 20}}}(?:[^ ]{{,50000}}(?= |\Z)|[^ \n]*)|.+|^$)")
 """What the tokenizer reads at a time, as it takes half a kilobyte per token: to a blank, or a line break where none is near."""
@@ -167,7 +169,7 @@ class Entries:
 _READ: weakref.WeakKeyDictionary[Any, Entries] = weakref.WeakKeyDictionary()
 
 
-def read_entries(tokenizer: PreTrainedTokenizerFast) -> Entries:
+def read_entries(tokenizer: FastTokenizer) -> Entries:
     """The entries of a tokenizer, read once for as long as it lives; entries added later are noticed."""
     entries = _READ.get(tokenizer)
     if entries is None or len(entries.words) < len(tokenizer):
@@ -175,7 +177,7 @@ def read_entries(tokenizer: PreTrainedTokenizerFast) -> Entries:
     return entries
 
 
-def _read_vocabulary(tokenizer: PreTrainedTokenizerFast) -> Entries:
+def _read_vocabulary(tokenizer: FastTokenizer) -> Entries:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ModelError(
@@ -233,19 +235,19 @@ class Pieces:
         return low, max(low, int(np.searchsorted(self.starts, end, "left")))
 
 
-def entry_words(tokenizer: PreTrainedTokenizerFast, *, initial: bool = True) -> list[str | None]:
+def entry_words(tokenizer: FastTokenizer, *, initial: bool = True) -> list[str | None]:
     """For every id: the word it stands for at the start of a word, or (`initial=False`) directly behind a sign or other letters;
     None for entries of the other form, specials and parts of characters."""
     entries = read_entries(tokenizer)
     return list(entries.words if initial else entries.inner_words)
 
 
-def word_starts(tokenizer: PreTrainedTokenizerFast) -> NDArray[np.bool_]:
+def word_starts(tokenizer: FastTokenizer) -> NDArray[np.bool_]:
     """For every id: does this entry begin a word? Special entries do, so that no word runs across one."""
     return read_entries(tokenizer).starts.copy()
 
 
-def word_ids(tokenizer: PreTrainedTokenizerFast, word: str, *, initial: bool = True) -> list[int]:
+def word_ids(tokenizer: FastTokenizer, word: str, *, initial: bool = True) -> list[int]:
     """The pieces of a word that follows a blank, or that runs on from what stands before it."""
     if not initial:
         return [number for number, _, _ in read_entries(tokenizer).read_part(word, initial=False)]
@@ -253,14 +255,14 @@ def word_ids(tokenizer: PreTrainedTokenizerFast, word: str, *, initial: bool = T
     return [int(entry) for entry in tokenize(tokenizer, lead + word).ids]
 
 
-def tokenize(tokenizer: PreTrainedTokenizerFast, text: str) -> Pieces:
+def tokenize(tokenizer: FastTokenizer, text: str) -> Pieces:
     """The pieces of a text, without special entries. A literal `[MASK]` in the text is read as characters."""
     read = [(part.start(), tokenize_all(tokenizer, [part[0]])[0]) for part in _AT_ONCE.finditer(text)]
     parts = [(one.ids, one.starts + np.int32(at), one.ends + np.int32(at)) for at, one in read]
     return Pieces(*map(np.concatenate, zip(*parts, strict=True)))
 
 
-def tokenize_all(tokenizer: PreTrainedTokenizerFast, texts: Sequence[str]) -> list[Pieces]:
+def tokenize_all(tokenizer: FastTokenizer, texts: Sequence[str]) -> list[Pieces]:
     """The same for many texts at once: the tokenizer reads them side by side, on all cores."""
     entries = read_entries(tokenizer)
     if not texts:
@@ -290,7 +292,7 @@ def _pieces(entries: Entries, text: str, read: list[int], offsets: list[tuple[in
     return Pieces(ids, _rising(np.where(blank, place, trimmed)), _rising(np.where(blank, place, cut)))
 
 
-def split_at(tokenizer: PreTrainedTokenizerFast, text: str, pieces: Pieces, spans: Iterable[Sequence[int]]) -> Pieces:
+def split_at(tokenizer: FastTokenizer, text: str, pieces: Pieces, spans: Iterable[Sequence[int]]) -> Pieces:
     """The same text in pieces that never straddle an edge of a span, so that whole pieces cover each span.
 
     Only straddling pieces are read again: what stands at the start of a word stays a start, what follows an edge inside a word

@@ -31,6 +31,7 @@ from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Ints, Scored, estimates, label_table, score
 from coref_automl.relation.results import RELATION_FILES, RelationResult, RelationSeed, RowFacts, Scores
 from coref_automl.relation.rows import LABELS, LabelMask, MaskKind, gold_indices
+from coref_automl.relation.settings import AGAIN, is_model, model_of, settings_of
 from coref_automl.say import say
 from coref_automl.store import write_jsonl
 
@@ -67,7 +68,7 @@ def read_manifest(run: Path) -> RelationManifest:
 
 def seeds_of(run: Path) -> list[Path]:
     """The seeds that can answer: the finished ones of a run, or the folder itself where it is one seed's model."""
-    return [run] if scoring.is_model(run) else finished_seeds(run)
+    return [run] if is_model(run) else finished_seeds(run)
 
 
 def finished_seeds(run: Path) -> list[Path]:
@@ -87,18 +88,18 @@ def evaluate_relation(
 ) -> RelationResult:
     """Every finished seed of a run, or one seed's model, on a labelled file: micro-F1, AUPRC, accuracy, n, split."""
     run = Path(run)
-    with nullcontext() if scoring.is_model(run) or not run.is_dir() else locked(run):
+    with nullcontext() if is_model(run) or not run.is_dir() else locked(run):
         return _evaluate(run, data, skip_bad, device, progress or quiet(), RowCache())
 
 
 def _evaluate(run: Path, data: str, skip_bad: bool, device: str, progress: Progress, cache: RowCache) -> RelationResult:
     read, seeds = cache.read(data, skip_bad=skip_bad), seeds_of(run)
     if skip_bad:
-        settings = scoring.settings_of(seeds[0])
-        marker = Marker(load_tokenizer(str(scoring.model_of(seeds[0]))), settings.scheme, settings.max_length)
+        settings = settings_of(seeds[0])
+        marker = Marker(load_tokenizer(str(model_of(seeds[0]))), settings.scheme, settings.max_length)
         read = cache.usable(data, marker, skip_bad=True)
-        list_problems(None if scoring.is_model(run) else run, read, progress)
-    if scoring.is_model(run):
+        list_problems(None if is_model(run) else run, read, progress)
+    if is_model(run):
         found = scoring.seed_probabilities(run, read.rows, device=device, progress=progress, cache=cache, name=read.split)
         return _of_model(run, read, found[1])
     for seed in seeds:
@@ -133,7 +134,7 @@ def _summarised(run: Path, data: RelationData, chosen_here: bool = False) -> tup
     """The mean over the seeds that have predictions for these rows. `chosen_here`: the same rows also chose the epoch."""
     seeds = [folder for folder in finished_seeds(run) if scoring.has_predictions(folder, data)]
     probabilities = np.stack([scoring.read_probabilities(seed, data.split) for seed in seeds])
-    trained = [read_stored(seed / "result.json", RelationSeed, remedy=scoring.AGAIN) for seed in seeds]
+    trained = [read_stored(seed / "result.json", RelationSeed, remedy=AGAIN) for seed in seeds]
     manifest = read_manifest(run)
     learned = set(manifest["train_sentences"])
     fresh = np.array([sentence_mark(row.sentence) not in learned for row in data.rows])
@@ -153,7 +154,7 @@ def _summarised(run: Path, data: RelationData, chosen_here: bool = False) -> tup
 
 
 def _of_model(folder: Path, data: RelationData, probabilities: Any) -> RelationResult:
-    settings = scoring.settings_of(folder)
+    settings = settings_of(folder)
     alone = say(
         f"{folder}: 시드 {settings.seed} 하나의 모델입니다. 학습 데이터의 기록이 없어 학습 문장과 겹치는 행을 세지 못합니다.",
         f"{folder} is the model of seed {settings.seed} alone, without a record of its training data: rows that share a "

@@ -8,7 +8,7 @@ without marks. E1 is the subject, E2 the object.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,8 @@ from coref_automl.errors import ModelError
 from coref_automl.korean import ends_in_consonant, splits_a_letter
 from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.models.segmentation import trimmed
-from coref_automl.models.vocabulary import Pieces, split_at, tokenize, word_ids
+from coref_automl.models.vocabulary import FastTokenizer, Pieces, split_at, tokenize, word_ids
 from coref_automl.relation.rows import LONGER, TYPES, BadRow, Entity, RelationRow
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
 
 Marks = Literal["none", "plain", "typed", "punct", "typed-punct"]
 
@@ -82,7 +79,7 @@ class Marker:
     `vocabulary` names the tokenizer as it came, `name` all that decides what a marked row is.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, scheme: str, max_length: int) -> None:
+    def __init__(self, tokenizer: FastTokenizer, scheme: str, max_length: int) -> None:
         self.tokenizer = tokenizer
         self.scheme = choose(scheme, SCHEMES, "scheme")
         self.max_length = max_length
@@ -121,7 +118,7 @@ def question(row: RelationRow) -> str:
     return f"{subject}{'과' if ends_in_consonant(subject) else '와'} {object_}의 관계는?"
 
 
-def _mark_ids(tokenizer: PreTrainedTokenizerFast, marks: Marks) -> dict[tuple[str, str], tuple[list[int], list[int]]]:
+def _mark_ids(tokenizer: FastTokenizer, marks: Marks) -> dict[tuple[str, str], tuple[list[int], list[int]]]:
     """(role, type) -> the tokens before and after the entity."""
     names = {"plain": "[{role}]", "typed": "[{role}-{kind}]"}
     signs = _signs(tokenizer) if marks in ("punct", "typed-punct") else []
@@ -141,7 +138,7 @@ def _mark_ids(tokenizer: PreTrainedTokenizerFast, marks: Marks) -> dict[tuple[st
     return found
 
 
-def _signs(tokenizer: PreTrainedTokenizerFast) -> list[list[int]]:
+def _signs(tokenizer: FastTokenizer) -> list[list[int]]:
     """Four signs that the vocabulary holds, in order of preference; over metaspaces one may be two pieces, a blank and itself."""
     spelled = [word_ids(tokenizer, sign) for sign in _PUNCTUATION]
     found = [ids for ids in spelled if 1 <= len(ids) <= 2 and tokenizer.unk_token_id not in ids]
@@ -150,14 +147,14 @@ def _signs(tokenizer: PreTrainedTokenizerFast) -> list[list[int]]:
     return found[:4]
 
 
-def _known(tokenizer: PreTrainedTokenizerFast, word: str) -> list[int]:
+def _known(tokenizer: FastTokenizer, word: str) -> list[int]:
     ids = word_ids(tokenizer, word)
     if not ids or tokenizer.unk_token_id in ids:
         raise ModelError(f"This vocabulary cannot spell the type word {word!r}; choose --scheme punct or typed.")
     return ids
 
 
-def _one_of(tokenizer: PreTrainedTokenizerFast, *names: str) -> int:
+def _one_of(tokenizer: FastTokenizer, *names: str) -> int:
     for name in names:
         if getattr(tokenizer, name) is not None:
             return int(getattr(tokenizer, name))

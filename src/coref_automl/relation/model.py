@@ -25,7 +25,7 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.relation.markers import ROLE_WORDS, TYPE_WORDS, MarkedRow, Marker, special_tokens
 from coref_automl.relation.recipe import HeadKind
 from coref_automl.relation.rows import LABELS, LabelMask, RelationRow, gold_indices
-from coref_automl.relation.scoring import HEAD, SETTINGS, ModelSettings, settings_of
+from coref_automl.relation.settings import HEAD, SETTINGS, ModelSettings, settings_of
 from coref_automl.relation.techniques import masked
 from coref_automl.store import obey_umask, write_json
 from coref_automl.training.loss import with_dropout

@@ -28,7 +28,8 @@ from coref_automl.relation.evaluate import seeds_of
 from coref_automl.relation.markers import SCHEMES
 from coref_automl.relation.results import RelationSeed
 from coref_automl.relation.rows import LABELS, TYPES, BadRow, Entity, RelationRow, parse_row, with_marks
-from coref_automl.relation.scoring import AGAIN, ModelSettings, model_of, seed_probabilities, settings_of
+from coref_automl.relation.scoring import seed_probabilities
+from coref_automl.relation.settings import AGAIN, ModelSettings, model_of, settings_of
 from coref_automl.say import say
 
 KIND = "relation predictions"

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from coref_automl.folders import MANIFEST
 from coref_automl.korean import PRONOUN, Tagger, default_cache
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.segmentation import span_facts
-from coref_automl.models.vocabulary import tokenize_all
+from coref_automl.models.vocabulary import FastTokenizer, tokenize_all
 from coref_automl.records import Estimate, Record
 from coref_automl.relation.data import RelationData, sentence_key, sentence_numbers
 from coref_automl.relation.evaluate import finished_seeds, read_manifest
@@ -41,10 +41,6 @@ from coref_automl.say import say
 from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
 from coref_automl.statistics.intervals import benjamini_hochberg
 from coref_automl.statistics.methods import by_document
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -178,7 +174,7 @@ MANY_PIECES = 3
 _LEAST_ROWS = 20
 
 
-def token_groups(rows: Sequence[RelationRow], tokenizer: PreTrainedTokenizerFast) -> dict[str, Bools]:
+def token_groups(rows: Sequence[RelationRow], tokenizer: FastTokenizer) -> dict[str, Bools]:
     """Rows by what a tokenizer makes of their two entities."""
     unknown, read = tokenizer.unk_token_id, tokenize_all(tokenizer, [row.sentence for row in rows])
     facts = [

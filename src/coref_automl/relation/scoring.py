@@ -16,44 +16,21 @@ from numpy.typing import NDArray
 
 from coref_automl.corpus.batch import RowProblem
 from coref_automl.decoder import read_stored
-from coref_automl.errors import InputError, ModelError
+from coref_automl.errors import InputError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import State, state_of
 from coref_automl.machine import pick_device
 from coref_automl.models.model_files import folder_print
 from coref_automl.progress import Progress
-from coref_automl.records import Record
 from coref_automl.relation.data import RelationData, RowCache, sentence_mark
 from coref_automl.relation.metrics import score
-from coref_automl.relation.recipe import HeadKind
 from coref_automl.relation.results import Scores
-from coref_automl.relation.rows import INDEX, LABELS, LabelMask, MaskKind, RelationRow, gold_indices
+from coref_automl.relation.rows import INDEX, LABELS, RelationRow, gold_indices
+from coref_automl.relation.settings import AGAIN, ModelSettings, model_of
 from coref_automl.store import read_jsonl, write_json, write_jsonl
 
 VERSION = 1
 """Of everything that decides a prediction beside the model and the rows; predictions of another version are made again."""
-SETTINGS, HEAD = "relation.json", "head.safetensors"
-"""What tells a seed's model from any other folder of weights."""
-AGAIN = "the file was edited: train that seed again"
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSettings(Record):
-    scheme: str
-    head: HeadKind
-    dropout: float
-    max_length: int
-    labels: tuple[str, ...]
-    base: str
-    seed: int
-    distance: bool = False
-    precision: str = "auto"
-    label_mask: MaskKind = "off"
-    mask_bias: tuple[tuple[float, ...], ...] | None = None
-
-    @property
-    def mask(self) -> LabelMask | None:
-        return LabelMask.stored(self.label_mask, self.mask_bias, SETTINGS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +40,6 @@ class StoredScores(Scores):
     rows: str = ""
     model: str = ""
     version: int = 1
-
-
-def is_model(folder: Path) -> bool:
-    """Whether a folder is one seed's model by itself, as a run's seed-N/model and the best-model of a study are."""
-    return all((folder / name).is_file() for name in (SETTINGS, HEAD))
-
-
-def model_of(seed: Path) -> Path:
-    """The folder of a seed's kept weights, which may also come alone."""
-    if is_model(seed):
-        return seed
-    if not (seed / "model" / SETTINGS).is_file():
-        raise ModelError(f"{seed} kept no weights, so it cannot score new rows; train again with --keep-weights.")
-    return seed / "model"
-
-
-def settings_of(seed: Path) -> ModelSettings:
-    return read_stored(model_of(seed) / SETTINGS, ModelSettings, remedy=AGAIN)
 
 
 def rows_fingerprint(rows: Sequence[RelationRow]) -> str:

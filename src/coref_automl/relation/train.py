@@ -30,6 +30,7 @@ from coref_automl.relation.markers import Marker
 from coref_automl.relation.recipe import FREE, RelationRecipe
 from coref_automl.relation.results import RelationResult, RelationSeed, Scores
 from coref_automl.relation.rows import LABELS, LabelMask
+from coref_automl.relation.settings import ModelSettings
 from coref_automl.say import say
 
 VALIDATION = "train-holdout"
@@ -120,7 +121,7 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
     from coref_automl.training.finetuning import finish_seed
 
     recipe, device = work.recipe, pick_device(work.recipe.device)
-    settings = scoring.ModelSettings(
+    settings = ModelSettings(
         **{name: getattr(recipe, name) for name in ("scheme", "dropout", "distance", "precision", "label_mask")},
         head=recipe.head_kind,
         max_length=work.max_length,

@@ -59,7 +59,8 @@ class Pair:
 
     def of_entries(self, metric: str, half: Half | None, among: Mask | None = None) -> Claim:
         """The claim about two checkpoints."""
-        return of_checkpoints(self.group, self.study, self.a.entries[0], self.b.entries[0], metric, half, among)
+        seed = self.study.seed if self.study else 0
+        return of_checkpoints(self.group, self.a.entries[0], self.b.entries[0], metric, half, among, seed=seed)
 
 
 def compare_pair(pair: Pair, wanted: str, claimed: Sequence[Claim], *, colors: tuple[str, str]) -> Compared:
@@ -137,7 +138,7 @@ def _by_facet(pair: Pair, claim: Claim) -> Section | None:
 def _part(pair: Pair, metric: str, half: Half | None, among: Mask) -> Claim | None:
     """The difference on some items; None where sides are of two kinds, or too few of the items were run."""
     if pair.study is not None and pair.a.arm is not None:
-        return of_methods(pair.study, pair.a, pair.b, metric, among)
+        return of_methods(pair.group, pair.a, pair.b, metric, among)
     if not pair.of_checkpoints or METRICS[metric].parts:
         return None
     entries = (pair.a.entries[0], pair.b.entries[0])

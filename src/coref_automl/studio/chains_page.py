@@ -13,7 +13,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from coref_automl.coreference.data import CorefDocument, Mention, clusters_of, inspect_coref, write_documents
+from coref_automl.coreference.data import inspect_coref
+from coref_automl.coreference.documents import CorefDocument, Mention, clusters_of, write_documents
 from coref_automl.coreference.metrics import added, conll, score_document
 from coref_automl.errors import CorefError, InputError
 from coref_automl.fingerprints import fingerprint

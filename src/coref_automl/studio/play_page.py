@@ -18,7 +18,8 @@ from typing import Any, Literal, TypedDict
 
 from markupsafe import Markup, escape
 
-from coref_automl.coreference.predict import written
+from coref_automl.coreference.predict import coreference, written
+from coref_automl.coreference.recipe import BUNDLED as CHAINS
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError, WorkError
 from coref_automl.folders import MANIFEST
@@ -34,8 +35,6 @@ from coref_automl.studio.workspace import Workspace
 
 Kind = Literal["fill", "chains", "relation"]
 Models = tuple[tuple[str, str], ...]
-CHAINS = "bundled:ko-mini-coref"
-"""The bundled coreference model; the room that owns the name imports torch, which the server does without."""
 LONGEST = 4_000
 """Characters of a text: it is part of the address."""
 PATIENCE = 300.0
@@ -201,8 +200,6 @@ def _fill(models: Models, values: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _chains(models: Models, values: dict[str, Any]) -> dict[str, Any]:
-    from coref_automl.coreference.predict import coreference
-
     found = coreference(values["text"], models[0][1], device="cpu")
     return {"text": found.text, "chains": found.chains, "note": found.note}
 

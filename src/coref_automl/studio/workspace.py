@@ -72,12 +72,9 @@ class Workspace:
 
     def _made(self, group: Group, metric: str | None, results: Sequence[str]) -> Study:
         """With the relation and coreference runs under the folders, and how often it was looked at: what `compare` reads."""
-        runs = find_runs(results)
-        study = study_of(group, metric=metric, margin=MARGIN, seed=0, checks=runs.checks)
         above = {parent for entry in group.entries for parent in entry.folder.parents if self.folders.holds(parent)}
-        study = replace(study, looks=looks_at([str(path) for path in (*above, *self.folders.roots.values())]))
-        _ = study.answer  # computed here, not while a page waits
-        return study
+        looks = looks_at([str(path) for path in (*above, *self.folders.roots.values())])
+        return study_of(group, metric=metric, margin=MARGIN, seed=0, checks=find_runs(results).checks, looks=looks)
 
     def pair(self, asked: Sequence[str], board: Board, *, wait: bool) -> tuple[Study | None, tuple[Shown, Shown]]:
         """A and B as addresses name them, and the study; without either, what the answer is about, which `wait` waits for."""

@@ -19,6 +19,7 @@ from coref_automl.config import choose, from_mapping, read_yaml
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.errors import InputError, RecipeError
 from coref_automl.locks import locked
+from coref_automl.models.build import NEW, SHAPES
 from coref_automl.models.families import PRE_NORM
 from coref_automl.records import Record
 from coref_automl.store import write_text
@@ -91,8 +92,6 @@ def remember(entry: KnownSettings) -> Path | None:
 
 def settle_space(recipe: TuneRecipe, datasets: Mapping[str, PackedDataset], *, scratch: bool) -> Space:
     """The recipe's own space, or the one for its lengths and families; several models or datasets are dimensions of it."""
-    from coref_automl.models.build import NEW, SHAPES
-
     shapes = {model: choose(model.removeprefix(NEW), SHAPES, "shape") for model in recipe.models if scratch}
     families = [shapes[model].family if scratch else shape_of(model)[0] for model in recipe.models]
     if "policy" in (recipe.space or {}) and "deberta-v2" not in families:

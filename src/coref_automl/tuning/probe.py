@@ -18,7 +18,7 @@ from coref_automl.config import from_mapping, to_mapping
 from coref_automl.decoder import read_stored_rows
 from coref_automl.engine.pool import Call, run_calls
 from coref_automl.errors import OutOfMemory
-from coref_automl.machine import device_seen
+from coref_automl.machine import device_seen, pick_device
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.say import in_words, say
@@ -149,7 +149,6 @@ def probe(
     recipe: TrainRecipe, *, first: int = 1, largest: int = 256, steps: int = 3, progress: Progress | None = None
 ) -> ProbeResult:
     """Climb from `first` rows until memory, the limit, or (on a CPU) the gain runs out."""
-    from coref_automl.machine import pick_device
     from coref_automl.training.batches import micro_batch
     from coref_automl.training.setup import known, prepare_run
 

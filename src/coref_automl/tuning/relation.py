@@ -28,7 +28,7 @@ from coref_automl.relation.metrics import Scored, method_verdict
 from coref_automl.relation.recipe import RelationRecipe, usual_rate
 from coref_automl.relation.rows import gold_indices
 from coref_automl.relation.scoring import read_predictions, read_scores, rows_fingerprint
-from coref_automl.relation.train import VALIDATION
+from coref_automl.relation.train import VALIDATION, train_relation
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL
 from coref_automl.statistics.planning import Paired
 from coref_automl.tuning.portfolio import relation_space
@@ -164,8 +164,6 @@ def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> Relation
 
 def train_job(job: Job) -> None:
     """The work of a trial, in a process of its own: a relation run of one seed that reports every epoch."""
-    from coref_automl.relation.train import train_relation
-
     recipe = from_mapping(RelationRecipe, job.recipe, "trial")
     events = Progress(shown=False, events=run_folder(job) / EVENTS)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coref_automl.evaluation.tasks.eligible import Eligible, frequent_nouns, rivals
-from coref_automl.evaluation.tasks.nouns import Neighbours, light_nouns
+from coref_automl.evaluation.tasks.neighbours import Neighbours
+from coref_automl.evaluation.tasks.nouns import light_nouns
 from coref_automl.evaluation.tasks.real import real_items
 from coref_automl.evaluation.tasks.task import Choices, read_document
 from coref_automl.korean import Tagger

@@ -1,19 +1,13 @@
-"""The nouns of a document. In: a read document, and others of its source. Out: whole words and names, what stands around each,
-and which words usually stand beside which.
+"""The nouns of a document. In: a read document. Out: whole words and names, and what stands around each.
 
-`eligible` makes rules of them. Patterns of Korean have an example each. What is usual is counted in documents that hold no item,
-never by a model under test: an answer that the word before or behind the gap calls for there needs no context, and is not asked.
+`eligible` makes rules of them. Patterns of Korean have an example each.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,14 +27,7 @@ _ENDED = re.compile(r"([은는이가을를의에서도며면한된던될할]|..[
 """The last letter of a word that ends with a particle, a verb ending or a sign (집에서, 작은)."""
 _SIGNS = ",·ㆍ‧・、/(〈《「『<[:~-"
 _WORD = re.compile(r"\S+|\n")
-COUNTED = 100
-"""The fewest other documents of a source from which the share that holds a word is counted."""
-MOST_DOCUMENTS = 1_000
-"""Documents of a source that are counted."""
-LEAST, SHARE = 2, 0.1
-"""A guessable answer stands beside the neighbour in this many other documents, and in this share of those that have it."""
 
-_Beside = dict[str, list[tuple[str, int]]]
 _NAME = KINDS.index("NNP")
 _LISTS = Path(__file__).parents[2] / "assets" / "nouns"
 
@@ -163,12 +150,9 @@ class DocumentNouns:
         return found
 
     def share(self, form: str) -> float:
-        """The share of other documents of the source that hold a word; 0 where too few were counted."""
-        usual = self.usual
-        if usual is None or len(usual.numbers) < COUNTED:
-            return 0.0
+        """The share of other documents of the source that hold a word; 0 where they were not counted."""
         if form not in self._known:
-            self._known[form] = usual.documents_with(form, self.read.document.id) / len(usual.numbers)
+            self._known[form] = self.usual.share(form, self.read.document.id) if self.usual is not None else 0.0
         return self._known[form]
 
     def in_list(self, span: Span) -> bool:
@@ -199,53 +183,3 @@ class DocumentNouns:
         """Whether the answer follows the same word, one without a particle, elsewhere in the document."""
         before = self.frame(mention).before
         return bool(before) and not _ENDED.search(before) and self.read.text.count(f"{before} {mention.form}") > 1
-
-
-@dataclass(slots=True, eq=False)
-class Neighbours:
-    """For every word of the counted documents, the words behind it and before it, each with the number of its document."""
-
-    behind: _Beside = field(default_factory=lambda: defaultdict(list))
-    before: _Beside = field(default_factory=lambda: defaultdict(list))
-    numbers: dict[str, int] = field(default_factory=dict)
-    words: list[str] = field(default_factory=list)
-    """Every word that follows another, sorted."""
-
-    @classmethod
-    def count(cls, documents: Iterable[tuple[str, str]]) -> Neighbours:
-        """Of documents given as (id, text)."""
-        found = cls()
-        behind, before = found.behind, found.before
-        for number, (identity, text) in enumerate(documents):
-            found.numbers[identity] = number
-            for left, right in set(pairwise(text.split())):
-                behind[left].append((right, number))
-                before[right].append((left, number))
-        found.words = sorted(before)
-        return found
-
-    def documents_with(self, noun: str, document: str) -> int:
-        """How many other documents hold a word that begins with a noun."""
-        words = self.words
-        found = {
-            number
-            for word in words[bisect_left(words, noun) : bisect_left(words, noun + "\uffff")]
-            for _, number in self.before[word]
-        }
-        return len(found - {self.numbers.get(document, -1)})
-
-    def call_for(self, answer: str, ending: str, before: str, behind: str, document: str) -> bool:
-        """Whether the words around a gap call for its answer. `ending` is what follows the answer inside its word."""
-        own = self.numbers.get(document, -1)
-        right, left = self.behind.get(before, ()), self.before.get(behind, ())
-        return _often({number for word, number in right if word.startswith(answer)}, right, own) or _often(
-            {number for word, number in left if word == answer + ending}, left, own, ending
-        )
-
-
-def _often(hits: set[int], beside: Sequence[tuple[str, int]], own: int, ending: str = "") -> bool:
-    """Whether enough other documents have the answer there, of those that have the neighbour beside a word of that ending."""
-    hits.discard(own)
-    if len(hits) < LEAST:
-        return False
-    return len(hits) >= SHARE * len({number for word, number in beside if number != own and word.endswith(ending)})

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +20,11 @@ from coref_automl.corpus.chains import NounMention, mentions
 from coref_automl.corpus.files import files_of, rows_in
 from coref_automl.corpus.formats import BROKEN
 from coref_automl.errors import SourceError
+from coref_automl.evaluation.tasks.neighbours import Neighbours
 from coref_automl.fingerprints import fingerprint
 from coref_automl.korean import PRONOUN, Tags
-from coref_automl.models.vocabulary import tokenize
+from coref_automl.models.vocabulary import FastTokenizer, tokenize
 from coref_automl.records import ClozeItem, Document, Task
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
-
-    from coref_automl.evaluation.tasks.nouns import Neighbours
 
 Span = tuple[int, int]
 Row = dict[str, Any]
@@ -165,7 +161,7 @@ class ReadDocument:
         )
 
 
-def read_document(document: Document, tags: Tags, reference: PreTrainedTokenizerFast) -> ReadDocument:
+def read_document(document: Document, tags: Tags, reference: FastTokenizer) -> ReadDocument:
     pieces = tokenize(reference, document.text)
     places = np.arange(len(document.text) + 1)
     blanks = np.bincount(pieces.starts[pieces.starts == pieces.ends], minlength=len(places))

@@ -56,7 +56,7 @@ def methods(subject: Subject) -> Section | None:
     began = [base_of(subject.entries, arm) or subject.own_base(arm.ends[0]) for arm in arms]
     bases = list(dict.fromkeys(base for base in began if base is not None))
     sides = [*([base] for base in bases), *(arm.ends for arm in arms)]
-    columns = [estimate_cells(means(subject, sides, metric)) for metric in metrics]
+    columns = [estimate_cells(means(subject.group, sides, metric, seed=subject.seed)) for metric in metrics]
     values = [[column[number] for column in columns] for number in range(len(sides))]
     asked = subject.answer.question("base")
     gains = {claim.a: claim for claim in asked.claims} if asked else {}

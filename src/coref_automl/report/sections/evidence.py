@@ -66,7 +66,7 @@ def _curve(subject: Subject) -> Chart | None:
     if not pairs:
         return None
     half = speaking_half(arm.ends for arm, _ in lines)
-    judged = judge_pairs(subject, "training", pairs, subject.metric, half=half)
+    judged = judge_pairs(subject.group, "training", pairs, subject.metric, half=half)
     if all(gain is None or is_same(gain.claim.difference) for gain in judged):  # nothing has moved: the answer says so
         return None
     rows = [
@@ -165,7 +165,7 @@ def curve_points(study: Study | None, lines: dict[str, list[list[Entry]]], metri
     if study is None or all(len(step) == 1 for _, step in points):
         values = [step[0].evaluation.estimates.get(metric) for _, step in points]
     else:
-        values = means(study, [step for _, step in points], metric)
+        values = means(study.group, [step for _, step in points], metric, seed=study.seed)
     return [
         {"run": name, "x": step[0].tokens, "name": step[0].name, **plotted(value)}
         for (name, step), value in zip(points, values, strict=True)

@@ -64,9 +64,9 @@ def _rule(claims: Sequence[Claim], say: Say) -> str:
 
 def _by_distance(subject: Subject) -> list[Block]:
     """Accuracy of every method by distance to the other mention: means over seeds, all items."""
-    say, metric = subject.say, metric_of(subject.group, "far")
-    sides = [arm.ends for arm in subject.arms]
-    columns = {name: means(subject, sides, metric, among=rows) for name, rows in by_distance(subject.group, metric).items()}
+    say, group, metric = subject.say, subject.group, metric_of(subject.group, "far")
+    sides, distances = [arm.ends for arm in subject.arms], by_distance(group, metric)
+    columns = {name: means(group, sides, metric, seed=subject.seed, among=rows) for name, rows in distances.items()}
     caption = say(f"거리별 {METRICS[metric].label} (%)", f"{METRICS[metric].label} by distance (%)")
     cells = {bucket: estimate_cells(column) for bucket, column in columns.items() if any(column)}
     lines = tuple(row(arm.name, *(column[n] for column in cells.values())) for n, arm in enumerate(subject.arms))
@@ -76,13 +76,13 @@ def _by_distance(subject: Subject) -> list[Block]:
 
 def _runs(subject: Subject, name: QuestionId) -> list[Block]:
     """The runs of an outside check, and which of them take part in no claim."""
-    say, lines = subject.say, []
-    for run in subject.checks[name]:
+    say, lines, found = subject.say, [], subject.checks[name]
+    for run in found:
         values = [interval(value) for value in run.result.measures().values()]
         lines.append(row(run.name, model_label(run.model) or "–", str(len(run.seeds)), *values, run.result.split))
-    measured = (f"{label} %" for label in subject.checks[name][0].result.measures())
+    measured = (f"{label} %" for label in found[0].result.measures())
     head = (say("실행", "run"), say("시작 모델", "from"), say("시드", "seeds"), *measured, say("분할", "split"))
     caption = say("실행마다 그 분할의 모든 데이터", "all of each run's split")
     blocks: list[Block] = [Table(head, tuple(lines), frozenset(range(2, len(head) - 1)), caption)]
-    lost = dict(zip(("start not evaluated", "other conditions"), not_compared(subject, name), strict=True))
+    lost = dict(zip(("start not evaluated", "other conditions"), not_compared(name, subject.entries, found), strict=True))
     return [*blocks, *(Text(note(why, say, names=", ".join(runs))) for why, runs in lost.items() if runs)]

@@ -1,0 +1,106 @@
+"""Annotated texts. In: a text and its mentions. Out: a CorefDocument, and rows of a file of documents.
+
+A mention is a span of characters and the entity it names. Singletons are kept. Mentions may nest or cross; two mentions never
+share both edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from coref_automl.errors import CoreferenceDataError
+from coref_automl.records import Record
+from coref_automl.store import write_jsonl
+
+GENERAL = "general"
+"""The scheme of texts whose marks cover every kind of entity, and of all that nobody says anything about."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Mention(Record):
+    """`text[start:end]` names `entity`. `kind` is name, noun or pronoun where the data say so."""
+
+    start: int
+    end: int
+    entity: str
+    kind: str = ""
+
+    @property
+    def span(self) -> tuple[int, int]:
+        return self.start, self.end
+
+
+@dataclass(frozen=True, slots=True)
+class CorefDocument(Record):
+    """A text and its mentions in the order of the text, outer before inner.
+
+    `genre` and `origin` (the text it was taken from) are what the data say; `scheme` names the rules that it was marked under.
+    """
+
+    id: str
+    text: str
+    mentions: tuple[Mention, ...]
+    genre: str = ""
+    origin: str = ""
+    scheme: str = ""
+
+    @property
+    def chains(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """The mentions of each entity as spans, in the order in which entities first appear."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for mention in self.mentions:
+            found.setdefault(mention.entity, []).append(mention.span)
+        return tuple(tuple(spans) for spans in found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One row as its file gives it, before it is checked and joined."""
+
+    row: int
+    id: str
+    document: str
+    text: str
+    clusters: tuple[tuple[Mention, ...], ...]
+    genre: str = ""
+    origin: str = ""
+
+
+class BadChunk(Exception):
+    """A row that cannot be used; the message is the reason."""
+
+
+def in_order(mentions: Iterable[Mention]) -> tuple[Mention, ...]:
+    return tuple(sorted(mentions, key=lambda mention: (mention.start, -mention.end)))
+
+
+def write_documents(path: Path, documents: Iterable[CorefDocument]) -> None:
+    if path.suffix != ".jsonl":
+        raise CoreferenceDataError(f"{path} should end in .jsonl.")
+    write_jsonl(path, (_row(each) for each in documents))
+
+
+def clusters_of(document: CorefDocument) -> list[list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for mention in document.mentions:
+        entry = {"start": mention.start, "end": mention.end, "text": document.text[mention.start : mention.end]}
+        kind = {"kind": mention.kind} if mention.kind else {}
+        found.setdefault(mention.entity, []).append({**entry, "entity": mention.entity, **kind})
+    return list(found.values())
+
+
+def _row(document: CorefDocument) -> dict[str, Any]:
+    said = {name: value for name in ("genre", "origin") if (value := getattr(document, name))}
+    return {"doc_id": document.id, **said, "text": document.text, "clusters": clusters_of(document)}
+
+
+def half_character(text: str) -> int | None:
+    """Where a text holds half of a surrogate pair, which JSON allows and no tokenizer takes; None: nowhere."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return error.start
+    return None
