@@ -232,15 +232,17 @@ def adapt(
         True
     """
     from coref_automl.experiment.adapt import adapt as run
-    from coref_automl.experiment.adapt import adapt_recipe, asked_for
+    from coref_automl.experiment.adapt import adapt_recipe, recipe_values
 
     named = [one if ":" in one else f"local:{one}" for one in as_paths(source, "source")]
     texts = {**options.pop("texts", {}), "sources": named}
     objectives = as_paths(objective or (), "objective")
     given = {"model": str(as_path(model, "model")), "out": str(as_path(out, "out")), "texts": texts, **options}
-    for key, value in asked_for(seq_len, epochs, objectives).items():
+    for key, value in recipe_values(seq_len, epochs, objectives).items():
         given[key] = {**given.get(key, {}), **value} if key == "train" else value
-    return run(adapt_recipe(None, given), progress=as_progress(progress), agreed=lambda ahead: yes or not ahead.too_short)
+    return run(
+        adapt_recipe(None, given), progress=as_progress(progress), confirm=lambda preflight: yes or not preflight.too_short
+    )
 
 
 def train(recipe: TrainRecipe | None = None, *, progress: Shown = None, **options: Any) -> TrainResult:

@@ -13,8 +13,8 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import TaskFiles
 from coref_automl.coreference.check import CoreferenceCheck
 from coref_automl.coreference.results import CoreferenceResult, DocumentSums
+from coref_automl.experiment.estimate import tokens_of
 from coref_automl.experiment.plan import open_plan
-from coref_automl.experiment.preflight import tokens_of
 from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.progress import quiet
 from coref_automl.report.checkpoint_report import report

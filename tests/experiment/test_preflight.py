@@ -15,11 +15,11 @@ from coref_automl.cli.app import run as command
 from coref_automl.engine.job import Job
 from coref_automl.engine.launch import Ended
 from coref_automl.errors import RecipeError
-from coref_automl.experiment import state
+from coref_automl.experiment import estimate
 from coref_automl.experiment.adapt import adapt
+from coref_automl.experiment.estimate import Preflight, plan_preflight
 from coref_automl.experiment.plan import FEWEST_STEPS, open_plan
-from coref_automl.experiment.preflight import before_training, before_tuning, preflight
-from coref_automl.experiment.state import Preflight
+from coref_automl.experiment.preflight import before_training, before_tuning, sized_to_texts
 from coref_automl.progress import Progress, quiet
 from coref_automl.tuning.masked import MaskedProblem
 from coref_automl.tuning.problem import Problem
@@ -34,8 +34,8 @@ __all__ = ["model", "recipe"]  # the fixtures
 
 def test_few_texts_get_a_batch_and_epochs_that_fit(recipe: Make) -> None:
     few = recipe(train={"learning_rate": 1e-3}, relation=None)
-    plan = open_plan(few, Path(few.out), quiet()).fitted()
-    told = preflight(plan)
+    plan = sized_to_texts(open_plan(few, Path(few.out), quiet()))
+    told = plan_preflight(plan)
     assert told.steps >= FEWEST_STEPS
     assert not told.too_short
     assert told.batch < 32
@@ -47,7 +47,7 @@ def test_few_texts_get_a_batch_and_epochs_that_fit(recipe: Make) -> None:
     assert told.evidence.detectable is None or told.evidence.detectable > 0.1
     assert told.evidence.too_coarse
     asked = recipe(train={"batch": 16, "epochs": 1}, relation=None)
-    assert (again := open_plan(asked, Path(few.out), quiet())).fitted() is again
+    assert sized_to_texts(again := open_plan(asked, Path(few.out), quiet())) is again
 
 
 def test_too_little_text_is_refused_before_training(recipe: Make) -> None:
@@ -81,7 +81,7 @@ def test_what_it_takes_is_said_before_training_and_a_long_one_is_asked_about(
 
 def test_few_steps_that_were_asked_for_do_not_hide_hours(recipe: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = recipe(train={"batch": 16, "epochs": 1}, relation=None)
-    monkeypatch.setattr(state, "_LONG", 0.0)
+    monkeypatch.setattr(estimate, "_LONG", 0.0)
     with pytest.raises(RecipeError, match="Nothing was trained"):
         before_training(open_plan(asked, Path(asked.out), quiet()), quiet(), lambda _: False, fit=False)
 

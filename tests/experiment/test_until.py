@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,12 +18,14 @@ from coref_automl.engine.job import Job
 from coref_automl.errors import ComparisonError, NotFinite, RecipeError
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.results import find_evaluations
-from coref_automl.experiment import run, until
+from coref_automl.experiment import run
 from coref_automl.experiment.plan import Plan
 from coref_automl.experiment.preflight import before_training
 from coref_automl.experiment.recipe import ExperimentRecipe
-from coref_automl.experiment.until import run_until_shown
+from coref_automl.experiment.run import run_until_shown
 from coref_automl.progress import Progress
+from coref_automl.statistics.planning import Look
+from tests.comparison.conftest import Model, make_scores, write_evaluation
 from tests.experiment.conftest import Bench
 from tests.tuning.inline import InlineLauncher
 
@@ -33,15 +37,34 @@ def test_methods_are_judged_against_the_first_over_pairs_of_seeds(recipe: Make) 
     result, (known,) = run_until_shown(wanted, launcher=InlineLauncher())
     assert result.failures == ()
     assert (known.method, known.against, known.metric, known.verdict.pairs) == ("entity", "mlm", "real1_strict", 2)
-    means = {
-        one.evaluation.provenance.run: float(np.mean(hits(one.scores(), "real1_strict")[1]))
-        for one in find_evaluations([Path(wanted.out) / "evaluations"])
-        if one.evaluation.provenance
-    }
+    means = scores_by_run(wanted)
     expected = np.mean([means[f"entity-64-s{seed}"] - means[f"mlm-64-s{seed}"] for seed in (0, 1)])
     assert known.verdict.difference == pytest.approx(expected)
     assert known.verdict.decision != "open"
     assert str(known).startswith("entity - mlm: ")
+
+
+def scores_by_run(recipe: ExperimentRecipe) -> dict[str, float]:
+    """Strict Real@1 of every run's only checkpoint."""
+    return {
+        stored.evaluation.provenance.run: float(np.mean(hits(stored.scores(), "real1_strict")[1]))
+        for stored in find_evaluations([Path(recipe.out) / "evaluations"])
+        if stored.evaluation.provenance
+    }
+
+
+def test_runs_at_other_lengths_and_with_seeds_outside_the_plan_are_not_judged(recipe: Make) -> None:
+    wanted, number = recipe(lengths=[128], first_seed=4, seeds=2), 0
+    evaluations = Path(wanted.out) / "evaluations"
+    for length, seeds, gain in ((128, (0, 1, 2, 3), -1.0), (128, (4, 5), 1.0), (256, (4, 5), -1.0)):
+        for method, seed in product(("mlm", "entity"), seeds):
+            skill, number = gain if method == "entity" else 0.0, number + 1
+            model = Model(f"{method}-{length}-s{seed}", 200, skill, objective=method, seq_len=length, seed=seed)
+            write_evaluation(evaluations, model, make_scores(model, documents=60, own=number))
+    judged_on: Any = SimpleNamespace(fingerprint="items-a")
+    plan = Plan(wanted, Path(wanted.out), (judged_on,), {})
+    (known,) = run._compare_with_first(plan, Look(2, 0.05), last_look=True)
+    assert (known.verdict.pairs, known.verdict.decision) == (2, "better")
 
 
 @dataclass
@@ -67,9 +90,8 @@ def test_minutes_and_consent_are_those_of_the_whole_command(
     recipe: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     launcher = MinuteLauncher()
-    for module in (run, until):
-        monkeypatch.setattr(module, "time", launcher.clock, raising=False)
-    monkeypatch.setattr(until, "WORTH", 0.0)  # no gain is excluded at the first look
+    monkeypatch.setattr(run, "time", launcher.clock)
+    monkeypatch.setattr(run, "MIN_EFFECT", 0.0)  # no gain is excluded at the first look
     wanted = recipe(seeds=12, train={"max_tokens": 512, "batch": 8, "learning_rate": 1e-3, "checkpoints": 1})
 
     def before(plan: Plan) -> Plan:

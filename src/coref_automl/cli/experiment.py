@@ -100,9 +100,9 @@ def adapt(
     """Run the full pipeline on your model and text: prepare, train, evaluate, recommend, report."""
     since = time.monotonic()
     from coref_automl.experiment.adapt import adapt as run_adapt
-    from coref_automl.experiment.adapt import adapt_recipe, asked_for, with_tuned
+    from coref_automl.experiment.adapt import adapt_recipe, recipe_values, with_tuned
 
-    given |= asked_for(seq_len, epochs, objective or ())
+    given |= recipe_values(seq_len, epochs, objective or ())
     if coref_skip_bad:
         given.setdefault("coreference", {})["settings"] = {"skip_bad": True}
     wanted = adapt_recipe(recipe, {**given, **({"lang": lang} if lang else {})})
@@ -112,7 +112,7 @@ def adapt(
 
         wanted, tuned = with_tuned(wanted, tune, Progress(shown=not as_json), write_study_page)
         print("\n".join([*tuned.lines(), ""]), file=sys.stderr)
-    _show(run_adapt(wanted, progress=Progress(), agreed=agreement(yes, as_json)), since, as_json)
+    _show(run_adapt(wanted, progress=Progress(), confirm=agreement(yes, as_json)), since, as_json)
 
 
 @app.command(epilog="Example: coref-automl study --recipe recipes/ko-mini-study.yaml --out studies/ko-mini --dry-run")
@@ -149,7 +149,7 @@ def study(
     interrupted study; nothing finished is run again.
     """
     from coref_automl.experiment.preflight import before_training, study_preflight
-    from coref_automl.experiment.run import run_experiment
+    from coref_automl.experiment.run import run_experiment, run_until_shown
 
     for kind in only or ():
         choose(kind, dict.fromkeys((*step_kinds(), "report")), "kind of step")
@@ -160,10 +160,8 @@ def study(
         print_result(study_preflight(wanted, only=only or (), progress=progress), as_json)
         return
 
-    before = partial(before_training, progress=progress, agreed=agreement(yes, as_json), fit=False)
+    before = partial(before_training, progress=progress, confirm=agreement(yes, as_json), fit=False)
     if until_shown:
-        from coref_automl.experiment.until import run_until_shown
-
         if only:
             raise RecipeError("--until-shown trains and judges in turn; leave out --only.")
         result, known = run_until_shown(wanted, max_minutes=max_minutes, progress=progress, before=before)

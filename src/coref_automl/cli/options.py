@@ -27,7 +27,7 @@ from coref_automl.errors import InputError, RecipeError
 from coref_automl.say import LANGUAGE, VARIABLE, language, say
 
 if TYPE_CHECKING:
-    from coref_automl.experiment.state import Preflight
+    from coref_automl.experiment.estimate import Preflight
 
 T = TypeVar("T")
 
@@ -72,12 +72,12 @@ def print_result(result: Any, as_json: bool, lines: Iterable[str] | None = None,
 def agreement(yes: bool, as_json: bool) -> Callable[[Preflight], bool]:
     """Whether to train all the same: --yes, or the answer of a person. Without a terminal, too few steps are not trained."""
 
-    def agreed(ahead: Preflight) -> bool:
+    def confirm(preflight: Preflight) -> bool:
         if yes or as_json or not sys.stdin.isatty():
-            return yes or not ahead.too_short
+            return yes or not preflight.too_short
         return typer.confirm(say("계속할까요?", "Go on?"), err=True)
 
-    return agreed
+    return confirm
 
 
 def note_foreign(text: str) -> None:

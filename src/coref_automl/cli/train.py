@@ -141,7 +141,7 @@ def tune(
         shown = settled(wanted, progress)
         print_json(to_mapping(shown)) if as_json else print(to_yaml(shown), end="")
         return
-    before = partial(before_tuning, progress=progress, agreed=agreement(yes, as_json))
+    before = partial(before_tuning, progress=progress, confirm=agreement(yes, as_json))
     result = run_study(wanted, progress=progress, draw=write_study_page, before=before)
     print_result(result, as_json)
 

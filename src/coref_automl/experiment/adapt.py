@@ -1,13 +1,13 @@
 """`adapt` and `demo`: an experiment of one seed, in this process. In: options or a recipe, or what is bundled. Out: Adapted.
 
-Every step recognises finished work, so the same call resumes where it stopped and recomputes nothing. The demonstration is three
-runs of one base, each judged by its last checkpoint against that base on all held-out documents: nothing is chosen before the
+Every step recognises finished work, so the same call resumes where it stopped and recomputes nothing. The demo trains three
+methods from one base and judges each run's last checkpoint against it on all held-out documents: nothing is chosen before the
 verdict, so no half of the items is spent on choosing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,11 +20,11 @@ from coref_automl.config import from_mapping, overlaid, read_yaml
 from coref_automl.engine.launch import HereLauncher
 from coref_automl.errors import RecipeError
 from coref_automl.experiment.plan import EVALUATIONS, open_plan
-from coref_automl.experiment.preflight import before_training, before_tuning
+from coref_automl.experiment.preflight import Confirm, before_training, before_tuning, sized_to_texts
 from coref_automl.experiment.recipe import ExperimentRecipe
-from coref_automl.experiment.run import opened
-from coref_automl.experiment.state import ANSWER, Preflight
-from coref_automl.folders import EXPERIMENT
+from coref_automl.experiment.run import open_experiment
+from coref_automl.experiment.state import ANSWER
+from coref_automl.folders import EVENTS, EXPERIMENT
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_first_gpu
 from coref_automl.progress import Progress, quiet
@@ -36,18 +36,18 @@ from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import run_study
 
 DEFAULTS: dict[str, Any] = {"methods": {"mlm": {}, "combined": {}, "entity": {}}, "lengths": [512], "seeds": 1}
-"""What `adapt` sets where neither the recipe nor an option does."""
+"""Defaults of `adapt` under recipe and options."""
 _DEMO = Path(__file__).parents[1] / "assets" / "demo.yaml"
 _PORTFOLIO_RUNS, _SEARCH_RUNS = 24, 90
-"""With --tune: about how many trainings a study of the portfolio takes, and one with a search."""
+"""With --tune: about how many runs a study of the portfolio takes, and one with a search."""
 _LEAST_SEARCH_MINUTES = 2.0
-"""Minutes of a training from which on there is time to search."""
+"""A search needs this many minutes per run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adapted(Record):
-    """What the command prints at the end: the `answer` in words. `chosen` is the model to use: the base, where no checkpoint is
-    shown to beat it. `checks` are the scores of what was fine-tuned from the best trained one."""
+    """What the command prints at the end: the `answer` in words; the `chosen` model, which is the base where no checkpoint is
+    shown to beat it; and the scores of outside `checks` fine-tuned from the best trained checkpoint."""
 
     answer: str
     chosen: str
@@ -62,27 +62,28 @@ class Adapted(Record):
         if self.chosen != self.best_trained:
             best = say("학습한 것 중 점수가 가장 높은 체크포인트", "Highest of the trained checkpoints")
             lines += [f"{say('선택: 베이스 모델', 'Chosen: the base')} {self.chosen}", f"{best}: {self.best_trained}"]
-        for name, found in self.checks.items():
+        for name, facts in self.checks.items():
             ko, en = CHECKS[name].name
-            score, split = f"{found['metric']} {found['score']:.1f}", f"{found['split']} (n = {found['n']})"
+            score, split = f"{facts['metric']} {facts['score']:.1f}", f"{facts['split']} (n = {facts['n']})"
             start = self.best_trained
             lines.append(say(f"{ko}, {start}: {score}, {split}", f"{en.capitalize()} from {start}: {score} on {split}"))
         return "\n".join([*lines, "", say("그 밖에:", "Also:"), *(f"  {step}" for step in self.next_steps)])
 
 
-def asked_for(seq_len: int | None, epochs: float | None, objectives: Sequence[str]) -> dict[str, Any]:
-    """The parts of a recipe that the short options of `adapt` mean; one that was not passed says nothing."""
-    given: dict[str, Any] = {"lengths": [seq_len]} if seq_len is not None else {}
-    given |= {"train": {"epochs": epochs}} if epochs is not None else {}
-    return given | ({"methods": {name: {} for name in objectives}} if objectives else {})
+def recipe_values(seq_len: int | None, epochs: float | None, objectives: Sequence[str]) -> dict[str, Any]:
+    """Return the parts of a recipe that the short options of `adapt` stand for, of those that were passed."""
+    values: dict[str, Any] = {"lengths": [seq_len]} if seq_len is not None else {}
+    values |= {"train": {"epochs": epochs}} if epochs is not None else {}
+    return values | ({"methods": {name: {} for name in objectives}} if objectives else {})
 
 
-def adapt_recipe(path: Path | None, asked: Mapping[str, Any]) -> ExperimentRecipe:
-    """A recipe from a YAML file, from options, or from both; options win, and what neither says is as `DEFAULTS` has it."""
+def adapt_recipe(path: Path | None, options: Mapping[str, Any]) -> ExperimentRecipe:
+    """Read a recipe from a YAML file, from options, or from both; options win, and `DEFAULTS` fill the rest."""
     written = read_yaml(path) if path else {}
     ExperimentRecipe.known_keys(written, str(path))
-    kept = {key: value for key, value in written.items() if key != "methods" or key not in asked}  # options name all methods
-    data = overlaid(kept, asked)
+    if "methods" in options:
+        written.pop("methods", None)  # options name all methods
+    data = overlaid(written, options)
     if "model" not in data:
         raise RecipeError("Name the model to adapt with --model, for example --model bundled:ko-mini.")
     if not data.get("texts") and not data.get("datasets"):
@@ -101,21 +102,21 @@ def adapt(
     *,
     progress: Progress | None = None,
     then: Sequence[str] = (),
-    agreed: Callable[[Preflight], bool] = lambda ahead: not ahead.too_short,
+    confirm: Confirm = lambda preflight: not preflight.too_short,
     with_time: bool = True,
 ) -> Adapted:
-    """Prepare, train, evaluate, recommend, carry the choice into outside checks, and report.
+    """Prepare, train, evaluate, recommend, fine-tune outside checks from the choice, and report.
 
-    `then` are further commands to print. `agreed` is asked before anything is trained where the length of training was left to
-    this function; by default, too few steps are refused. `with_time`: say how long it takes.
+    `then` are further commands to print. `confirm` is called before training that would be long or too short (`preflight.py`); by
+    default, too few steps are refused. `with_time`: time a step first, and print how long it all takes.
     """
     out, progress = Path(recipe.out), progress or quiet()
     pick_first_gpu(recipe.device)  # it trains in this process
-    before = partial(before_training, progress=progress, agreed=agreed, fit=True, with_time=with_time)
-    with opened(recipe, progress, before, HereLauncher()) as experiment:
+    before = partial(before_training, progress=progress, confirm=confirm, fit=True, with_time=with_time)
+    with open_experiment(recipe, progress, before, HereLauncher()) as experiment:
         result, plan = experiment.run(), experiment.plan
     answer, base = Answer.from_json(read_json(out / ANSWER)), plan.recipe.model
-    outcomes = {step.kind: step.outcome(out) for step in plan.after_choice(answer.highest_path)}
+    outcomes = {step.kind: step.outcome(out) for step in plan.steps_from(answer.highest_path)}
     compare = f"coref-automl compare {quote(str(out / EVALUATIONS))}"
     fill = f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(base)} --model {quote(answer.highest_path)}'
     adapted = Adapted(
@@ -131,43 +132,45 @@ def adapt(
 
 
 def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, draw: Draw) -> tuple[ExperimentRecipe, StudyResult]:
-    """Tune for about so many minutes, and let the winner's settings be a method beside the others.
+    """Tune for about this many minutes, and add the winner's settings as a method named "tuned".
 
-    The documents of `select` chose it, so that the methods are then compared on `confirm` alone.
+    The winner was chosen on the `select` half, so the methods are then compared on `confirm` alone.
     """
     if recipe.evaluate.half == "select":
         raise RecipeError("--tune chooses settings on the select half and judges on confirm; leave out evaluate.half: select.")
     out = Path(recipe.out)
     pick_first_gpu(recipe.device)  # as `adapt`, which follows, would refuse it
     search = minutes / _SEARCH_RUNS >= _LEAST_SEARCH_MINUTES
-    with claimed(out, EXPERIMENT):  # to the end: what is tuned lies in it
-        plan = open_plan(replace(recipe, evaluate=replace(recipe.evaluate, half=None)), out, progress)  # tuning halves its set
-        fit = plan.fitted()
-        batch = fit.recipe.train.get("batch") or fit.first.plan.batch
-        wanted = TuneRecipe(
+    with claimed(out, EXPERIMENT):  # until the end, because the study lies in it
+        whole_sets = replace(recipe, evaluate=replace(recipe.evaluate, half=None))  # tuning halves the set itself
+        plan = open_plan(whole_sets, out, progress.into(out / EVENTS))
+        sized = sized_to_texts(plan)
+        batch = sized.recipe.train.get("batch") or sized.first_run.plan.batch
+        tune_recipe = TuneRecipe(
             models=(plan.recipe.model,), out=str(out / "tune"), datasets=(str(plan.datasets[recipe.lengths[0]]),),
             eval_set=str(plan.sets[0].folder), metric=recipe.evaluate.metric, device=recipe.device, lang=recipe.lang,
             settings={"batch": int(batch)},  # with other batches, some methods would see more tokens
             max_minutes=minutes / (_SEARCH_RUNS if search else _PORTFOLIO_RUNS), portfolio_only=not search,
             finalists=6 if search else 1, seeds=24 if search else 4, ablate=search,
         )  # fmt: skip
-        before = partial(before_tuning, progress=progress, agreed=lambda _: True)  # its minutes were asked for
-        result = run_study(wanted, progress=progress, draw=draw, before=before)
+        before = partial(before_tuning, progress=progress, confirm=lambda _: True)  # the user chose the minutes
+        result = run_study(tune_recipe, progress=progress, draw=draw, before=before)
     assert result.final is not None
-    won = {name: value for name, value in result.final.kept.params.items() if name not in ("average", "model", "dataset")}
-    datasets = tuple(map(str, plan.datasets.values()))  # made without the documents of whole sets, not of their halves
+    params = result.final.kept.params
+    tuned = {name: value for name, value in params.items() if name not in ("average", "model", "dataset")}
+    datasets = tuple(map(str, plan.datasets.values()))  # they exclude the documents of whole sets, not of halves
     evaluate = replace(recipe.evaluate, half="confirm")
-    return replace(recipe, methods={**recipe.methods, "tuned": won}, datasets=datasets, evaluate=evaluate), result
+    return replace(recipe, methods={**recipe.methods, "tuned": tuned}, datasets=datasets, evaluate=evaluate), result
 
 
 OWN_DATA_COMMAND = (
     "coref-automl adapt --model bundled:ko-mini --source bundled:synthetic --out adapted"
     "    # or --model YOUR_MODEL --source local:YOUR_TEXTS.jsonl"
 )
-"""What to run after the demo, as it is or with one's own model and texts."""
+"""What to run after the demo, as it is or on your own model and texts."""
 
 DEMO_TEXT = "영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다. 그는 어머니와 함께 집으로 돌아왔다."
-"""What the demo ends with: who is who in a short tale, found by the bundled head. An example, not a measurement."""
+"""The demo ends with the chains that the bundled head finds in this tale. An example, not a measurement."""
 
 
 def demo_recipe(*, quick: bool = False) -> ExperimentRecipe:

@@ -28,13 +28,13 @@ def step_kinds() -> tuple[str, ...]:
 
 
 def kind_name(kind: str) -> str:
-    """In the language of this moment."""
+    """The kind's name in the current language."""
     return say({"train": "학습", "evaluate": "평가"}.get(kind) or CHECKS[kind].name[0], kind)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOutTexts(Texts):
-    """Texts of which a held-out share becomes the evaluation set where none is named."""
+    """Texts with a held-out share, which becomes the evaluation set if none is named."""
 
     holdout: float = 0.02
 
@@ -43,9 +43,9 @@ class HeldOutTexts(Texts):
 class EvaluateStage:
     """Every checkpoint is scored on `sets`: folders, or "bundled". `half` keeps one half of each.
 
-    `half: select` is for screening; what was screened there is judged with `confirm`. Without a set, one is built from the
-    held-out documents of the texts, with these `tasks` and the limits of `prepare eval`; without texts it is the bundled one.
-    `metric` is that of the report's verdicts, on the first set; `margin` is in points.
+    `half: select` screens methods, which are then judged with `half: confirm`. Without a set, one is built from the held-out
+    documents of the texts, with these `tasks` and the limits of `prepare eval`; without texts it is the bundled one. `metric` is
+    that of the report's verdicts, on the first set; `margin` is in points.
     """
 
     sets: Annotated[
@@ -72,10 +72,10 @@ class EvaluateStage:
 class ExperimentRecipe:
     """Every method is trained from `model` at every length with every seed; a method is a name and the settings that make it.
 
-    `seeds` is how many, from `first_seed` on. `train` holds what all runs share, in the words of `train`, with a budget in tokens
-    or epochs. `datasets` are prepared folders, one for each length or one whose blocks the lengths divide; else `texts` are
-    prepared. `checks` are the sections of outside checks, which a recipe has at its top level, each under its name (`relation:`);
-    one that is left out is not run. `keep_weights: false` removes the weights of a run when all that judges it is finished.
+    `seeds` is how many, from `first_seed` on. `train` holds the settings that all runs share, in the words of `train`, with a
+    budget in tokens or epochs. `datasets` are prepared folders, one per length or one whose blocks the lengths divide; else
+    `texts` are prepared. `checks` holds the sections of outside checks, which stand at the top level of a recipe, each under its
+    name (`relation:`); a check without a section is not run. `keep_weights: false` removes a run's weights once it is judged.
     """
 
     model: Annotated[str, Setting("Base model: hub id, folder, or bundled:ko-mini.")]
@@ -126,12 +126,12 @@ class ExperimentRecipe:
 
     @staticmethod
     def sections() -> dict[str, Any]:
-        """What may stand at the top level of a recipe beside its fields, and the type of each."""
+        """Sections that a recipe may have at its top level besides its fields, with the type of each."""
         return {name: check.stage | None for name, check in CHECKS.items()}
 
     @classmethod
     def known_keys(cls, data: Mapping[str, Any], where: str) -> list[str]:
-        """The fields that a recipe may name at its top level; a key that is neither one nor a section is refused."""
+        """Return the fields that a recipe may name at its top level; a key that is neither a field nor a section is refused."""
         fields = [name for name in cls.__dataclass_fields__ if name != "checks"]
         for key in data:
             if key not in fields and key not in CHECKS:
@@ -140,23 +140,23 @@ class ExperimentRecipe:
 
     @classmethod
     def gathered(cls, data: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """What a recipe says, with its sections of outside checks as `checks`."""
+        """Move the sections of outside checks into `checks`."""
         fields = cls.known_keys(data, where)
-        asked = {name: data[name] for name in CHECKS if data.get(name) is not None}
-        checks = {name: from_mapping(CHECKS[name].stage, held, f"{where}: {name}") for name, held in asked.items()}
+        sections = {name: data[name] for name in CHECKS if data.get(name) is not None}
+        checks = {name: from_mapping(CHECKS[name].stage, section, f"{where}: {name}") for name, section in sections.items()}
         return {**{key: value for key, value in data.items() if key in fields}, "checks": checks}
 
     def settings(self, method: str) -> dict[str, Any]:
-        """What makes a method, over what all runs share. A name without settings is that of an objective."""
+        """The settings of a method over those that all runs share. Without an objective, its name is the objective."""
         return {"objective": method, **self.train, **self.methods[method]}
 
 
 def with_methods(recipe: ExperimentRecipe, names: Sequence[str]) -> ExperimentRecipe:
-    """The recipe with these of its methods alone, in its own order; all where none is named."""
+    """Keep these methods of the recipe, in its order; all of them if none is named."""
     for name in names:
         choose(name, recipe.methods, "method")
-    kept = {name: settings for name, settings in recipe.methods.items() if not names or name in names}
-    return replace(recipe, methods=kept)
+    methods = {name: settings for name, settings in recipe.methods.items() if not names or name in names}
+    return replace(recipe, methods=methods)
 
 
 _EQUAL = "methods are compared at equal tokens"
@@ -166,7 +166,7 @@ _DECIDED = {
     "max_minutes": f"{_EQUAL}; give max_tokens or epochs", "stop_when_flat": f"{_EQUAL}; leave it out",
     "eval_set": "the study scores every checkpoint itself; give it under evaluate",
 }  # fmt: skip
-"""Settings of a run that the study decides, and what to write instead."""
+"""Settings of a run that the study decides, and where to set them instead."""
 
 
 def _refuse(where: str, settings: Mapping[str, Any], decided: Mapping[str, str]) -> None:

@@ -2,6 +2,9 @@
 
 Killed or interrupted at any moment, the same command resumes: finished steps are recognised by their outcome, the others resume
 in their own folders. A step that fails is named and what needs it is left out; the rest goes on.
+
+`run_until_shown` adds seeds look by look (`statistics/planning.py`), until every method is shown to be better or worse than the
+first one, a difference that matters is excluded, or the seeds are spent.
 """
 
 from __future__ import annotations
@@ -15,13 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison.archive import archive
+from coref_automl.comparison.arms import Arm, arms_of
+from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.runs import CHOSEN
+from coref_automl.comparison.scores import Group, choose_metric
 from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
 from coref_automl.engine.job import NAN, End, Launcher, Schedule, run_steps
 from coref_automl.engine.launch import launcher_of
 from coref_automl.errors import ComparisonError, RecipeError
+from coref_automl.evaluation.metrics import METRICS
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe, kind_name, step_kinds
 from coref_automl.experiment.state import ANSWER, ExperimentResult, ExperimentState, Failure
@@ -29,15 +37,20 @@ from coref_automl.experiment.step import RUNS, Step
 from coref_automl.folders import EVENTS, EXPERIMENT, claim_folder, remove
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, Stage, duration, quiet
-from coref_automl.report.checkpoint_report import report
+from coref_automl.records import Record
+from coref_automl.report.checkpoint_report import WrittenReport, report
 from coref_automl.report.printout import recommend
 from coref_automl.report.rendering import markdown_table
 from coref_automl.report.wording import verdicts_table
-from coref_automl.say import Say, in_korean, language, speaking
+from coref_automl.say import Say, in_korean, language, say, speaking
+from coref_automl.statistics.planning import Look, Paired, SequentialVerdict, looks_of
 from coref_automl.store import write_json, write_text
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 
+MIN_EFFECT = 0.005
+"""The smallest difference that matters."""
 Before = Callable[[Plan], Plan]
+"""Sees the opened plan before anything is trained, and may change or refuse it."""
 
 
 def run_experiment(
@@ -56,19 +69,18 @@ def run_experiment(
     for check in CHECKS:
         if check in only and check not in recipe.checks:
             raise RecipeError(f"The recipe has no {check} stage to run; add one, or leave out --only {check}.")
-    with opened(recipe, progress, before, launcher, max_minutes) as experiment:
+    with open_experiment(recipe, progress, before, launcher, max_minutes) as experiment:
         return experiment.run(only)
 
 
 @dataclass
 class Experiment:
-    """A plan at work, in a folder that is claimed for it. A step that fails is tried once more, when its neighbours on the GPU
-    are others."""
+    """A plan under way, in a folder that is claimed for it. A step that fails is retried once, after the others."""
 
     plan: Plan
     progress: Progress
     launcher: Launcher | None
-    ends: float | None
+    deadline: float | None
 
     @cached_property
     def state(self) -> ExperimentState:
@@ -78,43 +90,43 @@ class Experiment:
         """Run what is not finished, then write report and archive."""
         out, kinds, state = self.plan.out, only or step_kinds(), self.state
         self._remove_weights(self.plan.steps)
-        claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
+        claim_folder(out / EVALUATIONS, EVALUATIONS)  # here, because many processes write into it at once
         ran = self._run_steps(kinds)
-        has_chosen = any(stage.start == CHOSEN for stage in self.plan.recipe.checks.values())  # which keeps the weights
-        if has_chosen and state.judged and state.finished("evaluate"):
-            state.add(self.plan.after_choice(recommend(out / EVALUATIONS, **self._judged).highest_path))
+        from_choice = any(stage.start == CHOSEN for stage in self.plan.recipe.checks.values())
+        if from_choice and state.can_choose and state.finished("evaluate"):
+            state.add(self.plan.steps_from(recommend(out / EVALUATIONS, **self._verdict_options).highest_path))
             ran |= self._run_steps(kinds)
         result = state.result(kinds)
-        reports = "report" in only or (not only and all(state.closed(step) for step in state.steps))
+        reports = "report" in only or (not only and all(state.is_closed(step) for step in state.steps))
         if reports:
-            result = self._finish(result)
-        if reports or ran or not (out / "result.json").is_file():  # else what it says of the report still holds
+            result = self._write_report(result)
+        unchanged = not (reports or ran) and (out / "result.json").is_file()  # it names an earlier call's report
+        if not unchanged:
             write_json(out / "result.json", result.to_json())
         return result
 
     @property
-    def _judged(self) -> dict[str, Any]:
-        """What verdicts are on, and in which words."""
+    def _verdict_options(self) -> dict[str, Any]:
         recipe = self.plan.recipe
-        stage, items = recipe.evaluate, self.plan.sets[0].fingerprint
+        stage, items = recipe.evaluate, self.plan.items_fingerprint
         return {"metric": stage.metric, "margin": stage.margin, "eval_set": items, "lang": recipe.lang}
 
     def _run_steps(self, kinds: Collection[str]) -> bool:
-        """Run what of these kinds is left; False: nothing was."""
-        steps, every = self.state.needed(kinds), len(self.state.steps)
+        """Run the unfinished steps of these kinds; False if there were none."""
+        steps, total = self.state.unfinished(kinds), len(self.state.steps)
         if not steps:
             return False
         recipe = self.plan.recipe
         self.launcher = self.launcher or launcher_of(recipe.engine, recipe.jobs, recipe.device)
-        with self.progress.stage("study", every, "steps") as stage:
-            stage.skip(every - len(steps))
+        with self.progress.stage("study", total, "steps") as stage:
+            stage.skip(total - len(steps))
             left = run_steps(
                 steps,
                 self.launcher,
                 lambda step: step.job(self.plan.out, recipe.model),
-                lambda end: self._close(end, stage),
-                schedule=Schedule(self.state.ready, self.state.lost),
-                over=lambda: self.ends is not None and time.monotonic() > self.ends,
+                lambda end: self._record_end(end, stage),
+                schedule=Schedule(self.state.is_ready, self.state.is_unreachable),
+                over=lambda: self.deadline is not None and time.monotonic() > self.deadline,
             )
         if left:
             self.progress.note(
@@ -123,8 +135,8 @@ class Experiment:
             )
         return True
 
-    def _close(self, end: End[Step], stage: Stage) -> bool:
-        """Take in how an attempt ended; False: it is tried again."""
+    def _record_end(self, end: End[Step], stage: Stage) -> bool:
+        """Record how an attempt ended; False: it is tried again."""
         say, step = self.progress.say, end.step
         name = f"{step.name} {kind_name(step.kind)}"
         reason = end.reason if end.outcome else say(in_korean(end.reason), end.reason)
@@ -144,16 +156,16 @@ class Experiment:
         return True
 
     def _remove_weights(self, steps: Iterable[Step]) -> None:
-        """With `keep_weights: false`, remove the weights of a check that is done, and those of a run when all its steps are."""
+        """With `keep_weights: false`, remove the weights of finished checks, and those of runs whose steps are all finished."""
         for step in steps if not self.plan.recipe.keep_weights else ():
             if step.kind in CHECKS and CHECKS[step.kind].weights and step.label in self.state.done:
                 for model in (self.plan.out / step.kind / step.name).glob(CHECKS[step.kind].weights):
                     remove(model)
-            if step.run and all(one.label in self.state.done for one in self.state.of_run(step.run)):
+            if step.run and all(other.label in self.state.done for other in self.state.of_run(step.run)):
                 for checkpoint in checkpoints_of(self.plan.out / RUNS / step.run):
                     remove_checkpoint(checkpoint)
 
-    def _finish(self, result: ExperimentResult) -> ExperimentResult:
+    def _write_report(self, result: ExperimentResult) -> ExperimentResult:
         """Write verdicts, report and archive, if anything was evaluated."""
         out = self.plan.out
         if not result.finished["evaluate"]:
@@ -161,38 +173,137 @@ class Experiment:
                 return result
             raise ComparisonError(f"{out} has no finished evaluation to report on; run it first, without --only report.")
         self.progress.note("판정, 보고서, 보관본 작성", "Writing verdicts, report and archive")
-        looks = read_stored(out / LOOKS, list[int]) if (out / LOOKS).is_file() else []
-        finished = sum(arm.finished for arm in result.arms)
-        if looks[-1:] != [finished]:  # the numbers of finished seeds at which it was judged
-            looks.append(finished)
-        write_json(out / LOOKS, looks)
+        looks = self._record_look(sum(arm.finished for arm in result.arms))
         paths = [str(out / name) for name in (EVALUATIONS, *CHECKS) if (out / name).is_dir()]
-        made = report(*paths, out=out / "report", title=self.plan.recipe.title, **self._judged)
-        kept = archive(*paths, out=out / "archive")
-        assert made.answer is not None
-        table = markdown_table(verdicts_table(made.answer, Say(language())))
-        outcomes = {step.label: step.outcome(out) for step in self.state.steps}
-        for folder in (out, Path(kept.folder)):
-            write_json(folder / ANSWER, made.answer.to_json())
+        written = report(*paths, out=out / "report", title=self.plan.recipe.title, **self._verdict_options)
+        archived = Path(archive(*paths, out=out / "archive").folder)
+        self._write_verdicts((out, archived), written)
+        write_json(archived / LOOKS, looks)
+        return replace(result, sentence=written.sentence, report=written.page, archive=str(archived))
+
+    def _record_look(self, finished: int) -> list[int]:
+        """Add this look, by the number of finished seeds, to those at which the study was judged before."""
+        path = self.plan.out / LOOKS
+        looks = read_stored(path, list[int]) if path.is_file() else []
+        if looks[-1:] != [finished]:
+            looks.append(finished)
+        write_json(path, looks)
+        return looks
+
+    def _write_verdicts(self, folders: Iterable[Path], written: WrittenReport) -> None:
+        """Write the answer, its table and what every step cost."""
+        assert written.answer is not None
+        table = markdown_table(verdicts_table(written.answer, Say(language())))
+        outcomes = {step.label: step.outcome(self.plan.out) for step in self.state.steps}
+        costs = {label: outcome.facts for label, outcome in outcomes.items() if outcome and outcome.done}
+        for folder in folders:
+            write_json(folder / ANSWER, written.answer.to_json())
             write_text(folder / "verdicts.md", f"{table}\n")
-            write_json(folder / "costs.json", {label: one.facts for label, one in outcomes.items() if one and one.done})
-            write_json(folder / LOOKS, looks)
-        return replace(result, sentence=made.sentence, report=made.page, archive=kept.folder)
+            write_json(folder / "costs.json", costs)
 
 
 @contextmanager
-def opened(
+def open_experiment(
     recipe: ExperimentRecipe,
     progress: Progress | None,
     before: Before,
     launcher: Launcher | None = None,
     max_minutes: float | None = None,
 ) -> Iterator[Experiment]:
-    """A recipe's experiment, in its folder and its language; what it tells is kept there.
-
-    `before` sees the opened plan before anything is trained, and may change or refuse it.
-    """
-    out, ends = Path(recipe.out), time.monotonic() + 60 * max_minutes if max_minutes is not None else None
+    """Claim the folder, speak the recipe's language, write events into the folder, and open the plan."""
+    out, deadline = Path(recipe.out), time.monotonic() + 60 * max_minutes if max_minutes is not None else None
     with speaking(recipe.lang), claimed(out, EXPERIMENT):
-        kept = (progress or quiet()).into(out / EVENTS)
-        yield Experiment(before(open_plan(recipe, out, kept)), kept, launcher, ends)
+        recorded = (progress or quiet()).into(out / EVENTS)
+        yield Experiment(before(open_plan(recipe, out, recorded)), recorded, launcher, deadline)
+
+
+@dataclass(frozen=True, slots=True)
+class SequentialComparison(Record):
+    """A method minus the first one, at the last look."""
+
+    method: str
+    against: str
+    metric: str
+    verdict: SequentialVerdict
+
+    def __str__(self) -> str:
+        verdict, interval = self.verdict, self.verdict.interval
+        difference = f"{100 * verdict.difference:+.2f} [{100 * interval.low:+.2f}, {100 * interval.high:+.2f}]"
+        most = f"{100 * verdict.most:.2f}"
+        words = {
+            "better": say("나음 확인", "shown better"),
+            "worse": say("나쁨 확인", "shown worse"),
+            "futile": say(f"{most}점 넘게 낫지 않음 (95%)", f"gains no more than {most} (95%)"),
+        }.get(verdict.decision, say("유의한 차이 미확인", "not shown"))
+        label = METRICS[self.metric].label
+        return say(
+            f"{self.method} - {self.against}: {label} {difference}, {words} (시드 {verdict.pairs}쌍)",
+            f"{self.method} - {self.against}: {difference} of {label}, {words} ({verdict.pairs} pairs of seeds)",
+        )
+
+
+def run_until_shown(
+    recipe: ExperimentRecipe,
+    *,
+    max_minutes: float | None = None,
+    progress: Progress | None = None,
+    launcher: Launcher | None = None,
+    before: Before = lambda plan: plan,
+) -> tuple[ExperimentResult, list[SequentialComparison]]:
+    """Run the study look by look. A call that was killed or stopped resumes at the look that it had come to.
+
+    `before` sees the plan of all seeds, once: that is what the study may take. `max_minutes` are those of all looks together.
+    """
+    if len(recipe.methods) < 2:
+        raise RecipeError("--until-shown compares methods with the first one; name at least two.")
+    if len(recipe.lengths) > 1:
+        raise RecipeError("--until-shown judges one length; pass one --length.")
+    progress = progress or quiet()
+    looks = looks_of(recipe.seeds, comparisons=len(recipe.methods) - 1)
+    with open_experiment(recipe, progress, before, launcher, max_minutes) as whole:
+        for look in looks:
+            plan = replace(whole.plan, recipe=replace(whole.plan.recipe, seeds=look.pairs))
+            result = replace(whole, plan=plan).run()
+            if result.resumes:
+                return result, []
+            comparisons = _compare_with_first(plan, look, last_look=look is looks[-1])
+            for comparison in comparisons:
+                progress.note(str(comparison))
+            if all(comparison.verdict.decision != "open" for comparison in comparisons):
+                break
+    return result, comparisons
+
+
+def _compare_with_first(plan: Plan, look: Look, *, last_look: bool) -> list[SequentialComparison]:
+    """Compare every method with the first one, over the seeds of the plan that both finished."""
+    group = read_groups(open_results([str(plan.out / EVALUATIONS)]), evalset=plan.items_fingerprint)[0]
+    metric, _ = choose_metric(group, plan.recipe.evaluate.metric)
+    arms = _planned_arms(plan, group)
+    reference, *names = plan.recipe.methods
+    first = arms.get(reference)
+    others = [arms[name] for name in names if first and name in arms and not first.runs.keys().isdisjoint(arms[name].runs)]
+    if first is None or not others:
+        lost = f"{reference} was finished" if first is None else f"{', '.join(names)} was finished with a seed of {reference}"
+        raise ComparisonError(f"--until-shown has nothing to compare: no run of {lost}; see the failures above.")
+    comparisons = []
+    for arm in others:
+        shared = [seed for seed in arm.runs if seed in first.runs]
+        columns = group.columns(metric, entries=[side.runs[seed][-1] for side in (arm, first) for seed in shared])
+        pairs = range(len(shared))
+        differences = columns.differences([*pairs], [len(shared) + pair for pair in pairs])
+        verdict = Paired.of(differences).judged(look.level, worth=MIN_EFFECT, last=last_look)
+        comparisons.append(SequentialComparison(Path(arm.method).name, Path(first.method).name, metric, verdict))
+    return comparisons
+
+
+def _planned_arms(plan: Plan, group: Group) -> dict[str, Arm]:
+    """The arms at the plan's length by method, with its seeds alone: the folder may hold runs of other lengths and seeds."""
+    (length,) = plan.recipe.lengths
+    planned = [
+        entry
+        for entry in group.entries
+        if (provenance := entry.evaluation.provenance) is not None
+        and (provenance.seq_len, entry.evaluation.seq_len) == (length, length)
+        and provenance.seed in plan.seeds
+    ]
+    return {arm.method: arm for arm in arms_of(planned, None)}

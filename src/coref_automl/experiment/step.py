@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from coref_automl.folders import DONE, is_done
 from coref_automl.machine import release
 from coref_automl.models.model_files import model_prints
 from coref_automl.progress import Progress, peak_gigabytes
+from coref_automl.records import Record
 from coref_automl.store import read_json
 from coref_automl.training.folder import checkpoints_of
 from coref_automl.training.recipe import TrainRecipe
@@ -28,12 +28,23 @@ RUNS = "runs"
 
 
 @dataclass(frozen=True, slots=True)
+class StepWork(Record):
+    """What the job of a step keeps: the command's settings, and the run or model folder that it starts from."""
+
+    kind: str
+    start: str
+    seeds: int
+    settings: dict[str, Any]
+    binding: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
-    """One command. `run` names the training run that it makes or whose checkpoints it needs; None: it starts from `start`, or
+    """One command. `run` names the training run that it makes, or whose checkpoints it needs; None: it starts from `start`, or
     else from the base.
 
     `recipe`, that of the command, says what to do; `binding` what decides its numbers: settings by value, data by their bytes.
-    More `seeds` than an earlier call asked for are added to those.
+    Fine-tuning `seeds` beyond those of an earlier call are added to them.
     """
 
     kind: str
@@ -53,68 +64,70 @@ class Step:
 
     def job(self, out: Path, base: str) -> Job:
         start = str(out / RUNS / self.run) if self.run else self.start or base
-        work = {"kind": self.kind, "start": start, "seeds": self.seeds}
-        work |= {"settings": to_mapping(self.recipe), "binding": dict(self.binding)}
-        return Job(TASK, self.name, str(out / "steps" / self.kind / self.name), work)
+        work = StepWork(self.kind, start, self.seeds, to_mapping(self.recipe), dict(self.binding))
+        return Job(TASK, self.name, str(out / "steps" / self.kind / self.name), work.to_json())
 
     def outcome(self, out: Path) -> Outcome | None:
-        """How the step ended; None if it has not. One that was begun with other settings or data is refused."""
+        """Return how the step ended, None if it has not. A step begun with other settings or data is refused."""
         job = self.job(out, "")
         job_file = Path(job.folder) / JOB
         if not job_file.is_file():
             return None
-        begun = Job.from_json(read_json(job_file)).recipe
-        check_binding(job.folder, begun["binding"], job.recipe["binding"])
+        begun = StepWork.from_json(Job.from_json(read_json(job_file)).recipe)
+        check_binding(job.folder, begun.binding, self.binding)
         outcome = read_outcome(job)
-        return outcome if outcome is None or outcome.facts.get("seeds", begun["seeds"]) >= self.seeds else None
+        return outcome if outcome is None or outcome.facts.get("seeds", begun.seeds) >= self.seeds else None
 
 
 def run_step(job: Job) -> dict[str, Any]:
-    """Do a step in the present process; what it cost is kept with its outcome."""
-    began = time.monotonic()
-    _check_start(job)
-    kind, settings, start = (job.recipe[name] for name in ("kind", "settings", "start"))
-    work: Callable[..., dict[str, Any]] = {"train": _train, "evaluate": _evaluate}.get(kind) or partial(_check, kind)
-    facts = work(settings, start, Progress())
+    """Do a step in this process. Returns the facts kept with its outcome: its cost, and what the command reports."""
+    began, work = time.monotonic(), StepWork.from_json(job.recipe)
+    _check_start(work, job.folder)
+    facts = {"train": _train, "evaluate": _evaluate}.get(work.kind, _fine_tune)(work, Progress())
     release()
     seconds = round(time.monotonic() - began, 2)
-    return {"seconds": seconds, "peak_gigabytes": peak_gigabytes(), "seeds": job.recipe["seeds"], **facts}
+    return {"seconds": seconds, "peak_gigabytes": peak_gigabytes(), "seeds": work.seeds, **facts}
 
 
-def _check_start(job: Job) -> None:
-    """The base that the study was planned with may have changed since."""
-    binding, settings = job.recipe["binding"], job.recipe["settings"]
-    if f"{BYTES}weights" in binding:
-        now = start_bytes(settings["model"] if job.recipe["kind"] == "train" else job.recipe["start"])
-        check_binding(job.folder, {name: binding[name] for name in now if name in binding}, now)
+def _check_start(work: StepWork, folder: str) -> None:
+    """Refuse a base whose bytes have changed since the study was planned."""
+    if f"{BYTES}weights" in work.binding:
+        current = start_bytes(work.settings["model"] if work.kind == "train" else work.start)
+        check_binding(folder, {name: work.binding[name] for name in current if name in work.binding}, current)
 
 
-def _train(settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
+def _train(work: StepWork, progress: Progress) -> dict[str, Any]:
     from coref_automl.training.run import train
 
-    if is_done(Path(start)) and not checkpoints_of(Path(start)):
-        (Path(start) / DONE).unlink()  # its weights were removed, and are needed again
-    result = train(from_mapping(TrainRecipe, settings, "step"), progress=progress)
+    _reopen_without_weights(Path(work.start))
+    result = train(from_mapping(TrainRecipe, work.settings, "step"), progress=progress)
     return {"tokens": result.tokens, "steps": result.steps, "loss": result.loss}
 
 
-def _evaluate(settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
+def _reopen_without_weights(run: Path) -> None:
+    """Let a finished run whose weights were removed be trained again: a step needs them."""
+    if is_done(run) and not checkpoints_of(run):
+        (run / DONE).unlink()
+
+
+def _evaluate(work: StepWork, progress: Progress) -> dict[str, Any]:
     from coref_automl.evaluation.run import evaluate
 
-    recipe, is_base = from_mapping(EvaluateRecipe, settings, "step"), is_model_folder(Path(start))
-    return {"evaluations": len(evaluate([start], recipe, progress=progress, themselves=is_base))}
+    recipe, is_base = from_mapping(EvaluateRecipe, work.settings, "step"), is_model_folder(Path(work.start))
+    return {"evaluations": len(evaluate([work.start], recipe, progress=progress, themselves=is_base))}
 
 
-def _check(name: str, settings: dict[str, Any], start: str, progress: Progress) -> dict[str, Any]:
-    check = CHECKS[name]
-    checkpoints = checkpoints_of(Path(start)) if not is_model_folder(Path(start)) else []
-    model = str(checkpoints[-1]) if checkpoints else start  # the last checkpoint of a run; the base as it is
-    result = check.train(from_mapping(check.recipe, settings | {"model": model}, "step"), progress)
+def _fine_tune(work: StepWork, progress: Progress) -> dict[str, Any]:
+    """Fine-tune an outside check from the last checkpoint of a run, or from a model as it is."""
+    check, start = CHECKS[work.kind], Path(work.start)
+    checkpoints = checkpoints_of(start) if not is_model_folder(start) else []
+    model = str(checkpoints[-1]) if checkpoints else work.start
+    result = check.train(from_mapping(check.recipe, work.settings | {"model": model}, "step"), progress)
     estimate = check.estimate(result)
     score = {"metric": check.number, "score": round(100 * estimate.value, 2), "n": estimate.n} if estimate else {}
     return {"run": result.run, "split": result.split, **score}
 
 
 def start_bytes(model: str) -> dict[str, str]:
-    """A base in a step's binding."""
+    """The bytes of a base, as bindings name them."""
     return {f"{BYTES}{name}": value for name, value in model_prints(model).items()}

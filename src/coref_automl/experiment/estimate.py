@@ -1,0 +1,285 @@
+"""What training will take and what it can show. In: a Plan (`adapt`, `study`) or a Problem (`tune`). Out: a Preflight.
+
+Times come from the tokens that a step reads, at the speed of finished steps of its kind or else of one timed training step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.power import Evidence, sizes_of
+from coref_automl.comparison.scores import usual_metric
+from coref_automl.corpus.manifest import read_prepared
+from coref_automl.errors import OutOfMemory, RecipeError
+from coref_automl.evaluation.answers import reachable
+from coref_automl.evaluation.metrics import METRICS, tasks_of
+from coref_automl.experiment.plan import FEWEST_STEPS, Plan
+from coref_automl.experiment.recipe import kind_name, step_kinds
+from coref_automl.experiment.state import ANSWER, ExperimentState
+from coref_automl.experiment.step import Step
+from coref_automl.machine import pick_device
+from coref_automl.progress import Progress, duration, peak_gigabytes
+from coref_automl.records import Record
+from coref_automl.say import in_words, language, say
+from coref_automl.statistics.planning import can_show, items_needed, looks_of
+from coref_automl.tables import align
+from coref_automl.training.folder import check_room
+from coref_automl.tuning.masked import MaskedProblem
+from coref_automl.tuning.probe import Size, probe, timed_step
+from coref_automl.tuning.recipe import REPORTS, TuneRecipe
+from coref_automl.tuning.score import outside_guards
+
+if TYPE_CHECKING:
+    from coref_automl.training.setup import Prepared
+
+INFERENCE_COST = 1 / 3
+"""Cost of a token that is only read, relative to one trained on: the backward pass takes twice the time of the forward pass."""
+_WORD_RANK_COST = 3
+"""Cost of scoring with word ranks, relative to scoring without."""
+_LONG = 1_800
+"""Seconds from which a person at a terminal is asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepEstimate(Record):
+    """What is left of one kind of step: how many, seconds one after another, and where the figure comes from."""
+
+    kind: str
+    steps: int
+    left: int
+    seconds: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight(Record):
+    """`tokens` are those of one epoch; `disk` and `memory` are in gigabytes.
+
+    `shares` are empty where nothing was timed. `evidence` is what judges the runs. `left_out` counts documents by reason.
+    `methods` lists a study's methods with the settings of their own, if any has some.
+    """
+
+    device: str
+    documents: int
+    rows: int
+    length: int
+    tokens: int
+    batch: int
+    epochs: float
+    steps: int
+    runs: int
+    disk: float
+    jobs: int = 1
+    memory: float = 0.0
+    shares: tuple[StepEstimate, ...] = ()
+    evidence: Evidence | None = None
+    left_out: dict[str, int] = field(default_factory=dict)
+    methods: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Of all steps, one after another."""
+        return sum(share.seconds for share in self.shares)
+
+    @property
+    def too_short(self) -> bool:
+        return self.steps < FEWEST_STEPS
+
+    @property
+    def long(self) -> bool:
+        return self.seconds / self.jobs > _LONG
+
+    def lines(self) -> list[str]:
+        size = f"{self.batch} x {self.epochs:g}"
+        training = say(
+            f"학습: 문서 {self.documents:,}개, 토큰 {self.tokens:,}개({self.length:,}토큰 행 {self.rows:,}개). "
+            f"실행 {self.runs}개, 각 {self.steps:,}스텝(배치 x 에폭: {size}), {self.device}.",
+            f"Training: {self.documents:,} documents, {self.tokens:,} tokens ({self.rows:,} rows of {self.length:,}). "
+            f"{self.runs} run{'s' * (self.runs != 1)} of {self.steps:,} steps each (batch x epochs: {size}) on {self.device}.",
+        )
+        lines = [training]
+        if self.methods:
+            lines.append(say("방법: ", "Methods: ") + "; ".join(self.methods) + ".")
+        if self.left_out:
+            reasons = ", ".join(
+                say(f"{in_words(reason)} {count:,}개", f"{count:,} {reason}") for reason, count in self.left_out.items()
+            )
+            whole = self.documents + sum(self.left_out.values())
+            lines.append(say(f"문서 {whole:,}개 중 제외: {reasons}.", f"Left out of {whole:,} documents: {reasons}."))
+        if self.evidence:
+            lines += self.evidence.lines()
+        if self.shares:
+            lines += self._cost_lines()
+        if self.too_short:
+            few = f"{self.steps}스텝으로는 거의 바뀌지 않습니다. {FEWEST_STEPS}스텝에 약 {self.enough:,}토큰이 필요합니다."
+            lines.append(say(few, self.shortage))
+        return lines
+
+    @property
+    def shortage(self) -> str:
+        return f"{self.steps} steps change next to nothing; {FEWEST_STEPS} take about {self.enough:,} tokens."
+
+    @property
+    def enough(self) -> int:
+        """Tokens of text that would give as many steps as a run needs."""
+        return int(FEWEST_STEPS * self.batch * self.tokens / max(1.0, self.epochs * self.rows))
+
+    def _cost_lines(self) -> list[str]:
+        rows = [(say("단계", "step"), say("남음", "left"), say("시간", "time"), say("근거", "measured"))]
+        for share in self.shares:
+            left = say(f"{share.left}/{share.steps}", f"{share.left} of {share.steps}")
+            rows.append((kind_name(share.kind), left, duration(share.seconds, language()), share.source))
+        whole, least = (duration(seconds, language()) for seconds in (self.seconds, self.seconds / self.jobs))
+        jobs = say(f"({self.jobs}개씩 함께 하면 최소 {least})", f"(at least {least} with {self.jobs} at a time)")
+        whole = f"{whole} {jobs}" if self.jobs > 1 else whole
+        return [
+            *(f"  {line}" for line in align(rows)),
+            say(
+                f"이 컴퓨터에서 약 {whole}, 메모리는 학습 하나에 {self.memory:.1f} GB, 디스크는 최대 {self.disk:.1f} GB.",
+                f"About {whole} on this machine, {self.memory:.1f} GB of memory per training, up to {self.disk:.1f} GB of disk.",
+            ),
+        ]
+
+
+def plan_preflight(plan: Plan) -> Preflight:
+    """Estimate the runs of a plan, without times."""
+    recipe, run, runs = plan.recipe, plan.first_run, len(plan.arms) * len(plan.seeds)
+    disk = run.disk() * (runs if recipe.keep_weights else min(runs, recipe.jobs))
+    tokens = run.plan.tokens_after(run.last)  # the same for all methods
+    preflight = _of_runs(run, recipe.device, runs, tokens, disk=disk, jobs=recipe.jobs, evidence=_evidence(plan))
+    own = {name: ", ".join(f"{key} {value}" for key, value in settings.items()) for name, settings in recipe.methods.items()}
+    listed = tuple(f"{name} ({settings})" if settings else name for name, settings in own.items())
+    return replace(preflight, methods=listed if any(own.values()) else ())
+
+
+def tuning_preflight(problem: MaskedProblem, progress: Progress) -> Preflight:
+    """Estimate the trials of a search at their full budget, though pruning ends some early; every report scores `select`."""
+    from coref_automl.training.optimizer import OPEN_END
+    from coref_automl.training.setup import prepare_run
+
+    recipe, starts = problem.recipe, problem.starts()
+    run = prepare_run(problem.training(starts[0].params, recipe.seed))
+    disk = _disk_of_tuning(recipe, run.disk())
+    check_room(problem.out, disk)
+    size = _measure(run, recipe.device, progress)
+    speed, runs = size.tokens_per_second, len(starts) if recipe.portfolio_only else max(recipe.trials, len(starts))
+    budgets = [int(60 * recipe.max_minutes * speed)] if recipe.max_minutes is not None else []
+    budgets += [run.plan.tokens_after(run.last)] if run.last < OPEN_END else []
+    tokens = min(budgets)
+    items = len(problem.halves["select"].select())
+    scored = INFERENCE_COST * REPORTS * items * run.dataset.seq_len * (_WORD_RANK_COST if problem.score.words else 1)
+    preflight = _of_runs(run, recipe.device, runs, tokens, disk=disk, jobs=recipe.workers, evidence=problem.power())
+    share = StepEstimate("train", runs, runs, runs * (tokens + scored) / speed, _speed_text(size))
+    return replace(preflight, memory=size.gigabytes or peak_gigabytes(), shares=(share,))
+
+
+def _disk_of_tuning(recipe: TuneRecipe, run: float) -> float:
+    """Gigabytes that a study holds at once, for a `run` of so many: runs under way, each with the average of its last
+    checkpoints; a model per judging run that is read again (those of the first look, or all where guards are fine-tuned from
+    them); and the study's own model."""
+    model = run / (REPORTS + 2)  # beside its checkpoints a run has the optimizer's state, of twice the model
+    pairs = recipe.seeds if outside_guards(recipe) else looks_of(recipe.seeds)[0].pairs
+    return recipe.workers * (run + model) + (2 * pairs + 1) * model
+
+
+def _of_runs(run: Prepared, device: str, runs: int, tokens: int, *, disk: float, jobs: int, evidence: Evidence) -> Preflight:
+    """Estimate `runs` runs like this one, each of so many tokens."""
+    plan = run.plan
+    steps = min(run.last, round(tokens * plan.steps_per_epoch / max(1, plan.tokens_per_epoch)))
+    sources, left_out = read_prepared(run.dataset.folder)["sources"], Counter[str]()
+    for source in sources:
+        left_out.update(source["dropped"])
+    return Preflight(
+        device=pick_device(device), documents=sum(source["kept"] for source in sources), left_out=dict(left_out.most_common()),
+        rows=plan.rows, length=run.dataset.seq_len, tokens=plan.tokens_per_epoch, batch=plan.batch,
+        epochs=round(steps / max(1, plan.steps_per_epoch), 2), steps=steps, runs=runs, disk=disk, jobs=jobs, evidence=evidence,
+    )  # fmt: skip
+
+
+def _evidence(plan: Plan) -> Evidence:
+    """What the first set can show of the metric that the study will be judged by."""
+    recipe, evalset = plan.recipe, plan.sets[0]
+    rules = {"strict", "lenient"} if recipe.evaluate.words == "none" else {"strict", "lenient", "word"}
+    measured = [
+        name for name, metric in METRICS.items()
+        if tasks_of(name) <= set(evalset.items) and (metric.parts or metric.rule in rules)
+    ]  # fmt: skip
+    if not measured:
+        raise RecipeError(f"{evalset.folder} is scored by word alone, and evaluate.words is none; set it to gold, sample or all.")
+    share = reachable(plan.first_run.tokenizer, evalset.items.get("real", ()))
+    metric = recipe.evaluate.metric or usual_metric(measured, share)
+    sizes = sizes_of(evalset, metric)
+    return Evidence(metric, int(sizes.sum()), len(sizes), _detectable(recipe.seeds, sizes, len(plan.arms)))
+
+
+def _detectable(seeds: int, sizes: NDArray[np.int64], methods: int) -> float | None:
+    """The smallest gain over the base that is detected with 80% power, corrected for this many methods."""
+    if seeds > 1:
+        return can_show(sizes, seeds, comparisons=methods, against_model=True)
+    # one checkpoint per method against the base: the sign-flip test
+    gains, items = (step / 200 for step in range(1, 101)), int(sizes.sum())
+    return next((gain for gain in gains if items_needed(gain, max(0.1, 1.5 * gain), family=methods) <= items), None)
+
+
+def with_times(preflight: Preflight, plan: Plan, progress: Progress, only: Collection[str] = ()) -> Preflight:
+    """Add what is left of every kind of step, or of these."""
+    state, size = ExperimentState.of(plan), _measure(plan.first_run, plan.recipe.device, progress)
+    steps = plan.steps if (plan.out / ANSWER).is_file() else [*plan.steps, *plan.steps_of_choice()]  # the answer comes last
+    present = [kind for kind in dict.fromkeys(only) or step_kinds() if any(step.kind == kind for step in steps)]
+    shares = tuple(_estimate(plan, state, [step for step in steps if step.kind == kind], size) for kind in present)
+    return replace(preflight, memory=size.gigabytes or peak_gigabytes(), shares=shares)
+
+
+def _estimate(plan: Plan, state: ExperimentState, steps: Sequence[Step], size: Size) -> StepEstimate:
+    """Estimate steps of one kind by the median speed of those that finished, else by the speed of training. The median, because
+    a step that was resumed knows the seconds of its last part alone."""
+    left = [step for step in steps if not state.is_closed(step)]
+    finished = [(step, outcome) for step in steps if step.label in state.done and (outcome := step.outcome(plan.out))]
+    if finished:
+        speed = median(tokens_of(plan, step) / max(1e-9, float(outcome.facts["seconds"])) for step, outcome in finished)
+        source = say(f"끝난 단계 {len(finished)}개", f"{len(finished)} finished")
+    else:
+        speed, source = size.tokens_per_second, _speed_text(size)
+    return StepEstimate(steps[0].kind, len(steps), len(left), sum(tokens_of(plan, step) for step in left) / speed, source)
+
+
+def tokens_of(plan: Plan, step: Step) -> float:
+    """An upper bound on the tokens that a step trains on, plus those it only reads at their share of the cost."""
+    run, recipe = plan.first_run, step.recipe
+    if step.kind == "train":
+        return run.plan.tokens_after(run.last)
+    if step.kind == "evaluate":
+        models, length = len(run.saves()) if step.run else 1, recipe.seq_len or max(plan.recipe.lengths)
+        items = sum(len(evalset.select()) for evalset in plan.sets)
+        return INFERENCE_COST * models * items * length * (_WORD_RANK_COST if recipe.words == "all" else 1)
+    return CHECKS[step.kind].tokens(recipe, plan.data[step.kind].sizes, INFERENCE_COST)
+
+
+def _measure(run: Prepared, device: str, progress: Progress) -> Size:
+    """Time whole training steps, with fewer rows at a time where they do not fit.
+
+    On a GPU this happens in a process of its own, which leaves its memory to the runs.
+    """
+    progress.note("속도 측정 ...", "Timing a training step ...")
+    rows = run.micro
+    if run.device == "cpu":
+        return timed_step(run, rows, 1)
+    while True:
+        try:
+            return probe(replace(run.recipe, device=device), first=rows, largest=rows).sizes[0]
+        except OutOfMemory:
+            if rows == 1:
+                raise
+            rows //= 2
+
+
+def _speed_text(size: Size) -> str:
+    return say(f"초당 {size.tokens_per_second:,.0f}토큰", f"{size.tokens_per_second:,.0f} tokens/s")
