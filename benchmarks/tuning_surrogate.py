@@ -27,7 +27,7 @@ from coref_automl.progress import quiet
 from coref_automl.records import Half
 from coref_automl.statistics.planning import PAIRS, Paired, judged, looks_of
 from coref_automl.store import write_json
-from coref_automl.tuning.choosing import Trainer
+from coref_automl.tuning.choosing import JobRunner
 from coref_automl.tuning.finish import Final, finish
 from coref_automl.tuning.problem import Problem, Report, Start, job_key, run_folder
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
@@ -158,8 +158,8 @@ def study(gain: float, seed: int, *, trials: int = 49, worth: float = 0.5) -> To
         held = open_study(recipe, out, {"seed": seed}, starts=problem.starts())
         machine = Instant()
         search = Search(held, problem, recipe, machine, quiet(), "here", lambda: None)
-        looked = run_search(search, 1)
-        final = finish(held, problem, recipe, Trainer(problem, machine, quiet(), lambda: None), looked)
+        early = run_search(search, 1)
+        final = finish(held, problem, recipe, JobRunner(problem, machine, quiet(), lambda: None), early)
         ended = held.get_trials(deepcopy=False)
         searched = sum(max(trial.intermediate_values) / REPORTS for trial in ended)
         drawn = [trial for trial in ended if origin_of(trial) == "drawn"]
@@ -170,10 +170,10 @@ def study(gain: float, seed: int, *, trials: int = 49, worth: float = 0.5) -> To
 def _told(final: Final, problem: SimulatedProblem, searched: float, keys: set[str], best: float) -> Told:
     """Trainings that only describe a winner without an opponent come after the answer."""
     world = problem.world
-    after = {job.key for job in final.won.jobs(problem, final.judging)} if final.comparison is None else set()
+    after = {job.key for job in final.best.jobs(problem, final.judging)} if final.comparison is None else set()
     trainings = searched + len(keys - after)
     decision = "nothing to win" if final.comparison is None else final.comparison.verdict.decision
-    gain = world.gain([final.won.params[name] for name in NAMES])
+    gain = world.gain([final.best.params[name] for name in NAMES])
     return Told(decision, trainings, gain, 100 * (final.ceiling or 0.0), best)
 
 

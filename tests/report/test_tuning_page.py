@@ -13,7 +13,7 @@ from coref_automl.progress import quiet
 from coref_automl.report.page import Charts, Page, Table
 from coref_automl.report.tuning_page import study_page
 from coref_automl.say import Say, in_korean
-from coref_automl.tuning.choosing import Trainer
+from coref_automl.tuning.choosing import JobRunner
 from coref_automl.tuning.finish import finish
 from coref_automl.tuning.outputs import FinishedStudy, StudyResult, lines_of, states, trials_of
 from coref_automl.tuning.recipe import REPORTS
@@ -32,7 +32,9 @@ def turned_round(job: Job) -> list[float | str]:
 def page(out: Path, script: Script = turned_round, **changes: Any) -> tuple[Page, StudyResult]:
     made, _ = search(out, script, **changes)
     made.run()
-    final = finish(made.study, made.problem, made.recipe, Trainer(made.problem, ScriptedLauncher(script), quiet(), lambda: None))
+    final = finish(
+        made.study, made.problem, made.recipe, JobRunner(made.problem, ScriptedLauncher(script), quiet(), lambda: None)
+    )
     recipe = made.recipe
     problem, say = made.problem, Say(recipe.lang or "en")
     told = lines_of(final, recipe, problem.label, problem.confirm_name, say)

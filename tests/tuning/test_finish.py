@@ -11,7 +11,7 @@ from coref_automl.errors import TuningError
 from coref_automl.progress import quiet
 from coref_automl.records import Estimate
 from coref_automl.say import Say
-from coref_automl.tuning.choosing import Trainer
+from coref_automl.tuning.choosing import JobRunner
 from coref_automl.tuning.finish import Final, finish
 from coref_automl.tuning.outputs import lines_of, sentence_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
@@ -25,7 +25,7 @@ def end(out: Path, script: Script, *, guards: dict[float, float] | None = None, 
     made.problem.guards = guards or {}  # type: ignore[attr-defined]
     made.run()
     launcher = ScriptedLauncher(script)
-    final = finish(made.study, made.problem, made.recipe, Trainer(made.problem, launcher, quiet(), lambda: None))
+    final = finish(made.study, made.problem, made.recipe, JobRunner(made.problem, launcher, quiet(), lambda: None))
     return final, [run.job for run in launcher.started]
 
 
@@ -55,14 +55,14 @@ def test_the_run_that_nominated_does_not_choose_and_runs_that_chose_do_not_judge
         return [(0.9 if lucky else 0.51 if rate(job) == 0.25 else 0.5) + wobble(job)] * REPORTS
 
     final, runs = end(tmp_path, script, finalists=2)
-    assert final.won.origin == "drawn"
-    assert final.won.seeds == (1, 2, 3, 4)
+    assert final.best.origin == "drawn"
+    assert final.best.seeds == (1, 2, 3, 4)
     assert final.judging[0] == 5
     assert final.comparison is not None
     assert final.comparison.verdict.decision != "better"
     assert 0 not in {job.recipe["seed"] for job in runs}
     judged = {rate(job) for job in runs if job.recipe["seed"] >= 5}
-    assert judged == {final.won.params["learning_rate"], 0.5, 0.25}  # the winner, its opponent, and train's default
+    assert judged == {final.best.params["learning_rate"], 0.5, 0.25}  # the winner, its opponent, and train's default
 
 
 def test_a_clear_gain_is_shown_at_an_early_look(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_pairs_are_added_until_they_are_spent(tmp_path: Path) -> None:
 
 def test_a_search_that_finds_nothing_says_how_much_there_may_be(tmp_path: Path) -> None:
     final, _ = end(tmp_path, level(0.40))
-    assert final.won.origin != "drawn"
+    assert final.best.origin != "drawn"
     assert final.ceiling is not None
     assert final.ceiling < 0.005
     lines = lines_of(final, _recipe(tmp_path), "Real@1", "confirm", Say("en"))
@@ -108,7 +108,7 @@ def test_a_win_of_the_recommended_settings_is_judged_against_trains_default(tmp_
         return [{0.25: 0.6, 0.5: 0.5}.get(rate(job), 0.3) + wobble(job)] * REPORTS
 
     final, _ = end(tmp_path, script)
-    assert (final.won.origin, final.reference, final.over_default) == ("recommended", 0, None)
+    assert (final.best.origin, final.reference, final.over_default) == ("recommended", 0, None)
     assert final.comparison is not None
     assert final.comparison.verdict.decision == "better"
 
@@ -122,14 +122,14 @@ def test_nothing_before_the_default_means_nothing_to_compare(tmp_path: Path) -> 
 
 def test_a_guard_keeps_out_what_does_not_meet_it_and_one_that_nobody_meets_is_said(tmp_path: Path) -> None:
     guards = {0.5: 0.4, 0.25: 0.4}
-    assert end(tmp_path, level(0.6), guards=guards)[0].won.origin == "drawn"  # no guard was asked for
+    assert end(tmp_path, level(0.6), guards=guards)[0].best.origin == "drawn"  # no guard was asked for
     made, _ = search(tmp_path / "guarded", level(0.6), guards=("real_far1_strict>=-0.5",), ablate=False)
     made.problem.guards = guards  # type: ignore[attr-defined]
     made.run()
     held = finish(
-        made.study, made.problem, made.recipe, Trainer(made.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
+        made.study, made.problem, made.recipe, JobRunner(made.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
     )
-    assert held.won.origin != "drawn"
+    assert held.best.origin != "drawn"
     assert held.unmet == "real_far1_strict>=-0.5"
     lines = lines_of(held, made.recipe, "Real@1", "confirm", Say("en"))
     assert "No drawn setting met all guards; the best one broke real_far1_strict>=-0.5." in lines
@@ -159,17 +159,17 @@ def test_of_several_guards_those_are_said_that_every_drawn_setting_broke_or_else
         monkeypatch.setattr(made.problem, "guarded", guarded)
         made.run()
         final = finish(
-            made.study, made.problem, made.recipe, Trainer(made.problem, ScriptedLauncher(script), quiet(), lambda: None)
+            made.study, made.problem, made.recipe, JobRunner(made.problem, ScriptedLauncher(script), quiet(), lambda: None)
         )
         return final, lines_of(final, made.recipe, "Real@1", "confirm", Say("en"))
 
     final, lines = finished(tmp_path / "one", (-0.02, 0.0), (-0.02, -0.02))
-    assert (final.won.origin != "drawn", final.unmet) == (True, "real1>=-0.5")
+    assert (final.best.origin != "drawn", final.unmet) == (True, "real1>=-0.5")
     final, lines = finished(tmp_path / "each", (-0.02, 0.0), (0.0, -0.02))
-    assert (final.won.origin != "drawn", final.unmet) == (True, "real_far1_strict>=-0.5")
+    assert (final.best.origin != "drawn", final.unmet) == (True, "real_far1_strict>=-0.5")
     assert "No drawn setting met all guards; the best one broke real_far1_strict>=-0.5." in lines
     final, lines = finished(tmp_path / "met", (0.0, -0.02), (0.0, -0.02))
-    assert (final.won.origin, final.unmet) == ("drawn", None)
+    assert (final.best.origin, final.unmet) == ("drawn", None)
 
 
 @pytest.mark.parametrize(("outside", "met"), [(-0.005, True), (-0.023, False)])
@@ -178,13 +178,13 @@ def test_a_guard_of_a_fine_tuned_task_refuses_the_winner_in_a_sentence(tmp_path:
     made.problem.outside = outside  # type: ignore[attr-defined]
     made.run()
     final = finish(
-        made.study, made.problem, made.recipe, Trainer(made.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
+        made.study, made.problem, made.recipe, JobRunner(made.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
     )
     lines = lines_of(final, made.recipe, "Real@1", "confirm", Say("en"))
-    assert final.won.origin == "drawn"
+    assert final.best.origin == "drawn"
     assert final.comparison is not None
     assert final.comparison.verdict.decision == "better"
-    assert final.kept.origin == ("drawn" if met else "recommended")
+    assert final.recommended.origin == ("drawn" if met else "recommended")
     assert final.refused == (None if met else "relation_f1>=-1")
     assert ("is refused: it breaks the guard relation_f1>=-1." in lines[0]) is not met
     assert any("Guard relation_f1: " in line for line in lines)
@@ -195,9 +195,9 @@ def test_a_guard_that_could_not_be_measured_keeps_the_winner_out(tmp_path: Path)
     made, _ = search(tmp_path, level(0.6), guards=("relation_f1>=-1",))
     made.run()
     final = finish(
-        made.study, made.problem, made.recipe, Trainer(made.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
+        made.study, made.problem, made.recipe, JobRunner(made.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
     )
-    assert (final.refused, final.kept.origin) == ("relation_f1>=-1", "recommended")
+    assert (final.refused, final.recommended.origin) == ("relation_f1>=-1", "recommended")
     lines = lines_of(final, made.recipe, "Real@1", "confirm", Say("en"))
     assert "is refused: nothing could be measured for the guard relation_f1>=-1." in lines[0]
 
@@ -220,7 +220,7 @@ def test_a_reference_that_cannot_be_trained_again_leaves_no_verdict(tmp_path: Pa
         return ["fail: KeyError: banana"] if lost else level(0.6)(job)
 
     final, _ = end(tmp_path, script)
-    assert final.won.origin == "drawn"
+    assert final.best.origin == "drawn"
     assert (final.comparison, final.share) == (None, None)
     assert "there is no verdict: run the same command again." in told(final)
 
@@ -262,7 +262,7 @@ def test_finalists_are_different_recipes(tmp_path: Path) -> None:
         made.study,
         made.problem,
         made.recipe,
-        Trainer(made.problem, ScriptedLauncher(made.launcher.script), quiet(), lambda: None),
+        JobRunner(made.problem, ScriptedLauncher(made.launcher.script), quiet(), lambda: None),
     )  # type: ignore[attr-defined]
     rates = [one.params["learning_rate"] for one in final.raced]
     assert len(rates) == len(set(rates))
@@ -274,10 +274,10 @@ def test_a_killed_finalist_is_tried_once_more(tmp_path: Path) -> None:
     made, _ = search(tmp_path)
     jobs = [made.problem.job({"learning_rate": 0.5}, seed) for seed in range(2)]
     launcher = ScriptedLauncher(lambda _: [0.1, next(deaths, 0.1)])
-    train = Trainer(made.problem, launcher, quiet(), lambda: None)
+    train = JobRunner(made.problem, launcher, quiet(), lambda: None)
     assert train(jobs, "finalists") == set()
     assert len(launcher.started) == 3
-    always = Trainer(made.problem, ScriptedLauncher(lambda _: ["die"]), quiet(), lambda: None)
+    always = JobRunner(made.problem, ScriptedLauncher(lambda _: ["die"]), quiet(), lambda: None)
     assert always(jobs, "finalists") == {job.key for job in jobs}
 
 
@@ -286,7 +286,7 @@ def test_a_process_that_dies_at_its_start_is_not_taken_for_done(tmp_path: Path) 
     made, launcher = search(tmp_path, trials=2)
     made.run()
     jobs = [run.job for run in launcher.started]
-    dead = Trainer(made.problem, DeadLauncher(), quiet(), lambda: None)
+    dead = JobRunner(made.problem, DeadLauncher(), quiet(), lambda: None)
     assert dead(jobs, "finalists") == {job.key for job in jobs}
 
 
@@ -304,7 +304,7 @@ def test_runs_with_fresh_seeds_give_their_weights_back_but_for_what_is_read(
     made.problem.outside = 0.0  # type: ignore[attr-defined]
     made.run()
     launcher = ScriptedLauncher(level(0.6))
-    final = finish(made.study, made.problem, made.recipe, Trainer(made.problem, launcher, quiet(), lambda: None))
+    final = finish(made.study, made.problem, made.recipe, JobRunner(made.problem, launcher, quiet(), lambda: None))
     assert final.effects
     assert final.comparison is not None
     assert len(final.comparison.seeds) == 4

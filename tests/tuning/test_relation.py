@@ -60,7 +60,7 @@ def test_a_study_of_relation_extraction_ends_with_a_recipe_that_trains(encoder: 
     assert "recommended settings" in result.sentence
     best = recipe_from(RelationRecipe, {}, "test", tmp_path / "study" / "best-recipe.yaml")
     assert best.seeds == 3
-    assert best.learning_rate == result.final.won.params["learning_rate"]
+    assert best.learning_rate == result.final.best.params["learning_rate"]
     assert (tmp_path / "study" / "best-model" / "relation.json").is_file()
     table = (tmp_path / "study" / "trials.csv").read_text("utf-8").splitlines()
     assert table[0].startswith("trial,state,micro_f1,origin,name,learning_rate,scheme")
@@ -81,7 +81,7 @@ def test_bad_rows_can_be_skipped_in_a_study_as_in_a_run(encoder: str, tmp_path: 
     result = run_study(recipe, launcher=InlineLauncher(), wait=lambda: None)
     assert result.final is not None
     problem = open_relation(recipe, tmp_path / "s", quiet())
-    jobs = [problem.job(result.final.won.params, seed, confirm=True) for seed in result.final.judging]
+    jobs = [problem.job(result.final.best.params, seed, confirm=True) for seed in result.final.judging]
     assert len(problem.judged.rows) == 39
     assert problem.paired(jobs, jobs, "confirm").items == 38  # one row could be read and not marked
 

@@ -22,7 +22,7 @@ from coref_automl.progress import quiet
 from coref_automl.report.tuning_page import write_study_page
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import prepare_run
-from coref_automl.tuning.choosing import Trainer
+from coref_automl.tuning.choosing import JobRunner
 from coref_automl.tuning.problem import run_folder
 from coref_automl.tuning.recipe import TuneRecipe, TuneTexts
 from coref_automl.tuning.run import StudyResult, open_problem, run_study
@@ -83,7 +83,7 @@ def test_a_study_ends_with_a_sentence_a_recipe_weights_and_a_page(finished: Fini
     assert result.final is not None
     assert result.sentence in (out / "study.html").read_text("utf-8").replace("&#39;", "'")
     best = recipe_from(TrainRecipe, {}, "test", out / "best-recipe.yaml")
-    params = {**result.final.won.params, "average": result.final.won.params["average"] or None}
+    params = {**result.final.best.params, "average": result.final.best.params["average"] or None}
     assert {name: getattr(best, name) for name in params} == params
     assert prepare_run(best).last > 0
     from coref_automl.models.load import load_masked_lm
@@ -103,7 +103,7 @@ def test_trials_see_the_select_half_alone_and_finalists_are_judged_on_the_other(
     trials = [job for job in launcher.jobs if "confirm" not in job.recipe]
     assert all(Path(job.recipe["eval_set"]).name == "select" for job in trials)
     assert result.final is not None
-    assert result.final.won.seeds == (1, 2, 3, 4)
+    assert result.final.best.seeds == (1, 2, 3, 4)
     assert len(result.final.confirmed) == recipe.seeds == len(result.final.judging)
     judging = [job for job in launcher.jobs if "confirm" in job.recipe]
     assert {job.recipe["seed"] for job in judging} == {5, 6}
@@ -151,8 +151,8 @@ def test_a_score_of_ones_own_is_judged_on_new_runs_and_its_guard_is_told(world: 
     score = score_of(recipe)
     problem = open_problem(recipe, Path(recipe.out), quiet())
     values = []
-    for job in final.won.jobs(problem, final.judging, confirm=True):
-        place = run_folder(job) / "average" if final.won.params["average"] else run_folder(job)
+    for job in final.best.jobs(problem, final.judging, confirm=True):
+        place = run_folder(job) / "average" if final.best.params["average"] else run_folder(job)
         held = find_evaluations(sorted(place.glob("evaluations/*/checkpoint-*")))
         scores = [one.scores() for one in held if one.evaluation.fingerprints["items"] == confirm.fingerprint][-1]
         each = {name: float(np.mean(hits(scores, name)[1])) for name in ("real1_strict", "lambada_top1_strict")}
@@ -174,7 +174,7 @@ def test_a_guard_of_relation_extraction_is_asked_of_what_is_fine_tuned_from_both
         space={"objective": ["mlm", "entity"]},
     )
     problem = open_problem(recipe, Path(recipe.out), quiet())
-    train = Trainer(problem, InlineLauncher(), quiet(), lambda: None)
+    train = JobRunner(problem, InlineLauncher(), quiet(), lambda: None)
     sides = [[problem.job({"objective": name}, seed, confirm=True) for seed in (5, 6)] for name in ("entity", "mlm")]
     train.kept = {job.key for side in sides for job in side}
     assert not train([job for side in sides for job in side], "verdict")

@@ -14,6 +14,7 @@ from coref_automl.progress import quiet, read_events
 from coref_automl.tuning import search as searching
 from coref_automl.tuning import storage
 from coref_automl.tuning.recipe import REPORTS
+from coref_automl.tuning.run import run_search
 from coref_automl.tuning.search import Search, completed
 from coref_automl.tuning.storage import counts, queue_again
 from tests.tuning.inline import DeadLauncher
@@ -147,7 +148,7 @@ def test_a_killed_study_goes_on_with_nothing_lost_and_nothing_counted_twice(
     for _ in range(2):
         made, _ = search(tmp_path, wait=killing())
         with monkeypatch.context() as patch:
-            patch.setattr(Search, "_hand_back", lambda _: None)
+            patch.setattr(Search, "_requeue_active", lambda _: None)
             with pytest.raises(Killed):
                 made.run()
         assert [trial.state.name for trial in made.study.get_trials()].count("RUNNING") == 1
@@ -236,8 +237,8 @@ def test_a_machine_that_works_takes_over_the_trial_of_one_that_fell_silent(
 
     def wait() -> None:
         if next(waits) == 10:  # from here on whoever is not this process counts as silent
-            monkeypatch.setattr(storage, "SILENT", -1.0)
-            monkeypatch.setattr(searching, "SIGN_EVERY", 0.0)
+            monkeypatch.setattr(storage, "SILENT_SECONDS", -1.0)
+            monkeypatch.setattr(searching, "HEARTBEAT_SECONDS", 0.0)
 
     theirs = search(tmp_path / "there", storage=shared, trials=4, owner="there")[0]
     left = theirs.study.ask()
@@ -287,3 +288,16 @@ def test_interrupted_twins_do_not_stand_on_the_rungs_of_halving(tmp_path: Path) 
     made.run()
     assert states(made.study) == {"COMPLETE": 2, "PRUNED": 1}
     assert [run.reports for run in launcher.started] == [4, 1, 4, 1]
+
+
+def test_a_search_that_can_gain_nothing_stops_after_its_first_sampled_trials(tmp_path: Path) -> None:
+    made, _ = search(tmp_path, lambda job: [0.5 if rate(job) in (0.5, 0.25) else 0.3] * REPORTS, trials=40)
+    ranked = run_search(made, starts=2)
+    assert [candidate.is_sampled for candidate in ranked] == [False, True, True, True]
+    assert states(made.study) == {"COMPLETE": 22}
+
+
+def test_a_search_whose_starts_failed_has_no_reference_and_goes_on(tmp_path: Path) -> None:
+    made, _ = search(tmp_path, lambda job: ["fail: a: b"] if rate(job) in (0.5, 0.25) else steady(job), trials=24)
+    assert run_search(made, starts=2) == []
+    assert states(made.study) == {"FAIL": 2, "COMPLETE": 22}

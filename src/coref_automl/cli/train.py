@@ -132,13 +132,13 @@ def tune(
         return
     from coref_automl.experiment.preflight import before_tuning
     from coref_automl.report.tuning_page import write_study_page
-    from coref_automl.tuning.run import read_tune_recipe, run_study, settled
+    from coref_automl.tuning.run import read_tune_recipe, run_study, with_space
 
     wanted = read_tune_recipe(recipe, given)
     speak(wanted.lang)
     progress = Progress(shown=not as_json)
     if dry_run:
-        shown = settled(wanted, progress)
+        shown = with_space(wanted, progress)
         print_json(to_mapping(shown)) if as_json else print(to_yaml(shown), end="")
         return
     before = partial(before_tuning, progress=progress, confirm=agreement(yes, as_json))

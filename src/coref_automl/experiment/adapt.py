@@ -156,7 +156,7 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
         before = partial(before_tuning, progress=progress, confirm=lambda _: True)  # the user chose the minutes
         result = run_study(tune_recipe, progress=progress, draw=draw, before=before)
     assert result.final is not None
-    params = result.final.kept.params
+    params = result.final.recommended.params
     tuned = {name: value for name, value in params.items() if name not in ("average", "model", "dataset")}
     datasets = tuple(map(str, plan.datasets.values()))  # they exclude the documents of whole sets, not of halves
     evaluate = replace(recipe.evaluate, half="confirm")

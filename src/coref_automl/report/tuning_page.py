@@ -20,7 +20,7 @@ def write_study_page(study: FinishedStudy) -> None:
 
 def study_page(study: FinishedStudy) -> Page:
     say, recipe, final = Say(language(study.recipe.lang)), study.recipe, study.final
-    counted, winner = study.result.trials, final.won
+    counted, winner = study.result.trials, final.best
     first, *others = lines_of(final, recipe, study.label, study.confirm_name, say)
     sections = [
         Section("says", say("그 밖의 결과", "What else it says"), tuple(map(Text, others))),

@@ -1,12 +1,12 @@
 """The end of a study. In: its trials. Out: a winner chosen by fresh seeds and judged by other fresh seeds on `confirm`.
 
-1. The best trials are trained again with fresh seeds, which choose the winner (`choosing.py`); guards keep candidates out.
-2. Winner and reference are trained in pairs, each pair with one more seed, until their difference is shown, until a gain that
-   matters is excluded, or until the budget is spent (`statistics/planning.py`). The reference is the best of what comes before
-   the winner: the portfolio for a drawn setting, the recommended settings for an entry of the portfolio. So a win of the
-   portfolio is not a win of the search. `train`'s default is compared beside them.
-3. Guards are asked again, those of fine-tuned tasks for the first time: a winner that breaks one is refused for its reference.
-4. A winner that is shown to be better is trained with one setting back at a time: which one mattered?
+1. Select: the best trials are retrained with fresh seeds, which choose the winner (`choosing.py`), unless it violates a guard.
+2. Judge: winner and reference are trained in pairs of one seed, until their difference is shown, a gain that matters is excluded,
+   or the seeds are spent (`statistics/planning.py`). The reference is the best of what comes before the winner: the portfolio for
+   a sampled setting, the recommended settings for an entry of the portfolio, so that a win of the portfolio is not one of the
+   search. `train`'s default is compared as a baseline.
+3. Guard: guards are checked again, now including fine-tuned tasks; a winner that violates one is replaced by its reference.
+4. Ablate: a winner that is shown to be better is retrained with one setting reverted at a time.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from coref_automl.errors import TuningError
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL
 from coref_automl.statistics.planning import SequentialVerdict, looks_of
-from coref_automl.tuning.choosing import Contender, Trainer, candidates, ceiling_of, choose, choosing_seeds
+from coref_automl.tuning.choosing import Candidate, JobRunner, completed_candidates, gain_ceiling, rank, selection_seeds
 from coref_automl.tuning.problem import Problem, events_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.score import MetricGuard, guard_of, outside_guards
+from coref_automl.tuning.score import guard_of, is_met, outside_guards
 
-_DEFAULT_PAIRS = 8
+_BASELINE_PAIRS = 8
 """Pairs that the comparison with `train`'s default has at most."""
 _ABLATED_SETTINGS = 6
 _FEW_SEEDS = 2
@@ -45,7 +45,7 @@ class Judgement(Record):
 
 @dataclass(frozen=True, slots=True)
 class SettingEffect(Record):
-    """What the winner loses with one setting as the reference has it, over a few pairs."""
+    """What the winner loses with one setting reverted to the reference's, over a few pairs."""
 
     name: str
     value: Any
@@ -56,15 +56,21 @@ class SettingEffect(Record):
 
 @dataclass(frozen=True, slots=True)
 class Final(Record):
-    """`raced` are the candidates, best first by fresh seeds; `winner` and `reference` are their numbers, `default` is `train`'s.
+    """How a study ended. Candidates are named by their numbers.
 
-    `ceiling`: no drawn setting gains more over the best that was not drawn, at 95% confidence. `share`: the part of the tokens
-    at which the winner's runs had the reference's final score on `select`. `confirmed` are the winner's scores with the seeds of
-    `judging`. `unmet`: no drawn setting met all guards, and these the best one broke; where there are any, those that all broke.
-    `refused` is one that the winner itself broke in the end, or that could not be measured.
+    raced            the finalists, best first by fresh seeds; then `train`'s default, if it is none of them
+    reference        what the winner is judged against; None if nothing comes before the winner
+    comparison       the winner minus its reference; `over_default`: minus `train`'s default, if that is another candidate
+    judging          the winner's judging seeds, with its scores on `confirm` in `confirmed`
+    ceiling          at 95% confidence no sampled setting gains more over the best that was not sampled (a share, not points)
+    stopped_early    the search stopped at its early check, because of that ceiling
+    share            of the tokens, at which the winner's runs had the reference's final score on `select`
+    effects          of an ablation, the largest loss first
+    unmet            guards, if all sampled finalists violate some: those that all violate, else those of the best
+    refused          a guard that the winner violated in the end, or that could not be measured
     """
 
-    raced: tuple[Contender, ...]
+    raced: tuple[Candidate, ...]
     winner: int
     reference: int | None
     default: int | None
@@ -80,163 +86,186 @@ class Final(Record):
     refused: str | None = None
     notes: tuple[str, ...] = ()
 
-    def candidate(self, number: int | None) -> Contender | None:
-        return next((contender for contender in self.raced if contender.number == number), None)
+    def candidate(self, number: int | None) -> Candidate | None:
+        return next((candidate for candidate in self.raced if candidate.number == number), None)
 
     @property
-    def won(self) -> Contender:
+    def best(self) -> Candidate:
+        """The winner, whatever its guards say."""
         winner = self.candidate(self.winner)
         assert winner is not None
         return winner
 
     @property
-    def kept(self) -> Contender:
-        """What the study leaves behind: the winner, or its reference where it was refused."""
-        return (self.candidate(self.reference) if self.refused else None) or self.won
+    def recommended(self) -> Candidate:
+        """The winner, or its reference if a guard refused it: what the study leaves behind."""
+        return (self.candidate(self.reference) if self.refused else None) or self.best
 
 
-def finish(study: Any, problem: Problem, recipe: TuneRecipe, train: Trainer, looked: Sequence[Contender] = ()) -> Final:
-    """Choose with fresh seeds, then judge with others. `looked` are the candidates of a search that stopped early."""
-    completed = candidates(study, problem, recipe)
-    raced = list(looked) or choose(completed, problem, recipe, train)
-    ceiling, broken = ceiling_of(study, raced, problem), _broken_guards(raced, problem, recipe)
-    winner = _winner(raced, broken, ceiling, recipe)
-    reference = next((contender for contender in raced if contender.tier < winner.tier), None)
-    default = next((contender for contender in completed if contender.origin == "default"), None)
-    if default is not None and default.number not in [contender.number for contender in raced]:
-        raced = [*raced, default]
-    beside = default if default and default.number not in [side.number for side in (winner, reference) if side] else None
-    rounds = JudgingRounds(winner=winner, reference=reference, beside=beside, problem=problem, recipe=recipe, train=train)
-    comparison = rounds.judge_in_pairs()
-    rounds.drop_unread_weights()
-    seeds = rounds.completed[winner.number]
+def finish(study: Any, problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner, early: Sequence[Candidate] = ()) -> Final:
+    """Choose with fresh seeds, then judge with others. `early` holds the ranked candidates of a search that stopped early."""
+    selection = _select(study, problem, recipe, run_jobs, early)
+    winner, reference = selection.winner, selection.reference
+    judging = Judging(selection, problem, recipe, run_jobs)
+    comparison = judging.judge_in_pairs()
+    judging.drop_unread_weights()
+    seeds = judging.completed[winner.number]
     if not seeds:
-        raise TuningError(f"The winner, trial {winner.number}, could not be trained with new seeds: {train.notes[-1]}")
-    refused, effects = None, tuple[SettingEffect, ...]()
+        raise TuningError(f"The winner, trial {winner.number}, could not be trained with new seeds: {run_jobs.notes[-1]}")
+    violated, effects, share = None, tuple[SettingEffect, ...](), None
+    if reference:
+        share = _share(judging.curve(winner), judging.curve(reference))
     if reference and comparison:
-        comparison, refused = _asked_at_the_end(comparison, winner, reference, problem, recipe, train)
-        if recipe.ablate and comparison.verdict.decision == "better" and refused is None:
-            effects = _ablated(winner, reference, comparison.seeds[:_FEW_SEEDS], problem, train)
+        comparison, violated = _check_all_guards(comparison, winner, reference, problem, recipe, run_jobs)
+        if recipe.ablate and comparison.verdict.decision == "better" and violated is None:
+            effects = _ablate(winner, reference, comparison.seeds[:_FEW_SEEDS], problem, run_jobs)
     return Final(
-        raced=tuple(raced), winner=winner.number, reference=reference.number if reference else None,
-        default=default.number if default else None, comparison=comparison,
-        over_default=rounds.judgement(winner, beside, 1 - LEVEL, last=True) if beside else None, judging=tuple(seeds),
-        confirmed=tuple(problem.confirmed(winner.jobs(problem, seeds, confirm=True))), ceiling=ceiling,
-        stopped_early=bool(looked), share=_share(rounds.curve(winner), rounds.curve(reference)) if reference else None,
-        effects=effects, unmet=_unmet(raced, broken), refused=refused, notes=tuple(dict.fromkeys(train.notes)),
+        raced=tuple(selection.candidates), winner=winner.number, reference=reference.number if reference else None,
+        default=selection.default.number if selection.default else None, comparison=comparison,
+        over_default=judging.over_baseline(), judging=tuple(seeds),
+        confirmed=tuple(problem.confirmed(winner.jobs(problem, seeds, confirm=True))), ceiling=selection.ceiling,
+        stopped_early=bool(early), share=share, effects=effects, unmet=selection.unmet_guards(), refused=violated,
+        notes=tuple(dict.fromkeys(run_jobs.notes)),
     )  # fmt: skip
 
 
-def _broken_guards(raced: Sequence[Contender], problem: Problem, recipe: TuneRecipe) -> dict[int, list[str]]:
-    """The guards that drawn candidates break on `select`, by candidate; what was not drawn is not guarded."""
-    reference = next((contender for contender in raced if contender.origin != "drawn"), None)
-    broken = {}
-    for drawn in (contender for contender in raced if recipe.guards and contender.origin == "drawn"):
-        shared = [seed for seed in drawn.seeds if reference and seed in reference.seeds]
-        if reference and shared:
-            differences = problem.guarded(drawn.jobs(problem, shared), reference.jobs(problem, shared), "select")
-            measured = [text for text in recipe.guards if guard_of(text).metric in differences]
-            broken[drawn.number] = [text for text in measured if not _meets(guard_of(text), differences)]
-    return broken
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What fresh seeds chose, and what it is judged against. `violated` are guards that sampled finalists violate, by number."""
 
-
-def _winner(raced: Sequence[Contender], broken: Mapping[int, list[str]], ceiling: float | None, recipe: TuneRecipe) -> Contender:
-    """The best candidate that breaks no guard; a drawn one only where the search can have gained what matters."""
-    allowed = [contender for contender in raced if not broken.get(contender.number)]
-    if ceiling is not None and 100 * ceiling < recipe.worth:
-        allowed = [contender for contender in allowed if contender.origin != "drawn"] or allowed
-    return allowed[0]
-
-
-def _unmet(raced: Sequence[Contender], broken: Mapping[int, list[str]]) -> str | None:
-    drawn = [broken.get(contender.number, []) for contender in raced if contender.origin == "drawn"]
-    if not drawn or not all(drawn):
-        return None
-    broken_by_all = [text for text in drawn[0] if all(text in texts for texts in drawn)]
-    return ", ".join(broken_by_all or drawn[0])
-
-
-def _asked_at_the_end(
-    comparison: Judgement, winner: Contender, reference: Contender, problem: Problem, recipe: TuneRecipe, train: Trainer
-) -> tuple[Judgement, str | None]:
-    """The comparison with the guards of fine-tuned tasks, and the guard that the winner breaks or that was not measured."""
-    ours, theirs = (side.jobs(problem, comparison.seeds, confirm=True) for side in (winner, reference))
-    measured = {**comparison.guards, **problem.checked(ours, theirs, train)}
-    refused = next((text for text in recipe.guards if not _meets(guard_of(text), measured)), None)
-    return replace(comparison, guards=measured), refused
-
-
-def _meets(guard: MetricGuard, differences: dict[str, Estimate]) -> bool:
-    return guard.metric in differences and differences[guard.metric].value >= guard.least
-
-
-@dataclass(slots=True, kw_only=True)
-class JudgingRounds:
-    """Rounds of runs with judging seeds; `completed` are the seeds of those that ended well, by candidate.
-
-    Without a `reference` nothing comes before the winner: it is described, not judged. With one whose runs all fail there is no
-    verdict either; in both cases no guard is asked and nothing is ablated. `beside` is `train`'s default, unless it is one of the
-    two or did not complete.
-    """
-
-    winner: Contender
-    reference: Contender | None
-    beside: Contender | None
-    problem: Problem
-    recipe: TuneRecipe
-    train: Trainer
-    completed: dict[int, list[int]] = field(default_factory=dict)
+    finalists: Sequence[Candidate]
+    winner: Candidate
+    default: Candidate | None
+    ceiling: float | None
+    violated: Mapping[int, list[str]]
 
     @property
-    def _sides(self) -> list[Contender]:
+    def reference(self) -> Candidate | None:
+        return next((finalist for finalist in self.finalists if finalist.tier < self.winner.tier), None)
+
+    @property
+    def sides(self) -> list[Candidate]:
         return [self.winner, *([self.reference] if self.reference else [])]
 
+    @property
+    def baseline(self) -> Candidate | None:
+        """`train`'s default, unless it is a side itself or did not complete."""
+        return self.default if self.default and self.default.number not in [side.number for side in self.sides] else None
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        """The finalists and `train`'s default."""
+        is_finalist = self.default is None or self.default.number in [finalist.number for finalist in self.finalists]
+        return [*self.finalists, *([self.default] if self.default and not is_finalist else [])]
+
+    def unmet_guards(self) -> str | None:
+        by_finalist = [self.violated.get(finalist.number, []) for finalist in self.finalists if finalist.is_sampled]
+        if not by_finalist or not all(by_finalist):
+            return None
+        best = by_finalist[0]
+        return ", ".join([guard for guard in best if all(guard in guards for guards in by_finalist)] or best)
+
+
+def _select(study: Any, problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner, early: Sequence[Candidate]) -> Selection:
+    """Choose the best finalist that violates no guard; a sampled one only where the search can have gained what matters."""
+    completed = completed_candidates(study, problem, recipe)
+    finalists = list(early) or rank(completed, problem, recipe, run_jobs)
+    ceiling, violated = gain_ceiling(study, finalists, problem), _violated_guards(finalists, problem, recipe)
+    allowed = [finalist for finalist in finalists if not violated.get(finalist.number)]
+    if ceiling is not None and 100 * ceiling < recipe.worth:
+        allowed = [finalist for finalist in allowed if not finalist.is_sampled] or allowed
+    default = next((candidate for candidate in completed if candidate.origin == "default"), None)
+    return Selection(finalists, allowed[0], default, ceiling, violated)
+
+
+def _violated_guards(finalists: Sequence[Candidate], problem: Problem, recipe: TuneRecipe) -> dict[int, list[str]]:
+    """Return the guards that sampled finalists violate on `select`, against the best finalist that was not sampled."""
+    baseline = next((finalist for finalist in finalists if not finalist.is_sampled), None)
+    violated = {}
+    for finalist in (finalist for finalist in finalists if recipe.guards and finalist.is_sampled):
+        shared = [seed for seed in finalist.seeds if baseline and seed in baseline.seeds]
+        if baseline and shared:
+            differences = problem.guarded(finalist.jobs(problem, shared), baseline.jobs(problem, shared), "select")
+            measured = [guard for guard in recipe.guards if guard_of(guard).metric in differences]
+            violated[finalist.number] = [guard for guard in measured if not is_met(guard, differences)]
+    return violated
+
+
+def _check_all_guards(
+    comparison: Judgement, winner: Candidate, reference: Candidate, problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner
+) -> tuple[Judgement, str | None]:
+    """Add the guards of fine-tuned tasks to the comparison, and return the first guard violated or not measured."""
+    ours, theirs = (side.jobs(problem, comparison.seeds, confirm=True) for side in (winner, reference))
+    differences = {**comparison.guards, **problem.checked(ours, theirs, run_jobs)}
+    violated = next((guard for guard in recipe.guards if not is_met(guard, differences)), None)
+    return replace(comparison, guards=differences), violated
+
+
+@dataclass(slots=True)
+class Judging:
+    """Runs with judging seeds; `completed` holds the seeds of those that succeeded, by candidate.
+
+    Without a reference the winner is described, not judged; if all runs of the reference fail, there is no verdict either. In
+    both cases no guard is checked and nothing is ablated.
+    """
+
+    selection: Selection
+    problem: Problem
+    recipe: TuneRecipe
+    run_jobs: JobRunner
+    completed: dict[int, list[int]] = field(default_factory=dict)
+
     def judge_in_pairs(self) -> Judgement | None:
-        """Train winner and reference, pairs added until a look decides; `beside` is trained with the first of their seeds."""
-        start = choosing_seeds(self.recipe)[-1].stop  # what nominated or chose does not judge
-        if self.reference is None:
+        """Train winner and reference, adding pairs until a look decides; the baseline is trained with the first seeds."""
+        start = selection_seeds(self.recipe)[-1].stop  # what nominated or chose does not judge
+        if self.selection.reference is None:
             self._train(range(start, start + min(self.recipe.seeds, _FEW_SEEDS)), start)
             return None
-        looks, tried, judgement = looks_of(self.recipe.seeds), 0, None
+        looks, trained, judgement = looks_of(self.recipe.seeds), 0, None
         for look in looks:
-            self._train(range(start + tried, start + look.pairs), start)
-            tried = look.pairs
-            judgement = self.judgement(self.winner, self.reference, look.level, last=look is looks[-1])
+            self._train(range(start + trained, start + look.pairs), start)
+            trained = look.pairs
+            judgement = self._judge(self.selection.reference, look.level, last=look is looks[-1])
             if judgement is None or judgement.verdict.decision != "open":
                 break
         return judgement
 
+    def over_baseline(self) -> Judgement | None:
+        return self._judge(self.selection.baseline, 1 - LEVEL, last=True) if self.selection.baseline else None
+
     def _train(self, seeds: range, start: int) -> None:
-        wanted = [(side, seed) for seed in seeds for side in self._sides]
+        runs = [(side, seed) for seed in seeds for side in self.selection.sides]
         if not self.completed or outside_guards(self.recipe):
-            self.train.kept |= {side.jobs(self.problem, [seed], confirm=True)[0].key for side, seed in wanted}
-        wanted += [(self.beside, seed) for seed in seeds if self.beside and seed < start + _DEFAULT_PAIRS]
-        jobs = {(side.number, seed): side.jobs(self.problem, [seed], confirm=True)[0] for side, seed in wanted}
-        failed = self.train(list(jobs.values()), "verdict")
+            self.run_jobs.kept |= {side.jobs(self.problem, [seed], confirm=True)[0].key for side, seed in runs}
+        baseline = self.selection.baseline
+        runs += [(baseline, seed) for seed in seeds if baseline and seed < start + _BASELINE_PAIRS]
+        jobs = {(side.number, seed): side.jobs(self.problem, [seed], confirm=True)[0] for side, seed in runs}
+        failed = self.run_jobs(list(jobs.values()), "verdict")
         for (number, seed), job in jobs.items():
             self.completed.setdefault(number, []).extend([] if job.key in failed else [seed])
 
     def drop_unread_weights(self) -> None:
-        """Of the first pair one side becomes the study's own model; guards of fine-tuned tasks start from every pair."""
-        paired = self._shared(self.winner, self.reference or self.winner)
-        for side in self._sides if not outside_guards(self.recipe) else ():
+        """Keep the weights of the first pair, of which one becomes the study's own model; guards of fine-tuned tasks start from
+        every pair."""
+        paired = self._shared_seeds(self.selection.reference or self.selection.winner)
+        for side in self.selection.sides if not outside_guards(self.recipe) else ():
             unread = [seed for seed in self.completed[side.number] if paired and seed > paired[0]]
             for job in side.jobs(self.problem, unread, confirm=True):
                 self.problem.drop_weights(job)
 
-    def _shared(self, ours: Contender, theirs: Contender) -> list[int]:
-        return [seed for seed in self.completed[ours.number] if seed in self.completed[theirs.number]]
+    def _shared_seeds(self, other: Candidate) -> list[int]:
+        return [seed for seed in self.completed[self.selection.winner.number] if seed in self.completed[other.number]]
 
-    def judgement(self, ours: Contender, theirs: Contender, level: float, *, last: bool) -> Judgement | None:
-        """The verdict over the seeds that both have; None where they have none in common."""
-        shared = self._shared(ours, theirs)
+    def _judge(self, other: Candidate, level: float, *, last: bool) -> Judgement | None:
+        """Judge the winner minus another candidate over their shared seeds; None if they share none."""
+        shared = self._shared_seeds(other)
         if not shared:
             return None
-        first, second = (side.jobs(self.problem, shared, confirm=True) for side in (ours, theirs))
-        verdict = self.problem.paired(first, second, "confirm").judged(level, worth=self.recipe.worth / 100, last=last)
-        return Judgement(theirs.number, tuple(shared), verdict, self.problem.guarded(first, second, "confirm"))
+        ours, theirs = (side.jobs(self.problem, shared, confirm=True) for side in (self.selection.winner, other))
+        verdict = self.problem.paired(ours, theirs, "confirm").judged(level, worth=self.recipe.worth / 100, last=last)
+        return Judgement(other.number, tuple(shared), verdict, self.problem.guarded(ours, theirs, "confirm"))
 
-    def curve(self, side: Contender) -> dict[int, float]:
+    def curve(self, side: Candidate) -> dict[int, float]:
         """The mean score on `select` at each quarter of the budget."""
         values: dict[int, list[float]] = {}
         for job in side.jobs(self.problem, self.completed[side.number], confirm=True):
@@ -247,31 +276,31 @@ class JudgingRounds:
 
 
 def _share(ours: dict[int, float], theirs: dict[int, float]) -> float | None:
-    """Where our curve crosses the end of theirs, as a part of the budget, linear between its quarters; None: nowhere."""
+    """The share of the budget at which our curve, linear between quarters, crosses the end of theirs; None if it never does."""
     if min(len(ours), len(theirs)) < 2:
         return None
     goal = theirs[max(theirs)]
     reached = next((step for step in sorted(ours) if ours[step] >= goal), None)
     if reached is None:
         return None
-    before = max((step for step in ours if step < reached), default=None)
-    if before is None:
+    previous = max((step for step in ours if step < reached), default=None)
+    if previous is None:
         return reached / REPORTS
-    return (before + (reached - before) * (goal - ours[before]) / (ours[reached] - ours[before])) / REPORTS
+    return (previous + (reached - previous) * (goal - ours[previous]) / (ours[reached] - ours[previous])) / REPORTS
 
 
-def _ablated(
-    winner: Contender, reference: Contender, seeds: Sequence[int], problem: Problem, train: Trainer
+def _ablate(
+    winner: Candidate, reference: Candidate, seeds: Sequence[int], problem: Problem, run_jobs: JobRunner
 ) -> tuple[SettingEffect, ...]:
-    """The winner with one setting back at a time, where both sides have it; the largest loss first."""
+    """Retrain the winner with one of the settings that differ from the reference reverted at a time; the largest loss first."""
     names = [name for name, value in winner.params.items() if name in reference.params and reference.params[name] != value]
-    changed = {name: {**winner.params, name: reference.params[name]} for name in names[:_ABLATED_SETTINGS]}
+    reverted = {name: {**winner.params, name: reference.params[name]} for name in names[:_ABLATED_SETTINGS]}
     jobs = {
         name: replace(winner, params=params).jobs(problem, seeds, confirm=True)
-        for name, params in changed.items()
+        for name, params in reverted.items()
         if problem.accepts(params)
     }
-    failed = train([job for group in jobs.values() for job in group], "ablation")
+    failed = run_jobs([job for group in jobs.values() for job in group], "ablation")
     effects = []
     for name, group in jobs.items():
         if not any(job.key in failed for job in group):

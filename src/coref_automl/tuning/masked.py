@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison.claims import QuestionId
-from coref_automl.comparison.outside_checks import CHECKS, judge_starts, start_of
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.power import Evidence
 from coref_automl.comparison.runs import CheckStage, TaskData
 from coref_automl.config import from_mapping, to_mapping
@@ -19,15 +19,14 @@ from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.corpus.prepare import prepare_texts
 from coref_automl.engine.job import Job
 from coref_automl.errors import EvaluationError, RecipeError
-from coref_automl.evaluation.answers import reachable
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
-from coref_automl.evaluation.metrics import PRIMARY, WORD, strict_has_room
+from coref_automl.evaluation.metrics import PRIMARY
 from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
 from coref_automl.evaluation.slot import SCORER
 from coref_automl.folders import AVERAGE, is_done
 from coref_automl.machine import device_seen
 from coref_automl.models.build import NEW
-from coref_automl.models.load import load_masked_lm, load_tokenizer
+from coref_automl.models.load import load_masked_lm
 from coref_automl.models.model_files import weights_fingerprint
 from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
@@ -38,13 +37,13 @@ from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, check, recommended
 from coref_automl.training.state import drop_states
 from coref_automl.tuning.portfolio import known_entries, settle_space
-from coref_automl.tuning.problem import Problem, Report, Start, events_of, job_of, models_bytes, run_folder, shape_of
+from coref_automl.tuning.problem import Problem, Report, RunJobs, Start, events_of, job_of, models_bytes, run_folder, shape_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.score import Score, outside_guards, power_of, score_of, split_set
+from coref_automl.tuning.score import Score, open_checks, outside_difference, power_of, prepare_vocabularies, score_of, split_set
 from coref_automl.tuning.space import TUNABLE, Space, check_ends, read_space, refuse_idle
 
 AVERAGED = 2
-"""The last checkpoints whose average every trial offers beside its end."""
+"""Last checkpoints whose average is a second candidate of every trial."""
 _PLAIN = to_mapping(TrainRecipe("", "", ""))
 DEFAULTS = {
     **{name: _PLAIN[name] for name in TUNABLE["mlm"] if _PLAIN[name] is not None},
@@ -52,12 +51,12 @@ DEFAULTS = {
     "far_weight": 1.0,
     "dropout": 0.0,
 }
-"""What `train` does where nothing is said; lengths and families decide the rest (`recommended`)."""
+"""Defaults of `train` that do not depend on length and family; `recommended` has the others."""
 
 
 @dataclass(eq=False, kw_only=True)
 class MaskedProblem(Problem):
-    """A masked-language-model study, opened: nothing is missing that a trial would stumble over."""
+    """A masked-language-model study, opened and checked, so that no trial fails for want of something."""
 
     recipe: TuneRecipe
     out: Path
@@ -68,36 +67,36 @@ class MaskedProblem(Problem):
     checks: dict[QuestionId, tuple[CheckStage, TaskData]]
 
     def starts(self) -> list[Start]:
-        """For each model and dataset `train`'s own default, the recommended settings of every objective, and the portfolio."""
+        """Return per model and dataset: `train`'s own default, the recommended settings of every objective, the portfolio."""
         starts: list[Start] = []
-        drawn = self.space.get("objective")
+        objectives = self.space.get("objective")
         for model in self.recipe.models:
             entries = known_entries(*shape_of(model)) if self.recipe.portfolio and not model.startswith(NEW) else []
             for name, dataset in self.datasets.items():
                 defaults = {**self.train_defaults(model, dataset), "dataset": name}
-                for objective in drawn.choices if drawn else (self.fixed["objective"],):
+                for objective in objectives.choices if objectives else (self.fixed["objective"],):
                     point = self.space.point({**defaults, "objective": objective}, self.fixed)
                     starts.append(Start("default" if objective == "mlm" else "recommended", objective, point))
                 for entry in entries:
                     if all(self._offers(key, value) for key, value in entry.settings.items()):
                         point = self.space.point({**defaults, **self._at_study_batch(entry.settings)}, self.fixed)
                         starts.append(Start("portfolio", entry.name, point))
-        return [start for at, start in enumerate(starts) if start.params not in [earlier.params for earlier in starts[:at]]]
+        return [start for n, start in enumerate(starts) if start.params not in [earlier.params for earlier in starts[:n]]]
 
     def train_defaults(self, model: str, dataset: PackedDataset) -> dict[str, Any]:
-        """What `train` would take for these rows, with the batch of the study."""
+        """Return what `train` would take for these rows, with the batch of the study."""
         advice = recommended(dataset.seq_len, model, words=bool(self.recipe.settings.get("words_from")))
-        drawn = self.space.get("batch")
-        batch = self.recipe.settings.get("batch") or (drawn.nearest(advice.batch) if drawn else advice.batch)
+        batches = self.space.get("batch")
+        batch = self.recipe.settings.get("batch") or (batches.nearest(advice.batch) if batches else advice.batch)
         return _with_batch({**DEFAULTS, **dataclasses.asdict(advice), "model": model}, batch)
 
     def _at_study_batch(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """An entry's settings, with the batch that the study fixes."""
+        """Return the settings of a portfolio entry, with the batch that the study fixes."""
         batch = self.recipe.settings.get("batch")
         return _with_batch(settings, batch) if batch and {"batch", "learning_rate"} <= set(settings) else settings
 
     def _offers(self, name: str, value: Any) -> bool:
-        """Can a trial of this study have this setting? A fixed batch does not rule it out."""
+        """Can a trial of this study have this setting? A fixed batch rules none out."""
         if name == "batch" and "batch" in self.recipe.settings:
             return True
         dimension = self.space.get(name)
@@ -115,12 +114,12 @@ class MaskedProblem(Problem):
 
     def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:
         recipe = self.training(params, seed)
-        named = (f"model {recipe.model}", f"dataset {self._dataset_name(params)}", "eval_set")
-        asked = {"confirm": str(self.halves["confirm"].folder)} if confirm else {}
-        return job_of(train_masked, self.task, recipe, {name: self.prints[name] for name in named}, self.out, **asked)
+        names = (f"model {recipe.model}", f"dataset {self._dataset_name(params)}", "eval_set")
+        more = {"confirm": str(self.halves["confirm"].folder)} if confirm else {}
+        return job_of(train_masked, self.task, recipe, {name: self.prints[name] for name in names}, self.out, **more)
 
     def _dataset_name(self, params: Mapping[str, Any]) -> str:
-        """It is a dimension only where there are several."""
+        """Return the trial's dataset; it is a dimension only if there are several."""
         return str(params.get("dataset", next(iter(self.datasets))))
 
     def training(self, params: Mapping[str, Any], seed: int) -> TrainRecipe:
@@ -138,7 +137,7 @@ class MaskedProblem(Problem):
         return from_mapping(TrainRecipe, {**values, **budget, **decided}, "settings")
 
     def reports(self, job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
-        """A report is an evaluation event of the run, its values those of the evaluation it speaks of."""
+        """Report every evaluation event of the run, with the scores of the evaluation that it names."""
         for event in events:
             averaged = event["event"] == AVERAGE
             if averaged or event["event"] == "evaluation":
@@ -184,25 +183,19 @@ class MaskedProblem(Problem):
     def guarded(self, ours: list[Job], theirs: list[Job], half: Half) -> dict[str, Estimate]:
         return self.score.guarded(self._scored(ours, half), self._scored(theirs, half)) if self.score.guards else {}
 
-    def checked(self, ours: list[Job], theirs: list[Job], train: Callable[[list[Job], str], set[str]]) -> dict[str, Estimate]:
+    def checked(self, ours: list[Job], theirs: list[Job], run_jobs: RunJobs) -> dict[str, Estimate]:
         differences = {}
         for question in self.checks:
-            check = CHECKS[question]
             from_ours, from_theirs = ([self._fine_tuning(question, job) for job in jobs] for jobs in (ours, theirs))
-            failed = train([*from_ours, *from_theirs], question)
+            failed = run_jobs([*from_ours, *from_theirs], question)
             complete = [pair for pair in zip(from_ours, from_theirs, strict=True) if not failed & {job.key for job in pair}]
-            if not complete:
-                continue
-            our_starts, their_starts = (
-                {number: start_of([check.files.read(run_folder(job))]) for number, job in enumerate(side)}
-                for side in zip(*complete, strict=True)
-            )
-            if judged := judge_starts(question, ("", ""), our_starts, their_starts, self.recipe.seed):
-                differences[check.outcome] = judged.claim.difference
+            difference = outside_difference(question, complete, self.recipe.seed) if complete else None
+            if difference is not None:
+                differences[CHECKS[question].outcome] = difference
         return differences
 
     def _fine_tuning(self, question: QuestionId, job: Job) -> Job:
-        """A check from the weights of a job; the runs of one training seed have the same seeds, which no other has."""
+        """Return the job that fine-tunes a check from a job's weights, with seeds that only runs of the same seed share."""
         check, (stage, data) = CHECKS[question], self.checks[question]
         decided = {"model": str(self.weights(job)), "out": "", "device": job.recipe["device"]}
         where, first = f"checks: {question}: settings", 1_000 * job.recipe["seed"]
@@ -210,7 +203,7 @@ class MaskedProblem(Problem):
         return job_of(fine_tune, question, recipe, {**data.prints, "start": job.key}, self.out, check=question)
 
     def _scored(self, jobs: list[Job], half: Half) -> list[list[ItemScore]]:
-        """The items of what each job is judged by: its last checkpoint, or its average."""
+        """Return the items of the checkpoint that each job is judged by: its last one, or its average."""
         scored = []
         for job in jobs:
             stored = _evaluations_on(self.halves[half], job, _judged_folder(job).glob("evaluations/*/checkpoint-*"))
@@ -220,19 +213,19 @@ class MaskedProblem(Problem):
 
 
 def _judged_folder(job: Job) -> Path:
-    """Where the checkpoint lies that a job is judged by: in its run, or in the average of its last ones."""
+    """Return the folder of the checkpoint that a job is judged by: its run, or the average of its last checkpoints."""
     return run_folder(job) / AVERAGE if job.recipe["average"] else run_folder(job)
 
 
 def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProblem:
-    """Check everything a trial will need, prepare texts where they are given, and settle the space."""
-    scratch = _refuse_early(recipe)
-    score, checks = score_of(recipe), _opened_checks(recipe, out)
-    for model in recipe.models if not scratch else ():  # one without a mask head is refused before texts are prepared for it
+    """Check everything that a trial will need, prepare texts if the recipe has some, and settle the space."""
+    scratch = _check_recipe(recipe)
+    score, checks = score_of(recipe), open_checks(recipe, out)
+    for model in recipe.models if not scratch else ():  # refuses one without a mask head before texts are prepared for it
         load_masked_lm(model, new_head=recipe.settings.get("new_head"))
     original = EvalSet.open(Path(recipe.eval_set) if recipe.eval_set else bundled_eval_set())
     halves = split_set(original, out / "evalsets", score.tasks, limit=recipe.eval_items)
-    _prepare_vocabularies(recipe, original, halves, progress)
+    prepare_vocabularies(recipe, original, halves, progress)
 
     datasets = open_datasets(recipe, original, out, progress)
     space = settle_space(recipe, datasets, scratch=scratch)
@@ -256,13 +249,13 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
     return problem
 
 
-def _refuse_early(recipe: TuneRecipe) -> bool:
-    """Refuse what can be refused before a model is loaded and texts are prepared. Do all models have random weights?"""
+def _check_recipe(recipe: TuneRecipe) -> bool:
+    """Refuse what can be refused before models are loaded and texts are prepared. Returns whether all weights are random."""
     scratch = [model.startswith(NEW) for model in recipe.models]
     if any(scratch) and not all(scratch):
         raise RecipeError("Models with random weights and pretrained ones need different ranges; tune them in two studies.")
     if recipe.portfolio:
-        known_entries("", 0)  # a broken portfolio is said now
+        known_entries("", 0)  # refuses a broken portfolio
     check_settings(recipe.settings)
     if recipe.space is not None:
         space = read_space(recipe.space, recipe.task)
@@ -275,41 +268,17 @@ def _check_ends_of(space: Space, wanted: Mapping[str, Any], fixed: Mapping[str, 
     check_ends(space, wanted, fixed, lambda params: check_settings({**recipe.settings, **params}))
 
 
-def _opened_checks(recipe: TuneRecipe, out: Path) -> dict[QuestionId, tuple[CheckStage, TaskData]]:
-    """The sections of fine-tuned guards, and the data that they name."""
-    checks = {}
-    for question in outside_guards(recipe):
-        stage = from_mapping(CHECKS[question].stage, recipe.checks.get(question, {}), f"checks: {question}")
-        checks[question] = stage, CHECKS[question].open(stage, out)
-    return checks
-
-
-def _prepare_vocabularies(recipe: TuneRecipe, original: EvalSet, halves: Mapping[Half, EvalSet], progress: Progress) -> None:
-    """Every half has a noun table for every tokenizer; one that leaves the default metric no room is said."""
-    for model in recipe.models:
-        tokenizer = load_tokenizer(str(recipe.settings.get("tokenizer") or model))
-        share = reachable(tokenizer, original.items.get("real", ()))
-        if recipe.score is None and recipe.metric is None and not strict_has_room(share):
-            few = f"{100 * share:.1f}%"
-            progress.note(
-                f"어휘 한 항목인 정답이 {few}뿐이라 Real@1 strict에는 오를 여지가 없습니다. --metric {WORD}를 쓰세요.",
-                f"Only {few} of the answers are one vocabulary entry: strict Real@1 has no room; pass --metric {WORD}.",
-            )
-        for half in halves.values():
-            half.noun_table(tokenizer)
-
-
 def _budget(recipe: TuneRecipe) -> dict[str, float | None]:
     return {name: getattr(recipe, name) for name in ("epochs", "max_tokens", "max_minutes")}
 
 
 def _with_batch(settings: dict[str, Any], batch: int) -> dict[str, Any]:
-    """The same settings with another batch: a learning rate moves with the square root of the batch it was found with."""
+    """Change the batch of some settings; the learning rate scales with its square root."""
     return {**settings, "batch": batch, "learning_rate": settings["learning_rate"] * math.sqrt(batch / settings["batch"])}
 
 
 def _refuse_short(problem: MaskedProblem, name: str, dataset: PackedDataset) -> None:
-    """The smallest rung is a quarter of the budget: it must hold a step."""
+    """Refuse a budget whose smallest rung, a quarter of it, holds no step."""
     recipe = problem.recipe
     if recipe.max_minutes is not None and not (recipe.epochs or recipe.max_tokens):
         return
@@ -325,13 +294,13 @@ def _refuse_short(problem: MaskedProblem, name: str, dataset: PackedDataset) -> 
 
 
 def check_settings(values: dict[str, Any]) -> None:
-    """Refuse settings that training would, whatever model and data they are for."""
-    known = {name: value for name, value in values.items() if name not in ("model", "dataset", "tokenizer", "words_from")}
-    check(from_mapping(TrainRecipe, {**known, "model": "", "dataset": "", "out": ""}, "space"))
+    """Refuse settings that training would refuse for every model and dataset."""
+    settings = {name: value for name, value in values.items() if name not in ("model", "dataset", "tokenizer", "words_from")}
+    check(from_mapping(TrainRecipe, {**settings, "model": "", "dataset": "", "out": ""}, "space"))
 
 
 def _evaluations_on(half: EvalSet, job: Job, folders: Iterable[Path]) -> list[StoredEvaluation]:
-    """The evaluations among these folders on the very items of a half, oldest first."""
+    """Return the evaluations among these folders on exactly the items of a half, oldest first."""
     stored = find_evaluations(sorted(folders))
     stored = [entry for entry in stored if entry.evaluation.fingerprints.get("items") == half.fingerprint]
     if not stored:
@@ -342,14 +311,14 @@ def _evaluations_on(half: EvalSet, job: Job, folders: Iterable[Path]) -> list[St
 
 
 def open_datasets(recipe: TuneRecipe, evalset: EvalSet, out: Path, progress: Progress) -> dict[str, PackedDataset]:
-    """The prepared datasets by name; texts are prepared first, one folder per length.
+    """Return the datasets by name, prepared from the texts if there are some, one per length.
 
-    They go by the name of their folder, so that machines with other paths share a study.
+    The names are those of their folders, so that machines with other paths share a study.
     """
     folders, model = [Path(folder) for folder in recipe.datasets], str(recipe.settings.get("tokenizer") or recipe.models[0])
     if not folders and (texts := recipe.texts):
-        place = out / "datasets"
-        folders = [prepare_texts(texts, place / f"blocks-{n}", n, model, [evalset.folder], progress) for n in texts.seq_lens]
+        parent = out / "datasets"
+        folders = [prepare_texts(texts, parent / f"blocks-{n}", n, model, [evalset.folder], progress) for n in texts.seq_lens]
     datasets = [PackedDataset.open(folder) for folder in folders]
     names = [dataset.folder.resolve().name for dataset in datasets]
     if len(set(names)) < len(names):
@@ -358,7 +327,7 @@ def open_datasets(recipe: TuneRecipe, evalset: EvalSet, out: Path, progress: Pro
 
 
 def train_masked(job: Job) -> None:
-    """The work of a trial, in a process of its own: a training run; its end scored on `confirm` where that is asked for."""
+    """Do the work of a trial, in a process of its own: train, and score the end on `confirm` if the job names it."""
     from coref_automl.evaluation.run import EvaluateRecipe, evaluate
     from coref_automl.training.judge import reported_values
     from coref_automl.training.run import train
@@ -366,21 +335,21 @@ def train_masked(job: Job) -> None:
     run, settings = run_folder(job), dict(job.recipe)
     confirm = settings.pop("confirm", None)
     if is_done(run) and not checkpoints_of(run):
-        return  # of an earlier call, scored: its weights were given back
+        return  # finished and scored by an earlier call, which deleted its weights
     recipe = from_mapping(TrainRecipe, settings, "trial")
     result = train(recipe, progress=Progress())
     reported = list(reported_values(run, recipe.metric))
     if result.checkpoints and reported[-1:] != [result.checkpoints[-1].name]:
         raise EvaluationError(f"The last checkpoint of {run} could not be scored; its log says why.")
     if confirm is not None:
-        how = EvaluateRecipe(
+        judging = EvaluateRecipe(
             eval_sets=(Path(confirm),), device=recipe.device, words=recipe.eval_words, base=False, seed=recipe.seed
         )
-        evaluate([result.average or result.checkpoints[-1]], how)
+        evaluate([result.average or result.checkpoints[-1]], judging)
 
 
 def fine_tune(job: Job) -> None:
-    """A guard's task, in a process of its own."""
+    """Fine-tune a guard's outside check, in a process of its own."""
     settings = dict(job.recipe)
     check = CHECKS[settings.pop("check")]
     check.train(from_mapping(check.recipe, settings, "guard"), Progress())

@@ -1,8 +1,8 @@
 """What is known before a search. In: lengths, families, data. Out: ranges to search, and settings to begin with.
 
-Portfolio: a shipped table, and the user's own, which grows with every study that shows a gain (`remember`); it lies in the user's
-data folder, or where COREF_AUTOML_PORTFOLIO says. Spaces: for those who give none. The first ranges were those of the search
-behind the published runs; length and family narrow or move them, and what would do nothing is left out.
+Portfolio: a shipped table, and the user's own, to which every study that shows a gain adds its winner (`remember`); it lies in
+the user's data folder, or where COREF_AUTOML_PORTFOLIO says. Spaces: for recipes without one. Their ranges go back to the search
+behind the published runs; length and family narrow or shift them, and dimensions without effect are left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SHIPPED = Path(__file__).parent.parent / "assets" / "portfolio.yaml"
 
 @dataclass(frozen=True, slots=True)
 class KnownSettings(Record):
-    """Settings in the words of a training recipe, where they differ from its defaults. Without `families` they are for all."""
+    """Settings of a training recipe that differ from its defaults; for all families if `families` is empty."""
 
     name: str
     settings: dict[str, Any]
@@ -60,49 +60,49 @@ def own_path() -> Path:
 
 
 def read_portfolio(path: Path) -> Portfolio:
-    """A table; one that is damaged or of another version is an error that says what to do, and stays as it is."""
+    """Read a table; a damaged one, or one of another version, is left as it is and refused."""
     remedy = "move it away, or pass --no-portfolio"
     try:
-        held = read_yaml(path)
-        if held.get("version") != VERSION:
-            raise InputError(f"{path} is a portfolio of version {held.get('version')}, and this is {VERSION}; {remedy}.")
-        return from_mapping(Portfolio, held, str(path))
+        stored = read_yaml(path)
+        if stored.get("version") != VERSION:
+            raise InputError(f"{path} is a portfolio of version {stored.get('version')}, and this is {VERSION}; {remedy}.")
+        return from_mapping(Portfolio, stored, str(path))
     except RecipeError as error:
         raise InputError(f"{str(error).rstrip('.')}; {remedy}.") from error
 
 
 def known_entries(family: str, hidden: int) -> list[KnownSettings]:
-    """The shipped entries that suit a model, then the user's own, latest first."""
+    """Return the shipped entries that suit a model, then the user's own, latest first."""
     own = read_portfolio(own_path()).entries[::-1] if own_path().is_file() else ()
     return [entry for entry in (*read_portfolio(SHIPPED).entries, *own) if entry.suits(family, hidden)]
 
 
 def remember(entry: KnownSettings) -> Path | None:
-    """Add an entry to the user's own table; None where its settings are known already."""
+    """Add an entry to the user's own table, and return its path; None if its settings are known already."""
     path = own_path()
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path.parent):
-        held = read_portfolio(path) if path.is_file() else Portfolio(VERSION, ())
-        if any(other.settings == entry.settings for other in (*held.entries, *read_portfolio(SHIPPED).entries)):
+        own = read_portfolio(path) if path.is_file() else Portfolio(VERSION, ())
+        if any(known.settings == entry.settings for known in (*own.entries, *read_portfolio(SHIPPED).entries)):
             return None
-        grown = replace(held, entries=(*held.entries, entry))
+        grown = replace(own, entries=(*own.entries, entry))
         write_text(path, yaml.safe_dump(grown.to_json(), allow_unicode=True, sort_keys=False))
     return path
 
 
 def settle_space(recipe: TuneRecipe, datasets: Mapping[str, PackedDataset], *, scratch: bool) -> Space:
-    """The recipe's own space, or the one for its lengths and families; several models or datasets are dimensions of it."""
+    """Return the recipe's own space, or the default for its lengths and families, with models or datasets if several."""
     shapes = {model: choose(model.removeprefix(NEW), SHAPES, "shape") for model in recipe.models if scratch}
     families = [shapes[model].family if scratch else shape_of(model)[0] for model in recipe.models]
     if "policy" in (recipe.space or {}) and "deberta-v2" not in families:
         raise RecipeError(f"space: policy changes nothing in {families[0]}, only how DeBERTa-v2 is lengthened; leave it out.")
 
     def default() -> dict[str, Any]:
-        held, minutes = list(datasets.values()), recipe.max_minutes is not None
-        lengths, rows = [dataset.seq_len for dataset in held], min(map(len, held))
-        chains = all(len(dataset.mentions) for dataset in held)
+        opened, minutes = list(datasets.values()), recipe.max_minutes is not None
+        lengths, rows = [dataset.seq_len for dataset in opened], min(map(len, opened))
+        chains = all(len(dataset.mentions) for dataset in opened)
         space = masked_space(lengths=lengths, rows=rows, families=families, scratch=scratch, chains=chains, minutes=minutes)
-        return space | order_space(held, minutes=minutes)
+        return space | order_space(opened, minutes=minutes)
 
     return whole_space(recipe, default, {"model": recipe.models, "dataset": tuple(datasets)})
 
@@ -111,16 +111,18 @@ _LONG = 1024
 
 
 def order_space(datasets: Sequence[PackedDataset], *, minutes: bool) -> dict[str, Any]:
-    """Which rows come how often and when: one of the three largest sources twice as often, short documents first in long rows."""
-    sources = [name for name in datasets[0].sources if all(name in other.sources for other in datasets)]
+    """Vary how often and when rows are read: one of the three largest sources twice as often; short documents first, if rows
+    are long."""
+    sources = [name for name in datasets[0].sources if all(name in dataset.sources for dataset in datasets)]
     mix = {"mix": ["", *(f"{name}=2" for name in sources[:3])]} if len(sources) > 1 else {}
-    return mix | ({"curriculum": [0.0, 0.5]} if not minutes and max(one.seq_len for one in datasets) >= _LONG else {})
+    is_long = max(dataset.seq_len for dataset in datasets) >= _LONG
+    return mix | ({"curriculum": [0.0, 0.5]} if is_long and not minutes else {})
 
 
 def masked_space(
     *, lengths: Sequence[int], rows: int, families: Sequence[str], scratch: bool, chains: bool, minutes: bool
 ) -> dict[str, Any]:
-    """What to vary in continued pretraining (or, with `scratch`, in training from random weights).
+    """Return the default space of continued pretraining or, with `scratch`, of training from random weights.
 
     `rows` are those of the smallest dataset: a batch of all of them leaves one step per epoch, and a larger one changes nothing.
     """
@@ -154,12 +156,12 @@ def masked_space(
 
 
 def _where_it_counts(name: str, entry: Any, objectives: Sequence[str]) -> Any:
-    """An entry with its condition written out: it holds where the objective is fixed, too."""
-    _, wanted = COUNTS_UNDER.get(name, ("", tuple(objectives)))
-    counts = [objective for objective in objectives if objective in wanted]
-    if len(counts) == len(objectives):
+    """Write out the condition of an entry, so that it also holds where the objective is fixed."""
+    _, effective = COUNTS_UNDER.get(name, ("", tuple(objectives)))
+    affected = [objective for objective in objectives if objective in effective]
+    if len(affected) == len(objectives):
         return entry
-    return {**({"choices": entry} if isinstance(entry, list) else entry), "when": {"objective": counts}}
+    return {**({"choices": entry} if isinstance(entry, list) else entry), "when": {"objective": affected}}
 
 
 def _rates(longest: int, families: Sequence[str], scratch: bool) -> dict[str, float]:
@@ -171,7 +173,7 @@ def _rates(longest: int, families: Sequence[str], scratch: bool) -> dict[str, fl
 
 
 def relation_space(hidden: int) -> dict[str, Any]:
-    """What to vary in relation extraction; small encoders want a larger rate."""
+    """Return the default space of relation extraction; small encoders need a larger learning rate."""
     small = hidden < 512
     return {
         "learning_rate": {"low": 5e-5 if small else 1e-5, "high": 1e-3 if small else 1e-4, "log": True},

@@ -1,7 +1,7 @@
 """What fits, and how fast it trains. In: a training recipe. Out: the largest micro-batch, step time, tokens/s, accumulation.
 
-Sizes are tried upwards, each with a whole step: forward, backward, optimizer with its state. The trying is done in a process of
-its own, so that a machine without memory to spare kills that process and not the command; what it had measured is kept.
+Sizes are tried upwards, each with whole steps: forward, backward, optimizer with its state. This happens in a process of its own,
+so that a machine that runs out of memory kills that process and not the command; what it had measured is kept.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ from coref_automl.say import in_words, say
 from coref_automl.store import JsonlAppender
 from coref_automl.training.recipe import TrainRecipe
 
-_ENOUGH = 0.97
-"""On a CPU two larger micro-batches in a row that are slower end the climb: memory would be the last thing to run out.
-
-One alone may be a busy moment of the machine.
-"""
+_SPEED_RATIO = 0.97
+"""On a CPU, where memory would be the last thing to run out, two sizes in a row below this share of the best speed end the climb;
+one alone may be a busy moment of the machine."""
 
 _SLOWER = "larger is slower on a CPU"
 _NO_LARGER = "larger sizes were not tried"
@@ -39,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Stopwatch:
-    """Seconds over all timed calls; on a GPU also the peak memory of any, beyond what was allocated before it."""
+    """Seconds of all timed calls; on a GPU also the peak memory of any call, beyond what was allocated before it."""
 
     device: str = "cpu"
     seconds: float = 0.0
@@ -57,7 +55,7 @@ class Stopwatch:
         return result
 
     def _gpu(self) -> Any:
-        """Torch's, idle: it is launched ahead of, and a clock that is read before it is done measures the launch."""
+        """Return torch.cuda, idle: kernels run asynchronously, and a clock read before they end measures their launch."""
         import torch
 
         torch.cuda.synchronize()
@@ -69,7 +67,7 @@ class Stopwatch:
 
 
 def training_step(model: Any, device: str) -> Callable[[Callable[[], Any]], None]:
-    """A whole step for a loss: forward (bfloat16 autocast on CUDA), backward, clipping, AdamW."""
+    """Return a function that does a whole step: forward (bfloat16 autocast on CUDA), backward, clipping, AdamW."""
     import torch
 
     from coref_automl.models.execution import autocast
@@ -79,8 +77,8 @@ def training_step(model: Any, device: str) -> Callable[[Callable[[], Any]], None
 
     def step(loss: Callable[[], Any]) -> None:
         with autocast(device, "auto"):
-            found = loss()
-        found.backward()
+            value = loss()
+        value.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
@@ -100,9 +98,9 @@ class Size(Record):
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult(Record):
-    """`largest` is the largest size that trained, `fastest` the one to use; `accumulation` makes the batch from it.
+    """`largest` is the largest size that trained, `fastest` the one to use, with `accumulation` steps per batch.
 
-    A larger size may train, too, unless memory ended the climb: `stopped` says what did.
+    `stopped` says what ended the climb; unless it was memory, a larger size may train, too.
     """
 
     model: str
@@ -116,7 +114,7 @@ class ProbeResult(Record):
     stopped: str
 
     def lines(self) -> list[str]:
-        shown = [
+        lines = [
             say(
                 f"{size.rows:>5}행: 스텝당 {size.seconds:.3f}초, 초당 {size.tokens_per_second:,.0f}토큰",
                 f"{size.rows:>5} rows: {size.seconds:.3f} s per step, {size.tokens_per_second:,.0f} tokens/s",
@@ -133,7 +131,7 @@ class ProbeResult(Record):
                 f"{self.model}, {length}토큰, {self.device}, 옵티마이저 상태 포함",
                 f"{self.model} at {length} tokens on {self.device}, optimizer state included",
             ),
-            *shown,
+            *lines,
             say(
                 f"{most}: {self.largest}행 ({why}). 가장 빠른 크기: {self.fastest}행.",
                 f"{most}: {self.largest} rows ({why}); fastest: {self.fastest} rows.",
@@ -153,57 +151,57 @@ def probe(
     from coref_automl.training.setup import known, prepare_run
 
     progress = progress or quiet()
-    recipe = from_mapping(TrainRecipe, to_mapping(recipe), "probe")  # a value that cannot be is an error before a size is tried
+    recipe = from_mapping(TrainRecipe, to_mapping(recipe), "probe")  # refuses impossible values before a size is tried
     device = pick_device(recipe.device)
     recipe = replace(recipe, device=device_seen(recipe.device))
-    work = prepare_run(recipe)
-    tried = f"{recipe.model}, {work.dataset.seq_len:,}"
-    progress.note(f"측정: {tried}토큰, {device} ...", f"Measuring {tried} tokens on {device} ...")
+    run = prepare_run(recipe)
+    model = f"{recipe.model}, {run.dataset.seq_len:,}"
+    progress.note(f"측정: {model}토큰, {device} ...", f"Measuring {model} tokens on {device} ...")
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "sizes.jsonl"
         arguments = {"recipe": to_mapping(recipe), "kept": str(kept), "first": first, "largest": largest, "steps": steps}
-        place = device if ":" in device or device == "cpu" else f"{device}:0"
-        outcome = run_calls([Call("probe", f"{__name__}:climb", arguments)], devices=[place], retries=0)[0]
+        one_device = device if ":" in device or device == "cpu" else f"{device}:0"
+        outcome = run_calls([Call("probe", f"{__name__}:climb", arguments)], devices=[one_device], retries=0)[0]
         sizes = tuple(read_stored_rows(kept, Size)) if kept.is_file() else ()
     if not sizes:
         raise OutOfMemory(
-            f"Not even {'a single row' if first == 1 else f'a batch of {first} rows'} of {work.dataset.seq_len:,} tokens "
+            f"Not even {'a single row' if first == 1 else f'a batch of {first} rows'} of {run.dataset.seq_len:,} tokens "
             f"trains here ({outcome.error or outcome.value}); pass --gradient-checkpointing, or prepare shorter blocks."
         )
     stopped = str(outcome.value) if outcome.error is None else _KILLED
     best = max(sizes, key=lambda size: size.tokens_per_second)
-    batch = known(work.recipe.batch)
+    batch = known(run.recipe.batch)
     fastest = micro_batch(batch, best.rows)
     return ProbeResult(
-        recipe.model, work.dataset.seq_len, device, sizes, sizes[-1].rows, fastest, batch, batch // fastest, stopped
+        recipe.model, run.dataset.seq_len, device, sizes, sizes[-1].rows, fastest, batch, batch // fastest, stopped
     )
 
 
 def climb(recipe: dict[str, Any], kept: str, first: int, largest: int, steps: int) -> str:
-    """What the process of its own does: write down every size that trained; say why it stopped."""
+    """Write every size that trains to the file `kept`, and return why the climb ended; runs in a process of its own."""
     import torch
 
     from coref_automl.training.setup import prepare_run
 
-    work = prepare_run(from_mapping(TrainRecipe, recipe, "probe"))
-    rows, past, slower = first, 0.0, 0
+    run = prepare_run(from_mapping(TrainRecipe, recipe, "probe"))
+    rows, fastest, slower = first, 0.0, 0
     with JsonlAppender(Path(kept)) as out:
         while rows <= largest:
             try:
-                size = timed_step(work, rows, steps)
+                size = timed_step(run, rows, steps)
             except torch.OutOfMemoryError:
                 return f"{rows} do not fit"
             out.append([size.to_json()])
-            slower = slower + 1 if size.tokens_per_second < _ENOUGH * past else 0
-            if work.device == "cpu" and slower == 2:
+            slower = slower + 1 if size.tokens_per_second < _SPEED_RATIO * fastest else 0
+            if run.device == "cpu" and slower == 2:
                 return _SLOWER
-            past = max(past, size.tokens_per_second)
+            fastest = max(fastest, size.tokens_per_second)
             rows *= 2
     return _NO_LARGER
 
 
-def timed_step(work: Any, rows: int, steps: int) -> Size:
-    """A few whole steps at one size; the first is not timed, as it makes the optimizer's state."""
+def timed_step(run: Any, rows: int, steps: int) -> Size:
+    """Time a few whole steps at one size, after one that allocates the optimizer's state."""
     import numpy as np
     import torch
 
@@ -212,27 +210,27 @@ def timed_step(work: Any, rows: int, steps: int) -> Size:
     from coref_automl.training.loss import prepare_model
     from coref_automl.training.setup import load_model, masking_of, mention_losses_of
 
-    device, clock, tokens = work.device, Stopwatch(work.device), 0
+    device, clock, tokens = run.device, Stopwatch(run.device), 0
     if device.startswith("cuda"):
         torch.cuda.empty_cache()
-    model = load_model(work, None).model.train()
-    if work.recipe.gradient_checkpointing:
+    model = load_model(run, None).model.train()
+    if run.recipe.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    prepare_model(model, mention_losses=mention_losses_of(work, model))
-    masking, step = masking_of(work, model), training_step(model, device)
-    source, collate = MaskedRows(work.dataset, masking, 0), Collator.of(work.dataset, masking)
+    prepare_model(model, mention_losses=mention_losses_of(run, model))
+    masking, step = masking_of(run, model), training_step(model, device)
+    source, collate = MaskedRows(run.dataset, masking, 0), Collator.of(run.dataset, masking)
 
-    def run(batch: dict[str, Any]) -> None:
-        with without_cudnn(work.dataset.seq_len):
+    def train_on(batch: dict[str, Any]) -> None:
+        with without_cudnn(run.dataset.seq_len):
             step(lambda: model(**batch)["loss"])
 
     for number in range(steps + 1):
-        chosen = (np.arange(rows) + number * rows) % len(work.dataset)
+        chosen = (np.arange(rows) + number * rows) % len(run.dataset)
         batch = {name: value.to(device) for name, value in collate([source[int(row)] for row in chosen]).items()}
         if number == 0:
-            run(batch)
+            train_on(batch)
             continue
-        clock.timed(partial(run, batch))
-        tokens += int(work.plan.lengths[chosen].sum())
+        clock.timed(partial(train_on, batch))
+        tokens += int(run.plan.lengths[chosen].sum())
     peak = torch.cuda.max_memory_allocated() / 1e9 if clock.peak is not None else None
     return Size(rows, clock.seconds / steps, tokens / clock.seconds, peak)

@@ -26,32 +26,37 @@ from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.space import Space, read_space
 
 Origin = Literal["default", "recommended", "portfolio", "drawn"]
-ORIGINS: tuple[Origin, ...] = ("default", "recommended", "portfolio", "drawn")
-"""Where a trial comes from, what everybody has first: `train`'s own defaults, the recommended settings of each objective, what
-earlier studies found, and what this search drew. A winner is judged against the best of what comes before it."""
+SAMPLED: Origin = "drawn"
+ORIGINS: tuple[Origin, ...] = ("default", "recommended", "portfolio", SAMPLED)
+"""Where a trial comes from, in the order of what a winner is judged against: `train`'s own defaults, the recommended settings of
+each objective, what earlier studies found, and what this search sampled."""
+
+
+RunJobs = Callable[[list[Job], str], set[str]]
+"""Runs jobs as a stage of this name, and returns the keys of those that failed."""
 
 
 class Follower:
-    """Reads a file that another process appends to. A line that a kill cut in two is passed over, as `watch` does.
+    """Reads the new rows of an events file that another process appends to, and skips a line that a kill cut in two.
 
-    Every row carries how far the run had come: what it says itself, or else what the last step said.
+    Every row carries the progress of its run: its own, or else that of the last step.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._at = 0
+        self._offset = 0
         self._progress = 0.0
 
     def rows(self) -> Iterator[dict[str, Any]]:
         try:
             with self._path.open("rb") as handle:
-                handle.seek(self._at)
+                handle.seek(self._offset)
                 new = handle.read()
         except FileNotFoundError:
             return
-        whole = new[: new.rfind(b"\n") + 1]
-        self._at += len(whole)
-        for row in parse_events(whole):
+        lines = new[: new.rfind(b"\n") + 1]
+        self._offset += len(lines)
+        for row in parse_events(lines):
             if row["event"] == "step":
                 self._progress = row.get("progress", self._progress)
             row.setdefault("progress", self._progress)
@@ -60,8 +65,8 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One report of a trial: the quarter of its budget, the score on `select`, and there the mean reciprocal rank, which tells
-    settings of one objective apart with half the items (None for `re`). `averaged`: the score is that of the averaged weights."""
+    """One report of a trial: the quarter of its budget, its score on `select`, and its mean reciprocal rank there, which tells
+    settings of one objective apart with half the items (None for `re`). `averaged`: the score is that of averaged weights."""
 
     step: int
     value: float
@@ -80,8 +85,8 @@ class Start:
 
 @dataclass(eq=False, kw_only=True)
 class Problem(ABC):
-    """`fixed` are settings that a dimension's `when` may look at; `binding` names everything that trials depend on. `averaged` is
-    how many last checkpoints a trial averages beside its end (0: none), `shape` the family and hidden size of the first model."""
+    """`fixed` are settings that a dimension's `when` may refer to; `binding` names all that trials depend on. `averaged` is the
+    number of last checkpoints that a trial also averages (0: none), `shape` the family and hidden size of the first model."""
 
     metric: str
     label: str
@@ -98,62 +103,62 @@ class Problem(ABC):
         """The points to begin with."""
 
     def power(self) -> Evidence | None:
-        """What the half that judges can show; None where that is not known."""
+        """What the judging half can show; None if that is unknown."""
         return None
 
     def accepts(self, _params: dict[str, Any]) -> bool:
-        """Can a run have these settings together?"""
+        """Are these settings possible together?"""
         return True
 
     @abstractmethod
     def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:
-        """A trial's job; with `confirm` the end is also scored on the half that chooses nothing."""
+        """Return a trial's job; with `confirm`, its end is also scored on the half that chooses nothing."""
 
     @abstractmethod
     def reports(self, job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
-        """The reports that new events of a job's run amount to."""
+        """Turn new events of a job's run into reports."""
 
     @abstractmethod
     def cost(self, job: Job) -> dict[str, float]:
-        """What a job has used: tokens and seconds."""
+        """Tokens and seconds that a job has used."""
 
     @abstractmethod
     def best_recipe(self, params: Mapping[str, Any], out: Path) -> Any:
-        """The recipe that trains the winner again."""
+        """Return the recipe that trains the winner again."""
 
     @abstractmethod
     def weights(self, job: Job) -> Path:
-        """The folder of what a finished job is judged by; an error where its weights were given back."""
+        """Return the folder of the checkpoint that a finished job is judged by; an error if its weights were deleted."""
 
     @abstractmethod
     def drop_weights(self, job: Job, *, keep_last: bool = False) -> None:
-        """Give the disk back, of all weights or of all but those that `weights` names; the scores stay."""
+        """Delete all weights, or all but those that `weights` names; the scores stay."""
 
     @abstractmethod
     def paired(self, ours: list[Job], theirs: list[Job], half: Half) -> Paired:
-        """Runs of two recipes, paired by seed."""
+        """Compare runs of two recipes, paired by seed."""
 
     def guarded(self, _ours: list[Job], _theirs: list[Job], _half: Half) -> dict[str, Estimate]:
-        """The difference of every guard's metric; empty without guards."""
+        """Return the difference of every guard's metric; empty without guards."""
         return {}
 
-    def checked(self, _ours: list[Job], _theirs: list[Job], _train: Callable[[list[Job], str], set[str]]) -> dict[str, Estimate]:
-        """The difference of every guard's fine-tuned task, trained from the weights of both sides; empty without any."""
+    def checked(self, _ours: list[Job], _theirs: list[Job], _run_jobs: RunJobs) -> dict[str, Estimate]:
+        """Return the difference of every guard's fine-tuned task, trained from the weights of both sides; empty without any."""
         return {}
 
     @abstractmethod
     def confirmed(self, jobs: list[Job]) -> list[float]:
-        """The score of finished jobs on the half that chose nothing."""
+        """Return the scores of finished jobs on the half that chose nothing."""
 
 
 def models_bytes(recipe: TuneRecipe) -> str:
-    """The configs and tokenizers of what trials start from."""
-    named = [*recipe.models, str(recipe.settings.get("tokenizer") or "")]
-    return models_print(name for name in named if name and not name.startswith(NEW))
+    """A fingerprint of the configs and tokenizers that trials start from."""
+    names = [*recipe.models, str(recipe.settings.get("tokenizer") or "")]
+    return models_print(name for name in names if name and not name.startswith(NEW))
 
 
 def shape_of(model: str) -> tuple[str, int]:
-    """Family and hidden size; a model with random weights has none yet."""
+    """Return family and hidden size; a model with random weights has no size yet."""
     if model.startswith(NEW):
         return model, 0
     config = config_of(folder_of(model))
@@ -161,26 +166,27 @@ def shape_of(model: str) -> tuple[str, int]:
 
 
 def whole_space(recipe: TuneRecipe, default: Callable[[], dict[str, Any]], sides: Mapping[str, Sequence[str]]) -> Space:
-    """The recipe's own space, or the default without what its settings fix; `sides` with several entries are dimensions."""
-    given = recipe.space
-    if given is None:
-        given = {name: entry for name, entry in default().items() if name not in recipe.settings}
+    """Return the recipe's own space, or the default without what its settings fix. Several models or datasets (`sides`) become
+    dimensions."""
+    entries = recipe.space
+    if entries is None:
+        entries = {name: entry for name, entry in default().items() if name not in recipe.settings}
     for name, values in sides.items():
-        if name in given and given[name] != list(values):
+        if name in entries and entries[name] != list(values):
             raise RecipeError(f"space: {name} becomes a dimension when --{name} is given several times; leave it out.")
-    whole = {**{name: list(values) for name, values in sides.items() if len(values) > 1}, **given}
+    whole = {**{name: list(values) for name, values in sides.items() if len(values) > 1}, **entries}
     if both := sorted(set(whole) & set(recipe.settings)):
         raise RecipeError(f"{both[0]} is in settings and in space; keep it in one of them.")
     return read_space(whole, recipe.task)
 
 
-def job_of(work: Callable[[Job], None], task: str, recipe: Any, prints: Mapping[str, str], out: Path, **asked: str) -> Job:
-    """A run of this recipe under `out`, in a folder that is named by what is trained. What is `asked` of it beside training
-    stands with the settings in the job's recipe, and makes no other run."""
+def job_of(work: Callable[[Job], None], task: str, recipe: Any, prints: Mapping[str, str], out: Path, **more: str) -> Job:
+    """Return the job that runs this recipe under `out`, in a folder named after what is trained. Work beyond training (`more`) is
+    kept with its settings, and does not change the folder."""
     key = job_key(task, to_mapping(recipe), prints)
     folder = out / "trials" / key
     recipe = replace(recipe, out=str(folder / f"run-{key}"))
-    return Job(f"{work.__module__}:{work.__name__}", key, str(folder), to_mapping(recipe) | asked)
+    return Job(f"{work.__module__}:{work.__name__}", key, str(folder), to_mapping(recipe) | more)
 
 
 def run_folder(job: Job) -> Path:
@@ -192,6 +198,6 @@ def events_of(job: Job) -> Follower:
 
 
 def job_key(task: str, recipe: Mapping[str, Any], prints: Mapping[str, str]) -> str:
-    """A short name of what is trained: settings, and the bytes of model and data rather than their paths."""
+    """Hash what is trained: settings, and the bytes of model and data rather than their paths."""
     paths = ("out", "model", "dataset", "train", "dev", "eval_set", "device")
     return fingerprint(task, {name: value for name, value in recipe.items() if name not in paths}, dict(prints))[:12]

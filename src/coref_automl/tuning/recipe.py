@@ -27,12 +27,12 @@ _DECIDED: dict[TuneTask, dict[str, str]] = {
         "first_seed": "seed", "device": "device", "choose_by": "metric",
     },
 }  # fmt: skip
-"""Settings of a run that the study decides, and its own key for each; empty where it leaves no choice."""
+"""Settings of a run that the study decides, and the study's key for each; empty if it leaves no choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuneTexts(Texts):
-    """Texts of which one dataset per length is prepared."""
+    """Texts from which one dataset per length is prepared."""
 
     sources: Annotated[tuple[str, ...], Setting("Texts to prepare: named source or local:PATH; repeatable.", flags=("--source",))]
     limit: Annotated[int | None, Setting("Documents per file of the texts.", above=0, flags=("--train-limit",))] = None
@@ -49,10 +49,10 @@ class TuneRecipe:
     """`models` and `datasets` (or `texts`) with more than one entry become dimensions. The budget is a trial's.
 
     `settings` are the same in every trial, in the words of a training recipe (a relation recipe for `task: re`). `space` is the
-    whole space; None takes the recommended one for the length and the family. `eval_items` bounds what a trial is scored on.
-    `score` weighs metrics (`real1_strict=.5,lambada_top1_strict=.5`) in place of one `metric`; a guard (`real_far1_strict>=-0.5`)
-    is the least difference from the reference, in points; that of a fine-tuned task (`relation_f1>=-1`) is asked at the end, with
-    its section in `checks` as in an experiment's recipe. `finalists` are trained with fresh seeds, which choose the winner; up to
+    whole space; None takes the recommended one for the length and the family. `eval_items` bounds the items of a trial. `score`
+    weights metrics (`real1_strict=.5,lambada_top1_strict=.5`) in place of one `metric`. A guard (`real_far1_strict>=-0.5`) is the
+    least difference from the reference, in points; that of a fine-tuned task (`relation_f1>=-1`) is checked at the end, with its
+    section in `checks` as in an experiment's recipe. `finalists` are retrained with fresh seeds, which choose the winner; up to
     `seeds` other fresh seeds judge it, on the half of the evaluation set that chose nothing. `worth` is the smallest gain that
     matters, in points.
     """
@@ -122,8 +122,8 @@ class TuneRecipe:
             raise RecipeError("--portfolio-only and --no-portfolio leave nothing to try; keep one of them.")
         for name in self.settings:
             if name in (decided := _DECIDED[self.task]):
-                where = f"give it as {decided[name]}: beside settings" if decided[name] else "leave it out"
-                raise RecipeError(f"settings: {name} is set by the study; {where}.")
+                remedy = f"give it as {decided[name]}: beside settings" if decided[name] else "leave it out"
+                raise RecipeError(f"settings: {name} is set by the study; {remedy}.")
         for name in ("models", "datasets"):
             entries = getattr(self, name)
             if twice := [entry for entry in entries if entries.count(entry) > 1]:

@@ -1,7 +1,7 @@
 """Tuning relation extraction. In: models and relation rows. Out: a Problem whose trials are relation runs of one seed.
 
 `select` is the sentence-disjoint slice of train that also chooses a run's epoch; the verdict is on `dev`, which chooses nothing.
-A trial reports after every epoch, the best so far.
+A trial reports its best score so far after every epoch.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ class RelationProblem(Problem):
     best: dict[str, float] = field(default_factory=dict)
 
     def starts(self) -> list[Start]:
-        points = [self.space.point(self.plain(model), self.fixed) for model in self.recipe.models]
+        points = [self.space.point(self.defaults(model), self.fixed) for model in self.recipe.models]
         return [Start("recommended", "recommended", point) for point in points]
 
-    def plain(self, model: str) -> dict[str, Any]:
+    def defaults(self, model: str) -> dict[str, Any]:
         rate = usual_rate(shape_of(model)[1])
         return {**to_mapping(RelationRecipe("", "", "")), "learning_rate": rate, "model": model}
 
     def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:  # noqa: ARG002
-        """Every run is scored on the rows of the verdict."""
+        """Return the job of a run; every run is scored on the rows of the verdict."""
         recipe = self._relation_recipe(params, seed)
         prints = {name: self.prints[name] for name in (f"model {recipe.model}", "train", "dev") if name in self.prints}
         return job_of(train_job, self.task, recipe, prints, self.out)
@@ -69,11 +69,11 @@ class RelationProblem(Problem):
         return from_mapping(RelationRecipe, values, "settings")
 
     def reports(self, job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
-        """The best so far, which outlives one look at the events: how often the parent looks must not change a score."""
+        """Report the best score so far, kept between calls: how often events are read must not change a score."""
         for event in events:
             if event["event"] == "epoch":
-                before = self.best.get(job.key, 0.0) if event["epoch"] > 1 else 0.0  # a first epoch begins the run anew
-                self.best[job.key] = max(before, float(event[self.metric]) / 100)
+                previous = self.best.get(job.key, 0.0) if event["epoch"] > 1 else 0.0  # a first epoch restarts the run
+                self.best[job.key] = max(previous, float(event[self.metric]) / 100)
                 yield Report(max(1, REPORTS * event["epoch"] // event["epochs"]), self.best[job.key])
 
     def cost(self, job: Job) -> dict[str, float]:
@@ -99,15 +99,15 @@ class RelationProblem(Problem):
 
     def confirmed(self, jobs: list[Job]) -> list[float]:
         scores = (read_scores(self._predictions(job, "json")) for job in jobs)
-        return [float(getattr(one, self.metric)) / 100 for one in scores]
+        return [float(getattr(score, self.metric)) / 100 for score in scores]
 
     def paired(self, ours: list[Job], theirs: list[Job], _half: Half) -> Paired:
-        """On the rows of the verdict, whichever half is asked for: a run keeps no predictions of the sentences it chose by."""
+        """Compare on the rows of the verdict for either half: a run keeps no predictions of those that chose its epoch."""
         answered = [set(read_predictions(self._predictions(job))[0]) for job in (*ours, *theirs)]
         shared = set.intersection(*answered)  # skipped rows may differ: one scheme can mark a row that another cannot
         sides = self._scored(ours, shared), self._scored(theirs, shared)
-        found = method_verdict(*sides, metric=self.metric, seed=0)
-        width = found.over_documents.high - found.over_documents.low
+        verdict = method_verdict(*sides, metric=self.metric, seed=0)
+        width = verdict.over_documents.high - verdict.over_documents.low
         per_seed = sides[0].per_seed(self.metric) - sides[1].per_seed(self.metric)
         return Paired(
             tuple(per_seed.tolist()), width / (2 * NORMAL.inv_cdf((1 + LEVEL) / 2)), len(set(sides[0].sentences)), len(shared)
@@ -117,31 +117,31 @@ class RelationProblem(Problem):
         return self._seed_folder(job) / "predictions" / f"{self.judged.split}.{suffix}"
 
     def _scored(self, jobs: list[Job], shared: set[str]) -> Scored:
-        found = []
+        by_run = []
         for job in jobs:
             ids, _, probabilities = read_predictions(self._predictions(job))
-            found.append(probabilities[[row in shared for row in ids]])
+            by_run.append(probabilities[[row in shared for row in ids]])
         rows = [row for row in self.judged.rows if row.guid in shared]
         sentences = np.array([sentence_key(row.sentence) for row in rows])
-        return Scored(gold_indices(rows), np.stack(found), sentences)
+        return Scored(gold_indices(rows), np.stack(by_run), sentences)
 
 
 def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> RelationProblem:
-    """Read the rows once, so that a bad file is an error now, and settle the space."""
+    """Read the rows, so that a bad file is refused before any trial, and settle the space."""
     metric = recipe.metric or "micro_f1"
     choose(metric, METRICS, "metric")
     skip_bad = bool(recipe.settings.get("skip_bad"))
     train = read_relations(str(recipe.train), skip_bad=skip_bad, max_rows=recipe.settings.get("max_rows"))
     dev = read_relations(recipe.dev, skip_bad=skip_bad) if recipe.dev else None
-    for read in (train, *([dev] if dev else [])):
-        if read.problems:
-            progress.note(skipped(len(read.problems), read.split))
+    for data in (train, *([dev] if dev else [])):
+        if data.problems:
+            progress.note(skipped(len(data.problems), data.split))
     if dev is None:
         progress.note(
             "--dev가 없어 에폭을 고른 학습 문장으로 판정합니다. 독립적인 판정이 아닙니다.",
             "No --dev: the verdict uses the training sentences that also chose the epoch, so it is not independent.",
         )
-    held = split_by_sentence(train.rows, float(recipe.settings.get("holdout", RelationRecipe("", "", "").holdout)))[1]
+    held_out = split_by_sentence(train.rows, float(recipe.settings.get("holdout", RelationRecipe("", "", "").holdout)))[1]
     prints = {"train": rows_fingerprint(train.rows)} | ({"dev": rows_fingerprint(dev.rows)} if dev else {})
     prints |= {f"model {model}": weights_fingerprint(model) for model in recipe.models}
     prints["models"] = models_bytes(recipe)
@@ -150,7 +150,7 @@ def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> Relation
     )
     problem = RelationProblem(
         recipe=recipe, out=out, metric=metric, label=METRICS[metric], space=space, task="re", prints=prints,
-        judged=(judged := dev or RelationData(VALIDATION, held)), confirm_name=judged.split,
+        judged=(judged := dev or RelationData(VALIDATION, held_out)), confirm_name=judged.split,
         shape=("", shape_of(recipe.models[0])[1]),
         fixed={**to_mapping(RelationRecipe("", "", "")), **recipe.settings, "model": recipe.models[0]},
         binding={
@@ -158,12 +158,12 @@ def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> Relation
             "budget": {"epochs": recipe.epochs}, "bytes": prints,
         },
     )  # fmt: skip
-    check_ends(space, problem.plain(recipe.models[0]), problem.fixed, lambda params: bool(problem.job(params, recipe.seed)))
+    check_ends(space, problem.defaults(recipe.models[0]), problem.fixed, lambda params: bool(problem.job(params, recipe.seed)))
     return problem
 
 
 def train_job(job: Job) -> None:
-    """The work of a trial, in a process of its own: a relation run of one seed that reports every epoch."""
+    """Do the work of a trial, in a process of its own: a relation run of one seed that reports every epoch."""
     recipe = from_mapping(RelationRecipe, job.recipe, "trial")
     events = Progress(shown=False, events=run_folder(job) / EVENTS)
 

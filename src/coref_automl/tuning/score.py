@@ -1,13 +1,13 @@
 """What a study maximises, on which items, and what it can show. In: metrics, guards, a set. Out: a Score, both halves, power.
 
-A trial is handed `select` alone: what it never sees it cannot be chosen by; `confirm` is for the end. Only the tasks that the
-score asks for are kept.
+Trials see the `select` half alone, so that `confirm` can judge at the end. Halves keep only the tasks that score and guards need.
+Guards name cloze metrics, or outcomes of outside checks, which are fine-tuned from both sides at the end.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,20 +17,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.claims import QuestionId
-from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.outside_checks import CHECKS, judge_starts, start_of
 from coref_automl.comparison.power import Evidence, sizes_of
-from coref_automl.config import choose, weights_of
+from coref_automl.comparison.runs import CheckStage, TaskData
+from coref_automl.config import choose, from_mapping, weights_of
+from coref_automl.engine.job import Job
 from coref_automl.errors import RecipeError
+from coref_automl.evaluation.answers import reachable
 from coref_automl.evaluation.evalset import EvalSet, half_set
-from coref_automl.evaluation.metrics import METRICS, PRIMARY, hits
+from coref_automl.evaluation.metrics import METRICS, PRIMARY, WORD, hits, strict_has_room
 from coref_automl.evaluation.tasks import TASKS
+from coref_automl.models.load import load_tokenizer
+from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Half, ItemScore, Record, Task
 from coref_automl.statistics.intervals import difference_intervals
 from coref_automl.statistics.planning import Paired, can_show, plans_for
 from coref_automl.statistics.resampling import Floats, Part
+from coref_automl.tuning.problem import run_folder
 from coref_automl.tuning.recipe import TuneRecipe
 
-Marks = NDArray[np.str_]
+Clusters = NDArray[np.str_]
 RunScores = Sequence[Sequence[ItemScore]]
 """The scored items of several runs."""
 
@@ -45,7 +51,7 @@ class MetricGuard(Record):
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Metrics with weights that sum to 1; `label` is what people read."""
+    """Metrics with weights that sum to 1, and the label that people read."""
 
     parts: tuple[tuple[str, float], ...]
     label: str
@@ -53,7 +59,7 @@ class Score:
 
     @property
     def main(self) -> str:
-        """The metric with the largest weight: the one that a training run can report by itself."""
+        """The metric with the largest weight, which training runs report."""
         return max(self.parts, key=lambda part: part[1])[0]
 
     @property
@@ -67,7 +73,7 @@ class Score:
 
     @property
     def tasks(self) -> tuple[Task, ...]:
-        """The tasks that score and guards need, in a fixed order."""
+        """The tasks that score and guards need, in the usual order."""
         needed = {METRICS[name].task for name in self._names}
         return tuple(task for task in TASKS if task in needed)
 
@@ -78,12 +84,13 @@ class Score:
         """The mean reciprocal rank, weighted as the score is."""
         total = 0.0
         for name, weight in self.parts:
-            ranks = [rank for one in scores if one.task == METRICS[name].task and (rank := METRICS[name].rank(one)) is not None]
+            metric = METRICS[name]
+            ranks = [rank for item in scores if item.task == metric.task and (rank := metric.rank(item)) is not None]
             total += weight * float(np.mean([1 / rank if rank else 0.0 for rank in ranks]))
         return total
 
     def paired(self, ours: RunScores, theirs: RunScores) -> Paired:
-        """Differences of pairs of runs, one part per task."""
+        """Compare pairs of runs, in one part per task."""
         sides = [[self._terms(scores) for scores in runs] for runs in (ours, theirs)]
         parts = []
         for number, (_, clusters) in enumerate(sides[0][0]):
@@ -92,33 +99,33 @@ class Score:
         return Paired.of(parts)
 
     def guarded(self, ours: RunScores, theirs: RunScores) -> dict[str, Estimate]:
-        """The difference of every guard's metric, with its interval over documents."""
-        found = {}
+        """Return the difference of every guard's metric, with its interval over documents."""
+        differences = {}
         for guard in self.guards:
             alone = Score(((guard.metric, 1.0),), guard.metric)
             sides = [np.mean([alone._terms(scores)[0][0] for scores in runs], axis=0) for runs in (ours, theirs)]
             clusters = alone._terms(ours[0])[0][1]
-            (found[guard.metric],) = difference_intervals([Part(sides[0] - sides[1], clusters)], seed=0)
-        return found
+            (differences[guard.metric],) = difference_intervals([Part(sides[0] - sides[1], clusters)], seed=0)
+        return differences
 
-    def _terms(self, scores: Sequence[ItemScore]) -> list[tuple[Floats, Marks]]:
-        """Weighted hits and clusters, one pair of arrays per task, items in the order of their ids."""
-        ordered = sorted(scores, key=lambda one: one.item)
-        by_task: dict[Task | None, tuple[Floats, Marks]] = {}
+    def _terms(self, scores: Sequence[ItemScore]) -> list[tuple[Floats, Clusters]]:
+        """Return weighted hits and clusters, one pair of arrays per task, items in the order of their ids."""
+        ordered = sorted(scores, key=lambda item: item.item)
+        by_task: dict[Task | None, tuple[Floats, Clusters]] = {}
         for name, weight in self.parts:
             _, hit, clusters = hits(ordered, name)
-            before = by_task.get(METRICS[name].task)
-            by_task[METRICS[name].task] = weight * hit.astype(np.float64) + (before[0] if before else 0.0), clusters
+            others = by_task.get(METRICS[name].task)
+            by_task[METRICS[name].task] = weight * hit.astype(np.float64) + (others[0] if others else 0.0), clusters
         return list(by_task.values())
 
 
 def score_of(recipe: TuneRecipe) -> Score:
-    """The score of a recipe: --score, --metric, or strict Real@1."""
+    """Return the score of a recipe: --score, --metric, or strict Real@1."""
     guards = tuple(guard for guard in map(guard_of, recipe.guards) if guard.metric in METRICS)
     if recipe.score is None:
         metric = choose(recipe.metric or PRIMARY, METRICS, "metric")
         return Score(metric.parts or ((metric.name, 1.0),), metric.label, guards)
-    parts = [(_plain(name), weight) for name, weight in weights_of(recipe.score, "--score").items()]
+    parts = [(_single_metric(name), weight) for name, weight in weights_of(recipe.score, "--score").items()]
     if any(weight <= 0 for _, weight in parts) or abs(sum(weight for _, weight in parts) - 1) > 1e-6:
         raise RecipeError(f"The weights of --score {recipe.score} should be above 0 and sum to 1.")
     return Score(tuple(parts), " + ".join(f"{weight:g} {METRICS[name].label}" for name, weight in parts), guards)
@@ -133,46 +140,87 @@ def guard_of(text: str) -> MetricGuard:
         value = float(least) / 100
     if not math.isfinite(value):
         raise RecipeError(f"--guard {text} has no number behind >=.")
-    return MetricGuard(name if name in _outside() else _plain(name), value)
+    return MetricGuard(name if name in _checks_by_outcome() else _single_metric(name), value)
+
+
+def is_met(guard: str, differences: Mapping[str, Estimate]) -> bool:
+    """Was the guard's metric measured, and is its difference large enough?"""
+    limit = guard_of(guard)
+    return limit.metric in differences and differences[limit.metric].value >= limit.least
 
 
 def outside_guards(recipe: TuneRecipe) -> list[QuestionId]:
-    """The checks that guards ask for at the end; a section for another would change nothing."""
-    asked = [_outside()[guard.metric] for guard in map(guard_of, recipe.guards) if guard.metric in _outside()]
+    """Return the checks that guards name. A section for any other is refused: it would change nothing."""
+    checks = _checks_by_outcome()
+    guarded = [checks[guard.metric] for guard in map(guard_of, recipe.guards) if guard.metric in checks]
     for name in recipe.checks:
-        if choose(name, CHECKS, "check") and name not in asked:
+        if choose(name, CHECKS, "check") and name not in guarded:
             raise RecipeError(f"checks: no guard asks for {name}; add --guard '{CHECKS[name].outcome}>=-1', or leave it out.")
-    return asked
+    return guarded
 
 
-def _outside() -> dict[str, QuestionId]:
+def _checks_by_outcome() -> dict[str, QuestionId]:
     return {check.outcome: question for question, check in CHECKS.items()}
 
 
-def _plain(name: str) -> str:
+def open_checks(recipe: TuneRecipe, out: Path) -> dict[QuestionId, tuple[CheckStage, TaskData]]:
+    """Return the sections of checks that guards name, and the data of each."""
+    checks = {}
+    for question in outside_guards(recipe):
+        stage = from_mapping(CHECKS[question].stage, recipe.checks.get(question, {}), f"checks: {question}")
+        checks[question] = stage, CHECKS[question].open(stage, out)
+    return checks
+
+
+def outside_difference(question: QuestionId, pairs: Sequence[tuple[Job, Job]], seed: int) -> Estimate | None:
+    """Return the difference of a check over pairs of finished fine-tuning jobs; None if it cannot be judged."""
+    read = CHECKS[question].files.read
+    ours, theirs = (
+        {number: start_of([read(run_folder(job))]) for number, job in enumerate(side)} for side in zip(*pairs, strict=True)
+    )
+    judged = judge_starts(question, ("", ""), ours, theirs, seed)
+    return judged.claim.difference if judged else None
+
+
+def _single_metric(name: str) -> str:
     if choose(name, METRICS, "metric").parts:
         raise RecipeError(f"{name} is a composite itself; name its parts.")
     return name
 
 
 _USUAL_GAIN = 0.01
-"""What a good search wins where there is something to win."""
+"""Gain of a good search where there is something to gain."""
 
 
 def power_of(confirm: EvalSet, score: Score, recipe: TuneRecipe) -> Evidence:
-    """By the spreads of the archived studies; a weighted score is planned by the metric that weighs most."""
+    """Estimate power from the variances of the archived studies; a weighted score by the metric that weighs most."""
     sizes = sizes_of(confirm, score.main)
     detectable = can_show(sizes, recipe.seeds)
     plans = plans_for(_USUAL_GAIN, items_a_document=float(sizes.mean()), offered=(recipe.seeds,)) if recipe.seeds > 1 else []
-    far = plans and (detectable is None or detectable > _USUAL_GAIN)
-    return Evidence(score.main, int(sizes.sum()), len(sizes), detectable, recipe.seeds, plans[0].documents if far else None)
+    too_few = plans and (detectable is None or detectable > _USUAL_GAIN)
+    return Evidence(score.main, int(sizes.sum()), len(sizes), detectable, recipe.seeds, plans[0].documents if too_few else None)
 
 
 def split_set(evalset: EvalSet, out: Path, tasks: Sequence[Task], *, limit: int | None) -> dict[Half, EvalSet]:
-    """Write both halves under `out`, or open existing ones. `limit` bounds the items of each task in each half."""
+    """Write both halves under `out`, or open existing ones. `limit` bounds the items per task in each half."""
     missing = [task for task in tasks if not evalset.items.get(task)]
     if missing:
         raise RecipeError(
             f"{evalset.folder} has no {missing[0]} items, which this study is scored on; choose another --metric or --eval-set."
         )
     return {half: half_set(evalset, out / half, half, tasks, limit) for half in get_args(Half)}
+
+
+def prepare_vocabularies(recipe: TuneRecipe, original: EvalSet, halves: Mapping[Half, EvalSet], progress: Progress) -> None:
+    """Make a noun table per tokenizer and half, and note a tokenizer that leaves the default metric no room."""
+    for model in recipe.models:
+        tokenizer = load_tokenizer(str(recipe.settings.get("tokenizer") or model))
+        share = reachable(tokenizer, original.items.get("real", ()))
+        if recipe.score is None and recipe.metric is None and not strict_has_room(share):
+            few = f"{100 * share:.1f}%"
+            progress.note(
+                f"어휘 한 항목인 정답이 {few}뿐이라 Real@1 strict에는 오를 여지가 없습니다. --metric {WORD}를 쓰세요.",
+                f"Only {few} of the answers are one vocabulary entry: strict Real@1 has no room; pass --metric {WORD}.",
+            )
+        for half in halves.values():
+            half.noun_table(tokenizer)

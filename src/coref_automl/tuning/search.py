@@ -1,22 +1,21 @@
-"""The search. In: a Problem and a recipe. Out: a study in its storage with as many trials as were asked for.
+"""The search. In: a Problem and a recipe. Out: a study in its storage with as many trials as the recipe asks for.
 
-The parent asks Optuna for settings, starts one process per trial, reads its reports, and prunes, closes or requeues it.
-It can be killed at any moment: the same command resumes, and nothing is trained twice. The states of a trial are Optuna's:
+This process asks Optuna for settings, starts one process per trial, reads its reports, and prunes, closes or requeues it. It can
+be killed at any moment: the same command resumes, and nothing is trained twice. The states of a trial are Optuna's:
 
 WAITING -> RUNNING -> COMPLETE              it ended with a score
                    -> PRUNED                not in the better half at a rung
                    -> FAIL                  an error, no score, or its process died a second time
                    -> FAIL, `interrupted`   its process or the study's died: its settings are WAITING again, as another trial
-                   -> FAIL, `surplus`       several machines asked at once, and it is one too many
-What `counts` among the trials asked for has neither mark.
+                   -> FAIL, `surplus`       several machines asked at once for the last one
+Only trials with neither mark count towards the total (`counts`).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -24,15 +23,15 @@ from coref_automl.engine.job import End, Job, Launcher, Running, Schedule, run_s
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
 from coref_automl.say import in_words, say
-from coref_automl.tuning.problem import ORIGINS, Follower, Origin, Problem, Report, events_of
+from coref_automl.tuning.problem import ORIGINS, SAMPLED, Follower, Origin, Problem, Report, events_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.storage import SIGN_EVERY, counts, queue_again, recover, sampler_of, sign_of_life
+from coref_automl.tuning.storage import HEARTBEAT_SECONDS, counts, heartbeat, queue_again, recover, sampler_of
 
 SAME_FAILURES = 3
-"""So many trials in a row that fail the same way stop the study: the next would, too."""
+"""This many trials in a row that fail the same way stop the study: the next one would fail, too."""
 RUNGS = (1, 2)
-"""The quarters of the budget at which trials are pruned: the better half goes on."""
-_NOTHING = Report(0, 0.0)
+"""Quarters of the budget at which trials are pruned: the better half goes on."""
+_NO_REPORT = Report(0, 0.0)
 
 
 @dataclass(slots=True, eq=False)
@@ -41,8 +40,8 @@ class ActiveTrial:
     job: Job
     events: Follower
     started: float
-    alive: float = 0.0  # when the storage last heard of it
-    last: Report = _NOTHING
+    heartbeat: float = 0.0
+    last: Report = _NO_REPORT
     prune_reason: str | None = None
 
 
@@ -55,7 +54,7 @@ class _Ending(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """One process's share of a study. `wait` is called between looks; tests replace it."""
+    """One process's share of a study. `wait` is called between polls; tests replace it."""
 
     study: Any
     problem: Problem
@@ -66,28 +65,28 @@ class Search:
     wait: Callable[[], None]
     active: list[ActiveTrial] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    looked: float = 0.0
+    orphans_requeued: float = 0.0
     total: int = 0
     stage: Stage = field(init=False)
 
     def run(self, total: int | None = None) -> None:
-        """Run trials until so many have ended; by default as many as the recipe asks for."""
+        """Run trials until `total` have ended; by default as many as the recipe asks for."""
         self.total = self.recipe.trials if total is None else total
-        self._take_over()
+        self._requeue_orphans()
         with self.progress.stage("trials", self.total, "trials") as self.stage:
-            self.stage.skip(min(self.total, self.ended()))
+            self.stage.skip(min(self.total, self.ended_trials()))
             try:
-                schedule = Schedule(more=self._next, stopped=self._stopped)
-                run_steps((), self.launcher, lambda active: active.job, self._end, schedule=schedule, wait=self.wait)
+                schedule = Schedule(more=self._start_trial, stopped=self._poll)
+                run_steps((), self.launcher, lambda active: active.job, self._record_end, schedule=schedule, wait=self.wait)
             except BaseException:
-                self._hand_back()
+                self._requeue_active()
                 raise
 
-    def _take_over(self) -> None:
-        """Requeue trials whose process died; at most every SIGN_EVERY seconds while trials run."""
-        if self.active and time.monotonic() - self.looked < SIGN_EVERY:
+    def _requeue_orphans(self) -> None:
+        """Requeue trials whose process died; at most once per heartbeat while trials run."""
+        if self.active and time.monotonic() - self.orphans_requeued < HEARTBEAT_SECONDS:
             return
-        self.looked = time.monotonic()
+        self.orphans_requeued = time.monotonic()
         ours = [active.trial.number for active in self.active]
         for number in recover(self.study, self.owner, private=self.recipe.storage is None, ours=ours):
             self.progress.note(
@@ -95,24 +94,24 @@ class Search:
                 f"Trial {number} was left running by a process that ended; its settings are queued again.",
             )
 
-    def ended(self) -> int:
+    def ended_trials(self) -> int:
         return sum(counts(trial) and trial.state.is_finished() for trial in self.study.get_trials(deepcopy=False))
 
-    def _begun(self, before: float = math.inf) -> int:
-        """How many trials were started, of those before this number."""
-        found = [trial for trial in self.study.get_trials(deepcopy=False) if trial.number < before and counts(trial)]
-        return sum(trial.state.name != "WAITING" for trial in found)
+    def _started_trials(self, before: float = math.inf) -> int:
+        """Count the trials that were started, up to the one with this number."""
+        trials = [trial for trial in self.study.get_trials(deepcopy=False) if trial.number < before and counts(trial)]
+        return sum(trial.state.name != "WAITING" for trial in trials)
 
-    def _next(self) -> ActiveTrial | None:
-        """A trial for a free slot; None where none is left to start."""
+    def _start_trial(self) -> ActiveTrial | None:
+        """Ask Optuna for a trial; None once enough have started."""
         if self.recipe.storage is not None:
-            self._take_over()
-        begun = self._begun()
-        if begun >= self.total:
+            self._requeue_orphans()
+        started = self._started_trials()
+        if started >= self.total:
             return None
-        self.study.sampler = sampler_of(self.recipe, begun, self.owner)
+        self.study.sampler = sampler_of(self.recipe, started, self.owner)
         trial = self.study.ask()
-        if self._begun(before=trial.number) >= self.total:  # one too many, by its number: several machines agree without talking
+        if self._started_trials(before=trial.number) >= self.total:  # the number decides, so machines need no coordination
             trial.set_user_attr("surplus", True)
             self.study.tell(trial, state=_states().FAIL)
             return None
@@ -122,49 +121,47 @@ class Search:
         self.active.append(ActiveTrial(trial, job, events_of(job), time.monotonic()))
         return self.active[-1]
 
-    def _stopped(self, active: ActiveTrial, running: Running) -> bool:
-        """Take in what a trial has reported, and prune it if that is reason enough."""
-        with self._unless_taken(active, running):
-            active.alive = sign_of_life(active.trial, active.alive)
-            self._take_reports(active)
-            if active.prune_reason is not None:
-                running.stop()
-                self._close(active, _Ending("PRUNED", reason=active.prune_reason))
-        return active not in self.active
-
-    @contextmanager
-    def _unless_taken(self, lost: ActiveTrial, running: Running | None = None) -> Iterator[None]:
-        """A trial that is closed already: another machine took this one for dead and runs it; one of the two is enough."""
+    def _poll(self, active: ActiveTrial, running: Running) -> bool:
+        """Read a trial's new reports, and stop its process if it is pruned or lost to another machine; True if stopped."""
         from optuna.exceptions import UpdateFinishedTrialError
 
         try:
-            yield
+            active.heartbeat = heartbeat(active.trial, active.heartbeat)
+            self._read_reports(active)
+            if active.prune_reason is None:
+                return False
+            running.stop()
+            self._close(active, _Ending("PRUNED", reason=active.prune_reason))
         except UpdateFinishedTrialError:
-            if running is not None:
-                running.stop()
-            self.active = [active for active in self.active if active is not lost]
-            self._drop_weights(lost.job)
-            number = lost.trial.number
-            self.progress.note(
-                f"시도 {number}: 이 서버의 응답이 없는 동안 다른 서버가 이어받았습니다.",
-                f"Trial {number} was taken over by another machine while this one was silent.",
-            )
+            running.stop()
+            self._lose(active)
+        return True
 
-    def _take_reports(self, active: ActiveTrial) -> None:
+    def _lose(self, lost: ActiveTrial) -> None:
+        """Drop a trial that another machine closed and took over, because this one seemed dead."""
+        self.active = [active for active in self.active if active is not lost]
+        self._drop_weights(lost.job)
+        number = lost.trial.number
+        self.progress.note(
+            f"시도 {number}: 이 서버의 응답이 없는 동안 다른 서버가 이어받았습니다.",
+            f"Trial {number} was taken over by another machine while this one was silent.",
+        )
+
+    def _read_reports(self, active: ActiveTrial) -> None:
         for report in self.problem.reports(active.job, active.events.rows()):
             average_wins = report.averaged and report.step == active.last.step and report.value > active.last.value
             if active.prune_reason is not None or (report.step <= active.last.step and not average_wins):
                 continue
             active.last = report
             if average_wins:
-                continue  # the weights' average is a candidate that cost nothing; rungs compare what was trained
+                continue  # averaged weights are a free candidate; rungs compare trained ones
             if report.mrr is not None:
                 active.trial.set_user_attr(f"mrr-{report.step}", report.mrr)
             active.trial.report(report.value, report.step)
             active.prune_reason = self._reason_to_prune(active.trial, report)
 
     def _reason_to_prune(self, trial: Any, report: Report) -> str | None:
-        if not self.recipe.prune or origin_of(trial) != "drawn":
+        if not self.recipe.prune or origin_of(trial) != SAMPLED:
             return None
         others = [
             Rung(other.number, _group(other), other.intermediate_values[report.step], other.user_attrs.get(f"mrr-{report.step}"))
@@ -173,13 +170,15 @@ class Search:
         ]
         return reason_to_prune(Rung(trial.number, _group(trial), report.value, report.mrr), others, report.step)
 
-    def _end(self, end: End[ActiveTrial]) -> bool:
-        """A process that is over: done, failed with a reason, or dead without one. Trials run again through the queue alone."""
+    def _record_end(self, end: End[ActiveTrial]) -> bool:
+        """Close or requeue a trial whose process ended. Always True: a trial runs again through Optuna's queue alone."""
+        from optuna.exceptions import UpdateFinishedTrialError
+
         active = end.step
         end = replace(end, attempt=1 + active.trial.user_attrs.get("attempt", 0))
-        with self._unless_taken(active):
+        try:
             if end.outcome is None and end.attempt == 1:
-                self._try_again(active, end.reason)
+                self._requeue(active, end.reason)
             elif not end.done:
                 self._close(active, _Ending("FAIL", reason=end.reason, kind=end.kind))
             elif not active.last.step:
@@ -187,10 +186,12 @@ class Search:
             else:
                 active.trial.set_user_attr("averaged", active.last.averaged)
                 self._close(active, _Ending("COMPLETE", active.last.value))
+        except UpdateFinishedTrialError:
+            self._lose(active)
         return True
 
-    def _try_again(self, active: ActiveTrial, reason: str) -> None:
-        """A process died: the same settings once more."""
+    def _requeue(self, active: ActiveTrial, reason: str) -> None:
+        """Queue the settings of a trial whose process died once more."""
         self.active.remove(active)
         number = active.trial.number
         queue_again(self.study, self._frozen(active), reason, attempt=1)
@@ -210,13 +211,13 @@ class Search:
         for name, fact in facts.items():
             active.trial.set_user_attr(name, fact)
         self.study.tell(active.trial, ending.value, state=getattr(_states(), ending.state))
-        self.progress.note(self._told(active, ending))
+        self.progress.note(self._message(active, ending))
         self._drop_weights(active.job)
-        done = completed(self.study)
-        self.stage.advance(1, **({"best": f"{100 * done[0].value:.2f}%"} if done else {}))
+        complete = completed(self.study)
+        self.stage.advance(1, **({"best": f"{100 * complete[0].value:.2f}%"} if complete else {}))
         self._count_failures(ending, active.job)
 
-    def _told(self, active: ActiveTrial, ending: _Ending) -> str:
+    def _message(self, active: ActiveTrial, ending: _Ending) -> str:
         number, log, why = active.trial.number, active.job.log, in_words(ending.reason)
         if ending.value is not None:
             scored = f"{self.problem.label} {100 * ending.value:.2f}%"
@@ -235,36 +236,36 @@ class Search:
             )
 
     def _drop_weights(self, job: Job) -> None:
-        """A trial is known by its scores: what wins is trained anew. Another trial of the same settings may still train there."""
+        """Keep only the scores, since the winner is retrained. Another trial of the same settings may still train there."""
         if job.key not in [active.job.key for active in self.active]:
             self.problem.drop_weights(job)
 
-    def _hand_back(self) -> None:
-        """Interrupted: leave what ran in the queue for the next call."""
+    def _requeue_active(self) -> None:
+        """Leave the running trials in the queue for the next call."""
         for active in self.active:
             queue_again(self.study, self._frozen(active), "the study was interrupted")
         self.active.clear()
 
 
 def completed(study: Any) -> list[Any]:
-    """The completed trials, best first; of equals the earlier one."""
-    done = study.get_trials(deepcopy=False, states=[_states().COMPLETE])
-    return sorted((trial for trial in done if counts(trial)), key=lambda trial: (-trial.value, trial.number))
+    """Return the completed trials, best first; ties go to the earlier one."""
+    trials = study.get_trials(deepcopy=False, states=[_states().COMPLETE])
+    return sorted((trial for trial in trials if counts(trial)), key=lambda trial: (-trial.value, trial.number))
 
 
 def distinct(study: Any, problem: Problem, seed: int) -> list[Any]:
-    """The completed trials, best first, one per recipe: of several that trained the same, the start or else the best."""
-    found: dict[str, Any] = {}
+    """Return the completed trials, best first, one per recipe: of several that trained the same, the start or else the best."""
+    trials: dict[str, Any] = {}
     for trial in completed(study):
         key = problem.job(trial.params, seed).key
-        if key not in found or ORIGINS.index(origin_of(trial)) < ORIGINS.index(origin_of(found[key])):
-            found[key] = trial
-    return list(found.values())
+        if key not in trials or ORIGINS.index(origin_of(trial)) < ORIGINS.index(origin_of(trials[key])):
+            trials[key] = trial
+    return list(trials.values())
 
 
 def origin_of(trial: Any) -> Origin:
-    found: Origin = trial.user_attrs.get("origin", "drawn")
-    return found
+    origin: Origin = trial.user_attrs.get("origin", SAMPLED)
+    return origin
 
 
 def _group(trial: Any) -> str:
@@ -281,26 +282,26 @@ class Rung:
     mrr: float | None = None
 
 
-def reason_to_prune(own: Rung, others: Sequence[Rung], step: int) -> str | None:
-    """Why a trial is pruned at this quarter. `others` are all that have come so far, in whatever order they did.
+def reason_to_prune(trial: Rung, others: Sequence[Rung], step: int) -> str | None:
+    """Say why a trial is pruned at this quarter; None if it goes on. `others` are all trials that have reached it so far.
 
-    Trials of one objective are ranked by the mean reciprocal rank, which tells them apart with half the items; objectives are
-    compared by the score itself, as their ranks below the first differ.
+    Trials of one objective are ranked by mean reciprocal rank, which tells them apart with half the items; objectives are
+    compared by the score itself, because their ranks below the first differ.
     """
     if step not in RUNGS:
         return None
-    group = [other for other in others if other.group == own.group]
-    ranks = {rung.number: rung.value if rung.mrr is None else rung.mrr for rung in (*group, own)}
-    if not _in_better_half(own.number, ranks):
+    group = [other for other in others if other.group == trial.group]
+    ranks = {rung.number: rung.value if rung.mrr is None else rung.mrr for rung in (*group, trial)}
+    if not _in_better_half(trial.number, ranks):
         return f"not in the better half of its objective at {step}/{REPORTS} of the budget"
-    leads = all(own.value >= other.value for other in group)  # the best of an objective goes on, whatever others reach
-    if not leads and not _in_better_half(own.number, {rung.number: rung.value for rung in (*others, own)}):
+    leads = all(trial.value >= other.value for other in group)  # the best of an objective goes on, whatever others reach
+    if not leads and not _in_better_half(trial.number, {rung.number: rung.value for rung in (*others, trial)}):
         return f"not in the better half of all trials at {step}/{REPORTS} of the budget"
     return None
 
 
 def _in_better_half(number: int, values: Mapping[int, float]) -> bool:
-    """Of an odd number the middle one is out; of equals the earlier one is ahead."""
+    """Is it in the better half, rounded down, with ties won by the earlier trial?"""
     order = sorted(values, key=lambda trial: (-values[trial], trial))
     return order.index(number) < max(1, len(order) // 2)
 

@@ -4,8 +4,8 @@
     objective: [mlm, entity, combined]
     ratio: {low: 0.2, high: 0.8, when: {objective: [combined]}}
 
-A dimension is drawn only where it does something, as its `when` says or as `COUNTS_UNDER` knows: no trial differs from another in
-a value that has no effect.
+A dimension is sampled only where it has an effect, as its `when` says or as `COUNTS_UNDER` knows, so that no two trials differ in
+a value without effect.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Conditions = tuple[tuple[str, tuple[Any, ...]], ...]
 
 
 def _kinds(recipe: type, names: str) -> dict[str, type]:
-    """The plain type of each of these fields of a recipe: text for a Literal, and without None."""
+    """Return the plain type of each of these fields of a recipe: text for a Literal, and without None."""
     hints = {name: (*typing.get_args(hints_of(recipe)[name]), hints_of(recipe)[name])[0] for name in names.split()}
     return {name: hint if isinstance(hint, type) else str for name, hint in hints.items()}
 
@@ -45,29 +45,29 @@ TUNABLE: dict[TuneTask, dict[str, type]] = {
         "label_mask mask_support hard_negatives",
     ),
 }
-"""What a study may vary: fields of the recipe that change what is learned. Where and how it runs is not among them."""
+"""What a study may vary: fields of the recipe that change what is learned, not where or how it runs."""
 
 _WITH_MENTIONS = tuple(name for name, objective in OBJECTIVES.items() if objective.entity_rows != 0)
 
 
-def _having(loss: MentionLoss) -> tuple[str, ...]:
+def _with_loss(loss: MentionLoss) -> tuple[str, ...]:
     return tuple(name for name, objective in OBJECTIVES.items() if loss in objective.losses)
 
 
 COUNTS_UNDER: dict[str, tuple[str, tuple[str, ...]]] = {
     "ratio": ("objective", ("combined",)),
     **dict.fromkeys(("entity_rate", "background", "far_weight"), ("objective", _WITH_MENTIONS)),
-    "copy_weight": ("objective", _having("copy")),
-    **dict.fromkeys(("link_weight", "temperature"), ("objective", _having("link"))),
+    "copy_weight": ("objective", _with_loss("copy")),
+    **dict.fromkeys(("link_weight", "temperature"), ("objective", _with_loss("link"))),
     **dict.fromkeys(("min_prob", "max_prob", "rates"), ("objective", ("mlm", "combined"))),
     "mask_support": ("label_mask", ("hard", "soft")),
 }
-"""Settings that change nothing unless another has one of these values."""
+"""Settings that have an effect only if another setting has one of these values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """A range (low, high) or a set of choices; `when` names earlier dimensions and the values under which this one counts."""
+    """A range (low, high) or a set of choices; `when` names earlier dimensions and the values under which this one is sampled."""
 
     name: str
     kind: type
@@ -88,7 +88,7 @@ class Dimension:
         return trial.suggest_float(self.name, self.low, self.high, log=self.log)
 
     def nearest(self, value: Any) -> Any:
-        """The value of this dimension that is closest to a recommended one."""
+        """Return the value of this dimension that is closest to a recommended one."""
         if not self.choices:
             return self.kind(min(self.high, max(self.low, value)))
         if value in self.choices or self.kind not in (int, float):
@@ -99,7 +99,7 @@ class Dimension:
         return value in self.choices if self.choices else isinstance(value, int | float) and self.low <= value <= self.high
 
     def ends(self) -> tuple[Any, ...]:
-        """Values that represent the whole dimension when it is checked."""
+        """Return the values that represent the whole dimension when it is checked."""
         return self.choices or (self.kind(self.low), self.kind(self.high))
 
     def plain(self) -> Any:
@@ -124,15 +124,15 @@ class Space:
         return tuple(dimension.name for dimension in self.dimensions)
 
     def suggest(self, trial: Any, fixed: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of one trial. `fixed` are settings that a `when` may look at."""
+        """Sample the values of one trial. `fixed` are settings that a `when` may refer to."""
         return self._filled(fixed, lambda dimension: dimension.suggest(trial))
 
     def point(self, wanted: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
-        """The point of the space that is nearest to some recommended values."""
+        """Return the point of the space that is nearest to some recommended values."""
 
         def value(dimension: Dimension) -> Any:
-            found = wanted.get(dimension.name)
-            return dimension.ends()[0] if found is None else dimension.nearest(found)
+            recommended = wanted.get(dimension.name)
+            return dimension.ends()[0] if recommended is None else dimension.nearest(recommended)
 
         return self._filled(fixed, value)
 
@@ -159,15 +159,15 @@ class _Entry:
 
 
 def read_space(data: Mapping[str, Any], task: TuneTask) -> Space:
-    """The dimensions of a YAML mapping; an unknown name, an empty range or a condition that cannot hold is an error."""
+    """Read the dimensions of a YAML mapping; an unknown name, an empty range or a condition that never holds is an error."""
     known: dict[str, Dimension] = {}
     for name, entry in data.items():
         if name not in TUNABLE[task]:
             raise RecipeError(f"space: unknown name {shown(name)}. {nearest(name, TUNABLE[task])}")
         if not isinstance(entry, list | tuple | Mapping):
             raise RecipeError(f"space: {name} should be a list of choices or {{low: ..., high: ...}}, not {shown(entry)}.")
-        given = from_mapping(_Entry, entry if isinstance(entry, Mapping) else {"choices": entry}, f"space: {name}")
-        known[name] = _dimension(name, TUNABLE[task][name], given, _conditions(name, given, known, data, TUNABLE[task]))
+        parsed = from_mapping(_Entry, entry if isinstance(entry, Mapping) else {"choices": entry}, f"space: {name}")
+        known[name] = _dimension(name, TUNABLE[task][name], parsed, _conditions(name, parsed, known, data, TUNABLE[task]))
     if not known:
         raise RecipeError(f"space is empty; name at least one of {', '.join(TUNABLE[task])}.")
     if {"min_prob", "max_prob"} <= set(known) and max(known["min_prob"].ends()) > min(known["max_prob"].ends()):
@@ -175,27 +175,27 @@ def read_space(data: Mapping[str, Any], task: TuneTask) -> Space:
     return Space(tuple(known.values()))
 
 
-def _dimension(name: str, kind: type, given: _Entry, when: Conditions) -> Dimension:
-    if given.choices is not None:
-        choices: tuple[Any, ...] = tuple(from_mapping(kind, value, f"space: {name}") for value in given.choices)
+def _dimension(name: str, kind: type, entry: _Entry, when: Conditions) -> Dimension:
+    if entry.choices is not None:
+        choices: tuple[Any, ...] = tuple(from_mapping(kind, value, f"space: {name}") for value in entry.choices)
         if not choices or len(set(choices)) != len(choices):
             raise RecipeError(f"space: {name} {'has no choices' if not choices else 'names a choice twice'}; correct its list.")
         return Dimension(name, kind, choices=choices, when=when)
-    if kind not in (float, int) or given.low is None or given.high is None:
+    if kind not in (float, int) or entry.low is None or entry.high is None:
         raise RecipeError(f"space: {name} should {'have low and high' if kind in (float, int) else 'be a list of choices'}.")
-    low, high = (from_mapping(kind, end, f"space: {name}.{key}") for key, end in (("low", given.low), ("high", given.high)))
+    low, high = (from_mapping(kind, end, f"space: {name}.{key}") for key, end in (("low", entry.low), ("high", entry.high)))
     if not low < high:
         raise RecipeError(f"space: the range of {name} from {low:g} to {high:g} is empty; low must be under high.")
-    if given.log and low <= 0:
+    if entry.log and low <= 0:
         raise RecipeError(f"space: {name} is logarithmic and cannot start at {low:g}; raise low, or leave out log.")
-    return Dimension(name, kind, low=low, high=high, log=given.log, when=when)
+    return Dimension(name, kind, low=low, high=high, log=entry.log, when=when)
 
 
 def _conditions(
-    name: str, given: _Entry, known: Mapping[str, Dimension], data: Mapping[str, Any], tunable: Mapping[str, type]
+    name: str, entry: _Entry, known: Mapping[str, Dimension], data: Mapping[str, Any], tunable: Mapping[str, type]
 ) -> Conditions:
-    """When a dimension counts: as its `when` says, and where another dimension decides it, as `COUNTS_UNDER` knows."""
-    when = {other: values if isinstance(values, tuple) else (values,) for other, values in given.when.items()}
+    """Return when a dimension is sampled: as its `when` says and, if it depends on another dimension, as `COUNTS_UNDER` knows."""
+    when = {other: values if isinstance(values, tuple) else (values,) for other, values in entry.when.items()}
     decides, wanted = COUNTS_UNDER.get(name, ("", ()))
     implied = decides in data and decides not in when
     for other in (*when, decides) if implied else when:
@@ -207,25 +207,25 @@ def _conditions(
             never = f"counts only when {other} is {when[other][0]!r}, which {other} never is"
             raise RecipeError(f"space: {name} {never}; correct its `when`.")
     if implied:
-        counts = tuple(value for value in known[decides].choices if value in wanted)
-        when |= {decides: counts} if 0 < len(counts) < len(known[decides].choices) else {}
+        effective = tuple(value for value in known[decides].choices if value in wanted)
+        when |= {decides: effective} if 0 < len(effective) < len(known[decides].choices) else {}
     return tuple(when.items())
 
 
 def check_ends(
     space: Space, wanted: Mapping[str, Any], fixed: Mapping[str, Any], check: Callable[[dict[str, Any]], object]
 ) -> None:
-    """Every end of every dimension, where it is drawn, passes `check`: no trial fails by its settings alone."""
+    """Call `check` with every end of every dimension, so that no trial fails because of its settings."""
     for dimension in space:
-        drawn = {other: (found, values) for other, values in dimension.when if (found := space.get(other))}
-        under = {other: next((v for v in values if v in found.choices), values[0]) for other, (found, values) in drawn.items()}
+        decides = {other: (choices, values) for other, values in dimension.when if (choices := space.get(other))}
+        under = {name: next((v for v in values if v in other.choices), values[0]) for name, (other, values) in decides.items()}
         start = space.point({**wanted, **under}, fixed)
         for value in dimension.ends() if dimension.name in start else ():
             check({**start, dimension.name: value})
 
 
 def refuse_idle(space: Space, fixed: Mapping[str, Any], recipe: TuneRecipe) -> None:
-    """A dimension that changes nothing wherever it is drawn wastes trials."""
+    """Refuse a dimension that would waste trials, because it has no effect wherever it is sampled."""
     if all(len(dimension.choices) == 1 for dimension in space) and not recipe.portfolio_only:
         raise RecipeError(
             "space: every dimension has one value, so there is nothing to search; add a value, or --portfolio-only."
@@ -237,8 +237,8 @@ def refuse_idle(space: Space, fixed: Mapping[str, Any], recipe: TuneRecipe) -> N
         )
     for dimension in space:
         other, wanted = COUNTS_UNDER.get(dimension.name, ("", ()))
-        found = space.get(other)
-        values = found.choices if found else (fixed.get(other),)
+        decides = space.get(other)
+        values = decides.choices if decides else (fixed.get(other),)
         drawn = set(dict(dimension.when).get(other, values)) & set(values)
         if other and drawn and not drawn & set(wanted):
             raise RecipeError(

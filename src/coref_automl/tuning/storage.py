@@ -1,4 +1,4 @@
-"""The study in its storage. In: a recipe and what trials depend on. Out: an Optuna study, bound to that, nothing left behind.
+"""The study in its storage. In: a recipe, and a binding of what trials depend on. Out: an Optuna study that is bound to it.
 
 By default a journal file in the study's folder; `--storage postgresql://...` is shared by many machines. A trial that a dead
 process left RUNNING is closed as interrupted, and its settings are queued again: it is neither lost nor counted twice.
@@ -23,17 +23,18 @@ from coref_automl.tuning.problem import Start
 from coref_automl.tuning.recipe import TuneRecipe
 
 JOURNAL = "study.journal"
-SILENT = 300.0
-"""Seconds without a sign of life after which another machine's trial counts as left behind."""
-SIGN_EVERY = 30.0
-"""Seconds between two signs of life of a trial, and between two looks for trials that others have left."""
-_PATIENCE = 30.0
+SILENT_SECONDS = 300.0
+"""Without a heartbeat for so long, another machine's trial counts as orphaned."""
+HEARTBEAT_SECONDS = 30.0
+"""Between two heartbeats of a trial, and between two searches for orphaned trials."""
+_QUEUE_SECONDS = 30.0
+"""How long to wait for the machine that creates a study to fill its queue; it may have died."""
 
 
 def open_study(recipe: TuneRecipe, out: Path, binding: Mapping[str, Any], *, starts: Sequence[Start] = ()) -> Any:
     """Create the study with `starts` in its queue, or resume it. One begun with another space, data or budget is refused.
 
-    Of several machines that begin together the storage lets one create the study; the others wait until it has filled the queue.
+    The storage lets one of several machines create the study; the others wait until it has filled the queue.
     """
     optuna = _optuna()
     storage, pruner = storage_of(recipe.storage, out), optuna.pruners.NopPruner()
@@ -41,8 +42,8 @@ def open_study(recipe: TuneRecipe, out: Path, binding: Mapping[str, Any], *, sta
         study = optuna.create_study(storage=storage, study_name=recipe.study, direction="maximize", pruner=pruner)
     except optuna.exceptions.DuplicatedStudyError:
         study = optuna.load_study(storage=storage, study_name=recipe.study, pruner=pruner)
-        end = time.monotonic() + (0.0 if recipe.storage is None else _PATIENCE)  # its maker may have died in between
-        while not study.user_attrs.get("queued") and time.monotonic() < end:
+        deadline = time.monotonic() + (0.0 if recipe.storage is None else _QUEUE_SECONDS)
+        while not study.user_attrs.get("queued") and time.monotonic() < deadline:
             time.sleep(0.1)
     if (begun := study.user_attrs.get("binding")) is None:
         study.set_user_attr("binding", json.loads(json.dumps(binding)))
@@ -56,37 +57,37 @@ def open_study(recipe: TuneRecipe, out: Path, binding: Mapping[str, Any], *, sta
 
 
 def counts(trial: Any) -> bool:
-    """Is it one of the trials that were asked for? Interrupted ones run again under another number."""
+    """Does it count towards the trials of the recipe? Interrupted ones run again under another number."""
     return not trial.user_attrs.get("interrupted") and not trial.user_attrs.get("surplus")
 
 
-def sign_of_life(trial: Any, last: float) -> float:
-    """Tell the storage now and then that this trial's process is there."""
+def heartbeat(trial: Any, last: float) -> float:
+    """Write to the storage that this trial is alive, if the `last` heartbeat is too long ago; return the time of the latest."""
     now = time.time()
-    if now - last < SIGN_EVERY:
+    if now - last < HEARTBEAT_SECONDS:
         return last
     trial.set_user_attr("alive", now)
     return now
 
 
 def recover(study: Any, owner: str, *, private: bool, ours: Collection[int] = ()) -> list[int]:
-    """Close what a dead process left RUNNING and queue it again.
+    """Close and requeue trials that a dead process left RUNNING; return their numbers.
 
     In a `private` storage every running trial is dead, because we hold the folder's lock; in a shared one those of our own folder
-    are, and those that have been silent too long. `ours` are the numbers of those that this process itself runs.
+    are, and those without a heartbeat for too long. `ours` are the numbers of trials that this process runs.
     """
     optuna = _optuna()
     closed = []
     for trial in study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.RUNNING]):
-        heard = float(trial.user_attrs.get("alive") or trial.datetime_start.timestamp())
-        dead = private or trial.user_attrs.get("owner") == owner or time.time() - heard > SILENT
+        last = float(trial.user_attrs.get("alive") or trial.datetime_start.timestamp())
+        dead = private or trial.user_attrs.get("owner") == owner or time.time() - last > SILENT_SECONDS
         if trial.number not in ours and dead and queue_again(study, trial, "the process of the study ended while it ran"):
             closed.append(trial.number)
     return closed
 
 
 def queue_again(study: Any, trial: Any, reason: str, **attributes: Any) -> bool:
-    """Close a trial as interrupted and put its settings at the head of the queue; False if another process did so before."""
+    """Close a trial as interrupted and put its settings at the head of the queue; False if another process did so first."""
     optuna = _optuna()
     storage, identity = study._storage, trial._trial_id
     settings = trial.params or trial.system_attrs.get("fixed_params")
@@ -96,14 +97,14 @@ def queue_again(study: Any, trial: Any, reason: str, **attributes: Any) -> bool:
         if not storage.set_trial_state_values(identity, optuna.trial.TrialState.FAIL):
             return False
         if settings:  # else it had drawn nothing yet
-            kept = {key: value for key, value in trial.user_attrs.items() if key in ("origin", "name", "attempt")}
-            study.enqueue_trial(settings, user_attrs={**kept, **attributes, "again": trial.number})
+            inherited = {key: value for key, value in trial.user_attrs.items() if key in ("origin", "name", "attempt")}
+            study.enqueue_trial(settings, user_attrs={**inherited, **attributes, "again": trial.number})
         return True
     return False
 
 
 def storage_of(url: str | None, out: Path) -> Any:
-    """The storage of a study; one that cannot be used is refused."""
+    """Open the storage of a study, or refuse one that cannot be used."""
     optuna = _optuna()
     if url is None:
         path = out / JOURNAL
@@ -136,8 +137,8 @@ def _database(url: str) -> Any:
 
 
 def sampler_of(recipe: TuneRecipe, already: int, owner: str) -> Any:
-    """What draws the next trial. Trials so far and owner move the seed: a study that was killed draws what it would have drawn,
-    and a second machine something else."""
+    """Return the sampler of the next trial, seeded by the number of trials so far and the owner: a resumed study samples what it
+    would have sampled, and a second machine something else."""
     optuna = _optuna()
     seed = int(fingerprint(recipe.seed, already, owner if recipe.storage else "")[:8], 16)
     with warnings.catch_warnings():
