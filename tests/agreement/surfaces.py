@@ -15,8 +15,7 @@ from coref_automl.report.printout import recommend
 from coref_automl.say import Lang
 from coref_automl.studio import compare_page, leaderboard
 from coref_automl.studio.pages import Address
-from coref_automl.studio.shelf import Pending
-from coref_automl.studio.workspace import Workspace
+from coref_automl.studio.workspace import Pending, Workspace
 
 LANGUAGES: tuple[Lang, ...] = ("en", "ko")
 
@@ -58,7 +57,7 @@ def _command(line: list[str], kind: str, lang: Lang) -> Printed:
 def studio(root: Path) -> list[Printed]:
     """The leaderboard and the Compare page as they open."""
     workspace = Workspace([root])
-    workspace.folders.look()
+    workspace.folders.scan()
     pages = [partial(page, workspace) for page in (leaderboard.page, compare_page.page)]
     try:
         return [

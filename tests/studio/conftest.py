@@ -129,9 +129,9 @@ def serving(*paths: Path, **options: Any) -> Iterator[Visitor]:
     """A studio over folders, served as the command serves it."""
     for name in ("starlette", "uvicorn"):
         pytest.importorskip(name, reason="the studio extra is not installed")
-    from coref_automl.studio.server import Studio, bound, server_of
+    from coref_automl.studio.server import Studio, listen, server_of
 
-    with bound("127.0.0.1", 0) as listening:
+    with listen("127.0.0.1", 0) as listening:
         studio = Studio(paths, **options)
         server = server_of(studio)
         studio.start()

@@ -58,7 +58,7 @@ def test_a_run_that_disappears_while_it_is_looked_at_says_so(copied: Path) -> No
         asked = {"a": key(copied, RUN), "b": key(copied, "mlm")}
         assert visitor.ready("/compare", **asked).status == 200
         shutil.rmtree(copied / "runs" / RUN)
-        visitor.studio.folders.look()
+        visitor.studio.folders.scan()
         for path in ("/compare", "/items"):
             page = visitor.ready(path, **asked)
             assert page.status == 404
@@ -82,13 +82,13 @@ def test_links_out_of_the_folders_are_not_followed(copied: Path, tmp_path: Path)
     inside = copied / "runs" / RUN / "checkpoint-7" / "config.json"
     shutil.move(inside, tmp_path / "config.json")
     inside.symlink_to(tmp_path / "config.json")
-    found = Folders([copied]).look()
+    found = Folders([copied]).scan()
     assert not [name for name in (*found.runs, *found.evaluations, *found.models) if "mlm" in name]
     assert not [name for name in found.models if name.endswith(f"{RUN}/checkpoint-7")]
     assert sum("is a link to outside the given folders" in line for line in found.broken) == 2
-    before = Folders([copied]).look()
+    before = Folders([copied]).scan()
     (copied / "notes.txt").symlink_to(tmp_path / "config.json")
-    found = Folders([copied]).look()  # a link beside the runs hides none of them
+    found = Folders([copied]).scan()  # a link beside the runs hides none of them
     assert (found.runs, found.evaluations) == (before.runs, before.evaluations)
     assert len(found.broken) == 3
 
@@ -107,11 +107,11 @@ def test_a_folder_inside_another_is_shown_once(made: Path) -> None:
 
 def test_an_archive_beside_its_runs_adds_no_model_and_no_relation_run(copied: Path, tmp_path: Path) -> None:
     with serving(copied) as visitor:
-        before = {mark: list(members.stored) for mark, members in visitor.studio.workspace.shelf.sets().items()}
+        before = {mark: list(members.stored) for mark, members in visitor.studio.workspace.boards.sets().items()}
         listed = rows_of(visitor)
     assert command(["archive", str(copied / "runs"), "--out", str(copied / "kept")]) == 0
     with serving(copied) as visitor:
-        assert {mark: list(members.stored) for mark, members in visitor.studio.workspace.shelf.sets().items()} == before
+        assert {mark: list(members.stored) for mark, members in visitor.studio.workspace.boards.sets().items()} == before
         assert rows_of(visitor) == listed
         assert visitor.ready("/compare").status == 200
     assert command(["report", str(copied), "--out", str(tmp_path / "page"), "--lang", "en"]) == 0
@@ -126,7 +126,7 @@ def test_of_several_archives_each_is_a_study_to_choose(tmp_path: Path) -> None:
         runs = write(small(methods=(Method(name, (0.5,)),), relation=False), tmp_path / name)
         assert command(["archive", str(runs), "--out", str(tmp_path / "kept" / name)]) == 0
     with serving(tmp_path / "kept") as visitor:
-        sets = visitor.studio.workspace.shelf.sets()
+        sets = visitor.studio.workspace.boards.sets()
         assert [one.study for one in sets.values()] == ["kept/combined", "kept/entity", None]
         for mark, one in sets.items():
             page = visitor.ready("/", set=mark, lang="en").body
@@ -154,7 +154,7 @@ def test_nothing_is_written_into_the_folders(copied: Path) -> None:
 def test_a_prepared_dataset_is_not_taken_for_an_evaluation_set(tmp_path: Path) -> None:
     texts, out = ["--source", "bundled:synthetic-short", "--limit", "8"], str(tmp_path / "dataset")
     assert command(["prepare", "mlm", *texts, "--model", "bundled:ko-mini", "--seq-len", "64", "--out", out]) == 0
-    found = Folders([tmp_path]).look()
+    found = Folders([tmp_path]).scan()
     assert (found.sets, found.broken) == ({}, [])
 
 
@@ -165,7 +165,7 @@ def test_odd_names_and_links_that_lead_back_to_themselves_hide_nothing(copied: P
     with serving(copied, lang="en") as visitor:
         page = visitor.get("/")
         assert page.status == 200
-        assert f"{copied.name}/runs/mlm" in visitor.studio.folders.now().runs
+        assert f"{copied.name}/runs/mlm" in visitor.studio.folders.contents().runs
         assert visitor.ready("/compare").status == 200
 
 
@@ -193,7 +193,7 @@ def test_a_report_of_nothing_but_a_name_that_is_not_utf_8_says_so(
 
 
 def test_a_folder_that_cannot_be_looked_at_is_named_and_the_watch_goes_on(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folders, "_EVERY", 0.05)
+    monkeypatch.setattr(folders, "_SCAN_SECONDS", 0.05)
     plain, broken = folders.kind_of_folder, copied / "runs/mlm"
 
     def read(folder: Path) -> str:
@@ -206,7 +206,7 @@ def test_a_folder_that_cannot_be_looked_at_is_named_and_the_watch_goes_on(copied
         assert _sees(
             visitor.studio.folders, lambda found: f"{broken} cannot be read (ValueError: out of the blue)." in found.broken
         )
-        assert f"{copied.name}/runs/{RUN}" in visitor.studio.folders.now().runs
+        assert f"{copied.name}/runs/{RUN}" in visitor.studio.folders.contents().runs
         monkeypatch.setattr(folders, "kind_of_folder", plain)
         (copied / "runs/new").mkdir()
         (copied / "runs/new/.coref-automl").write_text("run", "utf-8")
@@ -215,6 +215,6 @@ def test_a_folder_that_cannot_be_looked_at_is_named_and_the_watch_goes_on(copied
 
 def _sees(looking: Folders, what: Callable[[folders.FolderContents], bool]) -> bool:
     until = time.monotonic() + 30
-    while not what(looking.now()) and time.monotonic() < until:
+    while not what(looking.contents()) and time.monotonic() < until:
         time.sleep(0.02)
-    return what(looking.now())
+    return what(looking.contents())

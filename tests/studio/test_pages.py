@@ -23,7 +23,7 @@ from coref_automl.records import Estimate
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.page import points
 from coref_automl.report.printout import recommend
-from coref_automl.studio import shelf
+from coref_automl.studio import workspace
 from coref_automl.studio.items_page import _cropped
 from tests.printed import printed_in, wrong_with
 from tests.studio.conftest import MARKUP, RUN, Visitor, last_of, serving
@@ -165,10 +165,10 @@ def test_new_evaluations_arrive_in_what_was_computed_while_they_were_read(copied
     with serving(copied) as visitor:
         while not (before := methods(visitor)):
             time.sleep(0.05)
-        plain, read = shelf.load, threading.Event()
-        monkeypatch.setattr(shelf, "load", lambda *given: (read.wait(60), plain(*given))[1])
+        plain, read = workspace.load, threading.Event()
+        monkeypatch.setattr(workspace, "load", lambda *given: (read.wait(60), plain(*given))[1])
         (copied.parent / "aside").rename(copied / "runs" / RUN)
-        visitor.studio.folders.look()
+        visitor.studio.folders.scan()
         assert methods(visitor) == before
         read.set()
         until = time.monotonic() + 30
@@ -281,14 +281,14 @@ def test_the_export_holds_a_relation_run_that_has_come_since(copied: Path) -> No
     with serving(copied, lang="en") as visitor:
         assert "micro-F1" not in visitor.ready("/export").body
         (copied.parent / "aside").rename(copied / "runs/relation")
-        visitor.studio.folders.look()
+        visitor.studio.folders.scan()
         assert "micro-F1" in visitor.ready("/export").body
 
 
 def test_after_its_process_was_killed_the_export_says_so_and_works_again(made: Path) -> None:
     with serving(made, lang="en") as visitor:
         assert visitor.get("/export").status == 202
-        pools, until = visitor.studio.workspace.shelf._pools, time.monotonic() + 60
+        pools, until = visitor.studio.workspace.boards._pools, time.monotonic() + 60
         while not (False in pools and pools[False]._processes) and time.monotonic() < until:
             time.sleep(0.01)
         for process in list(pools[False]._processes.values()):

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from coref_automl.studio.safety import BODY, LONGEST, POLICY, WRITES, Guard, is_loopback
+from coref_automl.studio.safety import MAX_ADDRESS, MAX_BODY, POLICY, WRITES, Guard, is_loopback
 from tests.studio.conftest import MARKUP, RUN, Visitor
 
 SECRET = "root:"
@@ -120,9 +120,9 @@ def test_what_no_page_of_its_own_sends_is_not_written(visit: Visitor, made: Path
 
 
 def test_requests_are_bounded(visit: Visitor) -> None:
-    assert visit.get(f"/items?q={'a' * LONGEST}").status in (400, 414, 431)
+    assert visit.get(f"/items?q={'a' * MAX_ADDRESS}").status in (400, 414, 431)
     assert visit.get("/", headers={"Content-Length": "5"}).status == 413
-    assert visit.post("/note", headers={"Origin": visit.address, "Content-Length": str(BODY + 1)}).status == 413
+    assert visit.post("/note", headers={"Origin": visit.address, "Content-Length": str(MAX_BODY + 1)}).status == 413
     assert visit.get("/", headers={"X-Long": "a" * 100_000}).status in (400, 431)
 
 

@@ -27,7 +27,7 @@ def here(jobs: list[Call], **_: object) -> list[Returned]:
 
 def test_sizes_are_tried_upwards_and_the_batch_is_made_of_the_fastest(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "run_calls", here)
-    monkeypatch.setattr(room, "_ENOUGH", 0.0)
+    monkeypatch.setattr(room, "_SPEED_RATIO", 0.0)
     found = room.probe(recipe(world), largest=4, steps=1)
     assert [size.rows for size in found.sizes] == [1, 2, 4]
     assert found.largest == 4
@@ -48,7 +48,7 @@ def test_a_size_that_does_not_fit_ends_the_climb(world: World, monkeypatch: pyte
         return plain(work, rows, steps)
 
     monkeypatch.setattr(room, "run_calls", here)
-    monkeypatch.setattr(room, "_ENOUGH", 0.0)
+    monkeypatch.setattr(room, "_SPEED_RATIO", 0.0)
     monkeypatch.setattr(room, "timed_step", limited)
     found = room.probe(recipe(world), largest=64, steps=1)
     assert (found.largest, found.stopped) == (2, "4 do not fit")

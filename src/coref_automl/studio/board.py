@@ -1,11 +1,11 @@
-"""Evaluations of one set of items, side by side. In: what their summaries say. Out: a board: ranks, answers, passages.
+"""Evaluations of one set of items, side by side. In: stored evaluations. Out: a board: ranks, answers, passages.
 
-Reading a board takes seconds, not the time of a click: the shelf does it in the background.
+Loading a board takes seconds, not the time of a click: `Boards` (workspace.py) does it in the background.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from coref_automl.comparison.arms import Arm, arms_of
 from coref_automl.comparison.bases import rename_bases
 from coref_automl.comparison.groups import group_of
-from coref_automl.comparison.scores import Entry, Group
+from coref_automl.comparison.scores import Entry, Group, grouped
+from coref_automl.comparison.superseded import one_dtype_each, what_counts
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.columns import ITEMS, holds_text, read_columns
 from coref_automl.evaluation.evalset import EvalSet, find_set
@@ -24,6 +25,8 @@ from coref_automl.evaluation.metrics import bucket
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.fingerprints import fingerprint
 from coref_automl.records import ClozeItem
+from coref_automl.studio.folders import FolderContents
+from coref_automl.studio.pages import COLORS
 
 TOP = 5
 
@@ -32,7 +35,7 @@ TOP = 5
 class Passages:
     """The texts behind the items of a set: each item's spans, and the number of its document (-1 without one).
 
-    `folder` is the set's; `fault` says in both languages why there are none.
+    `folder` is the set's; `fault` says in both languages why there are no texts.
     """
 
     texts: tuple[str, ...]
@@ -41,19 +44,19 @@ class Passages:
     folder: Path | None = None
     fault: tuple[str, str] = ("", "")
 
-    def holding(self, text: str) -> NDArray[np.bool_]:
-        """The items whose document holds a text."""
-        found = np.array([text in one for one in self.texts] + [False], np.bool_)
-        return np.asarray(found[self.numbers])
+    def containing(self, text: str) -> NDArray[np.bool_]:
+        """Mark the items whose document contains a text."""
+        contains = np.array([text in passage for passage in self.texts] + [False], np.bool_)
+        return np.asarray(contains[self.numbers])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Board:
-    """The evaluations of one set by key, their group, and the passages. `ids` and `answers` are the items'.
+    """The evaluations of one set by key, their group, and the passages. `ids` and `answers` are those of the items.
 
-    `top` are the numbers of the first five words that each answered, -1 where it gave fewer.
-    `state` is that of the members it was loaded from, and the key of all that is computed from it.
-    `metrics` were run by all of them; `buckets` are the items' distances.
+    `top` has the numbers of the first five words that each model answered, -1 where it gave fewer. `state` is that of the members
+    that were loaded, and a key of everything computed from the board. `metrics` were run by all of them; `buckets` are the items'
+    distances.
     """
 
     mark: str
@@ -75,8 +78,8 @@ class Board:
 
 @dataclass(frozen=True)
 class Members:
-    """The evaluations of one set before they are loaded: by key, as compare would choose them. `study` is the key of the archive
-    or experiment that they lie in, None for those of all."""
+    """The evaluations of one set before they are loaded: by key, as `compare` would choose them. `study` is the key of the
+    archive or experiment that they lie in; None if they may lie anywhere."""
 
     mark: str
     items: str
@@ -85,8 +88,8 @@ class Members:
     study: str | None = None
 
     @property
-    def own(self) -> str:
-        """What its items' tags are kept by, whichever study they are looked at in."""
+    def tag_key(self) -> str:
+        """The key of the items' tags, which are the same in every study."""
         return self.mark.partition("~")[0]
 
     @property
@@ -95,83 +98,126 @@ class Members:
 
     @cached_property
     def state(self) -> Hashable:
-        """What a loaded board was made of."""
-        return fingerprint([[key, one.evaluation.evaluated_at, one.evaluation.evalset_path] for key, one in self.stored.items()])
+        """A fingerprint of what a board is loaded from."""
+        evaluations = ((key, stored.evaluation) for key, stored in self.stored.items())
+        return fingerprint([[key, evaluation.evaluated_at, evaluation.evalset_path] for key, evaluation in evaluations])
 
     @cached_property
     def size(self) -> int:
-        files = (one.folder / ITEMS for one in self.stored.values())
+        files = (stored.folder / ITEMS for stored in self.stored.values())
         return sum(path.stat().st_size for path in files if path.is_file())
 
     @cached_property
     def entries(self) -> list[Entry]:
-        """What the evaluations' summaries say, before any item is read."""
-        stored = rename_bases(list(self.stored.values()))
-        return [Entry(one.evaluation.checkpoint, one.evaluation, one.folder, {}) for one in stored]
+        """The evaluations with their summaries alone, before any item is read."""
+        renamed = rename_bases(list(self.stored.values()))
+        return [Entry(stored.evaluation.checkpoint, stored.evaluation, stored.folder, {}) for stored in renamed]
 
     @cached_property
     def arms(self) -> list[Arm]:
         return arms_of(self.entries, None)
 
 
+def find_members(found: FolderContents, is_shown: Callable[[Path], bool]) -> dict[str, Members]:
+    """Return the sets by mark, the largest first; if there are several archives and experiments, each by itself before all."""
+    whole, keys = _members_of(found.evaluations, None, is_shown), grouped(found.evaluations, found.study)
+    studies = {found.study(key) for members in whole.values() for key in members.stored}  # not those that repeat others
+    if len(studies) < 2:
+        return whole
+    parts = [
+        _members_of({key: found.evaluations[key] for key in keys[study]}, study, is_shown) for study in keys if study in studies
+    ]
+    by_study = sorted((members for part in parts for members in part.values()), key=lambda members: -len(members.stored))
+    shared = [members for members in whole.values() if len({found.study(key) for key in members.stored}) > 1]
+    return {members.mark: members for members in (*by_study, *shared)}
+
+
+def _members_of(
+    evaluations: Mapping[str, StoredEvaluation], study: str | None, is_shown: Callable[[Path], bool]
+) -> dict[str, Members]:
+    keys = {id(stored): key for key, stored in evaluations.items()}
+    counted, _ = what_counts(list(evaluations.values()), look=lambda stored: is_shown(Path(stored.evaluation.path)))
+    sets = {}
+    for (items, scorer), (chosen, _) in one_dtype_each(counted, set()).items():
+        mark = f"{items[:12]}.{scorer}" + (f"~{study}" if study is not None else "")
+        sets[mark] = Members(mark, items, scorer, {keys[id(stored)]: stored for stored in chosen}, study)
+    return dict(sorted(sets.items(), key=lambda pair: -len(pair[1].stored)))
+
+
+def colors_of(sets: Collection[Members]) -> dict[str, str]:
+    """Return a color for every run and every other model; methods take colors in the order of their first evaluation, so that a
+    new one changes no other."""
+    owners: dict[str, str] = {}
+    first: dict[str, str] = {}
+    for members in sets:
+        owners = {entry.run: arm.name for arm in members.arms for run in arm.runs.values() for entry in run} | owners
+    for entry in (entry for members in sets for entry in members.entries):
+        owner = owners.setdefault(entry.run, entry.run)
+        first[owner] = min(first.get(owner, "~"), entry.evaluation.evaluated_at)
+    order = sorted(first, key=lambda owner: (first[owner], owner))
+    colors = {owner: COLORS[number % len(COLORS)] for number, owner in enumerate(order)}
+    return {run: colors[owner] for run, owner in owners.items()}
+
+
 def load(members: Members, sets: Mapping[str, Path]) -> Board:
     stored = rename_bases(list(members.stored.values()))
     group = group_of(stored, members.items, members.scorer)
     by_folder = {entry.folder: entry for entry in group.entries}
-    entries = {key: by_folder[one.folder] for key, one in members.stored.items()}
+    entries = {key: by_folder[evaluation.folder] for key, evaluation in members.stored.items()}
     index = group.items.index
     answers = [""] * len(index)
     numbers: dict[str, int] = {}
-    words = {key: _words(entry, index, numbers, answers) for key, entry in entries.items()}
-    order = {key: entries[key] for key in sorted(entries, key=lambda key: group.entries.index(entries[key]))}
+    top = {key: _top_words(entry, index, numbers, answers) for key, entry in entries.items()}
+    ordered = {key: entries[key] for key in sorted(entries, key=lambda key: group.entries.index(entries[key]))}
     return Board(
         members.mark,
         members.state,
         group,
-        order,
-        words,
+        ordered,
+        top,
         tuple(numbers),
         tuple(index),
         tuple(answers),
         _passages(group, sets),
-        {entry.folder: key for key, entry in order.items()},
+        {entry.folder: key for key, entry in ordered.items()},
         tuple(group.metrics()),
         np.array([bucket(int(value)) for value in group.items.facts["distance"]]),
     )
 
 
-def _words(entry: Entry, index: Mapping[str, int], numbers: dict[str, int], answers: list[str]) -> NDArray[np.int32]:
+def _top_words(entry: Entry, index: Mapping[str, int], numbers: dict[str, int], answers: list[str]) -> NDArray[np.int32]:
+    """Read the first words of one evaluation as numbers, adding new words to `numbers`; fills in the items' `answers`."""
     top = np.full((len(index), TOP), -1, np.int32)
     if not holds_text(entry.folder):
         return top
-    held = read_columns(entry.folder, ("answer", "top"))
-    for item, answer, given in zip(held["item"], held["answer"], held["top"], strict=True):
-        at = index[item]
-        answers[at] = answer
-        for place, word in enumerate(given[:TOP]):
-            top[at, place] = numbers.setdefault(word, len(numbers))
+    columns = read_columns(entry.folder, ("answer", "top"))
+    for item, answer, words in zip(columns["item"], columns["answer"], columns["top"], strict=True):
+        row = index[item]
+        answers[row] = answer
+        for column, word in enumerate(words[:TOP]):
+            top[row, column] = numbers.setdefault(word, len(numbers))
     return top
 
 
 def _passages(group: Group, sets: Mapping[str, Path]) -> Passages:
-    """The set of the group: one under the folders, or the bundled one."""
+    """Open the set of the group: one under the folders, or the bundled one."""
     none = Passages((), {}, np.full(len(group.items), -1, np.int32))
     if not any(holds_text(entry.folder) for entry in group.entries):
-        told = "보관본에는 글이 없어 순위만 보입니다.", "An archive holds no text: ranks are shown, and no passages."
-        return replace(none, fault=told)
+        fault = "보관본에는 글이 없어 순위만 보입니다.", "An archive holds no text: ranks are shown, and no passages."
+        return replace(none, fault=fault)
     folder = sets.get(group.fingerprint) or find_set("", group.fingerprint)
     if folder is None:
         name = group.evalset
-        told = (
+        fault = (
             f"평가 세트 {name}이(가) 주어진 폴더 안에 없어 본문을 보여 줄 수 없습니다. 그 폴더도 함께 주고 다시 시작하세요.",
             f"The evaluation set {name} is not under the given folders, so passages are missing; start with its folder too.",
         )
-        return replace(none, fault=told)
+        return replace(none, fault=fault)
     try:
-        held = EvalSet.open(folder)
+        evalset = EvalSet.open(folder)
     except CorefError as error:
         return replace(none, fault=(str(error), str(error)))
-    items = {item.id: replace(item, candidates=()) for item in held.select()}
-    order = {name: number for number, name in enumerate(held.documents)}
-    numbers = [order[items[one].document] if one in items else -1 for one in group.items.index]
-    return Passages(tuple(held.documents.values()), items, np.array(numbers, np.int32), folder)
+    items = {item.id: replace(item, candidates=()) for item in evalset.select()}
+    order = {name: number for number, name in enumerate(evalset.documents)}
+    numbers = [order[items[item].document] if item in items else -1 for item in group.items.index]
+    return Passages(tuple(evalset.documents.values()), items, np.array(numbers, np.int32), folder)

@@ -28,21 +28,21 @@ from coref_automl.paths import check_name, is_text, natural_order
 
 T = TypeVar("T")
 RUNS = {"run": "training", "study": "tuning", EXPERIMENT: "experiment", "relation grid": "grid"}
-"""Kinds of folders that hold a run, and the word for each in addresses and styles; those of outside checks have their names."""
+"""Kinds of folders that hold a run, and the word for each in addresses and styles; outside checks are called by their names."""
 ARCHIVED = "archived"
 _ARCHIVE = re.compile(r"items-.+\.npz")
 """The ranks of an archive's evaluations."""
 _CHAINS = re.compile(rb'"clusters"\s*:\s*\[')
-_LARGEST = 20_000_000
-"""Bytes of a file with chains that is opened to be corrected."""
-_MOST = 50_000
-"""Folders to look into; more than any study has."""
-_EVERY = 2.0
+_MAX_TEXT_BYTES = 20_000_000
+"""A larger file of chains cannot be corrected here."""
+_MAX_FOLDERS = 50_000
+"""Folders to scan; more than any study has."""
+_SCAN_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of any kind: its key, its folder, what it is, and the model that it started from, with the fingerprint of that."""
+    """A run of any kind: its key, its folder, its kind, and the model that it started from, with that model's fingerprint."""
 
     key: str
     folder: Path
@@ -58,10 +58,9 @@ class _Start(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """What lies under the folders at one moment, by key. `sets` are evaluation sets by fingerprint, `texts` files with annotated
-    chains, `preparing` unfinished datasets, `studies` the keys of archives and experiments, `broken` are sentences. `owners` are
-    the keys of the runs whose checkpoints were evaluated, by its folder; a run of which the evaluations alone are there is of the
-    kind ARCHIVED."""
+    """What lies under the folders at one moment, by key: evaluation `sets` by fingerprint, `texts` with annotated chains, archives
+    and experiments (`studies`), errors as sentences (`broken`). `owners` are the keys of the runs whose checkpoints were evaluated,
+    by the evaluation's folder; a run of which only evaluations are left is of the kind ARCHIVED."""
 
     runs: dict[str, Run] = field(default_factory=dict)
     evaluations: dict[str, StoredEvaluation] = field(default_factory=dict)
@@ -74,150 +73,156 @@ class FolderContents:
     broken: list[str] = field(default_factory=list)
 
     def study(self, key: str) -> str:
-        """The key of the archive or experiment that something lies in; empty outside of them."""
-        return max((one for one in self.studies if key.startswith(f"{one}/")), key=len, default="")
+        """Return the key of the archive or experiment that something lies in; empty outside of them."""
+        return max((study for study in self.studies if key.startswith(f"{study}/")), key=len, default="")
 
 
 class Folders:
-    """The given folders. `now()` is the last look at them; a thread looks again every two seconds, once started."""
+    """The given folders. `contents()` is their last scan; once started, a thread scans them every two seconds."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.roots = _named_roots(paths)
-        self._kept: dict[tuple[Path, str], tuple[Any, Any]] = {}
-        self._now = FolderContents()
-        self._over = threading.Event()
+        self._read: dict[tuple[Path, str], tuple[Any, Any]] = {}
+        self._contents = FolderContents()
+        self._stopped = threading.Event()
 
-    def now(self) -> FolderContents:
-        return self._now
+    def contents(self) -> FolderContents:
+        return self._contents
 
     def start(self) -> None:
-        self.look()
+        self.scan()
         threading.Thread(target=self._watch, name="studio-folders", daemon=True).start()
 
     def stop(self) -> None:
-        self._over.set()
+        self._stopped.set()
 
-    def holds(self, path: Path) -> bool:
-        """Does a path, links followed, lie in one of the folders?"""
+    def contains(self, path: Path) -> bool:
+        """Does a path lie in one of the folders after links are resolved?"""
         try:
             real = Path(os.path.realpath(path))  # Path.resolve raises where links lead in a circle
         except (OSError, ValueError):
             return False
         return any(real.is_relative_to(root) for root in self.roots.values())
 
-    def place(self, key: str) -> Path:
+    def path_of(self, key: str) -> Path:
         root, _, inside = key.partition("/")
         return self.roots[root] / inside
 
     def run(self, key: str) -> Run | None:
-        return self._now.runs.get(key)
+        return self._contents.runs.get(key)
 
-    def look(self) -> FolderContents:
-        """Look again. Files that have not changed are not read again."""
-        found = FolderContents()
-        runs, broken = dict[str, Run](), found.broken
-        for key, folder, files in self._folders(broken):
+    def scan(self) -> FolderContents:
+        """Scan the folders. Files that have not changed are not read again."""
+        found, runs = FolderContents(), dict[str, Run]()
+        for key, folder, files in self._folders(found.broken):
             try:
-                marked = kind_of_folder(folder)
-                held = {check.files.results: name for name, check in CHECKS.items()}  # archives keep these without a manifest
-                own = next((name for name, check in CHECKS.items() if check.folder == marked), "")
-                kind = RUNS.get(marked) or own or next((name for file, name in held.items() if file in files), "")
-                if marked == EXPERIMENT or any(map(_ARCHIVE.fullmatch, files)):
-                    found.studies.add(key)
-                if marked == DATASET and not is_done(folder):
-                    found.preparing[key] = folder
-                if kind:
-                    told = next((name for name in (MANIFEST, *held) if name in files), "")
-                    runs[key] = Run(key, folder, kind, *(self.once(folder / told, _start, "start") if told else ()))
-                elif files >= {MANIFEST, DOCUMENTS} and marked != DATASET:
-                    found.sets[self.once(folder / MANIFEST, lambda at: read_stored(at, SetManifest)["fingerprint"])] = folder
-                elif RESULT in files and (ITEMS in files or RANKS in files):
-                    stored = self.once(folder / RESULT, lambda at: self._confined(open_evaluation(at.parent)))
-                    if stored is not None:
-                        found.evaluations[key] = stored
-                elif "config.json" in files and has_tokenizer(folder):
-                    found.models[key] = folder
-                for name in sorted(name for name in files if name.endswith(".jsonl") and name != ITEMS):
-                    if self.once(folder / name, _holds_chains, "kind"):
-                        found.texts[f"{key}/{name}"] = folder / name
-            except Exception as error:  # whatever it is, it hides no other folder
-                broken.append(_unread(folder, error))
-        named: dict[str, list[Run]] = {}
+                self._add(found, runs, key, folder, files)
+            except Exception as error:  # of any kind: one folder must not hide the others
+                found.broken.append(_unreadable(folder, error))
+        by_name: dict[str, list[Run]] = {}
         for run in runs.values():
-            named.setdefault(run.folder.name if run.kind == "training" else "", []).append(run)
+            by_name.setdefault(run.folder.name if run.kind == "training" else "", []).append(run)
         owners = {
-            one.folder: owner for key, one in found.evaluations.items() if (owner := _owner(key, one, runs, named)) is not None
+            stored.folder: owner
+            for key, stored in found.evaluations.items()
+            if (owner := _owner(key, stored, runs, by_name)) is not None
         }
         found.runs.update({run.key: run for run in owners.values() if run.kind == ARCHIVED} | runs)
         found.owners.update({folder: run.key for folder, run in owners.items()})
-        if found != self._now:  # pages keep what they made of it
-            self._now = found
-        return self._now
+        if found != self._contents:  # pages cache by the identity of the contents
+            self._contents = found
+        return self._contents
+
+    def _add(self, found: FolderContents, runs: dict[str, Run], key: str, folder: Path, files: set[str]) -> None:
+        """Add what a folder is: a run, an evaluation set, an evaluation, a model; and its files with chains."""
+        marked = kind_of_folder(folder)
+        results = {check.files.results: name for name, check in CHECKS.items()}  # archives keep these without a manifest
+        check_name = next((name for name, check in CHECKS.items() if check.folder == marked), "")
+        kind = RUNS.get(marked) or check_name or next((name for file, name in results.items() if file in files), "")
+        if marked == EXPERIMENT or any(map(_ARCHIVE.fullmatch, files)):
+            found.studies.add(key)
+        if marked == DATASET and not is_done(folder):
+            found.preparing[key] = folder
+        if kind:
+            record = next((name for name in (MANIFEST, *results) if name in files), "")
+            runs[key] = Run(key, folder, kind, *(self.read_once(folder / record, _start, "start") if record else ()))
+        elif files >= {MANIFEST, DOCUMENTS} and marked != DATASET:
+            items = self.read_once(folder / MANIFEST, lambda path: read_stored(path, SetManifest)["fingerprint"])
+            found.sets[items] = folder
+        elif RESULT in files and (ITEMS in files or RANKS in files):
+            stored = self.read_once(folder / RESULT, lambda path: self._confined(open_evaluation(path.parent)))
+            if stored is not None:
+                found.evaluations[key] = stored
+        elif "config.json" in files and has_tokenizer(folder):
+            found.models[key] = folder
+        for name in sorted(name for name in files if name.endswith(".jsonl") and name != ITEMS):
+            if self.read_once(folder / name, _has_chains, "kind"):
+                found.texts[f"{key}/{name}"] = folder / name
 
     def _watch(self) -> None:
         took = 0.0
-        while not self._over.wait(max(_EVERY, 20 * took)):
+        while not self._stopped.wait(max(_SCAN_SECONDS, 20 * took)):
             began = time.monotonic()
             try:
-                self.look()
-            except Exception as error:  # the next look may succeed
-                self._now = replace(self._now, broken=[in_words(error)])
+                self.scan()
+            except Exception as error:  # the next scan may succeed
+                self._contents = replace(self._contents, broken=[in_words(error)])
             took = time.monotonic() - began
 
     def _folders(self, broken: list[str]) -> Iterator[tuple[str, Path, set[str]]]:
-        """Every folder with its key and the names of its files, in natural order. No link is followed out of the folders."""
-        left = _MOST
+        """Yield every folder with its key and its files' names, in natural order. No link is followed out of the folders."""
+        left = _MAX_FOLDERS
         waiting = [(name, root) for name, root in reversed(self.roots.items())]
         while waiting:
             key, folder = waiting.pop()
             if (left := left - 1) < 0:
-                broken.append(f"More than {_MOST:,} folders: those after {folder} are not shown; name fewer.")
+                broken.append(f"More than {_MAX_FOLDERS:,} folders: those after {folder} are not shown; name fewer.")
                 return
             try:
-                files, inside = self._contents(folder, broken)
+                files, inside = self._entries(folder, broken)
             except Exception as error:
-                broken.append(_unread(folder, error))
+                broken.append(_unreadable(folder, error))
                 continue
             if files is not None:
                 yield key, folder, files
             waiting += [(f"{key}/{name}", folder / name) for name in reversed(inside)]
 
-    def _contents(self, folder: Path, broken: list[str]) -> tuple[set[str] | None, list[str]]:
-        """The names of a folder's files, None if one of them lies elsewhere, and of the folders in it in natural order."""
-        with os.scandir(folder) as entries:
-            held = [entry for entry in entries if not entry.name.startswith(".") and _can_be_named(entry, broken)]
-        away = False
-        links = {entry.name for entry in held if entry.is_symlink()}
-        if outside := [name for name in links if not self.holds(folder / name)]:
+    def _entries(self, folder: Path, broken: list[str]) -> tuple[set[str] | None, list[str]]:
+        """Return the names of a folder's files, None if one of them is a link to outside, and of its folders in natural order."""
+        with os.scandir(folder) as scanned:
+            entries = [entry for entry in scanned if not entry.name.startswith(".") and _can_be_named(entry, broken)]
+        is_outside = False
+        links = {entry.name for entry in entries if entry.is_symlink()}
+        if outside := [name for name in links if not self.contains(folder / name)]:
             broken.append(f"{folder / outside[0]} is a link to outside the given folders, and is not followed.")
-            away = any(not (folder / name).is_dir() for name in outside)
-        inside = [entry.name for entry in held if entry.name not in links and entry.is_dir(follow_symlinks=False)]
+            is_outside = any(not (folder / name).is_dir() for name in outside)
+        inside = [entry.name for entry in entries if entry.name not in links and entry.is_dir(follow_symlinks=False)]
         if kind_of_folder(folder) == EXPERIMENT:
             inside = [name for name in inside if not repeats_study(folder / name)]
-        files = {entry.name for entry in held if entry.is_file(follow_symlinks=False)}
+        files = {entry.name for entry in entries if entry.is_file(follow_symlinks=False)}
         files |= {name for name in links if (folder / name).is_file()}
-        return None if away else files, sorted(inside, key=natural_order)
+        return None if is_outside else files, sorted(inside, key=natural_order)
 
-    def once(self, path: Path, read: Callable[[Path], T], what: str = "") -> T:
-        """What was read of a file, while its size and time stay the same; `what` tells two readings of one file apart."""
+    def read_once(self, path: Path, read: Callable[[Path], T], what: str = "") -> T:
+        """Read a file, once while its size and time stay the same; `what` tells two readings of one file apart."""
         stat = path.stat()
-        mark = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        held = self._kept.get((path, what))
-        if held is None or held[0] != mark:
-            held = self._kept[path, what] = (mark, read(path))
-        found: T = held[1]
-        return found
+        version = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        cached = self._read.get((path, what))
+        if cached is None or cached[0] != version:
+            cached = self._read[path, what] = (version, read(path))
+        value: T = cached[1]
+        return value
 
     def _confined(self, stored: StoredEvaluation | None) -> StoredEvaluation | None:
-        """Without the place of a set that lies outside the folders; the bundled one may be read."""
-        place = stored.evaluation.evalset_path if stored is not None else ""
-        if stored is None or not place or self.holds(Path(place)) or Path(place).resolve() == bundled_eval_set().resolve():
+        """Remove the path of a set that lies outside the folders; the bundled one may be read."""
+        path = stored.evaluation.evalset_path if stored is not None else ""
+        if stored is None or not path or self.contains(Path(path)) or Path(path).resolve() == bundled_eval_set().resolve():
             return stored
         return replace(stored, evaluation=replace(stored.evaluation, evalset_path=""))
 
 
 def _named_roots(paths: Sequence[Path]) -> dict[str, Path]:
-    """The folders by unique names; a folder inside another one is shown once."""
+    """Return the folders by unique names; one that lies inside another is left out."""
     roots: dict[str, Path] = {}
     for path in dict.fromkeys(path.resolve() for path in paths):
         if any(path != other.resolve() and path.is_relative_to(other.resolve()) for other in paths):
@@ -239,34 +244,35 @@ def _can_be_named(entry: os.DirEntry[str], broken: list[str]) -> bool:
     return True
 
 
-def _owner(key: str, stored: StoredEvaluation, runs: Mapping[str, Run], named: Mapping[str, list[Run]]) -> Run | None:
-    """The run of an evaluated checkpoint: the one it lies in, else the nearest of that name; without one, what is left of it."""
-    folder, made = run_of(stored.folder), stored.evaluation.provenance
-    inside = key.rsplit("/", 3)[0]
-    if folder is not None and inside in runs:
-        return runs[inside]
-    if made is not None and (near := named.get(Path(made.run).name)):
-        return max(near, key=lambda run: len(os.path.commonpath([run.key, key])))
-    return Run(inside, folder, ARCHIVED) if folder is not None else None
+def _owner(key: str, stored: StoredEvaluation, runs: Mapping[str, Run], by_name: Mapping[str, list[Run]]) -> Run | None:
+    """Return the run of an evaluated checkpoint: the one that its folder lies in, else the nearest of that name, else an archived
+    one; None for a model outside a run."""
+    folder, provenance = run_of(stored.folder), stored.evaluation.provenance
+    run_key = key.rsplit("/", 3)[0]
+    if folder is not None and run_key in runs:
+        return runs[run_key]
+    if provenance is not None and (namesakes := by_name.get(Path(provenance.run).name)):
+        return max(namesakes, key=lambda run: len(os.path.commonpath([run.key, key])))
+    return Run(run_key, folder, ARCHIVED) if folder is not None else None
 
 
-def _holds_chains(path: Path) -> bool:
-    """Does a file look like texts with chains? Its first rows tell."""
-    if path.stat().st_size > _LARGEST:
+def _has_chains(path: Path) -> bool:
+    """Do the first rows of a file look like texts with chains?"""
+    if path.stat().st_size > _MAX_TEXT_BYTES:
         return False
     with path.open("rb") as handle:
         return bool(_CHAINS.search(handle.read(1 << 16)))
 
 
 def _start(path: Path) -> tuple[str, str]:
-    """What a run started from, by its manifest; by its results, where that is all an archive keeps."""
+    """Read what a run started from, and its fingerprint, from its manifest or, in an archive, from its results."""
     with suppress(CorefError):
-        held = read_stored(path, _Start)
-        return held.get("model", ""), held.get("fingerprints", {}).get("weights", "")
+        stored = read_stored(path, _Start)
+        return stored.get("model", ""), stored.get("fingerprints", {}).get("weights", "")
     return "", ""
 
 
-def _unread(folder: Path, error: Exception) -> str:
+def _unreadable(folder: Path, error: Exception) -> str:
     known = isinstance(error, CorefError | OSError)
     return in_words(error) if known else f"{folder} cannot be read ({type(error).__name__}: {error})."
 

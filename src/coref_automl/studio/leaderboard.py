@@ -1,7 +1,7 @@
 """The first page: methods and tasks. In: an address. Out: the answer in a sentence, and a table of verdicts.
 
-A cell is a mean and what the answer claims of the method against its base, or against a chosen method. Means are there at once;
-verdicts follow when the study is made.
+A cell is a mean and what the answer claims of the method against its base, or against a chosen method. Means are shown at once;
+verdicts follow when the study is computed.
 """
 
 from __future__ import annotations
@@ -25,18 +25,17 @@ from coref_automl.say import Say
 from coref_automl.studio.board import Board, Members
 from coref_automl.studio.folders import in_words
 from coref_automl.studio.pages import AS, Address, Download
-from coref_automl.studio.shelf import Pending
-from coref_automl.studio.workspace import METHOD, Workspace
+from coref_automl.studio.workspace import METHOD, Pending, Workspace
 
-FIRST = (PRIMARY, "real_far1_strict", "lambada_top1_strict")
-"""What is shown while the study is made."""
-_ROWS = 200
+DEFAULT_METRICS = (PRIMARY, "real_far1_strict", "lambada_top1_strict")
+"""Shown while the study is being computed."""
+_MAX_ROWS = 200
 _FACTS = ("name", "seeds", "length", "tokens", "date")
 
 
 @dataclass(frozen=True, slots=True)
 class BoardScore:
-    """One cell: a mean in percent, the claim beside it, and its bar on the column's scale."""
+    """One cell: a mean in percent, a claim, and the bar of its difference on the column's scale."""
 
     value: float | None
     claim: Claim | None = None
@@ -49,8 +48,7 @@ class BoardScore:
 
 @dataclass(frozen=True, slots=True)
 class BoardRow:
-    """A method, the base, or (`of` a method) one of its runs. `runs` are the keys of runs; `compared` is that of what it is set
-    against."""
+    """A method, the base, or (`of` a method) one run. `runs` are keys of runs; `key` and `compared` are A and B of Compare."""
 
     name: str
     seeds: int
@@ -71,47 +69,48 @@ Rows = tuple[list[BoardRow], dict[str, str]]
 
 
 def page(ws: Workspace, address: Address) -> str | Download:
-    say, found, title = address.say, ws.folders.now(), address.say("순위표", "Leaderboard")
-    if not ws.shelf.sets() and not address.get("set"):
+    say, found, title = address.say, ws.folders.contents(), address.say("순위표", "Leaderboard")
+    if not ws.boards.sets() and not address.get("set"):
         return ws.pages.page("empty.html.j2", address, title=title, found=found, roots=ws.folders.roots)
-    members = ws.shelf.members(address.get("set"))
+    members = ws.boards.members(address.get("set"))
     metric, wanted = address.get("metric"), [name for name in address.get("cols").split(",") if name]
     board, study, waiting, fault = None, None, False, ""
     rows, columns = list[BoardRow](), dict[str, str]()
     try:
-        board = ws.shelf.board(members)
+        board = ws.boards.board(members)
         study = ws.study(board, metric)
         if study is not None:
-            asked = (metric, tuple(wanted), address.get("ref"))
-            key = ("rows", board.mark, board.state, *asked, say.lang, *ws.shelf.results(board.mark).items())
-            rows, columns = ws.shelf.made(key, partial(partial(_judged, ws), board, study, wanted, address.get("ref"), say))
+            settings = (metric, tuple(wanted), address.get("ref"))
+            key = ("rows", board.mark, board.state, *settings, say.lang, *ws.boards.check_results(board.mark).items())
+            compute = partial(partial(_judged_rows, ws), board, study, wanted, address.get("ref"), say)
+            rows, columns = ws.boards.cached(key, compute)
     except Pending:  # of the study, or of that of a column's metric
         waiting = True
-    except (CorefError, OSError) as error:  # files that have gone or lie: what the summaries say is shown, and why no more
+    except (CorefError, OSError) as error:  # files that have gone or lie: the summaries are shown, and why there is no more
         fault = in_words(error)
     if waiting and address.get(AS):
-        raise Pending  # a file has all of it
-    rows, columns = (rows, columns) if rows else _plain(ws, members, wanted or [metric, *FIRST])
+        raise Pending  # a file is complete
+    rows, columns = (rows, columns) if rows else _summary_rows(ws, members, wanted or [metric, *DEFAULT_METRICS])
     rows = _tagged(ws, rows)
-    shown = _sorted(_filtered(rows, address), address.get("sort"), columns)
+    matching = _sorted(_filtered(rows, address), address.get("sort"), columns)
     metrics = {name: METRICS[name].label for name in board.metrics} if board is not None else {}
     return ws.pages.page(
         "leaderboard.html.j2",
         address,
         title=title,
-        sections=[Section("leaderboard", "", (_table(shown if address.get(AS) else (), columns, say),))],
+        sections=[Section("leaderboard", "", (_table(matching if address.get(AS) else (), columns, say),))],
         waiting=waiting,
         fault=fault,
         members=members,
-        sets=ws.shelf.sets(),
+        sets=ws.boards.sets(),
         answer=answer_wording.answer_lines(study.answer, say) if study is not None else [],
         warned=answer_wording.warnings(study.answer, say) if study is not None else [],
         chosen=study.answer.method if study is not None else None,
         broken=found.broken,
-        rows=shown[:_ROWS],
-        more=len(shown) - _ROWS,
-        every=[one for one in rows if not one.of],
-        tags=sorted({tag for one in rows for tag in one.tags}),
+        rows=matching[:_MAX_ROWS],
+        more=len(matching) - _MAX_ROWS,
+        every=[row for row in rows if not row.of],
+        tags=sorted({tag for row in rows for tag in row.tags}),
         columns=columns,
         all_columns={**columns, **metrics},
         metrics=metrics,
@@ -122,60 +121,60 @@ def page(ws: Workspace, address: Address) -> str | Download:
     )
 
 
-def meaning(metric: str, say: Say) -> str:
-    """What a metric measures, for those who point at its name."""
-    of = METRICS[metric]
-    if of.parts:
-        return " + ".join(f"{weight:g} {METRICS[name].label}" for name, weight in of.parts)
+def meaning(name: str, say: Say) -> str:
+    """Explain a metric; shown as the tooltip of its name."""
+    metric = METRICS[name]
+    if metric.parts:
+        return " + ".join(f"{weight:g} {METRICS[part].label}" for part, weight in metric.parts)
     rule = {
         "strict": say("정답과 같음", "equal to the answer"),
         "lenient": say("같거나 한쪽이 다른 쪽을 포함", "equal, or one contains the other"),
         "word": say("후보 단어 가운데", "among candidate words"),
-    }[of.rule]
-    share = f"share of {of.task} items with a right answer in the first {of.at} ({rule})"
-    return say(f"{of.task} 문항 중 상위 {of.at}개 안에 정답이 있는 비율 ({rule})", share)
+    }[metric.rule]
+    share = f"share of {metric.task} items with a right answer in the first {metric.at} ({rule})"
+    return say(f"{metric.task} 문항 중 상위 {metric.at}개 안에 정답이 있는 비율 ({rule})", share)
 
 
-def _judged(ws: Workspace, board: Board, study: Study, wanted: Sequence[str], reference: str, say: Say) -> Rows:
-    """Rows of a made study: what its answer claims. `wanted` metrics that it does not speak of are asked of their own."""
+def _judged_rows(ws: Workspace, board: Board, study: Study, wanted: Sequence[str], reference: str, say: Say) -> Rows:
+    """Make the rows of a study, with the claims of its answer and, for `wanted` metrics without any, of other studies."""
     sides = [Side(arm.name, tuple(arm.ends), arm) for arm in study.arms]
     sides += [Side(entry.name, (entry,)) for entry in study.entries if not entry.trained]
     against = next((side for side in sides if side.arm is not None and side.name == reference), None)
     bases = [base_of(study.group.entries, side.arm) if side.arm is not None else None for side in sides]
     claims = [_claims(ws, board, study, *pair, against, wanted) for pair in zip(sides, bases, strict=True)]
-    told = [one for one in study.answer.claims if not one.part and one.question != "sources"]
-    every = {_column(one): wording.outcome(one, say) for one in (*told, *chain(*claims))}
-    usual = {key: label for key, label in every.items() if ":" not in key} or {study.metric: METRICS[study.metric].label}
-    labels = {**{name: METRICS[name].label for name in wanted if name in METRICS}, **every}
+    answered = [claim for claim in study.answer.claims if not claim.part and claim.question != "sources"]
+    outcomes = {_column(claim): wording.outcome(claim, say) for claim in (*answered, *chain(*claims))}
+    usual = {key: label for key, label in outcomes.items() if ":" not in key} or {study.metric: METRICS[study.metric].label}
+    labels = {**{name: METRICS[name].label for name in wanted if name in METRICS}, **outcomes}
     columns = {key: labels[key] for key in wanted if key in labels} or usual
-    known: dict[tuple[str, str], float] = {}  # one value for a method, whatever it is set against
-    for one in told:
-        for name, share in zip((one.a, one.b), one.values or (), strict=False):
-            known.setdefault((name, _column(one)), 100 * share)
+    claimed: dict[tuple[str, str], float] = {}  # one value for a method, whatever it is compared with
+    for claim in answered:
+        for name, share in zip((claim.a, claim.b), claim.values or (), strict=False):
+            claimed.setdefault((name, _column(claim)), 100 * share)
     rows: list[BoardRow] = []
-    for side, base, found in zip(sides, bases, claims, strict=True):
-        arm, lasts = side.arm, side.entries
-        several = arm is not None and arm.seeds > 1  # one seed speaks for its checkpoint alone
+    for side, base, side_claims in zip(sides, bases, claims, strict=True):
+        arm, ends = side.arm, side.entries
+        several = arm is not None and arm.seeds > 1  # one seed stands for its checkpoint alone
         scores = {}
         for key in columns:
-            value = known.get((side.name, key)) if arm is not None else None
-            value = value if value is not None else _mean([_value(one, key, study) for one in lasts])
-            scores[key] = BoardScore(value, next((one for one in found if _column(one) == key), None))
+            value = claimed.get((side.name, key)) if arm is not None else None
+            value = value if value is not None else _mean([_value(entry, key, study) for entry in ends])
+            scores[key] = BoardScore(value, next((claim for claim in side_claims if _column(claim) == key), None))
         compared = METHOD + against.name if against is not None else board.key(base) if base is not None else ""
-        key = METHOD + side.name if several else board.key(lasts[0])
-        head = _row(ws, side.name, lasts, scores, key=key, compared="" if side is against else compared)
+        key = METHOD + side.name if several else board.key(ends[0])
+        head = _row(ws, side.name, ends, scores, key=key, compared="" if side is against else compared)
         rows.append(replace(head, tokens=arm.tokens) if arm is not None else head)
-        for entry in lasts if several else ():
-            held = {key: BoardScore(_value(entry, key, study)) for key in columns}
-            rows.append(_row(ws, entry.name, [entry], held, key=board.key(entry), of=side.name))
+        for entry in ends if several else ():
+            values = {key: BoardScore(_value(entry, key, study)) for key in columns}
+            rows.append(_row(ws, entry.name, [entry], values, key=board.key(entry), of=side.name))
     return _with_bars(rows, columns), columns
 
 
 def _with_bars(rows: list[BoardRow], columns: Iterable[str]) -> list[BoardRow]:
-    """Differences drawn on one scale for each column."""
+    """Add bars of the differences, on one scale per column."""
     for key in columns:
-        drawn = [row.scores[key] for row in rows]
-        bars = bars_of([score.claim.difference if score.claim is not None and score.change else None for score in drawn])
+        scores = [row.scores[key] for row in rows]
+        bars = bars_of([score.claim.difference if score.claim is not None and score.change else None for score in scores])
         rows = [
             replace(row, scores={**row.scores, key: replace(row.scores[key], bar=bar)})
             for row, bar in zip(rows, bars, strict=True)
@@ -186,65 +185,66 @@ def _with_bars(rows: list[BoardRow], columns: Iterable[str]) -> list[BoardRow]:
 def _claims(
     ws: Workspace, board: Board, study: Study, side: Side, base: Entry | None, against: Side | None, wanted: Sequence[str]
 ) -> list[Claim]:
-    """What is claimed of a row: against its base, or against the chosen method."""
+    """Return the claims about a row: against its base, or against the chosen method."""
     if against is not None:
         return ws.claims(board, study, side, against, wanted) if side is not against else []
     if side.arm is None:
         return []
     if base is not None:
-        found = ws.claims(board, study, side, Side(BASE, (base,)), wanted)
+        claims = ws.claims(board, study, side, Side(BASE, (base,)), wanted)
     else:  # a base that was not evaluated here may have been fine-tuned
-        found = study.answer.between(side.name, None)
-    alone = study.answer.between(side.entries[0].name, None) if side.arm.seeds == 1 else []
-    return [*alone, *found]
+        claims = study.answer.between(side.name, None)
+    of_checkpoint = study.answer.between(side.entries[0].name, None) if side.arm.seeds == 1 else []
+    return [*of_checkpoint, *claims]
 
 
-def _plain(ws: Workspace, members: Members, wanted: Sequence[str]) -> Rows:
-    """Rows before anything is computed: the means that the evaluations' own summaries give."""
+def _summary_rows(ws: Workspace, members: Members, wanted: Sequence[str]) -> Rows:
+    """Rows before anything is computed: means from the evaluations' own summaries."""
     entries = members.entries
-    had = {name for one in entries for name in one.evaluation.estimates}
-    columns = {name: METRICS[name].label for name in wanted if name in had and name in METRICS}
+    estimated = {name for entry in entries for name in entry.evaluation.estimates}
+    columns = {name: METRICS[name].label for name in wanted if name in estimated and name in METRICS}
     sides = [("", arm.name, arm.ends) for arm in members.arms]
-    sides += [(name, one.name, [one]) for _, name, held in sides if len(held) > 1 for one in held]
-    sides += [("", one.name, [one]) for one in entries if not one.trained]
+    sides += [(name, entry.name, [entry]) for _, name, ends in sides if len(ends) > 1 for entry in ends]
+    sides += [("", entry.name, [entry]) for entry in entries if not entry.trained]
     return [
-        _row(ws, name, held, {key: BoardScore(_mean([_value(one, key) for one in held])) for key in columns}, of=of)
-        for of, name, held in sides
+        _row(ws, name, ends, {key: BoardScore(_mean([_value(entry, key) for entry in ends])) for key in columns}, of=of)
+        for of, name, ends in sides
     ], columns
 
 
-def _row(ws: Workspace, name: str, lasts: Sequence[Entry], scores: Mapping[str, BoardScore], **more: Any) -> BoardRow:
-    owners = ws.folders.now().owners
-    keys = tuple(dict.fromkeys(owners.get(one.folder, "") for one in lasts if one.trained))
-    date, seen = max(one.evaluation.evaluated_at for one in lasts)[:10], lasts[0].recorded_tokens
-    length, color = lasts[0].evaluation.seq_len, ws.shelf.color(lasts[0].run)
-    return BoardRow(name, len(lasts), length, seen, date, scores, keys, color, **more)
+def _row(ws: Workspace, name: str, ends: Sequence[Entry], scores: Mapping[str, BoardScore], **more: Any) -> BoardRow:
+    owners = ws.folders.contents().owners
+    keys = tuple(dict.fromkeys(owners.get(entry.folder, "") for entry in ends if entry.trained))
+    date, trained_on = max(entry.evaluation.evaluated_at for entry in ends)[:10], ends[0].recorded_tokens
+    length, color = ends[0].evaluation.seq_len, ws.boards.color(ends[0].run)
+    return BoardRow(name, len(ends), length, trained_on, date, scores, keys, color, **more)
 
 
 def _tagged(ws: Workspace, rows: Sequence[BoardRow]) -> list[BoardRow]:
-    """With the tags that all runs of a row have."""
-    notes = ws.kept.notes([run for one in rows for key in one.runs if (run := ws.folders.run(key)) is not None])
+    """Add the tags that all runs of a row share."""
+    notes = ws.user_files.notes([run for row in rows for key in row.runs if (run := ws.folders.run(key)) is not None])
     if not notes:
         return list(rows)
-    each = [[set(notes[key].tags) if key in notes else set[str]() for key in one.runs] for one in rows]
+    tags = [[set(notes[key].tags) if key in notes else set[str]() for key in row.runs] for row in rows]
     return [
-        replace(one, tags=tuple(sorted(set.intersection(*held)))) if held else one for one, held in zip(rows, each, strict=True)
+        replace(row, tags=tuple(sorted(set.intersection(*of_runs)))) if of_runs else row
+        for row, of_runs in zip(rows, tags, strict=True)
     ]
 
 
 def _column(claim: Claim) -> str:
-    """Rows of relation extraction tell its columns apart."""
+    """Return the key of a claim's column; relation extraction has one per number of training rows."""
     return claim.outcome if claim.rows is None else f"{claim.outcome}.{claim.rows}"
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """None where one of them is missing."""
-    held = [value for value in values if value is not None]
-    return sum(held) / len(held) if held and len(held) == len(values) else None
+    """The mean; None if a value is missing."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known and len(known) == len(values) else None
 
 
 def _value(entry: Entry, column: str, study: Study | None = None) -> float | None:
-    """What one model scores, in percent: its own evaluation, or what was fine-tuned from it."""
+    """The score of one model in percent: of its own evaluation, or of what was fine-tuned from it."""
     if column in entry.evaluation.estimates:
         return 100 * entry.evaluation.estimates[column].value
     if study is None:
@@ -252,57 +252,59 @@ def _value(entry: Entry, column: str, study: Study | None = None) -> float | Non
     outcome, _, rows = column.partition(".")
     name, check = next(((name, check) for name, check in CHECKS.items() if check.outcome == outcome), ("", None))
     runs = [run for run in study.checks.get(name, ()) if entry.is_of(run.model, run.weights)] if check else []
-    found = [check.estimate(run.result) for run in runs if rows in ("", str(check.rows(run)))] if check else []
-    return _mean([100 * one.value if one else None for one in found])
+    estimates = [check.estimate(run.result) for run in runs if rows in ("", str(check.rows(run)))] if check else []
+    return _mean([100 * estimate.value if estimate else None for estimate in estimates])
 
 
 def _filtered(rows: Sequence[BoardRow], address: Address) -> list[BoardRow]:
-    """Methods that match by themselves or by a run, which then stands under its method, as all do where it is unfolded."""
+    """Return the methods that match themselves or by a run; the runs of an unfolded method, and runs that match, follow it."""
     text, length, tag, since, opened = (address.get(name) for name in ("q", "length", "tag", "since", "open"))
 
-    def matches(one: BoardRow) -> bool:
+    def matches(row: BoardRow) -> bool:
         return (
-            text.lower() in f"{one.name} {' '.join(one.runs if one.of or one.seeds == 1 else ())}".lower()
-            and (not length or str(one.length) == length)
-            and (not tag or tag in one.tags)
-            and (not since or one.date >= since)
+            text.lower() in f"{row.name} {' '.join(row.runs if row.of or row.seeds == 1 else ())}".lower()
+            and (not length or str(row.length) == length)
+            and (not tag or tag in row.tags)
+            and (not since or row.date >= since)
         )
 
-    own = {one.name for one in rows if not one.of and matches(one)}
-    by_run = {one.of for one in rows if one.of and matches(one)} - own
+    methods = {row.name for row in rows if not row.of and matches(row)}
+    by_run = {row.of for row in rows if row.of and matches(row)} - methods
     return [
-        one
-        for one in rows
-        if (not one.of and one.name in own | by_run)
-        or (one.of in own | by_run and opened in (one.of, "all"))
-        or (one.of in by_run and matches(one))
+        row
+        for row in rows
+        if (not row.of and row.name in methods | by_run)
+        or (row.of in methods | by_run and opened in (row.of, "all"))
+        or (row.of in by_run and matches(row))
     ]
 
 
 def _sorted(rows: Sequence[BoardRow], by: str, columns: Mapping[str, str]) -> list[BoardRow]:
-    """By a column, highest first, or lowest with a minus; runs stay under their method. Without one, by the first task."""
+    """Sort methods by a column, the highest first, or the lowest with a minus; by default the first task. Runs stay under their
+    method."""
     name = by.removeprefix("-")
     name = name if name in columns or name in _FACTS else next(iter(columns), "name")
-    heads = sorted((one for one in rows if not one.of), key=lambda one: one.name)
-    values: dict[str, Any] = {one.name: one.scores[name].value if name in columns else getattr(one, name) for one in heads}
-    known = [one for one in heads if values[one.name] is not None]
-    known.sort(key=lambda one: values[one.name], reverse=(name != "name") != by.startswith("-"))
+    heads = sorted((row for row in rows if not row.of), key=lambda row: row.name)
+    values: dict[str, Any] = {row.name: row.scores[name].value if name in columns else getattr(row, name) for row in heads}
+    known = [row for row in heads if values[row.name] is not None]
+    known.sort(key=lambda row: values[row.name], reverse=(name != "name") != by.startswith("-"))
     runs: dict[str, list[BoardRow]] = {}
-    for one in rows:
-        runs.setdefault(one.of, []).append(one)
-    ordered = [*known, *(one for one in heads if values[one.name] is None)]
+    for line in rows:
+        runs.setdefault(line.of, []).append(line)
+    ordered = [*known, *(row for row in heads if values[row.name] is None)]
     return [line for head in ordered for line in (head, *runs.get(head.name, ()))]
 
 
 def _table(rows: Sequence[BoardRow], columns: Mapping[str, str], say: Say) -> Table:
-    """The same as data: means, differences with their intervals, verdicts."""
+    """The leaderboard as data: means, differences with their intervals, verdicts."""
     head = [say("방법", "method"), say("실행", "run"), say("시드", "seeds"), say("길이", "length"), say("토큰", "tokens")]
     for label in columns.values():
         head += [f"{label} %", f"{label} {say('차이 (점)', 'difference (points)')}", f"{label} {say('판정', 'verdict')}"]
     lines = []
-    for one in rows:
-        cells = [one.of or one.name, one.name if one.of else "", str(one.seeds), str(one.length), str(one.tokens or "–")]
-        for score in one.scores.values():
+    for method in rows:
+        run = method.name if method.of else ""
+        cells = [method.of or method.name, run, str(method.seeds), str(method.length), str(method.tokens or "–")]
+        for score in method.scores.values():
             cells += [f"{score.value:.2f}" if score.value is not None else "–", score.change or "–"]
             cells.append(wording.verdict(score.claim, say) if score.claim is not None else "–")
         lines.append(row(*cells))

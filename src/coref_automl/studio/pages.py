@@ -1,6 +1,6 @@
 """Pages of the studio. In: a template, an address, values. Out: HTML in the language of the address; tables as CSV or JSON.
 
-The state of a page is its address: forms send it, links change a part of it, and opening it again shows the same.
+The state of a page is its address: forms send it, links change a part of it, and opening it again shows the same page.
 """
 
 from __future__ import annotations
@@ -27,41 +27,41 @@ from coref_automl.say import LANGUAGES, Lang, Say
 _HERE = Path(__file__).parent
 COLORS = ("#3f74e8", "#e07a2f", "#1f9d78", "#c2498f", "#8a6fe0", "#b38a00", "#3d9bb5", "#6a9a2d",
           "#5458b0", "#9c5c2e", "#0e7c86", "#a64fc9", "#7d8c1c", "#4f7f5c")  # fmt: skip
-"""The report's own, in its order, without red and grey, which mean something."""
+"""The report's colors in its order, without red and grey, which carry a meaning."""
 _EMBED = {"defaultStyle": False, "tooltip": {"disableDefaultStyle": True, "theme": "custom"}}
-"""Vega's own style elements are not allowed by the policy; studio.css has what they said."""
+"""The policy forbids Vega's own style elements; studio.css replaces them."""
 LANG, AS, TABLE = "lang", "as", "table"
 _OF_A_SET = ("/", "/compare", "/items", "/item", "/run")
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a page is: its path and its query. `own` is the language the studio was started with."""
+    """The path and the query of a page. `default` is the language that the studio was started with."""
 
     path: str
     query: Mapping[str, str]
-    own: Lang
+    default: Lang
 
     @property
     def lang(self) -> Lang:
-        return LANGUAGES.get(self.query.get(LANG, ""), self.own)
+        return LANGUAGES.get(self.query.get(LANG, ""), self.default)
 
     @property
     def say(self) -> Say:
         return Say(self.lang)
 
-    def get(self, name: str, default: str = "") -> str:
-        return self.query.get(name, default).strip()
+    def get(self, name: str) -> str:
+        return self.query.get(name, "").strip()
 
     def shared(self, path: str) -> dict[str, str]:
-        """What another page is asked about too: the set; A and B where both pages have them."""
+        """Return the part of the query that another page shares: the set, and A and B if both pages have them."""
         names = {"/": ["set"], "/compare": ["set", "a", "b"], "/items": ["set", "a", "b"]}.get(path, [])
         return {name: self.get(name) for name in names if self.path in _OF_A_SET}
 
     def link(self, path: str | None = None, /, **changes: Any) -> str:
-        """This page with another query, or another page in the same language; a value of None is left out."""
-        mine = {name: value for name, value in self.query.items() if name not in (AS, TABLE)}
-        base = mine if path is None else {name: self.query[name] for name in (LANG,) if name in self.query}
+        """Return the address of this page with another query, or of another page in the same language; None removes a value."""
+        current = {name: value for name, value in self.query.items() if name not in (AS, TABLE)}
+        base = current if path is None else {name: self.query[name] for name in (LANG,) if name in self.query}
         query = {name: str(value) for name, value in {**base, **changes}.items() if value not in (None, "")}
         return f"{path or self.path}?{urlencode(query)}" if query else path or self.path
 
@@ -74,7 +74,7 @@ class Pages:
         self._templates.globals["zip"] = zip
 
     def page(self, name: str, address: Address, *, title: str, sections: Sequence[Section] = (), **values: Any) -> str | Download:
-        """A whole page, or the table of it that the address asks for. `sections` are the report's blocks."""
+        """Render a page, or return the table of it that the address names. `sections` hold the blocks of reports."""
         say = address.say
         if (kind := address.get(AS)) in KINDS:
             for section in sections:
@@ -84,7 +84,7 @@ class Pages:
         blocks = [block for section in sections for block in section.blocks if isinstance(block, Charts)]
         specs = [spec for block in blocks for _, spec in block.charts]
         drawn = find_spec("vl_convert") is not None
-        drawable = [{**one, "usermeta": {**one.get("usermeta", {}), "embedOptions": _EMBED}} for one in specs if drawn]
+        drawable = [{**spec, "usermeta": {**spec.get("usermeta", {}), "embedOptions": _EMBED}} for spec in specs if drawn]
         return str(
             self._templates.get_template(name).render(
                 address=address,
@@ -114,7 +114,7 @@ _STATIC = {
     "chains.js": (_SCRIPT, _HERE / "static"),
     "studio.css": (_STYLE, _HERE / "static"),
 }
-"""The files that pages load, besides the chart library. There are no others."""
+"""All files that pages load, besides the chart library."""
 LIBRARY = "vega.js"
 
 
@@ -131,7 +131,7 @@ def static_file(name: str) -> tuple[str, bytes] | None:
 
 @cache
 def static_link(name: str) -> str:
-    """The address of a file, with a mark of its content, so that a browser may keep it."""
+    """Return the address of a file with a hash of its content, so that browsers may cache it."""
     mark = version("vl-convert-python") if name == LIBRARY else fingerprint_files([_STATIC[name][1] / name])[:12]
     return f"/static/{name}?{mark}"
 
@@ -141,7 +141,7 @@ Row = dict[str, Any]
 _INTERVAL = re.compile(r"([+-]?[\d.]+)%? \[([+-]?[\d.]+), ([+-]?[\d.]+)\]\s*(.*)")
 _NUMBER = re.compile(r"[+-]?\d[\d,]*(\.\d+)?%?")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How a cell begins that a spreadsheet would run."""
+"""First characters of a cell that a spreadsheet would run."""
 
 
 @dataclass(frozen=True, slots=True)

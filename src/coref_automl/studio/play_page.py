@@ -1,8 +1,8 @@
 """The Play page. In: an address with a text and models. Out: the form, and what the models say.
 
 Models are chosen by key among those under the folders and the bundled ones; no other path is loaded, no code of a checkpoint is
-run (`models/load`), and nothing is asked of the network. They are loaded in a process of their own: a slow model blocks no page,
-one that does not fit takes its process with it and nothing else.
+run (`models/load`), and the network is not used. They are loaded in a process of their own: a slow model blocks no page, and one
+that does not fit in memory ends that process alone.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ from coref_automl.relation.rows import TYPES
 from coref_automl.report.page import tokens
 from coref_automl.say import Say
 from coref_automl.studio.pages import Address, Download
-from coref_automl.studio.shelf import not_here
-from coref_automl.studio.workspace import Workspace
+from coref_automl.studio.workspace import Workspace, not_here
 
 Kind = Literal["fill", "chains", "relation"]
 Models = tuple[tuple[str, str], ...]
-LONGEST = 4_000
-"""Characters of a text: it is part of the address."""
+MAX_TEXT = 4_000
+"""Characters of a text, which is part of the address."""
 PATIENCE = 300.0
-"""Seconds until the process of a model that does not answer is ended."""
+"""Seconds after which the process of a model that does not answer is ended."""
 SLOTS = ("a", "b", "c", "d")
 HUES = 12
 EXAMPLES: dict[Kind, str] = {
@@ -47,11 +46,11 @@ EXAMPLES: dict[Kind, str] = {
     "relation": "이순신은 조선 중기의 무신이다.",
 }
 ENTITIES = {"subject": ("이순신", "0", "PER"), "object": ("조선", "5", "LOC")}
-"""What the example of a relation is about, so that it can be sent as it stands."""
+"""The entities of the relation example, so that it can be sent as it is."""
 
 
 class _Model(TypedDict, total=False):
-    """What is read of a model's own files: the encoder that a head changes, the rows that it was trained on."""
+    """What is read from a model's own files: the encoder that a LoRA head changes, the rows it was trained on."""
 
     base: str
     rank: int
@@ -73,25 +72,25 @@ def page(ws: Workspace, address: Address) -> str | Download:
         models=_models(ws, kind),
         chosen={slot: address.get(slot) for slot in SLOTS},
         slots=_slots(kind),
-        text=address.get("text")[:LONGEST],
+        text=address.get("text")[:MAX_TEXT],
         example=EXAMPLES[kind],
         entities={} if address.get("text") else ENTITIES,
-        longest=LONGEST,
+        longest=MAX_TEXT,
         types=TYPES,
     )
 
 
 def answer(ws: Workspace, address: Address) -> str:
-    """What the models say, as HTML, beside what they were trained on; Pending until it is there."""
+    """Return the models' answers as HTML, with what they were trained on; raises Pending until they are there."""
     kind, models = _kind(address), _models(ws, _kind(address))
     keys = list(dict.fromkeys(key for slot in _slots(kind) if (key := address.get(slot)))) or list(models)[:1]
     for key in keys:
         if key not in models:
             raise not_here(key)
     text, say = address.get("text"), address.say
-    if not keys or not text or len(text) > LONGEST:
-        en = f"Choose a model and give a text of up to {LONGEST:,} characters."
-        raise InputError(say(f"모델과 {LONGEST:,}자까지의 글을 넣으세요.", en))
+    if not keys or not text or len(text) > MAX_TEXT:
+        en = f"Choose a model and give a text of up to {MAX_TEXT:,} characters."
+        raise InputError(say(f"모델과 {MAX_TEXT:,}자까지의 글을 넣으세요.", en))
     values: dict[str, Any] = {"text": text, "nouns": address.get("words") != "all"}
     for role in ("subject", "object"):
         start = address.get(f"{role}_start")
@@ -100,9 +99,9 @@ def answer(ws: Workspace, address: Address) -> str:
     if kind == "chains" and keys[0] != CHAINS:
         _check_base(ws, Path(models[keys[0]]))
     chosen = {key: models[key] for key in keys}
-    changed = tuple(Path(place).stat().st_mtime_ns for place in chosen.values() if Path(place).exists())
-    asked = ("play", "play", changed, kind, *chosen.items(), *values.items())
-    value = ws.shelf.apart(asked, partial(_ask, kind, tuple(chosen.items()), values, PATIENCE), stays=True)
+    changed = tuple(Path(source).stat().st_mtime_ns for source in chosen.values() if Path(source).exists())
+    request = ("play", "play", changed, kind, *chosen.items(), *values.items())
+    value = ws.boards.in_process(request, partial(_ask, kind, tuple(chosen.items()), values, PATIENCE), stays=True)
     if kind == "chains":
         chains = value["chains"]
         lines = [", ".join(dict.fromkeys(value["text"][start:end] for start, end in chain)) for chain in chains]
@@ -110,46 +109,46 @@ def answer(ws: Workspace, address: Address) -> str:
     if kind == "relation":
         spans = [[(value[role]["start"], value[role]["end"])] for role in ("subject", "object")]
         value = {**value, "html": in_classes(value["sentence"], spans)}
-    trained = {key: told for key, place in chosen.items() if (told := _trained_on(kind, Path(place), say))}
+    trained = {key: note for key, source in chosen.items() if (note := _trained_on(kind, Path(source), say))}
     return ws.pages.part("answer.html.j2", address, kind=kind, value=value, trained=trained)
 
 
 def _check_base(ws: Workspace, run: Path) -> None:
-    """A head may name the encoder it changes: that must be bundled or under the folders too."""
+    """Refuse a head with a LoRA encoder that is neither bundled nor under the folders."""
     for path in run.glob("**/model/coreference.json"):
-        held = read_stored(path, _Model)
-        base = held.get("base", "")
-        if held.get("rank") and base not in BUNDLED and not ws.folders.holds(Path(base)):
+        model = read_stored(path, _Model)
+        base = model.get("base", "")
+        if model.get("rank") and base not in BUNDLED and not ws.folders.contains(Path(base)):
             raise InputError(f"{run.name} needs the encoder {base}, which is not under the given folders.")
 
 
 def _models(ws: Workspace, kind: Kind) -> Mapping[str, str]:
-    """What can be chosen: key and what to load. The bundled ones first."""
-    found = ws.folders.now()
+    """Return what can be chosen, bundled models first: keys, and what to load for each."""
+    found = ws.folders.contents()
     if kind == "fill":
         return {name: name for name in BUNDLED} | {key: str(folder) for key, folder in found.models.items()}
-    wanted = "coreference" if kind == "chains" else kind
-    whole = [run for run in found.runs.values() if run.kind == wanted and (run.folder / MANIFEST).is_file()]
-    runs = {run.key: str(run.folder) for run in whole}  # an archive keeps no weights
+    run_kind = "coreference" if kind == "chains" else kind
+    with_weights = [run for run in found.runs.values() if run.kind == run_kind and (run.folder / MANIFEST).is_file()]
+    runs = {run.key: str(run.folder) for run in with_weights}
     return {CHAINS: CHAINS, **runs} if kind == "chains" else runs
 
 
-def _trained_on(kind: Kind, place: Path, say: Say) -> str:
-    """What a model was trained on, as its own files say."""
+def _trained_on(kind: Kind, source: Path, say: Say) -> str:
+    """Say what a model was trained on, if its own files tell."""
     with suppress(CorefError, OSError):
-        if kind == "relation" and (rows := read_stored(place / MANIFEST, _Model).get("train_rows")) is not None:
+        if kind == "relation" and (rows := read_stored(source / MANIFEST, _Model).get("train_rows")) is not None:
             return say(f"학습 데이터 {rows:,}행으로 학습한 모델", f"trained on {rows:,} rows")
-        if kind != "relation" and (path := place / "training.json").is_file():
-            made = read_stored(path, Provenance)
-            seen = f"{made.objective}, {tokens(made.tokens)}"
-            return say(f"{seen} 토큰 추가 학습", f"{seen} more tokens")
+        if kind != "relation" and (path := source / "training.json").is_file():
+            provenance = read_stored(path, Provenance)
+            training = f"{provenance.objective}, {tokens(provenance.tokens)}"
+            return say(f"{training} 토큰 추가 학습", f"{training} more tokens")
     return ""
 
 
 def in_classes(text: str, chains: Any) -> Markup:
-    """A text with its mentions marked by classes: the policy allows no style of an element's own."""
+    """Mark the mentions of a text by classes, because the policy forbids inline styles."""
 
-    def opening(chain: int, _place: int) -> str:
+    def opening(chain: int, _start: int) -> str:
         return f'<mark class="chain chain-{chain % HUES}">'
 
     return Markup(written(text, chains, opening, lambda chain: f"<sub>{chain + 1}</sub></mark>", lambda part: str(escape(part))))
@@ -163,21 +162,21 @@ def _slots(kind: Kind) -> tuple[str, ...]:
     return SLOTS if kind == "fill" else SLOTS[:1]
 
 
-_KEEP = 3
+_MAX_LOADED = 3
 """Masked language models that stay loaded; of coreference and relation models, two each."""
-_held: OrderedDict[str, Any] = OrderedDict()
+_loaded: OrderedDict[str, Any] = OrderedDict()
 
 
 def _ask(kind: Kind, models: Models, values: dict[str, Any], patience: float) -> Any:
-    """What models, given as (name for people, what to load), answer."""
+    """Ask models, given as (name for people, what to load)."""
     os.environ["HF_HUB_OFFLINE"] = "1"
     try:
         with without_panics(), Path(os.devnull).open("w") as nowhere:
-            faulthandler.dump_traceback_later(patience, exit=True, file=nowhere)  # also while a library holds the interpreter
+            faulthandler.dump_traceback_later(patience, exit=True, file=nowhere)  # works while a library holds the GIL
             return _KINDS[kind](models, values)
     except CorefError as error:
         raise WorkError(str(error)) from None
-    except Exception as error:  # a model or a text that the libraries cannot take; the next one may be fine
+    except Exception as error:  # a model or a text that the libraries cannot process; the next one may be fine
         raise WorkError(f"{type(error).__name__}: {str(error)[:300]}") from None
     finally:
         faulthandler.cancel_dump_traceback_later()
@@ -188,29 +187,28 @@ def _fill(models: Models, values: dict[str, Any]) -> list[dict[str, Any]]:
     from coref_automl.models.load import load_masked_lm
 
     find_gap(values["text"])
-    out = []
-    for name, place in models:
-        if place not in _held:
-            while len(_held) >= _KEEP:
-                _held.popitem(last=False)
-            _held[place] = load_masked_lm(place)
-        _held.move_to_end(place)
-        out.append(fill(_held[place], values["text"], name=name, nouns_only=values["nouns"], top=10).to_json())
-    return out
+    answers = []
+    for name, source in models:
+        if source not in _loaded:
+            while len(_loaded) >= _MAX_LOADED:
+                _loaded.popitem(last=False)
+            _loaded[source] = load_masked_lm(source)
+        _loaded.move_to_end(source)
+        answers.append(fill(_loaded[source], values["text"], name=name, nouns_only=values["nouns"], top=10).to_json())
+    return answers
 
 
 def _chains(models: Models, values: dict[str, Any]) -> dict[str, Any]:
-    found = coreference(values["text"], models[0][1], device="cpu")
-    return {"text": found.text, "chains": found.chains, "note": found.note}
+    resolved = coreference(values["text"], models[0][1], device="cpu")
+    return {"text": resolved.text, "chains": resolved.chains, "note": resolved.note}
 
 
 def _relation(models: Models, values: dict[str, Any]) -> dict[str, Any]:
     from coref_automl.relation.predict import predict_text
 
     types = values["subject_type"] or None, values["object_type"] or None
-    named, starts = (values["subject"], values["object"]), (values["subject_start"], values["object_start"])
-    found = predict_text(Path(models[0][1]), values["text"], *named, types=types, starts=starts, device="cpu")
-    return found.to_json()
+    entities, starts = (values["subject"], values["object"]), (values["subject_start"], values["object_start"])
+    return predict_text(Path(models[0][1]), values["text"], *entities, types=types, starts=starts, device="cpu").to_json()
 
 
 _KINDS: dict[str, Callable[[Models, dict[str, Any]], Any]] = {"fill": _fill, "chains": _chains, "relation": _relation}

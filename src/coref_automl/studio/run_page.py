@@ -36,11 +36,10 @@ from coref_automl.say import Say
 from coref_automl.studio.board import Board
 from coref_automl.studio.folders import ARCHIVED, Run, in_words
 from coref_automl.studio.pages import Address, Download
-from coref_automl.studio.shelf import Pending, not_here
-from coref_automl.studio.workspace import Workspace
+from coref_automl.studio.workspace import Pending, Workspace, not_here
 
 _CARD, _FILES = 40_000, 200
-"""Characters of a data card, and files, that are shown."""
+"""How many characters of a data card, and files, are shown."""
 
 
 class _Manifest(TypedDict, total=False):
@@ -51,17 +50,17 @@ class _Manifest(TypedDict, total=False):
 def page(ws: Workspace, address: Address) -> str | Download:
     say, run = address.say, find_run(ws, address)
     other = ws.folders.run(address.get("other"))
-    mine, theirs = _recipe(ws, run), _recipe(ws, other) if other is not None else None
-    stored = bool(mine) and theirs != {}
+    recipe, other_recipe = _recipe(ws, run), _recipe(ws, other) if other is not None else None
+    stored = bool(recipe) and other_recipe != {}
     if not stored:
-        mine, theirs = _record(ws, run), _record(ws, other) if other is not None else None
+        recipe, other_recipe = _record(ws, run), _record(ws, other) if other is not None else None
     evaluated, waiting = _evaluated(ws, run, address)
     sections = [
         *evaluated,
-        _recipes(mine, theirs, say, stored=stored),
+        _recipes(recipe, other_recipe, say, stored=stored),
         _cost(ws, run, say),
         _lineage(ws, run, say),
-        _card(ws, run, mine, say),
+        _card(ws, run, recipe, say),
         _listing(run, say),
         _next(run, say),
     ]
@@ -69,76 +68,77 @@ def page(ws: Workspace, address: Address) -> str | Download:
         "run.html.j2",
         address,
         title=run.folder.name,
-        sections=[one for one in sections if one is not None],
+        sections=[section for section in sections if section is not None],
         run=run,
         check=CHECKS.get(run.kind),
         other=other,
-        note=ws.kept.note(run),
+        note=ws.user_files.note(run),
         waiting=waiting,
-        others=[one.key for one in ws.folders.now().runs.values() if one.key != run.key and one.kind == run.kind],
-        saved=ws.kept.note_file(run) if address.get("saved") else None,
+        others=[key for key, listed in ws.folders.contents().runs.items() if key != run.key and listed.kind == run.kind],
+        saved=ws.user_files.note_file(run) if address.get("saved") else None,
     )
 
 
 def find_run(ws: Workspace, address: Address) -> Run:
-    found = ws.folders.run(address.get("key"))
-    if found is None:
+    run = ws.folders.run(address.get("key"))
+    if run is None:
         raise not_here(address.get("key"))
-    return found
+    return run
 
 
 def _evaluated(ws: Workspace, run: Run, address: Address) -> tuple[list[Section], bool]:
-    """Its checkpoints on the set that most evaluations share, or the one that the address names."""
-    owners = ws.folders.now().owners
-    mine = [
-        one
-        for mark, one in ws.shelf.sets().items()
-        if address.get("set") in ("", mark) and any(owners.get(held.folder) == run.key for held in one.stored.values())
+    """Return the section of a run's checkpoints, on the set with most evaluations or the one that the address names."""
+    owners = ws.folders.contents().owners
+    sets = [
+        members
+        for mark, members in ws.boards.sets().items()
+        if address.get("set") in ("", mark) and any(owners.get(stored.folder) == run.key for stored in members.stored.values())
     ]
-    if not mine:
+    if not sets:
         return [], False
     try:
-        board = ws.shelf.board(mine[0])
+        board = ws.boards.board(sets[0])
     except Pending:
         return [], True
     study, waiting = ws.ready(board)
     metric = study.metric if study is not None else next(iter(board.metrics), "")
-    color = ws.shelf.color(run.folder.name)
+    color = ws.boards.color(run.folder.name)
     return [_checkpoints(run, owners, board, study, metric, address.say, color)], waiting
 
 
 def _recipe(ws: Workspace, run: Run) -> dict[str, Any]:
     path = run.folder / "recipe.yaml"
-    if not path.is_file() or not ws.folders.holds(path):
+    if not path.is_file() or not ws.folders.contains(path):
         return {}
     try:
-        return {str(name): value for name, value in ws.folders.once(path, read_yaml).items()}
+        return {str(name): value for name, value in ws.folders.read_once(path, read_yaml).items()}
     except (CorefError, OSError) as error:
         return {"recipe.yaml": in_words(error)}
 
 
 def _record(ws: Workspace, run: Run) -> dict[str, Any]:
-    """What the last evaluated checkpoint says of its training: an archive keeps that, and no recipe."""
-    found = ws.folders.now()
-    held = (one.evaluation.provenance for one in found.evaluations.values() if found.owners.get(one.folder) == run.key)
-    made = max((one for one in held if one is not None), key=lambda one: one.step, default=None)
+    """Return how the last evaluated checkpoint was trained: an archive keeps that, and no recipe."""
+    found = ws.folders.contents()
+    evaluations = (stored.evaluation for stored in found.evaluations.values() if found.owners.get(stored.folder) == run.key)
+    records = (evaluation.provenance for evaluation in evaluations if evaluation.provenance is not None)
+    last = max(records, key=lambda provenance: provenance.step, default=None)
     names = ("base", "objective", "seq_len", "seed", "dataset", "epoch", "step", "tokens")
-    return {name: value for name in names if (value := getattr(made, name, "")) != ""}
+    return {name: value for name in names if (value := getattr(last, name, "")) != ""}
 
 
 def _manifest(ws: Workspace, run: Run) -> _Manifest:
     path = run.folder / MANIFEST
     try:
-        return ws.folders.once(path, lambda at: read_stored(at, _Manifest)) if path.is_file() else {}
+        return ws.folders.read_once(path, lambda file: read_stored(file, _Manifest)) if path.is_file() else {}
     except (CorefError, OSError):
         return {}
 
 
 def _cost(ws: Workspace, run: Run, say: Say) -> Section | None:
-    """What the last step of its events says of tokens, time and memory, and the versions that it ran with."""
+    """Tokens, time and memory by the last step of its events, and the versions that it ran with."""
     events = run.folder / EVENTS
-    last: dict[str, Any] = ws.folders.once(events, _last_step) if events.is_file() else {}
-    told = {
+    last: dict[str, Any] = ws.folders.read_once(events, _last_step) if events.is_file() else {}
+    facts = {
         say("토큰", "tokens"): f"{last['tokens']:,}" if isinstance(last.get("tokens"), int) else "",
         say("시간", "time"): duration(last["seconds"], say.lang) if isinstance(last.get("seconds"), int | float) else "",
         say("토큰/초", "tokens/s"): f"{last['tokens_per_second']:,}" if "tokens_per_second" in last else "",
@@ -146,33 +146,34 @@ def _cost(ws: Workspace, run: Run, say: Say) -> Section | None:
         say("장치", "device"): "GPU" if "peak_gigabytes" in last else "CPU" if last else "",
         **_manifest(ws, run).get("versions", {}),
     }
-    return _pairs("cost", say("비용", "Cost"), [(name, str(value)) for name, value in told.items() if value], say)
+    return _pairs("cost", say("비용", "Cost"), [(name, str(value)) for name, value in facts.items() if value], say)
 
 
 def _lineage(ws: Workspace, run: Run, say: Say) -> Section | None:
-    """What it started from, and what started from one of its checkpoints: by folder."""
-    found = ws.folders.now()
-    began = run.model or str(_record(ws, run).get("base", ""))
-    own = [one.evaluation for one in found.evaluations.values() if found.owners.get(one.folder) == run.key]
-    weights = {one.fingerprints.get("weights", "") for one in own} - {""}
-    place = f"{run.folder.parent.name}/{run.folder.name}/"
-    others = [one for one in found.runs.values() if one.key != run.key]
-    after = [one.key for one in others if (one.weights in weights if one.weights else place in f"{one.model}/")]
-    rows = [(say("시작한 모델", "started from"), began)] if began else []
+    """What it started from, and the runs that started from one of its checkpoints, by weights or else by folder."""
+    found = ws.folders.contents()
+    start = run.model or str(_record(ws, run).get("base", ""))
+    evaluations = [stored.evaluation for stored in found.evaluations.values() if found.owners.get(stored.folder) == run.key]
+    weights = {evaluation.fingerprints.get("weights", "") for evaluation in evaluations} - {""}
+    folder = f"{run.folder.parent.name}/{run.folder.name}/"
+    others = [other for other in found.runs.values() if other.key != run.key]
+    after = [other.key for other in others if (other.weights in weights if other.weights else folder in f"{other.model}/")]
+    rows = [(say("시작한 모델", "started from"), start)] if start else []
     rows += [(say("여기서 시작한 실행", "started from it"), key) for key in after]
     return _pairs("lineage", say("계보", "Lineage"), rows, say)
 
 
 def _card(ws: Workspace, run: Run, recipe: Mapping[str, Any], say: Say) -> Section | None:
-    """The data card of its dataset, where that lies under the folders, and else its name."""
+    """The data card of its dataset if that lies under the folders, else the dataset's name."""
     name = str(recipe.get("dataset") or _manifest(ws, run).get("dataset", "") or recipe.get("train") or "")
     if not name:
         return None
-    places = [Path(name)] if Path(name).is_absolute() else [parent / name for parent in run.folder.parents]
-    card = next((place / "card.md" for place in places if ws.folders.holds(place) and (place / "card.md").is_file()), None)
-    if card is None or not ws.folders.holds(card):
+    folders = [Path(name)] if Path(name).is_absolute() else [parent / name for parent in run.folder.parents]
+    cards = (folder / "card.md" for folder in folders if ws.folders.contains(folder))
+    card = next((card for card in cards if card.is_file()), None)
+    if card is None or not ws.folders.contains(card):
         return Section("data", say("데이터", "Data"), (Text(name),))
-    text = ws.folders.once(card, lambda at: at.read_text("utf-8", errors="replace")[:_CARD])
+    text = ws.folders.read_once(card, lambda file: file.read_text("utf-8", errors="replace")[:_CARD])
     return Section("data", say("데이터 카드", "Data card"), (Commands(name, tuple(text.splitlines())),))
 
 
@@ -181,8 +182,8 @@ def _listing(run: Run, say: Say) -> Section:
     for path in sorted(run.folder.iterdir(), key=natural_order)[:_FILES]:
         if path.name.startswith(".") or path.is_symlink():
             continue
-        size = sum(one.stat().st_size for one in path.iterdir() if one.is_file()) if path.is_dir() else path.stat().st_size
-        rows.append(row(path.name + "/" * path.is_dir(), f"{size:,}"))
+        files = [file for file in path.iterdir() if file.is_file()] if path.is_dir() else [path]
+        rows.append(row(path.name + "/" * path.is_dir(), f"{sum(file.stat().st_size for file in files):,}"))
     head = (say("파일", "file"), say("바이트", "bytes"))
     return Section("files", say("파일", "Files"), (Text(str(run.folder), "quiet"), Table(head, tuple(rows), frozenset({1}))))
 
@@ -196,39 +197,39 @@ def _last_step(path: Path) -> dict[str, Any]:
     with path.open("rb") as handle:
         handle.seek(max(0, path.stat().st_size - (1 << 16)))
         lines = handle.read().splitlines(keepends=True)
-    steps = [one for one in parse_events(b"".join(lines[1:] or lines)) if one.get("event") == "step"]
+    steps = [event for event in parse_events(b"".join(lines[1:] or lines)) if event.get("event") == "step"]
     return dict(steps[-1]) if steps else {}
 
 
 def _checkpoints(
     run: Run, owners: Mapping[Path, str], board: Board, study: Study | None, metric: str, say: Say, color: str
 ) -> Section:
-    """Every checkpoint: its value, and its paired difference to the base as the study judges it."""
+    """Every checkpoint with its value, and its paired difference to the base as the study judges it."""
     entries = [entry for entry in board.entries.values() if owners.get(entry.folder) == run.key]
     entries.sort(key=lambda entry: (entry.evaluation.seq_len, entry.tokens))
-    against = study.judged if study is not None else {}
-    values = estimate_cells([entry.evaluation.estimates.get(metric) for entry in entries])
-    found = [against.get(entry) for entry in entries]
-    moved = [Cell(points(one.difference), estimate=one.difference) if one is not None else Cell("–", "quiet") for one in found]
-    rows = [
-        row(entry.name, tokens(entry.recorded_tokens), value, change, checkpoint_cell(one, say))
-        for entry, value, change, one in zip(entries, values, moved, found, strict=True)
-    ]
+    judged = study.judged if study is not None else {}
+    rows = []
+    for entry, value in zip(entries, estimate_cells([entry.evaluation.estimates.get(metric) for entry in entries]), strict=True):
+        comparison = judged.get(entry)
+        change = comparison.difference if comparison is not None else None
+        cell = Cell(points(change), estimate=change) if change is not None else Cell("–", "quiet")
+        rows.append(row(entry.name, tokens(entry.recorded_tokens), value, cell, checkpoint_cell(comparison, say)))
     head = (
         say("체크포인트", "checkpoint"), say("토큰", "tokens"), f"{METRICS[metric].label} %" if metric else "–",
         say("베이스 모델과의 짝지은 차이 (점)", "paired difference to the base (points)"), say("판정", "verdict"),
     )  # fmt: skip
     notes = []
-    if (family := max((one.family for one in against.values()), default=0)) > 1:
+    if (family := max((comparison.family for comparison in judged.values()), default=0)) > 1:
         ko = f"구간과 판정은 체크포인트 {family}개를 함께 보정했습니다 (max-T). 방법에 대한 판정은 순위표에 있습니다."
         notes.append(say(ko, f"Corrected for {family} checkpoints (max-T). Verdicts about methods: the leaderboard."))
-    if study is not None and study.group.judging is not None and against:
-        held = "Differences are on the documents held back from choosing, values on all."
-        notes.append(say("차이는 고르는 데 쓰지 않은 문서, 값은 모든 문서 기준입니다.", held))
-    judged = [(entry, one) for entry, one in zip(entries, found, strict=True) if one is not None]
-    drawn = [{"run": run.folder.name, "x": entry.tokens, **plotted(one.difference)} for entry, one in judged]
+    if study is not None and study.group.judging is not None and judged:
+        halves = "Differences are on the documents held back from choosing, values on all."
+        notes.append(say("차이는 고르는 데 쓰지 않은 문서, 값은 모든 문서 기준입니다.", halves))
+    drawn = [
+        {"run": run.folder.name, "x": entry.tokens, **plotted(judged[entry].difference)} for entry in entries if entry in judged
+    ]
     blocks: list[Block] = []
-    if len({one["x"] for one in drawn}) > 1:
+    if len({point["x"] for point in drawn}) > 1:
         title = say("베이스 모델과의 짝지은 차이", "Paired difference to the base")
         axis = say("학습 토큰", "training tokens")
         blocks.append(Charts(((title, charts.gains(drawn, say, axis=axis, color=color)),), wide=True))
@@ -236,24 +237,24 @@ def _checkpoints(
     return Section("checkpoints", say("체크포인트", "Checkpoints") + f" · {board.group.evalset}", tuple(blocks))
 
 
-def _recipes(mine: Mapping[str, Any], theirs: Mapping[str, Any] | None, say: Say, *, stored: bool) -> Section:
-    """The recipe, or what the evaluations record of the training; beside another, the settings that differ."""
+def _recipes(ours: Mapping[str, Any], theirs: Mapping[str, Any] | None, say: Say, *, stored: bool) -> Section:
+    """The recipe, or what the evaluations record of the training; compared with another run, the settings that differ."""
     record = "No recipe is stored: this is what the evaluations record."
     notes = [say("저장된 레시피가 없어 평가에 기록된 학습 조건을 보입니다.", record)] if not stored else []
     if theirs is None:
-        rows = tuple(row(name, _plain(value)) for name, value in mine.items())
+        rows = tuple(row(name, _text(value)) for name, value in ours.items())
         table, title = Table((say("설정", "setting"), say("값", "value")), rows), say("레시피", "Recipe")
     else:
-        names = list(dict.fromkeys((*mine, *theirs)))
-        apart = [name for name in names if mine.get(name) != theirs.get(name)]
+        names = list(dict.fromkeys((*ours, *theirs)))
+        different = [name for name in names if ours.get(name) != theirs.get(name)]
         head = (say("설정", "setting"), say("이 실행", "this run"), say("다른 실행", "the other run"))
-        table = Table(head, tuple(row(name, _plain(mine.get(name)), _plain(theirs.get(name))) for name in apart))
-        title, same = say("레시피의 차이", "Difference of recipes"), len(names) - len(apart)
+        table = Table(head, tuple(row(name, _text(ours.get(name)), _text(theirs.get(name))) for name in different))
+        title, same = say("레시피의 차이", "Difference of recipes"), len(names) - len(different)
         notes.append(say(f"나머지 설정 {same}개는 같습니다.", f"The other {same} settings are the same."))
     return Section("recipe", title, (table, *(Text(note, "quiet") for note in notes)))
 
 
-def _plain(value: Any) -> str:
+def _text(value: Any) -> str:
     return "–" if value is None else str(value)[:300]
 
 

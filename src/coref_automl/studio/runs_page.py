@@ -1,4 +1,4 @@
-"""The Runs page: training runs as they move, and every other run under the folders. In: folders. Out: a page that asks again."""
+"""The Runs page: training runs as they move, and every other run under the folders. In: folders. Out: a page that refreshes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from coref_automl.studio.workspace import Workspace
 from coref_automl.training.watch import RunStatus, RunWatch
 
 _SLOW = 120.0
-"""Seconds between two events after which a page says when the last one was."""
+"""Seconds without an event after which a page says when the last one was."""
 _CARDS = 24
 _WIDTH, _HEIGHT = 600, 90
 
@@ -36,11 +36,11 @@ class _Result(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class RunCard:
-    """A training run as the page shows it. `loss` are the points of an SVG line, `ends` its first and last value."""
+    """A training run on the page. `loss` holds the points of an SVG line, `ends` its first and last value."""
 
     id: str
     key: str
-    told: str
+    state: str
     status: RunStatus
     done: float = 0.0
     loss: str = ""
@@ -51,7 +51,7 @@ class RunCard:
 
 
 def page(ws: Workspace, address: Address) -> str | Download:
-    say, found = address.say, ws.folders.now()
+    say, found = address.say, ws.folders.contents()
     return ws.pages.page(
         "runs.html.j2",
         address,
@@ -66,11 +66,11 @@ def page(ws: Workspace, address: Address) -> str | Download:
 
 
 def _shown(found: FolderContents) -> list[Run]:
-    """Training runs: those that may still move, then the newest of the others; each has a page."""
+    """Return the training runs that have a card: the unfinished ones, then the newest of the others."""
     runs = [run for run in found.runs.values() if run.kind == "training"]
     order = sorted(runs, key=lambda run: (is_done(run.folder), -_touched(run.folder)))
-    kept = {run.key for run in order[:_CARDS]}
-    return [run for run in runs if run.key in kept]
+    chosen = {run.key for run in order[:_CARDS]}
+    return [run for run in runs if run.key in chosen]
 
 
 def _touched(folder: Path) -> float:
@@ -81,15 +81,15 @@ def _touched(folder: Path) -> float:
 
 
 def _card(ws: Workspace, run: Run, say: Say) -> RunCard:
-    """One reader per run, so that a look reads only new events."""
-    mark = f"run-{fingerprint(run.key)[:12]}"
+    """Make the card of a run. One watch per run, so that only new events are read."""
+    card_id = f"run-{fingerprint(run.key)[:12]}"
     try:
         with ws.lock:  # two pages that follow one run would read its events twice
             watch = ws.watches.setdefault(run.folder, RunWatch(run.folder))
             status, curve, scores = watch.status(), list(watch.curve), dict(watch.scores)
     except (CorefError, OSError) as error:
-        return RunCard(mark, run.key, say("읽을 수 없음", "unreadable"), RunStatus(run.key, "silent"), note=in_words(error))
-    told = {
+        return RunCard(card_id, run.key, say("읽을 수 없음", "unreadable"), RunStatus(run.key, "silent"), note=in_words(error))
+    state = {
         "training": say("학습 중", "training"),
         "finished": say("끝남", "finished"),
         "stopped": say("멈춤", "stopped"),
@@ -97,12 +97,12 @@ def _card(ws: Workspace, run: Run, say: Say) -> RunCard:
     }[status.state]
     if status.state == "training" and status.quiet > _SLOW:
         ago = duration(status.quiet, say.lang)
-        told = say(f"작업 중, 마지막 소식 {ago} 전", f"working; last step {ago} ago")
+        state = say(f"작업 중, 마지막 소식 {ago} 전", f"working; last step {ago} ago")
     left = status.left if status.state == "training" and status.left is not None else 0.0
     return RunCard(
-        mark,
+        card_id,
         run.key,
-        told,
+        state,
         status,
         done=status.seconds / (status.seconds + left) if left else 0.0,
         loss=_line(curve),
@@ -135,10 +135,10 @@ def _tables(ws: Workspace, found: FolderContents, say: Say) -> list[Section]:
     head = (say("실행", "run"), say("결과", "result"), say("무엇", "what"), say("상태", "state"))
     prepared = [row(key, *_preparing(folder, say)) for key, folder in found.preparing.items()]
     data = Table((say("데이터셋", "dataset"), say("진행", "progress"), say("상세", "details")), tuple(prepared))
-    of = {kind: [run for run in found.runs.values() if run.kind == kind] for kind in titles}
+    by_kind = {kind: [run for run in found.runs.values() if run.kind == kind] for kind in titles}
     return [Section("preparing", say("준비 중인 데이터셋", "Datasets in preparation"), (data,))] * bool(prepared) + [
         Section(kind, titles[kind], (Table(head, tuple(row(run.key, *_result(ws, run, say)) for run in runs)),))
-        for kind, runs in of.items()
+        for kind, runs in by_kind.items()
         if runs
     ]
 
@@ -155,7 +155,7 @@ def _preparing(folder: Path, say: Say) -> tuple[str | Cell, ...]:
 
 
 def _result(ws: Workspace, run: Run, say: Say) -> tuple[str | Cell, ...]:
-    """A run's main number, what it is of, and its state; a run whose result cannot be read says so."""
+    """Return a run's main number or sentence, what it is about, and its state, or why its result cannot be read."""
     state = say("끝남", "finished") if is_done(run.folder) else say("진행 중", "going on")
     check = CHECKS.get(run.kind)
     path = run.folder / (check.files.results if check else "result.json")
@@ -163,13 +163,13 @@ def _result(ws: Workspace, run: Run, say: Say) -> tuple[str | Cell, ...]:
         return Cell("–", "quiet"), "", state
     try:
         if check:
-            result = ws.folders.once(path, lambda at: check.files.result(at.parent))
-            number = check.estimate(result)
-            shown = f"{check.number} {percent(number)}" if number else "–"
-            return shown, f"{result.model} · {result.split}", say("끝남", "finished")
-        held = ws.folders.once(path, lambda at: read_stored(at, _Result))
-        counted = [f"{count} {name}" for name, count in held.get("trials", {}).items() if count]
-        counted += [f"{name} {held.get('finished', {}).get(name, 0)}/{count}" for name, count in held.get("steps", {}).items()]
-        return held.get("sentence") or "–", ", ".join(counted), state
+            result = ws.folders.read_once(path, lambda file: check.files.result(file.parent))
+            estimate = check.estimate(result)
+            score = f"{check.number} {percent(estimate)}" if estimate else "–"
+            return score, f"{result.model} · {result.split}", say("끝남", "finished")
+        study = ws.folders.read_once(path, lambda file: read_stored(file, _Result))
+        counts = [f"{count} {name}" for name, count in study.get("trials", {}).items() if count]
+        counts += [f"{name} {study.get('finished', {}).get(name, 0)}/{count}" for name, count in study.get("steps", {}).items()]
+        return study.get("sentence") or "–", ", ".join(counts), state
     except (CorefError, OSError) as error:
         return Cell("–", "quiet"), in_words(error), Cell(say("읽을 수 없음", "unreadable"), "bad")

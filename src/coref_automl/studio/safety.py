@@ -1,8 +1,8 @@
 """What every request must pass and every answer carries. In: an ASGI application. Out: the same behind a guard.
 
-The studio answers whoever can reach its port, so it believes no Host that could be another site's name (DNS rebinding), starts
-no work for another site's page, and lets its pages run and load nothing but its own files. It reads; notes, tags and corrected
-chains alone are written, by small forms of its own pages.
+The studio answers whoever can reach its port, so it trusts no Host that could be another site's name (DNS rebinding), starts no
+work for another site's page, and lets its pages load nothing but its own files. It only reads, except for notes, tags and
+corrected chains, which small forms of its own pages send.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Send = Callable[[Message], Awaitable[None]]
 Receive = Callable[[], Awaitable[Message]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
-LONGEST = 60_000
-"""Bytes of an address: a pasted text of 4,000 Korean characters is 36,000."""
-_HEADERS = 16_000
+MAX_ADDRESS = 60_000
+"""Bytes of an address: a pasted text of 4,000 Korean characters has 36,000."""
+_MAX_HEADERS = 16_000
 WRITES = ("/note", "/tag", "/chains/save")
-"""The addresses that take a body."""
-BODY = 1_000_000
+"""The addresses that accept a body."""
+MAX_BODY = 1_000_000
 _WORK = ("/play/run", "/export")
-"""Addresses that start work."""
+"""The addresses that start long work."""
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'"
@@ -33,7 +33,7 @@ HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
-    "referrer-policy": "same-origin",  # without one, browsers do not say which page a form is of
+    "referrer-policy": "same-origin",  # without it, browsers do not say which page sent a form
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
@@ -41,7 +41,7 @@ _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Guard:
-    """Refuses what the studio has no use for, before any page sees it."""
+    """Refuses requests that the studio has no use for, before any page sees them."""
 
     def __init__(self, app: App, host: str) -> None:
         self._app = app
@@ -57,9 +57,9 @@ class Guard:
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                held = {name for name, _ in message["headers"]}
-                more = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message["headers"], *(pair for pair in more if pair[0] not in held)]
+                present = {name for name, _ in message["headers"]}
+                headers = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message["headers"] = [*message["headers"], *(header for header in headers if header[0] not in present)]
             await send(message)
 
         if refusal := self._refusal(scope):
@@ -71,28 +71,28 @@ class Guard:
         await self._app(scope, receive, guarded)
 
     def _refusal(self, scope: Message) -> tuple[int, str] | None:
-        named: dict[str, list[str]] = {}
+        headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
-            named.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
-        if len(named.get("host", ())) != 1 or not self._is_ours(named["host"][0]):
+            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        if len(headers.get("host", ())) != 1 or not self._is_ours(headers["host"][0]):
             return 421, "This address is not one the studio was started under; open the one it printed."
         if scope["http_version"] not in ("1.0", "1.1"):
             return 505, "The studio speaks HTTP/1.0 and HTTP/1.1."
         writes = scope["method"] == "POST" and scope["path"] in WRITES
         if not writes and scope["method"] not in ("GET", "HEAD"):
             return 405, "The studio reads: GET and HEAD; it writes notes, tags and corrected chains alone."
-        if sum(len(name) + len(value) for name, value in scope["headers"]) > _HEADERS:
-            return 431, f"The headers of a request have at most {_HEADERS:,} bytes."
-        if len(scope["raw_path"] or b"") + len(scope["query_string"]) > LONGEST:
-            return 414, f"An address has at most {LONGEST:,} bytes; paste a shorter text."
-        if writes and not _from_own_page(named):
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > _MAX_HEADERS:
+            return 431, f"The headers of a request have at most {_MAX_HEADERS:,} bytes."
+        if len(scope["raw_path"] or b"") + len(scope["query_string"]) > MAX_ADDRESS:
+            return 414, f"An address has at most {MAX_ADDRESS:,} bytes; paste a shorter text."
+        if writes and not _from_own_page(headers):
             return 403, "The studio writes what its own pages send, and nothing else."
-        size = named.get("content-length", ["0"])
-        if "transfer-encoding" in named or not size[0].isdecimal() or len(size) > 1 or int(size[0][:9]) > BODY * writes:
-            return 413, f"A request has no body, or one of at most {BODY:,} bytes where something is written."
-        if named.get("sec-fetch-site") in (["cross-site"], ["same-site"]):  # a link to a page is followed; a frame's is not
-            asked = (named.get("sec-fetch-mode"), named.get("sec-fetch-dest", ["document"]))
-            if asked != (["navigate"], ["document"]) or scope["path"] in _WORK:
+        size = headers.get("content-length", ["0"])
+        if "transfer-encoding" in headers or not size[0].isdecimal() or len(size) > 1 or int(size[0][:9]) > MAX_BODY * writes:
+            return 413, f"A request has no body, or one of at most {MAX_BODY:,} bytes where something is written."
+        if headers.get("sec-fetch-site") in (["cross-site"], ["same-site"]):  # links to pages are allowed, frames are not
+            kind = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest", ["document"]))
+            if kind != (["navigate"], ["document"]) or scope["path"] in _WORK:
                 return 403, "The studio answers its own pages only."
         return None
 
@@ -103,10 +103,10 @@ class Guard:
         return self._any_address and _is_address(name.strip("[]"))
 
 
-def _from_own_page(named: Mapping[str, list[str]]) -> bool:
-    """Browsers name the page that sends a form; one that does not, or that names another site, is refused."""
-    own = [f"http://{named['host'][0]}"]
-    return named.get("origin") == own and named.get("sec-fetch-site", ["same-origin"]) == ["same-origin"]
+def _from_own_page(headers: Mapping[str, list[str]]) -> bool:
+    """Was a form sent by one of our pages? Browsers name the origin; a request without one is refused."""
+    own = [f"http://{headers['host'][0]}"]
+    return headers.get("origin") == own and headers.get("sec-fetch-site", ["same-origin"]) == ["same-origin"]
 
 
 def is_loopback(host: str) -> bool:
@@ -114,7 +114,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_address(name: str) -> bool:
-    """A number, which no other site's name can resolve to."""
+    """Is it an IP address? No other site's name can be one."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

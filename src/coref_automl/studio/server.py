@@ -22,15 +22,16 @@ from coref_automl.errors import CorefError, RecipeError
 from coref_automl.say import Lang
 from coref_automl.studio import leaderboard
 from coref_automl.studio.folders import in_words
-from coref_automl.studio.kept import Changed, note_of
 from coref_automl.studio.pages import Address, Download, static_file
-from coref_automl.studio.safety import LONGEST, App, Guard
-from coref_automl.studio.shelf import Gone, Pending
-from coref_automl.studio.workspace import Workspace
+from coref_automl.studio.safety import MAX_ADDRESS, App, Guard
+from coref_automl.studio.user_files import Conflict, note_of
+from coref_automl.studio.workspace import Gone, Pending, Workspace
 
 Page = Callable[[Workspace, Address], str | Download]
-_FRESH = {"cache-control": "no-store"}
-_KEPT = {"cache-control": "private, max-age=31536000, immutable"}
+_EXPECTED = (CorefError, OSError)
+"""Errors that a page explains; any other is a fault of the studio."""
+_NO_STORE = {"cache-control": "no-store"}
+_IMMUTABLE = {"cache-control": "private, max-age=31536000, immutable"}
 _READING = ("평가를 읽고 있습니다. 곧 보입니다.", "Reading the evaluations; this page follows.")
 _MAKING = ("보고서를 만들고 있습니다. 다 되면 내려받기가 시작됩니다.", "Making the report; its download will start.")
 _ANSWERING = ("모델이 답하는 중…", "The model is at work…")
@@ -52,110 +53,114 @@ class Studio:
         self.workspace.stop()
 
     def _routes(self) -> App:
-        made: App = Starlette(
+        app: App = Starlette(
             routes=[
-                Route("/", self._shown(leaderboard.page)),
-                Route("/runs", self._shown(_lazy("runs_page"))),
-                Route("/run", self._shown(_lazy("run_page"))),
-                Route("/compare", self._shown(_lazy("compare_page"))),
-                Route("/items", self._shown(_lazy("items_page"))),
-                Route("/item", self._shown(_lazy("items_page", "item"))),
-                Route("/chains", self._shown(_lazy("chains_page"))),
+                Route("/", self._page(leaderboard.page)),
+                Route("/runs", self._page(_lazy("runs_page"))),
+                Route("/run", self._page(_lazy("run_page"))),
+                Route("/compare", self._page(_lazy("compare_page"))),
+                Route("/items", self._page(_lazy("items_page"))),
+                Route("/item", self._page(_lazy("items_page", "item"))),
+                Route("/chains", self._page(_lazy("chains_page"))),
                 Route("/chains/save", self._save_chains, methods=["POST"]),
                 Route("/note", self._save_note, methods=["POST"]),
                 Route("/tag", self._save_tag, methods=["POST"]),
-                Route("/export", self._shown(_lazy("compare_page", "report"), _MAKING)),
-                Route("/play", self._shown(_lazy("play_page"))),
-                Route("/play/run", self._run),
+                Route("/export", self._page(_lazy("compare_page", "report"), _MAKING)),
+                Route("/play", self._page(_lazy("play_page"))),
+                Route("/play/run", self._play),
                 Route("/static/{name}", self._static),
             ],
             exception_handlers={404: self._missing, Exception: self._failed},
         )
-        return made
+        return app
 
     def _address(self, request: Request) -> Address:
         return Address(request.url.path, dict(request.query_params), self._lang)
 
-    def _shown(self, page: Page, waiting: tuple[str, str] = _READING) -> Callable[[Request], Response]:
-        """A page as a route. What cannot be shown says why on a page of its own; what is being made says `waiting`."""
+    def _page(self, page: Page, waiting: tuple[str, str] = _READING) -> Callable[[Request], Response]:
+        """Return the handler of a page. An expected error is explained on a page of its own; `waiting` is shown while a page is
+        being computed."""
 
         def answer(request: Request) -> Response:
             address = self._address(request)
             try:
-                made = page(self.workspace, address)
-                if isinstance(made, Download):
-                    named = {"content-disposition": f'attachment; filename="{made.name}"'}
-                    return Response(made.text, media_type=made.kind, headers={**_FRESH, **named})
-                return HTMLResponse(made, headers=_FRESH)
+                content = page(self.workspace, address)
             except Pending:
                 return self._message(address, address.say(*waiting), 202)
-            except (CorefError, OSError) as error:
-                return self._message(address, _told(error, address), 404)
+            except _EXPECTED as error:
+                return self._message(address, _explain(error, address), 404)
+            if isinstance(content, Download):
+                headers = {**_NO_STORE, "content-disposition": f'attachment; filename="{content.name}"'}
+                return Response(content.text, media_type=content.kind, headers=headers)
+            return HTMLResponse(content, headers=_NO_STORE)
 
         return answer
 
     async def _save_note(self, request: Request) -> Response:
-        """The note and the tags of a run. One that somebody else has saved since is shown beside, and nothing is lost."""
+        """Save the note and the tags of a run. If somebody else has saved since, both notes are shown and nothing is lost."""
         from coref_automl.studio.run_page import find_run
 
         form = dict(await _form(request))
         address = Address("/run", {name: form[name] for name in ("key", "lang") if name in form}, self._lang)
         try:
             run, note = find_run(self.workspace, address), note_of(form.get("text", ""), form.get("tags", ""))
-            self.workspace.kept.save_note(run, note, form.get("version", ""))
-        except Changed as error:
+            self.workspace.user_files.save_note(run, note, form.get("version", ""))
+        except Conflict as error:
             title = address.say("다른 사람이 먼저 저장했습니다", "Somebody else saved first")
-            page = self.workspace.pages.page("conflict.html.j2", address, title=title, held=error.held, mine=note, run=run)
-            return HTMLResponse(str(page), 409, headers=_FRESH)
-        except (CorefError, OSError) as error:
-            return self._message(address, _told(error, address), 400)
+            page = self.workspace.pages.page("conflict.html.j2", address, title=title, stored=error.stored, mine=note, run=run)
+            return HTMLResponse(str(page), 409, headers=_NO_STORE)
+        except _EXPECTED as error:
+            return self._message(address, _explain(error, address), 400)
         return RedirectResponse(address.link(saved=1), 303)
 
     async def _save_tag(self, request: Request) -> Response:
-        """One tag, set or taken, of an item, of those chosen in the list, or of every one found; back to that page."""
+        """Add or remove one tag of an item, of the chosen items, or of all that match; return to that page."""
         from coref_automl.studio.items_page import tag_items
 
         pairs = await _form(request)
-        given, one = dict(pairs), dict(pairs).get("back") == "item"
-        form = {name: value for name, value in pairs if name not in ("add", "off", "every", "back")}
-        address = Address("/item" if one else "/items", form, self._lang)
-        items = [value for name, value in pairs if name == "id"] if "every" not in given else None
+        form, is_item = dict(pairs), dict(pairs).get("back") == "item"
+        query = {name: value for name, value in pairs if name not in ("add", "off", "every", "back")}
+        address = Address("/item" if is_item else "/items", query, self._lang)
+        items = [value for name, value in pairs if name == "id"] if "every" not in form else None
         try:
-            tag_items(self.workspace, address, items, given.get("add") or given.get("off", ""), on="add" in given)
-        except (Pending, CorefError, OSError) as error:
-            told = address.say(*_READING) if isinstance(error, Pending) else _told(error, address)
-            return self._message(address, told, 400)
-        return RedirectResponse(address.link(saved=1, id=form["id"] if one else None), 303)
+            tag_items(self.workspace, address, items, form.get("add") or form.get("off", ""), on="add" in form)
+        except Pending:
+            return self._message(address, address.say(*_READING), 400)
+        except _EXPECTED as error:
+            return self._message(address, _explain(error, address), 400)
+        return RedirectResponse(address.link(saved=1, id=query["id"] if is_item else None), 303)
 
     async def _save_chains(self, request: Request) -> Response:
         from coref_automl.studio.chains_page import save
 
         address = self._address(request)
         try:
-            given = json.loads(await request.body())
-            return JSONResponse(await run_in_threadpool(save, self.workspace, given, address.say), headers=_FRESH)
-        except (CorefError, OSError, ValueError, RecursionError) as error:
-            told = _told(error, address) if isinstance(error, CorefError | OSError) else "not JSON"
-            return JSONResponse({"error": told}, 409 if isinstance(error, Gone) else 400, headers=_FRESH)
+            sent = json.loads(await request.body())
+            return JSONResponse(await run_in_threadpool(save, self.workspace, sent, address.say), headers=_NO_STORE)
+        except _EXPECTED as error:
+            status, text = 409 if isinstance(error, Gone) else 400, _explain(error, address)
+        except (ValueError, RecursionError):
+            status, text = 400, address.say("JSON이 아닙니다", "not JSON")
+        return JSONResponse({"error": text}, status, headers=_NO_STORE)
 
-    def _run(self, request: Request) -> Response:
-        """What the models say, as a part of the Play page; asked again until it is there."""
+    def _play(self, request: Request) -> Response:
+        """Return the models' answers as a part of the Play page, which asks again until they are there."""
         from coref_automl.studio.play_page import answer
 
         address = self._address(request)
         try:
-            return HTMLResponse(answer(self.workspace, address), headers=_FRESH)
+            return HTMLResponse(answer(self.workspace, address), headers=_NO_STORE)
         except Pending:
-            return HTMLResponse(f'<p class="quiet">{address.say(*_ANSWERING)}</p>', 202, headers=_FRESH)
-        except (CorefError, OSError) as error:
-            return HTMLResponse(f'<p class="failed">{escape(_told(error, address))}</p>', headers=_FRESH)
+            return HTMLResponse(f'<p class="quiet">{address.say(*_ANSWERING)}</p>', 202, headers=_NO_STORE)
+        except _EXPECTED as error:
+            return HTMLResponse(f'<p class="failed">{escape(_explain(error, address))}</p>', headers=_NO_STORE)
 
     def _message(self, address: Address, text: str, status: int) -> Response:
-        """A page with a sentence. One of status 202 asks again until what it waits for is there."""
+        """Return a page with a sentence. With status 202 it reloads until what it waits for is there."""
         say, again = address.say, status == 202
         title = say("잠시만요", "One moment") if again else say("보여 줄 수 없습니다", "Cannot be shown")
         page = self.workspace.pages.page("message.html.j2", address, title=title, text=text, again=again)
-        return HTMLResponse(str(page), status, headers=_FRESH)
+        return HTMLResponse(str(page), status, headers=_NO_STORE)
 
     async def _missing(self, request: Request, _error: Exception) -> Response:
         address = self._address(request)
@@ -163,20 +168,20 @@ class Studio:
 
     async def _failed(self, request: Request, error: Exception) -> Response:
         address = self._address(request)
-        told = address.say("뜻밖의 오류입니다", "An unexpected error")
-        return self._message(address, f"{told}: {type(error).__name__}", 500)
+        text = address.say("뜻밖의 오류입니다", "An unexpected error")
+        return self._message(address, f"{text}: {type(error).__name__}", 500)
 
     def _static(self, request: Request) -> Response:
-        held = static_file(request.path_params["name"])
-        return Response(held[1], media_type=held[0], headers=_KEPT) if held else Response("", 404)
+        file = static_file(request.path_params["name"])
+        return Response(file[1], media_type=file[0], headers=_IMMUTABLE) if file else Response("", 404)
 
 
 def _lazy(module: str, name: str = "page") -> Page:
-    """A page whose module is imported when it is asked for: the first page comes sooner."""
+    """Import a page's module at its first request, so that the first page comes sooner."""
 
     def page(ws: Workspace, address: Address) -> str | Download:
-        made: str | Download = getattr(import_module(f"coref_automl.studio.{module}"), name)(ws, address)
-        return made
+        content: str | Download = getattr(import_module(f"coref_automl.studio.{module}"), name)(ws, address)
+        return content
 
     return page
 
@@ -185,12 +190,12 @@ async def _form(request: Request) -> list[tuple[str, str]]:
     return parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=100)
 
 
-def _told(error: CorefError | OSError, address: Address) -> str:
+def _explain(error: CorefError | OSError, address: Address) -> str:
     return address.say(error.ko, str(error)) if isinstance(error, Gone) else in_words(error)
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """The socket to listen on, before anything is read."""
+def listen(host: str, port: int) -> socket.socket:
+    """Open the socket to listen on, before anything is read."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=128)
@@ -199,10 +204,10 @@ def bound(host: str, port: int) -> socket.socket:
 
 
 def server_of(studio: Studio) -> uvicorn.Server:
-    """HTTP/1.1 only, bounded requests, no log."""
+    """Return a server with HTTP/1.1 alone, bounded requests and no log."""
     settings: dict[str, Any] = {"http": "h11", "ws": "none", "lifespan": "off", "proxy_headers": False, "server_header": False}
     settings |= {"access_log": False, "log_level": "critical", "limit_concurrency": 128, "timeout_keep_alive": 15}
-    settings |= {"h11_max_incomplete_event_size": LONGEST + 8_192, "timeout_graceful_shutdown": 1}
+    settings |= {"h11_max_incomplete_event_size": MAX_ADDRESS + 8_192, "timeout_graceful_shutdown": 1}
     return uvicorn.Server(uvicorn.Config(studio.app, **settings))
 
 
@@ -210,7 +215,7 @@ def serve(
     paths: Sequence[Path], *, host: str, port: int, lang: Lang, on_ready: Callable[[str], None] = lambda _address: None
 ) -> None:
     """Serve until interrupted. `on_ready` gets the address once the socket is open."""
-    with bound(host, port) as listening:
+    with listen(host, port) as listening:
         studio = Studio(paths, lang=lang, host=host)
         studio.start()
         name = f"[{host}]" if ":" in host else host

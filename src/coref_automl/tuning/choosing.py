@@ -35,8 +35,8 @@ _RUNG_SPREAD = 0.0035
 
 @dataclass(frozen=True, slots=True)
 class Candidate(Record):
-    """A trial that may be retrained: its score in the search (`nominated`), and those of its fresh `seeds` on `select`. `params` are
-    its settings and, as `average`, how many last checkpoints are averaged (0: none)."""
+    """A trial that may be retrained: its score in the search (`nominated`), and those of its fresh `seeds` on `select`. `params`
+    are its settings and, as `average`, how many last checkpoints are averaged (0: none)."""
 
     number: int
     origin: Origin

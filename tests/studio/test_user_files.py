@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 import pytest
 
 from coref_automl.coreference.data import read_coref
-from coref_automl.studio import kept
+from coref_automl.studio import user_files
 from tests.agreement.studies import small, write
 from tests.studio.conftest import MARKUP, RUN, Visitor, serving
 from tests.studio.test_folders import state_of
@@ -88,14 +88,14 @@ def test_a_thousand_tags_are_kept_and_one_more_is_refused(copied: Path) -> None:
 def test_notes_on_a_folder_closed_to_writing_go_to_the_users_data_folder_which_is_named(
     copied: Path, own_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = kept.write_json
+    plain = user_files.write_json
 
     def closed(path: Path, value: object) -> None:
         if path.is_relative_to(copied):
             raise OSError(30, "Read-only file system", str(path))
         plain(path, value)
 
-    monkeypatch.setattr(kept, "write_json", closed)
+    monkeypatch.setattr(user_files, "write_json", closed)
     key = f"{copied.name}/runs/mlm"
     with serving(copied, lang="en") as visitor:
         first = visitor.post("/note", key=key, text="here", tags="", version="")
@@ -131,7 +131,7 @@ def test_items_are_tagged_filtered_by_tag_and_exported(copied: Path) -> None:
 def test_items_are_tagged_together_those_chosen_or_every_one_found(copied: Path) -> None:
     with serving(copied, lang="en") as visitor:
         page = visitor.ready("/items", which="both-wrong").body
-        mark, ids = visitor.studio.workspace.shelf.members("").mark, re.findall(r'name="id" value="([^"]+)"', page)
+        mark, ids = visitor.studio.workspace.boards.members("").mark, re.findall(r'name="id" value="([^"]+)"', page)
         body = urlencode([("set", mark), ("which", "both-wrong"), ("id", ids[0]), ("id", ids[2]), ("add", "twice")])
         own = {"Origin": visitor.address, "Content-Type": "application/x-www-form-urlencoded"}
         saved = visitor.post("/tag", body, headers=own)
@@ -198,7 +198,7 @@ def test_chains_are_corrected_accepted_and_read_back_as_training_data(tmp_path: 
         assert (stale, "another window" in str(told["error"])) == (409, True)
         assert save(visitor, **sent, version=said["version"], clusters=more, accepted=True)[0] == 200
         assert save(visitor, file=key, by="lee", doc="one", version="", clusters=held["clusters"], accepted=True)[0] == 200
-        visitor.studio.folders.look()
+        visitor.studio.folders.scan()
         page = visitor.ready("/chains", file=key, by="kim", doc="one").body
         assert "Agreement of annotators" in page
         table = json.loads(visitor.ready("/chains", **{"file": key, "table": "agreement", "as": "json"}).body)
@@ -207,6 +207,14 @@ def test_chains_are_corrected_accepted_and_read_back_as_training_data(tmp_path: 
     assert path.read_bytes() == before
     documents = read_coref(root / "chains.kim.jsonl").documents
     assert [(one.id, len(one.chains)) for one in documents] == [("one", 2)]
+
+
+def test_what_is_not_json_is_refused_in_the_language_of_the_page(tmp_path: Path) -> None:
+    with serving(tmp_path) as visitor:
+        own = {"Origin": visitor.address, "Content-Type": "application/json"}
+        for path, error in (("/chains/save", "JSON이 아닙니다"), ("/chains/save?lang=en", "not JSON")):
+            answer = visitor.post(path, "{", headers=own)
+            assert (answer.status, json.loads(answer.body)) == (400, {"error": error})
 
 
 @pytest.mark.parametrize(
