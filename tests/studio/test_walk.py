@@ -17,7 +17,7 @@ import pytest
 from coref_automl.progress import parse_events
 from tests.browser import console, opened, until
 from tests.studio.conftest import RUN, Visitor, serving
-from tests.studio.test_kept import annotated
+from tests.studio.test_user_files import annotated
 
 pytest.importorskip("vl_convert", reason="the report extra is not installed")
 READY = (

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from coref_automl.errors import InputError
-from coref_automl.tuning.masked import check_settings
 from coref_automl.tuning.portfolio import SHIPPED, KnownSettings, known_entries, read_portfolio, remember
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import run_study
+from coref_automl.tuning.space import check_settings
 
 MINE = KnownSettings(
     "mine", {"objective": "entity", "learning_rate": 0.0002}, "a study", ("modernbert",), 320, {"real1_strict": 1.0}

@@ -120,13 +120,10 @@ def adapt(
     compare = f"coref-automl compare {quote(str(out / EVALUATIONS))}"
     fill = f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(base)} --model {quote(answer.highest_path)}'
     adapted = Adapted(
-        answer=result.sentence,
-        chosen=answer.keep.path if answer.keep else base,
-        best_trained=answer.highest_path,
-        report=result.report,
+        answer=result.sentence, chosen=answer.keep.path if answer.keep else base, best_trained=answer.highest_path,
         checks={kind: outcome.facts for kind, outcome in outcomes.items() if outcome and "score" in outcome.facts},
-        next_steps=(compare, fill, *then),
-    )
+        report=result.report, next_steps=(compare, fill, *then),
+    )  # fmt: skip
     write_json(out / "result.json", adapted.to_json())
     return adapted
 

@@ -182,9 +182,8 @@ def tuning_preflight(problem: MaskedProblem, progress: Progress) -> Preflight:
 
 
 def _disk_of_tuning(recipe: TuneRecipe, run: float) -> float:
-    """Gigabytes that a study holds at once, for a `run` of so many: runs under way, each with the average of its last
-    checkpoints; a model per judging run that is read again (those of the first look, or all where guards are fine-tuned from
-    them); and the study's own model."""
+    """Gigabytes that a study holds at once: active runs, each with an averaged model; a model per judging run that is read again
+    (of the first look, or of all if guards are fine-tuned from them); and best-model/."""
     model = run / (REPORTS + 2)  # beside its checkpoints a run has the optimizer's state, of twice the model
     pairs = recipe.seeds if outside_guards(recipe) else looks_of(recipe.seeds)[0].pairs
     return recipe.workers * (run + model) + (2 * pairs + 1) * model
@@ -239,8 +238,8 @@ def with_times(preflight: Preflight, plan: Plan, progress: Progress, only: Colle
 
 
 def _estimate(plan: Plan, state: ExperimentState, steps: Sequence[Step], size: Size) -> StepEstimate:
-    """Estimate steps of one kind by the median speed of those that finished, else by the speed of training. The median, because
-    a step that was resumed knows the seconds of its last part alone."""
+    """Estimate steps of one kind by the speed of those that finished, else by that of training. By the median speed, because a
+    step that was resumed knows the seconds of its last part alone."""
     left = [step for step in steps if not state.is_closed(step)]
     finished = [(step, outcome) for step in steps if step.label in state.done and (outcome := step.outcome(plan.out))]
     if finished:

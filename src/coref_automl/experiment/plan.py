@@ -1,5 +1,4 @@
-"""The steps of an experiment and what they read. In: an ExperimentRecipe. Out: one step per command, bound to what decides its
-numbers.
+"""The steps of an experiment and what they read. In: an ExperimentRecipe. Out: a step per command, with what decides its numbers.
 
 OUT/steps/<kind>/<name>/{job.json, log.txt, outcome.json}     outcome.json marks the end of a step
 OUT/runs/<method>-<length>-s<seed>                            train
@@ -71,8 +70,7 @@ class PlannedArm:
 
 @dataclass(frozen=True)
 class Plan:
-    """A recipe with everything it names opened: evaluation `sets` (the first one judges), `datasets` by length, and the `data` of
-    outside checks by kind."""
+    """A recipe, opened: evaluation `sets` (the first one judges), `datasets` by length, `data` of outside checks by kind."""
 
     recipe: ExperimentRecipe
     out: Path
@@ -100,8 +98,7 @@ class Plan:
 
     @cached_property
     def steps(self) -> list[Step]:
-        """All steps: those of the base, then seed by seed, each run with all that judges it, so that a study cut short has
-        complete seeds."""
+        """The base's steps, then seed by seed each run with all that judges it: a study cut short has complete seeds."""
         of_seeds = (step for number, seed in enumerate(self.seeds) for step in self._steps_of_seed(number, seed))
         return [*self._base_steps(), *of_seeds]
 

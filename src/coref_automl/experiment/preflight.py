@@ -23,8 +23,7 @@ from coref_automl.tuning.masked import MaskedProblem
 from coref_automl.tuning.problem import Problem
 
 _LEAST_BATCH, _MOST_EPOCHS = 4, 10
-"""Where texts are few, the batch shrinks to four rows at least (fewer say little about the texts), and epochs rise to ten at most
-(more of them memorize the texts)."""
+"""For few texts: fewer rows say little about the texts, and more epochs memorize them."""
 Confirm = Callable[[Preflight], bool]
 """Asks whether to go on with what a preflight says."""
 

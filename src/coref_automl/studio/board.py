@@ -145,8 +145,7 @@ def _members_of(
 
 
 def colors_of(sets: Collection[Members]) -> dict[str, str]:
-    """Return a color for every run and every other model; methods take colors in the order of their first evaluation, so that a
-    new one changes no other."""
+    """Return a color per run or other model: methods take them in the order of evaluation, so that a new one changes none."""
     owners: dict[str, str] = {}
     first: dict[str, str] = {}
     for members in sets:
@@ -170,19 +169,10 @@ def load(members: Members, sets: Mapping[str, Path]) -> Board:
     top = {key: _top_words(entry, index, numbers, answers) for key, entry in entries.items()}
     ordered = {key: entries[key] for key in sorted(entries, key=lambda key: group.entries.index(entries[key]))}
     return Board(
-        members.mark,
-        members.state,
-        group,
-        ordered,
-        top,
-        tuple(numbers),
-        tuple(index),
-        tuple(answers),
-        _passages(group, sets),
-        {entry.folder: key for key, entry in ordered.items()},
-        tuple(group.metrics()),
+        members.mark, members.state, group, ordered, top, tuple(numbers), tuple(index), tuple(answers), _passages(group, sets),
+        {entry.folder: key for key, entry in ordered.items()}, tuple(group.metrics()),
         np.array([bucket(int(value)) for value in group.items.facts["distance"]]),
-    )
+    )  # fmt: skip
 
 
 def _top_words(entry: Entry, index: Mapping[str, int], numbers: dict[str, int], answers: list[str]) -> NDArray[np.int32]:

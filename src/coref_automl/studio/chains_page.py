@@ -60,17 +60,11 @@ def page(ws: Workspace, address: Address) -> str | Download:
     document, at = work.document(doc) or documents[doc], names.index(doc)
     beside = _work(ws, path, other).document(doc) if other else None
     state = {
-        "file": key,
-        "by": by,
-        "doc": doc,
-        "text": document.text,
-        "clusters": document.chains,
-        "beside": beside.chains if beside is not None else None,
-        "links": _links(path).get(doc, {}),
-        "version": version_of(work, doc),
-        "accepted": work.state(doc) == "accepted",
+        "file": key, "by": by, "doc": doc, "text": document.text, "clusters": document.chains,
+        "beside": beside.chains if beside is not None else None, "links": _links(path).get(doc, {}),
+        "version": version_of(work, doc), "accepted": work.state(doc) == "accepted",
         "after": names[at + 1] if at + 1 < len(names) else "",
-    }
+    }  # fmt: skip
     accepted = {name: _work(ws, path, name).accepted for name in annotators}
     agreement = [_agreement(accepted, address.say)] if len(annotators) > 1 else []
     position = {"names": names, "at": at, "everyone": annotators, "written": f"{path.stem}.{by}.jsonl" if by else ""}

@@ -1,5 +1,4 @@
-"""The Compare page. In: an address that names A and B, checkpoints or methods. Out: the verdict and its charts; and the report of
-what is on the screen, as `coref-automl report` writes it."""
+"""The Compare page. In: an address that names A and B, checkpoints or methods. Out: the verdict, its charts, and their report."""
 
 from __future__ import annotations
 
@@ -23,21 +22,10 @@ def page(ws: Workspace, address: Address) -> str | Download:
     study, (a, b) = ws.pair([address.get("a"), address.get("b")], board, wait=True)
     shown = _comparison(ws, address, board, study, a, b)
     return ws.pages.page(
-        "compare.html.j2",
-        address,
-        title=say("비교", "Compare"),
-        sections=shown.sections,
-        members=members,
-        sets=ws.boards.sets(),
-        board=board,
-        study=study,
-        a=a,
-        b=b,
-        metric=shown.metric,
-        metrics=[(name, METRICS[name].label) for name in shown.metrics],
-        shown=shown,
-        judged=METRICS.get(shown.metric),
-    )
+        "compare.html.j2", address, title=say("비교", "Compare"), sections=shown.sections, members=members, sets=ws.boards.sets(),
+        board=board, study=study, a=a, b=b, metric=shown.metric, metrics=[(name, METRICS[name].label) for name in shown.metrics],
+        shown=shown, judged=METRICS.get(shown.metric),
+    )  # fmt: skip
 
 
 def _members(ws: Workspace, address: Address) -> Members:

@@ -58,9 +58,9 @@ class _Start(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """What lies under the folders at one moment, by key: evaluation `sets` by fingerprint, `texts` with annotated chains, archives
-    and experiments (`studies`), errors as sentences (`broken`). `owners` are the keys of the runs whose checkpoints were evaluated,
-    by the evaluation's folder; a run of which only evaluations are left is of the kind ARCHIVED."""
+    """What lies under the folders at one moment, by key: evaluation `sets` by fingerprint, `texts` with chains, archives and
+    experiments (`studies`), errors as sentences (`broken`). `owners` are the keys of the runs whose checkpoints were
+    evaluated, by the evaluation's folder; a run of which only evaluations are left is of the kind ARCHIVED."""
 
     runs: dict[str, Run] = field(default_factory=dict)
     evaluations: dict[str, StoredEvaluation] = field(default_factory=dict)

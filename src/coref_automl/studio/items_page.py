@@ -61,8 +61,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ItemQuery:
-    """What an address requests: a board, two sides, filters, and the rows that match. `counts` are those of each filter by who is
-    right."""
+    """What an address requests: a board, two sides, filters, the rows that match, and their `counts` by who is right."""
 
     members: Members
     board: Board
@@ -112,18 +111,11 @@ def item(ws: Workspace, address: Address) -> str | Download:
     keys = [side.key for side in query.sides]
     others = [Shown(e.name, (e,), color=boards.color(e.run)) for key, e in board.entries.items() if key not in keys]
     return _render(
-        ws,
-        "item.html.j2",
-        address,
-        query,
-        title=say("문항", "Item"),
-        card=_card(query, row, query.sides, say, whole=True),
+        ws, "item.html.j2", address, query, title=say("문항", "Item"), card=_card(query, row, query.sides, say, whole=True),
         others=_card(query, row, others if address.get("every") else others[:_OTHERS], say),
-        more=0 if address.get("every") else max(0, len(others) - _OTHERS),
-        before=board.ids[query.rows[at - 1]] if at else "",
-        after=board.ids[query.rows[after]] if after < len(query.rows) else "",
-        place=at + 1 if matches else 0,
-    )
+        more=0 if address.get("every") else max(0, len(others) - _OTHERS), before=board.ids[query.rows[at - 1]] if at else "",
+        after=board.ids[query.rows[after]] if after < len(query.rows) else "", place=at + 1 if matches else 0,
+    )  # fmt: skip
 
 
 def tag_items(ws: Workspace, address: Address, items: Sequence[str] | None, tag: str, *, on: bool) -> None:
@@ -192,12 +184,10 @@ def _card(query: ItemQuery, row: int, sides: Sequence[Shown], say: Say, *, whole
     distance = f"{say('거리', 'distance')} {int(facts['distance']):,}" if facts["distance"] >= 0 else ""
     rule = "word" if facts["task"] == "gold" else query.rule
     return Card(
-        board.ids[row],
-        board.answers[row],
+        board.ids[row], board.answers[row],
         tuple(str(fact) for fact in (facts["task"], facts["source"], facts["tag"], distance) if fact),
-        tuple((kind, text) for kind, text in pieces),
-        tuple(_line(board, side, row, rule, say) for side in sides),
-    )
+        tuple((kind, text) for kind, text in pieces), tuple(_line(board, side, row, rule, say) for side in sides),
+    )  # fmt: skip
 
 
 def _rows(ws: Workspace, query: ItemQuery) -> Iterator[dict[str, Any]]:

@@ -95,30 +95,17 @@ def page(ws: Workspace, address: Address) -> str | Download:
     matching = _sorted(_filtered(rows, address), address.get("sort"), columns)
     metrics = {name: METRICS[name].label for name in board.metrics} if board is not None else {}
     return ws.pages.page(
-        "leaderboard.html.j2",
-        address,
-        title=title,
-        sections=[Section("leaderboard", "", (_table(matching if address.get(AS) else (), columns, say),))],
-        waiting=waiting,
-        fault=fault,
-        members=members,
-        sets=ws.boards.sets(),
+        "leaderboard.html.j2", address, title=title,
+        sections=[Section("leaderboard", "", (_table(matching if address.get(AS) else (), columns, say),))], waiting=waiting,
+        fault=fault, members=members, sets=ws.boards.sets(),
         answer=answer_wording.answer_lines(study.answer, say) if study is not None else [],
         warned=answer_wording.warnings(study.answer, say) if study is not None else [],
-        chosen=study.answer.method if study is not None else None,
-        broken=found.broken,
-        rows=matching[:_MAX_ROWS],
-        more=len(matching) - _MAX_ROWS,
-        every=[row for row in rows if not row.of],
-        tags=sorted({tag for row in rows for tag in row.tags}),
-        columns=columns,
-        all_columns={**columns, **metrics},
-        metrics=metrics,
-        meanings={key: meaning(key, say) for key in columns if key in METRICS},
-        wanted=wanted,
-        tokens=tokens,
+        chosen=study.answer.method if study is not None else None, broken=found.broken, rows=matching[:_MAX_ROWS],
+        more=len(matching) - _MAX_ROWS, every=[row for row in rows if not row.of],
+        tags=sorted({tag for row in rows for tag in row.tags}), columns=columns, all_columns={**columns, **metrics},
+        metrics=metrics, meanings={key: meaning(key, say) for key in columns if key in METRICS}, wanted=wanted, tokens=tokens,
         words=wording,
-    )
+    )  # fmt: skip
 
 
 def meaning(name: str, say: Say) -> str:
@@ -280,8 +267,7 @@ def _filtered(rows: Sequence[BoardRow], address: Address) -> list[BoardRow]:
 
 
 def _sorted(rows: Sequence[BoardRow], by: str, columns: Mapping[str, str]) -> list[BoardRow]:
-    """Sort methods by a column, the highest first, or the lowest with a minus; by default the first task. Runs stay under their
-    method."""
+    """Sort methods by a column (with a minus, ascending), by default the first task. Runs stay under their method."""
     name = by.removeprefix("-")
     name = name if name in columns or name in _FACTS else next(iter(columns), "name")
     heads = sorted((row for row in rows if not row.of), key=lambda row: row.name)

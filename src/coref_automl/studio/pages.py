@@ -85,22 +85,12 @@ class Pages:
         specs = [spec for block in blocks for _, spec in block.charts]
         drawn = find_spec("vl_convert") is not None
         drawable = [{**spec, "usermeta": {**spec.get("usermeta", {}), "embedOptions": _EMBED}} for spec in specs if drawn]
-        return str(
-            self._templates.get_template(name).render(
-                address=address,
-                say=say,
-                title=title,
-                sections=sections,
-                ui=words(say),
-                drawn=drawn,
-                how_to_get=charts.HOW_TO_GET,
-                data=for_script({"ui": {}, "charts": drawable}),
-                scripts=[LIBRARY] * bool(specs and drawn) + ["page.js"],
-                static=static_link,
-                colors=COLORS,
-                **values,
-            )
-        )
+        rendered = self._templates.get_template(name).render(
+            address=address, say=say, title=title, sections=sections, ui=words(say), drawn=drawn, how_to_get=charts.HOW_TO_GET,
+            data=for_script({"ui": {}, "charts": drawable}), scripts=[LIBRARY] * bool(specs and drawn) + ["page.js"],
+            static=static_link, colors=COLORS, **values,
+        )  # fmt: skip
+        return str(rendered)
 
     def part(self, name: str, address: Address, **values: Any) -> str:
         return str(self._templates.get_template(name).render(address=address, say=address.say, ui=words(address.say), **values))

@@ -59,25 +59,13 @@ class _Model(TypedDict, total=False):
 
 def page(ws: Workspace, address: Address) -> str | Download:
     say, kind = address.say, _kind(address)
+    kinds = [("fill", say("빈칸 채우기", "Fill a gap")), ("chains", say("상호참조", "Coreference"))]
+    kinds.append(("relation", say("관계", "Relation")))
     return ws.pages.page(
-        "play.html.j2",
-        address,
-        title=say("써 보기", "Play"),
-        kind=kind,
-        kinds=[
-            ("fill", say("빈칸 채우기", "Fill a gap")),
-            ("chains", say("상호참조", "Coreference")),
-            ("relation", say("관계", "Relation")),
-        ],
-        models=_models(ws, kind),
-        chosen={slot: address.get(slot) for slot in SLOTS},
-        slots=_slots(kind),
-        text=address.get("text")[:MAX_TEXT],
-        example=EXAMPLES[kind],
-        entities={} if address.get("text") else ENTITIES,
-        longest=MAX_TEXT,
-        types=TYPES,
-    )
+        "play.html.j2", address, title=say("써 보기", "Play"), kind=kind, kinds=kinds, models=_models(ws, kind),
+        chosen={slot: address.get(slot) for slot in SLOTS}, slots=_slots(kind), text=address.get("text")[:MAX_TEXT],
+        example=EXAMPLES[kind], entities={} if address.get("text") else ENTITIES, longest=MAX_TEXT, types=TYPES,
+    )  # fmt: skip
 
 
 def answer(ws: Workspace, address: Address) -> str:

@@ -56,27 +56,15 @@ def page(ws: Workspace, address: Address) -> str | Download:
         recipe, other_recipe = _record(ws, run), _record(ws, other) if other is not None else None
     evaluated, waiting = _evaluated(ws, run, address)
     sections = [
-        *evaluated,
-        _recipes(recipe, other_recipe, say, stored=stored),
-        _cost(ws, run, say),
-        _lineage(ws, run, say),
-        _card(ws, run, recipe, say),
-        _listing(run, say),
-        _next(run, say),
-    ]
+        *evaluated, _recipes(recipe, other_recipe, say, stored=stored), _cost(ws, run, say), _lineage(ws, run, say),
+        _card(ws, run, recipe, say), _listing(run, say), _next(run, say),
+    ]  # fmt: skip
     return ws.pages.page(
-        "run.html.j2",
-        address,
-        title=run.folder.name,
-        sections=[section for section in sections if section is not None],
-        run=run,
-        check=CHECKS.get(run.kind),
-        other=other,
-        note=ws.user_files.note(run),
-        waiting=waiting,
+        "run.html.j2", address, title=run.folder.name, sections=[section for section in sections if section is not None], run=run,
+        check=CHECKS.get(run.kind), other=other, note=ws.user_files.note(run), waiting=waiting,
         others=[key for key, listed in ws.folders.contents().runs.items() if key != run.key and listed.kind == run.kind],
         saved=ws.user_files.note_file(run) if address.get("saved") else None,
-    )
+    )  # fmt: skip
 
 
 def find_run(ws: Workspace, address: Address) -> Run:

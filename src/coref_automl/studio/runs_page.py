@@ -53,16 +53,11 @@ class RunCard:
 def page(ws: Workspace, address: Address) -> str | Download:
     say, found = address.say, ws.folders.contents()
     return ws.pages.page(
-        "runs.html.j2",
-        address,
-        title=say("실행", "Runs"),
-        sections=_tables(ws, found, say),
+        "runs.html.j2", address, title=say("실행", "Runs"), sections=_tables(ws, found, say),
         cards=[_card(ws, run, say) for run in _shown(found)],
-        runs=[run.key for run in found.runs.values() if run.kind in ("training", ARCHIVED)],
-        found=found,
-        roots=[str(root) for root in ws.folders.roots.values()],
-        duration=duration,
-    )
+        runs=[run.key for run in found.runs.values() if run.kind in ("training", ARCHIVED)], found=found,
+        roots=[str(root) for root in ws.folders.roots.values()], duration=duration,
+    )  # fmt: skip
 
 
 def _shown(found: FolderContents) -> list[Run]:
@@ -100,17 +95,11 @@ def _card(ws: Workspace, run: Run, say: Say) -> RunCard:
         state = say(f"작업 중, 마지막 소식 {ago} 전", f"working; last step {ago} ago")
     left = status.left if status.state == "training" and status.left is not None else 0.0
     return RunCard(
-        card_id,
-        run.key,
-        state,
-        status,
-        done=status.seconds / (status.seconds + left) if left else 0.0,
-        loss=_line(curve),
+        card_id, run.key, state, status, done=status.seconds / (status.seconds + left) if left else 0.0, loss=_line(curve),
         ends=(curve[0][1], curve[-1][1]) if curve else (),
         scores=tuple(zip(scores, estimate_cells(list(scores.values())), strict=True)),
-        metric=METRICS[watch.metric].label if watch.metric in METRICS else watch.metric,
-        note="" if scores else status.last_note,
-    )
+        metric=METRICS[watch.metric].label if watch.metric in METRICS else watch.metric, note="" if scores else status.last_note,
+    )  # fmt: skip
 
 
 def _line(curve: Sequence[tuple[int, float]]) -> str:

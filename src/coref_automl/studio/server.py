@@ -78,8 +78,7 @@ class Studio:
         return Address(request.url.path, dict(request.query_params), self._lang)
 
     def _page(self, page: Page, waiting: tuple[str, str] = _READING) -> Callable[[Request], Response]:
-        """Return the handler of a page. An expected error is explained on a page of its own; `waiting` is shown while a page is
-        being computed."""
+        """Return the handler of a page, which explains expected errors and shows `waiting` while the page is computed."""
 
         def answer(request: Request) -> Response:
             address = self._address(request)

@@ -155,8 +155,7 @@ class Boards:
             return self._pools[False].submit(compute).result()
 
     def cached(self, key: Key, compute: Callable[[], T], *, worker: Executor | None = None) -> T:
-        """Return what `compute` returns, computed once in the background; raises Pending until then. A key begins with a word, a
-        mark and a state."""
+        """Compute a result once, in the background; raises Pending until then. A key begins with a word, a mark and a state."""
         with self._lock:
             future = self._results.get(key)
             if future is None:
@@ -203,8 +202,7 @@ class Workspace:
         self.boards.stop()
 
     def study(self, board: Board, metric: str = "") -> Study | None:
-        """Return the study of a board; None if its evaluations share no metric. Pending until it is computed, which takes seconds
-        with many checkpoints."""
+        """Return the study of a board, None if its evaluations share no metric; raises Pending until it is computed."""
         chosen = metric if metric in board.metrics else None
         results = self.boards.check_results(board.mark)
         compute = partial(self._study_of, board.group, chosen, [str(folder) for folder in results])
@@ -228,8 +226,7 @@ class Workspace:
         return study_of(group, metric=metric, margin=MARGIN, seed=0, checks=find_runs(results).checks, looks=looks)
 
     def pair(self, names: Sequence[str], board: Board, *, wait: bool) -> tuple[Study | None, tuple[Shown, Shown]]:
-        """Return the study, with A and B as addresses name them; without names, the pair that the answer is about, which `wait`
-        waits for."""
+        """Return the study, and A and B as addresses name them, else the pair that the answer is about (after it, if `wait`)."""
         study, waiting = self.ready(board)
         if waiting and (any(name.startswith(METHOD) for name in names) or (wait and not any(names))):
             raise Pending

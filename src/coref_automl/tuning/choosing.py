@@ -64,8 +64,7 @@ class Candidate(Record):
 
 @dataclass(slots=True)
 class JobRunner:
-    """Runs jobs in the launcher's slots and names failures in `notes`. A finished job's weights are deleted, except the last
-    checkpoint of jobs whose keys are in `kept`."""
+    """Runs jobs and names failures in `notes`. Weights are deleted, but for the last checkpoint of jobs with a key in `kept`."""
 
     problem: Problem
     launcher: Launcher
@@ -113,10 +112,9 @@ def completed_candidates(study: Any, problem: Problem, recipe: TuneRecipe) -> li
 
 
 def rank(candidates: Sequence[Candidate], problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner) -> list[Candidate]:
-    """Retrain the best candidates in two rounds of fresh seeds, and return them best first. One whose seed fails is out; a single
-    candidate needs no ranking."""
+    """Retrain the best candidates in two rounds of fresh seeds, and return them best first; one whose seed fails is out."""
     if len(candidates) == 1:
-        return list(candidates)
+        return list(candidates)  # nothing to rank
     first, second = selection_seeds(recipe)
     sampled = [candidate for candidate in candidates if candidate.is_sampled][: recipe.finalists]
     ranked = _retrain([*sampled, *_references(candidates)], first, problem, run_jobs)

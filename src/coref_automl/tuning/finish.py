@@ -245,8 +245,7 @@ class Judging:
             self.completed.setdefault(number, []).extend([] if job.key in failed else [seed])
 
     def drop_unread_weights(self) -> None:
-        """Keep the weights of the first pair, of which one becomes the study's own model; guards of fine-tuned tasks start from
-        every pair."""
+        """Keep the weights of the first pair, one of which becomes best-model/; guards of fine-tuned tasks read every pair's."""
         paired = self._shared_seeds(self.selection.reference or self.selection.winner)
         for side in self.selection.sides if not outside_guards(self.recipe) else ():
             unread = [seed for seed in self.completed[side.number] if paired and seed > paired[0]]

@@ -34,13 +34,13 @@ from coref_automl.records import Estimate, Half, ItemScore
 from coref_automl.statistics.planning import Paired
 from coref_automl.training.batches import BatchPlan
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
-from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, check, recommended
+from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, recommended
 from coref_automl.training.state import drop_states
 from coref_automl.tuning.portfolio import known_entries, settle_space
 from coref_automl.tuning.problem import Problem, Report, RunJobs, Start, events_of, job_of, models_bytes, run_folder, shape_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.score import Score, open_checks, outside_difference, power_of, prepare_vocabularies, score_of, split_set
-from coref_automl.tuning.space import TUNABLE, Space, check_ends, read_space, refuse_idle
+from coref_automl.tuning.space import TUNABLE, Space, check_ends, check_settings, read_space, refuse_idle
 
 AVERAGED = 2
 """Last checkpoints whose average is a second candidate of every trial."""
@@ -291,12 +291,6 @@ def _refuse_short(problem: MaskedProblem, name: str, dataset: PackedDataset) -> 
             f"{name} makes {steps} steps of a trial's budget, and the smallest rung is a quarter of it; add texts, pass a larger "
             "budget, or a smaller batch under settings."
         )
-
-
-def check_settings(values: dict[str, Any]) -> None:
-    """Refuse settings that training would refuse for every model and dataset."""
-    settings = {name: value for name, value in values.items() if name not in ("model", "dataset", "tokenizer", "words_from")}
-    check(from_mapping(TrainRecipe, {**settings, "model": "", "dataset": "", "out": ""}, "space"))
 
 
 def _evaluations_on(half: EvalSet, job: Job, folders: Iterable[Path]) -> list[StoredEvaluation]:

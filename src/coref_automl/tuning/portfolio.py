@@ -111,8 +111,7 @@ _LONG = 1024
 
 
 def order_space(datasets: Sequence[PackedDataset], *, minutes: bool) -> dict[str, Any]:
-    """Vary how often and when rows are read: one of the three largest sources twice as often; short documents first, if rows
-    are long."""
+    """Vary how often and when rows are read: a large source twice as often; in long rows, short documents first."""
     sources = [name for name in datasets[0].sources if all(name in dataset.sources for dataset in datasets)]
     mix = {"mix": ["", *(f"{name}=2" for name in sources[:3])]} if len(sources) > 1 else {}
     is_long = max(dataset.seq_len for dataset in datasets) >= _LONG
@@ -130,25 +129,20 @@ def masked_space(
     batch = min((FROM_SCRATCH if scratch else recommended(longest)).batch, 1 << max(1, max(4, rows // 4).bit_length() - 1))
     space: dict[str, Any] = {"objective": ["mlm", "entity", "combined", "copy+link"]} if chains else {}
     space |= {
-        "learning_rate": {**_rates(longest, families, scratch), "log": True},
-        "weight_decay": {"low": 0.0, "high": 0.1},
-        "warmup": {"low": 0.0, "high": 0.2},
-        "min_prob": {"low": 0.05, "high": 0.2 if scratch else 0.15},
+        "learning_rate": {**_rates(longest, families, scratch), "log": True}, "weight_decay": {"low": 0.0, "high": 0.1},
+        "warmup": {"low": 0.0, "high": 0.2}, "min_prob": {"low": 0.05, "high": 0.2 if scratch else 0.15},
         "max_prob": {"low": 0.2, "high": 0.35 if longest <= 512 else 0.5},
         "rates": ["length", "drawn", *([] if minutes else ["falling"])],
         "batch": sorted({max(1, batch // 4), batch // 2, batch, batch * 2}),
-    }
+    }  # fmt: skip
     if not scratch:
         space["layer_decay"] = {"low": 0.85, "high": 1.0}
     if chains:
         space |= {
-            "entity_rate": {"low": 0.15, "high": 0.6},
-            "background": {"low": 0.02, "high": 0.15},
-            "ratio": {"low": 0.2, "high": 0.8},
-            "far_weight": {"low": 0.3, "high": 4.0, "log": True},
-            "copy_weight": {"low": 0.1, "high": 1.5, "log": True},
-            "link_weight": {"low": 0.1, "high": 1.5, "log": True},
-        }
+            "entity_rate": {"low": 0.15, "high": 0.6}, "background": {"low": 0.02, "high": 0.15},
+            "ratio": {"low": 0.2, "high": 0.8}, "far_weight": {"low": 0.3, "high": 4.0, "log": True},
+            "copy_weight": {"low": 0.1, "high": 1.5, "log": True}, "link_weight": {"low": 0.1, "high": 1.5, "log": True},
+        }  # fmt: skip
         space = {name: _where_it_counts(name, entry, space["objective"]) for name, entry in space.items()}
     if minutes and longest >= _LONG:
         space["gradient_checkpointing"] = [False, True]  # changes how far a budget in minutes goes, and nothing else

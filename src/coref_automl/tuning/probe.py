@@ -26,8 +26,7 @@ from coref_automl.store import JsonlAppender
 from coref_automl.training.recipe import TrainRecipe
 
 _SPEED_RATIO = 0.97
-"""On a CPU, where memory would be the last thing to run out, two sizes in a row below this share of the best speed end the climb;
-one alone may be a busy moment of the machine."""
+"""On a CPU, two sizes in a row below this share of the best speed end the climb; one alone may be a busy moment."""
 
 _SLOWER = "larger is slower on a CPU"
 _NO_LARGER = "larger sizes were not tried"

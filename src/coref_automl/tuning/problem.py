@@ -33,7 +33,7 @@ each objective, what earlier studies found, and what this search sampled."""
 
 
 RunJobs = Callable[[list[Job], str], set[str]]
-"""Runs jobs as a stage of this name, and returns the keys of those that failed."""
+"""Runs jobs as a stage of this name; returns the keys of those that failed."""
 
 
 class Follower:
@@ -166,8 +166,7 @@ def shape_of(model: str) -> tuple[str, int]:
 
 
 def whole_space(recipe: TuneRecipe, default: Callable[[], dict[str, Any]], sides: Mapping[str, Sequence[str]]) -> Space:
-    """Return the recipe's own space, or the default without what its settings fix. Several models or datasets (`sides`) become
-    dimensions."""
+    """Return the recipe's own space, or the default without what its settings fix; `sides` with several entries join it."""
     entries = recipe.space
     if entries is None:
         entries = {name: entry for name, entry in default().items() if name not in recipe.settings}
@@ -181,8 +180,7 @@ def whole_space(recipe: TuneRecipe, default: Callable[[], dict[str, Any]], sides
 
 
 def job_of(work: Callable[[Job], None], task: str, recipe: Any, prints: Mapping[str, str], out: Path, **more: str) -> Job:
-    """Return the job that runs this recipe under `out`, in a folder named after what is trained. Work beyond training (`more`) is
-    kept with its settings, and does not change the folder."""
+    """Return the job that runs this recipe, in a folder named after what is trained; work beyond training (`more`) is not."""
     key = job_key(task, to_mapping(recipe), prints)
     folder = out / "trials" / key
     recipe = replace(recipe, out=str(folder / f"run-{key}"))

@@ -20,7 +20,7 @@ from coref_automl.decoder import hints_of
 from coref_automl.errors import RecipeError
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.training.masking import OBJECTIVES, MentionLoss
-from coref_automl.training.recipe import TrainRecipe
+from coref_automl.training.recipe import TrainRecipe, check
 from coref_automl.tuning.recipe import TuneRecipe, TuneTask
 
 Conditions = tuple[tuple[str, tuple[Any, ...]], ...]
@@ -212,16 +212,22 @@ def _conditions(
     return tuple(when.items())
 
 
+def check_settings(values: dict[str, Any]) -> None:
+    """Refuse settings that training would refuse for every model and dataset."""
+    settings = {name: value for name, value in values.items() if name not in ("model", "dataset", "tokenizer", "words_from")}
+    check(from_mapping(TrainRecipe, {**settings, "model": "", "dataset": "", "out": ""}, "space"))
+
+
 def check_ends(
-    space: Space, wanted: Mapping[str, Any], fixed: Mapping[str, Any], check: Callable[[dict[str, Any]], object]
+    space: Space, wanted: Mapping[str, Any], fixed: Mapping[str, Any], check_point: Callable[[dict[str, Any]], object]
 ) -> None:
-    """Call `check` with every end of every dimension, so that no trial fails because of its settings."""
+    """Call `check_point` with every end of every dimension, so that no trial fails because of its settings."""
     for dimension in space:
         decides = {other: (choices, values) for other, values in dimension.when if (choices := space.get(other))}
         under = {name: next((v for v in values if v in other.choices), values[0]) for name, (other, values) in decides.items()}
         start = space.point({**wanted, **under}, fixed)
         for value in dimension.ends() if dimension.name in start else ():
-            check({**start, dimension.name: value})
+            check_point({**start, dimension.name: value})
 
 
 def refuse_idle(space: Space, fixed: Mapping[str, Any], recipe: TuneRecipe) -> None:

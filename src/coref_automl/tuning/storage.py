@@ -137,8 +137,7 @@ def _database(url: str) -> Any:
 
 
 def sampler_of(recipe: TuneRecipe, already: int, owner: str) -> Any:
-    """Return the sampler of the next trial, seeded by the number of trials so far and the owner: a resumed study samples what it
-    would have sampled, and a second machine something else."""
+    """Return the sampler of the next trial: the same for a resumed study, another one for a second machine."""
     optuna = _optuna()
     seed = int(fingerprint(recipe.seed, already, owner if recipe.storage else "")[:8], 16)
     with warnings.catch_warnings():
