@@ -31,7 +31,7 @@ from coref_automl.records import Record
 from coref_automl.say import in_words, language, say
 from coref_automl.statistics.planning import can_show, items_needed, looks_of
 from coref_automl.tables import align
-from coref_automl.training.folder import check_room
+from coref_automl.training.folder import check_disk_space
 from coref_automl.tuning.masked import MaskedProblem
 from coref_automl.tuning.probe import Size, probe, timed_step
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
@@ -168,7 +168,7 @@ def tuning_preflight(problem: MaskedProblem, progress: Progress) -> Preflight:
     recipe, starts = problem.recipe, problem.starts()
     run = prepare_run(problem.training(starts[0].params, recipe.seed))
     disk = _disk_of_tuning(recipe, run.disk())
-    check_room(problem.out, disk)
+    check_disk_space(problem.out, disk)
     size = _measure(run, recipe.device, progress)
     speed, runs = size.tokens_per_second, len(starts) if recipe.portfolio_only else max(recipe.trials, len(starts))
     budgets = [int(60 * recipe.max_minutes * speed)] if recipe.max_minutes is not None else []

@@ -39,7 +39,7 @@ from coref_automl.models.load import load_masked_lm
 from coref_automl.paths import short_names
 from coref_automl.progress import Progress
 from coref_automl.store import read_json
-from coref_automl.training.folder import binding_of, checkpoint_meant
+from coref_automl.training.folder import binding_of, checkpoint_of_run
 from coref_automl.training.recipe import TrainRecipe, check
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Plan:
         first_seed = number * SEED_STRIDE
         yield from self._outside_checks("every", run_name(BASE, seed), run=None, first_seed=first_seed)  # as often as an arm
         for arm, prepared in self.prepared.items():
-            name, binding = arm.run(seed), binding_of(prepared.recipe, prepared.prints) | {"seed": seed}
+            name, binding = arm.run(seed), binding_of(prepared.recipe, prepared.fingerprints) | {"seed": seed}
             yield Step("train", name, name, self.train_recipe(arm, seed), binding)
             yield self._evaluation(name, run=name, seq_len=None)
             yield from self._outside_checks("every", name, run=name, first_seed=first_seed)
@@ -207,7 +207,7 @@ class Plan:
             recipe = check.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
             unbound = ("out", "device", "model", "seeds", *data.files)
             bound = {key: value for key, value in to_mapping(recipe).items() if key not in unbound}
-            yield Step(kind, step_name, run, recipe, bound | data.prints | ({} if run else self._base_bytes))
+            yield Step(kind, step_name, run, recipe, bound | data.fingerprints | ({} if run else self._base_bytes))
 
 
 def _train_recipe(recipe: ExperimentRecipe, method: str, decided: Mapping[str, Any]) -> TrainRecipe:
@@ -221,7 +221,7 @@ def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
     Whatever does not depend on the texts is checked before they are prepared.
     """
     pick_device(recipe.device)
-    recipe = replace(recipe, model=checkpoint_meant(recipe.model, "--model") or recipe.model)
+    recipe = replace(recipe, model=checkpoint_of_run(recipe.model, "--model") or recipe.model)
     new_head = any(recipe.settings(method).get("new_head") for method in recipe.methods) or None
     load_masked_lm(recipe.model, new_head=new_head)  # refuses one without a mask head, which its files alone do not show
     for method in recipe.methods:

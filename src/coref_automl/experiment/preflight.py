@@ -18,7 +18,7 @@ from coref_automl.experiment.state import ExperimentState
 from coref_automl.folders import EXPERIMENT, check_folder
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
-from coref_automl.training.folder import check_room
+from coref_automl.training.folder import check_disk_space
 from coref_automl.tuning.masked import MaskedProblem
 from coref_automl.tuning.problem import Problem
 
@@ -33,7 +33,7 @@ def before_training(plan: Plan, progress: Progress, confirm: Confirm, *, fit: bo
     length_given = bool({"epochs", "max_tokens"} & plan.recipe.train.keys())
     plan = sized_to_texts(plan) if fit else plan
     preflight = plan_preflight(plan)
-    check_room(plan.out, preflight.disk)
+    check_disk_space(plan.out, preflight.disk)
     if with_time and not ExperimentState.of(plan).done:
         preflight = with_times(preflight, plan, progress)
     _print_and_confirm(preflight, progress, confirm, length_given=length_given)

@@ -26,7 +26,7 @@ from coref_automl.comparison.runs import CHOSEN
 from coref_automl.comparison.scores import Group, choose_metric
 from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
-from coref_automl.engine.job import NAN, End, Launcher, Schedule, run_steps
+from coref_automl.engine.job import NAN, Attempt, Launcher, Schedule, run_steps
 from coref_automl.engine.launch import launcher_of
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.metrics import METRICS
@@ -135,7 +135,7 @@ class Experiment:
             )
         return True
 
-    def _record_end(self, end: End[Step], stage: Stage) -> bool:
+    def _record_end(self, end: Attempt[Step], stage: Stage) -> bool:
         """Record how an attempt ended; False: it is tried again."""
         say, step = self.progress.say, end.step
         name = f"{step.name} {kind_name(step.kind)}"

@@ -16,7 +16,7 @@ from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.targets import is_model_folder
 from coref_automl.folders import DONE, is_done
 from coref_automl.machine import release
-from coref_automl.models.model_files import model_prints
+from coref_automl.models.model_files import model_fingerprints
 from coref_automl.progress import Progress, peak_gigabytes
 from coref_automl.records import Record
 from coref_automl.store import read_json
@@ -130,4 +130,4 @@ def _fine_tune(work: StepWork, progress: Progress) -> dict[str, Any]:
 
 def start_bytes(model: str) -> dict[str, str]:
     """The bytes of a base, as bindings name them."""
-    return {f"{BYTES}{name}": value for name, value in model_prints(model).items()}
+    return {f"{BYTES}{name}": value for name, value in model_fingerprints(model).items()}

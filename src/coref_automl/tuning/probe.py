@@ -70,9 +70,9 @@ def training_step(model: Any, device: str) -> Callable[[Callable[[], Any]], None
     import torch
 
     from coref_automl.models.execution import autocast
-    from coref_automl.training.optimizer import adamw, groups_of
+    from coref_automl.training.optimizer import adamw, parameter_groups
 
-    optimizer = adamw(groups_of(model, rate=1e-6, weight_decay=0.01), fused=device.startswith("cuda"))
+    optimizer = adamw(parameter_groups(model, learning_rate=1e-6, weight_decay=0.01), fused=device.startswith("cuda"))
 
     def step(loss: Callable[[], Any]) -> None:
         with autocast(device, "auto"):
@@ -147,7 +147,7 @@ def probe(
 ) -> ProbeResult:
     """Climb from `first` rows until memory, the limit, or (on a CPU) the gain runs out."""
     from coref_automl.training.batches import micro_batch
-    from coref_automl.training.setup import known, prepare_run
+    from coref_automl.training.setup import prepare_run, settled
 
     progress = progress or quiet()
     recipe = from_mapping(TrainRecipe, to_mapping(recipe), "probe")  # refuses impossible values before a size is tried
@@ -169,7 +169,7 @@ def probe(
         )
     stopped = str(outcome.value) if outcome.error is None else _KILLED
     best = max(sizes, key=lambda size: size.tokens_per_second)
-    batch = known(run.recipe.batch)
+    batch = settled(run.recipe.batch)
     fastest = micro_batch(batch, best.rows)
     return ProbeResult(
         recipe.model, run.dataset.seq_len, device, sizes, sizes[-1].rows, fastest, batch, batch // fastest, stopped

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from coref_automl.engine.job import End, Job, Launcher, Running, Schedule, run_steps
+from coref_automl.engine.job import Attempt, Job, Launcher, Running, Schedule, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
 from coref_automl.say import in_words, say
@@ -170,7 +170,7 @@ class Search:
         ]
         return reason_to_prune(Rung(trial.number, _group(trial), report.value, report.mrr), others, report.step)
 
-    def _record_end(self, end: End[ActiveTrial]) -> bool:
+    def _record_end(self, end: Attempt[ActiveTrial]) -> bool:
         """Close or requeue a trial whose process ended. Always True: a trial runs again through Optuna's queue alone."""
         from optuna.exceptions import UpdateFinishedTrialError
 
