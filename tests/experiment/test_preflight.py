@@ -19,7 +19,7 @@ from coref_automl.experiment import estimate
 from coref_automl.experiment.adapt import adapt
 from coref_automl.experiment.estimate import Preflight, plan_preflight
 from coref_automl.experiment.plan import FEWEST_STEPS, open_plan
-from coref_automl.experiment.preflight import before_training, before_tuning, sized_to_texts
+from coref_automl.experiment.preflight import before_training, before_tuning, sized_to_texts, study_preflight
 from coref_automl.progress import Progress, quiet
 from coref_automl.tuning.masked import MaskedProblem
 from coref_automl.tuning.problem import Problem
@@ -96,6 +96,14 @@ def test_a_dry_run_counts_what_starts_from_the_chosen_model_and_only_the_kinds_a
         told = json.loads(capsys.readouterr().out)
         assert {share["kind"] for share in told["shares"]} == kinds
         assert set(told["methods"]) == {"mlm (min_prob 0.2)", "entity"}
+
+
+def test_a_dry_run_trains_nothing_and_keeps_what_it_prepared_for_the_study(bench: Bench, tmp_path: Path) -> None:
+    texts = {"sources": ["bundled:synthetic"], "limit": 16, "holdout": 0.4, "near_duplicates": False}
+    stage = {"words": "none", "tasks": ["real"], "per_source": 8}
+    wanted = bench.recipe(tmp_path / "study", seeds=1, methods={"mlm": {}}, datasets=[], texts=texts, evaluate=stage)
+    assert study_preflight(wanted).runs == 1
+    assert {path.name for path in (tmp_path / "study").iterdir() if path.is_dir()} == {"datasets", "evalset"}
 
 
 def test_a_set_that_is_scored_by_word_alone_is_refused_without_words(

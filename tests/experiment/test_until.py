@@ -18,12 +18,14 @@ from coref_automl.engine.job import Job
 from coref_automl.errors import ComparisonError, NotFinite, RecipeError
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.results import find_evaluations
+from coref_automl.experiment import adapt as adapting
 from coref_automl.experiment import run
 from coref_automl.experiment.plan import Plan
 from coref_automl.experiment.preflight import before_training
 from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.experiment.run import run_until_shown
-from coref_automl.progress import Progress
+from coref_automl.folders import EVENTS
+from coref_automl.progress import Progress, quiet, read_events
 from coref_automl.statistics.planning import Look
 from tests.comparison.conftest import Model, make_scores, write_evaluation
 from tests.experiment.conftest import Bench
@@ -160,6 +162,21 @@ def test_adapt_tunes_first_and_compares_the_winner_on_documents_that_did_not_cho
     assert {path.name for path in (out / "runs").iterdir()} == {"mlm-64-s0", "tuned-64-s0"}
     judged = {one.evaluation.evalset for one in find_evaluations([out / "evaluations"])}
     assert judged == {"evalset-confirm", "other-confirm"}
+
+
+def test_adapt_keeps_the_events_of_what_it_prepares_before_tuning(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(adapting, "run_study", stopped)
+    texts = {"sources": ["bundled:synthetic"], "limit": 16, "holdout": 0.4, "near_duplicates": False}
+    stage = {"words": "none", "tasks": ["real"], "per_source": 8}
+    wanted = bench.recipe(tmp_path / "adapted", seeds=1, methods={"mlm": {}}, datasets=[], texts=texts, evaluate=stage)
+    with pytest.raises(KeyboardInterrupt):
+        adapting.with_tuned(wanted, 1.0, quiet(), lambda _: None)
+    assert {event["event"] for event in read_events(tmp_path / "adapted" / EVENTS)} >= {"start", "end"}
 
 
 def test_adapt_does_not_judge_on_the_half_that_tuning_chose_on(

@@ -100,8 +100,7 @@ class Experiment:
         reports = "report" in only or (not only and all(state.is_closed(step) for step in state.steps))
         if reports:
             result = self._write_report(result)
-        unchanged = not (reports or ran) and (out / "result.json").is_file()  # it names an earlier call's report
-        if not unchanged:
+        if reports or ran or not (out / "result.json").is_file():  # else the stored result, which names its report, still holds
             write_json(out / "result.json", result.to_json())
         return result
 

@@ -62,10 +62,9 @@ class Final(Record):
     reference        what the winner is judged against; None if nothing comes before the winner
     comparison       the winner minus its reference; `over_default`: minus `train`'s default, if that is another candidate
     judging          the winner's judging seeds, with its scores on `confirm` in `confirmed`
-    ceiling          at 95% confidence no sampled setting gains more over the best that was not sampled (a share, not points)
-    stopped_early    the search stopped at its early check, because of that ceiling
+    ceiling          at 95% confidence no sampled setting gains more over the best that was not sampled (a share, not points);
+                     `stopped_early`: it stopped the search at its early check
     share            of the tokens, at which the winner's runs had the reference's final score on `select`
-    effects          of an ablation, the largest loss first
     unmet            guards, if all sampled finalists violate some: those that all violate, else those of the best
     refused          a guard that the winner violated in the end, or that could not be measured
     """
