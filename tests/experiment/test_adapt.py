@@ -194,11 +194,11 @@ def test_last_checkpoints_are_judged_on_all_documents_and_without_training_nothi
 @pytest.mark.slow
 def test_where_no_checkpoint_is_shown_to_beat_it_the_base_is_chosen_as_it_was_trained_from(recipe: Make, tmp_path: Path) -> None:
     """The base is a run, of which one checkpoint is meant; and its evaluation may be lost."""
-    one = {"methods": {"mlm": {}}, "relation": None}
-    first = adapt(recipe(**one))
+    small = {"methods": {"mlm": {}}, "relation": None}
+    first = adapt(recipe(**small))
     run = Path(first.best_trained).parent
     train = {"batch": 16, "learning_rate": 0.0, "epochs": 1, "save_every": 0}
-    wanted = recipe(**one, model=str(run), train=train, first_seed=5, out=str(tmp_path / "second"))
+    wanted = recipe(**small, model=str(run), train=train, first_seed=5, out=str(tmp_path / "second"))
     second = adapt(wanted)
     (base,) = (path for path in run.glob("checkpoint-*") if str(path) == second.chosen)
     assert f"--model {base} " in " ".join(second.next_steps)
@@ -220,7 +220,7 @@ def test_another_choice_and_other_rows_are_tuned_beside_the_first(recipe: Make, 
         adapt(recipe(methods={"mlm": {}}, coreference=coref, relation={"rows": 80, "settings": {"epochs": 1}}))
     wanted = recipe(methods={"entity": {}}, coreference=coref)
     second = adapt(wanted)
-    starts = [f"{Path(one.best_trained).parent.name}-{Path(one.best_trained).name}" for one in (first, second)]
+    starts = [f"{Path(result.best_trained).parent.name}-{Path(result.best_trained).name}" for result in (first, second)]
     assert {path.name for path in (out / "relation").iterdir() if path.is_dir()} >= {f"100pct-{name}" for name in starts}
     assert {path.name for path in (out / "coreference").iterdir() if path.is_dir()} == {"base", *starts}
     assert adapt(wanted) == second

@@ -44,7 +44,7 @@ def test_a_check_that_was_added_is_claimed_reported_archived_and_in_the_studio(t
     write_coreference(toys, {**BETTER, "base": (0.6,)}, files=ToyCheck.files)
     found = claims(runs, toys, "toy")
     assert told(found)["entity 128", "base"] == "better"
-    assert {one.outcome for one in found} == {"toy_score"}
+    assert {claim.outcome for claim in found} == {"toy_score"}
     page = Path(report(runs, toys, out=tmp_path / "page", lang="en").markdown).read_text("utf-8")
     assert "Does it carry over to the toy task?" in page
     assert archive(runs, toys, out=tmp_path / "kept").runs["toy"] == 7

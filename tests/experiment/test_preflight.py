@@ -35,24 +35,24 @@ __all__ = ["model", "recipe"]  # the fixtures
 def test_few_texts_get_a_batch_and_epochs_that_fit(recipe: Make) -> None:
     few = recipe(train={"learning_rate": 1e-3}, relation=None)
     plan = sized_to_texts(open_plan(few, Path(few.out), quiet()))
-    told = plan_preflight(plan)
-    assert told.steps >= FEWEST_STEPS
-    assert not told.too_short
-    assert told.batch < 32
-    assert (told.batch, told.epochs) == (plan.recipe.train["batch"], plan.recipe.train["epochs"])
-    whole, (reason, count) = told.documents + sum(told.left_out.values()), next(iter(told.left_out.items()))
-    assert any(line.startswith(f"Left out of {whole} documents: {count} {reason}") for line in told.lines())
-    assert told.evidence is not None
-    assert 0 < told.evidence.items <= 12
-    assert told.evidence.detectable is None or told.evidence.detectable > 0.1
-    assert told.evidence.too_coarse
+    preflight = plan_preflight(plan)
+    assert preflight.steps >= FEWEST_STEPS
+    assert not preflight.too_short
+    assert preflight.batch < 32
+    assert (preflight.batch, preflight.epochs) == (plan.recipe.train["batch"], plan.recipe.train["epochs"])
+    whole, (reason, count) = preflight.documents + sum(preflight.left_out.values()), next(iter(preflight.left_out.items()))
+    assert any(line.startswith(f"Left out of {whole} documents: {count} {reason}") for line in preflight.lines())
+    assert preflight.evidence is not None
+    assert 0 < preflight.evidence.items <= 12
+    assert preflight.evidence.detectable is None or preflight.evidence.detectable > 0.1
+    assert preflight.evidence.too_coarse
     asked = recipe(train={"batch": 16, "epochs": 1}, relation=None)
     assert sized_to_texts(again := open_plan(asked, Path(few.out), quiet())) is again
 
 
 def test_too_little_text_is_refused_before_training(recipe: Make) -> None:
-    one = {"sources": ["bundled:synthetic"], "limit": 8, "holdout": 0.5, "near_duplicates": False}
-    little = recipe(train={"learning_rate": 1e-3}, relation=None, methods={"mlm": {}}, texts=one, lengths=[4096])
+    texts = {"sources": ["bundled:synthetic"], "limit": 8, "holdout": 0.5, "near_duplicates": False}
+    little = recipe(train={"learning_rate": 1e-3}, relation=None, methods={"mlm": {}}, texts=texts, lengths=[4096])
     with pytest.raises(RecipeError, match=r"steps change next to nothing; 20 take about [\d,]+ tokens.*--yes to go on"):
         adapt(little)
     assert not (Path(little.out) / "runs").exists()
@@ -62,21 +62,21 @@ def test_what_it_takes_is_said_before_training_and_a_long_one_is_asked_about(
     recipe: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = recipe(train={"batch": 16, "epochs": 1}, relation=None)
-    plan, told = open_plan(asked, Path(asked.out), quiet()), list[Preflight]()
+    plan, shown = open_plan(asked, Path(asked.out), quiet()), list[Preflight]()
 
-    def refuse(one: Preflight) -> bool:
-        told.append(one)
+    def refuse(preflight: Preflight) -> bool:
+        shown.append(preflight)
         return False
 
     assert before_training(plan, Progress(), refuse, fit=False) is plan  # few steps that were asked for are trained, and said
-    said = capsys.readouterr().err
-    assert " on this machine, " in said
-    assert "steps change next to nothing" in said
-    assert not told
+    printed = capsys.readouterr().err
+    assert " on this machine, " in printed
+    assert "steps change next to nothing" in printed
+    assert not shown
     fit = recipe(train={"learning_rate": 1e-3, "epochs": 900_000, "save_every": 900_000}, relation=None)
     with pytest.raises(RecipeError, match=r"Nothing was trained; .*--yes to go on"):
         before_training(open_plan(fit, Path(fit.out), quiet()), quiet(), refuse, fit=True)
-    assert told[0].long
+    assert shown[0].long
 
 
 def test_few_steps_that_were_asked_for_do_not_hide_hours(recipe: Make, monkeypatch: pytest.MonkeyPatch) -> None:

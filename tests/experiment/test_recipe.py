@@ -102,7 +102,7 @@ def test_the_gpu_asked_for_is_the_one_that_is_timed_and_trained_on(recipe: Make,
 
     def timed(jobs: list[Call], *, devices: list[str], **_: object) -> list[Returned]:
         given.append((devices, jobs[0].arguments["recipe"]["device"]))
-        write_text(Path(jobs[0].arguments["kept"]), json.dumps(Size(1, 1.0, 100.0).to_json()) + "\n")
+        write_text(Path(jobs[0].arguments["sizes_file"]), json.dumps(Size(1, 1.0, 100.0).to_json()) + "\n")
         return [Returned(jobs[0], "2 do not fit")]
 
     def started(self: LocalLauncher, job: Job, slot: int) -> Running:
@@ -140,7 +140,7 @@ def test_steps_are_planned_seed_by_seed_with_the_base_first(bench: Bench, recipe
         "train mlm-64-s0", "evaluate mlm-64-s0", "relation 50pct-mlm-64-s0", "relation 100pct-mlm-64-s0", "coreference mlm-64-s0",
     ]  # fmt: skip
     of_base: list[Any] = [step.recipe for step in steps if step.kind == "relation" and step.run is None]
-    assert [(one.max_rows, one.first_seed) for one in of_base] == [(40, 0), (None, 0), (40, 1000), (None, 1000)]
+    assert [(recipe.max_rows, recipe.first_seed) for recipe in of_base] == [(40, 0), (None, 0), (40, 1000), (None, 1000)]
     seeds = {(step.name.rpartition("-")[2], step.recipe.first_seed) for step in steps if step.kind in ("relation", "coreference")}  # type: ignore[union-attr]
     assert seeds == {("s0", 0), ("s1", 1000)}  # of base and methods alike, so that the k-th are paired and no luck is in all
 
@@ -173,8 +173,8 @@ def test_halves_of_sets_of_one_name_are_kept_apart(bench: Bench, recipe: Make, t
         assert command([*line.split(), "--model", str(bench.home / "model"), "--out", str(folder)]) == 0
     wanted = recipe(evaluate={"sets": [str(folder) for folder in sets], "half": "select", "words": "none"})
     opened = open_plan(wanted, tmp_path / "out", quiet()).sets
-    assert len({one.folder for one in opened}) == 2
-    assert len({one.fingerprint for one in opened}) == 2
+    assert len({evalset.folder for evalset in opened}) == 2
+    assert len({evalset.fingerprint for evalset in opened}) == 2
 
 
 @pytest.mark.parametrize("name", ["ko-mini-study", "kf-deberta-study"])

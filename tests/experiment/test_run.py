@@ -55,8 +55,8 @@ def test_a_study_trains_judges_reports_and_archives_and_redoes_nothing(bench: Be
     assert "Does it carry over to coreference?" in page
     text = next(read_jsonl(bench.home / "evalset" / "documents.jsonl"))["text"]
     assert not [path for path in (out / "archive").rglob("*.json") if text[:20] in path.read_text("utf-8")]
-    it = Answer.from_json(read_json(out / "answer.json"))
-    told = {(one.outcome, one.share, one.a, one.b): one.seeds for one in it.claims if not one.part}
+    answer = Answer.from_json(read_json(out / "answer.json"))
+    told = {(claim.outcome, claim.share, claim.a, claim.b): claim.seeds for claim in answer.claims if not claim.part}
     pairs = (("entity 64", "mlm 64"), ("mlm 64", "base"), ("entity 64", "base"))
     assert {key: told["real1_strict", None, *key] for key in pairs} == {key: (2, 1 if key[1] == "base" else 2) for key in pairs}
     outside = (("relation_f1", 1.0), ("coreference_conll", None))
@@ -85,10 +85,10 @@ def test_a_base_whose_folder_also_holds_checkpoints_is_scored_itself(bench: Benc
     earlier = shutil.copytree(bench.home / "model", base / "checkpoint-500")
     build_masked_lm("tiny", load_tokenizer(str(base)), seq_len=128, seed=1).save_pretrained(earlier)
     result = run_experiment(recipe(**ONE, model=str(base)), launcher=InlineLauncher())
-    scored = {Path(one.evaluation.path) for one in find_evaluations([Path(recipe().out) / "evaluations"])}
+    scored = {Path(stored.evaluation.path) for stored in find_evaluations([Path(recipe().out) / "evaluations"])}
     assert {path for path in scored if "runs" not in path.parts} == {base}
-    it = Answer.from_json(read_json(Path(result.archive) / "answer.json"))
-    assert {one.a for one in it.claims if one.b == "base"} == {"checkpoint-2", "checkpoint-4"}
+    answer = Answer.from_json(read_json(Path(result.archive) / "answer.json"))
+    assert {claim.a for claim in answer.claims if claim.b == "base"} == {"checkpoint-2", "checkpoint-4"}
 
 
 def test_a_seed_whose_loss_becomes_nan_is_named_and_the_others_are_judged(recipe: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,8 +111,8 @@ def test_a_seed_whose_loss_becomes_nan_is_named_and_the_others_are_judged(recipe
     told = str(result.arms[1])
     assert told.startswith("entity 64: 2 of 3 seeds (seed 1: train entity-64-s1: The loss of step 1 is NaN")
     assert told in result.lines()
-    it = Answer.from_json(read_json(Path(wanted.out) / "answer.json"))
-    claim = it.of_pair("entity 64", "mlm 64", "real1_strict")
+    answer = Answer.from_json(read_json(Path(wanted.out) / "answer.json"))
+    claim = answer.of_pair("entity 64", "mlm 64", "real1_strict")
     assert claim is not None
     assert claim.seeds == (2, 3)
     again = InlineLauncher()
@@ -200,11 +200,11 @@ def test_another_first_seed_is_refused_where_it_would_repeat_the_seeds_of_tuning
 
 def test_a_folder_begun_from_the_chosen_model_goes_on_from_every_one(bench: Bench, recipe: Make) -> None:
     """Steps of the choice are named by their checkpoint, and have no seed to count from."""
-    one = {"seeds": 1, "methods": {"mlm": {}}, "train": {"max_tokens": 512, "batch": 8, "checkpoints": 1}}
+    small = {"seeds": 1, "methods": {"mlm": {}}, "train": {"max_tokens": 512, "batch": 8, "checkpoints": 1}}
     stage = {**bench.relation, "shares": [1.0]}
-    assert run_experiment(recipe(**one, relation={**stage, "start": "chosen"}), launcher=InlineLauncher()).failures == ()
+    assert run_experiment(recipe(**small, relation={**stage, "start": "chosen"}), launcher=InlineLauncher()).failures == ()
     launcher = InlineLauncher()
-    result = run_experiment(recipe(**one, relation={**stage, "start": "every"}), launcher=launcher)
+    result = run_experiment(recipe(**small, relation={**stage, "start": "every"}), launcher=launcher)
     assert result.failures == ()
     assert names(launcher) == ["relation 100pct-base-s0", "relation 100pct-mlm-64-s0"]
 
@@ -278,7 +278,7 @@ def test_screening_sees_one_half_and_the_dev_documents_alone(bench: Bench, recip
     wanted = recipe(seeds=2, methods={"mlm": {}}, coreference=judge, evaluate=stage)
     assert run_experiment(wanted, launcher=InlineLauncher()).failures == ()
     out = Path(wanted.out)
-    halves = {one.evaluation.half for one in find_evaluations([out / "evaluations"])}
+    halves = {stored.evaluation.half for stored in find_evaluations([out / "evaluations"])}
     assert halves == {"select"}
     found = find_runs([str(out / "coreference")]).checks["coreference"]
     assert [run.result.documents for run in found] == [1] * 4
@@ -323,7 +323,7 @@ def texts(bench: Bench, out: Path, *sets: str) -> ExperimentRecipe:
 def test_texts_hold_no_document_of_any_evaluation_set(bench: Bench, tmp_path: Path) -> None:
     plan = open_plan(texts(bench, tmp_path, "bundled", str(bench.home / "evalset")), tmp_path, quiet())
     left_out = read_json(plan.datasets[64] / "manifest.json")["eval_sets"]
-    assert [entry["fingerprint"] for entry in left_out] == [one.fingerprint for one in plan.sets]
+    assert [entry["fingerprint"] for entry in left_out] == [evalset.fingerprint for evalset in plan.sets]
 
 
 def test_a_study_with_a_set_of_its_own_resumes_where_it_was_moved_to(bench: Bench, tmp_path: Path) -> None:

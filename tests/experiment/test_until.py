@@ -160,7 +160,7 @@ def test_adapt_tunes_first_and_compares_the_winner_on_documents_that_did_not_cho
     assert command(["adapt", "--recipe", str(written), "--tune", "1"]) == 0
     assert (out / "tune" / "best-recipe.yaml").is_file()
     assert {path.name for path in (out / "runs").iterdir()} == {"mlm-64-s0", "tuned-64-s0"}
-    judged = {one.evaluation.evalset for one in find_evaluations([out / "evaluations"])}
+    judged = {stored.evaluation.evalset for stored in find_evaluations([out / "evaluations"])}
     assert judged == {"evalset-confirm", "other-confirm"}
 
 

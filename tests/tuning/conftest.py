@@ -83,10 +83,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
     home = tmp_path_factory.mktemp("world")
     entries = [*SPECIALS, *NOUNS, *OTHERS]
-    made = Tokenizer(WordPiece({entry: number for number, entry in enumerate(entries)}, unk_token="[UNK]"))
-    made.pre_tokenizer = BertPreTokenizer()
+    tokenizer = Tokenizer(WordPiece({entry: number for number, entry in enumerate(entries)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = BertPreTokenizer()
     names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-    fast = PreTrainedTokenizerFast(tokenizer_object=made, **dict(zip(names, SPECIALS, strict=True)))
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **dict(zip(names, SPECIALS, strict=True)))
     fast.save_pretrained(str(home / "tokenizer"))
     tokenizer_print = tokenizer_fingerprint(load_tokenizer(str(home / "tokenizer")))
 
@@ -134,8 +134,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     passages = [
         replace(item, id=f"l{item.id}", task="lambada", cluster=f"title {number % 9}") for number, item in enumerate(items)
     ]
-    for name, held in (("evalset", {"real": items}), ("evalset-two", {"real": items, "lambada": passages})):
-        freeze(home / name, documents, held, {"reference": {}})
+    for name, of_tasks in (("evalset", {"real": items}), ("evalset-two", {"real": items, "lambada": passages})):
+        freeze(home / name, documents, of_tasks, {"reference": {}})
         save_table(home / name, tokenizer_print, table)
     return World(home / "tokenizer", home / "blocks", home / "evalset", home / "evalset-two")
 

@@ -56,8 +56,8 @@ class ScriptedProblem(Problem):
     def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:
         key = job_key("mlm", {**params, "seed": seed}, {})
         folder = self.out / "trials" / key
-        asked = {"confirm": "confirm"} if confirm else {}
-        return Job("mlm", key, str(folder), {**params, "seed": seed, "out": str(folder / "run"), **asked})
+        more = {"confirm": "confirm"} if confirm else {}
+        return Job("mlm", key, str(folder), {**params, "seed": seed, "out": str(folder / "run"), **more})
 
     def reports(self, _job: Job, events: Iterator[dict[str, Any]]) -> Iterator[Report]:
         for event in events:

@@ -93,9 +93,9 @@ def test_bad_input_is_one_sentence_and_status_2(
 ) -> None:
     assert run([*written(**changes), *options]) == 2
     assert not (tmp_path / "study").exists()
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("coref-automl:")]
-    assert len(told) == 1
-    assert message in told[0]
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("coref-automl:")]
+    assert len(errors) == 1
+    assert message in errors[0]
 
 
 @pytest.mark.parametrize("how", [[], ["--dry-run"]])
@@ -120,8 +120,8 @@ def test_what_can_be_refused_at_once_is_refused_before_texts_are_prepared(
     """The texts are not there: whoever begins with them says so."""
     texts = TuneTexts((f"local:{tmp_path / 'gone.jsonl'}",))
     assert run([*written(**{"datasets": (), "texts": texts, "space": None, **changes}), *how]) == 2
-    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("coref-automl:")]
-    assert message in told[0]
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("coref-automl:")]
+    assert message in errors[0]
     assert not (tmp_path / "study").exists()
 
 
@@ -178,30 +178,30 @@ def test_a_dry_run_refuses_the_folder_that_the_study_would_refuse_in_the_same_wo
 def test_options_override_the_recipe_and_json_is_the_result_alone(
     written: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked: list[TuneRecipe] = []
+    recipes: list[TuneRecipe] = []
 
-    def told(recipe: TuneRecipe, **_: object) -> StudyResult:
-        asked.append(recipe)
+    def recorded(recipe: TuneRecipe, **_: object) -> StudyResult:
+        recipes.append(recipe)
         return StudyResult("study", "real1_strict", {"complete": 3}, ("It is noise.",))
 
-    monkeypatch.setattr(engine, "run_study", told)
+    monkeypatch.setattr(engine, "run_study", recorded)
     assert run([*written(), "--model", "a", "--model", "b", "--seeds", "5", "--no-prune", "--json"]) == 0
-    assert (asked[0].models, asked[0].seeds, asked[0].prune) == (("a", "b"), 5, False)
+    assert (recipes[0].models, recipes[0].seeds, recipes[0].prune) == (("a", "b"), 5, False)
     assert json.loads(capsys.readouterr().out)["told"] == ["It is noise."]
 
 
 def test_the_module_calls_the_same_engine(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from coref_automl import tune
 
-    asked: list[TuneRecipe] = []
+    recipes: list[TuneRecipe] = []
 
-    def told(recipe: TuneRecipe, **_: object) -> StudyResult:
-        asked.append(recipe)
+    def recorded(recipe: TuneRecipe, **_: object) -> StudyResult:
+        recipes.append(recipe)
         return StudyResult("study", "real1_strict", {"complete": 3}, ("It is noise.",))
 
-    monkeypatch.setattr(engine, "run_study", told)
+    monkeypatch.setattr(engine, "run_study", recorded)
     assert tune.main(["--model", "bundled:ko-mini", "--trials", "5", "--train-limit", "50", "--out", "o", "--workers", "2"]) == 0
-    recipe = asked[0]
+    recipe = recipes[0]
     assert (recipe.models, recipe.trials, recipe.workers, recipe.out) == (("bundled:ko-mini",), 5, 2, "o")
     assert recipe.texts is not None
     assert (recipe.texts.limit, recipe.texts.seq_lens) == (50, (512,))

@@ -21,37 +21,37 @@ from tests.tuning.scripted import Script, ScriptedLauncher, rate, search
 
 def end(out: Path, script: Script, *, guards: dict[float, float] | None = None, **changes: object) -> tuple[Final, list[Job]]:
     """The end of a study, and the runs that it started."""
-    made, _ = search(out, script, **{"ablate": False, **changes})
-    made.problem.guards = guards or {}  # type: ignore[attr-defined]
-    made.run()
+    tuner, _ = search(out, script, **{"ablate": False, **changes})
+    tuner.problem.guards = guards or {}  # type: ignore[attr-defined]
+    tuner.run()
     launcher = ScriptedLauncher(script)
-    final = finish(made.study, made.problem, made.recipe, JobRunner(made.problem, launcher, quiet(), lambda: None))
+    final = finish(tuner.study, tuner.problem, tuner.recipe, JobRunner(tuner.problem, launcher, quiet(), lambda: None))
     return final, [run.job for run in launcher.started]
 
 
-def told(final: Final) -> str:
+def verdict(final: Final) -> str:
     return sentence_of(final, "Real@1 strict", "confirm", Say("en"))
 
 
-def drawn(job: Job) -> bool:
+def is_sampled(job: Job) -> bool:
     return rate(job) not in (0.5, 0.25)
 
 
 def wobble(job: Job) -> float:
     """The luck of a seed, different on both sides."""
-    return 0.001 * ((job.recipe["seed"] * (7 if drawn(job) else 3)) % 5)
+    return 0.001 * ((job.recipe["seed"] * (7 if is_sampled(job) else 3)) % 5)
 
 
 def level(better: float, other: float = 0.5) -> Script:
     """Drawn settings on one level, the recommended ones a little above train's default on another."""
-    return lambda job: [(better if drawn(job) else other + 0.005 * (rate(job) == 0.25)) + wobble(job)] * REPORTS
+    return lambda job: [(better if is_sampled(job) else other + 0.005 * (rate(job) == 0.25)) + wobble(job)] * REPORTS
 
 
 def test_the_run_that_nominated_does_not_choose_and_runs_that_chose_do_not_judge(tmp_path: Path) -> None:
     """Drawn settings are lucky with the seed of the search and with those that choose, and equal with new ones."""
 
     def script(job: Job) -> list[float | str]:
-        lucky = drawn(job) and job.recipe["seed"] < 5
+        lucky = is_sampled(job) and job.recipe["seed"] < 5
         return [(0.9 if lucky else 0.51 if rate(job) == 0.25 else 0.5) + wobble(job)] * REPORTS
 
     final, runs = end(tmp_path, script, finalists=2)
@@ -71,7 +71,7 @@ def test_a_clear_gain_is_shown_at_an_early_look(tmp_path: Path) -> None:
     assert final.comparison.verdict.decision == "better"
     assert len(final.comparison.seeds) == 4
     assert max(job.recipe["seed"] for job in runs) == 8
-    assert told(final).startswith(f"The search (trial {final.winner}) is better than ")
+    assert verdict(final).startswith(f"The search (trial {final.winner}) is better than ")
     assert "over train's plain default" in " ".join(lines_of(final, _recipe(tmp_path), "Real@1", "confirm", Say("en"))).lower()
 
 
@@ -79,13 +79,13 @@ def test_a_gain_that_does_not_matter_ends_the_comparison(tmp_path: Path) -> None
     """Choosing seeds favour the drawn settings; new ones show that there is nothing."""
 
     def script(job: Job) -> list[float | str]:
-        return [0.5 + (0.02 if drawn(job) and job.recipe["seed"] < 5 else 0.0) + wobble(job)] * REPORTS
+        return [0.5 + (0.02 if is_sampled(job) and job.recipe["seed"] < 5 else 0.0) + wobble(job)] * REPORTS
 
     final, _ = end(tmp_path, script)
     assert final.comparison is not None
     assert final.comparison.verdict.decision == "futile"
     assert len(final.comparison.seeds) == 4
-    assert "gains no more than" in told(final)
+    assert "gains no more than" in verdict(final)
 
 
 def test_pairs_are_added_until_they_are_spent(tmp_path: Path) -> None:
@@ -117,21 +117,21 @@ def test_nothing_before_the_default_means_nothing_to_compare(tmp_path: Path) -> 
     final, _ = end(tmp_path, lambda job: [{0.5: 0.6}.get(rate(job), 0.3) + wobble(job)] * REPORTS)
     assert final.reference is None
     assert final.comparison is None
-    assert told(final).endswith("keep it.")
+    assert verdict(final).endswith("keep it.")
 
 
 def test_a_guard_keeps_out_what_does_not_meet_it_and_one_that_nobody_meets_is_said(tmp_path: Path) -> None:
     guards = {0.5: 0.4, 0.25: 0.4}
     assert end(tmp_path, level(0.6), guards=guards)[0].best.origin == "drawn"  # no guard was asked for
-    made, _ = search(tmp_path / "guarded", level(0.6), guards=("real_far1_strict>=-0.5",), ablate=False)
-    made.problem.guards = guards  # type: ignore[attr-defined]
-    made.run()
-    held = finish(
-        made.study, made.problem, made.recipe, JobRunner(made.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
+    tuner, _ = search(tmp_path / "guarded", level(0.6), guards=("real_far1_strict>=-0.5",), ablate=False)
+    tuner.problem.guards = guards  # type: ignore[attr-defined]
+    tuner.run()
+    final = finish(
+        tuner.study, tuner.problem, tuner.recipe, JobRunner(tuner.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
     )
-    assert held.best.origin != "drawn"
-    assert held.unmet == "real_far1_strict>=-0.5"
-    lines = lines_of(held, made.recipe, "Real@1", "confirm", Say("en"))
+    assert final.best.origin != "drawn"
+    assert final.unmet == "real_far1_strict>=-0.5"
+    lines = lines_of(final, tuner.recipe, "Real@1", "confirm", Say("en"))
     assert "No drawn setting met all guards; the best one broke real_far1_strict>=-0.5." in lines
 
 
@@ -145,9 +145,9 @@ def test_of_several_guards_those_are_said_that_every_drawn_setting_broke_or_else
             return [{0.125: 0.61, 0.0625: 0.6}.get(rate(job), 0.5) + wobble(job)] * REPORTS
 
         guards = ("real_far1_strict>=-0.5", "real1>=-0.5")
-        made, _ = search(out, script, guards=guards, ablate=False, trials=4, finalists=4)
+        tuner, _ = search(out, script, guards=guards, ablate=False, trials=4, finalists=4)
         for value in (0.125, 0.0625):
-            made.study.enqueue_trial({"learning_rate": value})
+            tuner.study.enqueue_trial({"learning_rate": value})
         values = {0.125: (far[0], near[0]), 0.0625: (far[1], near[1])}
 
         def guarded(ours: list[Job], _theirs: list[Job], _half: str) -> dict[str, Estimate]:
@@ -156,12 +156,12 @@ def test_of_several_guards_those_are_said_that_every_drawn_setting_broke_or_else
                 name: Estimate(value, value, value, 9) for name, value in zip(("real_far1_strict", "real1"), pair, strict=True)
             }
 
-        monkeypatch.setattr(made.problem, "guarded", guarded)
-        made.run()
+        monkeypatch.setattr(tuner.problem, "guarded", guarded)
+        tuner.run()
         final = finish(
-            made.study, made.problem, made.recipe, JobRunner(made.problem, ScriptedLauncher(script), quiet(), lambda: None)
+            tuner.study, tuner.problem, tuner.recipe, JobRunner(tuner.problem, ScriptedLauncher(script), quiet(), lambda: None)
         )
-        return final, lines_of(final, made.recipe, "Real@1", "confirm", Say("en"))
+        return final, lines_of(final, tuner.recipe, "Real@1", "confirm", Say("en"))
 
     final, lines = finished(tmp_path / "one", (-0.02, 0.0), (-0.02, -0.02))
     assert (final.best.origin != "drawn", final.unmet) == (True, "real1>=-0.5")
@@ -174,13 +174,13 @@ def test_of_several_guards_those_are_said_that_every_drawn_setting_broke_or_else
 
 @pytest.mark.parametrize(("outside", "met"), [(-0.005, True), (-0.023, False)])
 def test_a_guard_of_a_fine_tuned_task_refuses_the_winner_in_a_sentence(tmp_path: Path, outside: float, met: bool) -> None:
-    made, _ = search(tmp_path, level(0.6), guards=("relation_f1>=-1",))
-    made.problem.outside = outside  # type: ignore[attr-defined]
-    made.run()
+    tuner, _ = search(tmp_path, level(0.6), guards=("relation_f1>=-1",))
+    tuner.problem.outside = outside  # type: ignore[attr-defined]
+    tuner.run()
     final = finish(
-        made.study, made.problem, made.recipe, JobRunner(made.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
+        tuner.study, tuner.problem, tuner.recipe, JobRunner(tuner.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
     )
-    lines = lines_of(final, made.recipe, "Real@1", "confirm", Say("en"))
+    lines = lines_of(final, tuner.recipe, "Real@1", "confirm", Say("en"))
     assert final.best.origin == "drawn"
     assert final.comparison is not None
     assert final.comparison.verdict.decision == "better"
@@ -192,19 +192,19 @@ def test_a_guard_of_a_fine_tuned_task_refuses_the_winner_in_a_sentence(tmp_path:
 
 
 def test_a_guard_that_could_not_be_measured_keeps_the_winner_out(tmp_path: Path) -> None:
-    made, _ = search(tmp_path, level(0.6), guards=("relation_f1>=-1",))
-    made.run()
+    tuner, _ = search(tmp_path, level(0.6), guards=("relation_f1>=-1",))
+    tuner.run()
     final = finish(
-        made.study, made.problem, made.recipe, JobRunner(made.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
+        tuner.study, tuner.problem, tuner.recipe, JobRunner(tuner.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
     )
     assert (final.refused, final.recommended.origin) == ("relation_f1>=-1", "recommended")
-    lines = lines_of(final, made.recipe, "Real@1", "confirm", Say("en"))
+    lines = lines_of(final, tuner.recipe, "Real@1", "confirm", Say("en"))
     assert "is refused: nothing could be measured for the guard relation_f1>=-1." in lines[0]
 
 
 def test_a_new_run_that_fails_is_named_and_its_pair_is_left_out(tmp_path: Path) -> None:
     def script(job: Job) -> list[float | str]:
-        lost = drawn(job) and job.recipe["seed"] == 6
+        lost = is_sampled(job) and job.recipe["seed"] == 6
         return ["fail: not a number: The loss is not a number."] if lost else level(0.6)(job)
 
     final, _ = end(tmp_path, script)
@@ -216,21 +216,21 @@ def test_a_new_run_that_fails_is_named_and_its_pair_is_left_out(tmp_path: Path) 
 
 def test_a_reference_that_cannot_be_trained_again_leaves_no_verdict(tmp_path: Path) -> None:
     def script(job: Job) -> list[float | str]:
-        lost = not drawn(job) and job.recipe["seed"] >= 5
+        lost = not is_sampled(job) and job.recipe["seed"] >= 5
         return ["fail: KeyError: banana"] if lost else level(0.6)(job)
 
     final, _ = end(tmp_path, script)
     assert final.best.origin == "drawn"
     assert (final.comparison, final.share) == (None, None)
-    assert "there is no verdict: run the same command again." in told(final)
+    assert "there is no verdict: run the same command again." in verdict(final)
 
 
 def test_a_finalist_whose_fresh_seed_fails_is_out(tmp_path: Path) -> None:
     def script(job: Job) -> list[float | str]:
-        return ["fail: a: b"] if drawn(job) and job.recipe["seed"] else level(0.6)(job)
+        return ["fail: a: b"] if is_sampled(job) and job.recipe["seed"] else level(0.6)(job)
 
     final, _ = end(tmp_path, script)
-    assert all(one.origin != "drawn" for one in final.raced)
+    assert all(candidate.origin != "drawn" for candidate in final.raced)
     with pytest.raises(TuningError, match="No finalist could be trained with its fresh seeds"):
         end(tmp_path / "none", lambda job: ["fail: a: b"] if job.recipe["seed"] else [0.5] * REPORTS)
 
@@ -246,7 +246,7 @@ def test_one_setting_back_tells_what_mattered(tmp_path: Path) -> None:
 
 def test_the_share_of_the_tokens_is_where_the_winner_crosses_the_references_end(tmp_path: Path) -> None:
     def script(job: Job) -> list[float | str]:
-        return [0.3, 0.5, 0.6, 0.7 + wobble(job)] if drawn(job) else [0.2, 0.3, 0.4, 0.5 + wobble(job)]
+        return [0.3, 0.5, 0.6, 0.7 + wobble(job)] if is_sampled(job) else [0.2, 0.3, 0.4, 0.5 + wobble(job)]
 
     final, _ = end(tmp_path, script)
     assert final.share == pytest.approx(0.5, abs=0.01)
@@ -254,39 +254,39 @@ def test_the_share_of_the_tokens_is_where_the_winner_crosses_the_references_end(
 
 def test_finalists_are_different_recipes(tmp_path: Path) -> None:
     """A search over few choices draws the same recipe again; of a start, its own trial stands for it."""
-    made, _ = search(tmp_path, lambda job: [1 - rate(job)] * REPORTS, trials=7, finalists=2, ablate=False)
+    tuner, _ = search(tmp_path, lambda job: [1 - rate(job)] * REPORTS, trials=7, finalists=2, ablate=False)
     for drawn_again in (0.125, 0.125, 0.25, 0.125, 0.75):
-        made.study.enqueue_trial({"learning_rate": drawn_again})
-    made.run()
+        tuner.study.enqueue_trial({"learning_rate": drawn_again})
+    tuner.run()
     final = finish(
-        made.study,
-        made.problem,
-        made.recipe,
-        JobRunner(made.problem, ScriptedLauncher(made.launcher.script), quiet(), lambda: None),
+        tuner.study,
+        tuner.problem,
+        tuner.recipe,
+        JobRunner(tuner.problem, ScriptedLauncher(tuner.launcher.script), quiet(), lambda: None),
     )  # type: ignore[attr-defined]
-    rates = [one.params["learning_rate"] for one in final.raced]
+    rates = [candidate.params["learning_rate"] for candidate in final.raced]
     assert len(rates) == len(set(rates))
     assert final.candidate(1) is not None
 
 
 def test_a_killed_finalist_is_tried_once_more(tmp_path: Path) -> None:
     deaths = iter(["die"])
-    made, _ = search(tmp_path)
-    jobs = [made.problem.job({"learning_rate": 0.5}, seed) for seed in range(2)]
+    tuner, _ = search(tmp_path)
+    jobs = [tuner.problem.job({"learning_rate": 0.5}, seed) for seed in range(2)]
     launcher = ScriptedLauncher(lambda _: [0.1, next(deaths, 0.1)])
-    train = JobRunner(made.problem, launcher, quiet(), lambda: None)
+    train = JobRunner(tuner.problem, launcher, quiet(), lambda: None)
     assert train(jobs, "finalists") == set()
     assert len(launcher.started) == 3
-    always = JobRunner(made.problem, ScriptedLauncher(lambda _: ["die"]), quiet(), lambda: None)
+    always = JobRunner(tuner.problem, ScriptedLauncher(lambda _: ["die"]), quiet(), lambda: None)
     assert always(jobs, "finalists") == {job.key for job in jobs}
 
 
 def test_a_process_that_dies_at_its_start_is_not_taken_for_done(tmp_path: Path) -> None:
     """The outcome of an earlier call lies in its folder."""
-    made, launcher = search(tmp_path, trials=2)
-    made.run()
+    tuner, launcher = search(tmp_path, trials=2)
+    tuner.run()
     jobs = [run.job for run in launcher.started]
-    dead = JobRunner(made.problem, DeadLauncher(), quiet(), lambda: None)
+    dead = JobRunner(tuner.problem, DeadLauncher(), quiet(), lambda: None)
     assert dead(jobs, "finalists") == {job.key for job in jobs}
 
 
@@ -300,15 +300,15 @@ def test_runs_with_fresh_seeds_give_their_weights_back_but_for_what_is_read(
     tmp_path: Path, guards: tuple[str, ...], kept: int
 ) -> None:
     """The first pair is read by what the study leaves behind, every pair by the guards of fine-tuned tasks."""
-    made, _ = search(tmp_path, level(0.6), guards=guards)
-    made.problem.outside = 0.0  # type: ignore[attr-defined]
-    made.run()
+    tuner, _ = search(tmp_path, level(0.6), guards=guards)
+    tuner.problem.outside = 0.0  # type: ignore[attr-defined]
+    tuner.run()
     launcher = ScriptedLauncher(level(0.6))
-    final = finish(made.study, made.problem, made.recipe, JobRunner(made.problem, launcher, quiet(), lambda: None))
+    final = finish(tuner.study, tuner.problem, tuner.recipe, JobRunner(tuner.problem, launcher, quiet(), lambda: None))
     assert final.effects
     assert final.comparison is not None
     assert len(final.comparison.seeds) == 4
-    dropped = set(made.problem.dropped)  # type: ignore[attr-defined]
+    dropped = set(tuner.problem.dropped)  # type: ignore[attr-defined]
     left = {run.job.key: run.job.recipe["seed"] for run in launcher.started if run.job.key not in dropped}
     assert len(left) == kept
     assert set(left.values()) == ({5} if kept == 2 else {5, 6, 7, 8})

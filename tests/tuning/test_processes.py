@@ -63,7 +63,7 @@ def test_a_killed_trial_is_noticed_and_tried_again(recipe: Callable[..., TuneRec
     launcher = LocalLauncher(1, ["cpu"])
     first = launcher.start(job, 0)
     until(lambda: bool(list(run_folder(job).glob("checkpoint-*/training.json"))), "a first checkpoint")
-    (trial,) = (one for one in active_children() if one.name == f"job-{job.key}")
+    (trial,) = (child for child in active_children() if child.name == f"job-{job.key}")
     os.kill(int(str(trial.pid)), signal.SIGKILL)
     until(lambda: not first.alive, "the end of the trial")
     assert first.result() == -signal.SIGKILL
@@ -78,10 +78,10 @@ def test_more_workers_than_gpus_share_them_in_turn(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr("coref_automl.engine.launch.devices_here", lambda: ["cuda:0"])
-    one = launcher_of("local", 4, "auto")
-    assert isinstance(one, LocalLauncher)
-    assert one.slots == 4
-    assert [one.environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(4)] == ["0", "0", "0", "0"]
+    launcher = launcher_of("local", 4, "auto")
+    assert isinstance(launcher, LocalLauncher)
+    assert launcher.slots == 4
+    assert [launcher.environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(4)] == ["0", "0", "0", "0"]
     two = LocalLauncher(4, ["cuda:0", "cuda:1"])
     assert [two.environment(slot)["CUDA_VISIBLE_DEVICES"] for slot in range(4)] == ["0", "1", "0", "1"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")

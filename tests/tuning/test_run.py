@@ -114,8 +114,8 @@ def test_a_study_stopped_while_it_searches_chooses_or_judges_goes_on_and_trains_
     counts = [len(finished.kept[seed]) for seed in STOPS]
     assert counts[0] == 0
     assert counts == sorted(set(counts))
-    for held in finished.kept.values():
-        assert {run: last[run] for run in held} == held
+    for runs in finished.kept.values():
+        assert {run: last[run] for run in runs} == runs
 
 
 def finished_runs(recipe: TuneRecipe) -> dict[Path, int]:
@@ -152,9 +152,9 @@ def test_a_score_of_ones_own_is_judged_on_new_runs_and_its_guard_is_told(world: 
     problem = open_problem(recipe, Path(recipe.out), quiet())
     values = []
     for job in final.best.jobs(problem, final.judging, confirm=True):
-        place = run_folder(job) / "average" if final.best.params["average"] else run_folder(job)
-        held = find_evaluations(sorted(place.glob("evaluations/*/checkpoint-*")))
-        scores = [one.scores() for one in held if one.evaluation.fingerprints["items"] == confirm.fingerprint][-1]
+        folder = run_folder(job) / "average" if final.best.params["average"] else run_folder(job)
+        stored = find_evaluations(sorted(folder.glob("evaluations/*/checkpoint-*")))
+        scores = [entry.scores() for entry in stored if entry.evaluation.fingerprints["items"] == confirm.fingerprint][-1]
         each = {name: float(np.mean(hits(scores, name)[1])) for name in ("real1_strict", "lambada_top1_strict")}
         values.append(0.25 * each["real1_strict"] + 0.75 * each["lambada_top1_strict"])
         assert score.value(scores) == pytest.approx(values[-1])
@@ -176,11 +176,11 @@ def test_a_guard_of_relation_extraction_is_asked_of_what_is_fine_tuned_from_both
     problem = open_problem(recipe, Path(recipe.out), quiet())
     train = JobRunner(problem, InlineLauncher(), quiet(), lambda: None)
     sides = [[problem.job({"objective": name}, seed, confirm=True) for seed in (5, 6)] for name in ("entity", "mlm")]
-    train.kept = {job.key for side in sides for job in side}
+    train.keep_last = {job.key for side in sides for job in side}
     assert not train([job for side in sides for job in side], "verdict")
-    found = problem.checked(sides[0], sides[1], train)
-    assert set(found) == {"relation_f1"}
-    assert -1 <= found["relation_f1"].low <= found["relation_f1"].value <= found["relation_f1"].high <= 1
+    differences = problem.checked(sides[0], sides[1], train)
+    assert set(differences) == {"relation_f1"}
+    assert -1 <= differences["relation_f1"].low <= differences["relation_f1"].value <= differences["relation_f1"].high <= 1
     runs = [CHECKS["relation"].files.read(path.parent) for path in (tmp_path / "study").glob("trials/*/run-*/re_results.json")]
     assert sorted((run.seeds[0], Path(run.model).parent.parent.parent.name) for run in runs) == sorted(
         (1_000 * seed, job.key) for side in sides for seed, job in zip((5, 6), side, strict=True)

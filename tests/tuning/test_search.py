@@ -30,26 +30,26 @@ class Killed(BaseException):
 
 
 def test_the_recommended_settings_are_the_first_trials_and_the_rest_is_drawn(tmp_path: Path) -> None:
-    made, launcher = search(tmp_path)
-    made.run()
-    trials = made.study.get_trials()
+    tuner, launcher = search(tmp_path)
+    tuner.run()
+    trials = tuner.study.get_trials()
     assert [trial.params["learning_rate"] for trial in trials[:2]] == [0.5, 0.25]
     assert [trial.user_attrs.get("origin") for trial in trials[:3]] == ["default", "recommended", None]
-    assert states(made.study) == {"COMPLETE": 6}
+    assert states(tuner.study) == {"COMPLETE": 6}
     assert len(launcher.started) == 6
 
 
 def test_progress_tells_the_best_value_in_percent(tmp_path: Path) -> None:
-    made, _ = search(tmp_path, lambda job: [0.2 if rate(job) == 0.5 else 0.1] * REPORTS, trials=2)
-    made.progress = quiet().into(tmp_path / "events.ndjson")
-    made.run()
+    tuner, _ = search(tmp_path, lambda job: [0.2 if rate(job) == 0.5 else 0.1] * REPORTS, trials=2)
+    tuner.progress = quiet().into(tmp_path / "events.ndjson")
+    tuner.run()
     assert [event["best"] for event in read_events(tmp_path / "events.ndjson") if event["event"] == "end"] == ["20.00%"]
 
 
 def test_a_trial_that_dies_at_its_start_is_not_taken_for_done(tmp_path: Path) -> None:
     """An earlier study trained the same recipe, and its outcome lies there."""
-    made, _ = search(tmp_path, trials=2)
-    made.run()
+    tuner, _ = search(tmp_path, trials=2)
+    tuner.run()
     again, _ = search(tmp_path, trials=2, study="again")
     again.launcher = DeadLauncher()
     again.run()
@@ -60,64 +60,64 @@ def test_a_trial_stops_within_one_report_of_what_cuts_it(tmp_path: Path) -> None
     def script(job: Job) -> list[float | str]:
         return [0.8] * REPORTS if rate(job) in (0.5, 0.25) else [0.9, 0.1, 0.1, 0.1]
 
-    made, launcher = search(tmp_path, script, prune=True, trials=4)
-    made.run()
-    assert states(made.study) == {"COMPLETE": 2, "PRUNED": 2}
-    cut = made.study.get_trials()[2]
+    tuner, launcher = search(tmp_path, script, prune=True, trials=4)
+    tuner.run()
+    assert states(tuner.study) == {"COMPLETE": 2, "PRUNED": 2}
+    cut = tuner.study.get_trials()[2]
     assert cut.user_attrs["reason"] == "not in the better half of its objective at 2/4 of the budget"
     assert [run.reports for run in launcher.started] == [4, 4, 2, 2]
     assert all(run.stopped for run in launcher.started[2:])
 
 
 def test_recommended_settings_are_never_cut(tmp_path: Path) -> None:
-    made, _ = search(tmp_path, lambda job: [0.9 if rate(job) == 0.5 else 0.1] * REPORTS, prune=True, trials=2)
-    made.run()
-    assert states(made.study) == {"COMPLETE": 2}
+    tuner, _ = search(tmp_path, lambda job: [0.9 if rate(job) == 0.5 else 0.1] * REPORTS, prune=True, trials=2)
+    tuner.run()
+    assert states(tuner.study) == {"COMPLETE": 2}
 
 
 def test_a_failure_has_a_reason_and_a_log_and_no_value(tmp_path: Path) -> None:
     def script(job: Job) -> list[float | str]:
         return ["fail: out of memory: One row does not fit in memory."] if rate(job) == 0.25 else steady(job)
 
-    made, _ = search(tmp_path, script, trials=4)
-    made.run()
-    failed = made.study.get_trials()[1]
+    tuner, _ = search(tmp_path, script, trials=4)
+    tuner.run()
+    failed = tuner.study.get_trials()[1]
     assert failed.state.name == "FAIL"
     assert failed.value is None
     assert failed.user_attrs["reason"] == "One row does not fit in memory."
     assert failed.user_attrs["log"].endswith("log.txt")
-    assert states(made.study) == {"COMPLETE": 3, "FAIL": 1}
+    assert states(tuner.study) == {"COMPLETE": 3, "FAIL": 1}
 
 
 def test_three_failures_alike_in_a_row_stop_the_study_and_say_why(tmp_path: Path) -> None:
-    made, launcher = search(tmp_path, lambda _: ["fail: not a number: The loss is not a number."], trials=9)
+    tuner, launcher = search(tmp_path, lambda _: ["fail: not a number: The loss is not a number."], trials=9)
     why = r"3 trials in a row failed the same way \(not a number: The loss is not a number\); .* needs another --out"
     with pytest.raises(TuningError, match=why):
-        made.run()
+        tuner.run()
     assert len(launcher.started) == 3
 
 
 def test_unlike_failures_do_not_stop_it(tmp_path: Path) -> None:
     kinds = iter(["a", "b", "a", "b", "a", "b"])
-    made, _ = search(tmp_path, lambda _: [f"fail: {next(kinds)}: x"], trials=6)
-    made.run()
-    assert states(made.study) == {"FAIL": 6}
+    tuner, _ = search(tmp_path, lambda _: [f"fail: {next(kinds)}: x"], trials=6)
+    tuner.run()
+    assert states(tuner.study) == {"FAIL": 6}
 
 
 def test_a_trial_that_reports_nothing_is_a_failure(tmp_path: Path) -> None:
-    made, _ = search(tmp_path, lambda _: ["done"], trials=1)
-    made.run()
-    assert made.study.get_trials()[0].user_attrs["reason"] == "it ended without a score"
+    tuner, _ = search(tmp_path, lambda _: ["done"], trials=1)
+    tuner.run()
+    assert tuner.study.get_trials()[0].user_attrs["reason"] == "it ended without a score"
 
 
 def test_a_killed_process_runs_again_once_and_counts_once(tmp_path: Path) -> None:
     deaths = iter(["die"])
-    made, launcher = search(
+    tuner, launcher = search(
         tmp_path, lambda job: [0.2, next(deaths, 0.2), *[0.2] * 2] if rate(job) == 0.25 else steady(job), trials=4
     )
-    made.run()
-    trials = made.study.get_trials()
-    assert states(made.study) == {"COMPLETE": 4}
+    tuner.run()
+    trials = tuner.study.get_trials()
+    assert states(tuner.study) == {"COMPLETE": 4}
     assert len(launcher.started) == 5
     again = next(trial for trial in trials if trial.user_attrs.get("again") == 1)
     assert again.params == trials[1].params
@@ -126,9 +126,9 @@ def test_a_killed_process_runs_again_once_and_counts_once(tmp_path: Path) -> Non
 
 
 def test_a_process_that_dies_twice_is_a_failure(tmp_path: Path) -> None:
-    made, launcher = search(tmp_path, lambda job: ["die"] if rate(job) == 0.25 else steady(job), trials=4)
-    made.run()
-    assert states(made.study) == {"COMPLETE": 3, "FAIL": 1}
+    tuner, launcher = search(tmp_path, lambda job: ["die"] if rate(job) == 0.25 else steady(job), trials=4)
+    tuner.run()
+    assert states(tuner.study) == {"COMPLETE": 3, "FAIL": 1}
     assert len(launcher.started) == 5
 
 
@@ -146,16 +146,16 @@ def test_a_killed_study_goes_on_with_nothing_lost_and_nothing_counted_twice(
         return wait
 
     for _ in range(2):
-        made, _ = search(tmp_path, wait=killing())
+        tuner, _ = search(tmp_path, wait=killing())
         with monkeypatch.context() as patch:
             patch.setattr(Search, "_requeue_active", lambda _: None)
             with pytest.raises(Killed):
-                made.run()
-        assert [trial.state.name for trial in made.study.get_trials()].count("RUNNING") == 1
-    made, _ = search(tmp_path)
-    made.run()
-    trials = made.study.get_trials()
-    assert states(made.study) == {"COMPLETE": 6}
+                tuner.run()
+        assert [trial.state.name for trial in tuner.study.get_trials()].count("RUNNING") == 1
+    tuner, _ = search(tmp_path)
+    tuner.run()
+    trials = tuner.study.get_trials()
+    assert states(tuner.study) == {"COMPLETE": 6}
     assert sum(bool(trial.user_attrs.get("interrupted")) for trial in trials) == 2
     kept = [trial.params["learning_rate"] for trial in trials if counts(trial)]
     assert len(set(kept)) == 6
@@ -164,32 +164,32 @@ def test_a_killed_study_goes_on_with_nothing_lost_and_nothing_counted_twice(
     whole.run()
     assert sorted(kept) == sorted(trial.params["learning_rate"] for trial in whole.study.get_trials())
     search(tmp_path)[0].run()
-    assert states(made.study) == {"COMPLETE": 6}
+    assert states(tuner.study) == {"COMPLETE": 6}
 
 
 def test_an_interrupted_study_hands_its_trials_back_at_once(tmp_path: Path) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    made, launcher = search(tmp_path, wait=interrupt, slots=2)
+    tuner, launcher = search(tmp_path, wait=interrupt, slots=2)
     with pytest.raises(KeyboardInterrupt):
-        made.run()
+        tuner.run()
     assert all(run.stopped for run in launcher.started)
-    assert Counter(trial.state.name for trial in made.study.get_trials()) == {"FAIL": 2, "WAITING": 2}
+    assert Counter(trial.state.name for trial in tuner.study.get_trials()) == {"FAIL": 2, "WAITING": 2}
 
 
 def test_more_trials_can_be_asked_for_later(tmp_path: Path) -> None:
     search(tmp_path, trials=3)[0].run()
-    made, launcher = search(tmp_path, trials=5)
-    made.run()
-    assert states(made.study) == {"COMPLETE": 5}
+    tuner, launcher = search(tmp_path, trials=5)
+    tuner.run()
+    assert states(tuner.study) == {"COMPLETE": 5}
     assert len(launcher.started) == 2
 
 
 def test_two_workers_fill_two_slots_and_end_with_the_count_that_was_asked_for(tmp_path: Path) -> None:
-    made, launcher = search(tmp_path, slots=2, trials=7)
-    made.run()
-    assert states(made.study) == {"COMPLETE": 7}
+    tuner, launcher = search(tmp_path, slots=2, trials=7)
+    tuner.run()
+    assert states(tuner.study) == {"COMPLETE": 7}
     assert len(launcher.started) == 7
 
 
@@ -199,11 +199,11 @@ def test_every_trial_gives_its_weights_back_when_it_ends(tmp_path: Path) -> None
     def script(job: Job) -> list[float | str]:
         return {0.5: steady(job), 0.25: ["fail: a: b"]}.get(rate(job), [0.9, 0.1, 0.1, 0.1])
 
-    made, launcher = search(tmp_path, script, trials=6, prune=True)
-    made.run()
-    assert states(made.study)["PRUNED"] > 0
-    assert states(made.study)["FAIL"] == 1
-    assert made.problem.dropped == [run.job.key for run in launcher.started]  # type: ignore[attr-defined]
+    tuner, launcher = search(tmp_path, script, trials=6, prune=True)
+    tuner.run()
+    assert states(tuner.study)["PRUNED"] > 0
+    assert states(tuner.study)["FAIL"] == 1
+    assert tuner.problem.dropped == [run.job.key for run in launcher.started]  # type: ignore[attr-defined]
 
 
 def test_a_trial_that_ends_leaves_the_weights_of_another_with_its_settings(
@@ -214,17 +214,17 @@ def test_a_trial_that_ends_leaves_the_weights_of_another_with_its_settings(
     def script(job: Job) -> list[float | str]:
         return [0.8] * REPORTS if rate(job) in (0.5, 0.25) else [0.7] * REPORTS
 
-    made, _ = search(tmp_path, script, slots=2, prune=True, trials=4)
+    tuner, _ = search(tmp_path, script, slots=2, prune=True, trials=4)
     for _ in range(2):
-        made.study.enqueue_trial({"learning_rate": 0.125})
+        tuner.study.enqueue_trial({"learning_rate": 0.125})
     kept = []
 
     def drop(job: Job, **_: bool) -> None:
-        kept.append(job.key not in [active.job.key for active in made.active])
+        kept.append(job.key not in [active.job.key for active in tuner.active])
 
-    monkeypatch.setattr(made.problem, "drop_weights", drop)
-    made.run()
-    assert states(made.study) == {"COMPLETE": 2, "PRUNED": 2}
+    monkeypatch.setattr(tuner.problem, "drop_weights", drop)
+    tuner.run()
+    assert states(tuner.study) == {"COMPLETE": 2, "PRUNED": 2}
     assert kept == [True] * 3
 
 
@@ -244,11 +244,11 @@ def test_a_machine_that_works_takes_over_the_trial_of_one_that_fell_silent(
     left = theirs.study.ask()
     left.set_user_attr("owner", "there")
     theirs.problem.space.suggest(left, {})
-    made, _ = search(tmp_path / "here", storage=shared, trials=4, owner="here", wait=wait)
-    made.run()
-    assert states(made.study) == {"COMPLETE": 4}
-    assert [trial.number for trial in made.study.get_trials() if trial.user_attrs.get("interrupted")] == [left.number]
-    assert 0.5 in [trial.params["learning_rate"] for trial in completed(made.study)]
+    tuner, _ = search(tmp_path / "here", storage=shared, trials=4, owner="here", wait=wait)
+    tuner.run()
+    assert states(tuner.study) == {"COMPLETE": 4}
+    assert [trial.number for trial in tuner.study.get_trials() if trial.user_attrs.get("interrupted")] == [left.number]
+    assert 0.5 in [trial.params["learning_rate"] for trial in completed(tuner.study)]
 
 
 @pytest.mark.parametrize("moment", [2, 3])
@@ -257,13 +257,13 @@ def test_a_machine_whose_trial_was_taken_over_stops_it_and_goes_on(tmp_path: Pat
 
     def wait() -> None:
         if next(waits) == moment:
-            running = next(trial for trial in made.study.get_trials() if trial.state.name == "RUNNING")
-            queue_again(made.study, running, "another machine heard nothing of it")
+            running = next(trial for trial in tuner.study.get_trials() if trial.state.name == "RUNNING")
+            queue_again(tuner.study, running, "another machine heard nothing of it")
 
-    made, launcher = search(tmp_path, trials=3, wait=wait)
-    made.run()
+    tuner, launcher = search(tmp_path, trials=3, wait=wait)
+    tuner.run()
     assert launcher.started[0].stopped == (moment == 2)  # at 3 it has ended by itself
-    assert states(made.study) == {"COMPLETE": 3}
+    assert states(tuner.study) == {"COMPLETE": 3}
     assert len(launcher.started) == 4
 
 
@@ -273,31 +273,31 @@ def test_a_process_that_ends_without_a_word_is_not_called_killed(tmp_path: Path)
         job.log.write_text("ImportError: no such library\n\n")
         return ["end 1"]
 
-    made, _ = search(tmp_path, script, trials=1)
-    made.run()
-    failed = next(trial for trial in made.study.get_trials() if counts(trial) and trial.state.is_finished())
+    tuner, _ = search(tmp_path, script, trials=1)
+    tuner.run()
+    failed = next(trial for trial in tuner.study.get_trials() if counts(trial) and trial.state.is_finished())
     assert failed.user_attrs["reason"] == "its process ended with status 1 twice: ImportError: no such library"
 
 
 def test_interrupted_twins_do_not_stand_on_the_rungs_of_halving(tmp_path: Path) -> None:
     """A trial that was killed and runs again has reported twice; only one of the two is compared with others."""
     deaths = iter(["die"])
-    made, launcher = search(
+    tuner, launcher = search(
         tmp_path, lambda job: [0.9, next(deaths, 0.9), 0.9, 0.9] if rate(job) == 0.25 else [0.5] * 4, prune=True, trials=3
     )
-    made.run()
-    assert states(made.study) == {"COMPLETE": 2, "PRUNED": 1}
+    tuner.run()
+    assert states(tuner.study) == {"COMPLETE": 2, "PRUNED": 1}
     assert [run.reports for run in launcher.started] == [4, 1, 4, 1]
 
 
 def test_a_search_that_can_gain_nothing_stops_after_its_first_sampled_trials(tmp_path: Path) -> None:
-    made, _ = search(tmp_path, lambda job: [0.5 if rate(job) in (0.5, 0.25) else 0.3] * REPORTS, trials=40)
-    ranked = run_search(made, starts=2)
+    tuner, _ = search(tmp_path, lambda job: [0.5 if rate(job) in (0.5, 0.25) else 0.3] * REPORTS, trials=40)
+    ranked = run_search(tuner, starts=2)
     assert [candidate.is_sampled for candidate in ranked] == [False, True, True, True]
-    assert states(made.study) == {"COMPLETE": 22}
+    assert states(tuner.study) == {"COMPLETE": 22}
 
 
 def test_a_search_whose_starts_failed_has_no_reference_and_goes_on(tmp_path: Path) -> None:
-    made, _ = search(tmp_path, lambda job: ["fail: a: b"] if rate(job) in (0.5, 0.25) else steady(job), trials=24)
-    assert run_search(made, starts=2) == []
-    assert states(made.study) == {"FAIL": 2, "COMPLETE": 22}
+    tuner, _ = search(tmp_path, lambda job: ["fail: a: b"] if rate(job) in (0.5, 0.25) else steady(job), trials=24)
+    assert run_search(tuner, starts=2) == []
+    assert states(tuner.study) == {"FAIL": 2, "COMPLETE": 22}

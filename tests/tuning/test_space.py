@@ -110,17 +110,19 @@ def test_every_dimension_of_the_default_space_changes_the_recipe(
 ) -> None:
     given = _default(minutes=minutes, lengths=[length])
     given["batch"] = [4, 8]
-    made = recipe(space=given, models=("new:tiny",), max_minutes=0.5 if minutes else None)
-    problem = open_masked(made, tmp_path / "out", quiet())
+    tuned = recipe(space=given, models=("new:tiny",), max_minutes=0.5 if minutes else None)
+    problem = open_masked(tuned, tmp_path / "out", quiet())
     starts = {start.params["objective"]: start.params for start in problem.starts()}
     for dimension in problem.space:
         start = next(point for point in (starts["combined"], starts["copy+link"]) if dimension.name in point)
         if dimension.name == "objective":
             continue  # what else counts changes with it
         first, *_, last = dimension.ends()
-        one, other = (problem.job({**start, dimension.name: value}, 0) for value in (first, last))
-        assert one.key != other.key
-        assert [name for name in one.recipe if one.recipe[name] != other.recipe[name] and name != "out"] == [dimension.name]
+        first_job, other_job = (problem.job({**start, dimension.name: value}, 0) for value in (first, last))
+        assert first_job.key != other_job.key
+        assert [name for name in first_job.recipe if first_job.recipe[name] != other_job.recipe[name] and name != "out"] == [
+            dimension.name
+        ]
 
 
 def test_a_study_with_the_words_of_another_model_begins_at_their_rate(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> None:
@@ -128,8 +130,8 @@ def test_a_study_with_the_words_of_another_model_begins_at_their_rate(recipe: Ca
     wanted = {**plain, "words_from": "bundled:ko-mini"}
     space = {"learning_rate": {"low": 1e-5, "high": 1e-3, "log": True}}
     for number, settings in enumerate((wanted, plain)):
-        made = recipe(space=space, models=("new:bert-tiny",), settings={**settings, "batch": 128}, epochs=100)
-        (start,) = open_masked(made, tmp_path / str(number), quiet()).starts()
+        tuned = recipe(space=space, models=("new:bert-tiny",), settings={**settings, "batch": 128}, epochs=100)
+        (start,) = open_masked(tuned, tmp_path / str(number), quiet()).starts()
         assert start.params["learning_rate"] == recommended(128, "new:bert-tiny", words=settings is wanted).learning_rate
 
 
@@ -297,8 +299,8 @@ def test_the_recommended_rate_moves_with_the_batch_that_it_was_found_with(
     wanted = recipe(space=space)
     advice = recommended(16, "new:tiny")
     for number, batch in enumerate((advice.batch, advice.batch // 16)):
-        made = replace(wanted, settings={**wanted.settings, "batch": batch}, epochs=100.0)
-        (start,) = open_problem(made, tmp_path / str(number), quiet()).starts()
+        tuned = replace(wanted, settings={**wanted.settings, "batch": batch}, epochs=100.0)
+        (start,) = open_problem(tuned, tmp_path / str(number), quiet()).starts()
         assert start.params["learning_rate"] == pytest.approx(advice.learning_rate * (batch / advice.batch) ** 0.5)
 
 

@@ -53,29 +53,29 @@ def test_a_journal_whose_last_line_a_kill_cut_in_two_goes_on(tmp_path: Path) -> 
     with journal.open("ab") as handle:
         handle.write(b'{"op_code":4,"study_id":0,"trial')
     (tmp_path / f"{JOURNAL}.lock").symlink_to(journal)
-    made, _ = search(tmp_path, trials=3)
-    made.run()
-    assert sum(map(counts, made.study.get_trials())) == 3
+    tuner, _ = search(tmp_path, trials=3)
+    tuner.run()
+    assert sum(map(counts, tuner.study.get_trials())) == 3
 
 
 def test_a_trial_of_another_process_is_left_alone_until_it_has_been_silent(tmp_path: Path) -> None:
-    made, _ = search(tmp_path)
-    theirs = made.study.ask()
+    tuner, _ = search(tmp_path)
+    theirs = tuner.study.ask()
     theirs.set_user_attr("owner", "there")
-    assert recover(made.study, "here", private=False) == []
+    assert recover(tuner.study, "here", private=False) == []
     theirs.set_user_attr("alive", 1.0)
     theirs.suggest_float("learning_rate", 0.001, 1.0)
-    assert recover(made.study, "here", private=False) == [0]
-    again = made.study.get_trials()[-1]
+    assert recover(tuner.study, "here", private=False) == [0]
+    again = tuner.study.get_trials()[-1]
     assert again.system_attrs["fixed_params"] == theirs.params
-    assert recover(made.study, "here", private=False) == []
+    assert recover(tuner.study, "here", private=False) == []
 
 
 def test_a_resumed_study_does_not_draw_the_same_again(tmp_path: Path) -> None:
     search(tmp_path, trials=4)[0].run()
-    made, _ = search(tmp_path, trials=8)
-    made.run()
-    drawn = [trial.params["learning_rate"] for trial in made.study.get_trials()]
+    tuner, _ = search(tmp_path, trials=8)
+    tuner.run()
+    drawn = [trial.params["learning_rate"] for trial in tuner.study.get_trials()]
     assert len(set(drawn)) == 8
 
 
@@ -114,7 +114,7 @@ def postgres() -> Iterator[str]:
 @pytest.mark.journey
 def test_two_processes_share_a_postgresql_study_and_no_trial_is_lost(tmp_path: Path, postgres: str) -> None:
     both = [search(tmp_path / owner, storage=postgres, trials=8, study="shared", owner=owner)[0] for owner in ("one", "two")]
-    threads = [threading.Thread(target=one.run) for one in both]
+    threads = [threading.Thread(target=tuner.run) for tuner in both]
     for thread in threads:
         thread.start()
     for thread in threads:

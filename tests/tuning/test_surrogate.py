@@ -14,12 +14,12 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "tuning_surrogate.py"
 
 @pytest.fixture(scope="module")
 def surrogate() -> ModuleType:
-    found = importlib.util.spec_from_file_location("tuning_surrogate", BENCHMARK)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
+    spec = importlib.util.spec_from_file_location("tuning_surrogate", BENCHMARK)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
     sys.modules["tuning_surrogate"] = module
-    found.loader.exec_module(module)
+    spec.loader.exec_module(module)
     return module
 
 
@@ -33,8 +33,8 @@ def test_equal_settings_are_rarely_called_better_and_a_gain_of_one_point_nearly_
 
 def test_a_simulated_study_with_much_to_win_shows_it_and_one_with_nothing_stops_early(surrogate: ModuleType) -> None:
     won = [surrogate.study(1.5, seed) for seed in range(2)]
-    assert "better" in [one.decision for one in won]
-    assert all(one.trainings <= 110 for one in won)
+    assert "better" in [study.decision for study in won]
+    assert all(study.trainings <= 110 for study in won)
     nothing = [surrogate.study(0.0, seed) for seed in range(2)]
-    assert all(one.decision != "better" for one in nothing)
-    assert min(one.trainings for one in nothing) <= 40
+    assert all(study.decision != "better" for study in nothing)
+    assert min(study.trainings for study in nothing) <= 40

@@ -66,17 +66,17 @@ def test_a_trial_offers_the_average_of_its_last_checkpoints(recipe: Callable[...
     problem = open_masked(recipe(epochs=1), tmp_path / "study", quiet())
     job = problem.job(problem.starts()[0].params, 0)
     assert run_job(job.to_json()).done
-    *_, one, other = (load_file(path / "model.safetensors") for path in checkpoints_of(run_folder(job)))
-    (made,) = checkpoints_of(run_folder(job) / "average")
-    for name, value in load_file(made / "model.safetensors").items():
-        assert torch.allclose(value, (one[name] + other[name]) / 2, atol=1e-6)
+    *_, previous, last = (load_file(path / "model.safetensors") for path in checkpoints_of(run_folder(job)))
+    (average,) = checkpoints_of(run_folder(job) / "average")
+    for name, value in load_file(average / "model.safetensors").items():
+        assert torch.allclose(value, (previous[name] + last[name]) / 2, atol=1e-6)
     reports = list(problem.reports(job, Follower(run_folder(job) / "events.ndjson").rows()))
     assert [(report.step, report.averaged) for report in reports[-2:]] == [(REPORTS, False), (REPORTS, True)]
     averaged, plain = (problem.job({**problem.starts()[0].params, "average": count}, 0) for count in (2, 0))
     assert averaged.recipe["average"] == 2
     assert plain.recipe["average"] is None
     again = average_of(run_folder(job), 2, tmp_path / "again")
-    assert again.name == made.name
+    assert again.name == average.name
     (tmp_path / "again" / "DONE").unlink()  # killed before the end
     assert average_of(run_folder(job), 2, tmp_path / "again") == average_of(run_folder(job), 2, tmp_path / "again") == again
     with pytest.raises(FolderError, match="holds another run"):

@@ -118,17 +118,19 @@ class Members:
         return arms_of(self.entries, None)
 
 
-def find_members(found: FolderContents, is_shown: Callable[[Path], bool]) -> dict[str, Members]:
+def find_members(contents: FolderContents, is_shown: Callable[[Path], bool]) -> dict[str, Members]:
     """Return the sets by mark, the largest first; if there are several archives and experiments, each by itself before all."""
-    whole, keys = _members_of(found.evaluations, None, is_shown), grouped(found.evaluations, found.study)
-    studies = {found.study(key) for members in whole.values() for key in members.stored}  # not those that repeat others
+    whole, keys = _members_of(contents.evaluations, None, is_shown), grouped(contents.evaluations, contents.study)
+    studies = {contents.study(key) for members in whole.values() for key in members.stored}  # not those that repeat others
     if len(studies) < 2:
         return whole
     parts = [
-        _members_of({key: found.evaluations[key] for key in keys[study]}, study, is_shown) for study in keys if study in studies
+        _members_of({key: contents.evaluations[key] for key in keys[study]}, study, is_shown)
+        for study in keys
+        if study in studies
     ]
     by_study = sorted((members for part in parts for members in part.values()), key=lambda members: -len(members.stored))
-    shared = [members for members in whole.values() if len({found.study(key) for key in members.stored}) > 1]
+    shared = [members for members in whole.values() if len({contents.study(key) for key in members.stored}) > 1]
     return {members.mark: members for members in (*by_study, *shared)}
 
 

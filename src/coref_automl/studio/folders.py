@@ -113,51 +113,51 @@ class Folders:
 
     def scan(self) -> FolderContents:
         """Scan the folders. Files that have not changed are not read again."""
-        found, runs = FolderContents(), dict[str, Run]()
-        for key, folder, files in self._folders(found.broken):
+        contents, runs = FolderContents(), dict[str, Run]()
+        for key, folder, files in self._folders(contents.broken):
             try:
-                self._add(found, runs, key, folder, files)
+                self._add(contents, runs, key, folder, files)
             except Exception as error:  # of any kind: one folder must not hide the others
-                found.broken.append(_unreadable(folder, error))
+                contents.broken.append(_unreadable(folder, error))
         by_name: dict[str, list[Run]] = {}
         for run in runs.values():
             by_name.setdefault(run.folder.name if run.kind == "training" else "", []).append(run)
         owners = {
             stored.folder: owner
-            for key, stored in found.evaluations.items()
+            for key, stored in contents.evaluations.items()
             if (owner := _owner(key, stored, runs, by_name)) is not None
         }
-        found.runs.update({run.key: run for run in owners.values() if run.kind == ARCHIVED} | runs)
-        found.owners.update({folder: run.key for folder, run in owners.items()})
-        if found != self._contents:  # pages cache by the identity of the contents
-            self._contents = found
+        contents.runs.update({run.key: run for run in owners.values() if run.kind == ARCHIVED} | runs)
+        contents.owners.update({folder: run.key for folder, run in owners.items()})
+        if contents != self._contents:  # pages cache by the identity of the contents
+            self._contents = contents
         return self._contents
 
-    def _add(self, found: FolderContents, runs: dict[str, Run], key: str, folder: Path, files: set[str]) -> None:
+    def _add(self, contents: FolderContents, runs: dict[str, Run], key: str, folder: Path, files: set[str]) -> None:
         """Add what a folder is: a run, an evaluation set, an evaluation, a model; and its files with chains."""
         marked = kind_of_folder(folder)
         results = {check.files.results: name for name, check in CHECKS.items()}  # archives keep these without a manifest
         check_name = next((name for name, check in CHECKS.items() if check.folder == marked), "")
         kind = RUNS.get(marked) or check_name or next((name for file, name in results.items() if file in files), "")
         if marked == EXPERIMENT or any(map(_ARCHIVE.fullmatch, files)):
-            found.studies.add(key)
+            contents.studies.add(key)
         if marked == DATASET and not is_done(folder):
-            found.preparing[key] = folder
+            contents.preparing[key] = folder
         if kind:
             record = next((name for name in (MANIFEST, *results) if name in files), "")
             runs[key] = Run(key, folder, kind, *(self.read_once(folder / record, _start, "start") if record else ()))
         elif files >= {MANIFEST, DOCUMENTS} and marked != DATASET:
             items = self.read_once(folder / MANIFEST, lambda path: read_stored(path, SetManifest)["fingerprint"])
-            found.sets[items] = folder
+            contents.sets[items] = folder
         elif RESULT in files and (ITEMS in files or RANKS in files):
             stored = self.read_once(folder / RESULT, lambda path: self._confined(open_evaluation(path.parent)))
             if stored is not None:
-                found.evaluations[key] = stored
+                contents.evaluations[key] = stored
         elif "config.json" in files and has_tokenizer(folder):
-            found.models[key] = folder
+            contents.models[key] = folder
         for name in sorted(name for name in files if name.endswith(".jsonl") and name != ITEMS):
             if self.read_once(folder / name, _has_chains, "kind"):
-                found.texts[f"{key}/{name}"] = folder / name
+                contents.texts[f"{key}/{name}"] = folder / name
 
     def _watch(self) -> None:
         took = 0.0

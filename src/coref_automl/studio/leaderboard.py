@@ -69,9 +69,9 @@ Rows = tuple[list[BoardRow], dict[str, str]]
 
 
 def page(ws: Workspace, address: Address) -> str | Download:
-    say, found, title = address.say, ws.folders.contents(), address.say("순위표", "Leaderboard")
+    say, contents, title = address.say, ws.folders.contents(), address.say("순위표", "Leaderboard")
     if not ws.boards.sets() and not address.get("set"):
-        return ws.pages.page("empty.html.j2", address, title=title, found=found, roots=ws.folders.roots)
+        return ws.pages.page("empty.html.j2", address, title=title, contents=contents, roots=ws.folders.roots)
     members = ws.boards.members(address.get("set"))
     metric, wanted = address.get("metric"), [name for name in address.get("cols").split(",") if name]
     board, study, waiting, fault = None, None, False, ""
@@ -100,7 +100,7 @@ def page(ws: Workspace, address: Address) -> str | Download:
         fault=fault, members=members, sets=ws.boards.sets(),
         answer=answer_wording.answer_lines(study.answer, say) if study is not None else [],
         warned=answer_wording.warnings(study.answer, say) if study is not None else [],
-        chosen=study.answer.method if study is not None else None, broken=found.broken, rows=matching[:_MAX_ROWS],
+        chosen=study.answer.method if study is not None else None, broken=contents.broken, rows=matching[:_MAX_ROWS],
         more=len(matching) - _MAX_ROWS, every=[row for row in rows if not row.of],
         tags=sorted({tag for row in rows for tag in row.tags}), columns=columns, all_columns={**columns, **metrics},
         metrics=metrics, meanings={key: meaning(key, say) for key in columns if key in METRICS}, wanted=wanted, tokens=tokens,

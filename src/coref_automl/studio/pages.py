@@ -163,8 +163,8 @@ def of_rows(rows: Sequence[Row], name: str, kind: str) -> Download:
 
 
 def _parts(title: str, text: str) -> Iterable[tuple[str, Any]]:
-    if found := _INTERVAL.fullmatch(text):
-        value, low, high, rest = found.groups()
+    if match := _INTERVAL.fullmatch(text):
+        value, low, high, rest = match.groups()
         yield from ((title, float(value)), (f"{title} low", float(low)), (f"{title} high", float(high)))
         if rest:
             yield f"{title} verdict", rest

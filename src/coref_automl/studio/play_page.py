@@ -112,11 +112,11 @@ def _check_base(ws: Workspace, run: Path) -> None:
 
 def _models(ws: Workspace, kind: Kind) -> Mapping[str, str]:
     """Return what can be chosen, bundled models first: keys, and what to load for each."""
-    found = ws.folders.contents()
+    contents = ws.folders.contents()
     if kind == "fill":
-        return {name: name for name in BUNDLED} | {key: str(folder) for key, folder in found.models.items()}
+        return {name: name for name in BUNDLED} | {key: str(folder) for key, folder in contents.models.items()}
     run_kind = "coreference" if kind == "chains" else kind
-    with_weights = [run for run in found.runs.values() if run.kind == run_kind and (run.folder / MANIFEST).is_file()]
+    with_weights = [run for run in contents.runs.values() if run.kind == run_kind and (run.folder / MANIFEST).is_file()]
     runs = {run.key: str(run.folder) for run in with_weights}
     return {CHAINS: CHAINS, **runs} if kind == "chains" else runs
 

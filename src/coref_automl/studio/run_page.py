@@ -106,8 +106,8 @@ def _recipe(ws: Workspace, run: Run) -> dict[str, Any]:
 
 def _record(ws: Workspace, run: Run) -> dict[str, Any]:
     """Return how the last evaluated checkpoint was trained: an archive keeps that, and no recipe."""
-    found = ws.folders.contents()
-    evaluations = (stored.evaluation for stored in found.evaluations.values() if found.owners.get(stored.folder) == run.key)
+    contents = ws.folders.contents()
+    evaluations = (stored.evaluation for stored in contents.evaluations.values() if contents.owners.get(stored.folder) == run.key)
     records = (evaluation.provenance for evaluation in evaluations if evaluation.provenance is not None)
     last = max(records, key=lambda provenance: provenance.step, default=None)
     names = ("base", "objective", "seq_len", "seed", "dataset", "epoch", "step", "tokens")
@@ -139,12 +139,12 @@ def _cost(ws: Workspace, run: Run, say: Say) -> Section | None:
 
 def _lineage(ws: Workspace, run: Run, say: Say) -> Section | None:
     """What it started from, and the runs that started from one of its checkpoints, by weights or else by folder."""
-    found = ws.folders.contents()
+    contents = ws.folders.contents()
     start = run.model or str(_record(ws, run).get("base", ""))
-    evaluations = [stored.evaluation for stored in found.evaluations.values() if found.owners.get(stored.folder) == run.key]
+    evaluations = [stored.evaluation for stored in contents.evaluations.values() if contents.owners.get(stored.folder) == run.key]
     weights = {evaluation.fingerprints.get("weights", "") for evaluation in evaluations} - {""}
     folder = f"{run.folder.parent.name}/{run.folder.name}/"
-    others = [other for other in found.runs.values() if other.key != run.key]
+    others = [other for other in contents.runs.values() if other.key != run.key]
     after = [other.key for other in others if (other.weights in weights if other.weights else folder in f"{other.model}/")]
     rows = [(say("시작한 모델", "started from"), start)] if start else []
     rows += [(say("여기서 시작한 실행", "started from it"), key) for key in after]

@@ -51,18 +51,18 @@ class RunCard:
 
 
 def page(ws: Workspace, address: Address) -> str | Download:
-    say, found = address.say, ws.folders.contents()
+    say, contents = address.say, ws.folders.contents()
     return ws.pages.page(
-        "runs.html.j2", address, title=say("실행", "Runs"), sections=_tables(ws, found, say),
-        cards=[_card(ws, run, say) for run in _shown(found)],
-        runs=[run.key for run in found.runs.values() if run.kind in ("training", ARCHIVED)], found=found,
+        "runs.html.j2", address, title=say("실행", "Runs"), sections=_tables(ws, contents, say),
+        cards=[_card(ws, run, say) for run in _shown(contents)],
+        runs=[run.key for run in contents.runs.values() if run.kind in ("training", ARCHIVED)], contents=contents,
         roots=[str(root) for root in ws.folders.roots.values()], duration=duration,
     )  # fmt: skip
 
 
-def _shown(found: FolderContents) -> list[Run]:
+def _shown(contents: FolderContents) -> list[Run]:
     """Return the training runs that have a card: the unfinished ones, then the newest of the others."""
-    runs = [run for run in found.runs.values() if run.kind == "training"]
+    runs = [run for run in contents.runs.values() if run.kind == "training"]
     order = sorted(runs, key=lambda run: (is_done(run.folder), -_touched(run.folder)))
     chosen = {run.key for run in order[:_CARDS]}
     return [run for run in runs if run.key in chosen]
@@ -113,7 +113,7 @@ def _line(curve: Sequence[tuple[int, float]]) -> str:
     )
 
 
-def _tables(ws: Workspace, found: FolderContents, say: Say) -> list[Section]:
+def _tables(ws: Workspace, contents: FolderContents, say: Say) -> list[Section]:
     """Runs of outside checks and studies, with their main number or sentence."""
     titles = {
         **{name: say(check.name[0], check.name[1].capitalize()) for name, check in CHECKS.items()},
@@ -122,9 +122,9 @@ def _tables(ws: Workspace, found: FolderContents, say: Say) -> list[Section]:
         "grid": say("관계 추출 격자", "Relation grids"),
     }
     head = (say("실행", "run"), say("결과", "result"), say("무엇", "what"), say("상태", "state"))
-    prepared = [row(key, *_preparing(folder, say)) for key, folder in found.preparing.items()]
+    prepared = [row(key, *_preparing(folder, say)) for key, folder in contents.preparing.items()]
     data = Table((say("데이터셋", "dataset"), say("진행", "progress"), say("상세", "details")), tuple(prepared))
-    by_kind = {kind: [run for run in found.runs.values() if run.kind == kind] for kind in titles}
+    by_kind = {kind: [run for run in contents.runs.values() if run.kind == kind] for kind in titles}
     return [Section("preparing", say("준비 중인 데이터셋", "Datasets in preparation"), (data,))] * bool(prepared) + [
         Section(kind, titles[kind], (Table(head, tuple(row(run.key, *_result(ws, run, say)) for run in runs)),))
         for kind, runs in by_kind.items()

@@ -24,7 +24,7 @@ from coref_automl.studio import leaderboard
 from coref_automl.studio.folders import in_words
 from coref_automl.studio.pages import Address, Download, static_file
 from coref_automl.studio.safety import MAX_ADDRESS, App, Guard
-from coref_automl.studio.user_files import Conflict, note_of
+from coref_automl.studio.user_files import NoteConflict, note_of
 from coref_automl.studio.workspace import Gone, Pending, Workspace
 
 Page = Callable[[Workspace, Address], str | Download]
@@ -104,7 +104,7 @@ class Studio:
         try:
             run, note = find_run(self.workspace, address), note_of(form.get("text", ""), form.get("tags", ""))
             self.workspace.user_files.save_note(run, note, form.get("version", ""))
-        except Conflict as error:
+        except NoteConflict as error:
             title = address.say("다른 사람이 먼저 저장했습니다", "Somebody else saved first")
             page = self.workspace.pages.page("conflict.html.j2", address, title=title, stored=error.stored, mine=note, run=run)
             return HTMLResponse(str(page), 409, headers=_NO_STORE)

@@ -44,7 +44,7 @@ class ItemTags(Record):
     tags: dict[str, list[str]] = field(default_factory=dict)
 
 
-class Conflict(Exception):
+class NoteConflict(Exception):
     """Somebody else has saved since this form was filled; `stored` is what they saved."""
 
     def __init__(self, stored: Note) -> None:
@@ -107,7 +107,7 @@ class UserFiles:
         with self._lock:
             stored = self._read(self.note_file(run), Note())
             if stored.version != version and stored != note:
-                raise Conflict(stored)
+                raise NoteConflict(stored)
             self.write(run.folder.parent, run.folder.name + NOTES, lambda path: write_json(path, note.to_json()))
 
     def tags_file(self, mark: str) -> Path | None:

@@ -81,10 +81,10 @@ class Boards:
 
     def sets(self) -> dict[str, Members]:
         """Return the sets under the folders by mark, the largest first; computed once per scan of the folders."""
-        found = self._folders.contents()
-        if self._sets[0] is not found:
-            sets = find_members(found, self._folders.contains)
-            self._sets = (found, sets, colors_of(sets.values()))
+        contents = self._folders.contents()
+        if self._sets[0] is not contents:
+            sets = find_members(contents, self._folders.contains)
+            self._sets = (contents, sets, colors_of(sets.values()))
         return self._sets[1]
 
     def color(self, run: str) -> str:
@@ -94,10 +94,10 @@ class Boards:
 
     def check_results(self, mark: str = "") -> dict[Path, tuple[int, int]]:
         """Return the folders with results of outside checks, those of a set's study, with time and size of the files."""
-        results, found = {}, self._folders.contents()
+        results, contents = {}, self._folders.contents()
         study = self.sets()[mark].study if mark in self.sets() else None
-        for run in found.runs.values():
-            if run.kind not in CHECKS or (study is not None and found.study(f"{run.key}/") != study):
+        for run in contents.runs.values():
+            if run.kind not in CHECKS or (study is not None and contents.study(f"{run.key}/") != study):
                 continue
             if (path := run.folder / CHECKS[run.kind].files.results).is_file():
                 results[run.folder] = (path.stat().st_mtime_ns, path.stat().st_size)

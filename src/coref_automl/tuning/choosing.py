@@ -34,7 +34,7 @@ _RUNG_SPREAD = 0.0035
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate(Record):
+class TrialCandidate(Record):
     """A trial that may be retrained: its score in the search (`nominated`), and those of its fresh `seeds` on `select`. `params`
     are its settings and, as `average`, how many last checkpoints are averaged (0: none)."""
 
@@ -64,14 +64,14 @@ class Candidate(Record):
 
 @dataclass(slots=True)
 class JobRunner:
-    """Runs jobs and names failures in `notes`. Weights are deleted, but for the last checkpoint of jobs with a key in `kept`."""
+    """Runs jobs and names failures in `notes`. Weights are deleted, but for the last checkpoint of jobs in `keep_last`."""
 
     problem: Problem
     launcher: Launcher
     progress: Progress
     wait: Callable[[], None]
     notes: list[str] = field(default_factory=list)
-    kept: set[str] = field(default_factory=set)
+    keep_last: set[str] = field(default_factory=set)
 
     def __call__(self, jobs: Sequence[Job], stage: str) -> set[str]:
         """Run jobs, a killed one twice at most. Returns the keys of those that failed."""
@@ -83,7 +83,7 @@ class JobRunner:
                 if end.outcome is None and end.attempt < 2:
                     return False
                 if end.done:
-                    self.problem.drop_weights(end.job, keep_last=end.job.key in self.kept)
+                    self.problem.drop_weights(end.job, keep_last=end.job.key in self.keep_last)
                 else:
                     self.notes.append(f"A run of the {stage} is left out: {end.reason} (log: {end.job.log})")
                     failed.add(end.job.key)
@@ -94,13 +94,13 @@ class JobRunner:
         return failed
 
 
-def completed_candidates(study: Any, problem: Problem, recipe: TuneRecipe) -> list[Candidate]:
+def completed_candidates(study: Any, problem: Problem, recipe: TuneRecipe) -> list[TrialCandidate]:
     """Return the completed trials, one per recipe, best first."""
     candidates = []
     for trial in distinct(study, problem, recipe.seed):
         params = {**trial.params, "average": problem.averaged if trial.user_attrs.get("averaged") else 0}
         name = str(trial.user_attrs.get("name", ""))
-        candidates.append(Candidate(trial.number, origin_of(trial), name, params, float(trial.value)))
+        candidates.append(TrialCandidate(trial.number, origin_of(trial), name, params, float(trial.value)))
     if candidates:
         return candidates
     reasons = [trial.user_attrs["reason"] for trial in study.get_trials() if counts(trial) and "reason" in trial.user_attrs]
@@ -111,7 +111,7 @@ def completed_candidates(study: Any, problem: Problem, recipe: TuneRecipe) -> li
     )
 
 
-def rank(candidates: Sequence[Candidate], problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner) -> list[Candidate]:
+def rank(candidates: Sequence[TrialCandidate], problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner) -> list[TrialCandidate]:
     """Retrain the best candidates in two rounds of fresh seeds, and return them best first; one whose seed fails is out."""
     if len(candidates) == 1:
         return list(candidates)  # nothing to rank
@@ -122,7 +122,9 @@ def rank(candidates: Sequence[Candidate], problem: Problem, recipe: TuneRecipe, 
     return _retrain([*better, *_references(ranked)], second, problem, run_jobs)
 
 
-def rank_early(candidates: Sequence[Candidate], problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner) -> list[Candidate]:
+def rank_early(
+    candidates: Sequence[TrialCandidate], problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner
+) -> list[TrialCandidate]:
     """Rank the best three sampled candidates after one round, and the best of the others after two."""
     first, second = selection_seeds(recipe)
     sampled = [candidate for candidate in candidates if candidate.is_sampled][:_EARLY_FINALISTS]
@@ -138,20 +140,22 @@ def selection_seeds(recipe: TuneRecipe) -> tuple[range, range]:
     return range(recipe.seed + 1, middle), range(middle, middle + _FRESH)
 
 
-def _references(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _references(candidates: Sequence[TrialCandidate]) -> list[TrialCandidate]:
     """Return the opponents of a winner: the best candidate that was not sampled, and the best of the tiers before that one."""
-    references: list[Candidate] = []
+    references: list[TrialCandidate] = []
     for candidate in sorted((candidate for candidate in candidates if not candidate.is_sampled), key=_order):
         if not references or candidate.tier < references[-1].tier:
             references.append(candidate)
     return references[:2]
 
 
-def _order(candidate: Candidate) -> tuple[float, int]:
+def _order(candidate: TrialCandidate) -> tuple[float, int]:
     return -candidate.mean, candidate.number
 
 
-def _retrain(candidates: Sequence[Candidate], seeds: Iterable[int], problem: Problem, run_jobs: JobRunner) -> list[Candidate]:
+def _retrain(
+    candidates: Sequence[TrialCandidate], seeds: Iterable[int], problem: Problem, run_jobs: JobRunner
+) -> list[TrialCandidate]:
     """Add the scores of these seeds to the candidates, and return those without a failed run, best first."""
     jobs = {candidate.number: candidate.jobs(problem, seeds) for candidate in candidates}
     failed = run_jobs([job for group in jobs.values() for job in group], "finalists")
@@ -168,7 +172,7 @@ def _retrain(candidates: Sequence[Candidate], seeds: Iterable[int], problem: Pro
     return sorted(scored, key=_order)
 
 
-def gain_ceiling(study: Any, finalists: Sequence[Candidate], problem: Problem) -> float | None:
+def gain_ceiling(study: Any, finalists: Sequence[TrialCandidate], problem: Problem) -> float | None:
     """Bound what any sampled setting gains over the best that was not sampled, at 95% confidence (a share, not points).
 
     Finalists enter with their fresh seeds; other trials with their one run, against the reference at the same quarter of the
@@ -195,7 +199,7 @@ def gain_ceiling(study: Any, finalists: Sequence[Candidate], problem: Problem) -
     return ceiling(gains, np.sqrt(errors), reference_error)
 
 
-def _run_variance(finalists: Sequence[Candidate]) -> float:
+def _run_variance(finalists: Sequence[TrialCandidate]) -> float:
     """The variance of one run's score: that of the archived studies, pooled with what these fresh seeds show."""
     groups = [finalist.select for finalist in finalists if len(finalist.select) > 1]
     degrees = sum(len(group) - 1 for group in groups)
@@ -203,7 +207,7 @@ def _run_variance(finalists: Sequence[Candidate]) -> float:
     return (PRIOR_DEGREES * _RUN_SPREAD**2 + within) / (PRIOR_DEGREES + degrees)
 
 
-def _document_variance(retrained: Mapping[int, Candidate], reference: Candidate, problem: Problem) -> float:
+def _document_variance(retrained: Mapping[int, TrialCandidate], reference: TrialCandidate, problem: Problem) -> float:
     """The variance of one setting's score over documents: half that of a difference, the median over candidates."""
     errors = []
     for candidate in retrained.values():

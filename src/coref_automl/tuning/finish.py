@@ -21,7 +21,7 @@ from coref_automl.errors import TuningError
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL
 from coref_automl.statistics.planning import SequentialVerdict, looks_of
-from coref_automl.tuning.choosing import Candidate, JobRunner, completed_candidates, gain_ceiling, rank, selection_seeds
+from coref_automl.tuning.choosing import JobRunner, TrialCandidate, completed_candidates, gain_ceiling, rank, selection_seeds
 from coref_automl.tuning.problem import Problem, events_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from coref_automl.tuning.score import guard_of, is_met, outside_guards
@@ -69,7 +69,7 @@ class Final(Record):
     refused          a guard that the winner violated in the end, or that could not be measured
     """
 
-    raced: tuple[Candidate, ...]
+    raced: tuple[TrialCandidate, ...]
     winner: int
     reference: int | None
     default: int | None
@@ -85,23 +85,23 @@ class Final(Record):
     refused: str | None = None
     notes: tuple[str, ...] = ()
 
-    def candidate(self, number: int | None) -> Candidate | None:
+    def candidate(self, number: int | None) -> TrialCandidate | None:
         return next((candidate for candidate in self.raced if candidate.number == number), None)
 
     @property
-    def best(self) -> Candidate:
+    def best(self) -> TrialCandidate:
         """The winner, whatever its guards say."""
         winner = self.candidate(self.winner)
         assert winner is not None
         return winner
 
     @property
-    def recommended(self) -> Candidate:
+    def recommended(self) -> TrialCandidate:
         """The winner, or its reference if a guard refused it: what the study leaves behind."""
         return (self.candidate(self.reference) if self.refused else None) or self.best
 
 
-def finish(study: Any, problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner, early: Sequence[Candidate] = ()) -> Final:
+def finish(study: Any, problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner, early: Sequence[TrialCandidate] = ()) -> Final:
     """Choose with fresh seeds, then judge with others. `early` holds the ranked candidates of a search that stopped early."""
     selection = _select(study, problem, recipe, run_jobs, early)
     winner, reference = selection.winner, selection.reference
@@ -132,27 +132,27 @@ def finish(study: Any, problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner
 class Selection:
     """What fresh seeds chose, and what it is judged against. `violated` are guards that sampled finalists violate, by number."""
 
-    finalists: Sequence[Candidate]
-    winner: Candidate
-    default: Candidate | None
+    finalists: Sequence[TrialCandidate]
+    winner: TrialCandidate
+    default: TrialCandidate | None
     ceiling: float | None
     violated: Mapping[int, list[str]]
 
     @property
-    def reference(self) -> Candidate | None:
+    def reference(self) -> TrialCandidate | None:
         return next((finalist for finalist in self.finalists if finalist.tier < self.winner.tier), None)
 
     @property
-    def sides(self) -> list[Candidate]:
+    def sides(self) -> list[TrialCandidate]:
         return [self.winner, *([self.reference] if self.reference else [])]
 
     @property
-    def baseline(self) -> Candidate | None:
+    def baseline(self) -> TrialCandidate | None:
         """`train`'s default, unless it is a side itself or did not complete."""
         return self.default if self.default and self.default.number not in [side.number for side in self.sides] else None
 
     @property
-    def candidates(self) -> list[Candidate]:
+    def candidates(self) -> list[TrialCandidate]:
         """The finalists and `train`'s default."""
         is_finalist = self.default is None or self.default.number in [finalist.number for finalist in self.finalists]
         return [*self.finalists, *([self.default] if self.default and not is_finalist else [])]
@@ -165,7 +165,7 @@ class Selection:
         return ", ".join([guard for guard in best if all(guard in guards for guards in by_finalist)] or best)
 
 
-def _select(study: Any, problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner, early: Sequence[Candidate]) -> Selection:
+def _select(study: Any, problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner, early: Sequence[TrialCandidate]) -> Selection:
     """Choose the best finalist that violates no guard; a sampled one only where the search can have gained what matters."""
     completed = completed_candidates(study, problem, recipe)
     finalists = list(early) or rank(completed, problem, recipe, run_jobs)
@@ -177,7 +177,7 @@ def _select(study: Any, problem: Problem, recipe: TuneRecipe, run_jobs: JobRunne
     return Selection(finalists, allowed[0], default, ceiling, violated)
 
 
-def _violated_guards(finalists: Sequence[Candidate], problem: Problem, recipe: TuneRecipe) -> dict[int, list[str]]:
+def _violated_guards(finalists: Sequence[TrialCandidate], problem: Problem, recipe: TuneRecipe) -> dict[int, list[str]]:
     """Return the guards that sampled finalists violate on `select`, against the best finalist that was not sampled."""
     baseline = next((finalist for finalist in finalists if not finalist.is_sampled), None)
     violated = {}
@@ -191,7 +191,12 @@ def _violated_guards(finalists: Sequence[Candidate], problem: Problem, recipe: T
 
 
 def _check_all_guards(
-    comparison: Judgement, winner: Candidate, reference: Candidate, problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner
+    comparison: Judgement,
+    winner: TrialCandidate,
+    reference: TrialCandidate,
+    problem: Problem,
+    recipe: TuneRecipe,
+    run_jobs: JobRunner,
 ) -> tuple[Judgement, str | None]:
     """Add the guards of fine-tuned tasks to the comparison, and return the first guard violated or not measured."""
     ours, theirs = (side.jobs(problem, comparison.seeds, confirm=True) for side in (winner, reference))
@@ -235,7 +240,7 @@ class Judging:
     def _train(self, seeds: range, start: int) -> None:
         runs = [(side, seed) for seed in seeds for side in self.selection.sides]
         if not self.completed or outside_guards(self.recipe):
-            self.run_jobs.kept |= {side.jobs(self.problem, [seed], confirm=True)[0].key for side, seed in runs}
+            self.run_jobs.keep_last |= {side.jobs(self.problem, [seed], confirm=True)[0].key for side, seed in runs}
         baseline = self.selection.baseline
         runs += [(baseline, seed) for seed in seeds if baseline and seed < start + _BASELINE_PAIRS]
         jobs = {(side.number, seed): side.jobs(self.problem, [seed], confirm=True)[0] for side, seed in runs}
@@ -251,10 +256,10 @@ class Judging:
             for job in side.jobs(self.problem, unread, confirm=True):
                 self.problem.drop_weights(job)
 
-    def _shared_seeds(self, other: Candidate) -> list[int]:
+    def _shared_seeds(self, other: TrialCandidate) -> list[int]:
         return [seed for seed in self.completed[self.selection.winner.number] if seed in self.completed[other.number]]
 
-    def _judge(self, other: Candidate, level: float, *, last: bool) -> Judgement | None:
+    def _judge(self, other: TrialCandidate, level: float, *, last: bool) -> Judgement | None:
         """Judge the winner minus another candidate over their shared seeds; None if they share none."""
         shared = self._shared_seeds(other)
         if not shared:
@@ -263,7 +268,7 @@ class Judging:
         verdict = self.problem.paired(ours, theirs, "confirm").judged(level, worth=self.recipe.worth / 100, last=last)
         return Judgement(other.number, tuple(shared), verdict, self.problem.guarded(ours, theirs, "confirm"))
 
-    def curve(self, side: Candidate) -> dict[int, float]:
+    def curve(self, side: TrialCandidate) -> dict[int, float]:
         """The mean score on `select` at each quarter of the budget."""
         values: dict[int, list[float]] = {}
         for job in side.jobs(self.problem, self.completed[side.number], confirm=True):
@@ -288,7 +293,7 @@ def _share(ours: dict[int, float], theirs: dict[int, float]) -> float | None:
 
 
 def _ablate(
-    winner: Candidate, reference: Candidate, seeds: Sequence[int], problem: Problem, run_jobs: JobRunner
+    winner: TrialCandidate, reference: TrialCandidate, seeds: Sequence[int], problem: Problem, run_jobs: JobRunner
 ) -> tuple[SettingEffect, ...]:
     """Retrain the winner with one of the settings that differ from the reference reverted at a time; the largest loss first."""
     names = [name for name, value in winner.params.items() if name in reference.params and reference.params[name] != value]

@@ -17,7 +17,7 @@ from coref_automl.records import Estimate, Record
 from coref_automl.say import Say, in_words, language
 from coref_automl.store import atomic_write, write_json, write_text
 from coref_automl.tables import align
-from coref_automl.tuning.choosing import Candidate
+from coref_automl.tuning.choosing import TrialCandidate
 from coref_automl.tuning.finish import Final, Judgement
 from coref_automl.tuning.problem import Problem
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
@@ -103,8 +103,8 @@ Draw = Callable[[FinishedStudy], None]
 
 def states(study: Any) -> dict[str, int]:
     """Count the trials by state."""
-    found = [STATES.get(trial.state.name) for trial in study.get_trials(deepcopy=False) if counts(trial)]
-    return {state: found.count(state) for state in STATES.values()}
+    ended = [STATES.get(trial.state.name) for trial in study.get_trials(deepcopy=False) if counts(trial)]
+    return {state: ended.count(state) for state in STATES.values()}
 
 
 def write_outputs(
@@ -270,7 +270,7 @@ def _points(gain: Estimate) -> str:
     return f"{100 * gain.value:+.2f} [{100 * gain.low:+.2f}, {100 * gain.high:+.2f}]"
 
 
-def named(candidate: Candidate, say: Say) -> str:
+def named(candidate: TrialCandidate, say: Say) -> str:
     """Name a candidate for people: its origin, its name if it has one, its number."""
     origin = say(*_ORIGINS[candidate.origin])
     number = say(f"시도 {candidate.number}", f"trial {candidate.number}")

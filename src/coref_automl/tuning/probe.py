@@ -44,12 +44,12 @@ class Stopwatch:
 
     def timed(self, work: Callable[[], T]) -> T:
         gpu = self._gpu() if self.device.startswith("cuda") else None
-        before = gpu.memory_allocated() if gpu else 0
+        allocated = gpu.memory_allocated() if gpu else 0
         started = time.perf_counter()
         result = work()
         if gpu:
             gpu.synchronize()
-            self.peak = max(self.peak or 0, gpu.max_memory_allocated() - before)
+            self.peak = max(self.peak or 0, gpu.max_memory_allocated() - allocated)
         self.seconds += time.perf_counter() - started
         return result
 
@@ -157,11 +157,17 @@ def probe(
     model = f"{recipe.model}, {run.dataset.seq_len:,}"
     progress.note(f"측정: {model}토큰, {device} ...", f"Measuring {model} tokens on {device} ...")
     with tempfile.TemporaryDirectory() as folder:
-        kept = Path(folder) / "sizes.jsonl"
-        arguments = {"recipe": to_mapping(recipe), "kept": str(kept), "first": first, "largest": largest, "steps": steps}
+        sizes_file = Path(folder) / "sizes.jsonl"
+        arguments = {
+            "recipe": to_mapping(recipe),
+            "sizes_file": str(sizes_file),
+            "first": first,
+            "largest": largest,
+            "steps": steps,
+        }
         one_device = device if ":" in device or device == "cpu" else f"{device}:0"
         outcome = run_calls([Call("probe", f"{__name__}:climb", arguments)], devices=[one_device], retries=0)[0]
-        sizes = tuple(read_stored_rows(kept, Size)) if kept.is_file() else ()
+        sizes = tuple(read_stored_rows(sizes_file, Size)) if sizes_file.is_file() else ()
     if not sizes:
         raise OutOfMemory(
             f"Not even {'a single row' if first == 1 else f'a batch of {first} rows'} of {run.dataset.seq_len:,} tokens "
@@ -176,15 +182,15 @@ def probe(
     )
 
 
-def climb(recipe: dict[str, Any], kept: str, first: int, largest: int, steps: int) -> str:
-    """Write every size that trains to the file `kept`, and return why the climb ended; runs in a process of its own."""
+def climb(recipe: dict[str, Any], sizes_file: str, first: int, largest: int, steps: int) -> str:
+    """Write every size that trains to `sizes_file`, and return why the climb ended; runs in a process of its own."""
     import torch
 
     from coref_automl.training.setup import prepare_run
 
     run = prepare_run(from_mapping(TrainRecipe, recipe, "probe"))
     rows, fastest, slower = first, 0.0, 0
-    with JsonlAppender(Path(kept)) as out:
+    with JsonlAppender(Path(sizes_file)) as out:
         while rows <= largest:
             try:
                 size = timed_step(run, rows, steps)

@@ -21,7 +21,7 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.say import say, speaking
 from coref_automl.store import write_text
 from coref_automl.training.recipe import TrainRecipe
-from coref_automl.tuning.choosing import EARLY_TRIALS, Candidate, JobRunner, completed_candidates, gain_ceiling, rank_early
+from coref_automl.tuning.choosing import EARLY_TRIALS, JobRunner, TrialCandidate, completed_candidates, gain_ceiling, rank_early
 from coref_automl.tuning.finish import Final, finish
 from coref_automl.tuning.masked import open_masked
 from coref_automl.tuning.outputs import Draw, StudyResult, states, write_outputs
@@ -106,7 +106,7 @@ def run_study(
         return write_outputs(study, problem, recipe, final, out, draw, portfolio)
 
 
-def run_search(search: Search, starts: int) -> list[Candidate]:
+def run_search(search: Search, starts: int) -> list[TrialCandidate]:
     """Run the starts, then sampled trials. After the first of these, stop if no setting can gain what matters, and return the
     candidates ranked for that check; else an empty list.
 

@@ -245,9 +245,9 @@ def refuse_idle(space: Space, fixed: Mapping[str, Any], recipe: TuneRecipe) -> N
         other, wanted = COUNTS_UNDER.get(dimension.name, ("", ()))
         decides = space.get(other)
         values = decides.choices if decides else (fixed.get(other),)
-        drawn = set(dict(dimension.when).get(other, values)) & set(values)
-        if other and drawn and not drawn & set(wanted):
+        under = set(dict(dimension.when).get(other, values)) & set(values)
+        if other and under and not under & set(wanted):
             raise RecipeError(
-                f"space: {dimension.name} changes nothing where {other} is {' or '.join(sorted(map(str, drawn)))}; leave it out, "
+                f"space: {dimension.name} changes nothing where {other} is {' or '.join(sorted(map(str, under)))}; leave it out, "
                 f"or let {other} be {wanted[0]}."
             )
