@@ -111,27 +111,25 @@ def completed_candidates(study: Any, problem: Problem, recipe: TuneRecipe) -> li
     )
 
 
-def rank(candidates: Sequence[TrialCandidate], problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner) -> list[TrialCandidate]:
+def rank(candidates: Sequence[TrialCandidate], recipe: TuneRecipe, run_jobs: JobRunner) -> list[TrialCandidate]:
     """Retrain the best candidates in two rounds of fresh seeds, and return them best first; one whose seed fails is out."""
     if len(candidates) == 1:
         return list(candidates)  # nothing to rank
     first, second = selection_seeds(recipe)
     sampled = [candidate for candidate in candidates if candidate.is_sampled][: recipe.finalists]
-    ranked = _retrain([*sampled, *_references(candidates)], first, problem, run_jobs)
+    ranked = _retrain([*sampled, *_references(candidates)], first, run_jobs)
     better = [candidate for candidate in ranked if candidate.is_sampled][: max(1, recipe.finalists // 2)]
-    return _retrain([*better, *_references(ranked)], second, problem, run_jobs)
+    return _retrain([*better, *_references(ranked)], second, run_jobs)
 
 
-def rank_early(
-    candidates: Sequence[TrialCandidate], problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner
-) -> list[TrialCandidate]:
+def rank_early(candidates: Sequence[TrialCandidate], recipe: TuneRecipe, run_jobs: JobRunner) -> list[TrialCandidate]:
     """Rank the best three sampled candidates after one round, and the best of the others after two."""
     first, second = selection_seeds(recipe)
     sampled = [candidate for candidate in candidates if candidate.is_sampled][:_EARLY_FINALISTS]
-    ranked = _retrain([*sampled, *_references(candidates)], first, problem, run_jobs)
+    ranked = _retrain([*sampled, *_references(candidates)], first, run_jobs)
     reference = [candidate for candidate in ranked if not candidate.is_sampled][:1]
     others = [candidate for candidate in ranked if candidate not in reference]
-    retrained = _retrain(reference, second, problem, run_jobs) if reference else []
+    retrained = _retrain(reference, second, run_jobs) if reference else []
     return sorted([*retrained, *others], key=_order)
 
 
@@ -153,10 +151,9 @@ def _order(candidate: TrialCandidate) -> tuple[float, int]:
     return -candidate.mean, candidate.number
 
 
-def _retrain(
-    candidates: Sequence[TrialCandidate], seeds: Iterable[int], problem: Problem, run_jobs: JobRunner
-) -> list[TrialCandidate]:
+def _retrain(candidates: Sequence[TrialCandidate], seeds: Iterable[int], run_jobs: JobRunner) -> list[TrialCandidate]:
     """Add the scores of these seeds to the candidates, and return those without a failed run, best first."""
+    problem = run_jobs.problem
     jobs = {candidate.number: candidate.jobs(problem, seeds) for candidate in candidates}
     failed = run_jobs([job for group in jobs.values() for job in group], "finalists")
     scored = []

@@ -11,12 +11,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from coref_automl.engine.job import Job
 from coref_automl.errors import TuningError
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL
@@ -105,7 +106,7 @@ def finish(study: Any, problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner
     """Choose with fresh seeds, then judge with others. `early` holds the ranked candidates of a search that stopped early."""
     selection = _select(study, problem, recipe, run_jobs, early)
     winner, reference = selection.winner, selection.reference
-    judging = Judging(selection, problem, recipe, run_jobs)
+    judging = Judging(selection, recipe, run_jobs)
     comparison = judging.judge_in_pairs()
     judging.drop_unread_weights()
     seeds = judging.completed[winner.number]
@@ -115,9 +116,9 @@ def finish(study: Any, problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner
     if reference:
         share = _share(judging.curve(winner), judging.curve(reference))
     if reference and comparison:
-        comparison, violated = _check_all_guards(comparison, winner, reference, problem, recipe, run_jobs)
+        comparison, violated = _check_all_guards(comparison, selection.sides, recipe, run_jobs)
         if recipe.ablate and comparison.verdict.decision == "better" and violated is None:
-            effects = _ablate(winner, reference, comparison.seeds[:_FEW_SEEDS], problem, run_jobs)
+            effects = _ablate(winner, reference, comparison.seeds[:_FEW_SEEDS], run_jobs)
     return Final(
         raced=tuple(selection.candidates), winner=winner.number, reference=reference.number if reference else None,
         default=selection.default.number if selection.default else None, comparison=comparison,
@@ -168,7 +169,7 @@ class Selection:
 def _select(study: Any, problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner, early: Sequence[TrialCandidate]) -> Selection:
     """Choose the best finalist that violates no guard; a sampled one only where the search can have gained what matters."""
     completed = completed_candidates(study, problem, recipe)
-    finalists = list(early) or rank(completed, problem, recipe, run_jobs)
+    finalists = list(early) or rank(completed, recipe, run_jobs)
     ceiling, violated = gain_ceiling(study, finalists, problem), _violated_guards(finalists, problem, recipe)
     allowed = [finalist for finalist in finalists if not violated.get(finalist.number)]
     if ceiling is not None and 100 * ceiling < recipe.worth:
@@ -191,16 +192,11 @@ def _violated_guards(finalists: Sequence[TrialCandidate], problem: Problem, reci
 
 
 def _check_all_guards(
-    comparison: Judgement,
-    winner: TrialCandidate,
-    reference: TrialCandidate,
-    problem: Problem,
-    recipe: TuneRecipe,
-    run_jobs: JobRunner,
+    comparison: Judgement, sides: Sequence[TrialCandidate], recipe: TuneRecipe, run_jobs: JobRunner
 ) -> tuple[Judgement, str | None]:
     """Add the guards of fine-tuned tasks to the comparison, and return the first guard violated or not measured."""
-    ours, theirs = (side.jobs(problem, comparison.seeds, confirm=True) for side in (winner, reference))
-    differences = {**comparison.guards, **problem.checked(ours, theirs, run_jobs)}
+    ours, theirs = (side.jobs(run_jobs.problem, comparison.seeds, confirm=True) for side in sides)
+    differences = {**comparison.guards, **run_jobs.problem.checked(ours, theirs, run_jobs)}
     violated = next((guard for guard in recipe.guards if not is_met(guard, differences)), None)
     return replace(comparison, guards=differences), violated
 
@@ -214,10 +210,12 @@ class Judging:
     """
 
     selection: Selection
-    problem: Problem
     recipe: TuneRecipe
     run_jobs: JobRunner
     completed: dict[int, list[int]] = field(default_factory=dict)
+
+    def _jobs(self, side: TrialCandidate, seeds: Iterable[int]) -> list[Job]:
+        return side.jobs(self.run_jobs.problem, seeds, confirm=True)
 
     def judge_in_pairs(self) -> Judgement | None:
         """Train winner and reference, adding pairs until a look decides; the baseline is trained with the first seeds."""
@@ -240,10 +238,10 @@ class Judging:
     def _train(self, seeds: range, start: int) -> None:
         runs = [(side, seed) for seed in seeds for side in self.selection.sides]
         if not self.completed or outside_guards(self.recipe):
-            self.run_jobs.keep_last |= {side.jobs(self.problem, [seed], confirm=True)[0].key for side, seed in runs}
+            self.run_jobs.keep_last |= {job.key for side, seed in runs for job in self._jobs(side, [seed])}
         baseline = self.selection.baseline
         runs += [(baseline, seed) for seed in seeds if baseline and seed < start + _BASELINE_PAIRS]
-        jobs = {(side.number, seed): side.jobs(self.problem, [seed], confirm=True)[0] for side, seed in runs}
+        jobs = {(side.number, seed): self._jobs(side, [seed])[0] for side, seed in runs}
         failed = self.run_jobs(list(jobs.values()), "verdict")
         for (number, seed), job in jobs.items():
             self.completed.setdefault(number, []).extend([] if job.key in failed else [seed])
@@ -253,8 +251,8 @@ class Judging:
         paired = self._shared_seeds(self.selection.reference or self.selection.winner)
         for side in self.selection.sides if not outside_guards(self.recipe) else ():
             unread = [seed for seed in self.completed[side.number] if paired and seed > paired[0]]
-            for job in side.jobs(self.problem, unread, confirm=True):
-                self.problem.drop_weights(job)
+            for job in self._jobs(side, unread):
+                self.run_jobs.problem.drop_weights(job)
 
     def _shared_seeds(self, other: TrialCandidate) -> list[int]:
         return [seed for seed in self.completed[self.selection.winner.number] if seed in self.completed[other.number]]
@@ -264,15 +262,15 @@ class Judging:
         shared = self._shared_seeds(other)
         if not shared:
             return None
-        ours, theirs = (side.jobs(self.problem, shared, confirm=True) for side in (self.selection.winner, other))
-        verdict = self.problem.paired(ours, theirs, "confirm").judged(level, worth=self.recipe.worth / 100, last=last)
-        return Judgement(other.number, tuple(shared), verdict, self.problem.guarded(ours, theirs, "confirm"))
+        problem, ours, theirs = self.run_jobs.problem, self._jobs(self.selection.winner, shared), self._jobs(other, shared)
+        verdict = problem.paired(ours, theirs, "confirm").judged(level, worth=self.recipe.worth / 100, last=last)
+        return Judgement(other.number, tuple(shared), verdict, problem.guarded(ours, theirs, "confirm"))
 
     def curve(self, side: TrialCandidate) -> dict[int, float]:
         """The mean score on `select` at each quarter of the budget."""
         values: dict[int, list[float]] = {}
-        for job in side.jobs(self.problem, self.completed[side.number], confirm=True):
-            for report in self.problem.reports(job, events_of(job).rows()):
+        for job in self._jobs(side, self.completed[side.number]):
+            for report in self.run_jobs.problem.reports(job, events_of(job).rows()):
                 if not report.averaged:
                     values.setdefault(report.step, []).append(report.value)
         return {quarter: float(np.mean(scores)) for quarter, scores in values.items()}
@@ -293,9 +291,10 @@ def _share(ours: dict[int, float], theirs: dict[int, float]) -> float | None:
 
 
 def _ablate(
-    winner: TrialCandidate, reference: TrialCandidate, seeds: Sequence[int], problem: Problem, run_jobs: JobRunner
+    winner: TrialCandidate, reference: TrialCandidate, seeds: Sequence[int], run_jobs: JobRunner
 ) -> tuple[SettingEffect, ...]:
     """Retrain the winner with one of the settings that differ from the reference reverted at a time; the largest loss first."""
+    problem = run_jobs.problem
     names = [name for name, value in winner.params.items() if name in reference.params and reference.params[name] != value]
     reverted = {name: {**winner.params, name: reference.params[name]} for name in names[:_ABLATED_SETTINGS]}
     jobs = {

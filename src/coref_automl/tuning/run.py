@@ -123,7 +123,7 @@ def run_search(search: Search, starts: int) -> list[TrialCandidate]:
     if any(counts(trial) and origin_of(trial) == SAMPLED for trial in search.study.get_trials(deepcopy=False)):
         run_jobs = JobRunner(search.problem, search.launcher, search.progress, search.wait)
         completed = completed_candidates(search.study, search.problem, recipe)
-        ranked = rank_early(completed, search.problem, recipe, run_jobs)
+        ranked = rank_early(completed, recipe, run_jobs)
         ceiling = gain_ceiling(search.study, ranked, search.problem)
         if ceiling is not None and 100 * ceiling < recipe.worth:
             return ranked
