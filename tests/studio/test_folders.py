@@ -127,11 +127,11 @@ def test_of_several_archives_each_is_a_study_to_choose(tmp_path: Path) -> None:
         assert command(["archive", str(runs), "--out", str(tmp_path / "kept" / name)]) == 0
     with serving(tmp_path / "kept") as visitor:
         sets = visitor.studio.workspace.boards.sets()
-        assert [one.study for one in sets.values()] == ["kept/combined", "kept/entity", None]
-        for mark, one in sets.items():
+        assert [members.study for members in sets.values()] == ["kept/combined", "kept/entity", None]
+        for mark, members in sets.items():
             page = visitor.ready("/", set=mark, lang="en").body
             shown = [f"{name} 128" in page for name in names]
-            assert shown == [one.study in (None, f"kept/{name}") for name in names]
+            assert shown == [members.study in (None, f"kept/{name}") for name in names]
 
 
 def test_a_dataset_in_preparation_is_on_the_runs_page(tmp_path: Path) -> None:

@@ -129,8 +129,8 @@ def test_a_table_is_taken_away_as_csv_with_its_intervals(board: Visitor) -> None
     answer = board.ready("/", **{"table": "leaderboard", "as": "csv"})
     assert answer.headers["content-type"].startswith("text/csv")
     lines = list(csv.DictReader(io.StringIO(answer.body.removeprefix("\ufeff"))))
-    one = next(line for line in lines if line["method"] == "entity 128")
-    low, value, high = (float(one[f"Real@1 strict difference (points){part}"]) for part in (" low", "", " high"))
+    row = next(line for line in lines if line["method"] == "entity 128")
+    low, value, high = (float(row[f"Real@1 strict difference (points){part}"]) for part in (" low", "", " high"))
     assert low < value < high
     for path, table in (("/compare", "outcomes"), ("/run?key=runs/entity-128-s0", "checkpoints")):
         name = "&" if "?" in path else "?"

@@ -73,7 +73,7 @@ def test_every_command_on_a_page_runs_as_printed(visit: Visitor, made: Path, tmp
 def test_compare_says_what_the_command_says(visit: Visitor, made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b = key(made, RUN), key(made, "mlm")
     page = visit.ready("/compare", a=a, b=b, lang="en")
-    folders = [str(made / one.removeprefix(f"{made.name}/")) for one in (a, b)]
+    folders = [str(made / name.removeprefix(f"{made.name}/")) for name in (a, b)]
     capsys.readouterr()
     assert command(["compare", *folders, "--reference", str(last_of(made / "runs/mlm")), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
@@ -112,7 +112,7 @@ def test_only_a_curve_with_a_base_explains_the_dashed_line(visit: Visitor, made:
         assert command(["evaluate", "base", "--eval-set", "evalsets/mine", "--seq-len", "64", "--device", "cpu"]) == 0
     with serving(copied) as other:
         keys = re.findall(r'<option value="([^"]+evaluations[^"]+)"', other.ready("/compare", lang="en").body)
-        asked = {"a": key(copied, RUN), "b": next(one for one in keys if f"evaluations/{base.name}" in one)}
+        asked = {"a": key(copied, RUN), "b": next(name for name in keys if f"evaluations/{base.name}" in name)}
         assert "dashed: an untrained model" in other.ready("/compare", **asked, lang="en").body
 
 
@@ -194,7 +194,7 @@ def test_methods_of_one_seed_show_nothing(visit: Visitor) -> None:
 
 def test_every_item_can_be_filtered_and_each_filter_counts_as_the_files_do(visit: Visitor, made: Path) -> None:
     a, b = key(made, RUN), key(made, "mlm")
-    files = [made / one.removeprefix(f"{made.name}/") / "items.jsonl" for one in (a, b)]
+    files = [made / name.removeprefix(f"{made.name}/") / "items.jsonl" for name in (a, b)]
     rows = [{row["item"]: row for row in map(json.loads, path.read_text("utf-8").splitlines())} for path in files]
     right = [{item for item, row in side.items() if row["strict_rank"] == 1} for side in rows]
     wanted = {
@@ -263,7 +263,7 @@ def test_the_export_is_the_report_that_the_command_writes(visit: Visitor, made: 
     assert page.body == Path(report(made.resolve(), tmp_path / "out", lang="en")).read_text("utf-8")
     a, b = key(made, RUN), key(made, "mlm")
     pair = visit.ready("/export", set=mark, a=a, b=b, lang="ko")
-    folders = [str(made.resolve() / one.removeprefix(f"{made.name}/")) for one in (a, b)]
+    folders = [str(made.resolve() / name.removeprefix(f"{made.name}/")) for name in (a, b)]
     assert pair.body == Path(report(*folders, tmp_path / "pair", lang="ko")).read_text("utf-8")
 
 

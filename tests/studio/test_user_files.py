@@ -88,12 +88,12 @@ def test_a_thousand_tags_are_kept_and_one_more_is_refused(copied: Path) -> None:
 def test_notes_on_a_folder_closed_to_writing_go_to_the_users_data_folder_which_is_named(
     copied: Path, own_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = user_files.write_json
+    original = user_files.write_json
 
     def closed(path: Path, value: object) -> None:
         if path.is_relative_to(copied):
             raise OSError(30, "Read-only file system", str(path))
-        plain(path, value)
+        original(path, value)
 
     monkeypatch.setattr(user_files, "write_json", closed)
     key = f"{copied.name}/runs/mlm"
@@ -113,7 +113,7 @@ def test_items_are_tagged_filtered_by_tag_and_exported(copied: Path) -> None:
         link = html.unescape(re.findall(r'class="open" href="([^"]+)"', page)[0])
         query = dict(pair.split("=") for pair in link.partition("?")[2].split("&"))
         first, second = (
-            re.findall(r"id=([0-9a-f]+)", html.unescape(one))[0] for one in re.findall(r'class="open" href="([^"]+)"', page)[:2]
+            re.findall(r"id=([0-9a-f]+)", html.unescape(link))[0] for link in re.findall(r'class="open" href="([^"]+)"', page)[:2]
         )
         for item, tag in ((first, "unfair"), (second, "unfair"), (second, "proper noun")):
             assert visitor.post("/tag", set=query["set"], id=item, add=tag, back="item").status == 303
@@ -148,7 +148,7 @@ def test_a_tag_of_one_run_is_not_its_methods(copied: Path) -> None:
     with serving(runs, lang="en") as visitor:
         assert visitor.post("/note", key="study/mlm-128-s1", text="", tags="odd", version="").status == 303
         tagged = re.findall(r'<th scope="row">.*?</th>', visitor.ready("/", open="all").body, re.S)
-        assert ["mlm-128-s1" in one for one in tagged if 'class="tag"' in one] == [True]
+        assert ["mlm-128-s1" in head for head in tagged if 'class="tag"' in head] == [True]
         found = json.loads(visitor.ready("/", **{"tag": "odd", "table": "leaderboard", "as": "json"}).body)
     assert [(row["method"], row["run"]) for row in found] == [("mlm 128", ""), ("mlm 128", "mlm-128-s1/checkpoint-200")]
 
@@ -171,9 +171,9 @@ def state(visitor: Visitor, key: str, by: str, doc: str) -> dict[str, object]:
     return dict(json.loads(found[1]))
 
 
-def save(visitor: Visitor, **given: object) -> tuple[int, dict[str, object]]:
+def save(visitor: Visitor, **sent: object) -> tuple[int, dict[str, object]]:
     own = {"Origin": visitor.address, "Content-Type": "application/json"}
-    answer = visitor.post("/chains/save", json.dumps(given), headers=own)
+    answer = visitor.post("/chains/save", json.dumps(sent), headers=own)
     return answer.status, json.loads(answer.body)
 
 
@@ -206,7 +206,7 @@ def test_chains_are_corrected_accepted_and_read_back_as_training_data(tmp_path: 
         assert list(re.findall(rf"<option>({key}[^<]*)</option>", visitor.ready("/chains").body)) == [key]
     assert path.read_bytes() == before
     documents = read_coref(root / "chains.kim.jsonl").documents
-    assert [(one.id, len(one.chains)) for one in documents] == [("one", 2)]
+    assert [(document.id, len(document.chains)) for document in documents] == [("one", 2)]
 
 
 def test_what_is_not_json_is_refused_in_the_language_of_the_page(tmp_path: Path) -> None:

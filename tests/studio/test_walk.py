@@ -25,8 +25,8 @@ READY = (
     " && document.documentElement.dataset.drawn === 'yes'"
 )
 CHOOSE = (
-    "const one = document.querySelector(arguments[0]); one.value = arguments[1];"
-    "one.dispatchEvent(new Event('change', {bubbles: true}))"
+    "const field = document.querySelector(arguments[0]); field.value = arguments[1];"
+    "field.dispatchEvent(new Event('change', {bubbles: true}))"
 )
 """Give a control a value, as a hand would; its form sends itself."""
 
@@ -48,7 +48,7 @@ def walk(browser: Any, visit: Visitor) -> Iterator[Any]:
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
     own = ("chrome:", "chrome-untrusted:")  # the browser's first page
-    asked = {one["request"]["url"] for one in sent if not one["documentURL"].startswith(own)}
+    asked = {request["request"]["url"] for request in sent if not request["documentURL"].startswith(own)}
     assert asked
     assert {url for url in asked if not url.startswith((visit.address, "data:"))} == set()
 
