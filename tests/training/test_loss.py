@@ -50,7 +50,7 @@ def test_the_loss_is_that_of_full_logits(shape: str, build: Callable[[str], Any]
 def test_dropout_reaches_every_family(shape: str, build: Callable[[str], Any]) -> None:
     import torch
 
-    from coref_automl.training.loss import with_dropout
+    from coref_automl.models.execution import with_dropout
 
     ids = torch.arange(5, 35)[None]
     noisy = with_dropout(build(shape), 0.3).train()

@@ -16,7 +16,7 @@ from coref_automl.training.masking import (
     OBJECTIVES,
     Masking,
     ObjectiveKind,
-    _drawn,
+    _sampled,
     later_mentions,
     length_rates,
     mask_row,
@@ -216,7 +216,7 @@ def test_an_objective_with_a_share_of_its_own_takes_that_share_of_rows(monkeypat
 
 def test_a_mention_that_is_drawn_because_none_was_has_a_rate_above_zero() -> None:
     rng, later = np.random.default_rng(0), np.arange(3)
-    found = np.concatenate([_drawn(later, np.array([0.02, 0.0, 0.06]), rng) for _ in range(2000)])
+    found = np.concatenate([_sampled(later, np.array([0.02, 0.0, 0.06]), rng) for _ in range(2000)])
     shares = np.bincount(found, minlength=3) / len(found)
     assert shares[1] == 0
     assert shares[2] == pytest.approx(0.75, abs=0.03)

@@ -12,8 +12,8 @@ import torch
 from transformers import Trainer
 
 from coref_automl.errors import RecipeError
+from coref_automl.models.execution import dropout_of
 from coref_automl.store import read_json
-from coref_automl.training.loss import dropout_of
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import prepare_run
 from coref_automl.training.trainer import MaskedTrainer
@@ -60,7 +60,7 @@ class Killed(BaseException):
 @pytest.fixture
 def killed_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """End a run right after the given step, without any clean-up of ours."""
-    from coref_automl.training.callback import RunCallback
+    from coref_automl.training.trainer import RunCallback
 
     def arm(step: int) -> None:
         kept = RunCallback.on_step_begin
@@ -479,7 +479,7 @@ def test_a_source_that_cannot_be_loaded_leaves_the_folder_free(recipe: Recipe, t
 
 def test_the_private_hooks_that_the_loop_overrides_are_the_librarys() -> None:
     """A release without one of them would leave ours uncalled, and nobody would hear of it."""
-    own = {"_watch"}
+    own = {"_record_nonfinite"}
     hooks = {name for name in vars(MaskedTrainer) if name.startswith("_") and not name.startswith("__")} - own
     assert {name for name in hooks if not callable(getattr(Trainer, name, None))} == set()
     assert {name for name in hooks if name not in str(MaskedTrainer.__doc__)} == set()

@@ -92,7 +92,7 @@ def test_a_resumed_clock_goes_on_where_it_stopped(at: dict[str, float]) -> None:
     at["seconds"] = 1005.0
     assert before <= second.progress(11) < before + 0.05
     at["seconds"] = 1051.0
-    assert second.over(12)
+    assert second.finished(12)
 
 
 def test_steps_end_a_run_that_the_clock_would_let_go_on(at: dict[str, float]) -> None:
