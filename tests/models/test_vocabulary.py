@@ -292,8 +292,8 @@ def test_a_vocabulary_without_marks_is_refused() -> None:
 def test_a_long_text_is_read_in_parts_with_the_same_tokens(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "\n".join(TEXTS[:6])
     whole = tokenize(built(kind), text)
-    limit = vocabulary._AT_ONCE.pattern
-    assert [len(part[0]) for part in vocabulary._AT_ONCE.finditer("가 " * (1 << 20))] == [(1 << 20) + 1, (1 << 20) - 1]
+    limit = vocabulary._PORTION.pattern
+    assert [len(part[0]) for part in vocabulary._PORTION.finditer("가 " * (1 << 20))] == [(1 << 20) + 1, (1 << 20) - 1]
     monkeypatch.setattr(vocabulary, "_AT_ONCE", re.compile(limit.replace(str(1 << 20), "5")))
     parts = tokenize(built(kind), text)
     assert all(np.array_equal(getattr(parts, name), getattr(whole, name)) for name in ("ids", "starts", "ends"))

@@ -31,7 +31,7 @@ def _write_band(
     X, T, BAND, FAR, bh, first, last, low, high, m, a, x_row, t_row, length, E, stride, offset, center, scale,
     SIGN: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_U: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One position term of rows of one class, and its values beyond both ends."""
+    """Write one position term of rows of one class as a band, and its values beyond both ends."""
     rows, d = a * CLASS + m, tl.arange(0, BLOCK_D)
     x = load_rows(X, x_row, rows, d, length, D, BLOCK_D)
     for end in tl.static_range(2):
@@ -60,7 +60,7 @@ def bands_kernel(
 ):  # fmt: skip
     """Both position terms as bands (c2p: rows are queries; p2c: rows are keys), and their values beyond both ends.
 
-    Every place that a tile of scores may touch is written, so that none holds NaN.
+    Every element that a tile of scores may read is written, so that none is NaN.
     """
     E, stride, offset, band_head = E_words * CLASS, stride_words * CLASS, offset_words * CLASS, band_words.to(tl.int64) * CLASS
     m = tl.program_id(0) % CLASS
@@ -123,10 +123,10 @@ def forward_kernel(
     C2P: tl.constexpr, P2C: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Contexts of a block of queries, and the base-2 logarithm of each query's sum (0 for a query that sees no key)."""
+    """Contexts of a block of queries, and the base-2 log-sum-exp of each query (0 for a query without keys)."""
     stride, offset, band_head = stride_words * CLASS, offset_words * CLASS, band_words.to(tl.int64) * CLASS
     if EVEN:
-        length = length // BLOCK * BLOCK  # as it is; so the compiler sees that rows of numbers are aligned
+        length = length // BLOCK * BLOCK  # no change; it shows the compiler that rows are aligned
     begin = tl.program_id(0) * BLOCK_M
     bh = tl.program_id(1)
     b, h = (bh // heads).to(tl.int64), bh % heads
