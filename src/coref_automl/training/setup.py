@@ -115,9 +115,9 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     if recipe.seq_len is not None:
         dataset = dataset.cut_to(recipe.seq_len)
     tokenizer = load_tokenizer(recipe.tokenizer or recipe.model)
-    vocabulary = tokenizer_fingerprint(tokenizer)
-    dataset.check_tokenizer(vocabulary)
-    _check_tokenizer(recipe, vocabulary)
+    tokenizer_id = tokenizer_fingerprint(tokenizer)
+    dataset.check_tokenizer(tokenizer_id)
+    _check_tokenizer(recipe, tokenizer_id)
     _check_mentions(recipe, dataset)
     if recipe.eval_set is not None:
         choose(recipe.metric, METRICS, "metric")
@@ -144,9 +144,9 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     device = pick_first_gpu(recipe.device)
     fits = recipe.micro_batch or max(1, tokens_at_once(device) // dataset.seq_len)
     micro = micro_batch(batch, min(fits, max(1, -(-plan.rows // processes))), processes)
-    fingerprints = {"dataset": dataset.fingerprint, "tokenizer": vocabulary}
+    fingerprints = {"dataset": dataset.fingerprint, "tokenizer": tokenizer_id}
     if recipe.words_from is not None:
-        _check_words(recipe, recipe.words_from, vocabulary)
+        _check_words(recipe, recipe.words_from, tokenizer_id)
         fingerprints["words"] = model_fingerprints(recipe.words_from)["weights"]
     fingerprints |= {"models": models_fingerprint([recipe.tokenizer])} if recipe.tokenizer else {}
     fingerprints |= model_fingerprints(recipe.model) if recipe.shape is None else {}
@@ -176,18 +176,18 @@ def _check_mentions(recipe: TrainRecipe, dataset: PackedDataset) -> None:
         )
 
 
-def _check_tokenizer(recipe: TrainRecipe, vocabulary: str) -> None:
+def _check_tokenizer(recipe: TrainRecipe, tokenizer_id: str) -> None:
     """Refuse another tokenizer for a trained model: its embeddings belong to its own token ids."""
     if recipe.tokenizer is None or recipe.shape is not None or not has_tokenizer(folder_of(recipe.model)):
         return
-    if tokenizer_fingerprint(load_tokenizer(recipe.model)) != vocabulary:
+    if tokenizer_fingerprint(load_tokenizer(recipe.model)) != tokenizer_id:
         raise ModelError(
             f"{recipe.model} was trained with a tokenizer of its own, not {recipe.tokenizer}; leave --tokenizer out."
         )
 
 
-def _check_words(recipe: TrainRecipe, source: str, vocabulary: str) -> None:
-    if tokenizer_fingerprint(load_tokenizer(source)) != vocabulary:
+def _check_words(recipe: TrainRecipe, source: str, tokenizer_id: str) -> None:
+    if tokenizer_fingerprint(load_tokenizer(source)) != tokenizer_id:
         raise ModelError(f"{source} and {recipe.tokenizer} have different vocabularies; pass a model with the same tokenizer.")
     config, needed = config_of(folder_of(source)), SHAPES[settled(recipe.shape)].hidden
     width = next((config[name] for name in ("embedding_size", "hidden_size", "dim") if name in config), None)

@@ -38,7 +38,7 @@ from coref_automl.models.disentangled.tiles import (
 
 @triton.jit
 def _query_zone(
-    total, low, high, q, slope, delta, lse, rows, bh, draws, DRAWS, limit,
+    acc, low, high, q, grad, delta, lse, rows, bh, draws, DRAWS, limit,
     K, V, k_row, v_row, length, stride, offset, band_head, scale,
     C, P, QUERY_FAR, KEY_FAR, DC, row_segments, SEGMENTS, solid_low, solid_high,
     C2P: tl.constexpr, P2C: tl.constexpr, ZONE: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -56,25 +56,25 @@ def _query_zone(
             q, k, rows, columns, bh, length, stride, offset, band_head, scale, C, P, KEY_FAR, row_segments, SEGMENTS,
             solid_low, solid_high, C2P, P2C, ZONE, EVEN, PRECISION,
         )  # fmt: skip
-        share_of = tl.exp2(scores - base[:, None])
-        gain = tl.dot(slope, tl.trans(v), input_precision=PRECISION)
+        prob = tl.exp2(scores - base[:, None])
+        dprob = tl.dot(grad, tl.trans(v), input_precision=PRECISION)
         if DROPOUT:
-            others = load_numbers(DRAWS, columns, length, EVEN)
-            gain = tl.where(kept_by_dropout(draws[:, None], others[None, :], limit), gain, 0.0)
-        ds = share_of * (gain - delta[:, None])
-        small = ds.to(k.dtype)
-        total = tl.dot(small, k, total, input_precision=PRECISION)
+            column_draws = load_numbers(DRAWS, columns, length, EVEN)
+            dprob = tl.where(kept_by_dropout(draws[:, None], column_draws[None, :], limit), dprob, 0.0)
+        ds = prob * (dprob - delta[:, None])
+        ds_half = ds.to(k.dtype)
+        acc = tl.dot(ds_half, k, acc, input_precision=PRECISION)
         if C2P:
             if ZONE == IN_BAND:
                 at = rows.to(tl.int64)[:, None] * stride + columns[None, :] + offset
                 at = DC + bh.to(tl.int64) * band_head + at
                 if EVEN:
-                    tl.store(at, small)
+                    tl.store(at, ds_half)
                 else:
-                    tl.store(at, small, mask=(rows < length)[:, None])
+                    tl.store(at, ds_half, mask=(rows < length)[:, None])
             else:
                 outer += tl.sum(ds, 1)
-    return total, outer
+    return acc, outer
 
 
 @triton.jit(do_not_specialize=VARYING)
@@ -94,38 +94,38 @@ def query_gradients_kernel(
     b, h = (bh // heads).to(tl.int64), bh % heads
     far = tl.num_programs(1).to(tl.int64) * length
     rows, d = begin + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
-    place = bh.to(tl.int64) * length + rows
+    index = bh.to(tl.int64) * length + rows
     q = load_rows(Q + b * q_batch + h * q_head, q_row, rows, d, length, D, BLOCK_D)
     out = load_rows(OUT + b * o_batch + h * o_head, o_row, rows, d, length, D, BLOCK_D)
-    slope = load_rows(DOUT + b * g_batch + h * g_head, g_row, rows, d, length, D, BLOCK_D)
-    delta = tl.sum(out.to(tl.float32) * slope.to(tl.float32), 1) / boost
-    tl.store(DELTA + place, delta, mask=rows < length)
-    lse = tl.load(LSE + place, mask=rows < length, other=0.0)
+    grad = load_rows(DOUT + b * g_batch + h * g_head, g_row, rows, d, length, D, BLOCK_D)
+    delta = tl.sum(out.to(tl.float32) * grad.to(tl.float32), 1) / boost
+    tl.store(DELTA + index, delta, mask=rows < length)
+    lse = tl.load(LSE + index, mask=rows < length, other=0.0)
     K, V, SEGMENTS = K + b * k_batch + h * k_head, V + b * v_batch + h * v_head, SEGMENTS + b * length
-    own = tl.load(SEGMENTS + rows, mask=rows < length, other=0)
-    own = tl.where(own > 0, own, -1)
+    row_segments = tl.load(SEGMENTS + rows, mask=rows < length, other=0)
+    row_segments = tl.where(row_segments > 0, row_segments, -1)
     low, left, right, high = zones(FIRST, LAST, b, rows, length, begin, BLOCK_M, BLOCK_N, high_reach, low_reach)
     solid_low, solid_high = solid_columns(INNER, LAST, b, rows, length)
     DRAWS += bh.to(tl.int64) * length
     draws = tl.load(DRAWS + rows, mask=rows < length, other=0) if DROPOUT else 0
-    total = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     for zone in tl.static_range(3):
         end = far if zone == BEHIND else 0
         start, stop = zone_limits(low, left, right, high, zone)
-        total, outer = _query_zone(
-            total, start, stop, q, slope, delta, lse, rows, bh, draws, DRAWS + far, limit, K, V, k_row, v_row, length, stride,
-            offset, band_head, scale, C, P, QUERY_FAR + end, KEY_FAR + end, DC, own, SEGMENTS, solid_low, solid_high,
+        acc, outer = _query_zone(
+            acc, start, stop, q, grad, delta, lse, rows, bh, draws, DRAWS + far, limit, K, V, k_row, v_row, length, stride,
+            offset, band_head, scale, C, P, QUERY_FAR + end, KEY_FAR + end, DC, row_segments, SEGMENTS, solid_low, solid_high,
             C2P, P2C, zone, DROPOUT, D, BLOCK_D, BLOCK_N, EVEN, PRECISION,
         )  # fmt: skip
         if C2P and zone != IN_BAND:
-            tl.store(OUTER + end + place, outer, mask=rows < length)
+            tl.store(OUTER + end + index, outer, mask=rows < length)
     keep = (rows < length)[:, None] & (d < D)[None, :]
-    tl.store(DQ + place[:, None] * D + d[None, :], total, mask=keep)
+    tl.store(DQ + index[:, None] * D + d[None, :], acc, mask=keep)
 
 
 @triton.jit
 def _key_zone(
-    total, gained, low, high, k, v, rows, bh, draws, DRAWS, limit, nothing,
+    acc, dv, low, high, k, v, rows, bh, draws, DRAWS, limit, nothing,
     Q, DOUT, LSE, DELTA, q_row, g_row, length, stride, offset, band_head, scale,
     C, P, QUERY_FAR, KEY_FAR, DP, row_segments, SEGMENTS, solid_low, solid_high,
     C2P: tl.constexpr, P2C: tl.constexpr, ZONE: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -138,36 +138,36 @@ def _key_zone(
         start = tl.multiple_of(start, BLOCK_M)
         columns = start + tl.arange(0, BLOCK_M)
         q = load_rows(Q, q_row, columns, d, length, D, BLOCK_D, EVEN)
-        slope = load_rows(DOUT, g_row, columns, d, length, D, BLOCK_D, EVEN)
+        grad = load_rows(DOUT, g_row, columns, d, length, D, BLOCK_D, EVEN)
         lse = load_numbers(LSE, columns, length, EVEN)
         delta = load_numbers(DELTA, columns, length, EVEN)
         scores = tile_scores(
             k, q, rows, columns, bh, length, stride, offset, band_head, scale, P, C, QUERY_FAR, row_segments, SEGMENTS,
             solid_low, solid_high, P2C, C2P, ZONE, EVEN, PRECISION,
         )  # fmt: skip
-        share_of = tl.exp2(scores - lse[None, :] + far[:, None] if P2C and ZONE != IN_BAND else scores - lse[None, :])
-        gain = tl.dot(v, tl.trans(slope), input_precision=PRECISION)
-        dropped = share_of
+        prob = tl.exp2(scores - lse[None, :] + far[:, None] if P2C and ZONE != IN_BAND else scores - lse[None, :])
+        dprob = tl.dot(v, tl.trans(grad), input_precision=PRECISION)
+        dropped_prob = prob
         if DROPOUT:
-            others = load_numbers(DRAWS, columns, length, EVEN)
-            keep = kept_by_dropout(draws[:, None], others[None, :], limit)
-            gain = tl.where(keep, gain, 0.0)
-            dropped = tl.where(keep, share_of, nothing)
-        gained = tl.dot(dropped.to(slope.dtype), slope, gained, input_precision=PRECISION)
-        ds = share_of * (gain - delta[None, :])
-        small = ds.to(q.dtype)
-        total = tl.dot(small, q, total, input_precision=PRECISION)
+            column_draws = load_numbers(DRAWS, columns, length, EVEN)
+            keep = kept_by_dropout(draws[:, None], column_draws[None, :], limit)
+            dprob = tl.where(keep, dprob, 0.0)
+            dropped_prob = tl.where(keep, prob, nothing)
+        dv = tl.dot(dropped_prob.to(grad.dtype), grad, dv, input_precision=PRECISION)
+        ds = prob * (dprob - delta[None, :])
+        ds_half = ds.to(q.dtype)
+        acc = tl.dot(ds_half, q, acc, input_precision=PRECISION)
         if P2C:
             if ZONE == IN_BAND:
                 at = rows.to(tl.int64)[:, None] * stride + columns[None, :] + offset
                 at = DP + bh.to(tl.int64) * band_head + at
                 if EVEN:
-                    tl.store(at, small)
+                    tl.store(at, ds_half)
                 else:
-                    tl.store(at, small, mask=(rows < length)[:, None])
+                    tl.store(at, ds_half, mask=(rows < length)[:, None])
             else:
                 outer += tl.sum(ds, 1)
-    return total, gained, outer
+    return acc, dv, outer
 
 
 @triton.jit(do_not_specialize=VARYING)
@@ -187,32 +187,32 @@ def key_gradients_kernel(
     b, h = (bh // heads).to(tl.int64), bh % heads
     far = tl.num_programs(1).to(tl.int64) * length
     rows, d = begin + tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_D)
-    place = bh.to(tl.int64) * length + rows
+    index = bh.to(tl.int64) * length + rows
     k = load_rows(K + b * k_batch + h * k_head, k_row, rows, d, length, D, BLOCK_D)
     v = load_rows(V + b * v_batch + h * v_head, v_row, rows, d, length, D, BLOCK_D)
     Q, DOUT, SEGMENTS = Q + b * q_batch + h * q_head, DOUT + b * g_batch + h * g_head, SEGMENTS + b * length
     LSE, DELTA = LSE + bh.to(tl.int64) * length, DELTA + bh.to(tl.int64) * length
-    own = tl.load(SEGMENTS + rows, mask=rows < length, other=0)
-    own = tl.where(own > 0, own, -1)
+    row_segments = tl.load(SEGMENTS + rows, mask=rows < length, other=0)
+    row_segments = tl.where(row_segments > 0, row_segments, -1)
     low, left, right, high = zones(FIRST, LAST, b, rows, length, begin, BLOCK_N, BLOCK_M, low_reach, high_reach)
     solid_low, solid_high = solid_columns(INNER, LAST, b, rows, length)
     DRAWS += bh.to(tl.int64) * length
     draws = tl.load(DRAWS + far + rows, mask=rows < length, other=0) if DROPOUT else 0
-    total = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
-    gained = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
+    acc = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
+    dv = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     for zone in tl.static_range(3):
         end = far if zone == AHEAD else 0  # queries ahead of their key are far beyond the table's last row
         start, stop = zone_limits(low, left, right, high, zone)
-        total, gained, outer = _key_zone(
-            total, gained, start, stop, k, v, rows, bh, draws, DRAWS, limit, boost * 0.0, Q, DOUT, LSE, DELTA, q_row, g_row,
-            length, stride, offset, band_head, scale, C, P, QUERY_FAR + end, KEY_FAR + end, DP, own, SEGMENTS, solid_low,
+        acc, dv, outer = _key_zone(
+            acc, dv, start, stop, k, v, rows, bh, draws, DRAWS, limit, boost * 0.0, Q, DOUT, LSE, DELTA, q_row, g_row,
+            length, stride, offset, band_head, scale, C, P, QUERY_FAR + end, KEY_FAR + end, DP, row_segments, SEGMENTS, solid_low,
             solid_high, C2P, P2C, zone, DROPOUT, D, BLOCK_D, BLOCK_M, EVEN, PRECISION,
         )  # fmt: skip
         if P2C and zone != IN_BAND:
-            tl.store(OUTER + end + place, outer, mask=rows < length)
+            tl.store(OUTER + end + index, outer, mask=rows < length)
     keep = (rows < length)[:, None] & (d < D)[None, :]
-    tl.store(DK + place[:, None] * D + d[None, :], total, mask=keep)
-    store_rows(DV + b * w_batch + h * w_head, w_row, rows, d, gained * boost, length, D, BLOCK_D)
+    tl.store(DK + index[:, None] * D + d[None, :], acc, mask=keep)
+    store_rows(DV + b * w_batch + h * w_head, w_row, rows, d, dv * boost, length, D, BLOCK_D)
 
 
 @triton.jit
@@ -247,14 +247,14 @@ def input_gradients_kernel(
     bh = tl.program_id(1)
     b, h = bh // heads, bh % heads
     rows, d = a * CLASS + m, tl.arange(0, BLOCK_D)
-    place = bh.to(tl.int64) * length + rows
+    index = bh.to(tl.int64) * length + rows
     table = T + h * t_head
-    total = tl.load(CONTENT + place[:, None] * D + d[None, :], mask=(rows < length)[:, None] & (d < D)[None, :], other=0.0)
+    acc = tl.load(CONTENT + index[:, None] * D + d[None, :], mask=(rows < length)[:, None] & (d < D)[None, :], other=0.0)
     if FAR:
         for end in tl.static_range(2):
             row = tl.load(table + end * 2 * center * t_row + d, mask=d < D, other=0.0).to(tl.float32)
-            sums = tl.load(OUTER + end * tl.num_programs(1).to(tl.int64) * length + place, mask=rows < length, other=0.0)
-            total += sums[:, None] * row[None, :]
+            sums = tl.load(OUTER + end * tl.num_programs(1).to(tl.int64) * length + index, mask=rows < length, other=0.0)
+            acc += sums[:, None] * row[None, :]
     first, last, low, high = class_columns(FIRST, LAST, b, rows, length, E, 1)
     for start in range(low // BLOCK_U * BLOCK_U, high, BLOCK_U):
         start = tl.multiple_of(start, BLOCK_U)
@@ -264,8 +264,8 @@ def input_gradients_kernel(
             BLOCK_U, ROW_BLOCK, COLUMN_BLOCK,
         )  # fmt: skip
         t = tl.load(table + (center + SIGN * (m + E - u))[:, None] * t_row + d[None, :], mask=(d < D)[None, :], other=0.0)
-        total = tl.dot(ds, t, total, input_precision=PRECISION)
-    store_rows(DX + b.to(tl.int64) * x_batch + h * x_head, x_row, rows, d, total * scale, length, D, BLOCK_D)
+        acc = tl.dot(ds, t, acc, input_precision=PRECISION)
+    store_rows(DX + b.to(tl.int64) * x_batch + h * x_head, x_row, rows, d, acc * scale, length, D, BLOCK_D)
 
 
 @triton.jit(do_not_specialize=VARYING)
@@ -281,7 +281,7 @@ def table_gradients_kernel(
     m, h = tl.program_id(0), tl.program_id(2)
     start = tl.program_id(1) * BLOCK_U
     u, d = start + tl.arange(0, BLOCK_U), tl.arange(0, BLOCK_D)
-    total = tl.zeros([BLOCK_U, BLOCK_D], tl.float32)
+    acc = tl.zeros([BLOCK_U, BLOCK_D], tl.float32)
     blocks = (length + CLASS * BLOCK_A - 1) // (CLASS * BLOCK_A)
     for step in range(batch * blocks):
         b = step // blocks
@@ -295,9 +295,9 @@ def table_gradients_kernel(
             ahead, BLOCK_U, ROW_BLOCK, COLUMN_BLOCK,
         )  # fmt: skip
         x = load_rows(X + x_batch.to(tl.int64) * b + h * x_head, x_row, rows, d, length, D, BLOCK_D)
-        total = tl.dot(tl.trans(ds), x, total, input_precision=PRECISION)
-    place = ((m * heads + h) * 2 * E + u).to(tl.int64)
-    tl.store(PART + place[:, None] * D + d[None, :], total, mask=(u < 2 * E)[:, None] & (d < D)[None, :])
+        acc = tl.dot(tl.trans(ds), x, acc, input_precision=PRECISION)
+    index = ((m * heads + h) * 2 * E + u).to(tl.int64)
+    tl.store(PART + index[:, None] * D + d[None, :], acc, mask=(u < 2 * E)[:, None] & (d < D)[None, :])
 
 
 @triton.jit(do_not_specialize=VARYING)
@@ -309,7 +309,7 @@ def table_sums_kernel(
     """One row of a position table: the sum of PART over the distances that share it, and what lies beyond its ends."""
     r, h = tl.program_id(0), tl.program_id(1)
     d = tl.arange(0, BLOCK_D)
-    total = tl.zeros([BLOCK_D], tl.float32)
+    acc = tl.zeros([BLOCK_D], tl.float32)
     end = tl.minimum(tl.load(STARTS + r + 1), E + CLASS + 1)
     for start in range(tl.maximum(tl.load(STARTS + r), -E - CLASS), end, 4):
         distance = start + tl.arange(0, 4 * CLASS) // CLASS
@@ -317,14 +317,14 @@ def table_sums_kernel(
         u = m + E - SIGN * distance
         keep = ((distance < end) & (u >= 0) & (u < 2 * E))[:, None] & (d < D)[None, :]
         at = ((m * heads + h) * 2 * E + u).to(tl.int64)
-        total += tl.sum(tl.load(PART + at[:, None] * D + d[None, :], mask=keep, other=0.0), 0)
+        acc += tl.sum(tl.load(PART + at[:, None] * D + d[None, :], mask=keep, other=0.0), 0)
     if FAR:
         if r == 0:
-            total += tl.load(FAR_SUMS + h * D + d, mask=d < D, other=0.0)
+            acc += tl.load(FAR_SUMS + h * D + d, mask=d < D, other=0.0)
         if r == table_rows - 1:
-            total += tl.load(FAR_SUMS + (heads + h) * D + d, mask=d < D, other=0.0)
+            acc += tl.load(FAR_SUMS + (heads + h) * D + d, mask=d < D, other=0.0)
     at = (r * heads + h) * D + d
-    tl.store(DT + at, (total * scale).to(DT.dtype.element_ty), mask=d < D)
+    tl.store(DT + at, (acc * scale).to(DT.dtype.element_ty), mask=d < D)
 
 
 @triton.jit(do_not_specialize=VARYING)

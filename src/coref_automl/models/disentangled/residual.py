@@ -39,16 +39,16 @@ def add_norm_kernel(
         x = tl.where(keep, x * boost, 0.0)
     x += tl.load(R + at, mask=inside, other=0.0).to(tl.float32)
     mean = tl.sum(x, 0) / width
-    centred = tl.where(inside, x - mean, 0.0)
-    spread = 1.0 / tl.sqrt(tl.sum(centred * centred, 0) / width + eps)
+    centered = tl.where(inside, x - mean, 0.0)
+    inverse_std = 1.0 / tl.sqrt(tl.sum(centered * centered, 0) / width + eps)
     weight, bias = tl.load(WEIGHT + w, mask=inside, other=0.0), tl.load(BIAS + w, mask=inside, other=0.0)
-    y = centred * spread * weight + bias
+    y = centered * inverse_std * weight + bias
     tl.store(Y + at, y, mask=inside)
     if HALF:
         tl.store(SMALL + at, y.to(SMALL.dtype.element_ty), mask=inside)
     tl.store(SUM + at, x, mask=inside)
     tl.store(STATS + row, mean)
-    tl.store(STATS + rows + row, spread)
+    tl.store(STATS + rows + row, inverse_std)
 
 
 @triton.jit
@@ -64,25 +64,25 @@ def add_norm_gradients_kernel(
     program, w = tl.program_id(0), tl.arange(0, BLOCK_W)
     inside = w < width
     weight = tl.load(WEIGHT + w, mask=inside, other=0.0)
-    others = tl.load(DRAWS + rows + w, mask=inside, other=0) if DROPOUT else 0
+    column_draws = tl.load(DRAWS + rows + w, mask=inside, other=0) if DROPOUT else 0
     dweight, dbias = tl.zeros([BLOCK_W], tl.float32), tl.zeros([BLOCK_W], tl.float32)
     for row in range(program, rows, tl.num_programs(0)):
         at = tl.cast(row, tl.int64) * width + w
-        slope = tl.zeros([BLOCK_W], tl.float32)
+        grad = tl.zeros([BLOCK_W], tl.float32)
         if WHOLE:
-            slope += tl.load(DY + at, mask=inside, other=0.0)
+            grad += tl.load(DY + at, mask=inside, other=0.0)
         if HALF:
-            slope += tl.load(DSMALL + at, mask=inside, other=0.0).to(tl.float32)
-        mean, spread = tl.load(STATS + row), tl.load(STATS + rows + row)
-        normed = tl.where(inside, (tl.load(SUM + at, mask=inside, other=0.0) - mean) * spread, 0.0)
-        dweight += slope * normed
-        dbias += slope
-        slope *= weight
-        slope = (slope - tl.sum(slope, 0) / width - normed * (tl.sum(slope * normed, 0) / width)) * spread
-        tl.store(DR + at, slope, mask=inside)
+            grad += tl.load(DSMALL + at, mask=inside, other=0.0).to(tl.float32)
+        mean, inverse_std = tl.load(STATS + row), tl.load(STATS + rows + row)
+        normed = tl.where(inside, (tl.load(SUM + at, mask=inside, other=0.0) - mean) * inverse_std, 0.0)
+        dweight += grad * normed
+        dbias += grad
+        grad *= weight
+        grad = (grad - tl.sum(grad, 0) / width - normed * (tl.sum(grad * normed, 0) / width)) * inverse_std
+        tl.store(DR + at, grad, mask=inside)
         if DROPOUT:
-            slope = tl.where(kept_by_dropout(tl.load(DRAWS + row), others, limit), slope * boost, 0.0)
-        tl.store(DX + at, slope.to(DX.dtype.element_ty), mask=inside)
+            grad = tl.where(kept_by_dropout(tl.load(DRAWS + row), column_draws, limit), grad * boost, 0.0)
+        tl.store(DX + at, grad.to(DX.dtype.element_ty), mask=inside)
     tl.store(PART + program * width + w, dweight, mask=inside)
     tl.store(PART + (tl.num_programs(0) + program) * width + w, dbias, mask=inside)
 
