@@ -64,24 +64,27 @@ def test_layer_norm_of_a_residual_sum(shape: tuple[int, ...], share: float, half
     from coref_automl.models.disentangled.operation import dropout_draws
 
     norm, rows = torch.nn.LayerNorm(shape[-1], 1e-7).to(DEVICE), int(np.prod(shape[:-1]))
-    x, residual, one, other = (torch.randn(shape, device=DEVICE) for _ in range(4))
+    x, residual, factor, small_weight = (torch.randn(shape, device=DEVICE) for _ in range(4))
     with torch.no_grad():
         norm.weight.normal_(1, 0.3)
         norm.bias.normal_()
     leaves = [x.to(half or torch.float32).requires_grad_(), residual.requires_grad_(), norm.weight, norm.bias]
     whole, small = fused(*leaves[:2], norm, share, half)
     torch.manual_seed(7)
-    drawn = dropout_draws(x.device, rows + shape[-1]) if share else torch.zeros(rows + shape[-1])
-    mask = kept(drawn[:rows], drawn[rows:], share).view(shape) / (1 - share) if share else 1.0
+    draws = dropout_draws(x.device, rows + shape[-1]) if share else torch.zeros(rows + shape[-1])
+    mask = kept(draws[:rows], draws[rows:], share).view(shape) / (1 - share) if share else 1.0
     exact = [leaf.detach().double().requires_grad_() for leaf in leaves]
-    wanted = torch.nn.functional.layer_norm(exact[0] * mask + exact[1], shape[-1:], *exact[2:], 1e-7)
+    expected = torch.nn.functional.layer_norm(exact[0] * mask + exact[1], shape[-1:], *exact[2:], 1e-7)
     assert whole.dtype == torch.float32
-    loss, aim = (whole * one).sum(), (wanted * one).sum()
+    loss, exact_loss = (whole * factor).sum(), (expected * factor).sum()
     if half is not None:
         assert torch.equal(small, whole.to(half))
-        loss, aim = loss + (small * other.to(half)).float().sum(), aim + (wanted * other.to(half)).sum()
-    assert_near([whole], [wanted])
-    ours, right = torch.autograd.grad(loss, leaves), torch.autograd.grad(aim, exact)
+        loss, exact_loss = (
+            loss + (small * small_weight.to(half)).float().sum(),
+            exact_loss + (expected * small_weight.to(half)).sum(),
+        )
+    assert_near([whole], [expected])
+    ours, right = torch.autograd.grad(loss, leaves), torch.autograd.grad(exact_loss, exact)
     assert_near(list(ours), list(right), 2e-3 if half else 1e-5)
 
 
@@ -97,10 +100,10 @@ def test_only_one_of_both_outputs_may_be_used() -> None:
 def test_a_dropout_of_1_leaves_the_residual_alone() -> None:
     model = model_of("deberta", attention_probs_dropout_prob=1.0, hidden_dropout_prob=1.0).train()
     segments = segments_of([1] * 20)
-    wanted = outcome(model, batch(1, 20).to(DEVICE), segments)
+    expected = outcome(model, batch(1, 20).to(DEVICE), segments)
     install(model)
     ours = outcome(model, batch(1, 20).to(DEVICE), segments)
-    assert all(torch.equal(ours[name], value) for name, value in wanted.items())
+    assert all(torch.equal(ours[name], value) for name, value in expected.items())
 
 
 def test_a_layers_weights_are_rounded_together_as_each_is_alone() -> None:
@@ -112,15 +115,15 @@ def test_a_layers_weights_are_rounded_together_as_each_is_alone() -> None:
     groups = [[module.query_proj, module.key_proj, module.value_proj]]
     groups += [[part] for part in (layer.attention.output.dense, layer.intermediate.dense, layer.output.dense)]
     with torch.autocast(DEVICE, torch.bfloat16):
-        found = [tensor for pair in _half_weights(layer) for tensor in pair or ()]
+        joined = [tensor for pair in _half_weights(layer) for tensor in pair or ()]
     alone = [torch.cat([getattr(part, kind).bfloat16() for part in group]) for group in groups for kind in ("weight", "bias")]
-    assert all(torch.equal(one, other) for one, other in zip(found, alone, strict=True))
-    slopes, leaves = [torch.randn_like(tensor) for tensor in found], list(layer.parameters())
-    ours, right = (torch.autograd.grad(whole, leaves, slopes, allow_unused=True) for whole in (found, alone))
-    assert sum(slope is not None for slope in right) == 12
-    for one, other in zip(ours, right, strict=True):
-        assert (one is None) == (other is None)
-        assert one is None or (one.dtype == torch.float32 and torch.equal(one, other))
+    assert all(torch.equal(a, b) for a, b in zip(joined, alone, strict=True))
+    gradients, leaves = [torch.randn_like(tensor) for tensor in joined], list(layer.parameters())
+    ours, expected = (torch.autograd.grad(whole, leaves, gradients, allow_unused=True) for whole in (joined, alone))
+    assert sum(gradient is not None for gradient in expected) == 12
+    for a, b in zip(ours, expected, strict=True):
+        assert (a is None) == (b is None)
+        assert a is None or (a.dtype == torch.float32 and torch.equal(a, b))
 
 
 def test_layers_in_half_precision_stay_within_its_rounding() -> None:
