@@ -25,7 +25,7 @@ from coref_automl.relation.rows import LABELS
 from coref_automl.relation.scoring import read_predictions
 from coref_automl.relation.settings import ModelSettings
 from coref_automl.relation.train import train_relation
-from coref_automl.store import written_whole
+from coref_automl.store import atomic_write
 from coref_automl.training.optimizer import parameter_groups
 from tests.close import assert_same
 
@@ -253,10 +253,10 @@ def test_an_interrupt_while_saving_is_an_interrupt_and_leaves_no_part_of_a_file(
 ) -> None:
     @contextmanager
     def interrupted(path: Path, mode: str) -> Iterator[_Interrupted]:
-        with written_whole(path, mode) as handle:
+        with atomic_write(path, mode) as handle:
             yield _Interrupted(handle)
 
-    monkeypatch.setattr("coref_automl.training.state.written_whole", interrupted)
+    monkeypatch.setattr("coref_automl.training.state.atomic_write", interrupted)
     with pytest.raises(KeyboardInterrupt):
         train_relation(recipe)
     assert not list((Path(recipe.out) / "seed-0").iterdir())

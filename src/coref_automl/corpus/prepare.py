@@ -44,7 +44,7 @@ from coref_automl.locks import claimed
 from coref_automl.machine import usable_cores
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Document
-from coref_automl.store import read_jsonl, write_json, write_text, written_whole
+from coref_automl.store import atomic_write, read_jsonl, write_json, write_text
 
 WORK, ENCODE, DEDUP, INPUTS, PARTS = "work", "encode", "dedup", "inputs.json", "parts.json"
 _SMALL = 4 << 20
@@ -198,7 +198,7 @@ def _encode(
     index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, workers: int, places: list[str], progress: Progress
 ) -> None:
     kept = choice == KEPT
-    with written_whole(work / "kept.npy", "wb") as handle:
+    with atomic_write(work / "kept.npy", "wb") as handle:
         np.save(handle, kept)
     stems = [work / ENCODE / shard.stem.name for shard in index.shards]
     left = [number for number, stem in enumerate(stems) if not stem.with_suffix(".json").is_file()]

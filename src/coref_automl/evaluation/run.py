@@ -37,7 +37,7 @@ from coref_automl.models.load import LoadedModel, load_masked_lm, tokenizer_fing
 from coref_automl.models.model_files import PARTS, detect_seq_len, is_local, model_fingerprints
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Evaluation, ItemScore, Provenance
-from coref_automl.store import JsonlAppender, explained
+from coref_automl.store import JsonlAppender, os_errors_as_ours
 
 JOB = f"{__name__}:evaluate_job"
 """What a worker is given to run."""
@@ -213,7 +213,7 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
     for note in loaded.notes:
         if not note.startswith(tuple(ATTENTION_LABEL.values())):  # the kernel does not change scores
             progress.note(f"{target.name}: {note}")
-    with explained(folder):
+    with os_errors_as_ours(folder):
         folder.mkdir(parents=True, exist_ok=True)
     scores, started = slot.half_done(), time.monotonic()
     items, nouns = evalset.select(), evalset.noun_table(loaded.tokenizer)

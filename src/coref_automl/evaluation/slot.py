@@ -26,7 +26,7 @@ from coref_automl.folders import DONE, kind_of_folder, mark_done
 from coref_automl.models.model_files import SETTINGS
 from coref_automl.paths import natural_order
 from coref_automl.records import Evaluation, ItemScore
-from coref_automl.store import explained, read_json, sweep, write_json, write_jsonl, write_text
+from coref_automl.store import os_errors_as_ours, read_json, sweep, write_json, write_jsonl, write_text
 
 SCORER = "2"
 """Version of everything that decides a score: windows, matching, candidates, ranks. Scores of two versions are never compared."""
@@ -120,7 +120,7 @@ class Slot:
         if not at_home or read_json(folder / RESULT) != evaluation.to_json():
             if (folder / ITEMS).is_dir():  # before the mark is removed
                 raise InputError(f"{folder / ITEMS} is a folder; remove it and run the same command again.")
-            with explained(folder):
+            with os_errors_as_ours(folder):
                 (folder / DONE).unlink(missing_ok=True)
             if not isinstance(scored, StoredEvaluation):
                 write_jsonl(folder / ITEMS, (score.to_json() for score in scored))
