@@ -61,7 +61,8 @@ class FusedEncoder(DebertaV2Encoder):  # type: ignore[misc]
         documents = Documents.of(attention_mask)
         if documents is None:
             return super().get_attention_mask(attention_mask)
-        return bounds_of(documents.segments) if documents.segments.is_cuda or _interpreted() else documents.pairs()
+        on_kernels = documents.segments.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"  # interpreted, on a CPU too
+        return bounds_of(documents.segments) if on_kernels else documents.pairs()
 
     def get_rel_pos(self, _states: Tensor, _query_states: Tensor | None = None, relative_pos: Tensor | None = None) -> Any:
         """Return no table of distances: the kernels need none, and the library's layers build their own."""
@@ -273,8 +274,3 @@ def _in_half(states: Tensor) -> Tensor:
 
 def _distances(attention: Any) -> Distances:
     return Distances(attention.position_buckets, attention.max_relative_positions)
-
-
-def _interpreted() -> bool:
-    """Tell whether Triton interprets kernels in Python, which works on a CPU too."""
-    return os.environ.get("TRITON_INTERPRET") == "1"

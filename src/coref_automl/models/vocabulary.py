@@ -1,8 +1,7 @@
 """A vocabulary's entries as words. In: a fast tokenizer and texts. Out: a word for each entry, pieces with character offsets.
 
-Vocabularies distinguish the start of a word from its continuation in two ways, both of which are supported: by a mark on
-continuations (`##`: WordPiece, BPE with a prefix) or by a mark on starts (`Ġ`: byte-level BPE; `▁`: unigram and BPE over
-metaspaces).
+Vocabularies distinguish starts of words from continuations in two ways, and both are supported: a mark on continuations (`##`:
+WordPiece, BPE with a prefix) or a mark on starts (`Ġ`: byte-level BPE; `▁`: unigram and BPE over metaspaces).
 """
 
 from __future__ import annotations

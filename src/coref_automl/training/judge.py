@@ -127,13 +127,8 @@ class Judge:
     def _choose(self, newest: Evaluation) -> tuple[dict[str, Any], int]:
         """Choose the earliest checkpoint within the margin of the best if that is `sure`, else the best. Only evaluations under
         the conditions of the newest count, whatever other sets and lengths the run was evaluated with."""
-        stored, _ = drop_replaced_weights(
-            [
-                found
-                for found in find_evaluations([self._run], skip_damaged=True)
-                if found.evaluation.condition == newest.condition
-            ]
-        )
+        found = find_evaluations([self._run], skip_damaged=True)
+        stored, _ = drop_replaced_weights([entry for entry in found if entry.evaluation.condition == newest.condition])
         curve = group_of(stored, newest.fingerprints["items"], newest.scorer)
         existing = {full_name(str(path)) for path in checkpoints_of(self._run)}
         present = replace(curve, entries=tuple(e for e in curve.entries if full_name(e.evaluation.path) in existing))

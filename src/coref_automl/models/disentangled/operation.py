@@ -20,8 +20,6 @@ from coref_automl.models.disentangled.builds import launch, rehearse
 from coref_automl.models.disentangled.layout import BLOCK, CLASS, Distances, DocumentBounds, band_of, geometry
 
 _LOG2E = math.log2(math.e)
-Inputs = tuple[Tensor, Tensor, Tensor]
-"""States and two position tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +269,7 @@ def _input_and_table_gradients(
     return dtable
 
 
-def _rehearse(work: _Launch, training: bool, tensors: Inputs, bounds: list[Tensor], draws: Tensor) -> None:
+def _rehearse(work: _Launch, training: bool, tensors: tuple[Tensor, Tensor, Tensor], bounds: list[Tensor], draws: Tensor) -> None:
     """Build the kernels in parallel, those of the backward pass first, as they take longest."""
     states = tensors[0]
 
