@@ -33,7 +33,7 @@ class Distances:
 
     @property
     def ordered(self) -> bool:
-        """Whether longer distances have later rows; logarithmic buckets do not if they end before they begin."""
+        """Whether rows never decrease with distance; with logarithmic buckets they do if these end before they begin."""
         return self.buckets <= 0 or (self.buckets > 1 and self.longest - 1 > self.buckets // 2)
 
     def rows(self, reach: int, device: torch.device) -> Tensor:
