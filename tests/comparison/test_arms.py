@@ -127,7 +127,7 @@ def test_checkpoints_of_seeds_meet_by_epoch_and_runs_at_their_ends(tmp_path: Pat
             models.append(Model(f"entity-s{seed}", step, 0.1, tokens=tokens, seed=seed))
     models.append(Model("entity-s2", 170, 0.1, seed=2))
     (arm,) = read(write(tmp_path, models)).arms
-    assert [{seed: entry.step for seed, entry in step.items()} for step in arm.with_curve().steps()] == [
+    assert [{seed: entry.step for seed, entry in step.items()} for step in arm.with_curve().matched_checkpoints()] == [
         {0: 50, 1: 50}, {0: 100, 1: 100}, {0: 150, 1: 160},
     ]  # fmt: skip
 

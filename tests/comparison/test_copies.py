@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coref_automl.cli.app import run as command
-from coref_automl.comparison.superseded import what_counts
+from coref_automl.comparison.superseded import drop_superseded
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.report import charts
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
@@ -110,6 +110,6 @@ def test_a_copy_of_an_evaluation_whose_weights_were_replaced_still_counts(evalua
     later = replace(made, fingerprints={**made.fingerprints, "weights": "new"}, evaluated_at="2099-01-01T00:00:00+00:00")
     new = replace(found, folder=at.parents[1] / "other" / at.name, evaluation=later)
     copy = replace(old, folder=tmp_path / "kept" / "set" / at.name)
-    kept, reasons = what_counts([old, new, copy])
+    kept, reasons = drop_superseded([old, new, copy])
     assert kept == [new, copy]
     assert [reason.startswith(str(at)) for reason in reasons] == [True]

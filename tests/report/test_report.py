@@ -17,6 +17,7 @@ from coref_automl.folders import mark_done
 from coref_automl.report import charts
 from coref_automl.report.checkpoint_report import WrittenReport, checkpoint_page, report
 from coref_automl.report.page import Table
+from coref_automl.report.printout import compare
 from coref_automl.report.sections import read_subject
 from coref_automl.say import Say
 from tests.comparison.conftest import Maker, Model, write_relation_run
@@ -274,6 +275,12 @@ def test_bad_requests_are_one_sentence(study_source: Path, tmp_path: Path) -> No
         report(study_source, study_source)
     with pytest.raises(RecipeError, match="Name the folder"):
         report()
+    with pytest.raises(RecipeError, match="Name evaluated checkpoints or runs to report on, before the folder"):
+        report(study_source)  # the only path is the folder
+    with pytest.raises(RecipeError, match="Name evaluated checkpoints or runs"):
+        report(out=tmp_path / "out")
+    with pytest.raises(ComparisonError, match="Name at least one evaluated checkpoint"):
+        compare()
 
 
 def test_the_record_prints_its_path_and_links_to_it(made: WrittenReport) -> None:

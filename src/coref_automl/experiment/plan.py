@@ -16,11 +16,10 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coref_automl.comparison.arms import is_equal_training
 from coref_automl.comparison.claims import BASE
 from coref_automl.comparison.names import arm_name, run_name, seed_of
-from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.runs import CHOSEN, TaskData
-from coref_automl.comparison.scores import is_equal_training
+from coref_automl.comparison.outside_checks import CHECKS, CHOSEN, TaskData
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.engine.binding import BYTES
@@ -218,7 +217,7 @@ class Plan:
             recipe = outside.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
             free = ("out", "device", "model", "seeds", *data.files)
             bound = {key: value for key, value in to_mapping(recipe).items() if key not in free}
-            yield Step(kind, step_name, run, recipe, bound | data.prints | ({} if run else self._base_bytes))
+            yield Step(kind, step_name, run, recipe, bound | data.fingerprints | ({} if run else self._base_bytes))
 
 
 def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:

@@ -124,7 +124,7 @@ def settle(recipe: TrainRecipe, seq_len: int) -> tuple[TrainRecipe, list[str]]:
 
 def check(recipe: TrainRecipe) -> None:
     """Values that cannot be meant are an error before anything is loaded."""
-    from coref_automl.comparison.choice import checked_margin
+    from coref_automl.comparison.study_data import checked_margin
 
     checked_margin(recipe.margin)
     if recipe.min_prob is not None and recipe.max_prob is not None and recipe.min_prob > recipe.max_prob:

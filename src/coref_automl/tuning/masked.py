@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison.claims import QuestionId
-from coref_automl.comparison.outside_checks import CHECKS, judge_starts, start_of
+from coref_automl.comparison.outside_checks import CHECKS, CheckStage, TaskData, judge_starts, start_of
 from coref_automl.comparison.power import Evidence
-from coref_automl.comparison.runs import CheckStage, TaskData
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.engine.job import Job
@@ -206,7 +205,7 @@ class MaskedProblem(Problem):
         decided = {"model": str(self.weights(job)), "out": "", "device": job.recipe["device"]}
         where, first = f"checks: {question}: settings", 1_000 * job.recipe["seed"]
         recipe = check.recipe_for(stage, data, where, first_seed=first, **decided)
-        return job_of(fine_tune, question, recipe, {**data.prints, "start": job.key}, self.out, check=question)
+        return job_of(fine_tune, question, recipe, {**data.fingerprints, "start": job.key}, self.out, check=question)
 
     def _scored(self, jobs: list[Job], half: Half) -> list[list[ItemScore]]:
         """The items of what each job is judged by: its last checkpoint, or its average."""
@@ -246,7 +245,7 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
         binding={
             "task": "mlm", "metric": metric, "guards": list(recipe.guards), "seed": recipe.seed, "space": space.plain(),
             "settings": recipe.settings, "budget": _budget(recipe), "bytes": prints,
-            **{f"check {name}": [recipe.checks.get(name, {}), data.prints] for name, (_, data) in checks.items()},
+            **{f"check {name}": [recipe.checks.get(name, {}), data.fingerprints] for name, (_, data) in checks.items()},
         },
     )  # fmt: skip
     for name, dataset in datasets.items():
