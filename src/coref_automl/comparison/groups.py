@@ -150,21 +150,17 @@ def _halves(
     """The half of every document, by the rules above; `tasks` and `documents` are those of the group's rows. A document in two
     recorded halves is in `select`: what has chosen never judges."""
     recorded: dict[_Document, Half] = {}
-    unrecorded: dict[str, list[tuple[str, str]]] = {}  # tasks and clusters, by the archive that numbers them
+    to_split: dict[str, list[tuple[str, str]]] = {}  # tasks and clusters, by the archive that numbers them
     for evalset, members in grouped(zip(evaluations, tables, strict=True), lambda member: items_of(member[0])).items():
         rows = np.unique(np.concatenate([table.rows for _, table in members])).tolist()
         half = next((stored.evaluation.half for stored, _ in members if stored.evaluation.half), None)
         for row in rows:
             document = documents[row]
             if half is None:
-                unrecorded.setdefault(document.numbered_in, []).append((f"{evalset} {tasks[row]}", document.cluster))
+                to_split.setdefault(document.numbered_in, []).append((f"{evalset} {tasks[row]}", document.cluster))
             elif recorded.get(document) != "select":
                 recorded[document] = half
-    split = {
-        _Document(numbered_in, cluster): half
-        for numbered_in, places in unrecorded.items()
-        for cluster, half in halves_of(places).items()
-    }
+    split = {_Document(archive, name): half for archive, places in to_split.items() for name, half in halves_of(places).items()}
     return split | recorded
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from coref_automl.comparison.bases import bases_beside, with_bases
 from coref_automl.comparison.claims import QuestionId
@@ -64,11 +65,12 @@ def find_runs(paths: Sequence[str]) -> TaskRuns:
                 damaged.setdefault(path, str(result))
             else:
                 with_runs.add(path)
-    runs = {key: result for key, result in opened.items() if not isinstance(result, CorefError)}
-    errors = [result for result in (*opened.values(), *unsearched) if isinstance(result, CorefError)]
-    by_check = {name: {folder: run for (question, folder), run in runs.items() if question == name} for name in CHECKS}
-    checked = {question: _named(of_check) for question, of_check in by_check.items()}
-    return TaskRuns(checked, tuple(map(str, errors)), frozenset(with_runs), damaged)
+    by_check: dict[QuestionId, dict[Path, TaskRun]] = {question: {} for question in CHECKS}
+    for (question, folder), result in opened.items():
+        if not isinstance(result, CorefError):
+            by_check[question][folder] = result
+    errors = [str(result) for result in (*opened.values(), *unsearched) if isinstance(result, CorefError)]
+    return TaskRuns({name: _named(runs) for name, runs in by_check.items()}, tuple(errors), frozenset(with_runs), damaged)
 
 
 def _read_run(files: TaskFiles, folder: Path) -> TaskRun | CorefError:
@@ -86,8 +88,7 @@ def _named(runs: dict[Path, TaskRun]) -> list[TaskRun]:
     return [replace(runs[folder], name=names[folder], copies=copies[folder]) for folder in copies]
 
 
-@dataclass(frozen=True, slots=True)
-class PathResults:
+class PathResults(NamedTuple):
     """The evaluations under one path, and the errors of those that cannot be read."""
 
     evaluations: list[StoredEvaluation]

@@ -213,9 +213,6 @@ def short_title(name: QuestionId, say: Say) -> str:
     return say(*CHECKS[name].name) if name in CHECKS else note(f"short: {name}", say)
 
 
-# -- checkpoints, and what tables and charts share
-
-
 def comparison_verdict(comparison: Comparison, say: Say) -> str:
     """A checkpoint's verdict, with the detectable difference if none is shown."""
     if comparison.verdict == "not shown":

@@ -96,9 +96,6 @@ def _runs(subject: Subject, name: QuestionId) -> list[Block]:
     return [*blocks, *(Text(note(why, say, names=", ".join(names))) for why, names in left_out.items() if names)]
 
 
-# -- claims as tables
-
-
 def claim_cell(claim: Claim | None, say: Say) -> Cell:
     """Difference and verdict in one cell: green or red if something is shown."""
     if claim is None:
