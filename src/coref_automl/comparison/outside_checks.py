@@ -72,33 +72,22 @@ class OutsideCheck(ABC, Generic[R, F, S]):
     """One task. Its name in CHECKS is that of its question, of its section of a recipe, of its steps and of their folder. Class
     attributes without a default are required; a subclass that lacks one is refused when it is defined."""
 
-    name: tuple[str, str]
-    """In a sentence; Korean and English, as all pairs here."""
+    name: tuple[str, str]  # in a sentence; Korean and English, as all pairs here
     metric: tuple[str, str]
-    short_metric: str
-    """The metric beside a number."""
-    outcome: str
-    """What claims call the metric."""
+    short_metric: str  # beside a number
+    outcome: str  # the name of the metric in claims
     documents: Documents
     test: Test
     files: TaskFiles
-    folder_kind: str
-    """The kind of a run's folder."""
-    recipe: type[Any]
-    """The recipe of one run."""
+    folder_kind: str  # the kind of a run's folder
+    recipe: type[Any]  # of one run
     stage: type[S]
-    next_command: str
-    """What to do with a finished run, {}."""
-    set_by_stage: tuple[str, ...] = ()
-    """Settings of the task's recipe that fields of the section stand for."""
-    defaults: ClassVar[Mapping[str, Any]] = {}
-    """Settings of the task's recipe in a study, unless its section says otherwise."""
-    adapt_defaults: ClassVar[Mapping[str, Any]] = {}
-    """Fields of the section in `adapt`, unless told otherwise."""
-    with_base = False
-    """With `start: chosen`, is the base fine-tuned too?"""
-    weight_folders = ""
-    """What a study without weights removes of a finished run: a pattern of folders."""
+    next_command: str  # for a finished run, {}
+    set_by_stage: tuple[str, ...] = ()  # settings of the recipe that fields of the section stand for
+    defaults: ClassVar[Mapping[str, Any]] = {}  # settings of the recipe in a study, unless its section says otherwise
+    adapt_defaults: ClassVar[Mapping[str, Any]] = {}  # fields of the section in `adapt`, unless told otherwise
+    with_base = False  # with `start: chosen`, fine-tune the base too
+    weight_folders = ""  # a pattern: folders of a finished run that a study without weights removes
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

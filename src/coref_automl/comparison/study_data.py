@@ -49,7 +49,7 @@ def checked_margin(points: float) -> float:
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A checkpoint on the documents that choose. `bound` is its largest distance to the best at 95% simultaneous confidence;
-    `posterior_mean` its value, shrunk towards its neighbours in training and the other seeds of its method."""
+    `posterior_mean` its value, shrunk towards its neighbors in training and the other seeds of its method."""
 
     value: Estimate
     bound: float
