@@ -20,7 +20,7 @@ from coref_automl.config import nearest
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.results import Opened, StoredEvaluation, base_evaluation, run_of
 from coref_automl.evaluation.targets import slug, target_of
-from coref_automl.models.model_files import model_place
+from coref_automl.models.model_files import full_name
 from coref_automl.records import Evaluation, Provenance
 
 
@@ -118,7 +118,7 @@ def with_bases(evaluations: Sequence[StoredEvaluation], opened: Opened) -> list[
 def rename_bases(evaluations: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
     """Name the bases of records as they were evaluated where two models share a folder name: base-3fa92c in place of base."""
     present = [stored.evaluation for stored in evaluations if not stored.archived and Path(stored.evaluation.path).is_dir()]
-    owners = {evaluation.checkpoint: model_place(evaluation.path) for evaluation in present}
+    owners = {evaluation.checkpoint: full_name(evaluation.path) for evaluation in present}
     out = []
     for stored in evaluations:
         provenance = stored.evaluation.provenance
@@ -134,7 +134,7 @@ def _marked_name(base: str, owners: dict[str, str]) -> str:
     target = target_of(base)
     if not Path(base).is_dir() or target.in_run:
         return ""
-    name, place = target.marked().name, model_place(base)
+    name, place = target.marked().name, full_name(base)
     evaluated_as_marked = owners.get(name) == place
     plain_is_another = owners.get(target.name, place) != place
     return name if evaluated_as_marked or plain_is_another else ""

@@ -26,7 +26,7 @@ from coref_automl.comparison.bases import bases_of
 from coref_automl.comparison.names import rename_runs, with_names
 from coref_automl.comparison.reader import Results
 from coref_automl.comparison.scores import Entry, Group, Ints, Items, grouped
-from coref_automl.comparison.superseded import items_of, model_of, named_folders, one_dtype_each
+from coref_automl.comparison.superseded import items_of, model_of, one_dtype_each
 from coref_automl.config import nearest
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
@@ -71,7 +71,7 @@ def read_groups(results: Results, *, common: bool = False, evalset: str | None =
         evaluations = _on_set(evaluations, evalset)
     if common:
         evaluations = _without_far_bases(evaluations, {stored.folder.resolve() for stored in results.everything})
-    by_condition = one_dtype_each(evaluations, named_folders(results.paths), common=common)
+    by_condition = one_dtype_each(evaluations, results.named, common=common)
     groups = [group_of(kept, fingerprint, scorer, common=common) for (fingerprint, scorer), (kept, _) in by_condition.items()]
     groups.sort(key=lambda group: max(entry.evaluation.evaluated_at for entry in group.entries), reverse=True)
     return sorted(groups, key=lambda group: -len(group.entries))

@@ -17,17 +17,10 @@ from coref_automl.comparison.bases import bases_beside, with_bases
 from coref_automl.comparison.claims import QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import TaskFiles, TaskRun
-from coref_automl.comparison.superseded import (
-    changed_since,
-    copies_note,
-    copies_of,
-    drop_superseded,
-    named_folders,
-    one_dtype_each,
-)
+from coref_automl.comparison.superseded import changed_since, copies_note, copies_of, drop_superseded, one_dtype_each
 from coref_automl.errors import ComparisonError, CorefError, InputError
-from coref_automl.evaluation.results import Opened, StoredEvaluation, files_under, is_of_one_model, look_through
-from coref_automl.models.model_files import is_here, model_place
+from coref_automl.evaluation.results import RESULT, Opened, StoredEvaluation, files_under, is_of_one_model, look_through
+from coref_automl.models.model_files import full_name, is_local
 from coref_automl.paths import short_names
 from coref_automl.say import say
 
@@ -105,6 +98,11 @@ class Results:
     opened: Opened = field(repr=False)
 
     @cached_property
+    def named(self) -> set[Path]:
+        """Evaluation folders named in the paths: these are always compared."""
+        return {Path(path).resolve() for path in self.paths if (Path(path) / RESULT).is_file()}
+
+    @cached_property
     def everything(self) -> list[StoredEvaluation]:
         """Every finished evaluation that can be read."""
         return list({stored.folder.resolve(): stored for under in self.by_path.values() for stored in under.evaluations}.values())
@@ -142,7 +140,7 @@ class Results:
     def left_out(self) -> tuple[str, ...]:
         """Why results under the paths do not count: unreadable, found twice, or a second evaluation of a model."""
         kept, reasons = self._counted
-        dtypes = [reasons for _, reasons in one_dtype_each(kept, named_folders(self.paths)).values()]
+        dtypes = [reasons for _, reasons in one_dtype_each(kept, self.named).values()]
         copies = copies_note((copy, run.name) for run in self.runs.all for copy in run.copies)
         sentences = [*map(str, self.damaged), *reasons, *chain(*dtypes), *self.runs.unread, *copies]
         return tuple(dict.fromkeys(sentences))
@@ -159,9 +157,9 @@ class Results:
         empty = [path for path in self.paths if not self.checked_under(path) and path not in self.runs.paths]
         if not empty:
             return []
-        bases = {model_place(stored.evaluation.path) for stored in bases_beside(self.everything, self.opened)}
-        missing = [path for path in empty if model_place(path) not in bases]
-        gone = ", ".join(path for path in missing if not Path(path).exists() and not is_here(path))
+        bases = {full_name(stored.evaluation.path) for stored in bases_beside(self.everything, self.opened)}
+        missing = [path for path in empty if full_name(path) not in bases]
+        gone = ", ".join(path for path in missing if not Path(path).exists() and not is_local(path))
         if gone:
             raise InputError(say(f"없는 경로입니다: {gone}", f"{gone} does not exist; check the path."))
         return missing

@@ -15,17 +15,12 @@ from pathlib import Path
 from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.scores import Entry, grouped, model_label
 from coref_automl.errors import CorefError
-from coref_automl.evaluation.results import RESULT, StoredEvaluation
+from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.evaluation.targets import CHECKPOINT
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import kind_of_folder
-from coref_automl.models.model_files import PARTS, model_prints
+from coref_automl.models.model_files import PARTS, model_fingerprints
 from coref_automl.say import say
-
-
-def named_folders(paths: Iterable[str]) -> set[Path]:
-    """Evaluation folders named in the paths: these are always compared."""
-    return {Path(path).resolve() for path in paths if (Path(path) / RESULT).is_file()}
 
 
 def drop_superseded(
@@ -71,7 +66,7 @@ def changed_since(evaluations: Sequence[StoredEvaluation]) -> list[str]:
             scored = datetime.fromisoformat(stored.evaluation.evaluated_at).timestamp()
             if stored.archived or not folder.is_dir() or all(path.stat().st_mtime <= scored + 1 for path in folder.iterdir()):
                 continue
-            part = _changed_part(stored, model_prints(stored.evaluation.path))
+            part = _changed_part(stored, model_fingerprints(stored.evaluation.path))
         except (CorefError, OSError, ValueError):
             continue  # what cannot be read now was read when it was scored
         if part:
@@ -136,7 +131,7 @@ def _current_fingerprints(evaluations: Sequence[StoredEvaluation]) -> dict[str, 
     last = {part: value for part, value in newest.fingerprints.items() if part in PARTS}
     if any(_changed_part(stored, last) for stored in evaluations) and Path(newest.path).is_dir():
         with suppress(CorefError, OSError):
-            now = model_prints(newest.path)
+            now = model_fingerprints(newest.path)
             return now if not all(_changed_part(stored, now) for stored in evaluations) else last
     return last
 
