@@ -28,7 +28,7 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.records import Estimate, Record
 from coref_automl.report.checkpoint_report import report
 from coref_automl.statistics.crossed import crossed_verdict
-from tests.comparison.test_outside_checks import BETTER, claims, models, told, write
+from tests.comparison.test_outside_checks import BETTER, claims, models, verdicts, write
 from tests.experiment.conftest import Bench
 from tests.studio.conftest import serving
 
@@ -153,9 +153,9 @@ def test_a_check_that_was_added_is_claimed_reported_archived_and_in_the_studio(t
         for seed, share in enumerate(shares):
             model = "base" if kind == "base" else f"runs/{kind}-128-s{seed}/checkpoint-200"
             write_toy(toys / f"{kind}-{seed}", model, share, range(4))
-    found = claims(runs, toys, "toy")
-    assert told(found)["entity 128", "base"] == "better"
-    assert {claim.outcome for claim in found} == {"toy_score"}
+    judged = claims(runs, toys, "toy")
+    assert verdicts(judged)["entity 128", "base"] == "better"
+    assert {claim.outcome for claim in judged} == {"toy_score"}
     page = Path(report(runs, toys, out=tmp_path / "page", lang="en").markdown).read_text("utf-8")
     assert "Does it carry over to the toy task?" in page
     assert archive(runs, toys, out=tmp_path / "kept").runs["toy"] == 7

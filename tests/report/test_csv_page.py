@@ -39,10 +39,10 @@ def test_peak_over_fitting_and_length_are_not_shown(rows: list[TableRow]) -> Non
 
 
 def test_combined_learns_visibly_at_1536_and_not_at_2048(rows: list[TableRow]) -> None:
-    found = {t.a.seq_len: t for t in unpaired_tests(rows) if t.question == "first to last" and t.a.family == "combined"}
-    assert found[1536].p == pytest.approx(0.005, abs=0.0006)
-    assert found[1536].shown
-    assert not found[2048].shown
+    by_length = {t.a.seq_len: t for t in unpaired_tests(rows) if t.question == "first to last" and t.a.family == "combined"}
+    assert by_length[1536].p == pytest.approx(0.005, abs=0.0006)
+    assert by_length[1536].shown
+    assert not by_length[2048].shown
 
 
 def test_findings_name_the_unlike_items_and_the_identical_rows(rows: list[TableRow]) -> None:
@@ -59,9 +59,9 @@ def test_the_kept_report_is_what_the_table_gives(rows: list[TableRow]) -> None:
 
 
 def test_a_table_is_reported_in_both_languages(tmp_path: Path) -> None:
-    made = report(tmp_path / "out", table=STUDY, lang="ko")
-    assert "종합 점수가 20개 행에서 틀렸습니다" in Path(made.markdown).read_text("utf-8")
-    assert Path(made.results).read_text("utf-8") == STUDY.read_text("utf-8")
+    written = report(tmp_path / "out", table=STUDY, lang="ko")
+    assert "종합 점수가 20개 행에서 틀렸습니다" in Path(written.markdown).read_text("utf-8")
+    assert Path(written.results).read_text("utf-8") == STUDY.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
