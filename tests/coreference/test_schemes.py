@@ -12,12 +12,12 @@ import coref_automl
 from coref_automl.coreference.data import read_schemes
 from coref_automl.coreference.documents import CorefDocument, Mention, write_documents
 from coref_automl.coreference.evaluate import evaluate_coreference, models_of
-from coref_automl.coreference.fit import Segment, batch_loss, quotes_of, wrong_spans
+from coref_automl.coreference.loss import Segment, batch_loss, false_positives, quotes_by_document
 from coref_automl.coreference.model import load_model
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.split import SIDES, learned_from, named_split, sides_of
-from coref_automl.coreference.tokens import tokenized
-from coref_automl.coreference.train import _built, train_coreference
+from coref_automl.coreference.tokens import tokenize_documents
+from coref_automl.coreference.train import _new_model, train_coreference
 from coref_automl.errors import CoreferenceDataError, RecipeError
 from tests.coreference.conftest import NAMES, recipe, tale
 
@@ -111,19 +111,19 @@ def test_a_head_that_is_trained_further_is_compared_with_its_start(run: Path, tm
 
 def test_negatives_are_wrong_spans_that_the_model_takes_for_mentions() -> None:
     scores = torch.tensor([[0.5, -3.0, 0.1], [2.0, 0.9, -1.0], [0.0, 3.0, 1.5]])
-    wanted = torch.zeros_like(scores)
-    wanted[2, 1] = 1.0
-    first, width = wrong_spans(scores, wanted, 3)
+    targets = torch.zeros_like(scores)
+    targets[2, 1] = 1.0
+    first, width = false_positives(scores, targets, 3)
     assert list(zip(first.tolist(), width.tolist(), strict=True)) == [(0, 0), (0, 2), (1, 0)]
-    assert len(wrong_spans(scores, wanted, 100)[0]) == 5
+    assert len(false_positives(scores, targets, 100)[0]) == 5
 
 
 def test_documents_of_a_batch_do_not_touch_each_other(encoder_folder: Path, tales: tuple[CorefDocument, ...]) -> None:
     documents = [replace(tale, scheme="general") for tale in (tales[0], tales[3])]
     settings = recipe(Path("d"), encoder_folder, Path("o"))
-    model = _built(settings, documents, 0).eval()
-    one, other = (Segment(doc, 0, len(doc)) for doc in tokenized(model.tokenizer, documents))
-    quotes = quotes_of([one.doc, other.doc])
+    model = _new_model(settings, documents, 0).eval()
+    one, other = (Segment(doc, 0, len(doc)) for doc in tokenize_documents(model.tokenizer, documents))
+    quotes = quotes_by_document([one.doc, other.doc])
     alone = batch_loss(model, [one], quotes)
     assert batch_loss(model, [one, one], quotes).item() == pytest.approx(alone.item(), rel=1e-3)
     assert batch_loss(model, [one, other], quotes).item() == pytest.approx(

@@ -17,13 +17,13 @@ from coref_automl.coreference import train as train_module
 from coref_automl.coreference.answers import read_answers
 from coref_automl.coreference.documents import CorefDocument, Mention, in_order, write_documents
 from coref_automl.coreference.evaluate import evaluate_coreference, models_of
-from coref_automl.coreference.metrics import added, conll, score_document
+from coref_automl.coreference.metrics import conll, score_document, sum_scores
 from coref_automl.coreference.model import load_model
 from coref_automl.coreference.predict import coreference
-from coref_automl.coreference.resolve import read_document, with_found, with_gold
+from coref_automl.coreference.resolve import encode_document, resolve_found, resolve_gold
 from coref_automl.coreference.results import CoreferenceResult
 from coref_automl.coreference.split import folds, named_split
-from coref_automl.coreference.tokens import tokenized
+from coref_automl.coreference.tokens import tokenize_documents
 from coref_automl.coreference.train import _THRESHOLDS, train_coreference
 from coref_automl.corpus.tokenizer import train_unigrams
 from coref_automl.errors import CoreferenceDataError, FolderError, ModelError
@@ -47,7 +47,7 @@ def test_a_run_learns_the_tales_and_its_result_reads_back_from_disk(run: Path) -
     assert result.estimates["gold"]["conll"].value > 0.6
     assert result.estimates["gold"]["mention"].value == 1
     answers = read_answers(run / "seed-0" / "answers" / "tales-test.jsonl")
-    scores = added(one.sums["gold"] for one in answers)
+    scores = sum_scores(one.sums["gold"] for one in answers)
     assert conll(scores) == pytest.approx(result.estimates["gold"]["conll"].value)
     assert result.seeds[0].peak_gigabytes > 0
     assert any("CoNLL" in line for line in result.lines())
@@ -97,8 +97,8 @@ def test_cross_fitting_tests_every_document_once(tmp_path: Path, tales_file: Pat
 def test_chains_do_not_depend_on_the_batch(run: Path, tales: tuple[CorefDocument, ...]) -> None:
     model = load_model(run / "seed-0" / "model")
     long = CorefDocument("long", "\n".join(tale.text for tale in tales), ())
-    (doc,) = tokenized(model.tokenizer, [long])
-    found = [with_found(model, read_document(model, doc, tokens=tokens)) for tokens in (1, 100, 10_000)]
+    (doc,) = tokenize_documents(model.tokenizer, [long])
+    found = [resolve_found(model, encode_document(model, doc, tokens=tokens)) for tokens in (1, 100, 10_000)]
     assert len(found[0].spans) > 30
     for other in found[1:]:
         assert other.spans == found[0].spans
@@ -154,17 +154,17 @@ def test_the_threshold_is_the_best_for_the_chains_that_are_answered(tmp_path: Pa
     run = tmp_path / "run"
     train_coreference(recipe(data, encoder, run, epochs=20, holdout=0.3))
     model = load_model(run / "seed-0" / "model")
-    held = json.loads((run / "split.json").read_text("utf-8"))["dev"]
-    dev = [one for one in documents if one.id in held]
-    reads = [read_document(model, doc, tokens=4096) for doc in tokenized(model.tokenizer, dev)]
+    names = json.loads((run / "split.json").read_text("utf-8"))["dev"]
+    dev = [document for document in documents if document.id in names]
+    encoded = [encode_document(model, doc, tokens=4096) for doc in tokenize_documents(model.tokenizer, dev)]
 
-    def value(at: float) -> float:
-        answers = [with_found(model, read, threshold=at).as_spans() for read in reads]
-        return conll(added(score_document(one.chains, found) for one, found in zip(dev, answers, strict=True)))
+    def conll_at(threshold: float) -> float:
+        answers = [resolve_found(model, document, threshold=threshold).as_spans() for document in encoded]
+        return conll(sum_scores(score_document(document.chains, found) for document, found in zip(dev, answers, strict=True)))
 
     (scheme,) = model.settings.schemes
     assert not scheme.singletons
-    assert value(scheme.threshold) == pytest.approx(max(map(value, _THRESHOLDS)))
+    assert conll_at(scheme.threshold) == pytest.approx(max(map(conll_at, _THRESHOLDS)))
 
 
 @pytest.mark.journey
@@ -185,8 +185,8 @@ def test_a_span_is_found_once_where_tokens_share_a_character(
 
 def test_gold_mentions_are_all_in_the_chains_even_unreachable_ones(run: Path, tales: tuple[CorefDocument, ...]) -> None:
     model = load_model(run / "seed-0" / "model")
-    (doc,) = tokenized(model.tokenizer, tales[:1])
-    found = with_gold(model, read_document(model, doc, tokens=1000))
+    (doc,) = tokenize_documents(model.tokenizer, tales[:1])
+    found = resolve_gold(model, encode_document(model, doc, tokens=1000))
     assert sorted(span for chain in found.as_spans() for span in chain) == sorted(m.span for m in tales[0].mentions)
 
 
@@ -204,22 +204,22 @@ def test_evaluate_says_when_nothing_is_left(run: Path, tales_file: Path, split_f
 def test_a_low_rank_run_reports_what_its_saved_model_answers(
     tmp_path: Path, tales_file: Path, encoder_folder: Path, split_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Any] = []
+    calls: list[Any] = []
 
-    def answers_of(model: Any, documents: Any, **options: Any) -> Any:
-        asked.append((model, documents))
+    def answer_documents(model: Any, documents: Any, **options: Any) -> Any:
+        calls.append((model, documents))
         return plain(model, documents, **options)
 
-    plain = train_module.answers_of
-    monkeypatch.setattr(train_module, "answers_of", answers_of)
+    plain = train_module.answer_documents
+    monkeypatch.setattr(train_module, "answer_documents", answer_documents)
     out = tmp_path / "r"
     reported = train_coreference(recipe(tales_file, encoder_folder, out, split=str(split_file), rank=4))
-    ((model, documents),) = asked
+    ((model, documents),) = calls
     saved = load_model(out / "seed-0" / "model")
-    for doc in tokenized(saved.tokenizer, documents):
-        before, after = (read_document(one, doc) for one in (model, saved))
-        assert np.array_equal(before.scores, after.scores)
-        assert torch.equal(before.rows, after.rows)
+    for doc in tokenize_documents(saved.tokenizer, documents):
+        answered, reloaded = (encode_document(each, doc) for each in (model, saved))
+        assert np.array_equal(answered.logits, reloaded.logits)
+        assert torch.equal(answered.inputs, reloaded.inputs)
     assert model.settings == saved.settings
     found = evaluate_coreference(out, str(tales_file), split=str(split_file), device="cpu")
     assert found.estimates == reported.estimates
