@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from coref_automl.coreference.conventions import Convention, convert_chains, convert_mentions
-from coref_automl.coreference.documents import CorefDocument
+from coref_automl.coreference.documents import CorefDocument, Span
 from coref_automl.coreference.metrics import METRICS, Ratio, difference, estimates, score_document, sum_scores
 from coref_automl.coreference.results import (
     CONLL,
@@ -50,7 +50,6 @@ _NOT_CONDITIONS = ("first_seed", "note")
 """Settings in which comparable runs may differ."""
 START = "start.jsonl"
 """Answers of the starting head, to compare with."""
-Span = tuple[int, int]
 Chains = tuple[tuple[Span, ...], ...]
 
 
@@ -127,8 +126,10 @@ def aggregate(seeds: Sequence[Sequence[DocumentAnswer]]) -> dict[str, Any]:
         by_seed = [[answer.sums[name] for answer in answers] for answers in seeds]
         totals = [sum_scores(documents) for documents in by_seed]
         scores["estimates"][name] = estimates(by_seed)
-        scores["recall"][name] = {metric: sum(total[metric].recall for total in totals) / len(totals) for metric in METRICS}
-        scores["precision"][name] = {metric: sum(total[metric].precision for total in totals) / len(totals) for metric in METRICS}
+        for part in ("recall", "precision"):
+            scores[part][name] = {
+                metric: sum(getattr(total[metric], part) for total in totals) / len(totals) for metric in METRICS
+            }
     return scores
 
 

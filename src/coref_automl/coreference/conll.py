@@ -17,10 +17,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coref_automl.coreference.documents import BadChunk, Chunk, Mention
+from coref_automl.coreference.documents import BadChunk, Chunk, Mention, Span
 from coref_automl.corpus.batch import RowProblem
 
-Span = tuple[int, int]
 _BEGIN = re.compile(r"#begin document \(?(.*?)\)?;?(?:\s*part\s+(\d+))?\s*$")
 _BRACKET = re.compile(r"\((?P<start>[^()|]+)(?P<whole>\))?|(?P<end>[^()|]+)\)")
 _PART = re.compile(r"^(?P<entity>.*?)\[(?P<part>\d+)/(?P<of>\d+)\]$")

@@ -17,12 +17,11 @@ from typing import Literal, get_args
 
 from coref_automl.config import choose
 from coref_automl.coreference.data import CorefData
-from coref_automl.coreference.documents import CorefDocument, Mention, in_order
+from coref_automl.coreference.documents import CorefDocument, Mention, Span, in_order
 from coref_automl.korean import is_hangul, word_tails
 from coref_automl.records import Record
 from coref_automl.say import say
 
-Span = tuple[int, int]
 Edges = Literal["bare", "words", "heads"]
 EdgesOrAuto = Literal["auto", "bare", "words", "heads"]
 _PARTICLES = frozenset("은는이가을를의에께와과도만로아야")

@@ -15,6 +15,7 @@ from coref_automl.errors import CoreferenceDataError
 from coref_automl.records import Record
 from coref_automl.store import write_jsonl
 
+Span = tuple[int, int]
 GENERAL = "general"
 """The annotation scheme that covers every kind of entity; the default."""
 
@@ -29,7 +30,7 @@ class Mention(Record):
     kind: str = ""
 
     @property
-    def span(self) -> tuple[int, int]:
+    def span(self) -> Span:
         return self.start, self.end
 
 
@@ -48,9 +49,9 @@ class CorefDocument(Record):
     scheme: str = ""
 
     @property
-    def chains(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+    def chains(self) -> tuple[tuple[Span, ...], ...]:
         """The mentions of each entity as spans, in the order in which entities first appear."""
-        chains: dict[str, list[tuple[int, int]]] = {}
+        chains: dict[str, list[Span]] = {}
         for mention in self.mentions:
             chains.setdefault(mention.entity, []).append(mention.span)
         return tuple(tuple(spans) for spans in chains.values())

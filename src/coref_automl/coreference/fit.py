@@ -18,7 +18,7 @@ from coref_automl.coreference.metrics import Ratio, conll, score_document, sum_s
 from coref_automl.coreference.model import CoreferenceModel
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.resolve import FoundChains, resolve_all
-from coref_automl.coreference.tokens import TokenizedDocument, segments
+from coref_automl.coreference.tokens import Ints, TokenizedDocument, segments
 from coref_automl.models.execution import autocast, without_cudnn
 from coref_automl.progress import Progress, Stage, peak_gigabytes
 from coref_automl.training.finetuning import RESUME, Fit, FitState, Updates, checked_loss, own_randomness, weights_on_cpu
@@ -57,7 +57,7 @@ def train_model(
     total = recipe.epochs * len(epoch_batches(train, recipe, seed, 0))
     with progress.stage(f"seed {seed}", total, "steps") as stage, own_randomness(str(model.device)), without_cudnn():
         stage.skip(state.epoch * total / recipe.epochs)
-        trainer = _Trainer(model, updates, train, dev, recipe, seed, stage, state)
+        trainer = _Trainer(model, updates, train, dev, quotes_by_document(train), recipe, seed, stage, state)
         Fit(seed, state, updates, trainer.train_epoch, trainer.validate, trainer.should_stop, on_epoch).run(folder / RESUME)
     if state.best_weights:
         model.load_state_dict(state.best_weights, strict=False)
@@ -72,13 +72,11 @@ class _Trainer:
     updates: Updates
     train: Sequence[TokenizedDocument]
     dev: Sequence[TokenizedDocument]
+    quotes: dict[str, Ints]
     recipe: CoreferenceRecipe
     seed: int
     stage: Stage
     state: CoreferenceFitState
-
-    def __post_init__(self) -> None:
-        self.quotes = quotes_by_document(self.train)
 
     def train_epoch(self) -> None:
         state, epochs = self.state, self.recipe.epochs

@@ -21,9 +21,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from coref_automl.coreference.tokens import CHAR_TABLE, CHARS, MAX_WIDTH, RECURRENCE_CLASSES, TRAILING_CLASSES
+from coref_automl.coreference.documents import Span
+from coref_automl.coreference.tokens import CHAR_TABLE, CHARS, MAX_WIDTH, RECURRENCE_CLASSES, TRAILING_CLASSES, Ints
 
-Ints = NDArray[np.int64]
 DISTANCES = 14
 SURFACES = 6
 QUOTES = 5
@@ -58,9 +58,8 @@ class Surfaces:
         return np.stack([_bucket(tokens), _bucket(mentions), surface, quote]).astype(np.int64)
 
 
-def surfaces(text: str, spans: Sequence[tuple[int, int]], first: Ints, quotes: Ints | None = None) -> Surfaces:
-    """Collect surface facts of mentions; `first` are their first tokens, `quotes` is `quotations(text)` if known already."""
-    quotes = quotations(text) if quotes is None else quotes
+def surfaces(text: str, spans: Sequence[Span], first: Ints, quotes: Ints) -> Surfaces:
+    """Collect surface facts of mentions; `first` are their first tokens, `quotes` is `quotations(text)`."""
     starts = np.array([start for start, _ in spans], np.int64)
     ends = np.array([end for _, end in spans], np.int64)
     numbers: dict[str, int] = {}

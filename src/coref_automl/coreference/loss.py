@@ -24,11 +24,10 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
+from coref_automl.coreference.documents import Span
 from coref_automl.coreference.head import FEATURES, MASKED_LOGIT, quotations, surfaces
 from coref_automl.coreference.model import CoreferenceModel
-from coref_automl.coreference.tokens import MAX_WIDTH, TokenizedDocument, TokenWindow, within_sentence
-
-Ints = NDArray[np.int64]
+from coref_automl.coreference.tokens import MAX_WIDTH, Ints, TokenizedDocument, TokenWindow, within_sentence
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,22 +48,15 @@ class Segment:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Spans:
-    """Spans of a batch in batch tokens, each with its segment's number, its entity (-1: not a mention) and its characters."""
+    """Spans of a batch in batch tokens, each with its segment's number and its characters. `entity` is -1 for a span that is no
+    mention; `trailing` is the number of characters behind it in its last token, -1 if it cannot be predicted exactly."""
 
+    characters: list[Span]
     first: Ints
     last: Ints
     entity: Ints
-    segment: Ints
-    characters: list[tuple[int, int]]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _GoldMentions:
-    """The gold mentions of a batch, the characters behind each in its last token, and whether it can be predicted exactly."""
-
-    spans: _Spans
     trailing: Ints
-    reachable: NDArray[np.bool_]
+    segment: Ints
 
 
 def quotes_by_document(documents: Sequence[TokenizedDocument]) -> dict[str, Ints]:
@@ -85,17 +77,16 @@ def batch_loss(model: CoreferenceModel, segments: Sequence[Segment], quotes: dic
     logits = head.mention_logits(inputs, recurrence).masked_fill(~inside, MASKED_LOGIT)
 
     gold = _gold_mentions(segments)
-    reachable = gold.spans.first[gold.reachable], gold.spans.last[gold.reachable], gold.trailing[gold.reachable]
-    first, last, trailing = map(tensor, reachable)
+    reachable = gold.trailing >= 0
+    first, last, trailing = (tensor(column[reachable]) for column in (gold.first, gold.last, gold.trailing))
     targets = torch.zeros_like(logits)
     targets[first, last - first] = 1.0
     loss = functional.binary_cross_entropy_with_logits(logits, targets, reduction="sum") / max(1, len(first))
     if len(first):
         lengths = tensor(_column(segments, "lengths"))
         loss = loss + functional.cross_entropy(head.trailing_logits(inputs[last], lengths[last]), trailing)
-    count = len(gold.spans.first)
-    if count > 1:
-        spans = _with_negatives(segments, gold.spans, false_positives(logits, targets, count))
+    if (count := len(gold.first)) > 1:
+        spans = _with_negatives(segments, gold, false_positives(logits, targets, count))
         loss = loss + _antecedent_loss(model, inputs, logits, spans, _pair_features(segments, spans, quotes))
     return loss
 
@@ -114,21 +105,20 @@ def _sentence_ids(segments: Sequence[Segment]) -> Ints:
     return np.concatenate(columns)
 
 
-def _gold_mentions(segments: Sequence[Segment]) -> _GoldMentions:
-    """Collect the mentions that lie in the segments whole."""
-    columns: list[tuple[Any, ...]] = []
-    characters: list[tuple[int, int]] = []
+def _gold_mentions(segments: Sequence[Segment]) -> _Spans:
+    """Collect the mentions that lie whole in the segments."""
+    columns: list[tuple[Ints, ...]] = []
+    characters: list[Span] = []
     begin = 0
     for number, part in enumerate(segments):
         doc, shift = part.doc, begin - part.low
         inside = np.flatnonzero((doc.first >= part.low) & (doc.last < part.high))
-        reachable = doc.reachable[inside] if len(inside) else np.zeros(0, bool)
-        spans = doc.first[inside] + shift, doc.last[inside] + shift, doc.entity[inside], np.full(len(inside), number)
-        columns.append((*spans, doc.trailing[inside], reachable))
+        trailing = np.where(doc.reachable, doc.trailing, -1)[inside]
+        spans = doc.first[inside] + shift, doc.last[inside] + shift
+        columns.append((*spans, doc.entity[inside], trailing, np.full(len(inside), number)))
         characters += [doc.document.mentions[index].span for index in inside.tolist()]
         begin += len(part)
-    first, last, entity, segment, trailing, reachable = (np.concatenate(column) for column in zip(*columns, strict=True))
-    return _GoldMentions(_Spans(first, last, entity, segment, characters), trailing, reachable)
+    return _Spans(characters, *map(np.concatenate, zip(*columns, strict=True)))
 
 
 def false_positives(logits: Any, targets: Any, count: int) -> tuple[Ints, Ints]:
@@ -149,10 +139,12 @@ def _with_negatives(segments: Sequence[Segment], gold: _Spans, negatives: tuple[
     for number, start, width in zip(owner.tolist(), starts.tolist(), widths.tolist(), strict=True):
         token = start - int(begins[number]) + segments[number].low
         characters.append(segments[number].doc.span(token, token + width, 0))
-    first, last = np.concatenate([gold.first, starts]), np.concatenate([gold.last, starts + widths])
-    entity, segment = np.concatenate([gold.entity, np.full(len(starts), -1)]), np.concatenate([gold.segment, owner])
-    order = np.array(sorted(range(len(first)), key=lambda index: (segment[index], characters[index][0], -characters[index][1])))
-    return _Spans(first[order], last[order], entity[order], segment[order], [characters[index] for index in order])
+    none = np.full(len(starts), -1)
+    pairs = (gold.first, starts), (gold.last, starts + widths), (gold.entity, none), (gold.trailing, none), (gold.segment, owner)
+    columns = [np.concatenate(pair) for pair in pairs]
+    low, high = np.array(characters).T
+    order = np.lexsort((-high, low, columns[-1]))
+    return _Spans([characters[index] for index in order], *(column[order] for column in columns))
 
 
 def _pair_features(segments: Sequence[Segment], spans: _Spans, quotes: dict[str, Ints]) -> Ints:

@@ -94,9 +94,7 @@ def as_chains(chains: Iterable[Iterable[Hashable]], *, singletons: bool = True) 
 
 def muc(gold: Sequence[Chain], predicted: Sequence[Chain]) -> Ratio:
     """Links: a chain of n mentions has n - 1, and keeps n minus the number of pieces the other side cuts it into."""
-    hit, total = _links(gold, predicted)
-    right, given = _links(predicted, gold)
-    return Ratio(hit, total, right, given)
+    return Ratio(*_links(gold, predicted), *_links(predicted, gold))
 
 
 def b_cubed(gold: Sequence[Chain], predicted: Sequence[Chain]) -> Ratio:
@@ -118,9 +116,7 @@ def ceaf_e(gold: Sequence[Chain], predicted: Sequence[Chain]) -> Ratio:
 
 def lea(gold: Sequence[Chain], predicted: Sequence[Chain]) -> Ratio:
     """Chains weighted by size, each resolved by the fraction of its links the other side has. A singleton is its own link."""
-    hit, total = _resolved(gold, predicted)
-    right, given = _resolved(predicted, gold)
-    return Ratio(hit, total, right, given)
+    return Ratio(*_resolved(gold, predicted), *_resolved(predicted, gold))
 
 
 def mention(gold: Sequence[Chain], predicted: Sequence[Chain]) -> Ratio:
@@ -129,13 +125,8 @@ def mention(gold: Sequence[Chain], predicted: Sequence[Chain]) -> Ratio:
     return Ratio(both, float(len(mentions)), both, float(len(given)))
 
 
-METRICS: dict[str, Callable[[Sequence[Chain], Sequence[Chain]], Ratio]] = {
-    "muc": muc,
-    "b_cubed": b_cubed,
-    "ceaf_e": ceaf_e,
-    "lea": lea,
-    "mention": mention,
-}
+Metric = Callable[[Sequence[Chain], Sequence[Chain]], Ratio]
+METRICS: dict[str, Metric] = {"muc": muc, "b_cubed": b_cubed, "ceaf_e": ceaf_e, "lea": lea, "mention": mention}
 
 
 def score_document(
@@ -163,12 +154,10 @@ def _sizes(chains: Sequence[Chain]) -> Floats:
 
 def _overlaps(a: Sequence[Chain], b: Sequence[Chain]) -> NDArray[np.int64]:
     """Count the mentions that each chain of a shares with each of b."""
-    owner = _owners(b)
-    table = np.zeros((len(a), len(b)), np.int64)
+    owner, table = _owners(b), np.zeros((len(a), len(b)), np.int64)
     for row, chain in enumerate(a):
-        for mention in chain:
-            if (column := owner.get(mention)) is not None:
-                table[row, column] += 1
+        for mention in chain & owner.keys():
+            table[row, owner[mention]] += 1
     return table
 
 
@@ -180,7 +169,7 @@ def _links(a: Sequence[Chain], b: Sequence[Chain]) -> tuple[float, float]:
     owner = _owners(b)
     kept = total = 0
     for chain in a:
-        pieces = len({owner[mention] for mention in chain if mention in owner}) + sum(mention not in owner for mention in chain)
+        pieces = len({owner[mention] for mention in chain & owner.keys()}) + len(chain - owner.keys())
         kept, total = kept + len(chain) - pieces, total + len(chain) - 1
     return float(kept), float(total)
 
@@ -189,11 +178,10 @@ def _resolved(a: Sequence[Chain], b: Sequence[Chain]) -> tuple[float, float]:
     owner = _owners(b)
     resolved = 0.0
     for chain in a:
+        counts = Counter(owner[mention] for mention in chain & owner.keys())
         if len(chain) == 1:
-            (mention,) = chain
-            resolved += mention in owner and len(b[owner[mention]]) == 1
+            resolved += any(len(b[number]) == 1 for number in counts)
             continue
-        counts = Counter(owner[mention] for mention in chain if mention in owner)
         links = sum(count * (count - 1) for count in counts.values())
         resolved += len(chain) * links / (len(chain) * (len(chain) - 1))
     return resolved, float(sum(len(chain) for chain in a))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pad_sequence
 
 from coref_automl.coreference.documents import CorefDocument
 from coref_automl.coreference.head import CoreferenceHead
@@ -77,19 +78,16 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
         """Ids of windows between prefix and suffix, their attention mask, and the positions of each window's kept tokens."""
         prefixes = [self.prefixes[self.scheme_index(doc.document)] for doc, _ in parts]
         rows = [
-            [*prefix, *doc.pieces.ids[window.low : window.high].tolist(), *self.suffix]
+            torch.tensor([*prefix, *doc.pieces.ids[window.low : window.high].tolist(), *self.suffix])
             for prefix, (doc, window) in zip(prefixes, parts, strict=True)
         ]
-        longest = max(map(len, rows))
-        ids = np.full((len(rows), longest), self.tokenizer.pad_token_id or 0, np.int64)
-        mask = np.zeros((len(rows), longest), np.int64)
-        for number, row in enumerate(rows):
-            ids[number, : len(row)], mask[number, : len(row)] = row, 1
+        ids = pad_sequence(rows, batch_first=True, padding_value=self.tokenizer.pad_token_id or 0)
+        mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
         kept = [
             slice(len(prefix) + window.keep_low - window.low, len(prefix) + window.keep_high - window.low)
             for prefix, (_, window) in zip(prefixes, parts, strict=True)
         ]
-        return torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device), kept
+        return ids.to(self.device), mask.to(self.device), kept
 
     def window_batches(self, doc: TokenizedDocument, tokens: int) -> Iterator[list[TokenWindow]]:
         """A document's overlapping windows, as many at a time as a budget of tokens allows."""
@@ -247,11 +245,8 @@ def add_lora(encoder: Any, rank: int) -> None:
 
 
 def lora_weights(encoder: Any) -> dict[str, Any]:
-    weights = {}
-    for name, layer in encoder.named_modules():
-        if isinstance(layer, LoRALinear):
-            weights[f"{name}.down"], weights[f"{name}.up"] = layer.down.detach(), layer.up.detach()
-    return weights
+    layers = {name: layer for name, layer in encoder.named_modules() if isinstance(layer, LoRALinear)}
+    return {f"{name}.{part}": getattr(layer, part).detach() for name, layer in layers.items() for part in ("down", "up")}
 
 
 def merge_lora(encoder: Any, adapter: dict[str, Any]) -> None:

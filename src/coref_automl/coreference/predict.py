@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from coref_automl.coreference.answers import tag_nominals
-from coref_automl.coreference.documents import CorefDocument, half_character
+from coref_automl.coreference.documents import CorefDocument, Span, half_character
 from coref_automl.coreference.evaluate import models_of
 from coref_automl.coreference.recipe import BUNDLED, HeadSettings, scheme_for
 from coref_automl.corpus.batch import Answered, answer_texts
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from coref_automl.coreference.model import CoreferenceModel
     from coref_automl.coreference.resolve import FoundChains
 
-Span = tuple[int, int]
 Chains = Sequence[Sequence[Span]]
 Confidence = Sequence[Sequence[float | None]]
 """For each mention of each chain, the probability that it belongs there; None for the first, which has no link."""

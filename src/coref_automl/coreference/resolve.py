@@ -15,15 +15,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from coref_automl.coreference.documents import Span
 from coref_automl.coreference.head import GOLD_LOGIT, quotations, surfaces
 from coref_automl.coreference.model import CoreferenceModel
-from coref_automl.coreference.tokens import MAX_WIDTH, TokenizedDocument
+from coref_automl.coreference.tokens import MAX_WIDTH, Ints, TokenizedDocument
 from coref_automl.machine import tokens_at_once
 from coref_automl.models.execution import autocast
 from coref_automl.progress import Progress, quiet
 
-Span = tuple[int, int]
-Ints = NDArray[np.int64]
 Logits = NDArray[np.float32]
 MAX_ANTECEDENTS = 250
 """Earlier mentions that may be an antecedent."""

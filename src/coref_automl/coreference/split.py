@@ -82,7 +82,7 @@ def check_split(split: Split, documents: Sequence[CorefDocument]) -> None:
         raise CoreferenceDataError("The split leaves no document to train on; name some under train.")
 
 
-def split_by_hash(documents: Sequence[CorefDocument], share: float) -> Split:
+def by_hash(documents: Sequence[CorefDocument], share: float) -> Split:
     """Hold out a share of the documents, at least one, to select the epoch; which ones depends on their names alone."""
     if len(documents) < 2:
         raise CoreferenceDataError("One document cannot both train and choose the epoch; pass more documents.")
@@ -120,7 +120,7 @@ def learned_from(model: Path) -> list[str]:
     return read_stored(path, list[str], remedy=RETRAIN) if path.is_file() else []
 
 
-def write_learned_from(model: Path, documents: Sequence[CorefDocument], start: str = "") -> None:
+def write_seen(model: Path, documents: Sequence[CorefDocument], start: str = "") -> None:
     """Record what a model was trained or selected on: these documents, and those of the head that it started from."""
     write_json(model / _LEARNED, sorted({*map(_text_print, documents), *(learned_from(Path(start)) if start else ())}))
 

@@ -27,17 +27,7 @@ from coref_automl.coreference.evaluate import models_of
 from coref_automl.coreference.metrics import conll, score_document, sum_scores
 from coref_automl.coreference.recipe import FREE, SETTINGS, AnnotationScheme, CoreferenceRecipe, read_settings, scheme_for
 from coref_automl.coreference.results import CoreferenceResult, CoreferenceSeed
-from coref_automl.coreference.split import (
-    SIDES,
-    Split,
-    check_split,
-    documents_fingerprint,
-    folds,
-    sides_of,
-    split_by_hash,
-    unseen,
-    write_learned_from,
-)
+from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, sides_of, unseen, write_seen
 from coref_automl.coreference.tokens import tokenize_documents
 from coref_automl.corpus.batch import skipped
 from coref_automl.engine.binding import Binding, begin_run
@@ -130,7 +120,7 @@ def _begin(recipe: CoreferenceRecipe) -> _Work:
         whole = (Split(tuple(sorted(document.id for document in data.documents))),) if recipe.start else ()
         splits = (*folds(data.documents, recipe.folds), *whole)
     else:
-        split = sides_of(recipe.split, data.documents) if recipe.split else split_by_hash(data.documents, recipe.holdout)
+        split = sides_of(recipe.split, data.documents) if recipe.split else by_hash(data.documents, recipe.holdout)
         check_split(split, data.documents)
         splits = (split,)
     return _Work(Path(recipe.out), recipe, data, splits)
@@ -161,7 +151,7 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
     from coref_automl.training.finetuning import finish_seed
 
     recipe, device, model_folder = work.recipe, pick_device(work.recipe.device), folder / "model"
-    train, dev, test = (split.side(side, work.data.documents) for side in SIDES)
+    train, dev, test = (split.side(side, work.data.documents) for side in ("train", "dev", "test"))
     model = move(_new_model(recipe, train, seed), device)
     folder.mkdir(parents=True, exist_ok=True)
     tokenized_train, tokenized_dev = (tokenize_documents(model.tokenizer, documents) for documents in (train, dev))
@@ -174,7 +164,7 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
     model.settings = replace(model.settings, schemes=schemes, note=recipe.note)
     answers = answer_documents(model, test or dev, precision=recipe.precision)
     write_answers(folder / "answers" / f"{work.scored}.jsonl", answers)
-    write_learned_from(model_folder, (*train, *dev), recipe.start)
+    write_seen(model_folder, (*train, *dev), recipe.start)
     write_json(model_folder / SETTINGS, model.settings.to_json())  # last: a folder without them is incomplete
     result = CoreferenceSeed(
         seed=seed,
