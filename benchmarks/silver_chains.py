@@ -18,7 +18,7 @@ import torch
 
 from coref_automl.coreference.data import read_schemes
 from coref_automl.coreference.documents import CorefDocument
-from coref_automl.coreference.head import MASKED_LOGIT, quotations, surfaces
+from coref_automl.coreference.head import MASKED_LOGIT, Surfaces
 from coref_automl.coreference.metrics import conll, score_document, sum_scores
 from coref_automl.coreference.model import CoreferenceModel, load_model
 from coref_automl.coreference.resolve import EncodedDocument, antecedent_probabilities, join_chain, select_mentions
@@ -37,11 +37,9 @@ def scored(models: list[CoreferenceModel], doc: TokenizedDocument) -> tuple[Any,
     for model in models:
         with autocast(str(model.device), "auto"):
             parts = [(doc, window) for window in windows(len(doc), model.capacity, model.capacity // 4)]
-            states = torch.cat(model.encode_windows(parts))
-        char_ids, recurrence = (torch.from_numpy(column).to(states.device) for column in (doc.char_ids, doc.recurrence))
-        scheme = torch.full((len(states),), model.scheme_index(doc.document), device=states.device)
-        inputs.append(model.head.token_inputs(states, char_ids, recurrence, scheme))
-        total = total.to(states.device) + model.head.mention_logits(inputs[-1], recurrence).float()
+            inputs.append(model.encode_windows(parts))
+        recurrence = torch.from_numpy(doc.recurrence).to(model.device)
+        total = total.to(model.device) + model.head.mention_logits(inputs[-1], recurrence).float()
     scores = (total / len(models)).cpu().numpy()
     scores[~within_sentence(doc.sentence_ids)] = MASKED_LOGIT
     return scores, inputs
@@ -62,9 +60,8 @@ def chains(models: list[CoreferenceModel], doc: TokenizedDocument, scores: Any, 
         best.setdefault(spans[index], index)
     order = np.array(sorted(best.values(), key=lambda index: (spans[index][0], -spans[index][1])))
     spans, first, last, score = [spans[index] for index in order], first[order], last[order], score[order]
-    text, everything = doc.document.text, slice(0, len(spans))
-    facts = surfaces(text, spans, first, quotations(text))
-    features = torch.from_numpy(facts.pair_features(everything, everything)).to(device)
+    everything = slice(0, len(spans))
+    features = torch.from_numpy(Surfaces(doc, spans, first).pair_features(everything, everything)).to(device)
     confidence, begin, end = (torch.from_numpy(column).to(device) for column in (score, first, last))
     logits = torch.zeros((), device=device)
     for model, read in zip(models, inputs, strict=True):

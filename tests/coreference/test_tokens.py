@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coref_automl.coreference.documents import CorefDocument, Mention
-from coref_automl.coreference.head import _form_relations, quotations, surfaces
-from coref_automl.coreference.tokens import segments, tokenize_documents, windows
+from coref_automl.coreference.head import Surfaces, _form_relations
+from coref_automl.coreference.tokens import quotations, segments, tokenize_documents, windows
 from coref_automl.errors import CoreferenceDataError
 from coref_automl.models.build import train_tokenizer
 
@@ -81,7 +81,8 @@ def test_repeats_count_runs_of_tokens_in_the_whole_document() -> None:
 
 def test_surfaces_say_equal_contained_and_nested() -> None:
     text = "김 첨지 첨지 김 첨지 그의 집"
-    facts = surfaces(text, [(0, 4), (5, 7), (8, 12), (13, 17), (13, 14)], np.array([0, 2, 3, 5, 5]), quotations(text))
+    (doc,) = tokenize_documents(GLUING, [CorefDocument("d", text, ())])
+    facts = Surfaces(doc, [(0, 4), (5, 7), (8, 12), (13, 17), (13, 14)], np.array([0, 2, 3, 5, 5]))
     surface = facts.pair_features(slice(0, 5), slice(0, 5))[2]
     assert surface[1, 0] == 2  # ends in it
     assert surface[2, 0] == 1  # equal

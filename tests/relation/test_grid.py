@@ -39,7 +39,7 @@ def grid(encoder_folder: Path, relation_file: Path, dev_file: Path, tmp_path: Pa
 
 
 def test_one_cells_error_stops_no_other_and_the_best_alone_keeps_weights(grid: dict[str, Any], tmp_path: Path) -> None:
-    result = run_grid(GridRecipe(**grid), draw=write_grid_page)
+    result = run_grid(GridRecipe(**grid), on_cell=write_grid_page)
     assert [bool(cell.error) for cell in result.cells] == [False, False, True, True]
     assert result.best is not None
     kept = [path.parents[1].name for path in (tmp_path / "grid").glob("cells/*/seed-0/model")]

@@ -19,11 +19,10 @@ from coref_automl.relation import fit as fit_module
 from coref_automl.relation.evaluate import evaluate_relation
 from coref_automl.relation.metrics import auprc
 from coref_automl.relation.model import RelationModel, build_model, load_model, save_model
-from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.relation.recipe import ModelSettings, RelationRecipe
 from coref_automl.relation.results import RelationResult
 from coref_automl.relation.rows import LABELS
 from coref_automl.relation.scoring import read_predictions
-from coref_automl.relation.settings import ModelSettings
 from coref_automl.relation.train import train_relation
 from coref_automl.store import written_whole
 from coref_automl.training.optimizer import groups_of
@@ -173,13 +172,13 @@ def test_a_finished_seed_is_not_trained_again_and_a_new_one_is_added(
 ) -> None:
     first = train_relation(recipe)
     calls: list[int] = []
-    true_fit = fit_module.fit
+    true_fit = fit_module.train_model
 
     def counted(model: Any, train: Any, valid: Any, recipe: Any, seed: int, *rest: Any) -> Any:
         calls.append(seed)
         return true_fit(model, train, valid, recipe, seed, *rest)
 
-    monkeypatch.setattr(fit_module, "fit", counted)
+    monkeypatch.setattr(fit_module, "train_model", counted)
     assert train_relation(recipe).micro_f1 == first.micro_f1
     assert calls == []
     more = train_relation(change(recipe, seeds=2))
@@ -196,7 +195,7 @@ def test_an_interrupted_seed_goes_on_from_its_last_epoch_and_ends_the_same(
 ) -> None:
     recipe = change(recipe, epochs=3, hard_negatives=0.5)
     whole = train_relation(change(recipe, out=str(tmp_path / "whole")))
-    true_epoch, epochs = fit_module._Run.epoch, []
+    true_epoch, epochs = fit_module._Trainer.train_epoch, []
 
     def cut_short(*arguments: Any) -> None:
         epochs.append(arguments[0].state.epoch)
@@ -204,7 +203,7 @@ def test_an_interrupted_seed_goes_on_from_its_last_epoch_and_ends_the_same(
             raise _Stop
         true_epoch(*arguments)
 
-    monkeypatch.setattr(fit_module._Run, "epoch", cut_short)
+    monkeypatch.setattr(fit_module._Trainer, "train_epoch", cut_short)
     with pytest.raises(_Stop):
         train_relation(recipe)
     again = train_relation(recipe)
@@ -335,13 +334,13 @@ def test_skipped_rows_are_told_and_kept_with_the_numbers_they_have_in_their_file
 
 
 def test_training_leaves_cudnns_attention_out(recipe: RelationRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    true_epoch, seen = fit_module._Run.epoch, []
+    true_epoch, seen = fit_module._Trainer.train_epoch, []
 
     def watched(*arguments: Any) -> None:
         seen.append(torch.backends.cuda.cudnn_sdp_enabled())
         true_epoch(*arguments)
 
-    monkeypatch.setattr(fit_module._Run, "epoch", watched)
+    monkeypatch.setattr(fit_module._Trainer, "train_epoch", watched)
     train_relation(change(recipe, epochs=1))
     assert seen == [False]
     assert torch.backends.cuda.cudnn_sdp_enabled()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from coref_automl.coreference.conventions import Convention, convert_chains, convert_mentions
-from coref_automl.coreference.documents import CorefDocument, Span
+from coref_automl.coreference.documents import CorefDocument, Span, SpanChains
 from coref_automl.coreference.metrics import METRICS, Ratio, difference, estimates, score_document, sum_scores
 from coref_automl.coreference.results import (
     CONLL,
@@ -36,6 +36,7 @@ from coref_automl.errors import FolderError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import MANIFEST, is_done
 from coref_automl.korean import KINDS, PRONOUN, Tagger
+from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Provenance, Record
 from coref_automl.store import write_jsonl
@@ -50,7 +51,6 @@ _NOT_CONDITIONS = ("first_seed", "note")
 """Settings in which comparable runs may differ."""
 START = "start.jsonl"
 """Answers of the starting head, to compare with."""
-Chains = tuple[tuple[Span, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,20 +59,19 @@ class DocumentAnswer(Record):
 
     document: str
     mentions: int
-    key: Chains
-    gold: Chains
-    found: Chains
+    key: SpanChains
+    gold: SpanChains
+    found: SpanChains
     sums: dict[str, dict[str, Ratio]]
     version: str = VERSION
 
 
-def score_answer(document: CorefDocument, gold: Chains, found: Chains, convention: Convention) -> DocumentAnswer:
+def score_answer(document: CorefDocument, gold: SpanChains, found: SpanChains, convention: Convention) -> DocumentAnswer:
     """Score chains of a document; `convention` is that of its mentions and of the chains."""
     key, chains = document.chains, {"gold": gold, "found": found}
     sums = {name: score_document(key, chains[mode], singletons=single) for name, (mode, single) in VARIANTS.items()}
     sums[HEAD_MATCH] = score_document(_ends(key), _ends(found))
-    spans = [mention.span for mention in document.mentions]
-    sums[SAME_STRING["gold"]] = score_document(key, same_string_chains(document.text, spans))
+    sums[SAME_STRING["gold"]] = score_document(key, same_string_chains(document.text, [m.span for m in document.mentions]))
     if (nouns := same_noun_chains(document, convention)) is not None:
         sums[SAME_STRING["found"]] = score_document(key, nouns)
     return DocumentAnswer(document.id, len(document.mentions), key, gold, found, sums)
@@ -106,7 +105,7 @@ def answer_documents(
     return answers
 
 
-def _ends(chains: Chains) -> list[list[int]]:
+def _ends(chains: SpanChains) -> list[list[int]]:
     return [[end for _, end in chain] for chain in chains]
 
 
@@ -127,9 +126,7 @@ def aggregate(seeds: Sequence[Sequence[DocumentAnswer]]) -> dict[str, Any]:
         totals = [sum_scores(documents) for documents in by_seed]
         scores["estimates"][name] = estimates(by_seed)
         for part in ("recall", "precision"):
-            scores[part][name] = {
-                metric: sum(getattr(total[metric], part) for total in totals) / len(totals) for metric in METRICS
-            }
+            scores[part][name] = {metric: sum(getattr(seed[metric], part) for seed in totals) / len(totals) for metric in METRICS}
     return scores
 
 
@@ -145,14 +142,14 @@ def document_sums(seeds: Sequence[Sequence[DocumentAnswer]]) -> DocumentSums:
     return DocumentSums(marks, np.array([by_mark[0][mark].mentions for mark in marks], np.int64), sums)
 
 
-def same_string_chains(text: str, spans: Iterable[Span]) -> Chains:
+def same_string_chains(text: str, spans: Iterable[Span]) -> SpanChains:
     chains: dict[str, list[Span]] = {}
     for start, end in spans:
         chains.setdefault(" ".join(text[start:end].split()), []).append((start, end))
     return tuple(map(tuple, chains.values()))
 
 
-def same_noun_chains(document: CorefDocument, convention: Convention) -> Chains | None:
+def same_noun_chains(document: CorefDocument, convention: Convention) -> SpanChains | None:
     """Chain recurring nouns and names, in the convention of the document; None if no tagger is installed."""
     if (tags := tag_nominals(document.text)) is None:
         return None
@@ -192,7 +189,7 @@ def summarize(run: Path, tested: Sequence[CorefDocument]) -> CoreferenceResult:
     expected = sorted((document.id, document.chains) for document in tested)
     seeds, answers = [], []
     for folder in finished_seeds(run):
-        parts = sorted(folder.glob("fold-*"), key=_number) or [folder]
+        parts = sorted(folder.glob("fold-*"), key=natural_order) or [folder]
         seeds.append(_merge_folds([read_stored(part / "result.json", CoreferenceSeed, remedy=RETRAIN) for part in parts]))
         answers.append([answer for part in parts for answer in read_answers(part / "answers" / f"{manifest['scored']}.jsonl")])
         if sorted((answer.document, answer.key) for answer in answers[-1]) != expected:
@@ -243,12 +240,8 @@ def _gain(run: Path, seeds: Sequence[Sequence[DocumentAnswer]]) -> dict[str, Est
 
 def finished_seeds(run: Path) -> list[Path]:
     """The folders of a run's finished seeds; a cross-fitted seed is finished once all its folds are."""
-    seeds = sorted(run.glob("seed-*"), key=_number)
+    seeds = sorted(run.glob("seed-*"), key=natural_order)
     return [seed for seed in seeds if is_done(seed) or ((parts := list(seed.glob("fold-*"))) and all(map(is_done, parts)))]
-
-
-def _number(path: Path) -> int:
-    return int(path.name.partition("-")[2])
 
 
 def _merge_folds(parts: Sequence[CoreferenceSeed]) -> CoreferenceSeed:

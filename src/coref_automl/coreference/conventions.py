@@ -17,7 +17,7 @@ from typing import Literal, get_args
 
 from coref_automl.config import choose
 from coref_automl.coreference.data import CorefData
-from coref_automl.coreference.documents import CorefDocument, Mention, Span, in_order
+from coref_automl.coreference.documents import CorefDocument, Mention, Span, SpanChains, in_order
 from coref_automl.korean import is_hangul, word_tails
 from coref_automl.records import Record
 from coref_automl.say import say
@@ -100,9 +100,7 @@ def convert_spans(text: str, spans: Sequence[Span], source: Convention, target: 
     return [_head(text, span) for span in bare] if target.edges == "heads" else bare
 
 
-def convert_chains(
-    text: str, chains: Sequence[Sequence[Span]], source: Convention, target: Convention
-) -> tuple[tuple[Span, ...], ...]:
+def convert_chains(text: str, chains: Sequence[Sequence[Span]], source: Convention, target: Convention) -> SpanChains:
     """Convert chains; mentions that coincide are kept once, and singletons only if the target marks them."""
     seen: set[Span] = set()
     converted = []

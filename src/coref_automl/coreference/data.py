@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +66,9 @@ def read_schemes(named: Sequence[str], *, skip_bad: bool = False, default: str =
     count = Counter(document.id for data in files for document in data.documents)
     if repeated := [name for name, times in count.items() if times > 1]:
         raise CoreferenceDataError(f"{len(repeated)} documents are in two files ({repeated[0]!r}); give each an id of its own.")
-    return CorefData(
-        name="+".join(data.name for data in files),
-        documents=tuple(document for data in files for document in data.documents),
-        problems=tuple(problem for data in files for problem in data.problems),
-        notes=tuple(note for data in files for note in data.notes),
-    )
+    fields = ("documents", "problems", "notes")
+    joined = {field: tuple(chain.from_iterable(getattr(data, field) for data in files)) for field in fields}
+    return CorefData("+".join(data.name for data in files), **joined)
 
 
 def bad_rows(data: CorefData) -> CoreferenceDataError:
@@ -115,7 +113,7 @@ def _jsonl_chunks(path: Path) -> Iterator[Chunk | RowProblem]:
         try:
             yield _chunk(raw, number)
         except BadChunk as error:
-            yield RowProblem(number, _row_id(raw, ""), str(error))
+            yield RowProblem(number, _text_of(raw, "doc_id", _text_of(raw, "id", "")), str(error))
 
 
 def _chunk(raw: dict[str, Any], number: int) -> Chunk:
@@ -123,7 +121,7 @@ def _chunk(raw: dict[str, Any], number: int) -> Chunk:
         raise BadChunk("a row needs doc_id, text and clusters: [[{start, end, entity}]]")
     if (half := half_character(raw["text"])) is not None:
         raise BadChunk(f"character {half} of the text is half of a surrogate pair")
-    name = _row_id(raw, str(number))
+    name = _text_of(raw, "doc_id", _text_of(raw, "id", str(number)))
     clusters: list[tuple[Mention, ...]] = []
     mismatches: list[str] = []
     for cluster_number, cluster in enumerate(raw["clusters"], 1):
@@ -148,10 +146,6 @@ def _chunk(raw: dict[str, Any], number: int) -> Chunk:
     document = _text_of(raw, "document", _text_of(raw, "novel", name))
     optional = {key: _text_of(raw, key, "") for key in ("genre", "origin")}
     return Chunk(number, name, document, raw["text"], tuple(clusters), **optional)
-
-
-def _row_id(row: dict[str, Any], default: str) -> str:
-    return _text_of(row, "doc_id", _text_of(row, "id", default))
 
 
 def _text_of(row: dict[str, Any], name: str, default: str) -> str:

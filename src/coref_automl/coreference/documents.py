@@ -6,6 +6,7 @@ share both edges.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from coref_automl.records import Record
 from coref_automl.store import write_jsonl
 
 Span = tuple[int, int]
+SpanChains = tuple[tuple[Span, ...], ...]
 GENERAL = "general"
 """The annotation scheme that covers every kind of entity; the default."""
 
@@ -49,7 +51,7 @@ class CorefDocument(Record):
     scheme: str = ""
 
     @property
-    def chains(self) -> tuple[tuple[Span, ...], ...]:
+    def chains(self) -> SpanChains:
         """The mentions of each entity as spans, in the order in which entities first appear."""
         chains: dict[str, list[Span]] = {}
         for mention in self.mentions:
@@ -100,8 +102,5 @@ def _row(document: CorefDocument) -> dict[str, Any]:
 
 def half_character(text: str) -> int | None:
     """Find half of a surrogate pair, which JSON allows and no tokenizer accepts; None if there is none."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return error.start
-    return None
+    match = re.search("[\ud800-\udfff]", text)
+    return match.start() if match else None

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from coref_automl.coreference.loss import Segment, batch_loss, quotes_by_document
+from coref_automl.coreference.loss import Segment, batch_loss
 from coref_automl.coreference.metrics import Ratio, conll, score_document, sum_scores
 from coref_automl.coreference.model import CoreferenceModel
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.resolve import FoundChains, resolve_all
-from coref_automl.coreference.tokens import Ints, TokenizedDocument, segments
+from coref_automl.coreference.tokens import TokenizedDocument, segments
 from coref_automl.models.execution import autocast, without_cudnn
 from coref_automl.progress import Progress, Stage, peak_gigabytes
 from coref_automl.training.finetuning import RESUME, Fit, FitState, Updates, checked_loss, own_randomness, weights_on_cpu
@@ -57,7 +57,7 @@ def train_model(
     total = recipe.epochs * len(epoch_batches(train, recipe, seed, 0))
     with progress.stage(f"seed {seed}", total, "steps") as stage, own_randomness(str(model.device)), without_cudnn():
         stage.skip(state.epoch * total / recipe.epochs)
-        trainer = _Trainer(model, updates, train, dev, quotes_by_document(train), recipe, seed, stage, state)
+        trainer = _Trainer(model, updates, train, dev, recipe, seed, stage, state)
         Fit(seed, state, updates, trainer.train_epoch, trainer.validate, trainer.should_stop, on_epoch).run(folder / RESUME)
     if state.best_weights:
         model.load_state_dict(state.best_weights, strict=False)
@@ -72,7 +72,6 @@ class _Trainer:
     updates: Updates
     train: Sequence[TokenizedDocument]
     dev: Sequence[TokenizedDocument]
-    quotes: dict[str, Ints]
     recipe: CoreferenceRecipe
     seed: int
     stage: Stage
@@ -86,7 +85,7 @@ class _Trainer:
             # cuts differ from epoch to epoch: progress is measured by fraction of the epoch, so that the decay ends at its end
             self.updates.set_rate((state.epoch + (number - 0.5) / len(batches)) / epochs)
             with autocast(str(self.model.device), self.recipe.precision):
-                loss = batch_loss(self.model, batch, self.quotes)
+                loss = batch_loss(self.model, batch)
             loss.backward()
             self.updates.step()
             state.step += 1
@@ -117,8 +116,8 @@ class _Trainer:
 def mean_conll(documents: Sequence[TokenizedDocument], answers: Sequence[FoundChains]) -> float:
     """CoNLL, the mean over schemes."""
     by_scheme: dict[str, list[dict[str, Ratio]]] = {}
-    for doc, chains in zip(documents, answers, strict=True):
-        by_scheme.setdefault(doc.document.scheme, []).append(score_document(doc.document.chains, chains.as_spans()))
+    for doc, found in zip(documents, answers, strict=True):
+        by_scheme.setdefault(doc.document.scheme, []).append(score_document(doc.document.chains, found.as_spans()))
     return sum(conll(sum_scores(scores)) for scores in by_scheme.values()) / len(by_scheme)
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,67 +21,46 @@ from numpy.typing import NDArray
 from torch import nn
 
 from coref_automl.coreference.documents import Span
-from coref_automl.coreference.tokens import CHAR_TABLE, CHARS, MAX_WIDTH, RECURRENCE_CLASSES, TRAILING_CLASSES, Ints
+from coref_automl.coreference.tokens import (
+    CHAR_TABLE,
+    CHARS,
+    MAX_WIDTH,
+    RECURRENCE_CLASSES,
+    TRAILING_CLASSES,
+    Ints,
+    TokenizedDocument,
+)
 
 DISTANCES = 14
 SURFACES = 6
 QUOTES = 5
 FEATURES = {"tokens": DISTANCES, "mentions": DISTANCES, "surface": SURFACES, "quote": QUOTES}
-_OPENING, _CLOSING = "“「『‘", "”」』’"
-_LONGEST = 1_000
-"""Characters after which an unclosed quotation is assumed to end."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Surfaces:
-    """Mentions in text order: spans, first tokens, quotation (0: narration), form number; `relation[a, b]` of two forms."""
+    """What the text says of a document's mentions, in text order; `first` are their first tokens."""
 
-    starts: Ints
-    ends: Ints
-    first: Ints
-    quotes: Ints
-    forms: Ints
-    relation: NDArray[np.int8]
+    def __init__(self, doc: TokenizedDocument, spans: Sequence[Span], first: Ints) -> None:
+        self._starts, self._ends = np.array(spans, np.int64).reshape(-1, 2).T
+        self._first, self._quotes = first, doc.quotes[self._starts]
+        numbers: dict[str, int] = {}
+        forms = ("".join(doc.document.text[start:end].split()) for start, end in spans)
+        self._forms = np.array([numbers.setdefault(form, len(numbers)) for form in forms], np.int64)
+        self._relation = _form_relations(list(numbers))
 
     def pair_features(self, queries: slice, candidates: slice) -> Ints:
         """Features [4, queries, candidates]; a candidate precedes its query."""
-        tokens = self.first[queries, None] - self.first[None, candidates]
-        order = np.arange(len(self.first))
+        tokens = self._first[queries, None] - self._first[None, candidates]
+        order = np.arange(len(self._first))
         mentions = order[queries, None] - order[None, candidates]
-        nested = (self.starts[None, candidates] < self.ends[queries, None]) & (
-            self.starts[queries, None] < self.ends[None, candidates]
+        nested = (self._starts[None, candidates] < self._ends[queries, None]) & (
+            self._starts[queries, None] < self._ends[None, candidates]
         )
-        surface = np.where(nested, SURFACES - 1, self.relation[self.forms[queries][:, None], self.forms[candidates][None, :]])
-        later, earlier = self.quotes[queries][:, None], self.quotes[candidates][None, :]
+        related = self._relation[self._forms[queries][:, None], self._forms[candidates][None, :]]
+        surface = np.where(nested, SURFACES - 1, related)
+        later, earlier = self._quotes[queries][:, None], self._quotes[candidates][None, :]
         quote = np.where(later == earlier, np.where(later > 0, 3, 0), np.where(later > 0, np.where(earlier > 0, 4, 2), 1))
         return np.stack([_bucket(tokens), _bucket(mentions), surface, quote]).astype(np.int64)
-
-
-def surfaces(text: str, spans: Sequence[Span], first: Ints, quotes: Ints) -> Surfaces:
-    """Collect surface facts of mentions; `first` are their first tokens, `quotes` is `quotations(text)`."""
-    starts = np.array([start for start, _ in spans], np.int64)
-    ends = np.array([end for _, end in spans], np.int64)
-    numbers: dict[str, int] = {}
-    forms = np.array([numbers.setdefault("".join(text[a:b].split()), len(numbers)) for a, b in spans], np.int64)
-    return Surfaces(starts, ends, first, quotes[starts] if len(spans) else starts, forms, _form_relations(list(numbers)))
-
-
-def quotations(text: str) -> Ints:
-    """Number the quotation that each character is in, 0 outside. A straight mark opens after a blank."""
-    numbers = np.zeros(len(text) + 1, np.int64)
-    number, opened = 0, -1
-    for index, sign in enumerate(text):
-        if sign not in '"' + _OPENING + _CLOSING:
-            continue
-        opens = sign in _OPENING or (sign == '"' and (index == 0 or text[index - 1].isspace()))
-        if opened >= 0 and (not opens or index - opened > _LONGEST):
-            numbers[opened : min(index, opened + _LONGEST)] = number
-            opened = -1
-        if opens and opened < 0:
-            number, opened = number + 1, index
-    if opened >= 0:
-        numbers[opened : opened + _LONGEST] = number
-    return numbers
 
 
 def _form_relations(forms: Sequence[str]) -> NDArray[np.int8]:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from torch.nn import functional
 
 from coref_automl.coreference.documents import Span
-from coref_automl.coreference.head import FEATURES, MASKED_LOGIT, quotations, surfaces
+from coref_automl.coreference.head import FEATURES, MASKED_LOGIT, Surfaces
 from coref_automl.coreference.model import CoreferenceModel
 from coref_automl.coreference.tokens import MAX_WIDTH, Ints, TokenizedDocument, TokenWindow, within_sentence
 
@@ -59,22 +59,15 @@ class _Spans:
     segment: Ints
 
 
-def quotes_by_document(documents: Sequence[TokenizedDocument]) -> dict[str, Ints]:
-    return {doc.document.id: quotations(doc.document.text) for doc in documents}
-
-
-def batch_loss(model: CoreferenceModel, segments: Sequence[Segment], quotes: dict[str, Ints]) -> Any:
+def batch_loss(model: CoreferenceModel, segments: Sequence[Segment]) -> Any:
     head = model.head
 
     def tensor(array: NDArray[Any]) -> Any:
         return torch.from_numpy(array).to(model.device)
 
-    windows = [(part.doc, window) for part in segments for window in part.windows(model.capacity)]
-    schemes = np.repeat([model.scheme_index(part.doc.document) for part in segments], [len(part) for part in segments])
-    states, recurrence = torch.cat(model.encode_windows(windows)), tensor(_column(segments, "recurrence"))
-    inputs = head.token_inputs(states, tensor(_column(segments, "char_ids")), recurrence, tensor(schemes))
+    inputs = model.encode_windows([(part.doc, window) for part in segments for window in part.windows(model.capacity)])
     inside = tensor(within_sentence(_sentence_ids(segments)))
-    logits = head.mention_logits(inputs, recurrence).masked_fill(~inside, MASKED_LOGIT)
+    logits = head.mention_logits(inputs, tensor(_column(segments, "recurrence"))).masked_fill(~inside, MASKED_LOGIT)
 
     gold = _gold_mentions(segments)
     reachable = gold.trailing >= 0
@@ -87,7 +80,7 @@ def batch_loss(model: CoreferenceModel, segments: Sequence[Segment], quotes: dic
         loss = loss + functional.cross_entropy(head.trailing_logits(inputs[last], lengths[last]), trailing)
     if (count := len(gold.first)) > 1:
         spans = _with_negatives(segments, gold, false_positives(logits, targets, count))
-        loss = loss + _antecedent_loss(model, inputs, logits, spans, _pair_features(segments, spans, quotes))
+        loss = loss + _antecedent_loss(model, inputs, logits, spans, _pair_features(segments, spans))
     return loss
 
 
@@ -143,17 +136,17 @@ def _with_negatives(segments: Sequence[Segment], gold: _Spans, negatives: tuple[
     pairs = (gold.first, starts), (gold.last, starts + widths), (gold.entity, none), (gold.trailing, none), (gold.segment, owner)
     columns = [np.concatenate(pair) for pair in pairs]
     low, high = np.array(characters).T
-    order = np.lexsort((-high, low, columns[-1]))
+    order = np.lexsort((-high, low, columns[-1]))  # by segment, then text order, outer before inner
     return _Spans([characters[index] for index in order], *(column[order] for column in columns))
 
 
-def _pair_features(segments: Sequence[Segment], spans: _Spans, quotes: dict[str, Ints]) -> Ints:
+def _pair_features(segments: Sequence[Segment], spans: _Spans) -> Ints:
     """Surface features of all pairs of candidates in a segment, [features, candidates, candidates]."""
     features = np.zeros((len(FEATURES), len(spans.first), len(spans.first)), np.int64)
     for number, part in enumerate(segments):
         low, high = np.searchsorted(spans.segment, (number, number + 1)).tolist()
-        document, every = part.doc.document, slice(0, high - low)
-        facts = surfaces(document.text, spans.characters[low:high], spans.first[low:high], quotes[document.id])
+        every = slice(0, high - low)
+        facts = Surfaces(part.doc, spans.characters[low:high], spans.first[low:high])
         features[:, low:high, low:high] = facts.pair_features(every, every)
     return features
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
@@ -60,34 +59,27 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
     def device(self) -> Any:
         return self.head.width.device
 
-    def encode_windows(self, parts: Sequence[tuple[TokenizedDocument, TokenWindow]]) -> list[Any]:
-        """Return the hidden states of each window's kept tokens.
+    def encode_windows(self, parts: Sequence[tuple[TokenizedDocument, TokenWindow]]) -> Any:
+        """Encode windows; return the head inputs of their kept tokens, end to end.
 
         Inference computes the last layer only at kept positions; training runs the full forward pass.
         """
-        ids, mask, kept = self._padded(parts)
+        texts, kept = list[Any](), list[tuple[Any, ...]]()
+        for row, (doc, window) in enumerate(parts):
+            scheme, slot = self.scheme_index(doc.document), slice(window.keep_low, window.keep_high)
+            prefix = self.prefixes[scheme]
+            texts.append(torch.tensor([*prefix, *doc.pieces.ids[window.low : window.high].tolist(), *self.suffix]))
+            columns = len(prefix) - window.low + torch.arange(slot.start, slot.stop)
+            inputs = torch.from_numpy(doc.char_ids[slot]), torch.from_numpy(doc.recurrence[slot])
+            kept.append((torch.full_like(columns, row), columns, *inputs, torch.full_like(columns, scheme)))
+        ids = pad_sequence(texts, batch_first=True, padding_value=self.tokenizer.pad_token_id or 0).to(self.device)
+        mask = pad_sequence([torch.ones_like(text) for text in texts], batch_first=True).to(self.device)
+        rows, columns, char_ids, recurrence, schemes = (torch.cat(part).to(self.device) for part in zip(*kept, strict=True))
         if torch.is_grad_enabled() or any(isinstance(layer, LoRALinear) for layer in self.encoder.modules()):
-            states = encode(self.encoder, ids, mask)
-            return [states[row, positions] for row, positions in enumerate(kept)]
-        sizes = [positions.stop - positions.start for positions in kept]
-        rows = torch.from_numpy(np.repeat(np.arange(len(kept)), sizes)).to(self.device)
-        columns = torch.from_numpy(np.concatenate([np.arange(slot.start, slot.stop) for slot in kept])).to(self.device)
-        return list(encode_at(self.encoder, ids, mask, rows, columns).split(sizes))
-
-    def _padded(self, parts: Sequence[tuple[TokenizedDocument, TokenWindow]]) -> tuple[Any, Any, list[slice]]:
-        """Ids of windows between prefix and suffix, their attention mask, and the positions of each window's kept tokens."""
-        prefixes = [self.prefixes[self.scheme_index(doc.document)] for doc, _ in parts]
-        rows = [
-            torch.tensor([*prefix, *doc.pieces.ids[window.low : window.high].tolist(), *self.suffix])
-            for prefix, (doc, window) in zip(prefixes, parts, strict=True)
-        ]
-        ids = pad_sequence(rows, batch_first=True, padding_value=self.tokenizer.pad_token_id or 0)
-        mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-        kept = [
-            slice(len(prefix) + window.keep_low - window.low, len(prefix) + window.keep_high - window.low)
-            for prefix, (_, window) in zip(prefixes, parts, strict=True)
-        ]
-        return ids.to(self.device), mask.to(self.device), kept
+            states = encode(self.encoder, ids, mask)[rows, columns]
+        else:
+            states = encode_at(self.encoder, ids, mask, rows, columns)
+        return self.head.token_inputs(states, char_ids, recurrence, schemes)
 
     def window_batches(self, doc: TokenizedDocument, tokens: int) -> Iterator[list[TokenWindow]]:
         """A document's overlapping windows, as many at a time as a budget of tokens allows."""
@@ -110,9 +102,7 @@ def build_model(
     """Build a model to train: the whole encoder if `rank` is 0, else a LoRA adapter of that rank."""
     encoder, tokenizer = load_encoder(base)
     window, prints = min(window, detect_seq_len(base)), model_prints(base)
-    settings = HeadSettings(
-        model_place(base), prints["weights"], window, size, dropout, rank, schemes, seed=seed, base_prints=prints
-    )
+    settings = HeadSettings(model_place(base), prints["weights"], window, size, dropout, rank, schemes, seed, base_prints=prints)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if rank:

@@ -1,4 +1,4 @@
-"""Chains of a document. In: a model and a document. Out: its chains, with gold mentions or with those the model finds.
+"""SpanChains of a document. In: a model and a document. Out: its chains, with gold mentions or with those the model finds.
 
 Windows are encoded a few at a time and only the states of possible mentions are kept, so that memory grows with the mentions
 alone. A mention's candidate antecedents are a fixed number of earlier mentions of the whole document; it joins the chain with the
@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from coref_automl.coreference.documents import Span
-from coref_automl.coreference.head import GOLD_LOGIT, quotations, surfaces
+from coref_automl.coreference.documents import Span, SpanChains
+from coref_automl.coreference.head import GOLD_LOGIT, Surfaces
 from coref_automl.coreference.model import CoreferenceModel
 from coref_automl.coreference.tokens import MAX_WIDTH, Ints, TokenizedDocument
 from coref_automl.machine import tokens_at_once
@@ -43,7 +43,7 @@ class FoundChains:
     probabilities: tuple[NDArray[np.float32], ...]
     singletons: bool = True
 
-    def as_spans(self) -> tuple[tuple[Span, ...], ...]:
+    def as_spans(self) -> SpanChains:
         """The chains as spans; singletons are included if the scheme marks them, or the mentions were gold."""
         least = 1 if self.singletons else 2
         return tuple(tuple(self.spans[index] for index in chain) for chain in self.chains if len(chain) >= least)
@@ -82,13 +82,8 @@ def encode_document(
     with torch.inference_mode(), (progress or quiet()).stage("reading", len(doc), "tokens") as stage:
         for windows in model.window_batches(doc, tokens or tokens_at_once(device.type)):
             with autocast(str(device), precision):
-                states = torch.cat(model.encode_windows([(doc, window) for window in windows]))
-            char_ids, recurrence = (
-                torch.from_numpy(column[end : end + len(states)]).to(device) for column in (doc.char_ids, doc.recurrence)
-            )
-            scheme = torch.full((len(states),), model.scheme_index(doc.document), device=device)
-            inputs = head.token_inputs(states, char_ids, recurrence, scheme)
-            inputs, end = inputs if pending is None else torch.cat([pending, inputs]), end + len(states)
+                encoded = model.encode_windows([(doc, window) for window in windows])
+            inputs, end = encoded if pending is None else torch.cat([pending, encoded]), end + len(encoded)
             # a span that begins in the last tokens may end in the next windows: those tokens wait for them
             done = len(inputs) if end == len(doc) else max(0, len(inputs) - MAX_WIDTH + 1)
             logits = head.mention_logits(inputs, torch.from_numpy(doc.recurrence[begin:end]).to(device))
@@ -103,7 +98,7 @@ def encode_document(
             row_of[new] = count + np.arange(len(new))
             kept.append(inputs[torch.from_numpy(new - begin).to(device)])
             pending, begin, count = inputs[done:], begin + done, count + len(new)
-            stage.advance(len(states))
+            stage.advance(len(encoded))
     firsts, lasts, values = (np.concatenate(column) for column in zip(*spans, strict=True))
     return EncodedDocument(doc, firsts, lasts, values, torch.cat(kept) if kept else torch.zeros((0, 0)), row_of)
 
@@ -159,8 +154,7 @@ def select_mentions(encoded: EncodedDocument, threshold: float) -> tuple[Ints, I
 def _link(
     model: CoreferenceModel, encoded: EncodedDocument, first: Ints, last: Ints, spans: tuple[Span, ...], logits: Logits
 ) -> FoundChains:
-    text = encoded.doc.document.text
-    facts = surfaces(text, spans, first, quotations(text))
+    facts = Surfaces(encoded.doc, spans, first)
     chain_of = np.full(len(spans), -1, np.int64)
     chains: list[list[int]] = []
     probabilities: list[NDArray[np.float32]] = []

@@ -69,13 +69,9 @@ class CoreferenceResult(Record):
     pretraining: Provenance | None = None
 
     def measures(self) -> dict[str, Estimate | None]:
-        metrics = {METRIC_LABELS[name]: self.estimates["gold"][name] for name in CONLL}
-        gold, found = (self.estimates[mode]["conll"] for mode in MODES)
-        return {
-            say("정답 언급 CoNLL", "gold-mention CoNLL"): gold,
-            say("찾은 언급 CoNLL", "found-mention CoNLL"): found,
-            **metrics,
-        }
+        labels = {"gold": say("정답 언급 CoNLL", "gold-mention CoNLL"), "found": say("찾은 언급 CoNLL", "found-mention CoNLL")}
+        conll = {labels[mode]: self.estimates[mode]["conll"] for mode in MODES}
+        return {**conll, **{METRIC_LABELS[name]: self.estimates["gold"][name] for name in CONLL}}
 
     def lines(self) -> list[str]:
         count = len(self.seeds)

@@ -30,6 +30,9 @@ RECURRENCE_CLASSES = 4
 CHARS = 3
 CHAR_TABLE = 1021
 """Rows of the embedding table of last characters; a prime, so that similar syllables hash apart."""
+_OPENING, _CLOSING = "“「『‘", "”」』’"
+_LONGEST_QUOTE = 1_000
+"""Characters after which an unclosed quotation is assumed to end."""
 _SENTENCE_END = re.compile(r"[.?!…][\"'”’」』)]*\s+|\n+")
 Ints = NDArray[np.int64]
 
@@ -43,8 +46,8 @@ def within_sentence(sentence_ids: Ints) -> NDArray[np.bool_]:
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenizedDocument:
     """A document as tokens. `char_ids[t]` are token t's last characters as rows of a table, 0 where it has fewer; `lengths` its
-    number of characters. `recurrence[t, w]` is the class of how often the document contains the w + 1 tokens from t on. Mentions
-    are `first`, `last` and `trailing`, in the order of the document's own."""
+    number of characters. `recurrence[t, w]` is the class of how often the document contains the w + 1 tokens from t on. `quotes`
+    numbers the quotation of each character. Mentions are `first`, `last` and `trailing`, in the order of the document's own."""
 
     document: CorefDocument
     pieces: Pieces
@@ -52,6 +55,7 @@ class TokenizedDocument:
     lengths: Ints
     sentence_ids: Ints
     recurrence: Ints
+    quotes: Ints
     first: Ints
     last: Ints
     trailing: Ints
@@ -101,9 +105,8 @@ def _tokenize(document: CorefDocument, pieces: Pieces) -> TokenizedDocument:
     placed = place(pieces, [mention.span for mention in document.mentions])
     numbers: dict[str, int] = {}
     entity = np.array([numbers.setdefault(mention.entity, len(numbers)) for mention in document.mentions], np.int64)
-    recurrence = _recurrence(np.asarray(pieces.ids, np.int64))
-    mentions = placed.first, placed.last, placed.over, entity
-    return TokenizedDocument(document, pieces, char_ids, lengths, sentence_ids, recurrence, *mentions)
+    facts = char_ids, lengths, sentence_ids, _recurrence(np.asarray(pieces.ids, np.int64)), quotations(document.text)
+    return TokenizedDocument(document, pieces, *facts, placed.first, placed.last, placed.over, entity)
 
 
 def _recurrence(ids: Ints) -> Ints:
@@ -118,6 +121,24 @@ def _recurrence(ids: Ints) -> Ints:
             break
         classes[: len(ngrams), width] = np.searchsorted((2, 3, 5), counts, "right")[ngrams]
     return classes
+
+
+def quotations(text: str) -> Ints:
+    """Number the quotation that each character is in, 0 outside. A straight mark opens after a blank."""
+    numbers = np.zeros(len(text) + 1, np.int64)
+    number, opened = 0, -1
+    for index, sign in enumerate(text):
+        if sign not in '"' + _OPENING + _CLOSING:
+            continue
+        opens = sign in _OPENING or (sign == '"' and (index == 0 or text[index - 1].isspace()))
+        if opened >= 0 and (not opens or index - opened > _LONGEST_QUOTE):
+            numbers[opened : min(index, opened + _LONGEST_QUOTE)] = number
+            opened = -1
+        if opens and opened < 0:
+            number, opened = number + 1, index
+    if opened >= 0:
+        numbers[opened : opened + _LONGEST_QUOTE] = number
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,11 +214,11 @@ def _new_model(recipe: CoreferenceRecipe, documents: Sequence[CorefDocument], se
     return model
 
 
-def _with_threshold(model: CoreferenceModel, scheme: AnnotationScheme, documents: Sequence[EncodedDocument]) -> AnnotationScheme:
+def _with_threshold(model: CoreferenceModel, scheme: AnnotationScheme, dev: Sequence[EncodedDocument]) -> AnnotationScheme:
     """Select a scheme's mention threshold by the CoNLL of its dev documents; of equal ones, the nearest to 0."""
     from coref_automl.coreference.resolve import resolve_found
 
-    own = [encoded for encoded in documents if encoded.doc.document.scheme == scheme.name]
+    own = [encoded for encoded in dev if encoded.doc.document.scheme == scheme.name]
 
     def rank(threshold: float) -> tuple[float, float]:
         answers = [(encoded.doc.document.chains, resolve_found(model, encoded, threshold=threshold)) for encoded in own]
