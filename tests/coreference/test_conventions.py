@@ -48,11 +48,11 @@ def test_signs_stay_on_words_where_the_file_keeps_them_there() -> None:
 def test_a_file_shows_its_convention(tales: tuple[CorefDocument, ...]) -> None:
     bare = convention_of(tales)
     assert (bare.edges, bare.singletons, bare.mixed) == ("bare", True, False)
-    for other in (WORDS, HEADS):
-        moved = [convert_document(tale, bare, other) for tale in tales]
-        assert convention_of(moved).edges == other.edges
-        assert convention_of(moved, "bare").edges == "bare"
-    mixed = [convert_document(tale, bare, WORDS) if place % 2 else tale for place, tale in enumerate(tales)]
+    for target in (WORDS, HEADS):
+        converted = [convert_document(tale, bare, target) for tale in tales]
+        assert convention_of(converted).edges == target.edges
+        assert convention_of(converted, "bare").edges == "bare"
+    mixed = [convert_document(tale, bare, WORDS) if index % 2 else tale for index, tale in enumerate(tales)]
     assert convention_of(mixed).mixed
     assert "mixes conventions" in convention_of(mixed).line()
     total = sum(len(tale.mentions) for tale in tales)
@@ -86,11 +86,11 @@ def test_the_baseline_chains_strings_and_counts_in_the_files_convention() -> Non
 
 def test_decomposed_texts_are_read_in_syllables(tmp_path: Path, tales: tuple[CorefDocument, ...]) -> None:
     tale = tales[0]
-    parts = {place: len(unicodedata.normalize("NFD", tale.text[:place])) for m in tale.mentions for place in m.span}
+    offsets = {offset: len(unicodedata.normalize("NFD", tale.text[:offset])) for m in tale.mentions for offset in m.span}
     apart = replace(
         tale,
         text=unicodedata.normalize("NFD", tale.text),
-        mentions=tuple(replace(m, start=parts[m.start], end=parts[m.end]) for m in tale.mentions),
+        mentions=tuple(replace(m, start=offsets[m.start], end=offsets[m.end]) for m in tale.mentions),
     )
     write_documents(tmp_path / "d.jsonl", [apart])
     data = read_coref(tmp_path / "d.jsonl")

@@ -65,20 +65,20 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_reference_cases_come_out_as_published(name: str) -> None:
     key, response, expected = CASES[name]
-    found = score_document(key.split(), response.split())
+    scores = score_document(key.split(), response.split())
     for metric, (recall, precision) in expected.items():
-        assert found[metric].recall == pytest.approx(recall, abs=1e-5), metric
-        assert found[metric].precision == pytest.approx(precision, abs=1e-5), metric
+        assert scores[metric].recall == pytest.approx(recall, abs=1e-5), metric
+        assert scores[metric].precision == pytest.approx(precision, abs=1e-5), metric
 
 
 def test_conll_is_the_mean_of_three_f1s() -> None:
-    found = score_document(KEY.split(), ["a", "de"])
-    assert conll(found) == pytest.approx((0.5 + 14 / 25 + 0.72) / 3)
+    scores = score_document(KEY.split(), ["a", "de"])
+    assert conll(scores) == pytest.approx((0.5 + 14 / 25 + 0.72) / 3)
 
 
 def test_mentions_are_scored_whatever_their_chains() -> None:
-    found = score_document(KEY.split(), ["abx"])["mention"]
-    assert (found.recall, found.precision) == pytest.approx((2 / 6, 2 / 3))
+    ratio = score_document(KEY.split(), ["abx"])["mention"]
+    assert (ratio.recall, ratio.precision) == pytest.approx((2 / 6, 2 / 3))
 
 
 def test_without_singletons_chains_of_one_are_not_there() -> None:
@@ -94,8 +94,8 @@ def test_documents_add_up_as_one_long_document() -> None:
 
 
 def test_nothing_predicted_and_nothing_annotated_score_nought() -> None:
-    for gold, given in ((["ab"], []), ([], ["ab"]), ([], [])):
-        assert all(ratio.f1 == 0 for ratio in score_document(gold, given).values())
+    for gold, predicted in ((["ab"], []), ([], ["ab"]), ([], [])):
+        assert all(ratio.f1 == 0 for ratio in score_document(gold, predicted).values())
 
 
 def test_a_mention_that_two_chains_claim_stays_in_the_first() -> None:

@@ -44,14 +44,14 @@ def two(tmp_path_factory: pytest.TempPathFactory, both: tuple[Path, Path], encod
 
 
 def test_one_head_answers_under_the_scheme_that_is_asked_for(two: Path, tales: tuple[CorefDocument, ...]) -> None:
-    general, asked, names = (
+    general, by_name, names = (
         coref_automl.coreference(tales[0].text, two, scheme=scheme)  # type: ignore[operator]
         for scheme in (None, "general", "names")
     )
-    assert general == asked
-    found = {form for chain in names.strings for form in chain}
-    assert found <= set(NAMES)
-    assert {form for chain in general.strings for form in chain} > found
+    assert general == by_name
+    forms = {form for chain in names.strings for form in chain}
+    assert forms <= set(NAMES)
+    assert {form for chain in general.strings for form in chain} > forms
     assert not names.singles
     with pytest.raises(RecipeError, match="Unknown scheme 'name'"):
         coref_automl.coreference("민수는 갔다.", two, scheme="name")  # type: ignore[operator]
@@ -76,12 +76,12 @@ def test_a_head_trained_further_starts_where_it_ended(two: Path, both: tuple[Pat
     still = {"start": str(two), "epochs": 1, "learning_rate": 1e-8, "head_rate": 1e-8, "weight_decay": 0.0, "holdout": 0.5}
     further = replace(recipe(both[1], "", tmp_path / "r", **still), data=f"names={both[1]}")
     train_coreference(further)
-    before, after = load_model(two / "seed-0" / "model"), load_model(tmp_path / "r" / "seed-0" / "model")
-    for (name, old), new in zip(before.state_dict().items(), after.state_dict().values(), strict=True):
+    start, further_model = load_model(two / "seed-0" / "model"), load_model(tmp_path / "r" / "seed-0" / "model")
+    for (name, old), new in zip(start.state_dict().items(), further_model.state_dict().values(), strict=True):
         assert torch.allclose(old, new, atol=2e-3), name
-    assert after.settings.rank == 8
-    assert [scheme.name for scheme in after.settings.schemes] == ["general", "names"]
-    assert after.settings.schemes[0] == before.settings.schemes[0]
+    assert further_model.settings.rank == 8
+    assert [scheme.name for scheme in further_model.settings.schemes] == ["general", "names"]
+    assert further_model.settings.schemes[0] == start.settings.schemes[0]
     learned = [
         set(json.loads((run / "seed-0" / "model" / "learned_from.json").read_text("utf-8"))) for run in (two, tmp_path / "r")
     ]
@@ -99,10 +99,10 @@ def test_a_head_that_is_trained_further_is_compared_with_its_start(run: Path, tm
     settings = recipe(tmp_path / "new.jsonl", "", tmp_path / "further", start=str(run), epochs=1, folds=2)
     result = train_coreference(settings)
     assert (result.documents, set(result.gain)) == (6, {"gold", "found"})
-    before = evaluate_coreference(run, str(tmp_path / "new.jsonl"))
+    start = evaluate_coreference(run, str(tmp_path / "new.jsonl"))
     for mode, gain in result.gain.items():
-        gained = result.estimates[mode]["conll"].value - before.estimates[mode]["conll"].value
-        assert gain.value == pytest.approx(gained, abs=1e-6)
+        expected = result.estimates[mode]["conll"].value - start.estimates[mode]["conll"].value
+        assert gain.value == pytest.approx(expected, abs=1e-6)
         assert gain.low <= gain.value <= gain.high
     assert any("against the starting head" in line for line in result.lines())
     assert len(learned_from(models_of(tmp_path / "further")[0])) == len(learned_from(models_of(run)[0])) + 6

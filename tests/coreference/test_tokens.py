@@ -20,7 +20,7 @@ def test_a_mention_inside_a_token_is_reached_by_cutting_its_particle_off() -> No
     document = CorefDocument("d", text, (Mention(0, 1, "a"), Mention(10, 11, "b")))
     (doc,) = tokenize_documents(GLUING, [document])
     assert doc.trailing.tolist() == [1, 1]
-    spans = [doc.span(*map(int, place)) for place in zip(doc.first, doc.last, doc.trailing, strict=True)]
+    spans = [doc.span(*map(int, tokens)) for tokens in zip(doc.first, doc.last, doc.trailing, strict=True)]
     assert spans == [(0, 1), (10, 11)]
     assert doc.reachable.tolist() == [True, True]
 
@@ -39,9 +39,9 @@ def test_a_text_without_a_token_is_named() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 9, 100, 101])
 def test_windows_keep_every_token_once_and_far_from_their_edges(length: int) -> None:
-    found = windows(length, 8, 2)
-    assert [token for part in found for token in range(part.keep_low, part.keep_high)] == list(range(length))
-    assert all(part.low <= part.keep_low < part.keep_high <= part.high <= part.low + 8 for part in found)
+    parts = windows(length, 8, 2)
+    assert [token for window in parts for token in range(window.keep_low, window.keep_high)] == list(range(length))
+    assert all(window.low <= window.keep_low < window.keep_high <= window.high <= window.low + 8 for window in parts)
 
 
 def test_segments_cover_a_document_and_differ_by_epoch() -> None:
@@ -54,19 +54,19 @@ def test_segments_cover_a_document_and_differ_by_epoch() -> None:
 
 def test_quotations_are_told_apart_and_an_open_one_ends_by_itself() -> None:
     text = '그는 "나요" 했다. "너냐?" "' + "가" * 1500
-    found = quotations(text)
-    assert found[text.index("나요")] == 1
-    assert found[text.index("너냐")] == 2
-    assert found[text.index("했다")] == 0
-    assert found[len(text) - 1] == 0
+    quotes = quotations(text)
+    assert quotes[text.index("나요")] == 1
+    assert quotes[text.index("너냐")] == 2
+    assert quotes[text.index("했다")] == 0
+    assert quotes[len(text) - 1] == 0
 
 
 @given(st.lists(st.text("가나 ", max_size=5), unique=True, max_size=6))
 def test_forms_are_related_by_what_they_contain(forms: list[str]) -> None:
     table = _form_relations(forms)
-    for a, one in enumerate(forms):
-        for b, other in enumerate(forms):
-            short, long = sorted((one, other), key=len)
+    for a, first in enumerate(forms):
+        for b, second in enumerate(forms):
+            short, long = sorted((first, second), key=len)
             inside = bool(short) and short in long
             kind = 1 if a == b else 0 if not inside else 2 if long.endswith(short) else 3 if long.startswith(short) else 4
             assert table[a, b] == kind

@@ -47,7 +47,7 @@ def test_a_run_learns_the_tales_and_its_result_reads_back_from_disk(run: Path) -
     assert result.estimates["gold"]["conll"].value > 0.6
     assert result.estimates["gold"]["mention"].value == 1
     answers = read_answers(run / "seed-0" / "answers" / "tales-test.jsonl")
-    scores = sum_scores(one.sums["gold"] for one in answers)
+    scores = sum_scores(answer.sums["gold"] for answer in answers)
     assert conll(scores) == pytest.approx(result.estimates["gold"]["conll"].value)
     assert result.seeds[0].peak_gigabytes > 0
     assert any("CoNLL" in line for line in result.lines())
@@ -76,20 +76,20 @@ def test_killed_and_resumed_training_ends_where_an_unbroken_one_does(
 def test_a_finished_run_is_not_trained_again_and_another_recipe_is_refused(
     run: Path, tales_file: Path, encoder_folder: Path, split_file: Path
 ) -> None:
-    own = recipe(tales_file, encoder_folder, run, split=str(split_file), epochs=12)
+    settings = recipe(tales_file, encoder_folder, run, split=str(split_file), epochs=12)
 
     def never(*_: Any) -> None:
         raise AssertionError("trained again")
 
-    train_coreference(own, on_epoch=never)
+    train_coreference(settings, on_epoch=never)
     with pytest.raises(FolderError, match="was begun with epochs 12"):
-        train_coreference(replace(own, epochs=13))
+        train_coreference(replace(settings, epochs=13))
 
 
 def test_cross_fitting_tests_every_document_once(tmp_path: Path, tales_file: Path, encoder_folder: Path) -> None:
     result = train_coreference(recipe(tales_file, encoder_folder, tmp_path / "r", folds=3, epochs=1))
     assert result.documents == 12
-    assert {one.name for one in (tmp_path / "r" / "seed-0").iterdir()} == {"fold-1", "fold-2", "fold-3"}
+    assert {folder.name for folder in (tmp_path / "r" / "seed-0").iterdir()} == {"fold-1", "fold-2", "fold-3"}
     with pytest.raises(ModelError, match="cross-fitted"):
         models_of(tmp_path / "r")
 
@@ -98,12 +98,12 @@ def test_chains_do_not_depend_on_the_batch(run: Path, tales: tuple[CorefDocument
     model = load_model(run / "seed-0" / "model")
     long = CorefDocument("long", "\n".join(tale.text for tale in tales), ())
     (doc,) = tokenize_documents(model.tokenizer, [long])
-    found = [resolve_found(model, encode_document(model, doc, tokens=tokens)) for tokens in (1, 100, 10_000)]
-    assert len(found[0].spans) > 30
-    for other in found[1:]:
-        assert other.spans == found[0].spans
-        assert other.chains == found[0].chains
-        assert np.allclose(other.probabilities[-1], found[0].probabilities[-1], atol=1e-4)
+    answers = [resolve_found(model, encode_document(model, doc, tokens=tokens)) for tokens in (1, 100, 10_000)]
+    assert len(answers[0].spans) > 30
+    for answer in answers[1:]:
+        assert answer.spans == answers[0].spans
+        assert answer.chains == answers[0].chains
+        assert np.allclose(answer.probabilities[-1], answers[0].probabilities[-1], atol=1e-4)
 
 
 @pytest.mark.journey
@@ -148,8 +148,8 @@ def test_the_threshold_is_the_best_for_the_chains_that_are_answered(tmp_path: Pa
     documents = [written(number) for number in range(40)]
     data, encoder = tmp_path / "d.jsonl", tmp_path / "encoder"
     write_documents(data, documents)
-    learned = train_tokenizer([one.text for one in documents] * 2, vocab_size=160)
-    for part in (build_masked_lm("tiny", learned, seq_len=128), learned):
+    tokenizer = train_tokenizer([document.text for document in documents] * 2, vocab_size=160)
+    for part in (build_masked_lm("tiny", tokenizer, seq_len=128), tokenizer):
         part.save_pretrained(encoder)
     run = tmp_path / "run"
     train_coreference(recipe(data, encoder, run, epochs=20, holdout=0.3))
@@ -171,14 +171,14 @@ def test_the_threshold_is_the_best_for_the_chains_that_are_answered(tmp_path: Pa
 def test_a_span_is_found_once_where_tokens_share_a_character(
     tmp_path: Path, tales: tuple[CorefDocument, ...], tales_file: Path
 ) -> None:
-    learned = train_unigrams(["가나다 hello world"] * 3, vocab_size=300)  # other Hangul is spelt byte by byte
+    tokenizer = train_unigrams(["가나다 hello world"] * 3, vocab_size=300)  # other Hangul is spelt byte by byte
     encoder, run = tmp_path / "encoder", tmp_path / "run"
-    for part in (build_masked_lm("tiny", learned, seq_len=256), learned):
+    for part in (build_masked_lm("tiny", tokenizer, seq_len=256), tokenizer):
         part.save_pretrained(encoder)
     train_coreference(recipe(tales_file, encoder, run, epochs=40, window=200, segment=200, batch_tokens=200))
     for tale in tales:
-        found = coreference(tale.text, run, device="cpu")
-        spans = [*chain.from_iterable(found.chains), *found.singles]
+        resolved = coreference(tale.text, run, device="cpu")
+        spans = [*chain.from_iterable(resolved.chains), *resolved.singles]
         assert spans
         assert len(spans) == len(set(spans))
 
@@ -186,14 +186,14 @@ def test_a_span_is_found_once_where_tokens_share_a_character(
 def test_gold_mentions_are_all_in_the_chains_even_unreachable_ones(run: Path, tales: tuple[CorefDocument, ...]) -> None:
     model = load_model(run / "seed-0" / "model")
     (doc,) = tokenize_documents(model.tokenizer, tales[:1])
-    found = resolve_gold(model, encode_document(model, doc, tokens=1000))
-    assert sorted(span for chain in found.as_spans() for span in chain) == sorted(m.span for m in tales[0].mentions)
+    answer = resolve_gold(model, encode_document(model, doc, tokens=1000))
+    assert sorted(span for chain in answer.as_spans() for span in chain) == sorted(m.span for m in tales[0].mentions)
 
 
 def test_evaluate_leaves_out_what_the_run_learned_from(run: Path, tales_file: Path) -> None:
-    found = evaluate_coreference(run, str(tales_file))
-    assert found.documents == 2
-    assert found.notes[-1] == f"10 documents that {run} learned from were left out."
+    result = evaluate_coreference(run, str(tales_file))
+    assert result.documents == 2
+    assert result.notes[-1] == f"10 documents that {run} learned from were left out."
 
 
 def test_evaluate_says_when_nothing_is_left(run: Path, tales_file: Path, split_file: Path) -> None:
@@ -221,19 +221,19 @@ def test_a_low_rank_run_reports_what_its_saved_model_answers(
         assert np.array_equal(answered.logits, reloaded.logits)
         assert torch.equal(answered.inputs, reloaded.inputs)
     assert model.settings == saved.settings
-    found = evaluate_coreference(out, str(tales_file), split=str(split_file), device="cpu")
-    assert found.estimates == reported.estimates
+    evaluated = evaluate_coreference(out, str(tales_file), split=str(split_file), device="cpu")
+    assert evaluated.estimates == reported.estimates
 
 
 def test_a_head_that_is_trained_further_names_the_encoder_where_it_lies_now(
     tmp_path: Path, tales_file: Path, encoder_folder: Path, split_file: Path
 ) -> None:
-    before = shutil.copytree(encoder_folder, tmp_path / "before")
+    original = shutil.copytree(encoder_folder, tmp_path / "before")
     options = {"split": str(split_file), "rank": 4, "epochs": 1}
-    train_coreference(recipe(tales_file, before, tmp_path / "r", **options))
-    now = before.rename(tmp_path / "now")
-    train_coreference(recipe(tales_file, now, tmp_path / "further", start=str(tmp_path / "r"), split=str(split_file), epochs=1))
-    assert load_model(tmp_path / "further" / "seed-0" / "model").settings.base == str(now)
+    train_coreference(recipe(tales_file, original, tmp_path / "r", **options))
+    moved = original.rename(tmp_path / "now")
+    train_coreference(recipe(tales_file, moved, tmp_path / "further", start=str(tmp_path / "r"), split=str(split_file), epochs=1))
+    assert load_model(tmp_path / "further" / "seed-0" / "model").settings.base == str(moved)
 
 
 def test_a_head_of_another_encoder_is_refused(tmp_path: Path, tales_file: Path, encoder_folder: Path, split_file: Path) -> None:

@@ -43,15 +43,15 @@ def test_recorded_and_launched_steps_learn_the_same(
     tokenizer = train_tokenizer(TEXTS, vocab_size=400)
     build_masked_lm(TINY[family], tokenizer, seq_len=128).save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
-    found = []
+    losses = []
     for graphs in (True, False):
         recipe = RelationRecipe(
             model=str(tmp_path / "model"), train=str(relation_file), dev=str(dev_file), out=str(tmp_path / f"run-{graphs}"),
             seeds=1, epochs=2, batch_size=16, learning_rate=1e-3, holdout=0.2, dropout=0.0, encoder_dropout=0.0,
             precision="float32", device="cuda", graphs=graphs, **technique,
         )  # fmt: skip
-        found.append(train_relation(recipe).seeds[0].validation_loss)
-    assert found[0] == pytest.approx(found[1], rel=1e-3)
+        losses.append(train_relation(recipe).seeds[0].validation_loss)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="recording needs CUDA")

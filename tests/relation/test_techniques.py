@@ -36,9 +36,9 @@ def test_label_smoothing_moves_the_target_by_its_share() -> None:
 @pytest.mark.parametrize("loss", get_args(Loss))
 def test_every_loss_of_a_recipe_has_its_settings(loss: Loss) -> None:
     recipe = RelationRecipe("m", "t", "o", loss=loss, focal_gamma=3.0, label_smoothing=0.1)
-    found = LossSettings.of(recipe, np.array([0, 0, 1]), "cpu")
-    assert found.smoothing == 0.1
-    assert (found.gamma, found.weights is None) == (3.0 if loss == "focal" else 0.0, loss != "class-balanced")
+    settings = LossSettings.of(recipe, np.array([0, 0, 1]), "cpu")
+    assert settings.smoothing == 0.1
+    assert (settings.gamma, settings.weights is None) == (3.0 if loss == "focal" else 0.0, loss != "class-balanced")
 
 
 def test_focal_leaves_easy_rows_alone() -> None:
@@ -63,8 +63,8 @@ def test_class_balance_weighs_a_label_by_its_effective_number() -> None:
     assert effective_number_weights(gold, 3, beta=0.0).tolist() == [1.0, 1.0, 1.0]
     log_p = torch.log_softmax(LOGITS, -1)
     worked = -(2 * log_p[0, 0] + 5 * log_p[1, 2]) / 2
-    found = label_loss(LOGITS, GOLD, LossSettings(weights=torch.tensor([2.0, 1.0, 5.0])))
-    assert float(found) == pytest.approx(float(worked))
+    loss = label_loss(LOGITS, GOLD, LossSettings(weights=torch.tensor([2.0, 1.0, 5.0])))
+    assert float(loss) == pytest.approx(float(worked))
 
 
 def test_smoothing_gives_all_possible_labels_the_same_and_weights_are_of_rows() -> None:
@@ -79,7 +79,7 @@ def test_smoothing_gives_all_possible_labels_the_same_and_weights_are_of_rows() 
 
 def test_a_push_goes_up_the_gradient_and_comes_back() -> None:
     table = torch.nn.Parameter(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    before = table.detach().clone()
+    original = table.detach().clone()
 
     def loss() -> torch.Tensor:
         return (table[0] ** 2).sum()
@@ -88,11 +88,11 @@ def test_a_push_goes_up_the_gradient_and_comes_back() -> None:
     assert table.grad is not None
     first = table.grad.clone()
     with adversarially_perturbed(table, 0.5):
-        assert float((table.detach() - before).norm()) == pytest.approx(0.5)
-        assert torch.equal(table[1], before[1])  # words that the batch does not hold stay
-        assert loss().item() > float((before[0] ** 2).sum())
+        assert float((table.detach() - original).norm()) == pytest.approx(0.5)
+        assert torch.equal(table[1], original[1])  # words that the batch does not hold stay
+        assert loss().item() > float((original[0] ** 2).sum())
         loss().backward()
-    assert torch.equal(table.detach(), before)
+    assert torch.equal(table.detach(), original)
     assert not torch.equal(table.grad, 2 * first)
 
 
