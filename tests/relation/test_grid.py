@@ -187,8 +187,8 @@ def test_a_folder_in_which_no_cell_began_takes_other_rows(grid: dict[str, Any], 
 
 def test_both_pages_name_the_chosen_cell(grid: dict[str, Any], tmp_path: Path) -> None:
     for lang in ("ko", "en"):
-        draw = partial(write_grid_page, lang=LANGUAGES[lang])
-        result = run_grid(GridRecipe(**{**grid, "models": grid["models"][:1]}), draw=draw)
+        on_cell = partial(write_grid_page, lang=LANGUAGES[lang])
+        result = run_grid(GridRecipe(**{**grid, "models": grid["models"][:1]}), on_cell=on_cell)
         assert result.best is not None
         for name in ("results.md", "results.html"):
             assert result.best.name in (tmp_path / "grid" / name).read_text("utf-8").replace("\\", "")
