@@ -18,7 +18,7 @@ from coref_automl.coreference.data import inspect_coref
 from coref_automl.corpus.formats import READERS
 from coref_automl.errors import InputError, ModelError, RecipeError
 from coref_automl.guard import LARGEST, LINE, TooLarge, check_packed, failure_apart, lines_of, parse_json, read_arrays, read_whole
-from coref_automl.models.checks import check_rules
+from coref_automl.models.tokenizer_files import check_rules
 from coref_automl.store import read_json, read_jsonl
 
 
@@ -113,4 +113,4 @@ def test_rules_that_fail_on_a_plain_text_are_refused(tmp_path: Path, rules: dict
     whole = {"version": "1.0", "added_tokens": [], "model": {**model, "vocab": {"[UNK]": 0, "a": 1}}, **rules}
     (tmp_path / "tokenizer.json").write_text(json.dumps(whole), "utf-8")
     with pytest.raises(ModelError, match="fails on a plain text") if fails else nullcontext():
-        check_rules("it", tmp_path, ("tokenizer.json",))
+        check_rules("it", tmp_path)

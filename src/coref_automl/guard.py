@@ -50,6 +50,7 @@ def check_size(path: Path, largest: int = LARGEST) -> None:
 def read_whole(path: Path, stream: IO[bytes] | None = None, largest: int = LARGEST) -> bytes:
     """The bytes of a file, or of the stream that unpacks it."""
     if stream is None:
+        refuse_special(path)
         with path.open("rb") as plain:
             return read_whole(path, plain, largest)
     raw = stream.read(largest + 1)

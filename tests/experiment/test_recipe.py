@@ -17,7 +17,6 @@ from coref_automl.engine.job import Job, Running
 from coref_automl.engine.launch import LocalLauncher
 from coref_automl.engine.pool import Call, Returned
 from coref_automl.errors import ModelError, RecipeError
-from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.experiment.adapt import adapt
 from coref_automl.experiment.plan import open_plan
 from coref_automl.experiment.preflight import study_preflight
@@ -173,7 +172,7 @@ def test_halves_of_sets_of_one_name_are_kept_apart(bench: Bench, recipe: Make, t
         line = f"prepare eval --source bundled:synthetic --limit {16 + 14 * number} --holdout 0.4 --per-source 40 --task real"
         assert command([*line.split(), "--model", str(bench.home / "model"), "--out", str(folder)]) == 0
     wanted = recipe(evaluate={"sets": [str(folder) for folder in sets], "half": "select", "words": "none"})
-    opened = [EvalSet.open(folder) for folder in open_plan(wanted, tmp_path / "out", quiet()).sets]
+    opened = open_plan(wanted, tmp_path / "out", quiet()).sets
     assert len({one.folder for one in opened}) == 2
     assert len({one.fingerprint for one in opened}) == 2
 

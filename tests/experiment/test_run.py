@@ -15,7 +15,6 @@ from coref_automl.cli.app import run as command
 from coref_automl.comparison.claims import Answer
 from coref_automl.comparison.reader import find_runs
 from coref_automl.errors import ComparisonError, FolderError, RecipeError
-from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.experiment.plan import open_plan
 from coref_automl.experiment.preflight import study_preflight
@@ -324,7 +323,7 @@ def texts(bench: Bench, out: Path, *sets: str) -> ExperimentRecipe:
 def test_texts_hold_no_document_of_any_evaluation_set(bench: Bench, tmp_path: Path) -> None:
     plan = open_plan(texts(bench, tmp_path, "bundled", str(bench.home / "evalset")), tmp_path, quiet())
     left_out = read_json(plan.datasets[64] / "manifest.json")["eval_sets"]
-    assert [entry["fingerprint"] for entry in left_out] == [EvalSet.open(folder).fingerprint for folder in plan.sets]
+    assert [entry["fingerprint"] for entry in left_out] == [one.fingerprint for one in plan.sets]
 
 
 def test_a_study_with_a_set_of_its_own_resumes_where_it_was_moved_to(bench: Bench, tmp_path: Path) -> None:

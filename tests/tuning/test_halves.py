@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coref_automl.evaluation.evalset import EvalSet
-from coref_automl.tuning.score import half_set
+from coref_automl.evaluation.evalset import EvalSet, half_set
 from tests.tuning.conftest import World
 
 

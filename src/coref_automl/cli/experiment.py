@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,7 +32,6 @@ from coref_automl.say import say
 if TYPE_CHECKING:
     from coref_automl.coreference.predict import Resolved
     from coref_automl.experiment.adapt import Adapted
-    from coref_automl.experiment.plan import Plan
 
 
 def _show(result: Adapted, since: float, as_json: bool, found: Resolved | None = None) -> None:
@@ -160,10 +160,7 @@ def study(
         print_result(study_preflight(wanted, only=only or (), progress=progress), as_json)
         return
 
-    def before(plan: Plan) -> Plan:
-        trains = not only or "train" in only
-        return before_training(plan, progress, agreement(yes, as_json), fit=False) if trains else plan
-
+    before = partial(before_training, progress=progress, agreed=agreement(yes, as_json), fit=False)
     if until_shown:
         from coref_automl.experiment.until import run_until_shown
 
@@ -172,7 +169,8 @@ def study(
         result, known = run_until_shown(wanted, max_minutes=max_minutes, progress=progress, before=before)
         print_result(result, as_json, [*result.lines(), *map(str, known)], known=[one.to_json() for one in known])
     else:
-        result = run_experiment(wanted, only=only or (), max_minutes=max_minutes, progress=progress, before=before)
+        sees = before if not only or "train" in only else lambda plan: plan
+        result = run_experiment(wanted, only=only or (), max_minutes=max_minutes, progress=progress, before=sees)
         print_result(result, as_json)
     if result.broken:
         raise typer.Exit(1)

@@ -199,7 +199,7 @@ def summarize(run: Path, tested: Sequence[CorefDocument]) -> CoreferenceResult:
             )
     if len(versions := {answer.version for seed in answers for answer in seed}) > 1:
         raise FolderError(f"{run} has answers of several versions; remove its seeds and run the same command again.")
-    settings, prints = manifest["binding"]["settings"], manifest["binding"]["fingerprints"]
+    settings, fingerprints = manifest["binding"]["settings"], manifest["binding"]["fingerprints"]
     result = CoreferenceResult(
         run=str(run),
         model=manifest["model"],
@@ -207,14 +207,14 @@ def summarize(run: Path, tested: Sequence[CorefDocument]) -> CoreferenceResult:
         documents=len(answers[0]),
         mentions=sum(answer.mentions for answer in answers[0]),
         seeds=tuple(seeds),
-        fingerprints={"weights": prints.get("weights", ""), "documents": manifest["scored_documents"]},
+        fingerprints={"weights": fingerprints.get("weights", ""), "documents": manifest["scored_documents"]},
         notes=tuple(manifest["notes"]),
         gain=_gain(run, answers),
         conditions={
             **{name: value for name, value in settings.items() if name not in _NOT_CONDITIONS},
             "documents": manifest["scored_documents"],
             "resolver": versions.pop(),
-            "split": prints["split"],
+            "split": fingerprints["split"],
         },
         pretraining=manifest["pretraining"],
         **aggregate(answers),

@@ -21,8 +21,8 @@ from coref_automl.coreference.resolve import FoundChains, resolve_all
 from coref_automl.coreference.tokens import TokenizedDocument, segments
 from coref_automl.models.execution import autocast, without_cudnn
 from coref_automl.progress import Progress, Stage, peak_gigabytes
-from coref_automl.training.finetuning import RESUME, Fit, FitState, Updates, checked_loss, own_randomness, weights_on_cpu
-from coref_automl.training.optimizer import groups_of
+from coref_automl.training.finetuning import RESUME, FitState, Updates, checked_loss, run_epochs, scoped_rng, weights_on_cpu
+from coref_automl.training.optimizer import parameter_groups
 
 _BALANCE = 0.5
 """Oversampling exponent for rare genres: 0 none, 1 uniform over genres."""
@@ -50,15 +50,15 @@ def train_model(
     on_epoch: Callable[[int, int, float], None] | None = None,
 ) -> CoreferenceFitState:
     """Train all epochs; leave the model with the weights of the epoch that scored best on `dev`, or without one of the last."""
-    encoder = groups_of(model.encoder, rate=_encoder_rate(recipe, model), weight_decay=recipe.weight_decay)
-    head = groups_of(model.head, rate=recipe.head_rate, weight_decay=recipe.weight_decay)
+    encoder = parameter_groups(model.encoder, learning_rate=_encoder_rate(recipe, model), weight_decay=recipe.weight_decay)
+    head = parameter_groups(model.head, learning_rate=recipe.head_rate, weight_decay=recipe.weight_decay)
     updates = Updates(model, [*encoder, *head], recipe.warmup)
     state = updates.load(folder / RESUME, CoreferenceFitState)
     total = recipe.epochs * len(epoch_batches(train, recipe, seed, 0))
-    with progress.stage(f"seed {seed}", total, "steps") as stage, own_randomness(str(model.device)), without_cudnn():
+    with progress.stage(f"seed {seed}", total, "steps") as stage, scoped_rng(str(model.device)), without_cudnn():
         stage.skip(state.epoch * total / recipe.epochs)
         trainer = _Trainer(model, updates, train, dev, recipe, seed, stage, state)
-        Fit(seed, state, updates, trainer.train_epoch, trainer.validate, trainer.should_stop, on_epoch).run(folder / RESUME)
+        run_epochs(trainer, seed=seed, state=state, updates=updates, resume=folder / RESUME, on_epoch=on_epoch)
     if state.best_weights:
         model.load_state_dict(state.best_weights, strict=False)
     return state
@@ -66,7 +66,7 @@ def train_model(
 
 @dataclass(eq=False)
 class _Trainer:
-    """The epochs of one seed. `Fit` advances `state.epoch`; steps and the best epoch are recorded here."""
+    """The epochs of one seed. `run_epochs` advances `state.epoch`; steps and the best epoch are recorded here."""
 
     model: CoreferenceModel
     updates: Updates
@@ -83,7 +83,7 @@ class _Trainer:
         self.model.train()
         for number, batch in enumerate(batches, 1):
             # cuts differ from epoch to epoch: progress is measured by fraction of the epoch, so that the decay ends at its end
-            self.updates.set_rate((state.epoch + (number - 0.5) / len(batches)) / epochs)
+            self.updates.set_learning_rate((state.epoch + (number - 0.5) / len(batches)) / epochs)
             with autocast(str(self.model.device), self.recipe.precision):
                 loss = batch_loss(self.model, batch)
             loss.backward()

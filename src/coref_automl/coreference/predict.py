@@ -1,4 +1,4 @@
-"""Chains of a new text. In: a text, and a model (the bundled one by default). Out: a record that prints itself.
+"""Chains of a new text. In: a text, and a model (the bundled one by default). Out: a record that fingerprints itself.
 
 resolved = coref_automl.coreference("영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다.")
 resolved.strings            # [["영수", "영수"], ["어머니", "어머니"]]
@@ -30,7 +30,7 @@ from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import State, state_of
 from coref_automl.korean import composed, ends_in_consonant
 from coref_automl.machine import pick_device
-from coref_automl.models.model_files import folder_print
+from coref_automl.models.model_files import folder_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.rows import with_marks
@@ -193,7 +193,7 @@ def resolve_file(
             yield {"chains": chains, "strings": resolved.strings, **named}
 
     settings = fingerprint([options.get("base"), options.get("scheme"), resolve])
-    made_from = {"weights": folder_print(models_of(model)[0]), "options": settings}
+    made_from = {"weights": folder_fingerprint(models_of(model)[0]), "options": settings}
     progress = progress or quiet()
     return answer_texts(data, out, KIND, answer, made_from, column=column, at_once=16, skip_bad=skip_bad, progress=progress)
 

@@ -122,16 +122,16 @@ def learned_from(model: Path) -> list[str]:
 
 def write_seen(model: Path, documents: Sequence[CorefDocument], start: str = "") -> None:
     """Record what a model was trained or selected on: these documents, and those of the head that it started from."""
-    write_json(model / _LEARNED, sorted({*map(_text_print, documents), *(learned_from(Path(start)) if start else ())}))
+    write_json(model / _LEARNED, sorted({*map(_text_fingerprint, documents), *(learned_from(Path(start)) if start else ())}))
 
 
 def unseen(documents: Sequence[CorefDocument], models: Sequence[Path]) -> tuple[CorefDocument, ...]:
     """Leave out documents that one of the models learned from."""
-    seen = {text_print for model in models for text_print in learned_from(model)}
-    return tuple(document for document in documents if _text_print(document) not in seen)
+    seen = set[str]().union(*map(learned_from, models))
+    return tuple(document for document in documents if _text_fingerprint(document) not in seen)
 
 
-def _text_print(document: CorefDocument) -> str:
+def _text_fingerprint(document: CorefDocument) -> str:
     return fingerprint(" ".join(document.text.split()))[:12]
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from coref_automl.coreference.documents import CorefDocument
 from coref_automl.errors import CoreferenceDataError
-from coref_automl.models.segmentation import place
+from coref_automl.models.segmentation import locate
 from coref_automl.models.vocabulary import Pieces, tokenize_all
 
 TRAILING_CLASSES = 4
@@ -102,7 +102,7 @@ def _tokenize(document: CorefDocument, pieces: Pieces) -> TokenizedDocument:
         char_ids[long_enough, back] = 1 + codes[pieces.ends[long_enough] - 1 - back] % (CHAR_TABLE - 1)
     sentence_ends = np.array([match.end() for match in _SENTENCE_END.finditer(document.text)], np.int64)
     sentence_ids = np.searchsorted(sentence_ends, pieces.starts, "right").astype(np.int64)
-    placed = place(pieces, [mention.span for mention in document.mentions])
+    placed = locate(pieces, [mention.span for mention in document.mentions])
     numbers: dict[str, int] = {}
     entity = np.array([numbers.setdefault(mention.entity, len(numbers)) for mention in document.mentions], np.int64)
     facts = char_ids, lengths, sentence_ids, _recurrence(np.asarray(pieces.ids, np.int64)), quotations(document.text)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.errors import SourceError
-from coref_automl.store import read_json, write_json, written_whole
+from coref_automl.store import atomic_write, read_json, write_json
 
 BANDS, ROWS = 20, 6
 PERMUTATIONS = BANDS * ROWS
@@ -67,7 +67,7 @@ def write_signatures(stem: Path, signatures: Signatures) -> None:
     """`NAME.signatures.npy` [documents, 120] and `NAME.bands.npy` [bands, documents]: the keys of a band lie together."""
     keys = np.stack([_mixed(signatures[:, band * ROWS : (band + 1) * ROWS]) for band in range(BANDS)])
     for suffix, array in ((".signatures.npy", signatures), (".bands.npy", keys)):
-        with written_whole(stem.with_suffix(suffix), "wb") as handle:
+        with atomic_write(stem.with_suffix(suffix), "wb") as handle:
             np.save(handle, array)
 
 
@@ -94,7 +94,7 @@ def near_duplicates(
     are decided, or -1 for one that does not take part. A task holds about `at_once` of them.
     """
     classes = -(-len(entries) // at_once)
-    with written_whole(folder / _ENTRIES, "wb") as handle:
+    with atomic_write(folder / _ENTRIES, "wb") as handle:
         np.save(handle, entries)
     write_json(
         folder / PLAN, {"stems": list(map(str, stems)), "edges": [0, *np.cumsum(counts).tolist()], "tasks": BANDS * classes}
@@ -130,7 +130,7 @@ def band_job(*, band: int, residue: int, classes: int, folder: str, similarity: 
         signatures = _signatures(plan["stems"], edges, row[pairs])
         found.append(entry[pairs[np.mean(signatures[:, 0] == signatures[:, 1], axis=1) >= similarity]])
     verified = np.concatenate(found)
-    with written_whole(Path(folder) / f"pairs-{band:02d}-{residue:05d}.npy", "wb") as handle:
+    with atomic_write(Path(folder) / f"pairs-{band:02d}-{residue:05d}.npy", "wb") as handle:
         np.save(handle, verified[np.lexsort((verified[:, 1], verified[:, 0]))])
     return len(verified)
 

@@ -28,7 +28,7 @@ from coref_automl.errors import ModelError
 from coref_automl.korean import Tagger, Tags
 from coref_automl.models.vocabulary import Pieces, split_at, tokenize
 from coref_automl.records import Document
-from coref_automl.store import read_json, write_json, write_jsonl, write_text, written_whole
+from coref_automl.store import atomic_write, read_json, write_json, write_jsonl, write_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -131,7 +131,7 @@ def encode_shard(texts: Path, keep: NDArray[np.bool_], stem: Path, settings: Enc
     facts: list[tuple[int, int, int, int, int]] = []
     trained: list[dict[str, str]] = []
     hits = _Hits(known)
-    with written_whole(stem.with_suffix(".tokens"), "wb") as handle:
+    with atomic_write(stem.with_suffix(".tokens"), "wb") as handle:
         for (place, document), tags in zip(rows, _tags(rows, settings), strict=True):
             encoded, reason = _encode(document.text, tags, tokenizer, special, settings)
             count = sum(len(ids) for ids, _ in encoded)
@@ -152,7 +152,7 @@ def encode_shard(texts: Path, keep: NDArray[np.bool_], stem: Path, settings: Enc
 
 def set_shard_aside(keep: list[int], stem: Path) -> None:
     """Give up a shard that no worker survives: none of its documents trains."""
-    with written_whole(stem.with_suffix(".tokens"), "wb"):
+    with atomic_write(stem.with_suffix(".tokens"), "wb"):
         _write(stem, [], [], [(place, 0, 0, 0, len(REASONS) - 1) for place in keep], [], _Hits(None))
 
 
@@ -164,14 +164,14 @@ def _write(
     trained: list[dict[str, str]],
     hits: _Hits,
 ) -> None:
-    with written_whole(stem.with_suffix(".npz"), "wb") as handle:
+    with atomic_write(stem.with_suffix(".npz"), "wb") as handle:
         np.savez(
             handle,
             pieces=np.array(pieces, np.int32).reshape(-1, 3),
             documents=np.array(facts, np.int64).reshape(-1, 5),
             runs=np.concatenate(hits.runs) if hits.runs else np.empty(0, np.uint64),
         )
-    with written_whole(stem.with_suffix(".mentions.npy"), "wb") as handle:
+    with atomic_write(stem.with_suffix(".mentions.npy"), "wb") as handle:
         np.save(handle, np.concatenate(marks) if marks else np.empty((0, 4), np.int32))
     write_jsonl(stem.with_suffix(".jsonl"), trained)
     write_json(stem.with_suffix(".json"), {"documents": len(facts), "overlap": hits.examples})

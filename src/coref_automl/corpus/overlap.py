@@ -16,7 +16,7 @@ from coref_automl.decoder import read_stored, read_stored_rows
 from coref_automl.errors import EvalSetError
 from coref_automl.folders import MANIFEST
 from coref_automl.records import Document, Record
-from coref_automl.store import written_whole
+from coref_automl.store import atomic_write
 
 WORDS = 13
 """Words in a row that two texts hardly share by chance; shorter texts count as one run."""
@@ -102,7 +102,7 @@ def _word(word: str) -> int:
 def write_grams(documents: Sequence[Document], path: Path) -> None:
     """Every run of the evaluation documents, sorted, once."""
     runs = [grams(document.text) for document in documents]
-    with written_whole(path, "wb") as handle:
+    with atomic_write(path, "wb") as handle:
         np.save(handle, np.unique(np.concatenate(runs)) if runs else np.empty(0, np.uint64))
 
 

@@ -31,7 +31,7 @@ from coref_automl.fingerprints import chunks_of
 from coref_automl.korean import kiwi_version
 from coref_automl.progress import Progress, Stage
 from coref_automl.records import Document
-from coref_automl.store import written_whole
+from coref_automl.store import atomic_write
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +143,7 @@ def assemble(
     sources = counted(index, choice, facts, hub)
     refuse_sources(sources, recipe, progress)
     trained = (choice == KEPT) & (facts[:, 3] == 0)
-    with written_whole(out / "documents.jsonl", "wb") as handle:
+    with atomic_write(out / "documents.jsonl", "wb") as handle:
         for stem in stems:
             handle.writelines(chunks_of(stem.with_suffix(".jsonl")))
     counts = Counter[str]()

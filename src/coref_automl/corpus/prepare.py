@@ -14,7 +14,7 @@ no byte. What kills its worker again and again is named at the end; `--allow-mis
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from coref_automl.corpus.inputs import bytes_of, difference, pinned, readable_pa
 from coref_automl.corpus.manifest import AGAIN, ANEW, BegunDataset, MadeFrom, WithSettings, read_prepared
 from coref_automl.corpus.overlap import evaluation_documents, write_grams
 from coref_automl.corpus.pack import assemble
-from coref_automl.corpus.recipe import PrepareRecipe
+from coref_automl.corpus.recipe import PrepareRecipe, Texts
 from coref_automl.corpus.shards import READ, Index, build_index, finished_shards, set_part_aside
 from coref_automl.corpus.sources import BUNDLED, Input
 from coref_automl.decoder import read_stored
@@ -44,7 +44,7 @@ from coref_automl.locks import claimed
 from coref_automl.machine import usable_cores
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Document
-from coref_automl.store import read_jsonl, write_json, write_text, written_whole
+from coref_automl.store import atomic_write, read_jsonl, write_json, write_text
 
 WORK, ENCODE, DEDUP, INPUTS, PARTS = "work", "encode", "dedup", "inputs.json", "parts.json"
 _SMALL = 4 << 20
@@ -71,6 +71,18 @@ def prepare(recipe: PrepareRecipe, out: str | Path, *, progress: Progress | None
         if is_done(out):  # by a command that ended just now
             return _as_it_stands(recipe, out, progress)
         return _prepare(recipe, parts, missing, evaluation, out, progress)
+
+
+def prepare_texts(
+    texts: Texts, folder: Path, seq_len: int, model: str, eval_sets: Iterable[Path], progress: Progress, holdout: float = 0.0
+) -> Path:
+    """One dataset for all runs: blocks with noun chains. They differ in what they hide, and in nothing else."""
+    wanted = PrepareRecipe(
+        mode="combined", sources=texts.sources, model=model, seq_len=seq_len, eval_sets=tuple(map(str, eval_sets)),
+        holdout=holdout, limit=texts.limit, near_duplicates=texts.near_duplicates,
+    )  # fmt: skip
+    prepare(wanted, folder, progress=progress)
+    return folder
 
 
 def _prepare(
@@ -186,7 +198,7 @@ def _encode(
     index: Index, choice: Choice, recipe: PrepareRecipe, work: Path, workers: int, places: list[str], progress: Progress
 ) -> None:
     kept = choice == KEPT
-    with written_whole(work / "kept.npy", "wb") as handle:
+    with atomic_write(work / "kept.npy", "wb") as handle:
         np.save(handle, kept)
     stems = [work / ENCODE / shard.stem.name for shard in index.shards]
     left = [number for number, stem in enumerate(stems) if not stem.with_suffix(".json").is_file()]
@@ -202,14 +214,10 @@ def _encode(
         if workers > 1:
             release_kiwi()  # its model is 300 MB, and the next stage has processes of its own
     settings = EncodeSettings(
-        tokenizer=store_tokenizer(recipe.model, work / "tokenizer.json"),
-        mode=recipe.mode,
-        seq_len=recipe.seq_len,
-        only_names=recipe.only_names,
-        chain_cap=recipe.chain_cap,
-        cache=cache,
+        tokenizer=store_tokenizer(recipe.model, work / "tokenizer.json"), mode=recipe.mode, seq_len=recipe.seq_len,
+        only_names=recipe.only_names, chain_cap=recipe.chain_cap, cache=cache,
         grams=work / "grams.npy" if recipe.eval_sets else None,
-    )
+    )  # fmt: skip
     with progress.stage("encode", total, "characters") as stage:
         common = {"kept": str(work / "kept.npy"), "settings": to_mapping(settings)}
         jobs = [

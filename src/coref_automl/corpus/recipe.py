@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from coref_automl.config import Setting, free_fields, to_mapping, typed
@@ -12,7 +10,6 @@ from coref_automl.corpus.clean import SHARE, Filters
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
 from coref_automl.models.families import LONGEST
-from coref_automl.progress import Progress
 
 Mode = Literal["mlm", "entity", "combined"]
 
@@ -24,19 +21,6 @@ class Texts:
     sources: tuple[str, ...]
     limit: int | None = None
     near_duplicates: bool = True
-
-    def prepared(
-        self, folder: Path, seq_len: int, model: str, eval_sets: Iterable[Path], progress: Progress, holdout: float = 0.0
-    ) -> Path:
-        """One dataset for all runs: blocks with noun chains. They differ in what they hide, and in nothing else."""
-        from coref_automl.corpus.prepare import prepare
-
-        wanted = PrepareRecipe(
-            mode="combined", sources=self.sources, model=model, seq_len=seq_len, eval_sets=tuple(map(str, eval_sets)),
-            holdout=holdout, limit=self.limit, near_duplicates=self.near_duplicates,
-        )  # fmt: skip
-        prepare(wanted, folder, progress=progress)
-        return folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

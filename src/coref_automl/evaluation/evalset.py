@@ -7,7 +7,7 @@ The fingerprint covers the bytes of documents and items. Noun tables may be adde
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypedDict
@@ -16,14 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.decoder import read_stored, shown
-from coref_automl.errors import EvalSetError
+from coref_automl.errors import EvalSetError, RecipeError
 from coref_automl.evaluation import answers
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.fingerprints import fingerprint, fingerprint_files
-from coref_automl.folders import MANIFEST, kind_of_folder, mark_done, with_article
+from coref_automl.folders import MANIFEST, claim_folder, is_done, kind_of_folder, mark_done, with_article
 from coref_automl.models.vocabulary import FastTokenizer
 from coref_automl.records import SCHEMA, ClozeItem, Document, Half, Task, halves_of
-from coref_automl.store import read_jsonl, write_json, write_jsonl
+from coref_automl.store import atomic_write, read_jsonl, write_json, write_jsonl
 
 KIND = "evalset"
 DOCUMENTS = "documents.jsonl"
@@ -54,6 +54,7 @@ class SetManifest(_Named, total=False):
     documents: dict[str, dict[str, int]]
     tasks: dict[str, TaskCounts]
     half: Half
+    made_from: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,6 +120,40 @@ def freeze(folder: Path, documents: Iterable[Document], items: Mapping[Task, Seq
     held = _fingerprint(folder, _files(folder))
     write_json(folder / MANIFEST, {"kind": KIND, "schema": SCHEMA, "fingerprint": held, **facts})
     mark_done(folder)
+
+
+def half_set(evalset: EvalSet, folder: Path, half: Half, tasks: Sequence[Task] = (), limit: int | None = None) -> EvalSet:
+    """One half of a set as a set of its own, for these tasks or for all; an existing one is opened."""
+    tasks = tasks or tuple(evalset.items)
+    source = fingerprint(evalset.fingerprint, half, list(tasks), limit)
+    if not is_done(folder) or read_stored(folder / MANIFEST, SetManifest).get("made_from") != source:
+        clusters = {cluster for cluster, of in evalset.halves.items() if of == half}
+        kept = {task: _some(evalset.items[task], clusters, limit) for task in tasks}
+        if empty := [task for task, items in kept.items() if not items]:
+            raise RecipeError(
+                f"No {empty[0]} item of {evalset.folder} falls into its {half} half: the set is too small for that."
+            )
+        used = {item.document for items in kept.values() for item in items}
+        claim_folder(folder, KIND)
+        documents = [Document(id=name, source="", text=text) for name, text in evalset.documents.items() if name in used]
+        freeze(folder, documents, kept, {"made_from": source, "half": half, "of": evalset.name})
+    for table in evalset.folder.glob("nouns-*.npy"):
+        if not (folder / table.name).is_file():
+            with atomic_write(folder / table.name, "wb") as handle:
+                handle.write(table.read_bytes())
+    return EvalSet.open(folder)
+
+
+def _some(items: Sequence[ClozeItem], clusters: Set[str], limit: int | None) -> list[ClozeItem]:
+    """Whole documents among these, in an order that has nothing to do with their content, until there are enough items."""
+    wanted = [item for item in items if item.cluster in clusters]
+    if limit is None or len(wanted) <= limit:
+        return wanted
+    kept: list[ClozeItem] = []
+    for cluster in sorted({item.cluster for item in wanted}, key=lambda cluster: fingerprint("tuning", cluster)):
+        if len(kept) < limit:
+            kept += [item for item in wanted if item.cluster == cluster]
+    return kept
 
 
 def check(documents: Sequence[Document], items: Mapping[Task, Sequence[ClozeItem]]) -> None:

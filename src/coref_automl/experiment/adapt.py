@@ -17,19 +17,19 @@ from typing import Any
 from coref_automl.comparison.claims import Answer
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.config import from_mapping, overlaid, read_yaml
-from coref_automl.engine.launch import HereLauncher
+from coref_automl.engine.launch import InProcessLauncher
 from coref_automl.errors import RecipeError
 from coref_automl.experiment.plan import EVALUATIONS, open_plan
 from coref_automl.experiment.preflight import before_training, before_tuning
 from coref_automl.experiment.recipe import ExperimentRecipe
-from coref_automl.experiment.run import run_plan
+from coref_automl.experiment.run import opened
 from coref_automl.experiment.state import ANSWER, Preflight
-from coref_automl.folders import EVENTS, EXPERIMENT
+from coref_automl.folders import EXPERIMENT
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_first_gpu
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.say import Say, language, speaking
+from coref_automl.say import Say, language
 from coref_automl.store import read_json, write_json
 from coref_automl.tuning.outputs import Draw, StudyResult
 from coref_automl.tuning.recipe import TuneRecipe
@@ -111,10 +111,9 @@ def adapt(
     """
     out, progress = Path(recipe.out), progress or quiet()
     pick_first_gpu(recipe.device)  # it trains in this process
-    with speaking(recipe.lang), claimed(out, EXPERIMENT):
-        kept = progress.into(out / EVENTS)
-        plan = before_training(open_plan(recipe, out, kept), progress, agreed, fit=True, with_time=with_time)
-        result = run_plan(plan, kept, HereLauncher())
+    before = partial(before_training, progress=progress, agreed=agreed, fit=True, with_time=with_time)
+    with opened(recipe, progress, before, InProcessLauncher()) as experiment:
+        result, plan = experiment.run(), experiment.plan
     answer, base = Answer.from_json(read_json(out / ANSWER)), plan.recipe.model
     outcomes = {step.kind: step.outcome(out) for step in plan.after_choice(answer.highest_path)}
     compare = f"coref-automl compare {quote(str(out / EVALUATIONS))}"
@@ -144,10 +143,10 @@ def with_tuned(recipe: ExperimentRecipe, minutes: float, progress: Progress, dra
     with claimed(out, EXPERIMENT):  # to the end: what is tuned lies in it
         plan = open_plan(replace(recipe, evaluate=replace(recipe.evaluate, half=None)), out, progress)  # tuning halves its set
         fit = plan.fitted()
-        batch = fit.recipe.train.get("batch") or next(iter(fit.prepared.values())).plan.batch
+        batch = fit.recipe.train.get("batch") or fit.first.plan.batch
         wanted = TuneRecipe(
             models=(plan.recipe.model,), out=str(out / "tune"), datasets=(str(plan.datasets[recipe.lengths[0]]),),
-            eval_set=str(plan.sets[0]), metric=recipe.evaluate.metric, device=recipe.device, lang=recipe.lang,
+            eval_set=str(plan.sets[0].folder), metric=recipe.evaluate.metric, device=recipe.device, lang=recipe.lang,
             settings={"batch": int(batch)},  # with other batches, some methods would see more tokens
             max_minutes=minutes / (_SEARCH_RUNS if search else _PORTFOLIO_RUNS), portfolio_only=not search,
             finalists=6 if search else 1, seeds=24 if search else 4, ablate=search,

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coref_automl.comparison.claims import BASE
 from coref_automl.comparison.names import arm_name, run_name, seed_of
@@ -23,25 +23,25 @@ from coref_automl.comparison.runs import CHOSEN, TaskData
 from coref_automl.comparison.scores import is_equal_training
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
+from coref_automl.corpus.prepare import prepare_texts
 from coref_automl.engine.binding import BYTES
 from coref_automl.engine.job import JOB, Job
 from coref_automl.errors import FolderError, RecipeError
-from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
+from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set, half_set
 from coref_automl.evaluation.prepare import prepare_eval
 from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.slot import SCORER
 from coref_automl.evaluation.targets import target_of
-from coref_automl.experiment.recipe import BUNDLED, ExperimentRecipe, HeldOutTexts
+from coref_automl.experiment.recipe import BUNDLED, EvaluateStage, ExperimentRecipe, HeldOutTexts
 from coref_automl.experiment.step import RUNS, Step, start_bytes
 from coref_automl.machine import device_seen, pick_device
 from coref_automl.models.load import load_masked_lm
 from coref_automl.paths import short_names
 from coref_automl.progress import Progress
 from coref_automl.store import read_json
-from coref_automl.training.folder import binding_of, checkpoint_meant
+from coref_automl.training.folder import binding_of, checkpoint_of_run
 from coref_automl.training.recipe import TrainRecipe, check
-from coref_automl.tuning.score import half_set
 
 if TYPE_CHECKING:
     from coref_automl.training.setup import Prepared
@@ -64,17 +64,21 @@ class MethodAtLength:
     def name(self) -> str:
         return arm_name(self.method, self.length)
 
+    def run(self, seed: int) -> str:
+        return run_name(self.name, seed)
+
     def __str__(self) -> str:
         return f"{self.method} {self.length:,}"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A recipe with what it names opened. `sets` are evaluation sets, `datasets` folders by length, `data` those of tasks."""
+    """A recipe with what it names opened. `sets` are evaluation sets, of which the first judges, `datasets` folders by length,
+    `data` those of tasks."""
 
     recipe: ExperimentRecipe
     out: Path
-    sets: tuple[Path, ...]
+    sets: tuple[EvalSet, ...]
     datasets: Mapping[int, Path]
     data: Mapping[str, TaskData] = field(default_factory=dict)
 
@@ -91,10 +95,6 @@ class Plan:
         """The device as its steps see it; launcher and preflight take the recipe's."""
         return device_seen(self.recipe.device)
 
-    def run_name(self, arm: MethodAtLength | None, seed: int) -> str:
-        """The name of an arm's run. The base (None) is one encoder, tuned for each task as often as an arm has runs."""
-        return run_name(arm.name if arm else BASE, seed)
-
     @cached_property
     def steps(self) -> list[Step]:
         """Seed by seed, the base first, all that belongs to a run together: a study that is cut short has whole seeds."""
@@ -109,9 +109,9 @@ class Plan:
                 yield from self._fine_tuning(kind, BASE, None, self.recipe.first_seed)
 
     def _steps_of_seed(self, number: int, seed: int) -> Iterator[Step]:
-        yield from self._tasks("every", self.run_name(None, seed), None, number * SEEDS_APART)
+        yield from self._tasks("every", run_name(BASE, seed), None, number * SEEDS_APART)  # as often as an arm has runs
         for arm, work in self.prepared.items():
-            name, binding = self.run_name(arm, seed), binding_of(work.recipe, work.prints) | {"seed": seed}
+            name, binding = arm.run(seed), binding_of(work.recipe, work.fingerprints) | {"seed": seed}
             yield Step("train", name, name, self.training(arm, seed), binding)
             yield self._evaluation(name, name, seq_len=None)
             yield from self._tasks("every", name, name, number * SEEDS_APART)
@@ -126,10 +126,10 @@ class Plan:
         """What starts from the model that the evaluations recommend, in folders named by it: another choice lies beside it."""
         at = Path(model)
         name = re.sub(r"[^\w.+-]", "-", at.name if at.parent.name in ("", ".") else f"{at.resolve().parent.name}-{at.name}")
-        tasks, prints = self.of_chosen(name), start_bytes(model)
+        tasks, fingerprints = self.of_chosen(name), start_bytes(model)
         is_base = model == self.recipe.model
         return [
-            replace(step, start=model, binding={**step.binding, **prints})
+            replace(step, start=model, binding={**step.binding, **fingerprints})
             for step in tasks
             if not (is_base and CHECKS[step.kind].with_base)  # which was fine-tuned already
         ]
@@ -140,10 +140,10 @@ class Plan:
 
     def training(self, arm: MethodAtLength, seed: int) -> TrainRecipe:
         decided = {
-            "model": self.recipe.model, "dataset": str(self.datasets[arm.length]), "seq_len": arm.length, "method": arm.method,
-            "out": str(self.out / RUNS / self.run_name(arm, seed)), "seed": seed, "device": self.device,
+            "dataset": str(self.datasets[arm.length]), "seq_len": arm.length, "method": arm.method, "device": self.device,
+            "out": str(self.out / RUNS / arm.run(seed)), "seed": seed,
         }  # fmt: skip
-        return from_mapping(TrainRecipe, {**self.recipe.settings(arm.method), **decided}, f"methods: {arm.method}")
+        return training_of(self.recipe, arm.method, decided)
 
     @cached_property
     def prepared(self) -> dict[MethodAtLength, Prepared]:
@@ -161,12 +161,17 @@ class Plan:
         self._refuse_namesake(prepared)
         return prepared
 
+    @property
+    def first(self) -> Prepared:
+        """The first run: all see as many tokens."""
+        return self.prepared[self.arms[0]]
+
     def fitted(self) -> Plan:
         """With a batch and epochs that make enough steps of the rows at hand; what was asked for stays as it is."""
         given = self.recipe.train
         if "max_tokens" in given or ("batch" in given and "epochs" in given):
             return self
-        work = self.prepared[self.arms[0]]
+        work = self.first
         rows, batch, epochs = work.plan.rows, work.plan.batch, float(given.get("epochs", 1.0))
         if "batch" not in given:
             while batch > LEAST_BATCH and epochs * rows / batch < FEWEST_STEPS:
@@ -181,32 +186,25 @@ class Plan:
         made = target_of(self.recipe.model).provenance()
         names = {Path(made.run).name, Path(self.recipe.model).resolve().parent.name} if made else set()
         for arm, seed in product(prepared, self.seeds):
-            if made and self.run_name(arm, seed) in names and made.step in prepared[arm].saves():
+            if made and arm.run(seed) in names and made.step in prepared[arm].saves():
                 raise RecipeError(
-                    f"The base {self.recipe.model} is step {made.step} of a run named {self.run_name(arm, seed)}, and this study "
+                    f"The base {self.recipe.model} is step {made.step} of a run named {arm.run(seed)}, and this study "
                     "would have one, too; pass another --first-seed, or name the method otherwise."
                 )
 
     def _evaluation(self, name: str, run: str | None, *, seq_len: int | None) -> Step:
         stage = self.recipe.evaluate
         recipe = EvaluateRecipe(
-            eval_sets=self.sets, seq_len=seq_len, out=self.out / EVALUATIONS, device=self.device, words=stage.words, base=False
-        )
-        binding = {"eval_sets": [opened.fingerprint for opened in self._opened_sets], "words": stage.words}
+            eval_sets=tuple(opened.folder for opened in self.sets), seq_len=seq_len, out=self.out / EVALUATIONS,
+            device=self.device, words=stage.words, base=False,
+        )  # fmt: skip
+        binding = {"eval_sets": [opened.fingerprint for opened in self.sets], "words": stage.words}
         return Step("evaluate", name, run, recipe, binding | {f"{BYTES}scorer": SCORER} | ({} if run else self._base_bytes))
 
     @cached_property
     def _base_bytes(self) -> dict[str, str]:
         """What steps from the base are bound to; a run's own bytes are bound by its training."""
         return start_bytes(self.recipe.model)
-
-    @cached_property
-    def _opened_sets(self) -> list[EvalSet]:
-        return [EvalSet.open(folder) for folder in self.sets]
-
-    @property
-    def items(self) -> int:
-        return sum(len(opened.select()) for opened in self._opened_sets)
 
     def _fine_tuning(self, kind: str, name: str, run: str | None, first_seed: int) -> Iterator[Step]:
         """A check from one start, once for each of its variants. The k-th run of every method and the k-th tuning of the base
@@ -218,54 +216,58 @@ class Plan:
             recipe = outside.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
             free = ("out", "device", "model", "seeds", *data.files)
             bound = {key: value for key, value in to_mapping(recipe).items() if key not in free}
-            yield Step(kind, step_name, run, recipe, bound | data.prints | ({} if run else self._base_bytes))
+            yield Step(kind, step_name, run, recipe, bound | data.fingerprints | ({} if run else self._base_bytes))
+
+
+def training_of(recipe: ExperimentRecipe, method: str, decided: Mapping[str, Any]) -> TrainRecipe:
+    settings = {**recipe.settings(method), "model": recipe.model, **decided}
+    return from_mapping(TrainRecipe, settings, f"methods: {method}")
 
 
 def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
     """Open what the recipe names, or prepare it; nothing is trained. A run's folder as the base means one checkpoint of it. What
     can be refused before texts are prepared is."""
     pick_device(recipe.device)
-    recipe = replace(recipe, model=checkpoint_meant(recipe.model, "--model") or recipe.model)
+    recipe = replace(recipe, model=checkpoint_of_run(recipe.model, "--model") or recipe.model)
     new_head = any(recipe.settings(method).get("new_head") for method in recipe.methods) or None
     load_masked_lm(recipe.model, new_head=new_head)  # has it a mask head?
     for method in recipe.methods:
-        settings = recipe.settings(method) | {"model": recipe.model, "dataset": "", "out": ""}
-        check(from_mapping(TrainRecipe, settings, f"methods: {method}"))
-    refuse_other_first_seed(recipe, out)
+        asked = training_of(recipe, method, {"dataset": "", "out": ""})
+        check(asked)
+    refuse_other_first_seed(recipe.first_seed, [kind for kind, stage in recipe.checks.items() if stage.start != CHOSEN], out)
     data = {kind: CHECKS[kind].open(stage, out) for kind, stage in recipe.checks.items()}
-    sets = prepare_sets(recipe, out, progress)
-    return Plan(recipe, out, sets, prepare_datasets(recipe, out, sets, progress), data)
+    sets = open_sets(recipe.evaluate, recipe.texts, recipe.model, out, progress)
+    return Plan(recipe, out, sets, open_datasets(recipe, out, sets, progress), data)
 
 
-def prepare_sets(recipe: ExperimentRecipe, out: Path, progress: Progress) -> tuple[Path, ...]:
+def open_sets(stage: EvaluateStage, texts: HeldOutTexts | None, model: str, out: Path, progress: Progress) -> tuple[EvalSet, ...]:
     """The sets that a recipe names, or one built of its texts, or the bundled one; their halves where it asks for one."""
-    stage = recipe.evaluate
-    named = tuple(bundled_eval_set() if name == BUNDLED else Path(name) for name in stage.sets)
-    if not named:
-        named = (_built_set(recipe, recipe.texts, out / "evalset", progress) if recipe.texts else bundled_eval_set(),)
+    sets = [EvalSet.open(bundled_eval_set() if name == BUNDLED else name) for name in stage.sets]
+    if not sets:
+        sets = [_built_set(stage, texts, model, out / "evalset", progress) if texts else EvalSet.open(bundled_eval_set())]
     if stage.half is None:
-        return named
-    names = short_names([folder.resolve() for folder in named])
-    places = [out / "evalsets" / f"{names[folder.resolve()]}-{stage.half}" for folder in named]
-    return tuple(half_set(EvalSet.open(folder), place, stage.half).folder for folder, place in zip(named, places, strict=True))
+        return tuple(sets)
+    names = short_names([opened.folder.resolve() for opened in sets])
+    places = [out / "evalsets" / f"{names[opened.folder.resolve()]}-{stage.half}" for opened in sets]
+    return tuple(half_set(opened, place, stage.half) for opened, place in zip(sets, places, strict=True))
 
 
-def _built_set(recipe: ExperimentRecipe, texts: HeldOutTexts, folder: Path, progress: Progress) -> Path:
+def _built_set(stage: EvaluateStage, texts: HeldOutTexts, model: str, folder: Path, progress: Progress) -> EvalSet:
     """An evaluation set of the texts' held-out documents, and of the bundled cloze passages where LAMBADA is among the tasks."""
-    stage = recipe.evaluate
     kept = {name: getattr(stage, name) for name in ("tasks", "per_source", "per_document", "min_syllables", "single_entry")}
     lambada = ("bundled:cloze",) if "lambada" in stage.tasks else ()
-    wanted = EvalRecipe(
-        models=(recipe.model,), sources=texts.sources, lambada=lambada, holdout=texts.holdout, limit=texts.limit, **kept
-    )
-    return prepare_eval(wanted, folder, progress=progress).folder
+    wanted = EvalRecipe(models=(model,), sources=texts.sources, lambada=lambada, holdout=texts.holdout, limit=texts.limit, **kept)
+    return prepare_eval(wanted, folder, progress=progress)
 
 
-def prepare_datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[Path], progress: Progress) -> dict[int, Path]:
+def open_datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[EvalSet], progress: Progress) -> dict[int, Path]:
     """A dataset for each length: the one prepared for it, or one whose blocks it divides."""
     if texts := None if recipe.datasets else recipe.texts:
-        place = out / "datasets"
-        return {n: texts.prepared(place / str(n), n, recipe.model, sets, progress, texts.holdout) for n in recipe.lengths}
+        excluded = [opened.folder for opened in sets]
+        return {
+            n: prepare_texts(texts, Path(out, "datasets", str(n)), n, recipe.model, excluded, progress, texts.holdout)
+            for n in recipe.lengths
+        }
     block_lengths = {folder: PackedDataset.open(Path(folder)).seq_len for folder in recipe.datasets}
     datasets = {}
     for length in recipe.lengths:
@@ -279,20 +281,19 @@ def prepare_datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[Path], 
     return datasets
 
 
-def refuse_other_first_seed(recipe: ExperimentRecipe, out: Path) -> None:
+def refuse_other_first_seed(first_seed: int, kinds: Iterable[str], out: Path) -> None:
     """Fine-tuning seeds count from the first seed: counted from another one, two runs would share theirs.
 
     The run with seed `first_seed + k` is fine-tuned with seeds from `k * SEEDS_APART` on: both are in the job of its step.
     """
-    kinds = [kind for kind, stage in recipe.checks.items() if stage.start != CHOSEN]
     begun_with = set()
     for path in (path for kind in kinds for path in (out / "steps" / kind).glob(f"*/{JOB}")):
         job = Job.from_json(read_json(path))
         if not job.key.rpartition("-s")[2].isdecimal():  # of `start: chosen`, named by its checkpoint
             continue
         begun_with.add(seed_of(job.key) - job.recipe["settings"]["first_seed"] // SEEDS_APART)
-    if begun_with and recipe.first_seed not in begun_with:
+    if begun_with and first_seed not in begun_with:
         raise FolderError(
-            f"{out} was begun with first_seed {min(begun_with)}, and this command has first_seed {recipe.first_seed}; "
+            f"{out} was begun with first_seed {min(begun_with)}, and this command has first_seed {first_seed}; "
             "pass the same first seed with more seeds, or choose another --out."
         )

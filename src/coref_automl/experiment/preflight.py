@@ -24,7 +24,6 @@ from coref_automl.comparison.scores import usual_metric
 from coref_automl.corpus.manifest import read_prepared
 from coref_automl.errors import OutOfMemory, RecipeError
 from coref_automl.evaluation.answers import reachable
-from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS, tasks_of
 from coref_automl.experiment.plan import Plan, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe, step_kinds
@@ -33,11 +32,10 @@ from coref_automl.experiment.step import Step
 from coref_automl.folders import EXPERIMENT, check_folder
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
-from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import Progress, peak_gigabytes, quiet
 from coref_automl.say import say
 from coref_automl.statistics.planning import can_show, items_needed, looks_of
-from coref_automl.training.folder import check_room
+from coref_automl.training.folder import check_disk_space
 from coref_automl.tuning.masked import MaskedProblem
 from coref_automl.tuning.probe import Size, probe, timed_step
 from coref_automl.tuning.problem import Problem
@@ -59,7 +57,7 @@ def before_training(plan: Plan, progress: Progress, agreed: Agree, *, fit: bool,
     asked = bool({"epochs", "max_tokens"} & set(plan.recipe.train))
     plan = plan.fitted() if fit else plan
     ahead = preflight(plan)
-    check_room(plan.out, ahead.disk)
+    check_disk_space(plan.out, ahead.disk)
     if with_time and not ExperimentState.of(plan).done:
         ahead = with_times(ahead, plan, progress)
     _tell_and_agree(ahead, progress, agreed, asked=asked)
@@ -81,7 +79,7 @@ def _tuning_preflight(problem: MaskedProblem, progress: Progress) -> Preflight:
     recipe, starts = problem.recipe, problem.starts()
     work = prepare_run(problem.training(starts[0].params, recipe.seed))
     disk = _disk_of_tuning(recipe, work.disk())
-    check_room(problem.out, disk)
+    check_disk_space(problem.out, disk)
     size = _speed(work, recipe.device, progress)
     speed, runs = size.tokens_per_second, len(starts) if recipe.portfolio_only else max(recipe.trials, len(starts))
     budgets = [int(60 * recipe.max_minutes * speed)] if recipe.max_minutes is not None else []
@@ -126,7 +124,7 @@ def _tell_and_agree(ahead: Preflight, progress: Progress, agreed: Agree, *, aske
 
 
 def preflight(plan: Plan) -> Preflight:
-    recipe, work, runs = plan.recipe, plan.prepared[plan.arms[0]], len(plan.arms) * len(plan.seeds)
+    recipe, work, runs = plan.recipe, plan.first, len(plan.arms) * len(plan.seeds)
     disk = work.disk() * (runs if recipe.keep_weights else min(runs, recipe.jobs))
     tokens = work.plan.tokens_after(work.last)  # all methods see as many
     ahead = _of_runs(work, recipe.device, runs, tokens, disk=disk, jobs=recipe.jobs, evidence=_evidence(plan))
@@ -151,15 +149,17 @@ def _of_runs(work: Prepared, device: str, runs: int, tokens: int, *, disk: float
 
 def _evidence(plan: Plan) -> Evidence:
     """What the first set says of the metric that the study will be judged by."""
-    recipe, judged_on = plan.recipe, EvalSet.open(plan.sets[0])
+    recipe, judged_on = plan.recipe, plan.sets[0]
     rules = {"strict", "lenient"} if recipe.evaluate.words == "none" else {"strict", "lenient", "word"}
     measured = [
         name for name, metric in METRICS.items()
         if tasks_of(name) <= set(judged_on.items) and (metric.parts or metric.rule in rules)
     ]  # fmt: skip
     if not measured:
-        raise RecipeError(f"{plan.sets[0]} is scored by word alone, and evaluate.words is none; set it to gold, sample or all.")
-    share = reachable(load_tokenizer(recipe.model), judged_on.items.get("real", ()))
+        raise RecipeError(
+            f"{judged_on.folder} is scored by word alone, and evaluate.words is none; set it to gold, sample or all."
+        )
+    share = reachable(plan.first.tokenizer, judged_on.items.get("real", ()))
     metric = recipe.evaluate.metric or usual_metric(measured, share)
     sizes = sizes_of(judged_on, metric)
     return Evidence(metric, int(sizes.sum()), len(sizes), _detectable(recipe.seeds, sizes, len(plan.arms)))
@@ -176,7 +176,7 @@ def _detectable(seeds: int, sizes: NDArray[np.int64], methods: int) -> float | N
 
 def with_times(ahead: Preflight, plan: Plan, progress: Progress, only: Collection[str] = ()) -> Preflight:
     """With what is left of every kind of step, or of these."""
-    state, size = ExperimentState.of(plan), _speed(plan.prepared[plan.arms[0]], plan.recipe.device, progress)
+    state, size = ExperimentState.of(plan), _speed(plan.first, plan.recipe.device, progress)
     steps = plan.steps if (plan.out / ANSWER).is_file() else [*plan.steps, *plan.of_chosen()]  # an answer is written last
     present = [kind for kind in dict.fromkeys(only) or step_kinds() if any(step.kind == kind for step in steps)]
     shares = tuple(_share(plan, state, [step for step in steps if step.kind == kind], size) for kind in present)
@@ -220,10 +220,11 @@ def _measured(size: Size) -> str:
 
 def tokens_of(plan: Plan, step: Step) -> float:
     """Tokens that a step trains on; those that it only reads count a third. Upper bounds: early stopping is not foreseen."""
-    work, recipe = plan.prepared[plan.arms[0]], step.recipe
+    work, recipe = plan.first, step.recipe
     if step.kind == "train":
         return work.plan.tokens_after(work.last)
     if step.kind == "evaluate":
         models, length = len(work.saves()) if step.run else 1, recipe.seq_len or max(plan.recipe.lengths)
-        return _FORWARD * models * plan.items * length * (_WORDS if recipe.words == "all" else 1)
+        items = sum(len(opened.select()) for opened in plan.sets)
+        return _FORWARD * models * items * length * (_WORDS if recipe.words == "all" else 1)
     return CHECKS[step.kind].tokens(recipe, plan.data[step.kind].sizes, _FORWARD)

@@ -7,8 +7,10 @@ in their own folders. A step that fails is named and what needs it is left out; 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,9 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import CHOSEN
 from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
-from coref_automl.engine.job import NAN, End, Launcher, Schedule, run_steps
+from coref_automl.engine.job import NAN, Attempt, Launcher, Schedule, run_steps
 from coref_automl.engine.launch import launcher_of
 from coref_automl.errors import ComparisonError, RecipeError
-from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe, kind_name, step_kinds
 from coref_automl.experiment.state import ANSWER, ExperimentResult, ExperimentState, Failure
@@ -29,12 +30,14 @@ from coref_automl.folders import EVENTS, EXPERIMENT, claim_folder, remove
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, Stage, duration, quiet
 from coref_automl.report.checkpoint_report import report
-from coref_automl.report.printout import PrintedAnswer, recommend
+from coref_automl.report.printout import recommend
 from coref_automl.report.rendering import markdown_table
 from coref_automl.report.wording import verdicts_table
 from coref_automl.say import Say, in_korean, language, speaking
 from coref_automl.store import write_json, write_text
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
+
+Before = Callable[[Plan], Plan]
 
 
 def run_experiment(
@@ -44,80 +47,67 @@ def run_experiment(
     max_minutes: float | None = None,
     progress: Progress | None = None,
     launcher: Launcher | None = None,
-    before: Callable[[Plan], Plan] = lambda plan: plan,
+    before: Before = lambda plan: plan,
 ) -> ExperimentResult:
     """Run what is not finished, then write report and archive. `only` names the kinds of steps to run, or `report`.
 
-    `before` sees the opened plan before anything is trained, and may change or refuse it. After `max_minutes` no step is begun
-    and those under way are stopped; the next call resumes them.
+    After `max_minutes` no step is begun and those under way are stopped; the next call resumes them.
     """
-    out, ends = Path(recipe.out), end_after(max_minutes)
     for check in CHECKS:
         if check in only and check not in recipe.checks:
             raise RecipeError(f"The recipe has no {check} stage to run; add one, or leave out --only {check}.")
-    with speaking(recipe.lang), claimed(out, EXPERIMENT):
-        progress = (progress or quiet()).into(out / EVENTS)
-        return run_plan(before(open_plan(recipe, out, progress)), progress, launcher, only=only, ends=ends)
+    with opened(recipe, progress, before, launcher, max_minutes) as experiment:
+        return experiment.run(only)
 
 
-def end_after(minutes: float | None) -> float | None:
-    return time.monotonic() + 60 * minutes if minutes is not None else None
-
-
-def run_plan(
-    plan: Plan, progress: Progress, launcher: Launcher | None, *, only: Sequence[str] = (), ends: float | None = None
-) -> ExperimentResult:
-    """Run what is not finished of an opened plan, in a folder that the caller has claimed."""
-    out, kinds, state = plan.out, only or step_kinds(), ExperimentState.of(plan)
-    remove_weights(plan, state, plan.steps)
-    claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
-    runner = Runner(plan, state, progress, launcher, ends)
-    ran = runner.run(kinds)
-    ran |= _run_from_chosen(runner, kinds)
-    result = state.result(kinds)
-    reports = "report" in only or (not only and all(state.closed(step) for step in state.steps))
-    if reports:
-        result = _finish(plan, state, result, progress)
-    if reports or ran or not (out / "result.json").is_file():  # else what it says of the report still holds
-        write_json(out / "result.json", result.to_json())
-    return result
-
-
-def _run_from_chosen(runner: Runner, kinds: Collection[str]) -> bool:
-    """The second phase: checks with `start: chosen`, once all that chooses is over. Their weights are there: a recipe that asks
-    for such checks keeps them."""
-    plan, state = runner.plan, runner.state
-    asked = any(stage.start == CHOSEN for stage in plan.recipe.checks.values())
-    if not (asked and state.judged and state.finished("evaluate")):
-        return False
-    state.add(plan.after_choice(recommended(plan).highest_path))
-    return runner.run(kinds)
-
-
-def recommended(plan: Plan) -> PrintedAnswer:
-    """What the evaluations of the first set answer."""
-    stage, items = plan.recipe.evaluate, EvalSet.open(plan.sets[0]).fingerprint
-    return recommend(plan.out / EVALUATIONS, metric=stage.metric, margin=stage.margin, eval_set=items, lang=plan.recipe.lang)
-
-
-@dataclass(slots=True)
-class Runner:
-    """Runs steps; one that fails is tried once more, when its neighbours on the GPU are others."""
+@dataclass
+class Experiment:
+    """A plan at work, in a folder that is claimed for it. A step that fails is tried once more, when its neighbours on the GPU
+    are others."""
 
     plan: Plan
-    state: ExperimentState
     progress: Progress
     launcher: Launcher | None
     ends: float | None
 
-    def run(self, kinds: Collection[str]) -> bool:
+    @cached_property
+    def state(self) -> ExperimentState:
+        return ExperimentState.of(self.plan)
+
+    def run(self, only: Sequence[str] = ()) -> ExperimentResult:
+        """Run what is not finished, then write report and archive."""
+        out, kinds, state = self.plan.out, only or step_kinds(), self.state
+        self._remove_weights(self.plan.steps)
+        claim_folder(out / EVALUATIONS, EVALUATIONS)  # one folder for many processes: none of them finds it half made
+        ran = self._run_steps(kinds)
+        has_chosen = any(stage.start == CHOSEN for stage in self.plan.recipe.checks.values())  # which keeps the weights
+        if has_chosen and state.judged and state.finished("evaluate"):
+            state.add(self.plan.after_choice(recommend(out / EVALUATIONS, **self._judged).highest_path))
+            ran |= self._run_steps(kinds)
+        result = state.result(kinds)
+        reports = "report" in only or (not only and all(state.closed(step) for step in state.steps))
+        if reports:
+            result = self._finish(result)
+        if reports or ran or not (out / "result.json").is_file():  # else what it says of the report still holds
+            write_json(out / "result.json", result.to_json())
+        return result
+
+    @property
+    def _judged(self) -> dict[str, Any]:
+        """What verdicts are on, and in which words."""
+        recipe = self.plan.recipe
+        stage, items = recipe.evaluate, self.plan.sets[0].fingerprint
+        return {"metric": stage.metric, "margin": stage.margin, "eval_set": items, "lang": recipe.lang}
+
+    def _run_steps(self, kinds: Collection[str]) -> bool:
         """Run what of these kinds is left; False: nothing was."""
-        recipe, steps = self.plan.recipe, self.state.needed(kinds)
+        steps, every = self.state.needed(kinds), len(self.state.steps)
         if not steps:
             return False
+        recipe = self.plan.recipe
         self.launcher = self.launcher or launcher_of(recipe.engine, recipe.jobs, recipe.device)
-        with self.progress.stage("study", len(self.state.steps), "steps") as stage:
-            stage.skip(len(self.state.steps) - len(steps))
+        with self.progress.stage("study", every, "steps") as stage:
+            stage.skip(every - len(steps))
             left = run_steps(
                 steps,
                 self.launcher,
@@ -133,7 +123,7 @@ class Runner:
             )
         return True
 
-    def _close(self, end: End[Step], stage: Stage) -> bool:
+    def _close(self, end: Attempt[Step], stage: Stage) -> bool:
         """Take in how an attempt ended; False: it is tried again."""
         say, step = self.progress.say, end.step
         name = f"{step.name} {kind_name(step.kind)}"
@@ -142,7 +132,7 @@ class Runner:
             self.state.done.add(step.label)
             took = duration(end.seconds, say.lang)
             self.progress.note(f"{name}: 완료, {took}", f"{step.label}: done in {took}")
-            remove_weights(self.plan, self.state, [step])
+            self._remove_weights([step])
         elif end.kind != NAN and end.attempt == 1:
             self.progress.note(f"{name}: {reason}. 다시 시도합니다.", f"{step.label}: {reason}; it is tried again")
             return False
@@ -153,42 +143,56 @@ class Runner:
         stage.advance()
         return True
 
+    def _remove_weights(self, steps: Iterable[Step]) -> None:
+        """With `keep_weights: false`, remove the weights of a check that is done, and those of a run when all its steps are."""
+        for step in steps if not self.plan.recipe.keep_weights else ():
+            if step.kind in CHECKS and CHECKS[step.kind].weights and step.label in self.state.done:
+                for model in (self.plan.out / step.kind / step.name).glob(CHECKS[step.kind].weights):
+                    remove(model)
+            if step.run and all(one.label in self.state.done for one in self.state.of_run(step.run)):
+                for checkpoint in checkpoints_of(self.plan.out / RUNS / step.run):
+                    remove_checkpoint(checkpoint)
 
-def remove_weights(plan: Plan, state: ExperimentState, steps: Iterable[Step]) -> None:
-    """With `keep_weights: false`, remove the weights of a check that is done, and those of a run when all its steps are done."""
-    for step in steps if not plan.recipe.keep_weights else ():
-        if step.kind in CHECKS and CHECKS[step.kind].weights and step.label in state.done:
-            for model in (plan.out / step.kind / step.name).glob(CHECKS[step.kind].weights):
-                remove(model)
-        if step.run and all(one.label in state.done for one in state.of_run(step.run)):
-            for checkpoint in checkpoints_of(plan.out / RUNS / step.run):
-                remove_checkpoint(checkpoint)
+    def _finish(self, result: ExperimentResult) -> ExperimentResult:
+        """Write verdicts, report and archive, if anything was evaluated."""
+        out = self.plan.out
+        if not result.finished["evaluate"]:
+            if result.failures:
+                return result
+            raise ComparisonError(f"{out} has no finished evaluation to report on; run it first, without --only report.")
+        self.progress.note("판정, 보고서, 보관본 작성", "Writing verdicts, report and archive")
+        looks = read_stored(out / LOOKS, list[int]) if (out / LOOKS).is_file() else []
+        finished = sum(arm.finished for arm in result.arms)
+        if looks[-1:] != [finished]:  # the numbers of finished seeds at which it was judged
+            looks.append(finished)
+        write_json(out / LOOKS, looks)
+        paths = [str(out / name) for name in (EVALUATIONS, *CHECKS) if (out / name).is_dir()]
+        made = report(*paths, out=out / "report", title=self.plan.recipe.title, **self._judged)
+        kept = archive(*paths, out=out / "archive")
+        assert made.answer is not None
+        table = markdown_table(verdicts_table(made.answer, Say(language())))
+        outcomes = {step.label: step.outcome(out) for step in self.state.steps}
+        for folder in (out, Path(kept.folder)):
+            write_json(folder / ANSWER, made.answer.to_json())
+            write_text(folder / "verdicts.md", f"{table}\n")
+            write_json(folder / "costs.json", {label: one.facts for label, one in outcomes.items() if one and one.done})
+            write_json(folder / LOOKS, looks)
+        return replace(result, sentence=made.sentence, report=made.page, archive=kept.folder)
 
 
-def _finish(plan: Plan, state: ExperimentState, result: ExperimentResult, progress: Progress) -> ExperimentResult:
-    """Write verdicts, report and archive, if anything was evaluated."""
-    recipe, out = plan.recipe, plan.out
-    if not result.finished["evaluate"]:
-        if result.failures:
-            return result
-        raise ComparisonError(f"{out} has no finished evaluation to report on; run it first, without --only report.")
-    progress.note("판정, 보고서, 보관본 작성", "Writing verdicts, report and archive")
-    looks = read_stored(out / LOOKS, list[int]) if (out / LOOKS).is_file() else []
-    finished = sum(arm.finished for arm in result.arms)
-    if looks[-1:] != [finished]:  # the numbers of finished seeds at which it was judged
-        looks.append(finished)
-    write_json(out / LOOKS, looks)
-    paths = [str(out / name) for name in (EVALUATIONS, *CHECKS) if (out / name).is_dir()]
-    stage, items = recipe.evaluate, EvalSet.open(plan.sets[0]).fingerprint
-    options: dict[str, Any] = {"metric": stage.metric, "margin": stage.margin, "lang": recipe.lang, "title": recipe.title}
-    made = report(*paths, out=out / "report", eval_set=items, **options)
-    kept = archive(*paths, out=out / "archive")
-    assert made.answer is not None
-    table = markdown_table(verdicts_table(made.answer, Say(language())))
-    outcomes = {step.label: step.outcome(out) for step in state.steps}
-    for folder in (out, Path(kept.folder)):
-        write_json(folder / ANSWER, made.answer.to_json())
-        write_text(folder / "verdicts.md", f"{table}\n")
-        write_json(folder / "costs.json", {label: one.facts for label, one in outcomes.items() if one and one.done})
-        write_json(folder / LOOKS, looks)
-    return replace(result, sentence=made.sentence, report=made.page, archive=kept.folder)
+@contextmanager
+def opened(
+    recipe: ExperimentRecipe,
+    progress: Progress | None,
+    before: Before,
+    launcher: Launcher | None = None,
+    max_minutes: float | None = None,
+) -> Iterator[Experiment]:
+    """A recipe's experiment, in its folder and its language; what it tells is kept there.
+
+    `before` sees the opened plan before anything is trained, and may change or refuse it.
+    """
+    out, ends = Path(recipe.out), time.monotonic() + 60 * max_minutes if max_minutes is not None else None
+    with speaking(recipe.lang), claimed(out, EXPERIMENT):
+        kept = (progress or quiet()).into(out / EVENTS)
+        yield Experiment(before(open_plan(recipe, out, kept)), kept, launcher, ends)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -247,17 +248,18 @@ class ExperimentState:
         return bool(ExperimentState(self.plan, self.steps, set(self.done), final).needed(kinds))
 
     def result(self, kinds: Collection[str]) -> ExperimentResult:
-        counted = {kind: [step for step in self.steps if step.kind == kind] for kind in step_kinds()}
+        counts = Counter(step.kind for step in self.steps)
+        present = [kind for kind in step_kinds() if counts[kind]]
         return ExperimentResult(
             out=str(self.plan.out), arms=tuple(self._seeds(arm) for arm in self.plan.arms), resumes=self.resumes(kinds),
-            steps={kind: len(steps) for kind, steps in counted.items() if steps}, failures=tuple(self.failures.values()),
-            finished={kind: sum(step.label in self.done for step in steps) for kind, steps in counted.items() if steps},
+            steps={kind: counts[kind] for kind in present}, failures=tuple(self.failures.values()),
+            finished={kind: self.finished(kind) for kind in present},
         )  # fmt: skip
 
     def _seeds(self, arm: MethodAtLength) -> ArmSeeds:
         missing = {}
         for seed in self.plan.seeds:
-            steps = self.of_run(self.plan.run_name(arm, seed))
+            steps = self.of_run(arm.run(seed))
             failed = [self.failures[step.label] for step in steps if step.label in self.failures]
             left = [step for step in steps if step.label not in self.done]
             if failed or left:

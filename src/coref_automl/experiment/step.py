@@ -17,7 +17,7 @@ from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.targets import is_model_folder
 from coref_automl.folders import DONE, is_done
 from coref_automl.machine import release
-from coref_automl.models.model_files import model_prints
+from coref_automl.models.model_files import model_fingerprints
 from coref_automl.progress import Progress, peak_gigabytes
 from coref_automl.store import read_json
 from coref_automl.training.folder import checkpoints_of
@@ -74,9 +74,8 @@ def run_step(job: Job) -> dict[str, Any]:
     began = time.monotonic()
     _check_start(job)
     kind, settings, start = (job.recipe[name] for name in ("kind", "settings", "start"))
-    checks = {name: partial(_check, name) for name in CHECKS}
-    work: dict[str, Callable[..., dict[str, Any]]] = {"train": _train, "evaluate": _evaluate, **checks}
-    facts = work[kind](settings, start, Progress())
+    work: Callable[..., dict[str, Any]] = {"train": _train, "evaluate": _evaluate}.get(kind) or partial(_check, kind)
+    facts = work(settings, start, Progress())
     release()
     seconds = round(time.monotonic() - began, 2)
     return {"seconds": seconds, "peak_gigabytes": peak_gigabytes(), "seeds": job.recipe["seeds"], **facts}
@@ -118,4 +117,4 @@ def _check(name: str, settings: dict[str, Any], start: str, progress: Progress) 
 
 def start_bytes(model: str) -> dict[str, str]:
     """A base in a step's binding."""
-    return {f"{BYTES}{name}": value for name, value in model_prints(model).items()}
+    return {f"{BYTES}{name}": value for name, value in model_fingerprints(model).items()}

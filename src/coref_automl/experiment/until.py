@@ -6,7 +6,6 @@ difference that matters is excluded, or the seeds are spent.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,17 +15,14 @@ from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.scores import choose_metric
 from coref_automl.engine.job import Launcher
 from coref_automl.errors import ComparisonError, RecipeError
-from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
+from coref_automl.experiment.plan import EVALUATIONS, Plan
 from coref_automl.experiment.recipe import ExperimentRecipe
-from coref_automl.experiment.run import end_after, run_plan
+from coref_automl.experiment.run import Before, opened
 from coref_automl.experiment.state import ExperimentResult
-from coref_automl.folders import EVENTS, EXPERIMENT
-from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
-from coref_automl.say import say, speaking
+from coref_automl.say import say
 from coref_automl.statistics.planning import Look, Paired, SequentialVerdict, looks_of
 
 WORTH = 0.005
@@ -64,7 +60,7 @@ def run_until_shown(
     max_minutes: float | None = None,
     progress: Progress | None = None,
     launcher: Launcher | None = None,
-    before: Callable[[Plan], Plan] = lambda plan: plan,
+    before: Before = lambda plan: plan,
 ) -> tuple[ExperimentResult, list[MethodKnown]]:
     """Run the study look by look. A call that was killed or stopped resumes at the look that it had come to.
 
@@ -74,15 +70,12 @@ def run_until_shown(
         raise RecipeError("--until-shown compares methods with the first one; name at least two.")
     if len(recipe.lengths) > 1:
         raise RecipeError("--until-shown judges one length; pass one --length.")
-    out, ends, progress = Path(recipe.out), end_after(max_minutes), progress or quiet()
+    progress = progress or quiet()
     looks = looks_of(recipe.seeds, comparisons=len(recipe.methods) - 1)
-    with speaking(recipe.lang), claimed(out, EXPERIMENT):
-        kept = progress.into(out / EVENTS)
+    with opened(recipe, progress, before, launcher, max_minutes) as whole:
         for look in looks:
-            plan = open_plan(replace(recipe, seeds=look.pairs), out, kept)
-            if look is looks[0]:
-                plan = _with_seeds(before(_with_seeds(plan, recipe.seeds)), look.pairs)
-            result = run_plan(plan, kept, launcher, ends=ends)
+            plan = replace(whole.plan, recipe=replace(whole.plan.recipe, seeds=look.pairs))
+            result = replace(whole, plan=plan).run()
             if result.resumes:
                 return result, []
             known = _known(plan, look, last_look=look is looks[-1])
@@ -93,13 +86,8 @@ def run_until_shown(
     return result, known
 
 
-def _with_seeds(plan: Plan, seeds: int) -> Plan:
-    return replace(plan, recipe=replace(plan.recipe, seeds=seeds))
-
-
 def _known(plan: Plan, look: Look, *, last_look: bool) -> list[MethodKnown]:
-    items = EvalSet.open(plan.sets[0]).fingerprint
-    group = read_groups(open_results([str(plan.out / EVALUATIONS)]), evalset=items)[0]
+    group = read_groups(open_results([str(plan.out / EVALUATIONS)]), evalset=plan.sets[0].fingerprint)[0]
     metric, _ = choose_metric(group, plan.recipe.evaluate.metric)
     arms = {arm.method: arm for arm in arms_of(group.entries, None)}
     reference, *names = plan.recipe.methods

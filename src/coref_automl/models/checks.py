@@ -1,24 +1,14 @@
-"""What a checkpoint must hold. In: the library's loading report, a tokenizer, a config. Out: notes, or an error.
-
-A tokenizer's rules could hang or crash a command. Nearly all tokenizers have rules of which none can; one with a regular
-expression that repeats a group, or with replacements that multiply a text, is tried first on long runs of its own letters, in a
-process with a limit of time and memory.
-"""
+"""What a checkpoint must hold. In: the library's loading report, a tokenizer, a config. Out: notes, or an error."""
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from coref_automl import guard
-from coref_automl.errors import InputError, ModelError
+from coref_automl.errors import ModelError
 from coref_automl.models.families import LONGEST, family, length_of
 from coref_automl.say import say
-from coref_automl.store import read_json
 
 _LAYERS = ("num_hidden_layers", "n_layers")
 _TIMES = 3
@@ -47,7 +37,7 @@ def judge(name: str, model: Any, info: dict[str, Any], *, new_head: bool | None)
     if inside:
         raise ModelError(f"{name} lacks weights of the encoder: {inside[0]}{_more(len(inside) - 1)}; copy the checkpoint again.")
     if missing and not new_head:
-        raise ModelError(f"{name} has no trained mask head ({missing[0]} is new). Pass a checkpoint with one{or_new(new_head)}.")
+        raise ModelError(f"{name} has no trained mask head ({missing[0]} is new). Pass a checkpoint with one{_or_new(new_head)}.")
     names = ", ".join(missing)
     new = say(
         f"마스크 헤드가 새로 초기화되었습니다({names}). 학습해야 쓸 수 있습니다.",
@@ -100,21 +90,7 @@ def check_size(folder: Path, kind: Any, config: Any, shapes: dict[str, tuple[int
         )
 
 
-def check_ids(name: str, ids: dict[str, int]) -> None:
-    """Tables have a row for every id up to the highest, and the library counts up to it when it reads a vocabulary."""
-    entry = max(ids, key=ids.__getitem__, default="")
-    if ids and ids[entry] >= 2 * len(ids) + _HOLES:
-        raise ModelError(
-            f"The tokenizer of {name} has {len(ids):,} entries and gives {entry!r} the id {ids[entry]:,}; "
-            f"copy it again from the base model."
-        )
-
-
-_HOLES = 1 << 20
-"""Rows of nothing that cost little; entries in a list or a vocab.txt, which are counted nowhere, stay far below it too."""
-
-
-def or_new(new_head: bool | None) -> str:
+def _or_new(new_head: bool | None) -> str:
     """The other way out of a missing mask head, where the command has it."""
     return "" if new_head is None else ", or --new-head"
 
@@ -143,9 +119,12 @@ def check_tokenizer(name: str, tokenizer: Any, config: Any) -> None:
         )
 
 
-def is_discriminator(shapes: dict[str, tuple[int, ...]]) -> bool:
+def check_head(name: str, tokenizer: Any, shapes: dict[str, tuple[int, ...]], *, new_head: bool | None) -> None:
+    if tokenizer.mask_token_id is None:
+        raise ModelError(f"The tokenizer of {name} has no mask token, so nothing can be hidden; pass an encoder that has one.")
     discriminates = any(key.startswith("discriminator_predictions.") for key in shapes)
-    return discriminates and "generator_predictions.dense.weight" not in shapes
+    if discriminates and "generator_predictions.dense.weight" not in shapes and not new_head:
+        raise ModelError(f"{name} is an ELECTRA discriminator, which has no mask head; pass its generator{_or_new(new_head)}.")
 
 
 def _size(shape: tuple[int, ...]) -> str:
@@ -154,55 +133,3 @@ def _size(shape: tuple[int, ...]) -> str:
 
 def _more(count: int) -> str:
     return f" and {count} more" if count > 0 else ""
-
-
-_REPEATED = re.compile(r"\)\s*[*+{]|\\[1-9]")
-"""A group that is repeated, or a reference back: what makes matching take exponential time."""
-_SIMPLE = 2_000
-_GROWTH = 64
-_LETTERS = 24
-_PROGRAM = """
-import sys
-from tokenizers import Tokenizer
-tokenizer = Tokenizer.from_file(sys.argv[1])
-for letter in sys.argv[2]:
-    for end in ("", "!", "\\x00"):
-        tokenizer.encode(letter * 4_000 + end)
-"""
-
-
-def check_rules(name: str, folder: Path, files: tuple[str, ...]) -> None:
-    """Refuse files that are too large, and rules that fail on a plain text."""
-    for path in (folder / file for file in files if (folder / file).is_file()):
-        guard.check_size(path)
-    path = folder / "tokenizer.json"
-    if path.is_file() and (why := _failure(path, path.stat().st_size, path.stat().st_mtime_ns)):
-        raise ModelError(f"The tokenizer of {name} fails on a plain text ({why}); copy it again from the base model.")
-
-
-@lru_cache(maxsize=16)
-def _failure(path: Path, _size: int, _time: int) -> str:
-    try:
-        rules = read_json(path)
-    except InputError:
-        return ""  # damaged: that is for the library to say
-    stages = [rules.get(stage) for stage in ("normalizer", "pre_tokenizer")] if isinstance(rules, dict) else []
-    patterns, growth = list[str](), 1
-    for part in (part for stage in stages for part in _parts(stage)):
-        pattern, content = part.get("pattern"), part.get("content")
-        if isinstance(pattern, dict) and isinstance(pattern.get("Regex"), str):
-            patterns.append(pattern["Regex"])
-        growth *= max(1, len(content)) if isinstance(content, str) else 1  # characters in the place of one match
-    if growth <= _GROWTH and not any(_REPEATED.search(pattern) or len(pattern) > _SIMPLE for pattern in patterns):
-        return ""
-    letters = "".join(dict.fromkeys([*(sign for pattern in patterns for sign in pattern if sign.isalnum()), *"a가 1\n"]))
-    return guard.failure_apart(_PROGRAM, str(path), letters[:_LETTERS])
-
-
-def _parts(stage: Any) -> Iterator[dict[str, Any]]:
-    """A stage, and those that it is a sequence of."""
-    if isinstance(stage, dict):
-        yield stage
-        for inner in ("normalizers", "pretokenizers"):
-            for part in stage[inner] if isinstance(stage.get(inner), list) else ():
-                yield from _parts(part)

@@ -18,6 +18,7 @@ from coref_automl.fingerprints import fingerprint
 from coref_automl.machine import is_out_of_memory, pick_device, without_panics
 from coref_automl.models import checks, model_files
 from coref_automl.models.families import family, length_of, too_long
+from coref_automl.models.tokenizer_files import check_tokenizer_files
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -34,14 +35,12 @@ class LoadedModel:
     notes: tuple[str, ...]
 
 
-def load_tokenizer(model: str) -> PreTrainedTokenizerFast:
+def load_tokenizer(model: str, folder: Path | None = None) -> PreTrainedTokenizerFast:
+    """`folder`: where the model lies, if that is known."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-    folder = model_files.folder_of(model, weights=False)
-    if not model_files.has_tokenizer(folder):
-        raise ModelError(f"{folder} has no tokenizer (tokenizer.json or a vocabulary); copy it there from the base model.")
-    checks.check_rules(model, folder, model_files.TOKENIZER_FILES)
-    checks.check_ids(model, model_files.vocabulary_ids(folder))
+    folder = folder or model_files.folder_of(model, weights=False)
+    check_tokenizer_files(model, folder)
     try:
         with quiet_library(), without_panics():
             tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
@@ -74,24 +73,18 @@ def load_masked_lm(
         raise ModelError(f"A model cannot read {seq_len} tokens; pass --seq-len 512 or another length above 0.")
     if seq_len is not None and (why := too_long(seq_len)):
         raise ModelError(f"A model's length {why}.")
-    folder, shapes, config, tokenizer = _files(model)
-    if tokenizer.mask_token_id is None:
-        raise ModelError(f"The tokenizer of {model} has no mask token, so nothing can be hidden; pass an encoder that has one.")
-    if checks.is_discriminator(shapes) and not new_head:
-        raise ModelError(
-            f"{model} is an ELECTRA discriminator, which has no mask head; pass its generator{checks.or_new(new_head)}."
-        )
-    loaded, info = _weights(AutoModelForMaskedLM, folder, config, shapes, device=device)
-    notes = checks.judge(model, loaded, info, new_head=new_head)
+    files = _files(model)
+    checks.check_head(model, files.tokenizer, files.shapes, new_head=new_head)
+    loaded, notes = _loaded(AutoModelForMaskedLM, model, files, device, new_head)
     notes += bucket_fault(loaded.config)
     longest = length_of(loaded.config)
     if seq_len is not None and seq_len > longest:
         notes += lengthen(loaded, seq_len)
     elif seq_len is None:
-        seq_len = model_files.trained_length(folder, longest)
+        seq_len = model_files.trained_length(files.folder, longest)
     notes += use_attention(loaded, attention)
     loaded.eval()
-    return LoadedModel(loaded, tokenizer, loaded.config.model_type, seq_len, tuple(notes))
+    return LoadedModel(loaded, files.tokenizer, loaded.config.model_type, seq_len, tuple(notes))
 
 
 def load_encoder(model: str, *, device: str = "cpu") -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
@@ -100,13 +93,12 @@ def load_encoder(model: str, *, device: str = "cpu") -> tuple[PreTrainedModel, P
 
     from coref_automl.models.execution import use_attention
 
-    folder, shapes, config, tokenizer = _files(model)
-    options = {"add_pooling_layer": False} if family(config.model_type).pooler else {}
-    loaded, info = _weights(AutoModel, folder, config, shapes, device=device, **options)
-    checks.judge(model, loaded, info, new_head=False)
+    files = _files(model)
+    options = {"add_pooling_layer": False} if family(files.config.model_type).pooler else {}
+    loaded, _ = _loaded(AutoModel, model, files, device, False, **options)
     use_attention(loaded, "auto")
     loaded.eval()
-    return loaded, tokenizer
+    return loaded, files.tokenizer
 
 
 def tokenizer_fingerprint(tokenizer: Any) -> str:
@@ -119,13 +111,23 @@ def tokenizer_fingerprint(tokenizer: Any) -> str:
 Shapes = dict[str, tuple[int, ...]]
 
 
-def _files(model: str) -> tuple[Path, Shapes, Any, PreTrainedTokenizerFast]:
-    """A model's folder, the shapes of its weights, its config, and its tokenizer, which fits them."""
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """What a model's folder holds, and fits together."""
+
+    folder: Path
+    shapes: Shapes
+    safetensors: bool
+    config: Any
+    tokenizer: PreTrainedTokenizerFast
+
+
+def _files(model: str) -> _Files:
     folder = model_files.folder_of(model)
-    shapes = model_files.weight_shapes(folder)
-    config, tokenizer = _config(folder, shapes), load_tokenizer(model)
+    is_safe, shapes = model_files.weight_files(folder)[0].suffix == ".safetensors", model_files.weight_shapes(folder)
+    config, tokenizer = _config(folder, shapes), load_tokenizer(model, folder)
     checks.check_tokenizer(model, tokenizer, config)
-    return folder, shapes, config, tokenizer
+    return _Files(folder, shapes, is_safe, config, tokenizer)
 
 
 def _config(folder: Path, shapes: Shapes) -> Any:
@@ -150,26 +152,28 @@ def _config(folder: Path, shapes: Shapes) -> Any:
     return config
 
 
-def _weights(kind: Any, folder: Path, config: Any, shapes: Shapes, *, device: str, **options: Any) -> tuple[Any, dict[str, Any]]:
+def _loaded(kind: Any, name: str, files: _Files, device: str, new_head: bool | None, **options: Any) -> tuple[Any, list[str]]:
+    """The model, and what a person should know of its weights."""
     import torch
 
-    device = pick_device(device)
+    device, folder, config = pick_device(device), files.folder, files.config
     try:
         with quiet_library(), torch.random.fork_rng(devices=[]):
-            checks.check_size(folder, kind, config, shapes, **options)
+            checks.check_size(folder, kind, config, files.shapes, **options)
             torch.manual_seed(0)  # a new head starts the same way in every process
             loaded, info = kind.from_pretrained(
                 str(folder),
                 config=config,
                 dtype=torch.float32,
-                use_safetensors=model_files.weight_files(folder)[0].suffix == ".safetensors",
+                use_safetensors=files.safetensors,
                 weights_only=True,
                 trust_remote_code=False,
                 ignore_mismatched_sizes=True,  # reported below with every name, instead of the first table the library prints
                 output_loading_info=True,
                 **options,
             )
-            return loaded.to(device), {**info, "missing_keys": _without_twins(loaded, info["missing_keys"])}
+            info["missing_keys"] = _without_twins(loaded, info["missing_keys"])
+            return loaded.to(device), checks.judge(name, loaded, info, new_head=new_head)
     except ModelError:
         raise
     except Exception as error:  # the library raises many kinds; what was asked for and the reason are what a user needs

@@ -101,7 +101,7 @@ def sentence_numbers(rows: Sequence[RelationRow]) -> NDArray[np.int64]:
     return np.asarray(np.unique([sentence_key(row.sentence) for row in rows], return_inverse=True)[1], np.int64)
 
 
-def sentence_print(sentence: str) -> str:
+def sentence_fingerprint(sentence: str) -> str:
     """Fingerprint a sentence, so that a run can tell which rows of another file it was trained on."""
     return fingerprint(sentence_key(sentence))[:12]
 

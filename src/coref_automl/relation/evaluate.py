@@ -26,7 +26,7 @@ from coref_automl.models.load import load_tokenizer
 from coref_automl.paths import natural_order
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation import scoring
-from coref_automl.relation.data import RelationData, RowCache, sentence_key, sentence_numbers, sentence_print
+from coref_automl.relation.data import RelationData, RowCache, sentence_fingerprint, sentence_key, sentence_numbers
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.metrics import Ints, Scored, estimates, label_table, score
 from coref_automl.relation.recipe import RETRAIN, is_model, model_of, settings_of
@@ -137,7 +137,7 @@ def _run_result(run: Path, data: RelationData, selected_here: bool = False) -> t
     seeds = [read_stored(folder / "result.json", RelationSeed, remedy=RETRAIN) for folder in folders]
     manifest = read_manifest(run)
     trained_on = set(manifest["train_sentences"])
-    unseen = np.array([sentence_print(row.sentence) not in trained_on for row in data.rows])
+    unseen = np.array([sentence_fingerprint(row.sentence) not in trained_on for row in data.rows])
     mask = LabelMask.stored(manifest["label_mask"], manifest["mask_bias"], MANIFEST)
     overlap = _overlap_notes(data, selected_here, int((~unseen).sum()), manifest["train"])
     result = _average(

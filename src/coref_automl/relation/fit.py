@@ -24,14 +24,14 @@ from coref_automl.relation.model import (
     LabelledRows,
     RelationModel,
     masked_logits,
-    matmul_precision,
+    matmul_context,
     probabilities,
     training_order,
 )
 from coref_automl.relation.recipe import RelationRecipe, default_learning_rate
 from coref_automl.relation.results import Scores
-from coref_automl.training.finetuning import RESUME, Fit, FitState, Updates, checked_loss, own_randomness, weights_on_cpu
-from coref_automl.training.optimizer import groups_of
+from coref_automl.training.finetuning import RESUME, FitState, Updates, checked_loss, run_epochs, scoped_rng, weights_on_cpu
+from coref_automl.training.optimizer import parameter_groups
 
 _LOG_EVERY = 50
 
@@ -60,20 +60,22 @@ def train_model(
     """Train for all epochs or until early stopping; leave the model with the weights of its best epoch."""
     device = train.tensors.device
     learning_rate = default_learning_rate(model.config.hidden_size) if recipe.learning_rate is None else recipe.learning_rate
-    groups = groups_of(model, rate=learning_rate, weight_decay=recipe.weight_decay, layer_decay=recipe.layer_decay)
+    groups = parameter_groups(
+        model, learning_rate=learning_rate, weight_decay=recipe.weight_decay, layer_decay=recipe.layer_decay
+    )
     updates = Updates(model, groups, recipe.warmup)
     state = updates.load(folder / RESUME, RelationFitState)
     total = recipe.epochs * math.ceil(len(train.tensors) / recipe.batch_size)
     with (
         progress.stage(f"seed {seed}", total, "steps") as stage,
-        own_randomness(device),
-        matmul_precision(recipe.precision),
+        scoped_rng(device),
+        matmul_context(recipe.precision),
         without_cudnn(),
     ):
         stage.skip(state.step)
         trainer = _Trainer(model, updates, train, valid, recipe, seed=seed, total=total, stage=stage, state=state)
-        fitting = Fit(seed, state, updates, trainer.train_epoch, trainer.validate, trainer.should_stop, on_epoch)
-        fitting.run(folder / RESUME if recipe.epoch_checkpoints else None)
+        resume = folder / RESUME if recipe.epoch_checkpoints else None
+        run_epochs(trainer, seed=seed, state=state, updates=updates, resume=resume, on_epoch=on_epoch)
         stage.conclude(best_epoch=state.best_epoch, validation_f1=state.best["micro_f1"])
     model.load_state_dict(state.best_weights)
     return state
@@ -81,7 +83,7 @@ def train_model(
 
 @dataclass(eq=False)
 class _Trainer:
-    """The epochs of one seed. `Fit` advances `state.epoch`; steps and the best epoch are recorded here."""
+    """The epochs of one seed. `run_epochs` advances `state.epoch`; steps and the best epoch are recorded here."""
 
     model: RelationModel
     updates: Updates
@@ -117,7 +119,7 @@ class _Trainer:
         for number, batch in enumerate(train.tensors.batch_rows(order), 1):
             # repeated negatives lengthen an epoch: its steps are scaled to the nominal number, so that the decay ends with it
             state.step = first + round(number / len(order) * nominal)
-            self.updates.set_rate((state.step - 0.5) / self.total)
+            self.updates.set_learning_rate((state.step - 0.5) / self.total)
             loss, logits = self.step(batch)
             if recipe.hard_negatives:
                 margins[batch.rows] = techniques.margins(logits)

@@ -16,7 +16,7 @@ from torch import nn
 
 from coref_automl.errors import ModelError
 from coref_automl.machine import tokens_at_once
-from coref_automl.models.execution import autocast, move, packed_masks, products, software_rounding
+from coref_automl.models.execution import autocast, matmul_precision, move, packed_masks, without_bfloat16_warnings
 from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.models.model_files import read_head
@@ -242,7 +242,7 @@ def probabilities(
     model.eval()
     distribution = torch.empty((len(tensors), model.head[-1].out_features), device=device)
     scoring = (progress or quiet()).stage("scoring", len(tensors), "rows")
-    with torch.inference_mode(), matmul_precision(precision), scoring as stage:
+    with torch.inference_mode(), matmul_context(precision), scoring as stage:
         for batch in tensors.batch_rows(scoring_order(tensors.lengths, tokens or tokens_at_once(device))):
             distribution[batch.rows] = torch.softmax(masked_logits(model, rows, batch, precision), -1)
             stage.advance(len(batch.rows))
@@ -267,7 +267,7 @@ def apply_label_mask(logits: Any, bias: Any, gold: Any | None = None) -> Any:
     return logits + torch.where(is_gold & (bias <= IMPOSSIBLE), torch.zeros_like(bias), bias)
 
 
-def matmul_precision(precision: str) -> AbstractContextManager[None]:
+def matmul_context(precision: str) -> AbstractContextManager[None]:
     if precision == "float32":
-        return products(tf32=False)
-    return software_rounding() if precision == "bfloat16" else nullcontext()
+        return matmul_precision(tf32=False)
+    return without_bfloat16_warnings() if precision == "bfloat16" else nullcontext()

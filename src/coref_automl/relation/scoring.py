@@ -20,9 +20,9 @@ from coref_automl.errors import InputError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import State, state_of
 from coref_automl.machine import pick_device
-from coref_automl.models.model_files import folder_print
+from coref_automl.models.model_files import folder_fingerprint
 from coref_automl.progress import Progress
-from coref_automl.relation.data import RelationData, RowCache, sentence_print
+from coref_automl.relation.data import RelationData, RowCache, sentence_fingerprint
 from coref_automl.relation.metrics import score
 from coref_automl.relation.recipe import RETRAIN, ModelSettings, model_of
 from coref_automl.relation.results import Scores
@@ -57,7 +57,7 @@ def has_predictions(seed: Path, data: RelationData) -> bool:
     path = seed / "predictions" / f"{data.split}.json"
     if not path.is_file():
         return False
-    stored, current = read_scores(path), folder_print(seed / "model")
+    stored, current = read_scores(path), folder_fingerprint(seed / "model")
     return stored.rows == rows_fingerprint(data.rows) and stored.version == VERSION and current in ("", stored.model)
 
 
@@ -114,7 +114,7 @@ def store_predictions(seed: Path, data: RelationData, probabilities: NDArray[np.
     lines = (
         {
             "guid": row.guid,
-            "sentence": sentence_print(row.sentence),
+            "sentence": sentence_fingerprint(row.sentence),
             "gold": row.label,
             "pred": LABELS[best],
             "probs": [float(f"{p:.9g}") for p in line],
@@ -123,7 +123,7 @@ def store_predictions(seed: Path, data: RelationData, probabilities: NDArray[np.
     )
     write_jsonl(folder / f"{data.split}.jsonl", lines)
     scores = score(gold_indices(data.rows), probabilities)
-    provenance = {"rows": rows_fingerprint(data.rows), "model": folder_print(seed / "model"), "version": VERSION}
+    provenance = {"rows": rows_fingerprint(data.rows), "model": folder_fingerprint(seed / "model"), "version": VERSION}
     write_json(folder / f"{data.split}.json", {**provenance, **scores.to_json()})
     return scores
 

@@ -21,10 +21,10 @@ from coref_automl.folders import EVENTS, is_done, mark_done
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.models.load import load_tokenizer
-from coref_automl.models.model_files import detect_seq_len, model_prints
+from coref_automl.models.model_files import detect_seq_len, model_fingerprints
 from coref_automl.progress import Progress, Shown, as_progress, quiet
 from coref_automl.relation import scoring
-from coref_automl.relation.data import RelationData, RowCache, read_relations, sentence_print, split_by_sentence
+from coref_automl.relation.data import RelationData, RowCache, read_relations, sentence_fingerprint, split_by_sentence
 from coref_automl.relation.evaluate import KIND, list_problems, write_summary
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.recipe import FREE, ModelSettings, RelationRecipe
@@ -77,10 +77,10 @@ def train_relation(
 
     What `on_epoch` raises stops the run, which can be resumed.
     """
-    from coref_automl.models.execution import rounding_note
+    from coref_automl.models.execution import bfloat16_note
 
     recipe = expect(recipe, RelationRecipe, "train_relation")
-    precision_note = rounding_note(pick_device(recipe.device), recipe.precision)
+    precision_note = bfloat16_note(pick_device(recipe.device), recipe.precision)
     cache = cache or RowCache()
     work = _begin(recipe, cache)
     with claimed(work.run, KIND):
@@ -163,8 +163,8 @@ def _model_settings(work: _Work, seed: int) -> ModelSettings:
 def _bind(work: _Work) -> None:
     recipe, rows = work.recipe, (*work.train.rows, *work.valid.rows)
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in (*FREE, "model", "train")}
-    prints = {**model_prints(recipe.model), "train": scoring.rows_fingerprint(rows)}
-    begin_run(work.run, recipe, Binding(settings=settings, fingerprints=prints), lambda: _manifest(work))
+    fingerprints = {**model_fingerprints(recipe.model), "train": scoring.rows_fingerprint(rows)}
+    begin_run(work.run, recipe, Binding(settings=settings, fingerprints=fingerprints), lambda: _manifest(work))
 
 
 def _manifest(work: _Work) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _manifest(work: _Work) -> dict[str, Any]:
         "notes": _notes(work),
         "label_mask": recipe.label_mask,
         "mask_bias": work.mask.as_rows() if work.mask else None,
-        "train_sentences": sorted({sentence_print(row.sentence) for row in rows}),
+        "train_sentences": sorted({sentence_fingerprint(row.sentence) for row in rows}),
     }
 
 

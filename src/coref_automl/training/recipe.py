@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from coref_automl.comparison.choice import checked_margin
 from coref_automl.config import Setting, choose, free_fields, typed, weights_of
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW, SHAPES
@@ -124,9 +125,6 @@ def settle(recipe: TrainRecipe, seq_len: int) -> tuple[TrainRecipe, list[str]]:
 
 def check(recipe: TrainRecipe) -> None:
     """Values that cannot be meant are an error before anything is loaded."""
-    from coref_automl.comparison.choice import checked_margin
-
-    checked_margin(recipe.margin)
     if recipe.min_prob is not None and recipe.max_prob is not None and recipe.min_prob > recipe.max_prob:
         raise RecipeError(f"min_prob {recipe.min_prob:g} is above max_prob {recipe.max_prob:g}; swap them.")
     if recipe.shape is not None and recipe.tokenizer is None:
@@ -140,6 +138,7 @@ def check(recipe: TrainRecipe) -> None:
         raise RecipeError(f"{ahead} needs a run of known length; give --epochs or --max-tokens.")
     if recipe.stop_when_flat and recipe.eval_set is None:
         raise RecipeError("--stop-when-flat needs an evaluation set; pass --eval-set FOLDER.")
+    checked_margin(recipe.margin)
 
 
 OF_LOSSES: dict[str, tuple[MentionLoss, float]] = {

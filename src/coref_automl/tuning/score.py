@@ -7,11 +7,11 @@ score asks for are kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict, get_args
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,18 +20,14 @@ from coref_automl.comparison.claims import QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.power import Evidence, sizes_of
 from coref_automl.config import choose, weights_of
-from coref_automl.decoder import read_stored
 from coref_automl.errors import RecipeError
-from coref_automl.evaluation.evalset import EvalSet, freeze
+from coref_automl.evaluation.evalset import EvalSet, half_set
 from coref_automl.evaluation.metrics import METRICS, PRIMARY, hits
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import claim_folder, is_done
-from coref_automl.records import ClozeItem, Document, Estimate, Half, ItemScore, Record, Task
+from coref_automl.records import Estimate, Half, ItemScore, Record, Task
 from coref_automl.statistics.intervals import difference_intervals
 from coref_automl.statistics.planning import Paired, can_show, plans_for
 from coref_automl.statistics.resampling import Floats, Part
-from coref_automl.store import written_whole
 from coref_automl.tuning.recipe import TuneRecipe
 
 Marks = NDArray[np.str_]
@@ -180,41 +176,3 @@ def split_set(evalset: EvalSet, out: Path, tasks: Sequence[Task], *, limit: int 
             f"{evalset.folder} has no {missing[0]} items, which this study is scored on; choose another --metric or --eval-set."
         )
     return {half: half_set(evalset, out / half, half, tasks, limit) for half in get_args(Half)}
-
-
-class _HalfManifest(TypedDict, total=False):
-    made_from: str
-
-
-def half_set(evalset: EvalSet, folder: Path, half: Half, tasks: Sequence[Task] = (), limit: int | None = None) -> EvalSet:
-    """One half of a set as a set of its own, for these tasks or for all; an existing one is opened."""
-    tasks = tasks or tuple(evalset.items)
-    source = fingerprint(evalset.fingerprint, half, list(tasks), limit)
-    if not is_done(folder) or read_stored(folder / "manifest.json", _HalfManifest).get("made_from") != source:
-        clusters = {cluster for cluster, of in evalset.halves.items() if of == half}
-        kept = {task: _some(evalset.items[task], clusters, limit) for task in tasks}
-        if empty := [task for task, items in kept.items() if not items]:
-            raise RecipeError(
-                f"No {empty[0]} item of {evalset.folder} falls into its {half} half: the set is too small for that."
-            )
-        used = {item.document for items in kept.values() for item in items}
-        claim_folder(folder, "evalset")
-        documents = [Document(id=name, source="", text=text) for name, text in evalset.documents.items() if name in used]
-        freeze(folder, documents, kept, {"made_from": source, "half": half, "of": evalset.name})
-    for table in evalset.folder.glob("nouns-*.npy"):
-        if not (folder / table.name).is_file():
-            with written_whole(folder / table.name, "wb") as handle:
-                handle.write(table.read_bytes())
-    return EvalSet.open(folder)
-
-
-def _some(items: Sequence[ClozeItem], clusters: Set[str], limit: int | None) -> list[ClozeItem]:
-    """Whole documents among these, in an order that has nothing to do with their content, until there are enough items."""
-    wanted = [item for item in items if item.cluster in clusters]
-    if limit is None or len(wanted) <= limit:
-        return wanted
-    kept: list[ClozeItem] = []
-    for cluster in sorted({item.cluster for item in wanted}, key=lambda cluster: fingerprint("tuning", cluster)):
-        if len(kept) < limit:
-            kept += [item for item in wanted if item.cluster == cluster]
-    return kept

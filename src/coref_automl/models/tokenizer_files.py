@@ -1,0 +1,124 @@
+"""A tokenizer as files. In: a folder. Out: an error in one sentence, before the library reads it.
+
+Its rules could hang or crash a command. Nearly all tokenizers have rules of which none can; one with a regular expression that
+repeats a group, or with replacements that multiply a text, is tried first on long runs of its own letters, in a process with a
+limit of time and memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from coref_automl import guard
+from coref_automl.errors import InputError, ModelError
+from coref_automl.store import read_json
+
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "tokenizer.model", "sentencepiece.bpe.model")
+_WITH_RULES = ("tokenizer.json", "tokenizer_config.json")
+_VOCABULARIES = (*_WITH_RULES, "vocab.json", "added_tokens.json")
+_HOLES = 1 << 20
+"""Rows of nothing that cost little; entries in a list or a vocab.txt, which are counted nowhere, stay far below it too."""
+_REPEATED = re.compile(r"\)\s*[*+{]|\\[1-9]")
+"""A group that is repeated, or a reference back: what makes matching take exponential time."""
+_SIMPLE = 2_000
+_GROWTH = 64
+_LETTERS = 24
+_PROGRAM = """
+import sys
+from tokenizers import Tokenizer
+tokenizer = Tokenizer.from_file(sys.argv[1])
+for letter in sys.argv[2]:
+    for end in ("", "!", "\\x00"):
+        tokenizer.encode(letter * 4_000 + end)
+"""
+
+
+def has_tokenizer(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in TOKENIZER_FILES)
+
+
+def require_tokenizer(folder: Path) -> None:
+    if not has_tokenizer(folder):
+        raise ModelError(f"{folder} has no tokenizer (tokenizer.json or a vocabulary); copy it there from the base model.")
+
+
+def check_tokenizer_files(name: str, folder: Path) -> None:
+    """Refuse what the library would stumble over; `name` is the model's."""
+    require_tokenizer(folder)
+    check_rules(name, folder)
+    _check_ids(name, folder)
+
+
+def _check_ids(name: str, folder: Path) -> None:
+    """Tables have a row for every id up to the highest, and the library counts up to it when it reads a vocabulary."""
+    ids = _ids(folder)
+    entry = max(ids, key=ids.__getitem__, default="")
+    if ids and ids[entry] >= 2 * len(ids) + _HOLES:
+        raise ModelError(
+            f"The tokenizer of {name} has {len(ids):,} entries and gives {entry!r} the id {ids[entry]:,}; "
+            f"copy it again from the base model."
+        )
+
+
+def _ids(folder: Path) -> dict[str, int]:
+    """Entries and their ids as a tokenizer's JSON files state them; a vocabulary that is a plain list states none."""
+    found: dict[str, int] = {}
+    for name in _VOCABULARIES:
+        try:
+            written = read_json(folder / name)
+        except guard.TooLarge:
+            raise
+        except InputError:
+            continue  # missing, or damaged: that is for the library to say
+        written = written if isinstance(written, dict) else {}
+        model = written.get("model")
+        vocabulary = model.get("vocab") if isinstance(model, dict) else None if name in _WITH_RULES else written
+        found |= {entry: at for entry, at in vocabulary.items() if isinstance(at, int)} if isinstance(vocabulary, dict) else {}
+        added = written.get("added_tokens")
+        for entry in added if isinstance(added, list) else ():
+            if isinstance(entry, dict) and isinstance(entry.get("id"), int):
+                found[str(entry.get("content"))] = entry["id"]
+        decoder = written.get("added_tokens_decoder")
+        found |= {f"added {at}": int(at) for at in decoder if at.isdecimal()} if isinstance(decoder, dict) else {}
+    return found
+
+
+def check_rules(name: str, folder: Path) -> None:
+    """Refuse files that are too large, and rules that fail on a plain text."""
+    for path in (folder / file for file in TOKENIZER_FILES if (folder / file).is_file()):
+        guard.check_size(path)
+    path = folder / "tokenizer.json"
+    if path.is_file() and (why := _failure(path, path.stat().st_size, path.stat().st_mtime_ns)):
+        raise ModelError(f"The tokenizer of {name} fails on a plain text ({why}); copy it again from the base model.")
+
+
+@lru_cache(maxsize=16)
+def _failure(path: Path, _size: int, _time: int) -> str:
+    try:
+        rules = read_json(path)
+    except InputError:
+        return ""  # damaged: that is for the library to say
+    stages = [rules.get(stage) for stage in ("normalizer", "pre_tokenizer")] if isinstance(rules, dict) else []
+    patterns, growth = list[str](), 1
+    for part in (part for stage in stages for part in _parts(stage)):
+        pattern, content = part.get("pattern"), part.get("content")
+        if isinstance(pattern, dict) and isinstance(pattern.get("Regex"), str):
+            patterns.append(pattern["Regex"])
+        growth *= max(1, len(content)) if isinstance(content, str) else 1  # characters in the place of one match
+    if growth <= _GROWTH and not any(_REPEATED.search(pattern) or len(pattern) > _SIMPLE for pattern in patterns):
+        return ""
+    letters = "".join(dict.fromkeys([*(sign for pattern in patterns for sign in pattern if sign.isalnum()), *"a가 1\n"]))
+    return guard.failure_apart(_PROGRAM, str(path), letters[:_LETTERS])
+
+
+def _parts(stage: Any) -> Iterator[dict[str, Any]]:
+    """A stage, and those that it is a sequence of."""
+    if isinstance(stage, dict):
+        yield stage
+        for inner in ("normalizers", "pretokenizers"):
+            for part in stage[inner] if isinstance(stage.get(inner), list) else ():
+                yield from _parts(part)
