@@ -91,9 +91,7 @@ def answer_documents(
     from coref_automl.coreference.tokens import tokenize_documents
 
     targets = [Convention(model.scheme(document).convention) for document in documents]
-    inputs = [
-        convert_mentions(document, convention or target, target) for document, target in zip(documents, targets, strict=True)
-    ]
+    inputs = [convert_mentions(doc, convention or target, target) for doc, target in zip(documents, targets, strict=True)]
     resolved = resolve_all(model, tokenize_documents(model.tokenizer, inputs), precision=precision, progress=progress)
     answers = []
     for document, converted, target, (gold, found) in zip(documents, inputs, targets, resolved, strict=True):

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from coref_automl.comparison.scores import grouped
 from coref_automl.coreference.loss import Segment, batch_loss
-from coref_automl.coreference.metrics import Ratio, conll, score_document, sum_scores
+from coref_automl.coreference.metrics import conll, score_document, sum_scores
 from coref_automl.coreference.model import CoreferenceModel
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.resolve import FoundChains, resolve_all
@@ -115,10 +116,9 @@ class _Trainer:
 
 def mean_conll(documents: Sequence[TokenizedDocument], answers: Sequence[FoundChains]) -> float:
     """CoNLL, the mean over schemes."""
-    by_scheme: dict[str, list[dict[str, Ratio]]] = {}
-    for doc, found in zip(documents, answers, strict=True):
-        by_scheme.setdefault(doc.document.scheme, []).append(score_document(doc.document.chains, found.as_spans()))
-    return sum(conll(sum_scores(scores)) for scores in by_scheme.values()) / len(by_scheme)
+    by_scheme = grouped(list(zip(documents, answers, strict=True)), lambda pair: pair[0].document.scheme).values()
+    scores = [[score_document(doc.document.chains, found.as_spans()) for doc, found in pairs] for pairs in by_scheme]
+    return sum(map(conll, map(sum_scores, scores))) / len(scores)
 
 
 def _encoder_rate(recipe: CoreferenceRecipe, model: CoreferenceModel) -> float:

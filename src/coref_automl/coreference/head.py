@@ -53,9 +53,8 @@ class Surfaces:
         tokens = self._first[queries, None] - self._first[None, candidates]
         order = np.arange(len(self._first))
         mentions = order[queries, None] - order[None, candidates]
-        nested = (self._starts[None, candidates] < self._ends[queries, None]) & (
-            self._starts[queries, None] < self._ends[None, candidates]
-        )
+        starts, ends = self._starts, self._ends
+        nested = (starts[None, candidates] < ends[queries, None]) & (starts[queries, None] < ends[None, candidates])
         related = self._relation[self._forms[queries][:, None], self._forms[candidates][None, :]]
         surface = np.where(nested, SURFACES - 1, related)
         later, earlier = self._quotes[queries][:, None], self._quotes[candidates][None, :]

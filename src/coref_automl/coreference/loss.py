@@ -67,7 +67,8 @@ def batch_loss(model: CoreferenceModel, segments: Sequence[Segment]) -> Any:
 
     inputs = model.encode_windows([(part.doc, window) for part in segments for window in part.windows(model.capacity)])
     inside = tensor(within_sentence(_sentence_ids(segments)))
-    logits = head.mention_logits(inputs, tensor(_column(segments, "recurrence"))).masked_fill(~inside, MASKED_LOGIT)
+    recurrence = tensor(np.concatenate([part.doc.recurrence[part.low : part.high] for part in segments]))
+    logits = head.mention_logits(inputs, recurrence).masked_fill(~inside, MASKED_LOGIT)
 
     gold = _gold_mentions(segments)
     reachable = gold.trailing >= 0
@@ -76,16 +77,12 @@ def batch_loss(model: CoreferenceModel, segments: Sequence[Segment]) -> Any:
     targets[first, last - first] = 1.0
     loss = functional.binary_cross_entropy_with_logits(logits, targets, reduction="sum") / max(1, len(first))
     if len(first):
-        lengths = tensor(_column(segments, "lengths"))
+        lengths = tensor(np.concatenate([part.doc.lengths[part.low : part.high] for part in segments]))
         loss = loss + functional.cross_entropy(head.trailing_logits(inputs[last], lengths[last]), trailing)
     if (count := len(gold.first)) > 1:
         spans = _with_negatives(segments, gold, false_positives(logits, targets, count))
         loss = loss + _antecedent_loss(model, inputs, logits, spans, _pair_features(segments, spans))
     return loss
-
-
-def _column(segments: Sequence[Segment], name: str) -> Ints:
-    return np.concatenate([getattr(part.doc, name)[part.low : part.high] for part in segments])
 
 
 def _sentence_ids(segments: Sequence[Segment]) -> Ints:

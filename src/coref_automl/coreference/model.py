@@ -101,9 +101,9 @@ def build_model(
 ) -> CoreferenceModel:
     """Build a model to train: the whole encoder if `rank` is 0, else a LoRA adapter of that rank."""
     encoder, tokenizer = load_encoder(base)
-    window, fingerprints = min(window, detect_seq_len(base)), model_fingerprints(base)
+    window, identity = min(window, detect_seq_len(base)), model_fingerprints(base)
     settings = HeadSettings(
-        full_name(base), fingerprints["weights"], window, size, dropout, rank, schemes, seed, base_prints=fingerprints
+        full_name(base), identity["weights"], window, size, dropout, rank, schemes, seed, base_prints=identity
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

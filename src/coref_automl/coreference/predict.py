@@ -148,9 +148,8 @@ def coreference(
 ) -> Resolved | list[Resolved]:
     """Resolve a text, or each text of a list as a document of its own. The model is loaded once per process.
 
-    `model` is a run of `coref train`, one seed's model, or the bundled head of ko-mini.
-
-    `scheme` selects what to mark, if the model knows several annotation schemes (general, or characters of a novel).
+    `model` is a run of `coref train`, one seed's model, or the bundled head of ko-mini; `scheme` selects what to mark, if the
+    model knows several annotation schemes (general, or characters of a novel).
     """
     from coref_automl.coreference.resolve import encode_document, resolve_found
     from coref_automl.coreference.tokens import tokenize_documents

@@ -104,14 +104,12 @@ def encode_document(
 
 
 def resolve_gold(model: CoreferenceModel, encoded: EncodedDocument) -> FoundChains:
-    """Link the document's gold mentions."""
     doc = encoded.doc
     spans = tuple(mention.span for mention in doc.document.mentions)
     return _link(model, encoded, doc.first, doc.last, spans, np.full(len(spans), GOLD_LOGIT, np.float32))
 
 
 def resolve_found(model: CoreferenceModel, encoded: EncodedDocument, *, threshold: float | None = None) -> FoundChains:
-    """Find mentions and link them."""
     scheme = model.scheme(encoded.doc.document)
     first, last, logits = select_mentions(encoded, scheme.threshold if threshold is None else threshold)
     doc = encoded.doc

@@ -110,9 +110,7 @@ def folds(documents: Sequence[CorefDocument], count: int) -> list[Split]:
 
 def documents_fingerprint(documents: Sequence[CorefDocument]) -> str:
     """Fingerprint texts and chains, whatever the entities are called."""
-    return fingerprint(
-        [[document.id, document.text, [list(map(list, chain)) for chain in document.chains]] for document in documents]
-    )
+    return fingerprint([[doc.id, doc.text, [list(map(list, chain)) for chain in doc.chains]] for doc in documents])
 
 
 def learned_from(model: Path) -> list[str]:

@@ -59,10 +59,8 @@ def train_model(
 ) -> RelationFitState:
     """Train for all epochs or until early stopping; leave the model with the weights of its best epoch."""
     device = train.tensors.device
-    learning_rate = default_learning_rate(model.config.hidden_size) if recipe.learning_rate is None else recipe.learning_rate
-    groups = parameter_groups(
-        model, learning_rate=learning_rate, weight_decay=recipe.weight_decay, layer_decay=recipe.layer_decay
-    )
+    peak = recipe.learning_rate or default_learning_rate(model.config.hidden_size)
+    groups = parameter_groups(model, learning_rate=peak, weight_decay=recipe.weight_decay, layer_decay=recipe.layer_decay)
     updates = Updates(model, groups, recipe.warmup)
     state = updates.load(folder / RESUME, RelationFitState)
     total = recipe.epochs * math.ceil(len(train.tensors) / recipe.batch_size)

@@ -96,11 +96,10 @@ class Marker:
         lead = [*tokenize(self.tokenizer, question(row)).ids.tolist(), self.last] if self.scheme.question else []
         subject, object_ = self.marks["E1", row.subject.type], self.marks["E2", row.object.type]
         capacity = self.max_length - 2 - len(lead) - sum(len(part) for part in (*subject, *object_))
-        spans = [trimmed(row.sentence, entity.start, entity.end) for entity in (row.subject, row.object)]
+        entities = (row.subject, row.object)
+        spans = [trimmed(row.sentence, entity.start, entity.end) for entity in entities]
         pieces = split_at(self.tokenizer, row.sentence, pieces or tokenize(self.tokenizer, row.sentence), spans)
-        covered = [
-            _covered(pieces, span, entity, row.sentence) for span, entity in zip(spans, (row.subject, row.object), strict=True)
-        ]
+        covered = [_covered(pieces, span, entity, row.sentence) for span, entity in zip(spans, entities, strict=True)]
         if covered[0] == covered[1]:
             raise BadRow(f"subject and object are the same tokens ({row.subject.word!r})")
         kept, covered, cut = _window(pieces.ids, covered, capacity)
