@@ -1,4 +1,4 @@
-"""Chains of a new text. In: a text, and a model (the bundled one by default). Out: a record that fingerprints itself.
+"""Chains of a new text. In: a text, and a model (the bundled one by default). Out: a record that prints itself.
 
 resolved = coref_automl.coreference("영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다.")
 resolved.strings            # [["영수", "영수"], ["어머니", "어머니"]]

@@ -1,4 +1,4 @@
-"""SpanChains of a document. In: a model and a document. Out: its chains, with gold mentions or with those the model finds.
+"""Chains of a document. In: a model and a document. Out: its chains, with gold mentions or with those the model finds.
 
 Windows are encoded a few at a time and only the states of possible mentions are kept, so that memory grows with the mentions
 alone. A mention's candidate antecedents are a fixed number of earlier mentions of the whole document; it joins the chain with the
