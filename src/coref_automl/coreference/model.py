@@ -143,10 +143,10 @@ class _StoredModel:
     @classmethod
     def read(cls, folder: Path, settings: HeadSettings, base: str | None) -> _StoredModel:
         """Read a folder, and check the encoder that its adapter needs."""
-        place = _encoder_place(folder, settings, base)
+        encoder_path = _encoder_path(folder, settings, base)
         if settings.rank:
-            _check_base(folder, settings, place)
-        encoder, tokenizer = load_encoder(place)
+            _check_base(folder, settings, encoder_path)
+        encoder, tokenizer = load_encoder(encoder_path)
         weights = read_head(folder / HEAD)
         adapter = {key.removeprefix(_ENCODER): value for key, value in weights.items() if key.startswith(_ENCODER)}
         head = {key.removeprefix(_HEAD): value.float() for key, value in weights.items() if key.startswith(_HEAD)}
@@ -189,11 +189,11 @@ def load_for_training(folder: Path, base: str | None, *, dropout: float, seed: i
 
 def head_identity(folder: Path, settings: HeadSettings, base: str | None = None) -> str:
     """Fingerprint all that decides a saved model's answers: its files, and the encoder of an adapter."""
-    place = _encoder_place(folder, settings, base)
-    return fingerprint(folder_fingerprint(folder), model_fingerprints(place) if settings.rank else {})
+    encoder_path = _encoder_path(folder, settings, base)
+    return fingerprint(folder_fingerprint(folder), model_fingerprints(encoder_path) if settings.rank else {})
 
 
-def _encoder_place(folder: Path, settings: HeadSettings, base: str | None) -> str:
+def _encoder_path(folder: Path, settings: HeadSettings, base: str | None) -> str:
     if settings.rank:
         return base or settings.base
     if base is not None:

@@ -72,9 +72,9 @@ def label_table(gold: Ints, probabilities: NDArray[np.floating]) -> tuple[LabelS
     size, table = len(LABELS), []
     confusion = np.bincount(gold * size + probabilities.argmax(1), minlength=size * size).reshape(size, size)
     for label, name in enumerate(LABELS):
-        given = confusion[label]
-        right, in_gold, predicted = int(given[label]), int(given.sum()), int(confusion[:, label].sum())
-        wrong = np.where(np.arange(size) == label, 0, given)
+        predictions = confusion[label]
+        right, in_gold, predicted = int(predictions[label]), int(predictions.sum()), int(confusion[:, label].sum())
+        wrong = np.where(np.arange(size) == label, 0, predictions)
         table.append(
             LabelScore(
                 label=name,
@@ -85,7 +85,7 @@ def label_table(gold: Ints, probabilities: NDArray[np.floating]) -> tuple[LabelS
                 f1=200.0 * right / (predicted + in_gold) if predicted + in_gold else 0.0,
                 auprc=100.0 * area(gold == label, probabilities[:, label]) if in_gold else None,
                 confused_with=LABELS[int(wrong.argmax())] if wrong.any() else "",
-                given={LABELS[other]: int(given[other]) for other in np.flatnonzero(given)},
+                given={LABELS[other]: int(predictions[other]) for other in np.flatnonzero(predictions)},
             )
         )
     return tuple(table)
