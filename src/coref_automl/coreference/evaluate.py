@@ -125,8 +125,6 @@ def evaluate_coreference(
 
 
 class _Evaluator:
-    """Answers of one saved model to documents of a convention."""
-
     def __init__(self, folder: Path, convention: Convention, device: str, base: str | None) -> None:
         self.folder, self.convention, self.device, self.base = folder, convention, device, base
 

@@ -122,11 +122,9 @@ def mean_conll(documents: Sequence[TokenizedDocument], answers: Sequence[FoundCh
 
 
 def _encoder_rate(recipe: CoreferenceRecipe, model: CoreferenceModel) -> float:
-    if recipe.learning_rate is not None:
-        return recipe.learning_rate
-    if recipe.rank:
-        return 5e-4 if recipe.start else 2e-3
-    return 2e-4 if model.config.hidden_size < 512 else 3e-5
+    of_encoder = 2e-4 if model.config.hidden_size < 512 else 3e-5
+    of_adapter = 5e-4 if recipe.start else 2e-3
+    return recipe.learning_rate or (of_adapter if recipe.rank else of_encoder)
 
 
 def epoch_batches(train: Sequence[TokenizedDocument], recipe: CoreferenceRecipe, seed: int, epoch: int) -> list[list[Segment]]:

@@ -20,9 +20,7 @@ from coref_automl.coreference.results import CONLL
 from coref_automl.records import Estimate, Record
 from coref_automl.statistics.closed_forms import LEVEL, NORMAL, t_quantile
 from coref_automl.statistics.methods import f1_of_sums
-from coref_automl.statistics.resampling import Part, gather, resampled_means
-
-Floats = NDArray[np.float64]
+from coref_automl.statistics.resampling import Floats, Part, gather, resampled_means
 
 
 def max_assignment(gains: Floats) -> float:

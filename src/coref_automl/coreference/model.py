@@ -174,13 +174,12 @@ def load_model(
 
 
 def load_for_training(folder: Path, base: str | None, *, dropout: float, seed: int) -> CoreferenceModel:
-    """Load a saved model to train it further: an adapter stays apart from its encoder, which lies at `base`."""
+    """Load a saved model to train it further. An adapter stays apart from its encoder, which the new model names by `base`."""
     stored = _StoredModel.read(folder, read_settings(folder), base)
     if stored.settings.rank:
         add_lora(stored.encoder, stored.settings.rank)
         for name, value in stored.adapter.items():
             stored.encoder.get_parameter(name).data.copy_(value)
-    # the saved model will name its encoder by where it lies now
     settings = replace(stored.settings, base=base or stored.settings.base, dropout=dropout, seed=seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coref_automl.corpus.batch import KINDS, RowProblem, rows_of
 from coref_automl.corpus.formats import NOT_UTF8, Row, kind_of, stem_of
@@ -24,7 +23,7 @@ from coref_automl.fingerprints import fingerprint
 from coref_automl.models.vocabulary import tokenize_all
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.markers import MarkedRow, Marker
-from coref_automl.relation.rows import LABELS, LONGER, BadRow, RelationRow, parse_row
+from coref_automl.relation.rows import LABELS, LONGER, BadRow, Ints, RelationRow, parse_row
 
 BUNDLED = ("bundled:relations", "bundled:relations-dev")
 """Invented rows; the first thirty of each have every label once."""
@@ -96,7 +95,7 @@ def sentence_key(sentence: str) -> str:
     return " ".join(unicodedata.normalize("NFC", sentence).split())
 
 
-def sentence_numbers(rows: Sequence[RelationRow]) -> NDArray[np.int64]:
+def sentence_numbers(rows: Sequence[RelationRow]) -> Ints:
     """Number the sentences of rows; rows of one sentence share a number."""
     return np.asarray(np.unique([sentence_key(row.sentence) for row in rows], return_inverse=True)[1], np.int64)
 

@@ -28,10 +28,10 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.relation import scoring
 from coref_automl.relation.data import RelationData, RowCache, sentence_fingerprint, sentence_key, sentence_numbers
 from coref_automl.relation.markers import Marker
-from coref_automl.relation.metrics import Ints, Scored, estimates, label_table, score
+from coref_automl.relation.metrics import Scored, estimates, label_table, score
 from coref_automl.relation.recipe import RETRAIN, is_model, model_of, settings_of
 from coref_automl.relation.results import RELATION_FILES, RelationResult, RelationSeed, RowFacts, Scores
-from coref_automl.relation.rows import LABELS, LabelMask, MaskKind, gold_indices
+from coref_automl.relation.rows import LABELS, Ints, LabelMask, MaskKind, gold_indices
 from coref_automl.say import say
 from coref_automl.store import write_jsonl
 
@@ -201,8 +201,7 @@ def _without_overlap(gold: Ints, probabilities: NDArray[np.float32], unseen: NDA
     """Average over seeds on rows whose sentence is not in train; None if all or none are such."""
     if unseen.all() or not unseen.any():
         return None
-    scores = [score(gold[unseen], of_seed[unseen]) for of_seed in probabilities]
-    return Scores(**_over_seeds(np.mean, scores), n=int(unseen.sum()))
+    return Scores(**_over_seeds(np.mean, [score(gold[unseen], p[unseen]) for p in probabilities]), n=int(unseen.sum()))
 
 
 def _fingerprints(data: RelationData, binding: Binding) -> dict[str, str]:

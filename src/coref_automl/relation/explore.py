@@ -165,8 +165,7 @@ def _lines(facts: SplitFacts) -> list[str]:
 
     labels = [f"{label} {100 * count / max(1, facts.rows):.1f}%" for label, count in most(facts.labels, _TOP)]
     more = ["..."] if sum(map(bool, facts.labels.values())) > _TOP else []
-    lengths, distances = quantiles(facts.lengths), quantiles(facts.distances)
-    first = f"{100 * facts.subject_first:.1f}%"
+    lengths, distances, first = quantiles(facts.lengths), quantiles(facts.distances), f"{100 * facts.subject_first:.1f}%"
     edges, conflicts = len(facts.blank_edges), len(facts.conflicts)
     rows = {
         say("레이블", "labels"): " ".join([", ".join(labels), *more]),

@@ -19,15 +19,7 @@ from coref_automl.models.execution import without_cudnn
 from coref_automl.progress import Progress, Stage
 from coref_automl.relation import techniques
 from coref_automl.relation.metrics import score
-from coref_automl.relation.model import (
-    BatchRows,
-    LabelledRows,
-    RelationModel,
-    masked_logits,
-    matmul_context,
-    probabilities,
-    training_order,
-)
+from coref_automl.relation.model import BatchRows, LabelledRows, RelationModel, logits_of, matmuls, probabilities, training_order
 from coref_automl.relation.recipe import RelationRecipe, default_learning_rate
 from coref_automl.relation.results import Scores
 from coref_automl.training.finetuning import RESUME, FitState, Updates, checked_loss, run_epochs, scoped_rng, weights_on_cpu
@@ -67,7 +59,7 @@ def train_model(
     with (
         progress.stage(f"seed {seed}", total, "steps") as stage,
         scoped_rng(device),
-        matmul_context(recipe.precision),
+        matmuls(recipe.precision),
         without_cudnn(),
     ):
         stage.skip(state.step)
@@ -145,7 +137,7 @@ class _Trainer:
         weight = self.recipe.r_drop
         copies = 2 if weight else 1
         labels = gold.repeat(copies)
-        logits = masked_logits(self.model, self.train, batch, self.recipe.precision, labels, copies)
+        logits = logits_of(self.model, self.train, batch, self.recipe.precision, labels, copies)
         loss = techniques.label_loss(logits, labels, self.settings)
         first = logits[: len(gold)]
         return loss + weight * techniques.r_drop(first, logits[len(gold) :]) if weight else loss, first

@@ -19,13 +19,11 @@ from numpy.typing import NDArray
 
 from coref_automl.records import Estimate
 from coref_automl.relation.results import LabelScore, RowFacts, Scores
-from coref_automl.relation.rows import LABELS, NO_RELATION
+from coref_automl.relation.rows import LABELS, NO_RELATION, Ints
 from coref_automl.statistics.intervals import bootstrap_mean, from_draws
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.statistics.methods import method_verdict as judge
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from coref_automl.statistics.resampling import Floats
 
 
 def score(gold: Ints, probabilities: NDArray[np.floating]) -> Scores:

@@ -24,7 +24,7 @@ from coref_automl.models.vocabulary import word_ids
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.markers import ROLE_WORDS, TYPE_WORDS, MarkedRow, Marker, special_tokens
 from coref_automl.relation.recipe import HEAD, SETTINGS, HeadKind, ModelSettings, settings_of
-from coref_automl.relation.rows import IMPOSSIBLE, LABELS, LabelMask, RelationRow, gold_indices
+from coref_automl.relation.rows import IMPOSSIBLE, LABELS, Ints, LabelMask, RelationRow, gold_indices
 from coref_automl.store import obey_umask, write_json
 from coref_automl.training.loss import with_dropout
 
@@ -172,7 +172,7 @@ class RowTensors:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def batch_rows(self, order: Sequence[NDArray[np.int64]]) -> list[BatchRows]:
+    def batch_rows(self, order: Sequence[Ints]) -> list[BatchRows]:
         """Copy all row numbers of an order to the device at once: one copy per batch would delay kernel launches."""
         widths = [self._fixed or self._width(int(self.lengths[rows].max())) for rows in order]
         parts = torch.from_numpy(np.concatenate(order)).to(self.device).split([len(rows) for rows in order])
@@ -192,9 +192,7 @@ class RowTensors:
         return min(-(-longest // 8) * 8, int(self.lengths.max())) if self.device.startswith("cuda") else longest
 
 
-def training_order(
-    lengths: NDArray[np.int64], rows: NDArray[np.int64], size: int, rng: np.random.Generator
-) -> list[NDArray[np.int64]]:
+def training_order(lengths: Ints, rows: Ints, size: int, rng: np.random.Generator) -> list[Ints]:
     """Shuffle rows into batches of similar length, in random order."""
     shuffled = rng.permutation(rows)
     batches = []
@@ -205,7 +203,7 @@ def training_order(
     return [batches[number] for number in rng.permutation(len(batches))]
 
 
-def scoring_order(lengths: NDArray[np.int64], tokens: int) -> list[NDArray[np.int64]]:
+def scoring_order(lengths: Ints, tokens: int) -> list[Ints]:
     """Sort rows by length into batches of about `tokens` tokens."""
     order = np.argsort(lengths, kind="stable")
     batches, low = [], 0
@@ -223,7 +221,7 @@ class LabelledRows:
     """Rows on the device: tokens, gold labels, and each row's label mask (None if it is off)."""
 
     tensors: RowTensors
-    gold: NDArray[np.int64]
+    gold: Ints
     bias: Any | None = None
 
     @classmethod
@@ -242,14 +240,14 @@ def probabilities(
     model.eval()
     distribution = torch.empty((len(tensors), model.head[-1].out_features), device=device)
     scoring = (progress or quiet()).stage("scoring", len(tensors), "rows")
-    with torch.inference_mode(), matmul_context(precision), scoring as stage:
+    with torch.inference_mode(), matmuls(precision), scoring as stage:
         for batch in tensors.batch_rows(scoring_order(tensors.lengths, tokens or tokens_at_once(device))):
-            distribution[batch.rows] = torch.softmax(masked_logits(model, rows, batch, precision), -1)
+            distribution[batch.rows] = torch.softmax(logits_of(model, rows, batch, precision), -1)
             stage.advance(len(batch.rows))
     return distribution.cpu().numpy().astype(np.float32)  # type: ignore[no-any-return]
 
 
-def masked_logits(
+def logits_of(
     model: RelationModel, rows: LabelledRows, chosen: BatchRows, precision: str, gold: Any | None = None, copies: int = 1
 ) -> Any:
     """Compute the logits of a batch, all rows `copies` times, under the label mask; `gold` labels stay possible."""
@@ -267,7 +265,7 @@ def apply_label_mask(logits: Any, bias: Any, gold: Any | None = None) -> Any:
     return logits + torch.where(is_gold & (bias <= IMPOSSIBLE), torch.zeros_like(bias), bias)
 
 
-def matmul_context(precision: str) -> AbstractContextManager[None]:
+def matmuls(precision: str) -> AbstractContextManager[None]:
     if precision == "float32":
         return matmul_precision(tf32=False)
     return without_bfloat16_warnings() if precision == "bfloat16" else nullcontext()

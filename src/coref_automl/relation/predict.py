@@ -113,8 +113,7 @@ def predict_texts(
     _, probabilities, _ = _predict(seeds, tuple(rows), False, device)
     predictions = []
     for text, row, distribution in zip(texts, rows, probabilities, strict=True):
-        order = np.argsort(-distribution, kind="stable")
-        ranked = tuple((LABELS[int(label)], float(distribution[label])) for label in order)
+        ranked = tuple((LABELS[int(label)], float(distribution[label])) for label in np.argsort(-distribution, kind="stable"))
         subject = replace(row.subject, type=text.get("subject_type") or "")
         object_ = replace(row.object, type=text.get("object_type") or "")
         predictions.append(TextPrediction(row.sentence, subject, object_, ranked, tuple(model.seed for model in settings)))

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coref_automl.comparison.claims import ALPHA
 from coref_automl.comparison.reader import find_runs
@@ -35,16 +34,14 @@ from coref_automl.records import Estimate, Record
 from coref_automl.relation.data import RelationData, sentence_key, sentence_numbers
 from coref_automl.relation.evaluate import finished_seeds, read_manifest
 from coref_automl.relation.markers import SCHEMES
-from coref_automl.relation.rows import NO_RELATION, LabelMask, RelationRow, gold_indices, pair_index
+from coref_automl.relation.rows import NO_RELATION, Ints, LabelMask, RelationRow, gold_indices, pair_index
 from coref_automl.relation.scoring import has_predictions, read_probabilities
 from coref_automl.say import say
 from coref_automl.statistics.crossed import CrossedVerdict, crossed_verdict
 from coref_automl.statistics.intervals import benjamini_hochberg
 from coref_automl.statistics.methods import by_document
+from coref_automl.statistics.resampling import Bools, Floats
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 VARIED = ("scheme", "label_mask", "hard_negatives", "first_seed")
 """Settings in which the runs of an experiment differ: the variant, and the seed."""
 

@@ -15,13 +15,11 @@ from numpy.typing import NDArray
 from coref_automl.comparison.runs import TaskFiles
 from coref_automl.decoder import NOT_FINITE
 from coref_automl.records import SCHEMA, Estimate, Record, Tabular
-from coref_automl.relation.rows import NO_RELATION
+from coref_automl.relation.rows import NO_RELATION, Ints
 from coref_automl.say import say
 from coref_automl.statistics.intervals import DRAWS
-from coref_automl.statistics.resampling import resampled_f1
+from coref_automl.statistics.resampling import Bools, resampled_f1
 from coref_automl.tables import align
-
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +169,7 @@ class RowFacts:
     sentences: NDArray[Any]
 
     @classmethod
-    def answered(cls, gold: NDArray[np.int64], predicted: NDArray[np.int64], sentences: NDArray[Any]) -> Self:
+    def answered(cls, gold: Ints, predicted: Ints, sentences: NDArray[Any]) -> Self:
         """Reduce labels as indices, gold [n] and predicted [n, seeds], to these facts."""
         relation = gold != NO_RELATION
         return cls(relation, (predicted == gold[:, None]) & relation[:, None], predicted != NO_RELATION, sentences)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from coref_automl.errors import ModelError
 from coref_automl.records import Record
 
+Ints = NDArray[np.int64]
 TYPES = ("PER", "ORG", "LOC", "DAT", "POH", "NOH")
 LONGEST = 5000
 """Characters. Longer text is a document, and which of its sentences is meant cannot be guessed."""
@@ -252,6 +253,6 @@ def pair_index(row: RelationRow) -> int:
     return TYPES.index(row.subject.type) * len(TYPES) + TYPES.index(row.object.type)
 
 
-def gold_indices(rows: Sequence[RelationRow]) -> NDArray[np.int64]:
+def gold_indices(rows: Sequence[RelationRow]) -> Ints:
     """Labels of rows as indices; every row must have one."""
     return np.array([INDEX[row.label] for row in rows if row.label is not None], np.int64)

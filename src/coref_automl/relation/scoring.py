@@ -26,7 +26,7 @@ from coref_automl.relation.data import RelationData, RowCache, sentence_fingerpr
 from coref_automl.relation.metrics import score
 from coref_automl.relation.recipe import RETRAIN, ModelSettings, model_of
 from coref_automl.relation.results import Scores
-from coref_automl.relation.rows import INDEX, LABELS, RelationRow, gold_indices
+from coref_automl.relation.rows import INDEX, LABELS, Ints, RelationRow, gold_indices
 from coref_automl.store import read_jsonl, write_json, write_jsonl
 
 VERSION = 1
@@ -128,7 +128,7 @@ def store_predictions(seed: Path, data: RelationData, probabilities: NDArray[np.
     return scores
 
 
-def read_predictions(path: Path) -> tuple[list[str], NDArray[np.int64], NDArray[np.float32]]:
+def read_predictions(path: Path) -> tuple[list[str], Ints, NDArray[np.float32]]:
     """Read (ids, gold as indices with -1 for none, probabilities), in the order of the file."""
     lines: list[dict[str, Any]] = list(read_jsonl(path))
     try:

@@ -19,7 +19,7 @@ from torch.nn import functional
 from coref_automl.models.fused_deberta import installed
 from coref_automl.relation.model import BatchRows
 from coref_automl.relation.recipe import RelationRecipe
-from coref_automl.relation.rows import IMPOSSIBLE, LABELS, NO_RELATION
+from coref_automl.relation.rows import IMPOSSIBLE, LABELS, NO_RELATION, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +32,7 @@ class LossSettings:
     weights: Any | None = None
 
     @classmethod
-    def of(cls, recipe: RelationRecipe, gold: NDArray[np.int64], device: str) -> LossSettings:
+    def of(cls, recipe: RelationRecipe, gold: Ints, device: str) -> LossSettings:
         """The settings of a recipe; class weights come from the training labels."""
         weights = None
         if recipe.loss == "class-balanced":
@@ -57,7 +57,7 @@ def label_loss(logits: Any, gold: Any, settings: LossSettings) -> Any:
     return (row_loss if settings.weights is None else settings.weights[gold] * row_loss).mean()
 
 
-def effective_number_weights(gold: NDArray[np.int64], labels: int, beta: float) -> NDArray[np.float32]:
+def effective_number_weights(gold: Ints, labels: int, beta: float) -> NDArray[np.float32]:
     """Weight a label with n rows by (1 - beta) / (1 - beta^n): repeats of a label add less and less information.
 
     Normalized to a mean of 1 over rows, so that the learning rate keeps its meaning; a label without rows counts as having one.
@@ -93,7 +93,7 @@ def margins(logits: Any) -> Any:
     return logits[:, NO_RELATION + 1 :].amax(1) - logits[:, NO_RELATION]
 
 
-def hard_negatives(gold: NDArray[np.int64], margin: NDArray[np.floating], share: float) -> NDArray[np.int64]:
+def hard_negatives(gold: Ints, margin: NDArray[np.floating], share: float) -> Ints:
     """Select the `share` of no_relation rows with the largest margin, in row order; rows not seen yet (NaN) are excluded."""
     negatives = np.flatnonzero((gold == NO_RELATION) & ~np.isnan(margin))
     count = int(share * len(negatives))
