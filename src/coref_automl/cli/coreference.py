@@ -26,7 +26,7 @@ from coref_automl.cli.options import (
     recipe_from,
     whole_file,
 )
-from coref_automl.coreference.conventions import converted, known
+from coref_automl.coreference.conventions import convert_documents, parse_edges
 from coref_automl.coreference.conventions import explore as look
 from coref_automl.coreference.data import inspect_coref
 from coref_automl.coreference.documents import write_documents
@@ -71,17 +71,17 @@ def explore(
         raise InputError(f"--write takes one file, not {len(files)}; convert them one by one.")
     refuse_existing(write)
     read = [inspect_coref(name) for name in files]
-    asked, lost = known(convention), list[str]()
-    found = [look(data, asked) for data in read]
+    edges, losses = parse_edges(convention), list[str]()
+    found = [look(data, edges) for data in read]
     if to is not None and write is None:
         raise InputError("--to converts what --write writes; give a file with --write.")
     if write is not None:
-        documents, lost = converted(read[0].documents, asked, known(to or "auto"))
+        documents, losses = convert_documents(read[0].documents, edges, parse_edges(to or "auto"))
         write_documents(write, documents)
     if as_json:
         print_json([one.to_json() for one in found])
     else:
-        print("\n".join([*(line for one in found for line in one.lines()), *lost]))
+        print("\n".join([*(line for one in found for line in one.lines()), *losses]))
 
 
 @coreference_app.command(
@@ -122,7 +122,7 @@ def evaluate(
     """
     from coref_automl.coreference.evaluate import evaluate_coreference
 
-    scored: dict[str, Any] = {"split": split, "side": side, "scheme": scheme, "convention": known(convention)}
+    scored: dict[str, Any] = {"split": split, "side": side, "scheme": scheme, "convention": parse_edges(convention)}
     how: dict[str, Any] = {"base": base, "skip_bad": skip_bad, "device": device, "progress": Progress(shown=not as_json)}
     found = evaluate_coreference(run, data, **scored, **how)
     print_result(found, as_json)

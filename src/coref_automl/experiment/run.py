@@ -20,9 +20,8 @@ from typing import Any
 from coref_automl.comparison.archive import archive
 from coref_automl.comparison.arms import Arm, arms_of
 from coref_automl.comparison.groups import read_groups
-from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.outside_checks import CHECKS, CHOSEN
 from coref_automl.comparison.reader import open_results
-from coref_automl.comparison.runs import CHOSEN
 from coref_automl.comparison.scores import Group, choose_metric
 from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
@@ -41,7 +40,7 @@ from coref_automl.records import Record
 from coref_automl.report.checkpoint_report import WrittenReport, report
 from coref_automl.report.printout import recommend
 from coref_automl.report.rendering import markdown_table
-from coref_automl.report.wording import verdicts_table
+from coref_automl.report.sections.questions import verdicts_table
 from coref_automl.say import Say, in_korean, language, say, speaking
 from coref_automl.statistics.planning import Look, Paired, SequentialVerdict, looks_of
 from coref_automl.store import write_json, write_text
@@ -157,8 +156,8 @@ class Experiment:
     def _remove_weights(self, steps: Iterable[Step]) -> None:
         """With `keep_weights: false`, remove the weights of finished checks, and those of runs whose steps are all finished."""
         for step in steps if not self.plan.recipe.keep_weights else ():
-            if step.kind in CHECKS and CHECKS[step.kind].weights and step.label in self.state.done:
-                for model in (self.plan.out / step.kind / step.name).glob(CHECKS[step.kind].weights):
+            if step.kind in CHECKS and CHECKS[step.kind].weight_folders and step.label in self.state.done:
+                for model in (self.plan.out / step.kind / step.name).glob(CHECKS[step.kind].weight_folders):
                     remove(model)
             if step.run and all(other.label in self.state.done for other in self.state.of_run(step.run)):
                 for checkpoint in checkpoints_of(self.plan.out / RUNS / step.run):

@@ -124,7 +124,7 @@ def _fine_tune(work: StepWork, progress: Progress) -> dict[str, Any]:
     model = str(checkpoints[-1]) if checkpoints else work.start
     result = check.train(from_mapping(check.recipe, work.settings | {"model": model}, "step"), progress)
     estimate = check.estimate(result)
-    score = {"metric": check.number, "score": round(100 * estimate.value, 2), "n": estimate.n} if estimate else {}
+    score = {"metric": check.short_metric, "score": round(100 * estimate.value, 2), "n": estimate.n} if estimate else {}
     return {"run": result.run, "split": result.split, **score}
 
 

@@ -17,7 +17,7 @@ from coref_automl.comparison.arms import Arm, arms_of
 from coref_automl.comparison.bases import rename_bases
 from coref_automl.comparison.groups import group_of
 from coref_automl.comparison.scores import Entry, Group, grouped
-from coref_automl.comparison.superseded import one_dtype_each, what_counts
+from coref_automl.comparison.superseded import drop_superseded, one_dtype_each
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.columns import ITEMS, holds_text, read_columns
 from coref_automl.evaluation.evalset import EvalSet, find_set
@@ -138,7 +138,9 @@ def _members_of(
     evaluations: Mapping[str, StoredEvaluation], study: str | None, is_shown: Callable[[Path], bool]
 ) -> dict[str, Members]:
     keys = {id(stored): key for key, stored in evaluations.items()}
-    counted, _ = what_counts(list(evaluations.values()), look=lambda stored: is_shown(Path(stored.evaluation.path)))
+    counted, _ = drop_superseded(
+        list(evaluations.values()), may_be_replaced=lambda stored: is_shown(Path(stored.evaluation.path))
+    )
     sets = {}
     for (items, scorer), (chosen, _) in one_dtype_each(counted, set()).items():
         mark = f"{items[:12]}.{scorer}" + (f"~{study}" if study is not None else "")

@@ -137,7 +137,7 @@ class Folders:
         """Add what a folder is: a run, an evaluation set, an evaluation, a model; and its files with chains."""
         marked = kind_of_folder(folder)
         results = {check.files.results: name for name, check in CHECKS.items()}  # archives keep these without a manifest
-        check_name = next((name for name, check in CHECKS.items() if check.folder == marked), "")
+        check_name = next((name for name, check in CHECKS.items() if check.folder_kind == marked), "")
         kind = RUNS.get(marked) or check_name or next((name for file, name in results.items() if file in files), "")
         if marked == EXPERIMENT or any(map(_ARCHIVE.fullmatch, files)):
             contents.studies.add(key)

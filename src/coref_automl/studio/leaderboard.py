@@ -130,7 +130,7 @@ def _judged_rows(ws: Workspace, board: Board, study: Study, wanted: Sequence[str
     bases = [base_of(study.group.entries, side.arm) if side.arm is not None else None for side in sides]
     claims = [_claims(ws, board, study, *pair, against, wanted) for pair in zip(sides, bases, strict=True)]
     answered = [claim for claim in study.answer.claims if not claim.part and claim.question != "sources"]
-    outcomes = {_column(claim): wording.outcome(claim, say) for claim in (*answered, *chain(*claims))}
+    outcomes = {_column(claim): wording.ClaimText(claim, say).outcome() for claim in (*answered, *chain(*claims))}
     usual = {key: label for key, label in outcomes.items() if ":" not in key} or {study.metric: METRICS[study.metric].label}
     labels = {**{name: METRICS[name].label for name in wanted if name in METRICS}, **outcomes}
     columns = {key: labels[key] for key in wanted if key in labels} or usual
@@ -292,6 +292,6 @@ def _table(rows: Sequence[BoardRow], columns: Mapping[str, str], say: Say) -> Ta
         cells = [method.of or method.name, run, str(method.seeds), str(method.length), str(method.tokens or "–")]
         for score in method.scores.values():
             cells += [f"{score.value:.2f}" if score.value is not None else "–", score.change or "–"]
-            cells.append(wording.verdict(score.claim, say) if score.claim is not None else "–")
+            cells.append(wording.ClaimText(score.claim, say).verdict() if score.claim is not None else "–")
         lines.append(row(*cells))
     return Table(tuple(head), tuple(lines))

@@ -154,7 +154,7 @@ def _result(ws: Workspace, run: Run, say: Say) -> tuple[str | Cell, ...]:
         if check:
             result = ws.folders.read_once(path, lambda file: check.files.result(file.parent))
             estimate = check.estimate(result)
-            score = f"{check.number} {percent(estimate)}" if estimate else "–"
+            score = f"{check.short_metric} {percent(estimate)}" if estimate else "–"
             return score, f"{result.model} · {result.split}", say("끝남", "finished")
         study = ws.folders.read_once(path, lambda file: read_stored(file, _Result))
         counts = [f"{count} {name}" for name, count in study.get("trials", {}).items() if count]

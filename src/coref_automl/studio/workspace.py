@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from coref_automl.comparison.arms import base_of
-from coref_automl.comparison.choice import MARGIN
 from coref_automl.comparison.claims import Claim
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.reader import find_runs
 from coref_automl.comparison.scores import Group
 from coref_automl.comparison.study import Side, Study, between, looks_at, study_of
+from coref_automl.comparison.study_data import MARGIN
 from coref_automl.engine.pool import end_process, one_process
 from coref_automl.errors import ComparisonError, InputError
 from coref_automl.machine import started_quietly

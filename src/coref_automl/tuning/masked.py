@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison.claims import QuestionId
-from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.outside_checks import CHECKS, CheckStage, TaskData
 from coref_automl.comparison.power import Evidence
-from coref_automl.comparison.runs import CheckStage, TaskData
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.corpus.prepare import prepare_texts
@@ -34,7 +33,7 @@ from coref_automl.records import Estimate, Half, ItemScore
 from coref_automl.statistics.planning import Paired
 from coref_automl.training.batches import BatchPlan
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
-from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, recommended
+from coref_automl.training.recipe import LOSS_SETTINGS, TrainRecipe, recommended
 from coref_automl.training.state import drop_states
 from coref_automl.tuning.portfolio import known_entries, settle_space
 from coref_automl.tuning.problem import Problem, Report, RunJobs, Start, events_of, job_of, models_bytes, run_folder, shape_of
@@ -47,7 +46,7 @@ AVERAGED = 2
 _PLAIN = to_mapping(TrainRecipe("", "", ""))
 DEFAULTS = {
     **{name: _PLAIN[name] for name in TUNABLE["mlm"] if _PLAIN[name] is not None},
-    **{name: value for name, (_, value) in OF_LOSSES.items()},
+    **{name: value for name, (_, value) in LOSS_SETTINGS.items()},
     "far_weight": 1.0,
     "dropout": 0.0,
 }

@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.claims import QuestionId
-from coref_automl.comparison.outside_checks import CHECKS, judge_starts, start_of
+from coref_automl.comparison.outside_checks import CHECKS, CheckStage, TaskData, judge_starts, start_of
 from coref_automl.comparison.power import Evidence, sizes_of
-from coref_automl.comparison.runs import CheckStage, TaskData
 from coref_automl.config import choose, from_mapping, weights_of
 from coref_automl.engine.job import Job
 from coref_automl.errors import RecipeError
