@@ -34,7 +34,7 @@ def write(path: Path, texts: Sequence[Any]) -> str:
 
 
 def answered(data: str, out: Path, answer: Any = lengths, model: str = "a", **options: Any) -> Answered:
-    given = {"column": "text", "at_once": 8, **options}
+    given = {"column": "text", "batch_size": 8, **options}
     return answer_texts(data, out, "test answers", answer, {"weights": model}, progress=quiet(), **given)
 
 
@@ -75,7 +75,7 @@ def test_answers_keep_the_columns_of_their_rows(tmp_path: Path) -> None:
 def test_rows_that_are_hardly_korean_are_counted_once_and_on_every_run(tmp_path: Path) -> None:
     data = write(tmp_path / "in.jsonl", ["영수는 웃었다.", "Obama was born in Hawaii.", "서울", "He wrote a book."])
     for _ in range(2):
-        made = answered(data, tmp_path / "out", at_once=1)
+        made = answered(data, tmp_path / "out", batch_size=1)
         assert (made.rows, made.foreign) == (4, 2)
         assert "Hangul: 2." in made.lines()[-1]
     assert answered(write(tmp_path / "ko.jsonl", TEXTS), tmp_path / "ko").foreign == 0

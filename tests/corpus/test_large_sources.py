@@ -17,10 +17,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from coref_automl.corpus import encode, shards
 from coref_automl.corpus import files as remote
-from coref_automl.corpus.inputs import surveyed
+from coref_automl.corpus.inputs import survey
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.sources import check_source, inputs_of, read_input
-from coref_automl.corpus.status import prepare_status
+from coref_automl.corpus.work import prepare_status
 from coref_automl.errors import DatasetError, SourceError, WorkError
 from coref_automl.progress import quiet
 from coref_automl.records import Document
@@ -45,7 +45,7 @@ def test_a_large_file_is_read_in_spans_and_every_row_keeps_its_number(
     path = write_rows("a.jsonl", mixed(30))
     path.write_bytes(path.read_bytes().replace(b"\n", b"\n\n", 3) + b"\n" * 25_000)  # empty lines count as lines
     chosen = recipe(tokenizer_folder, path, portion=600)
-    _, parts = surveyed(chosen, inputs_of(chosen.sources[0]), quiet())
+    _, parts = survey(chosen, inputs_of(chosen.sources[0]), quiet())
     assert len(parts) > 4
     assert parts[-1].span is not None
     assert parts[-1].span.end == path.stat().st_size
@@ -65,7 +65,7 @@ def test_a_file_that_is_limited_or_packed_is_one_part(tokenizer_folder: Path, wr
     packed.write_bytes(gzip.compress(path.read_bytes()))
     for source, changes in ((path, {"limit": 15}), (packed, {})):
         chosen = recipe(tokenizer_folder, source, portion=600, **changes)
-        assert len(surveyed(chosen, inputs_of(chosen.sources[0]), quiet())[1]) == 1
+        assert len(survey(chosen, inputs_of(chosen.sources[0]), quiet())[1]) == 1
 
 
 class Flaky(MemoryFileSystem):  # type: ignore[misc]
@@ -186,7 +186,7 @@ def test_what_kills_its_workers_is_named_and_set_aside_on_request(
     name: str,
     reason: str,
 ) -> None:
-    from coref_automl.corpus import prepare as module
+    from coref_automl.corpus import work as module
 
     entries = rows(24)
     entries[15]["text"] += " 죽음."

@@ -21,11 +21,11 @@ from coref_automl.corpus import encode
 from coref_automl.corpus.choice import KEPT, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.encode import EncodeSettings, encode_shard, store_tokenizer, tokenizer_of
-from coref_automl.corpus.inputs import surveyed
+from coref_automl.corpus.inputs import survey
 from coref_automl.corpus.pack import assemble
-from coref_automl.corpus.prepare import DEDUP, ENCODE
-from coref_automl.corpus.shards import READ, build_index, read_part
+from coref_automl.corpus.shards import build_index, read_part
 from coref_automl.corpus.sources import inputs_of, open_source
+from coref_automl.corpus.work import DEDUP, ENCODE, READ
 from coref_automl.engine.pool import Call, run_calls
 from coref_automl.errors import SourceError
 from coref_automl.folders import claim_folder
@@ -104,9 +104,9 @@ def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) 
         list(pool.map(encode.warm_up, [settings.tokenizer] * 4 * workers))  # the tokenizer is loaded
         timed(f"encode, {workers} processes", lambda: list(pool.map(encode_shard, *zip(*jobs, strict=True))))
     claim_folder(work / "out", KIND)
-    made_from = surveyed(recipe, [part], quiet())[0]
+    made_from = survey(recipe, [part], quiet())[0]
     made_from["inputs"] = [{**entry, "rows": len(texts)} for entry in made_from["inputs"]]
-    facts: dict[str, Any] = {"missing": [], "hub": [], "made": made_from}
+    facts: dict[str, Any] = {"missing": [], "hub": [], "made_from": made_from}
     made = timed("pack", lambda: assemble(index, choice, recipe, [], work / "out", progress=quiet(), **facts))
     return seconds, float(made["padding_share"])
 

@@ -166,7 +166,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show how far a preparation has come: shards done, running and failed, throughput, time left."""
-    from coref_automl.corpus.status import prepare_status, status_lines
+    from coref_automl.corpus.work import prepare_status, status_lines
 
     found = prepare_status(out)
     print_result(found, as_json, status_lines(found))

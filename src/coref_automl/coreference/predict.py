@@ -191,7 +191,7 @@ def resolve_file(
     used = fingerprint([options.get("base"), options.get("scheme"), resolve])
     made_from = {"weights": folder_print(models_of(model)[0]), "options": used}
     progress = progress or quiet()
-    return answer_texts(data, out, KIND, answer, made_from, column=column, at_once=16, skip_bad=skip_bad, progress=progress)
+    return answer_texts(data, out, KIND, answer, made_from, column=column, batch_size=16, skip_bad=skip_bad, progress=progress)
 
 
 def annotated_rows(texts: Mapping[str, str], model: str | Path = BUNDLED, **options: Any) -> tuple[str, list[dict[str, Any]]]:

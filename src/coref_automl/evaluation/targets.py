@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypedDict
 
-from coref_automl.corpus.overlap import frozen_fingerprint
+from coref_automl.corpus.inputs import frozen_fingerprint
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError, ModelError
 from coref_automl.evaluation.windows import WordMode

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.config import choose
-from coref_automl.corpus.batch import Answered, RowProblem, Task, answer_rows
+from coref_automl.corpus.batch import Answered, RowProblem, RowTask, answer_rows
 from coref_automl.decoder import read_stored
 from coref_automl.errors import RelationDataError
 from coref_automl.fingerprints import fingerprint
@@ -68,13 +68,13 @@ def predict_file(
             found[row.number] = {"id": row.guid, "pred_label": LABELS[int(line.argmax())], "probs": probs}
         return [found[row.number] for row in rows]
 
-    task = Task(
+    task = RowTask(
         KIND,
         check=lambda number, raw: parse_row(raw, number=number, labels=LABELS, labelled=False),
         reject=BadRow,
         answer=answer,
         refused=lambda problems: bad_rows(data, problems),
-        at_once=512,
+        batch_size=512,
     )
     weights = fingerprint([folder_print(model_of(seed)) for seed in seeds])
     rows, progress = partial(raw_rows, data), progress or quiet()

@@ -144,7 +144,7 @@ def _tables(ws: Workspace, found: FolderContents, say: Say) -> list[Section]:
 
 
 def _preparing(folder: Path, say: Say) -> tuple[str | Cell, ...]:
-    from coref_automl.corpus.status import prepare_status, status_lines
+    from coref_automl.corpus.work import prepare_status, status_lines
 
     try:
         with speaking(say.lang):
