@@ -27,7 +27,7 @@ from typing import Any
 
 import psutil
 
-from coref_automl.engine.pool import call_beside
+from coref_automl.engine.pool import call_on_worker
 
 FILES = ("tokens.npy", "blocks.npy", "mentions.npy", "documents.jsonl", "manifest.json")
 
@@ -236,7 +236,7 @@ def busy_workers() -> list[psutil.Process]:
 
 def _is_worker(process: psutil.Process) -> bool:
     try:
-        return any(name in word for word in process.cmdline() for name in (f"ray::{call_beside.__name__}", "spawn_main"))
+        return any(name in word for word in process.cmdline() for name in (f"ray::{call_on_worker.__name__}", "spawn_main"))
     except psutil.Error:
         return False
 

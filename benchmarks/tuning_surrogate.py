@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from coref_automl.engine.job import OUTCOME, Job, Outcome
-from coref_automl.engine.launch import Ended
+from coref_automl.engine.launch import FinishedJob
 from coref_automl.progress import quiet
 from coref_automl.records import Half
 from coref_automl.statistics.planning import PAIRS, Paired, judged, looks_of
@@ -131,11 +131,11 @@ class Instant:
     slots: int = 1
     keys: set[str] = field(default_factory=set)
 
-    def start(self, job: Job, _slot: int) -> Ended:
+    def start(self, job: Job, _slot: int) -> FinishedJob:
         self.keys |= {job.key} if job.recipe["seed"] else set()
         run_folder(job).mkdir(parents=True, exist_ok=True)
         write_json(Path(job.folder) / OUTCOME, Outcome(True).to_json())
-        return Ended(0)
+        return FinishedJob(0)
 
 
 @dataclass(frozen=True)

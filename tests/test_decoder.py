@@ -9,7 +9,7 @@ from typing import Any, Literal, TypedDict
 
 import pytest
 
-from coref_automl.decoder import NOT_FINITE, Misfit, decode, decode_stored, read_stored, read_stored_rows
+from coref_automl.decoder import NOT_FINITE, DecodeError, decode, decode_stored, read_stored, read_stored_rows
 from coref_automl.errors import EvalSetError, InputError
 from coref_automl.guard import LARGEST, TooLarge
 
@@ -71,7 +71,7 @@ def test_what_was_written_comes_back() -> None:
 
 def test_a_typed_dict_keeps_what_it_does_not_name() -> None:
     assert decode(Open, {"count": 1, "colour": "red"}) == {"count": 1, "colour": "red"}
-    with pytest.raises(Misfit):
+    with pytest.raises(DecodeError):
         decode(Open, {"count": "1"})
 
 

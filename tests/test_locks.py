@@ -97,8 +97,8 @@ def in_another_process(*arguments: str) -> subprocess.Popen[str]:
 def writing(path: Path) -> Iterator[subprocess.Popen[str]]:
     """Another process in the middle of writing a file."""
     code = (
-        "import sys; from pathlib import Path; from coref_automl.store import written_whole\n"
-        "with written_whole(Path(sys.argv[1])) as handle:\n"
+        "import sys; from pathlib import Path; from coref_automl.store import atomic_write\n"
+        "with atomic_write(Path(sys.argv[1])) as handle:\n"
         "    print('half', file=handle); print('ready', flush=True); sys.stdin.read()"
     )
     with _ready(in_another_process(code, str(path))) as process:
@@ -217,7 +217,7 @@ def test_a_holder_on_another_machine_is_believed_while_it_gives_signs_of_life(
 
 
 def test_a_holder_keeps_its_sign_young(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "SIGN_EVERY", 0.01)
+    monkeypatch.setattr(locks, "HEARTBEAT_SECONDS", 0.01)
     with locked(tmp_path / "out"):
         sign = tmp_path / "out" / ".lock.json"
         os.utime(sign, (0, 0))

@@ -18,7 +18,7 @@ from coref_automl.errors import FolderError, InputError, StorageError
 from coref_automl.fingerprints import fingerprint, fingerprint_files
 from coref_automl.folders import check_folder, claim_folder, is_done, kind_of_folder, mark_done
 from coref_automl.paths import natural_order, short_names
-from coref_automl.store import JsonlAppender, read_json, read_jsonl, write_json, write_jsonl, written_whole
+from coref_automl.store import JsonlAppender, atomic_write, read_json, read_jsonl, write_json, write_jsonl
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_beside_it(tmp_path: Path
     write_json(path, {"old": True})
 
     def killed_in_the_middle() -> None:
-        with written_whole(path) as handle:
+        with atomic_write(path) as handle:
             handle.write("half of the n")
             raise RuntimeError("killed")
 

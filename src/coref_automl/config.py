@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from coref_automl.decoder import Misfit, decode, hints_of
+from coref_automl.decoder import DecodeError, decode, hints_of
 from coref_automl.decoder import nearest as nearest
 from coref_automl.decoder import shown as shown
 from coref_automl.errors import RecipeError
@@ -254,8 +254,8 @@ def checked(kind: Any, value: Any, where: str) -> Any:
     """The value, if it is of this type; else an error that names where it stands."""
     try:
         return decode(kind, value, lenient=True)
-    except Misfit as misfit:
-        raise RecipeError(f"{misfit.at(where)}. {misfit.advice}".rstrip()) from misfit
+    except DecodeError as error:
+        raise RecipeError(f"{error.at(where)}. {error.advice}".rstrip()) from error
 
 
 def callable_package(package: str, function: str) -> None:

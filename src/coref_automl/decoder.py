@@ -1,6 +1,6 @@
-"""One typed decoder for records, recipes and stored results. In: plain values and a type. Out: that type, or a `Misfit`.
+"""One typed decoder for records, recipes and stored results. In: plain values and a type. Out: that type, or a `DecodeError`.
 
-A `Misfit` says which field is wrong, what was expected and what was found. `config` turns it into an error about a recipe,
+A `DecodeError` says which field is wrong, what was expected and what was found. `config` turns it into an error about a recipe,
 `Record.from_json` and `read_stored` into one about a file. Types: str, int, float, bool, Path, None, Any, Literal, unions,
 tuples, lists, dicts, dataclasses (no unknown keys) and TypedDicts (unknown keys are kept). Numbers are below 2**63 and finite,
 except in fields marked `NOT_FINITE`.
@@ -41,7 +41,7 @@ _NAMES: dict[Any, str] = {
 Decode = Callable[[Any], Any]
 
 
-class Misfit(Exception):
+class DecodeError(Exception):
     """A value that does not fit its type. `place` grows from the value outwards; `advice` is for whoever wrote the value."""
 
     def __init__(self, problem: str, advice: str = "") -> None:
@@ -50,7 +50,7 @@ class Misfit(Exception):
         self.advice = advice
         self.place = ""
 
-    def inside(self, part: str) -> Misfit:
+    def inside(self, part: str) -> DecodeError:
         self.place = part + self.place
         return self
 
@@ -67,7 +67,7 @@ def decode(kind: type[T], value: Any, *, lenient: bool = False) -> T:
 
 
 def decoder_of(kind: Any) -> Decode:
-    """The function that decodes one stored value of this type, for columns of many; it raises `Misfit`."""
+    """The function that decodes one stored value of this type, for columns of many; it raises `DecodeError`."""
     return _decoder(kind, False)
 
 
@@ -77,7 +77,7 @@ def decode_stored(kind: type[T], value: Any, where: str, *, error: type[InputErr
         raise error(f"{where} was written by a newer version (schema {held}, this one reads {SCHEMA}); update coref-automl.")
     try:
         return decode(kind, value)
-    except Misfit as misfit:
+    except DecodeError as misfit:
         raise error(f"{misfit.at(where)}; {remedy}.") from misfit
 
 
@@ -95,7 +95,7 @@ def read_stored_rows(path: Path, kind: type[T], *, error: type[InputError] = Inp
         for number, row in enumerate(read_jsonl(path), 1):
             try:
                 yield decode_row(row)
-            except Misfit as misfit:
+            except DecodeError as misfit:
                 raise error(f"{misfit.at(f'{path}, line {number}')}; {remedy}.") from misfit
 
 
@@ -151,8 +151,8 @@ def _decoder(kind: Any, lenient: bool) -> Decode:
     return (_lenient if lenient else _strict)(kind)
 
 
-def _unlike(kind: Any, value: Any) -> Misfit:
-    return Misfit(f" should be {_NAMES.get(kind, getattr(kind, '__name__', kind))}, not {shown(value)}")
+def _unlike(kind: Any, value: Any) -> DecodeError:
+    return DecodeError(f" should be {_NAMES.get(kind, getattr(kind, '__name__', kind))}, not {shown(value)}")
 
 
 def _strict(kind: Any) -> Decode:
@@ -204,7 +204,7 @@ def _union(arguments: tuple[Any, ...], lenient: bool) -> Decode:
         for decode_kind in inner[:-1]:
             try:
                 return decode_kind(value)
-            except Misfit:
+            except DecodeError:
                 continue
         return inner[-1](value)
 
@@ -216,7 +216,7 @@ def _literal(known: tuple[Any, ...]) -> Decode:
         for literal in known:
             if type(literal) is type(value) and literal == value:
                 return literal
-        raise Misfit(f" cannot be {shown(value)}", nearest(value, map(str, known)))
+        raise DecodeError(f" cannot be {shown(value)}", nearest(value, map(str, known)))
 
     return decode_literal
 
@@ -227,15 +227,15 @@ def _sequence(arguments: tuple[Any, ...], lenient: bool, build: type) -> Decode:
 
     def decode_sequence(value: Any) -> Any:
         if not isinstance(value, list | tuple):
-            raise Misfit(f" should be a list, not {shown(value)}")
+            raise DecodeError(f" should be a list, not {shown(value)}")
         if not endless and len(value) != len(inner):
-            raise Misfit(f" should have {len(inner)} entries, not {len(value)}")
+            raise DecodeError(f" should have {len(inner)} entries, not {len(value)}")
         kinds = inner * len(value) if endless else inner
         at, found = 0, []
         try:  # one for the whole list, as lists are long
             for at, decode_entry in enumerate(kinds):
                 found.append(decode_entry(value[at]))
-        except Misfit as misfit:
+        except DecodeError as misfit:
             raise misfit.inside(f"[{at}]") from None
         return build(found)
 
@@ -262,12 +262,12 @@ def _any_float(value: Any) -> Any:
 def _inside(inner: Decode, value: Any, key: Any) -> Any:
     try:
         return inner(value)
-    except Misfit as misfit:
+    except DecodeError as misfit:
         raise misfit.inside(f".{key}") from None
 
 
-def _no_object(value: Any, lenient: bool) -> Misfit:
-    return Misfit(f" should {'hold `key: value` lines' if lenient else 'be an object'}, not {shown(value)}")
+def _no_object(value: Any, lenient: bool) -> DecodeError:
+    return DecodeError(f" should {'hold `key: value` lines' if lenient else 'be an object'}, not {shown(value)}")
 
 
 @cache
@@ -299,7 +299,7 @@ def _record(kind: Any, lenient: bool) -> Decode:
         found = {}
         for key, entry in value.items():
             if (decode_field := inner.get(key)) is None:
-                raise Misfit(f": unknown key {shown(key)}", nearest(key, inner))
+                raise DecodeError(f": unknown key {shown(key)}", nearest(key, inner))
             found[key] = _inside(decode_field, entry, key)
         if lost := [key for key in required if key not in found]:
             raise _missing(lost)
@@ -308,8 +308,8 @@ def _record(kind: Any, lenient: bool) -> Decode:
     return decode_record
 
 
-def _missing(keys: Sequence[str]) -> Misfit:
+def _missing(keys: Sequence[str]) -> DecodeError:
     if len(keys) == 1:
-        return Misfit(f": the key {keys[0]!r} is missing", "Give it in the recipe or as an option.")
+        return DecodeError(f": the key {keys[0]!r} is missing", "Give it in the recipe or as an option.")
     names = ", ".join(map(repr, keys))
-    return Misfit(f": the keys {names} are missing", "Give them in the recipe or as options.")
+    return DecodeError(f": the keys {names} are missing", "Give them in the recipe or as options.")

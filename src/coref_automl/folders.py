@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from coref_automl.errors import FolderError, StorageError
-from coref_automl.store import explained, write_text
+from coref_automl.store import os_errors_as_ours, write_text
 
 DONE = "DONE"
 MANIFEST = "manifest.json"
@@ -32,7 +32,7 @@ def claim_folder(folder: Path, kind: str, *, fresh: bool = False) -> None:
     if kind_of_folder(folder):
         return
     _refuse_closed(folder)
-    with explained(folder):
+    with os_errors_as_ours(folder):
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / _MARK, kind + "\n")
 
@@ -55,7 +55,7 @@ def refuse_existing(file: Path | None) -> None:
 
 def _refuse_closed(folder: Path) -> None:
     """The folder, or its nearest existing parent, must be writable."""
-    with explained(folder):
+    with os_errors_as_ours(folder):
         above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         if not above.is_dir():
             raise StorageError(f"Cannot write {folder} (Not a directory); choose another --out.")
@@ -66,7 +66,7 @@ def _refuse_closed(folder: Path) -> None:
 def _refuse_other(folder: Path, kind: str, *, fresh: bool) -> None:
     if re.match(r"[a-z][a-z0-9+.-]+:/", str(folder)):  # what a path makes of s3://
         raise FolderError(f"{folder} is a URL, and results are written to folders; choose a folder as --out, and copy it there.")
-    with explained(folder):
+    with os_errors_as_ours(folder):
         if folder.exists() and not folder.is_dir():
             raise FolderError(f"{folder} is a file; choose another --out.")
         if folder.is_dir() and (any(not PARTIAL.fullmatch(path.name) for path in contents(folder)) or kind_of_folder(folder)):

@@ -25,10 +25,10 @@ from coref_automl.folders import HOLDER, LOCK, check_folder, claim_folder, conte
 from coref_automl.progress import duration
 from coref_automl.records import Record
 from coref_automl.say import say
-from coref_automl.store import explained, read_json, sweep, write_json
+from coref_automl.store import os_errors_as_ours, read_json, sweep, write_json
 
-SIGN_EVERY = 20.0
-"""Seconds between two signs of life of a holder."""
+HEARTBEAT_SECONDS = 20.0
+"""Seconds between two heartbeats of a holder."""
 
 SILENT = 120.0
 """Seconds without one after which a holder on another machine counts as gone."""
@@ -86,9 +86,9 @@ def locked(folder: Path, *, on_wait: Callable[[str], None] | None = None) -> Ite
     lock = _acquired(folder, on_wait)
     over = threading.Event()
     try:
-        with explained(folder):
+        with os_errors_as_ours(folder):
             write_json(folder / HOLDER, Holder.me().to_json())
-        threading.Thread(target=_keep_young, args=(folder / HOLDER, over), daemon=True).start()
+        threading.Thread(target=_send_heartbeats, args=(folder / HOLDER, over), daemon=True).start()
         yield
     finally:
         over.set()
@@ -120,7 +120,7 @@ def is_alive(folder: Path) -> bool:
 def _acquired(folder: Path, on_wait: Callable[[str], None] | None) -> FileLock:
     announced = False
     while True:
-        with explained(folder):
+        with os_errors_as_ours(folder):
             folder.mkdir(parents=True, exist_ok=True)
             lock = FileLock(folder / LOCK, thread_local=False)
             why = _try(lock, folder)
@@ -174,7 +174,7 @@ def _age(folder: Path) -> float:
     return (folder / LOCK).stat().st_mtime - (folder / HOLDER).stat().st_mtime
 
 
-def _keep_young(path: Path, over: threading.Event) -> None:
-    while not over.wait(SIGN_EVERY):
+def _send_heartbeats(path: Path, over: threading.Event) -> None:
+    while not over.wait(HEARTBEAT_SECONDS):
         with suppress(OSError):
             os.utime(path)

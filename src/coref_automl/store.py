@@ -26,7 +26,7 @@ _BLOCK = 1 << 16
 
 
 @contextmanager
-def explained(path: Path, *, opened: bool = False) -> Iterator[None]:
+def os_errors_as_ours(path: Path, *, opened: bool = False) -> Iterator[None]:
     """Turn an operating system error on writing into one sentence.
 
     `opened`: only what an open file can meet; a block that also reads has other errors, which are not the file's.
@@ -48,22 +48,22 @@ def explained(path: Path, *, opened: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def written_whole(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+def atomic_write(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Write to a temporary file, flush to disk, rename: a reader sees the old file or the new one, never a partial one."""
     aside = path.with_name(f".{path.name}.{_host()}-{os.getpid()}-{threading.get_ident()}.part")
     try:
-        with explained(path):
+        with os_errors_as_ours(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             handle = aside.open(mode, encoding=None if "b" in mode else "utf-8")
-        with explained(path, opened=True), handle:
+        with os_errors_as_ours(path, opened=True), handle:
             yield handle
-            with explained(path):
+            with os_errors_as_ours(path):
                 handle.flush()
                 os.fsync(handle.fileno())
-        with explained(path):
+        with os_errors_as_ours(path):
             aside.replace(path)
     finally:
-        with explained(path):
+        with os_errors_as_ours(path):
             aside.unlink(missing_ok=True)
 
 
@@ -98,7 +98,7 @@ def obey_umask(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    with written_whole(path) as handle:
+    with atomic_write(path) as handle:
         handle.write(text)
 
 
@@ -136,7 +136,7 @@ def json_fault(error: BaseException) -> str:
 
 
 def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
-    with written_whole(path) as handle:
+    with atomic_write(path) as handle:
         for row in rows:
             handle.write(json.dumps(row, ensure_ascii=False) + "\n")
 
@@ -171,7 +171,7 @@ class JsonlAppender:
     def __init__(self, path: Path) -> None:
         self._path = path
         refuse_special(path)
-        with explained(path):
+        with os_errors_as_ours(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self._handle = path.open("a+b")
             size = self._handle.seek(0, os.SEEK_END)
@@ -180,12 +180,12 @@ class JsonlAppender:
 
     def append(self, rows: Iterable[Any]) -> None:
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        with explained(self._path):
+        with os_errors_as_ours(self._path):
             self._handle.write(text.encode())
             self._handle.flush()
 
     def close(self) -> None:
-        with explained(self._path):  # rows that a full disk refused are tried once more
+        with os_errors_as_ours(self._path):  # rows that a full disk refused are tried once more
             self._handle.close()
 
     def __enter__(self) -> JsonlAppender:

@@ -14,7 +14,7 @@ from threading import Event
 
 import pytest
 
-from coref_automl.engine.job import JOB, OUTCOME, End, Job, Outcome, Running, Schedule, run_job, run_steps
+from coref_automl.engine.job import JOB, OUTCOME, Attempt, Job, Outcome, Running, Schedule, run_job, run_steps
 from coref_automl.engine.launch import LocalLauncher, ProcessHandle, run_in_process
 from coref_automl.machine import CORES
 from coref_automl.store import read_json, write_json
@@ -98,13 +98,13 @@ def test_a_process_that_has_to_start_anew_ends_as_the_job_did(
     monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     job = job_at(tmp_path / "job", task)
-    ends: list[End[Job]] = []
+    ends: list[Attempt[Job]] = []
     assert run_steps([job], ForkLauncher(), lambda one: one, lambda end: ends.append(end) is None) == 0
     assert [(end.code, end.done, end.kind) for end in ends] == [(code, code == 0, kind)]
 
 
 def test_a_process_that_dies_before_its_work_leaves_no_failure_of_an_earlier_call(tmp_path: Path) -> None:
-    job, ends = job_at(tmp_path / "job"), list[End[Job]]()
+    job, ends = job_at(tmp_path / "job"), list[Attempt[Job]]()
     write_json(tmp_path / "job" / OUTCOME, Outcome(False, "not a number", "The loss is NaN.").to_json())
     (tmp_path / "job" / JOB).mkdir()  # which cannot be written, as on a full disk
     assert run_steps([job], ForkLauncher(), lambda one: one, lambda end: ends.append(end) is None) == 0
@@ -114,11 +114,11 @@ def test_a_process_that_dies_before_its_work_leaves_no_failure_of_an_earlier_cal
 def test_steps_that_can_never_run_are_not_left_to_do(tmp_path: Path) -> None:
     """The time is up just as the training fails that the second one needs."""
     training, evaluation = job_at(tmp_path / "train", "fail"), job_at(tmp_path / "evaluate")
-    ends: list[End[Job]] = []
+    ends: list[Attempt[Job]] = []
     schedule: Schedule[Job] = Schedule(lost=lambda job: job is evaluation and bool(ends))
     steps = [training, evaluation, training]
 
-    def hear(end: End[Job]) -> bool:
+    def hear(end: Attempt[Job]) -> bool:
         ends.append(end)
         return True
 
@@ -134,7 +134,7 @@ def test_every_launcher_of_a_process_shares_the_cores_anew(tmp_path: Path, monke
     monkeypatch.delenv(CORES, raising=False)
     monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
-    ends: list[End[Job]] = []
+    ends: list[Attempt[Job]] = []
     for jobs in (1, 4):
         launcher = ForkLauncher(LocalLauncher(jobs, ["cpu"]).environment(0))
         run_steps([job_at(tmp_path / str(jobs), "threads")], launcher, lambda job: job, lambda end: ends.append(end) is None)

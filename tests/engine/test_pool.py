@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from coref_automl.engine import pool
-from coref_automl.engine.pool import Call, Returned, call_beside, ray_error, run_calls
+from coref_automl.engine.pool import Call, Returned, call_on_worker, ray_error, run_calls
 from coref_automl.errors import FolderError, MissingExtra, WorkerDied, WorkError
 from coref_automl.machine import interruptible
 from tests.processes import alive, until
@@ -134,11 +134,11 @@ def test_a_worker_sees_its_own_device_only() -> None:
 
 def test_a_machine_of_another_version_or_without_the_folder_is_refused(tmp_path: Path) -> None:
     ours = version("coref-automl")
-    assert call_beside(str(tmp_path), ours, os.getcwd) == str(tmp_path)
+    assert call_on_worker(str(tmp_path), ours, os.getcwd) == str(tmp_path)
     with pytest.raises(WorkError, match=f"has coref-automl {ours}, and this command is 9.9. Install the same version"):
-        call_beside(str(tmp_path), "9.9", os.getcwd)
+        call_on_worker(str(tmp_path), "9.9", os.getcwd)
     with pytest.raises(FolderError, match=r"does not exist on .*; start the command in a folder all machines see"):
-        call_beside(str(tmp_path / "gone"), ours, os.getcwd)
+        call_on_worker(str(tmp_path / "gone"), ours, os.getcwd)
 
 
 def test_what_a_cluster_says_is_one_sentence() -> None:

@@ -146,7 +146,7 @@ def test_a_table_that_cannot_be_saved_still_serves(folder: Path, monkeypatch: py
     def refuse(*_: object) -> None:
         raise StorageError("read-only")
 
-    monkeypatch.setattr(answers, "written_whole", refuse)
+    monkeypatch.setattr(answers, "atomic_write", refuse)
     assert EvalSet.open(folder).noun_table(tokenizer_of("wordpiece")).any()
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from coref_automl.cli.app import run as command
 from coref_automl.engine.job import Job
-from coref_automl.engine.launch import Ended
+from coref_automl.engine.launch import FinishedJob
 from coref_automl.errors import RecipeError
 from coref_automl.experiment import state
 from coref_automl.experiment.adapt import adapt
@@ -158,7 +158,7 @@ class MeasuringLauncher(InlineLauncher):
     folder: Path = field(default_factory=Path)
     held: list[float] = field(default_factory=list)
 
-    def start(self, job: Job, slot: int) -> Ended:
+    def start(self, job: Job, slot: int) -> FinishedJob:
         ended = super().start(job, slot)
         files = (path for path in self.folder.rglob("*") if path.name in ("model.safetensors", "optimizer.pt"))
         self.held.append(sum(path.stat().st_size for path in files) / 1e9)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coref_automl.engine.job import Job, death
+from coref_automl.engine.job import Job, crash_reason
 from coref_automl.progress import quiet
 from coref_automl.report.page import Charts, Page, Table
 from coref_automl.report.tuning_page import study_page
@@ -107,5 +107,5 @@ def test_reasons_of_the_engine_are_told_in_korean_and_those_of_training_stay(rea
 
 def test_the_end_of_a_process_is_told_in_korean(tmp_path: Path) -> None:
     job = Job("mlm", "key", str(tmp_path), {})
-    assert in_korean(death(-9, job, " twice")) == "프로세스가 강제로 끝남 (신호 9, 두 번)"
-    assert in_korean(death(1, job)).startswith("프로세스가 상태 1(으)로 끝남: ")
+    assert in_korean(crash_reason(-9, job, " twice")) == "프로세스가 강제로 끝남 (신호 9, 두 번)"
+    assert in_korean(crash_reason(1, job)).startswith("프로세스가 상태 1(으)로 끝남: ")

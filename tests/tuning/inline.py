@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from coref_automl.engine.job import Job, run_job
-from coref_automl.engine.launch import Ended
+from coref_automl.engine.launch import FinishedJob
 
 
 @dataclass
@@ -13,9 +13,9 @@ class InlineLauncher:
     slots: int = 1
     jobs: list[Job] = field(default_factory=list)
 
-    def start(self, job: Job, _slot: int) -> Ended:
+    def start(self, job: Job, _slot: int) -> FinishedJob:
         self.jobs.append(job)
-        return Ended(run_job(job.to_json()).status)
+        return FinishedJob(run_job(job.to_json()).status)
 
 
 @dataclass
@@ -24,5 +24,5 @@ class DeadLauncher:
 
     slots: int = 1
 
-    def start(self, _job: Job, _slot: int) -> Ended:
-        return Ended(1)
+    def start(self, _job: Job, _slot: int) -> FinishedJob:
+        return FinishedJob(1)

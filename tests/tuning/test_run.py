@@ -28,7 +28,7 @@ from coref_automl.tuning.recipe import TuneRecipe, TuneTexts
 from coref_automl.tuning.run import StudyResult, open_problem, run_study
 from coref_automl.tuning.score import score_of
 from tests.tuning.conftest import World
-from tests.tuning.inline import Ended, InlineLauncher
+from tests.tuning.inline import FinishedJob, InlineLauncher
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class StoppingLauncher(InlineLauncher):
 
     stop_at: int | None = None
 
-    def start(self, job: Job, slot: int) -> Ended:
+    def start(self, job: Job, slot: int) -> FinishedJob:
         if job.recipe["seed"] == self.stop_at:
             raise KeyboardInterrupt
         return super().start(job, slot)

@@ -237,7 +237,7 @@ def test_a_machine_that_works_takes_over_the_trial_of_one_that_fell_silent(
     def wait() -> None:
         if next(waits) == 10:  # from here on whoever is not this process counts as silent
             monkeypatch.setattr(storage, "SILENT", -1.0)
-            monkeypatch.setattr(searching, "SIGN_EVERY", 0.0)
+            monkeypatch.setattr(searching, "HEARTBEAT_SECONDS", 0.0)
 
     theirs = search(tmp_path / "there", storage=shared, trials=4, owner="there")[0]
     left = theirs.study.ask()

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from coref_automl.engine import launch
 from coref_automl.engine.job import FAILED, OUTCOME, Outcome, read_outcome, run_job
-from coref_automl.engine.launch import run_apart
+from coref_automl.engine.launch import run_in_subprocess
 from coref_automl.errors import EvaluationError, FolderError, ModelError
 from coref_automl.progress import quiet
 from coref_automl.store import write_json
@@ -54,7 +54,7 @@ def test_a_process_that_never_came_to_its_work_gives_its_last_words_and_not_an_o
     job = ScriptedProblem(out=tmp_path).job({"learning_rate": 0.5}, 0)
     write_json(Path(job.folder) / OUTCOME, Outcome(True).to_json())
     monkeypatch.setattr(launch, "MODULE", "coref_automl.no_such_module")
-    assert run_apart(job.to_json()) == FAILED
+    assert run_in_subprocess(job.to_json()) == FAILED
     outcome = read_outcome(job)
     assert outcome is not None
     assert not outcome.done

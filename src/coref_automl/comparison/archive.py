@@ -30,7 +30,7 @@ from coref_automl.locks import claimed
 from coref_automl.paths import natural_order
 from coref_automl.records import Evaluation, Record
 from coref_automl.say import say
-from coref_automl.store import explained, write_json
+from coref_automl.store import os_errors_as_ours, write_json
 
 KIND = "archive"
 _NAMED = 5
@@ -75,7 +75,7 @@ def archive(*paths: Any, out: str | Path) -> Archive:
     with claimed(folder, KIND):
         _swap_in(folder)  # what a killed command had written
         _refuse_loss(folder, stored, results.runs.all)
-        with explained(folder), TemporaryDirectory(prefix=".", suffix=".part", dir=folder) as aside:  # readers pass over it
+        with os_errors_as_ours(folder), TemporaryDirectory(prefix=".", suffix=".part", dir=folder) as aside:  # readers skip it
             archive_evaluations(stored, Path(aside))
             for question, runs in results.runs.checks.items():
                 CHECKS[question].files.archive(runs, Path(aside))

@@ -31,7 +31,7 @@ from coref_automl.guard import read_arrays
 from coref_automl.paths import check_name
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Provenance
-from coref_automl.store import write_json, written_whole
+from coref_automl.store import atomic_write, write_json
 
 _AGAIN = "run the same command again (nothing is trained twice), or make the archive again"
 
@@ -115,7 +115,7 @@ class TaskFiles:
         return TaskRun(folder.name, result, facts, folder)
 
     def write(self, folder: Path, result: Any, facts: Any) -> None:
-        with written_whole(folder / self.arrays, "wb") as handle:
+        with atomic_write(folder / self.arrays, "wb") as handle:
             np.savez_compressed(handle, **facts.arrays())
         write_json(folder / self.results, result.to_json())
 
@@ -173,7 +173,7 @@ class TaskData:
 
     files: dict[str, str | None]
     sizes: dict[str, int]
-    prints: dict[str, str]
+    fingerprints: dict[str, str]
     settings: dict[str, Any] = field(default_factory=dict)
 
 

@@ -30,7 +30,7 @@ from coref_automl.paths import is_text
 from coref_automl.progress import Progress
 from coref_automl.records import Record
 from coref_automl.say import in_words, say
-from coref_automl.store import NOT_JSON, explained, json_fault, write_json
+from coref_automl.store import NOT_JSON, json_fault, os_errors_as_ours, write_json
 
 T = TypeVar("T")
 KINDS = {kind: reader for kind, reader in {**LISTS, **READERS}.items() if kind != ".txt"}
@@ -276,7 +276,7 @@ class _AnswerFile:
 
     def __init__(self, path: Path, keep: int) -> None:
         self._path, self._csv, self._size = path, path.suffix == ".csv", keep
-        with explained(path), path.open("ab") as handle:
+        with os_errors_as_ours(path), path.open("ab") as handle:
             handle.truncate(keep)
 
     def append(self, rows: Sequence[Mapping[str, Any]]) -> int:
@@ -289,7 +289,7 @@ class _AnswerFile:
         elif not self._csv:
             text.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         raw = text.getvalue().encode("utf-8", "surrogatepass")
-        with explained(self._path), self._path.open("ab") as handle:
+        with os_errors_as_ours(self._path), self._path.open("ab") as handle:
             handle.write(raw)
             handle.flush()
             os.fsync(handle.fileno())

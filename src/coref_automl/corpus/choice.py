@@ -17,7 +17,7 @@ from coref_automl.corpus.clean import normalise, own_id, rank
 from coref_automl.corpus.dedup import PERMUTATIONS, RunAll, first_of_each, near_duplicates, signature, text_key, write_signatures
 from coref_automl.corpus.shards import Index
 from coref_automl.records import Document, Record
-from coref_automl.store import written_whole
+from coref_automl.store import atomic_write
 
 KEPT = 0
 REASONS = (
@@ -132,7 +132,7 @@ def _word(word: str) -> int:
 def write_grams(documents: Sequence[Document], path: Path) -> None:
     """Write the distinct n-grams of the evaluation documents, sorted."""
     hashes = [grams(document.text) for document in documents]
-    with written_whole(path, "wb") as handle:
+    with atomic_write(path, "wb") as handle:
         np.save(handle, np.unique(np.concatenate(hashes)) if hashes else np.empty(0, np.uint64))
 
 

@@ -29,7 +29,7 @@ from coref_automl.fingerprints import chunks_of, fingerprint_files
 from coref_automl.folders import MANIFEST, claim_folder, is_done, mark_done, with_article
 from coref_automl.guard import read_array
 from coref_automl.progress import Progress
-from coref_automl.store import read_json, read_jsonl, write_json, write_text, written_whole
+from coref_automl.store import atomic_write, read_json, read_jsonl, write_json, write_text
 
 KIND = "dataset"
 TOKENS, PIECES, MENTIONS, CARD = "tokens.npy", "blocks.npy", "mentions.npy", "card.md"
@@ -320,7 +320,7 @@ class _ArrayWriter:
 
 @contextmanager
 def _growing(path: Path, columns: int, dtype: np.dtype[Any]) -> Iterator[_ArrayWriter]:
-    with written_whole(path, "wb") as handle:
+    with atomic_write(path, "wb") as handle:
         writer = _ArrayWriter(handle, columns, dtype)
         writer.write_header()
         yield writer

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.errors import SourceError
-from coref_automl.store import read_json, write_json, written_whole
+from coref_automl.store import atomic_write, read_json, write_json
 
 BANDS, ROWS = 20, 6
 PERMUTATIONS = BANDS * ROWS
@@ -67,7 +67,7 @@ def write_signatures(stem: Path, signatures: Signatures) -> None:
     """Write `NAME.signatures.npy` [documents, 120] and `NAME.bands.npy` [bands, documents], the keys of the buckets."""
     keys = np.stack([_hashed(signatures[:, band * ROWS : (band + 1) * ROWS]) for band in range(BANDS)])
     for suffix, array in ((".signatures.npy", signatures), (".bands.npy", keys)):
-        with written_whole(stem.with_suffix(suffix), "wb") as handle:
+        with atomic_write(stem.with_suffix(suffix), "wb") as handle:
             np.save(handle, array)
 
 
@@ -94,7 +94,7 @@ def near_duplicates(
     of decision, or -1 to leave it out. A call handles about `at_once` documents.
     """
     classes = -(-len(entries) // at_once)
-    with written_whole(folder / _ENTRIES, "wb") as handle:
+    with atomic_write(folder / _ENTRIES, "wb") as handle:
         np.save(handle, entries)
     write_json(
         folder / PLAN, {"stems": list(map(str, stems)), "edges": [0, *np.cumsum(counts).tolist()], "tasks": BANDS * classes}
@@ -133,7 +133,7 @@ def band_job(*, band: int, residue: int, classes: int, folder: str, similarity: 
         signatures = _signatures(plan["stems"], edges, row[pairs])
         verified.append(entry[pairs[np.mean(signatures[:, 0] == signatures[:, 1], axis=1) >= similarity]])
     table = np.concatenate(verified)
-    with written_whole(_pairs_file(Path(folder), band, residue), "wb") as handle:
+    with atomic_write(_pairs_file(Path(folder), band, residue), "wb") as handle:
         np.save(handle, table[np.lexsort((table[:, 1], table[:, 0]))])
     return len(table)
 

@@ -28,7 +28,7 @@ from coref_automl.errors import ModelError
 from coref_automl.korean import Tagger, Tags
 from coref_automl.models.vocabulary import Pieces, split_at, tokenize
 from coref_automl.records import Document
-from coref_automl.store import read_json, write_json, write_jsonl, write_text, written_whole
+from coref_automl.store import atomic_write, read_json, write_json, write_jsonl, write_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -139,14 +139,14 @@ class _EncodedShard:
     trained: list[dict[str, str]] = field(default_factory=list)
 
     def write(self, stem: Path) -> None:
-        with written_whole(stem.with_suffix(".npz"), "wb") as handle:
+        with atomic_write(stem.with_suffix(".npz"), "wb") as handle:
             np.savez(
                 handle,
                 pieces=np.array(self.pieces, np.int32).reshape(-1, 3),
                 documents=np.array(self.facts, np.int64).reshape(-1, 1 + len(FACTS)),
                 runs=np.concatenate(self.overlap.grams) if self.overlap.grams else np.empty(0, np.uint64),
             )
-        with written_whole(stem.with_suffix(".mentions.npy"), "wb") as handle:
+        with atomic_write(stem.with_suffix(".mentions.npy"), "wb") as handle:
             np.save(handle, np.concatenate(self.mentions) if self.mentions else np.empty((0, 4), np.int32))
         write_jsonl(stem.with_suffix(".jsonl"), self.trained)
         write_json(stem.with_suffix(".json"), {"documents": len(self.facts), "overlap": self.overlap.examples})
@@ -161,7 +161,7 @@ def encode_shard(texts: Path, keep: NDArray[np.bool_], stem: Path, settings: Enc
     tokenizer = stored_tokenizer(settings.tokenizer)
     special, dtype = tokenizer.special, smallest_type(len(tokenizer))
     shard = _EncodedShard(_Overlap(np.load(settings.grams) if settings.grams else None))
-    with written_whole(stem.with_suffix(".tokens"), "wb") as handle:
+    with atomic_write(stem.with_suffix(".tokens"), "wb") as handle:
         for (row, document), tags in zip(rows, _tags(rows, settings), strict=True):
             pieces, reason = _encode(document.text, tags, tokenizer, special, settings)
             tokens = sum(len(ids) for ids, _ in pieces)
@@ -183,7 +183,7 @@ def encode_shard(texts: Path, keep: NDArray[np.bool_], stem: Path, settings: Enc
 def skip_shard(keep: NDArray[np.bool_], stem: Path) -> None:
     """Give up a shard that no worker survives: none of its documents trains."""
     shard = _EncodedShard(_Overlap(None), facts=[(row, 0, 0, 0, _FAILED) for row in np.flatnonzero(keep).tolist()])
-    with written_whole(stem.with_suffix(".tokens"), "wb"):
+    with atomic_write(stem.with_suffix(".tokens"), "wb"):
         shard.write(stem)
 
 

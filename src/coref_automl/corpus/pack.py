@@ -31,7 +31,7 @@ from coref_automl.fingerprints import chunks_of
 from coref_automl.korean import kiwi_version
 from coref_automl.progress import Progress, Stage
 from coref_automl.records import Document
-from coref_automl.store import written_whole
+from coref_automl.store import atomic_write
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +133,7 @@ def assemble(
     facts = _facts(index, stems)
     sources = counted(index, choice, facts, hub)
     refuse_sources(sources, recipe, progress)
-    with written_whole(out / "documents.jsonl", "wb") as handle:
+    with atomic_write(out / "documents.jsonl", "wb") as handle:
         for stem in stems:
             handle.writelines(chunks_of(stem.with_suffix(".jsonl")))
     tokenizer = tokenizer_of(recipe.model)

@@ -52,7 +52,7 @@ from coref_automl.locks import claimed
 from coref_automl.machine import usable_cores
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Document
-from coref_automl.store import read_jsonl, written_whole
+from coref_automl.store import atomic_write, read_jsonl
 
 _SMALL = 4 << 20
 """Bytes of local files below which starting worker processes takes longer than the work."""
@@ -181,7 +181,7 @@ def _encode(
 ) -> None:
     """Encode every unfinished shard; on one machine its documents are tagged first, in this process."""
     kept = choice == KEPT
-    with written_whole(work / "kept.npy", "wb") as handle:
+    with atomic_write(work / "kept.npy", "wb") as handle:
         np.save(handle, kept)
     stems = [work / ENCODE / shard.stem.name for shard in index.shards]
     unfinished = [number for number, stem in enumerate(stems) if not stem.with_suffix(".json").is_file()]

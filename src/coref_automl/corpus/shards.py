@@ -26,7 +26,7 @@ from coref_automl.corpus.work import READ, mark_started
 from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError
 from coref_automl.records import Document
-from coref_automl.store import write_json, write_jsonl, written_whole
+from coref_automl.store import atomic_write, write_json, write_jsonl
 
 SHARD_ROWS = 50_000
 UNREAD = "could not be read"
@@ -136,7 +136,7 @@ def _write(shard: _ShardBuilder, stem: Path, rows_so_far: int, near: bool) -> No
     write_jsonl(stem.with_suffix(".jsonl"), (asdict(document) for document in shard.documents))
     if near:
         write_signatures(stem, np.array(shard.signatures, np.uint32).reshape(-1, PERMUTATIONS))
-    with written_whole(stem.with_suffix(".npz"), "wb") as handle:
+    with atomic_write(stem.with_suffix(".npz"), "wb") as handle:
         np.savez(
             handle,
             numbers=np.array(shard.numbers, np.int64).reshape(-1, 3),

@@ -113,7 +113,7 @@ def failure(error: BaseException) -> Outcome:
     return Outcome(False, NAN if isinstance(error, NotFinite) else type(error).__name__, text)
 
 
-def death(code: int, job: Job, times: str = "") -> str:
+def crash_reason(code: int, job: Job, times: str = "") -> str:
     """How a process ended that left no outcome; only a signal kills."""
     if code < 0:
         return f"its process was killed (signal {-code}){times}"
@@ -155,7 +155,7 @@ class Schedule(Generic[S]):
 
 
 @dataclass(frozen=True, slots=True)
-class End(Generic[S]):
+class Attempt(Generic[S]):
     """How one attempt at a step ended. `outcome` is None where its process died without one; `attempt` counts from 1."""
 
     step: S
@@ -177,7 +177,7 @@ class End(Generic[S]):
 
     @property
     def reason(self) -> str:
-        return self.outcome.reason if self.outcome else death(self.code, self.job, " twice" if self.attempt > 1 else "")
+        return self.outcome.reason if self.outcome else crash_reason(self.code, self.job, " twice" if self.attempt > 1 else "")
 
 
 @dataclass(slots=True)
@@ -188,10 +188,10 @@ class _Active(Generic[S]):
     began: float
     attempt: int
 
-    def end(self) -> End[S]:
+    def end(self) -> Attempt[S]:
         code = self.handle.result()
         outcome = read_outcome(self.job) if code in (0, FAILED) else None
-        return End(self.step, self.job, outcome, code, time.monotonic() - self.began, self.attempt)
+        return Attempt(self.step, self.job, outcome, code, time.monotonic() - self.began, self.attempt)
 
 
 def _next(waiting: list[tuple[S, int]], schedule: Schedule[S]) -> tuple[S, int] | None:
@@ -220,7 +220,7 @@ def run_steps(
     steps: Sequence[S],
     launcher: Launcher,
     job_of: Callable[[S], Job],
-    on_end: Callable[[End[S]], bool],
+    on_end: Callable[[Attempt[S]], bool],
     *,
     schedule: Schedule[S] | None = None,
     over: Callable[[], bool] = lambda: False,

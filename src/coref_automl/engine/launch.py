@@ -3,8 +3,8 @@
 launcher   a job runs in                                  outcome.json is written by
 Here       this process, one after the other              run_job
 Local      a fork of a server                             run_job
-           or a fresh interpreter under a bad fork        run_job; run_apart if it never began
-Ray        a fresh interpreter under a Ray worker         run_job; run_apart if it never began; RayTask if no worker began
+           or a fresh interpreter under a bad fork        run_job; run_in_subprocess if it never began
+Ray        a fresh interpreter under a Ray worker         run_job; run_in_subprocess if it never began; RayTask if no worker began
 
 Statuses are those of `Running` in `job.py`. The server has imported torch: a job starts in a tenth of a second instead of seven,
 and sees one device (more jobs than GPUs share them). A fork of a server that has touched a GPU cannot use it: a bad fork. The
@@ -23,7 +23,7 @@ from multiprocessing import forkserver, get_context, util
 from pathlib import Path
 from typing import Any
 
-from coref_automl.engine.job import FAILED, OUTCOME, Job, Launcher, Outcome, Running, Work, death, failure, run_job
+from coref_automl.engine.job import FAILED, OUTCOME, Job, Launcher, Outcome, Running, Work, crash_reason, failure, run_job
 from coref_automl.engine.pool import Engine, cancel, ray_error, ray_task
 from coref_automl.machine import CORES, devices_here, end_with_parent, environment_of, pick_device, started_quietly, usable_cores
 from coref_automl.store import write_json
@@ -41,7 +41,7 @@ def launcher_of(engine: Engine, jobs: int, device: str) -> Launcher:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class FinishedJob:
     """The handle on a job that was over when it was given."""
 
     status: int
@@ -55,7 +55,7 @@ class Ended:
 
 
 @dataclass(slots=True)
-class HereLauncher:
+class InProcessLauncher:
     """Runs a job in this process, where nothing is loaded twice. `call` does its work in place of its task; a failure of the kind
     `raising` is raised."""
 
@@ -64,7 +64,7 @@ class HereLauncher:
     slots: int = 1
 
     def start(self, job: Job, _slot: int) -> Running:
-        return Ended(run_job(job.to_json(), call=self.call, raising=self.raising).status)
+        return FinishedJob(run_job(job.to_json(), call=self.call, raising=self.raising).status)
 
 
 class LocalLauncher:
@@ -129,7 +129,7 @@ def run_in_process(job: dict[str, Any], environment: dict[str, str]) -> None:
     if torch and _THREADS in environment:
         torch.set_num_threads(int(environment[_THREADS]))  # the server may have imported it for another launcher
     bad_fork = getattr(torch.cuda, "_is_in_bad_fork", lambda: False)() if torch else False
-    status = run_apart(job) if bad_fork else run_job(job).status
+    status = run_in_subprocess(job) if bad_fork else run_job(job).status
     sys.stdout.flush()
     sys.stderr.flush()
     util._run_finalizers(0)  # type: ignore[attr-defined]  # else the semaphores of torch.compile are called leaked at the end
@@ -138,7 +138,7 @@ def run_in_process(job: dict[str, Any], environment: dict[str, str]) -> None:
     os._exit(status)  # threads of libraries must not hold back a job that is over
 
 
-def run_apart(job: dict[str, Any]) -> int:
+def run_in_subprocess(job: dict[str, Any]) -> int:
     """A job in a fresh interpreter, for a process that is used again (Ray's) or that cannot work itself. Gives its status."""
     work = Job.from_json(job)
     work.log.parent.mkdir(parents=True, exist_ok=True)
@@ -148,7 +148,7 @@ def run_apart(job: dict[str, Any]) -> int:
             status = process.wait()  # its input stays open as long as this process lives
     if status <= 0 or status == FAILED:
         return status
-    return _failed(work, Outcome(False, "no outcome", death(status, work)))  # as every interpreter here would end
+    return _failed(work, Outcome(False, "no outcome", crash_reason(status, work)))  # as every interpreter here would end
 
 
 def _failed(job: Job, outcome: Outcome) -> int:
@@ -162,7 +162,7 @@ class RayLauncher:
 
     def __init__(self, jobs: int, device: str) -> None:
         self.slots = jobs
-        self._submit = ray_task(run_apart, retries=0, cpu=device == "cpu")
+        self._submit = ray_task(run_in_subprocess, retries=0, cpu=device == "cpu")
 
     def start(self, job: Job, _slot: int) -> Running:
         return RayTask(self._submit(job.to_json()), job)

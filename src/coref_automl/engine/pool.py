@@ -181,11 +181,11 @@ def ray_task(function: Callable[..., Any], *, retries: int, cpu: bool) -> Callab
         quiet: dict[str, Any] = {} if joined else {"include_dashboard": False}  # it takes a core for seconds, and nobody looks
         ray.init(address=joined, log_to_driver=False, logging_level=logging.ERROR, **quiet)
     gpus = 1 if not cpu and ray.cluster_resources().get("GPU") else 0
-    remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(call_beside)
+    remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(call_on_worker)
     return lambda *arguments: remote.remote(str(Path.cwd()), version(_PACKAGE), function, *arguments)
 
 
-def call_beside(folder: str, ours: str, function: Callable[..., Any], *arguments: Any) -> Any:
+def call_on_worker(folder: str, ours: str, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function on a machine of the cluster as the command would: with its version of this package, in its folder."""
     if ours != (theirs := version(_PACKAGE)):
         raise WorkError(f"{platform.node()} has {_PACKAGE} {theirs}, and this command is {ours}. {_INSTALL_ADVICE}")

@@ -22,7 +22,7 @@ from coref_automl.guard import read_array
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.models.vocabulary import FastTokenizer, entry_words
 from coref_automl.records import ClozeItem
-from coref_automl.store import sweep, written_whole
+from coref_automl.store import atomic_write, sweep
 
 LEAST_CONTAINED = 2
 _BETWEEN = "\n"
@@ -66,7 +66,7 @@ def table_path(folder: Path, fingerprint: str) -> Path:
 def save_table(folder: Path, fingerprint: str, table: NDArray[np.bool_]) -> None:
     path = table_path(folder, fingerprint)
     sweep(path.parent, deep=False)
-    with written_whole(path, "wb") as handle:
+    with atomic_write(path, "wb") as handle:
         np.save(handle, table)
 
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.decoder import Misfit, decoder_of, hints_of, read_stored_rows, shown
+from coref_automl.decoder import DecodeError, decoder_of, hints_of, read_stored_rows, shown
 from coref_automl.errors import InputError
 from coref_automl.guard import parse_json, read_arrays, read_whole
 from coref_automl.records import ClozeItem, Half, ItemScore, half_of, halves_of
-from coref_automl.store import NOT_JSON, read_jsonl, written_whole
+from coref_automl.store import NOT_JSON, atomic_write, read_jsonl
 
 ITEMS, RANKS = "items.jsonl", "ranks.npz"
 FACTS = ("task", "cluster", "source", "tag", "distance")
@@ -69,11 +69,11 @@ def _column(rows: Sequence[dict[str, Any]], name: str, path: Path) -> list[Any]:
             value = row[name]
             decode(value)
             if type(value) is int and abs(value) > _LARGEST:
-                raise Misfit(f" should be a whole number of 32 bits, not {shown(value)}")
+                raise DecodeError(f" should be a whole number of 32 bits, not {shown(value)}")
         except (KeyError, TypeError, IndexError):
             raise InputError(f"{path}, line {number}: the key {name!r} is missing; {_REMEDY}.") from None
-        except Misfit as misfit:
-            raise InputError(f"{misfit.inside(f'.{name}').at(f'{path}, line {number}')}; {_REMEDY}.") from None
+        except DecodeError as error:
+            raise InputError(f"{error.inside(f'.{name}').at(f'{path}, line {number}')}; {_REMEDY}.") from None
     return [row[name] for row in rows]
 
 
@@ -208,5 +208,5 @@ def _compact(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _write(path: Path, columns: dict[str, NDArray[Any]]) -> None:
-    with written_whole(path, "wb") as handle:
+    with atomic_write(path, "wb") as handle:
         np.savez_compressed(handle, **columns)  # type: ignore[arg-type]

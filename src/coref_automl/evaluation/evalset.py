@@ -23,7 +23,7 @@ from coref_automl.fingerprints import fingerprint, fingerprint_files
 from coref_automl.folders import MANIFEST, claim_folder, is_done, kind_of_folder, mark_done, with_article
 from coref_automl.models.vocabulary import FastTokenizer
 from coref_automl.records import SCHEMA, ClozeItem, Document, Half, Task, halves_of
-from coref_automl.store import read_jsonl, write_json, write_jsonl, written_whole
+from coref_automl.store import atomic_write, read_jsonl, write_json, write_jsonl
 
 KIND = "evalset"
 DOCUMENTS = "documents.jsonl"
@@ -139,7 +139,7 @@ def half_set(evalset: EvalSet, folder: Path, half: Half, tasks: Sequence[Task] =
         freeze(folder, documents, kept, {"made_from": source, "half": half, "of": evalset.name})
     for table in evalset.folder.glob("nouns-*.npy"):
         if not (folder / table.name).is_file():
-            with written_whole(folder / table.name, "wb") as handle:
+            with atomic_write(folder / table.name, "wb") as handle:
                 handle.write(table.read_bytes())
     return EvalSet.open(folder)
 

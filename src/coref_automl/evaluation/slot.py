@@ -26,7 +26,7 @@ from coref_automl.folders import DONE, kind_of_folder, mark_done
 from coref_automl.models.model_files import SETTINGS
 from coref_automl.paths import natural_order
 from coref_automl.records import Evaluation, ItemScore
-from coref_automl.store import explained, read_json, sweep, write_json, write_jsonl, write_text
+from coref_automl.store import os_errors_as_ours, read_json, sweep, write_json, write_jsonl, write_text
 
 SCORER = "2"
 """Version of everything that decides a score: windows, matching, candidates, ranks. Scores of two versions are never compared."""
@@ -37,13 +37,13 @@ _NAMES_TRIED = 6
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of one evaluation: of one model on one set with one dtype and length; `read_prints` reads that model's bytes."""
+    """The place of one evaluation: a model on a set with a dtype and a length; `read_fingerprints` reads that model's bytes."""
 
     target: Target
     evalset: EvalSet
     seq_len: int
     dtype: str
-    read_prints: Callable[[], dict[str, str]]
+    read_fingerprints: Callable[[], dict[str, str]]
     out: Path | None = None
 
     def find(self, words: WordMode) -> StoredEvaluation | None:
@@ -77,13 +77,13 @@ class Slot:
     def _places(self) -> Iterator[Path]:
         """The plain name, one that the checkpoints of a run share, and without end more: each new noun table needs another."""
         own = (self.evalset.fingerprint, SCORER, self.dtype)
-        of_tables = (fingerprint(*own, self.read_prints(), turn)[:8] for turn in count())
+        of_tables = (fingerprint(*own, self.read_fingerprints(), turn)[:8] for turn in count())
         for mark in chain(("", fingerprint(*own)[:8]), of_tables):
             yield self.target.folder(self.evalset.name, self.seq_len, mark)
 
     @property
     def key(self) -> str:
-        return fingerprint(self.read_prints(), self.evalset.fingerprint, SCORER, self.dtype, self.seq_len)
+        return fingerprint(self.read_fingerprints(), self.evalset.fingerprint, SCORER, self.dtype, self.seq_len)
 
     def partial(self, folder: Path) -> Path:
         """The file to which items are appended while they are scored."""
@@ -120,7 +120,7 @@ class Slot:
         if not at_home or read_json(folder / RESULT) != evaluation.to_json():
             if (folder / ITEMS).is_dir():  # before the mark is removed
                 raise InputError(f"{folder / ITEMS} is a folder; remove it and run the same command again.")
-            with explained(folder):
+            with os_errors_as_ours(folder):
                 (folder / DONE).unlink(missing_ok=True)
             if not isinstance(scored, StoredEvaluation):
                 write_jsonl(folder / ITEMS, (score.to_json() for score in scored))
@@ -136,10 +136,10 @@ class Slot:
     def _summary_is_due(self, evaluation: Evaluation) -> bool:
         """The flat file belongs to the first set, length and dtype that these weights were scored with."""
         stored = self.target.stored_summary()
-        prints = stored.get("fingerprints", {})
-        if prints.get("weights") != evaluation.fingerprints["weights"]:
+        fingerprints = stored.get("fingerprints", {})
+        if fingerprints.get("weights") != evaluation.fingerprints["weights"]:
             return True
-        same = prints.get("items") == evaluation.fingerprints["items"] and stored.get("seq_len") == evaluation.seq_len
+        same = fingerprints.get("items") == evaluation.fingerprints["items"] and stored.get("seq_len") == evaluation.seq_len
         return bool(same and stored.get("dtype", evaluation.dtype) == evaluation.dtype and stored != summary_json(evaluation))
 
     def _is_comparable(self, evaluation: Evaluation) -> bool:
@@ -149,9 +149,9 @@ class Slot:
     def _is_same(self, evaluation: Evaluation) -> bool:
         if not self._is_comparable(evaluation):
             return False
-        prints = self.read_prints()
-        scored = {SETTINGS: prints[SETTINGS], **evaluation.fingerprints}  # evaluations of 0.2.0 say nothing of them
-        if any(scored.get(name) != value for name, value in prints.items()):
+        fingerprints = self.read_fingerprints()
+        scored = {SETTINGS: fingerprints[SETTINGS], **evaluation.fingerprints}  # evaluations of 0.2.0 say nothing of them
+        if any(scored.get(name) != value for name, value in fingerprints.items()):
             return False
         table = table_path(self.evalset.folder, evaluation.fingerprints.get("tokenizer", ""))
         return not table.is_file() or table_fingerprint(read_table(table)) == evaluation.fingerprints.get("nouns")

@@ -17,7 +17,7 @@ from typing import Any
 from coref_automl.comparison.claims import Answer
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.config import from_mapping, overlaid, read_yaml
-from coref_automl.engine.launch import HereLauncher
+from coref_automl.engine.launch import InProcessLauncher
 from coref_automl.errors import RecipeError
 from coref_automl.experiment.plan import EVALUATIONS, open_plan
 from coref_automl.experiment.preflight import before_training, before_tuning
@@ -112,7 +112,7 @@ def adapt(
     out, progress = Path(recipe.out), progress or quiet()
     pick_first_gpu(recipe.device)  # it trains in this process
     before = partial(before_training, progress=progress, agreed=agreed, fit=True, with_time=with_time)
-    with opened(recipe, progress, before, HereLauncher()) as experiment:
+    with opened(recipe, progress, before, InProcessLauncher()) as experiment:
         result, plan = experiment.run(), experiment.plan
     answer, base = Answer.from_json(read_json(out / ANSWER)), plan.recipe.model
     outcomes = {step.kind: step.outcome(out) for step in plan.after_choice(answer.highest_path)}

@@ -19,7 +19,7 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import CHOSEN
 from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
-from coref_automl.engine.job import NAN, End, Launcher, Schedule, run_steps
+from coref_automl.engine.job import NAN, Attempt, Launcher, Schedule, run_steps
 from coref_automl.engine.launch import launcher_of
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
@@ -123,7 +123,7 @@ class Experiment:
             )
         return True
 
-    def _close(self, end: End[Step], stage: Stage) -> bool:
+    def _close(self, end: Attempt[Step], stage: Stage) -> bool:
         """Take in how an attempt ended; False: it is tried again."""
         say, step = self.progress.say, end.step
         name = f"{step.name} {kind_name(step.kind)}"

@@ -24,8 +24,8 @@ import numpy as np
 from coref_automl.config import from_mapping, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, check_binding
-from coref_automl.engine.job import End, Job, run_steps
-from coref_automl.engine.launch import HereLauncher
+from coref_automl.engine.job import Attempt, Job, run_steps
+from coref_automl.engine.launch import InProcessLauncher
 from coref_automl.errors import EvaluationError, InputsChanged, RecipeError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import MANIFEST, mark_done, remove
@@ -135,7 +135,7 @@ def run_grid(recipe: GridRecipe, *, progress: Progress | None = None, draw: Draw
     with claimed(out, KIND), progress.stage("grid", len(recipes), "cells") as stage:
         _begin(recipe, next(iter(recipes.values())), rows)
 
-        def ended(end: End[str]) -> bool:
+        def ended(end: Attempt[str]) -> bool:
             cells.append(_cell(end, recipes[end.step], progress))
             result = GridResult(str(out), tuple(cells))
             _keep_best_weights(result)
@@ -145,7 +145,7 @@ def run_grid(recipe: GridRecipe, *, progress: Progress | None = None, draw: Draw
             stage.advance()
             return True
 
-        launcher = HereLauncher(InputsChanged, partial(train_cell, progress=progress, cache=rows))
+        launcher = InProcessLauncher(InputsChanged, partial(train_cell, progress=progress, cache=rows))
         jobs = {name: Job(TASK, name, str(out / "steps" / name), to_mapping(one)) for name, one in recipes.items()}
         run_steps(list(recipes), launcher, jobs.__getitem__, ended)
         if all(cell.error for cell in cells):
@@ -171,15 +171,15 @@ def _begin(recipe: GridRecipe, first: RelationRecipe, rows: RowCache) -> None:
     settings = {key: value for key, value in to_mapping(first).items() if key not in (*FREE, *SIDES)}
     train = rows.read(first.train, skip_bad=first.skip_bad, max_rows=first.max_rows)
     dev = rows_fingerprint(rows.read(first.dev, skip_bad=first.skip_bad).rows) if first.dev else ""
-    prints = {"train": rows_fingerprint(train.rows), "dev": dev}
-    binding = Binding(settings=settings, fingerprints=prints)
+    fingerprints = {"train": rows_fingerprint(train.rows), "dev": dev}
+    binding = Binding(settings=settings, fingerprints=fingerprints)
     if any(out.glob(f"cells/*/{MANIFEST}")):
         check_binding(out, read_stored(out / MANIFEST, _GridManifest)["binding"], binding)
     write_json(out / MANIFEST, {"kind": KIND, "binding": binding})
     write_text(out / "recipe.yaml", to_yaml(recipe))
 
 
-def _cell(end: End[str], recipe: RelationRecipe, progress: Progress) -> GridCell:
+def _cell(end: Attempt[str], recipe: RelationRecipe, progress: Progress) -> GridCell:
     name, error = end.step, "" if end.done else end.reason
     if error:
         progress.note(f"{name} 실패: {error}", f"{name} failed: {error}")

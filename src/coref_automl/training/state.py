@@ -16,7 +16,7 @@ from zipfile import is_zipfile
 
 from coref_automl.errors import FolderError, InputError
 from coref_automl.guard import check_packed
-from coref_automl.store import read_json, written_whole
+from coref_automl.store import atomic_write, read_json
 
 MENTION_LOSSES = "mention_losses.pt"
 """What a loss between mentions has learned beside the model."""
@@ -40,7 +40,7 @@ def write_state(path: Path, state: dict[str, Any]) -> None:
     """
     import torch
 
-    with written_whole(path, "wb") as handle:
+    with atomic_write(path, "wb") as handle:
         writer = _Writer(handle)
         torch.save(state, writer)
         if writer.error is not None:

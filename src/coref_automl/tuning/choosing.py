@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from coref_automl.engine.job import End, Job, Launcher, run_steps
+from coref_automl.engine.job import Attempt, Job, Launcher, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress
 from coref_automl.records import Record
@@ -78,7 +78,7 @@ class Trainer:
         distinct_jobs = list({job.key: job for job in jobs}.values())
         with self.progress.stage(stage, len(distinct_jobs), "runs") as bar:
 
-            def ended(end: End[Job]) -> bool:
+            def ended(end: Attempt[Job]) -> bool:
                 if end.outcome is None and end.attempt < 2:
                     return False
                 if end.done:

@@ -15,7 +15,7 @@ from coref_automl.config import to_yaml
 from coref_automl.folders import remove
 from coref_automl.records import Estimate, Record
 from coref_automl.say import Say, in_words, language
-from coref_automl.store import write_json, write_text, written_whole
+from coref_automl.store import atomic_write, write_json, write_text
 from coref_automl.tables import align
 from coref_automl.tuning.choosing import Contender
 from coref_automl.tuning.finish import Final, Judgement
@@ -155,7 +155,7 @@ def _row(trial: Any) -> TrialRow:
 def write_table(trials: Sequence[TrialRow], problem: Problem, path: Path) -> None:
     head = ["trial", "state", problem.metric, "origin", "name", *problem.space.names, "tokens", "wall", "reason", "log"]
     head += [f"at {step}/{REPORTS}" for step in range(1, REPORTS + 1)]
-    with written_whole(path) as handle:
+    with atomic_write(path) as handle:
         rows = csv.writer(handle, lineterminator="\n")  # None is written as nothing
         rows.writerow(head)
         for trial in trials:

@@ -20,13 +20,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from coref_automl.engine.job import End, Job, Launcher, Running, Schedule, run_steps
+from coref_automl.engine.job import Attempt, Job, Launcher, Running, Schedule, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
 from coref_automl.say import in_words, say
 from coref_automl.tuning.problem import ORIGINS, Follower, Origin, Problem, Report, events_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.storage import SIGN_EVERY, counts, queue_again, recover, sampler_of, sign_of_life
+from coref_automl.tuning.storage import HEARTBEAT_SECONDS, counts, heartbeat, queue_again, recover, sampler_of
 
 SAME_FAILURES = 3
 """So many trials in a row that fail the same way stop the study: the next would, too."""
@@ -84,8 +84,8 @@ class Search:
                 raise
 
     def _take_over(self) -> None:
-        """Requeue trials whose process died; at most every SIGN_EVERY seconds while trials run."""
-        if self.active and time.monotonic() - self.looked < SIGN_EVERY:
+        """Requeue trials whose process died; at most every HEARTBEAT_SECONDS seconds while trials run."""
+        if self.active and time.monotonic() - self.looked < HEARTBEAT_SECONDS:
             return
         self.looked = time.monotonic()
         ours = [active.trial.number for active in self.active]
@@ -125,7 +125,7 @@ class Search:
     def _stopped(self, active: ActiveTrial, running: Running) -> bool:
         """Take in what a trial has reported, and prune it if that is reason enough."""
         with self._unless_taken(active, running):
-            active.alive = sign_of_life(active.trial, active.alive)
+            active.alive = heartbeat(active.trial, active.alive)
             self._take_reports(active)
             if active.prune_reason is not None:
                 running.stop()
@@ -173,7 +173,7 @@ class Search:
         ]
         return reason_to_prune(Rung(trial.number, _group(trial), report.value, report.mrr), others, report.step)
 
-    def _end(self, end: End[ActiveTrial]) -> bool:
+    def _end(self, end: Attempt[ActiveTrial]) -> bool:
         """A process that is over: done, failed with a reason, or dead without one. Trials run again through the queue alone."""
         active = end.step
         end = replace(end, attempt=1 + active.trial.user_attrs.get("attempt", 0))

@@ -24,9 +24,9 @@ from coref_automl.tuning.recipe import TuneRecipe
 
 JOURNAL = "study.journal"
 SILENT = 300.0
-"""Seconds without a sign of life after which another machine's trial counts as left behind."""
-SIGN_EVERY = 30.0
-"""Seconds between two signs of life of a trial, and between two looks for trials that others have left."""
+"""Seconds without a heartbeat after which another machine's trial counts as left behind."""
+HEARTBEAT_SECONDS = 30.0
+"""Seconds between two heartbeats of a trial, and between two searches for trials that others have left."""
 _PATIENCE = 30.0
 
 
@@ -60,10 +60,10 @@ def counts(trial: Any) -> bool:
     return not trial.user_attrs.get("interrupted") and not trial.user_attrs.get("surplus")
 
 
-def sign_of_life(trial: Any, last: float) -> float:
+def heartbeat(trial: Any, last: float) -> float:
     """Tell the storage now and then that this trial's process is there."""
     now = time.time()
-    if now - last < SIGN_EVERY:
+    if now - last < HEARTBEAT_SECONDS:
         return last
     trial.set_user_attr("alive", now)
     return now
