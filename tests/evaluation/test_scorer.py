@@ -262,16 +262,16 @@ def test_a_gap_is_asked_in_the_form_that_its_document_has_there(kind: str, behin
     engine = Scorer(ready, nouns, seq_len=64)
     for occurrence, initial in ((0, True), (1, behind_quote), (2, behind_break)):
         case = item("q", "도서관", occurrence, text=text, candidates=(("도서관",), ("강변",), ("시민",)))
-        unit = engine.unit(case, text, words=True)
-        assert unit.window.initial == initial
-        assert unit.candidates is not None
+        prepared = engine.prepare(case, text, words=True)
+        assert prepared.window.initial == initial
+        assert prepared.candidates is not None
         own = (starts if initial else inner).index("도서관")
-        assert unit.candidates.words[0] == (own,)
+        assert prepared.candidates.words[0] == (own,)
         assert engine.table("real", initial).of("도서관")[0].tolist() == [own]
         (score,) = collect(engine.score([case], {"q": text}, words={case.id})).values()
-        row = torch.from_numpy(unit.window.filled([engine.mask_id])).long()[None]
+        row = torch.from_numpy(prepared.window.filled([engine.mask_id])).long()[None]
         with torch.inference_mode():
-            logits = ready.model(input_ids=row, attention_mask=torch.ones_like(row)).logits[0, unit.window.gap]
+            logits = ready.model(input_ids=row, attention_mask=torch.ones_like(row)).logits[0, prepared.window.gap]
         rivals = [(starts if initial else inner).index(word) for word in ("강변", "시민")]
         assert score.strict_rank == 1 + sum(bool(logits[rival] >= logits[own]) for rival in rivals)
         assert score.word_rank == score.strict_rank

@@ -139,7 +139,7 @@ def test_a_stretch_that_is_too_short_is_cut_again(monkeypatch: pytest.MonkeyPatc
 def test_windows_of_many_items_are_those_cut_one_by_one(kind: str, characters: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer, long = tokenizer_of(kind), " ".join(TEXTS * 40)
     monkeypatch.setattr(windows, "_CHARACTERS", characters)
-    monkeypatch.setattr(windows, "_AT_ONCE", 3)
+    monkeypatch.setattr(windows, "_BATCH", 3)
     wanted = [(item("0", word, at, text=long), long) for word in ("도서관", "나무", "한빛전자") for at in (1, 20, 60, 79)]
     wanted += [(item("1", "도서관", 1), TEXTS[1]), (item("1", "도서관", 2), TEXTS[1]), wanted[0]]
     alone = [WindowMaker(tokenizer, 40).window(*one) for one in wanted]

@@ -16,10 +16,9 @@ from transformers import FillMaskPipeline
 
 from coref_automl.bench import BenchResult, EvaluateBench
 from coref_automl.errors import EvalSetError
-from coref_automl.evaluation.answers import matches
+from coref_automl.evaluation.answers import matches, sample
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.scorer import DTYPES, Scorer, pick
-from coref_automl.evaluation.windows import sample
 from coref_automl.korean import Tagger
 from coref_automl.models.build import build_masked_lm
 from coref_automl.models.execution import autocast_to, use_attention
@@ -52,7 +51,7 @@ def run(settings: EvaluateBench) -> BenchResult:
 
     usual = _UsualWay(loaded, scorer, evalset, device, dtype, settings.batch_size)
     for item in chosen:
-        scorer.unit(item, evalset.documents[item.document], words=False)  # windows are kept once they are cut
+        scorer.prepare(item, evalset.documents[item.document], words=False)  # windows are kept once they are cut
     ours(chosen[:_WARM_UP])
     usual.hits(chosen[:_WARM_UP])
     clocks = [Stopwatch(device) for _ in range(3)]
@@ -101,7 +100,7 @@ class _UsualWay:
         self._rounded = partial(autocast_to, device, DTYPES[dtype])
 
     def candidates(self, items: Sequence[ClozeItem]) -> list[list[dict[str, Any]]]:
-        units = (self._scorer.unit(item, self._evalset.documents[item.document], words=False) for item in items)
+        units = (self._scorer.prepare(item, self._evalset.documents[item.document], words=False) for item in items)
         rows = [{"ids": unit.window.filled([self._scorer.mask_id]).tolist()} for unit in units]
         with self._rounded():
             found = self._pipeline(rows, batch_size=self._batch)

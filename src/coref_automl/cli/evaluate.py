@@ -51,9 +51,9 @@ def evaluate(
     --out.
     """
     from coref_automl.evaluation.metrics import GROUPINGS, METRICS
-    from coref_automl.evaluation.results import neighbours
+    from coref_automl.evaluation.results import nearby_evaluations
     from coref_automl.evaluation.run import evaluate as run
-    from coref_automl.evaluation.slot import summary_json
+    from coref_automl.evaluation.targets import summary_json
     from coref_automl.report.terminal import best_of, format_result
 
     tongue = language()
@@ -67,7 +67,7 @@ def evaluate(
     def show(evaluation: Evaluation) -> None:
         shown.append(evaluation)
         if not as_json:
-            best = best_of(neighbours(evaluation.path, recipe.out), evaluation)
+            best = best_of(nearby_evaluations(evaluation.path, recipe.out), evaluation)
             print("\n".join(format_result(evaluation, best, tongue)), end="\n\n", flush=True)
 
     done: list[Evaluation] = []

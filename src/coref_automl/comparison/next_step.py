@@ -18,7 +18,7 @@ from coref_automl.comparison.scores import Entry, has_room
 from coref_automl.comparison.study_data import StudyData
 from coref_automl.config import read_yaml
 from coref_automl.errors import CorefError
-from coref_automl.evaluation.results import where_now
+from coref_automl.evaluation.results import relocated
 from coref_automl.folders import AVERAGE
 from coref_automl.records import Provenance
 
@@ -105,14 +105,14 @@ def train_command(entry: Entry, *, seed: int | None = None, tokens: int | None =
         one_run = f"--method {shlex.quote(method_name(made))} --length {made.seq_len} --first-seed {seed} --seeds 1"
         return f"coref-automl study --recipe STUDY.yaml {one_run} --only train --out {shlex.quote(f'{run}-study')}"
     base = _base_now(made, entry)
-    dataset = where_now(made.dataset, entry.folder, _MARKER_FILES["dataset"], made.dataset_bytes) or "DATASET"
+    dataset = relocated(made.dataset, entry.folder, _MARKER_FILES["dataset"], made.dataset_bytes) or "DATASET"
     settings = f"--objective {shlex.quote(made.objective)} --seq-len {made.seq_len} --seed {seed}"
     settings += f" --max-tokens {tokens or made.tokens}"
     return f"coref-automl train --model {shlex.quote(base)} --dataset {shlex.quote(dataset)} {settings} --out {out}"
 
 
 def _base_now(made: Provenance, entry: Entry) -> str:
-    return where_now(made.base, entry.folder, _MARKER_FILES["model"], made.base_bytes)
+    return relocated(made.base, entry.folder, _MARKER_FILES["model"], made.base_bytes)
 
 
 def _relation_command(study: StudyData, model: str) -> str:
@@ -136,7 +136,7 @@ def _paths_in(recipe: Path, known: dict[str, str]) -> dict[str, tuple[str, str]]
     """What the recipe of a run names by path: as it was stored, and where it lies now. Of some the fingerprint is `known`."""
     fields = _fields_of(recipe)
     paths = {name: fields[name] for name in _MARKER_FILES if isinstance(fields.get(name), str)}
-    return {name: (path, where_now(path, recipe, _MARKER_FILES[name], known.get(name, ""))) for name, path in paths.items()}
+    return {name: (path, relocated(path, recipe, _MARKER_FILES[name], known.get(name, ""))) for name, path in paths.items()}
 
 
 def _fields_of(recipe: Path) -> dict[str, Any]:

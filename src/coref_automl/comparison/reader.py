@@ -19,7 +19,7 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.superseded import changed_since, copies_of, named_folders, one_dtype_each, told_copies, what_counts
 from coref_automl.errors import ComparisonError, CorefError, InputError
-from coref_automl.evaluation.results import Opened, StoredEvaluation, files_under, is_of_one_model, look_through
+from coref_automl.evaluation.results import Opened, StoredEvaluation, files_under, is_of_one_model, open_evaluations
 from coref_automl.models.model_files import full_name, is_local
 from coref_automl.paths import short_names
 from coref_automl.say import say
@@ -157,7 +157,7 @@ class Results:
 def open_results(paths: Sequence[str]) -> Results:
     """Find and open all results behind the paths."""
     opened: Opened = {}
-    return Results(tuple(paths), find_runs(paths), {path: look_through([path], opened) for path in paths}, opened)
+    return Results(tuple(paths), find_runs(paths), {path: open_evaluations([path], opened) for path in paths}, opened)
 
 
 def nothing_under(paths: Sequence[str]) -> str:

@@ -13,8 +13,8 @@ from coref_automl.config import Setting, choose, from_mapping, nearest, shown, t
 from coref_automl.corpus.recipe import Texts
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
+from coref_automl.evaluation.answers import WordMode
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.evaluation.windows import WordMode
 from coref_automl.models.build import NEW
 from coref_automl.models.families import too_long
 from coref_automl.records import Half, Task
