@@ -104,7 +104,7 @@ def test_far_items_are_what_the_definition_says(drawn: list[Part]) -> None:
         others = [(at, at + size) for at in occurrences(read.text, item.answer) if abs(at - item.start) >= size]
         assert bucket_of(min(letters_between(read.text, gap, other) for other in others)) == bucket_of(item.distance)
         assert item.antecedent in words
-        assert eligible.unfit(words[gap], item.distance, far=True) is None
+        assert eligible.reason_against(words[gap], item.distance, far=True) is None
         assert all(is_apart(group[0], item.answer) for group in item.candidates[1:])
         seen.add((bucket_of(item.distance), item.answer))
     assert len(seen) == len(far_items(read, Choices(1)).items)

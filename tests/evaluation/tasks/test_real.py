@@ -124,10 +124,10 @@ def test_real_items_are_what_the_definition_says(drawn: list[Part]) -> None:
     assert len({item.answer for item in found.items}) <= len(repeated) <= len(found.items) + sum(found.drops.values())
     for item in found.items:
         gap = (item.start, item.end)
-        named = [word for word in words.values() if word.form == item.answer and eligible.unfit_antecedent(word) is None]
+        named = [word for word in words.values() if word.form == item.answer and eligible.reason_against_antecedent(word) is None]
         earlier = max(word.span for word in named if word.span < gap)
         assert item.antecedent == earlier
-        assert eligible.unfit(words[gap]) is None
+        assert eligible.reason_against(words[gap]) is None
         assert letters_between(read.text, earlier, gap) <= REACH
         assert " 그" not in read.text[earlier[1] : item.start].replace(" 그 길로", "")
         assert item.candidates[0] == (item.answer,)

@@ -1,5 +1,5 @@
 """LAMBADA items. In: rows in Ko-LAMBADA's columns (`text` with one `_`, `answer`, `candidate`). Out: passages with the answer
-filled in, and one item per passage, with its gap at the `_`."""
+filled in, and one item per passage with its gap at the `_`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HUB = SOURCES["ko-lambada"].hub
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A passage with its answer in place. `candidates` are the wrong words the row itself names."""
+    """A passage with its answer filled in. `candidates` are the wrong words that the row names."""
 
     document: Document
     gap: task.Span
@@ -30,7 +30,7 @@ class Passage:
 
 
 def open_rows(source: str) -> Iterator[task.Row | str]:
-    """The rows of `local:PATH`, of the hub's dataset (`ko-lambada` or its id), or of the bundled passages; a string in place of a
+    """The rows of `local:PATH`, of the hub's dataset (`ko-lambada` or its id), or of the bundled passages; a string instead of a
     row says why it cannot be read."""
     if source == BUNDLED:
         return bundled_rows("cloze")
@@ -40,7 +40,7 @@ def open_rows(source: str) -> Iterator[task.Row | str]:
 
 
 def lambada_items(read: task.ReadDocument, passage: Passage, *, seed: int) -> task.Found:
-    """One item, ranked against the row's own candidate and the passage's other nouns."""
+    """One item, ranked against the row's own candidates and the passage's other nouns."""
     answer = read.text[slice(*passage.gap)]
     forms = [mention.form for mention in read.mentions]
     candidates = task.choose_candidates(answer, forms, draw=(seed, read.identity), first=passage.candidates)
@@ -60,18 +60,18 @@ def read_passage(row: task.Row, number: int, name: str) -> Passage | str:
         return "text or answer is missing"
     if text.count(BLANK) != 1:
         return "no blank" if BLANK not in text else "more than one blank"
-    # Each side is composed by itself, so that the gap's offsets are known and nothing moves them afterwards.
+    # Normalise each side by itself, so that the offsets of the gap do not move.
     before, after = (unicodedata.normalize("NFC", side) for side in text.split(BLANK))
     answer = unicodedata.normalize("NFC", answer).strip()
     if not answer:
         return "an empty answer"
-    index = str(row.get("index", number))
+    index = row.get("index", number)
     title = row.get("title") if isinstance(row.get("title"), str) else ""
     source = row.get("source") if isinstance(row.get("source"), str) else name
     document = Document(f"{name}-{index}", str(source), before + answer + after, str(title))
     wrong = row.get("candidate")
-    named = wrong if isinstance(wrong, list | tuple) else [wrong]
-    candidates = tuple(unicodedata.normalize("NFC", word).strip() for word in named if isinstance(word, str) and word.strip())
+    words = wrong if isinstance(wrong, list | tuple) else [wrong]
+    candidates = tuple(unicodedata.normalize("NFC", word).strip() for word in words if isinstance(word, str) and word.strip())
     return Passage(document, (len(before), len(before) + len(answer)), str(title) or f"{name}-{index}", candidates)
 
 
