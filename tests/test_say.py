@@ -12,7 +12,7 @@ import coref_automl
 from coref_automl.cli.app import run
 from coref_automl.corpus import choice, encode
 from coref_automl.corpus.batch import RowProblem
-from coref_automl.corpus.clean import too_little_hangul, too_short
+from coref_automl.corpus.clean import Filters, reason_to_drop
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.tasks.task import INSIDE_WORD, NO_CHOICE
 from coref_automl.experiment.recipe import kind_name, step_kinds
@@ -144,7 +144,8 @@ def test_every_stage_and_unit_of_the_package_has_a_korean_name() -> None:
 
 
 def test_reasons_for_dropped_rows_follow_the_language() -> None:
-    known = (*choice.REASONS[1:], *encode.REASONS[1:], INSIDE_WORD, NO_CHOICE, too_short("가", 400), too_little_hangul("a", 0.5))
+    filtered = reason_to_drop("가", Filters(min_characters=400)), reason_to_drop("a", Filters(0, 0.5))
+    known = (*choice.REASONS[1:], *encode.REASONS[1:], INSIDE_WORD, NO_CHOICE, *filtered)
     with speaking("ko"):
         told = [in_words(reason) for reason in known if reason]
         assert all(re.search("[가-힣]", one) for one in told)

@@ -101,7 +101,7 @@ def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) 
     kept = (choice[index.rows_of(number)] == KEPT for number in range(len(index.shards)))
     jobs = [(s.texts, keep, work / ENCODE / s.stem.name, settings) for s, keep in zip(index.shards, kept, strict=True)]
     with ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent) as pool:
-        list(pool.map(encode.warm_up, [settings.tokenizer] * 4 * workers))  # the tokenizer is loaded
+        list(pool.map(encode.stored_tokenizer, [settings.tokenizer] * 4 * workers))  # the tokenizer is loaded
         timed(f"encode, {workers} processes", lambda: list(pool.map(encode_shard, *zip(*jobs, strict=True))))
     claim_folder(work / "out", KIND)
     made_from = survey(recipe, [part], quiet())[0]

@@ -66,30 +66,16 @@ class Filters:
 
 def reason_to_drop(text: str, filters: Filters) -> str | None:
     """The first filter's reason to drop a normalised text; None to keep it."""
-    return (
-        is_empty(text)
-        or too_short(text, filters.min_characters)
-        or too_little_hangul(text, filters.min_hangul)
-        or too_repetitive(text, filters.min_distinct_lines)
-    )
-
-
-def is_empty(text: str) -> str | None:
-    return None if text else "empty after cleaning"
-
-
-def too_short(text: str, least: int) -> str | None:
-    return f"under {least} characters" if len(text) < least else None
-
-
-def too_little_hangul(text: str, least: float) -> str | None:
-    return f"under {least:.0%} Hangul" if hangul_share(text) < least else None
-
-
-def too_repetitive(text: str, least: float) -> str | None:
-    """Lists of links and menus repeat lines; prose does not."""
     lines = text.split("\n")
-    return "most lines repeat" if len(lines) >= 10 and len(set(lines)) < least * len(lines) else None
+    if not text:
+        return "empty after cleaning"
+    if len(text) < filters.min_characters:
+        return f"under {filters.min_characters} characters"
+    if hangul_share(text) < filters.min_hangul:
+        return f"under {filters.min_hangul:.0%} Hangul"
+    if len(lines) >= 10 and len(set(lines)) < filters.min_distinct_lines * len(lines):  # lists of links and menus, not prose
+        return "most lines repeat"
+    return None
 
 
 _HANGUL = ((0xAC00, 0xD7FF), (0x1100, 0x11FF), (0x3131, 0x318E), (0xA960, 0xA97F))

@@ -110,11 +110,6 @@ def tokenizer_of(model: str) -> PreTrainedTokenizerFast:
     return load_tokenizer(model)
 
 
-def warm_up(path: Path) -> None:
-    """Load a tokenizer in this process."""
-    stored_tokenizer(path)
-
-
 def special_of(tokenizer: PreTrainedTokenizerFast, model: str) -> Special:
     """The ids of a tokenizer's special tokens; one that cannot serve a masked language model is refused."""
     ids = {name: getattr(tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad", "mask")}

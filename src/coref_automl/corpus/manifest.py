@@ -66,15 +66,10 @@ class PreparedManifest(_Arrays, MadeFrom):
     settings: dict[str, Any]
 
 
-class WithSettings(MadeFrom, total=False):
-    """Settings and inputs, in any manifest of preparation."""
+class Preparation(MadeFrom, total=False):
+    """The settings and inputs of a dataset; one that is begun also has `portion`, which decides where files are cut."""
 
     settings: dict[str, Any]
-
-
-class BegunDataset(WithSettings, total=False):
-    """Settings and inputs of an unfinished dataset; `portion` decides where files are cut."""
-
     allow_missing: bool
     portion: int
 

@@ -37,7 +37,7 @@ from coref_automl.corpus.inputs import (
     size_in_bytes,
     survey,
 )
-from coref_automl.corpus.manifest import AGAIN, WithSettings, read_prepared
+from coref_automl.corpus.manifest import AGAIN, Preparation, read_prepared
 from coref_automl.corpus.pack import assemble
 from coref_automl.corpus.recipe import PrepareRecipe, Texts
 from coref_automl.corpus.shards import Index, build_index, finished_shards, skip_part
@@ -96,7 +96,7 @@ def _check_settings(recipe: PrepareRecipe, out: Path) -> None:
     path = out / (MANIFEST if is_done(out) else f"{WORK}/{INPUTS}")
     if not path.is_file() or kind_of_folder(out) != KIND:
         return
-    manifest = read_stored(path, WithSettings, error=DatasetError, remedy=AGAIN)
+    manifest = read_stored(path, Preparation, error=DatasetError, remedy=AGAIN)
     settings = recipe.settings()
     stored = manifest.get("settings", settings)  # what 0.2.0 left unfinished has none, and is begun anew
     if manifest.get("eval_sets") == eval_set_facts(recipe):

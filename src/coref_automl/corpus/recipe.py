@@ -12,6 +12,10 @@ from coref_automl.errors import RecipeError
 from coref_automl.models.families import LONGEST
 
 Mode = Literal["mlm", "entity", "combined"]
+HeldOutShare = Annotated[
+    float,
+    Setting("Fraction of each source held out for evaluation (at least 300 documents, at most half); 0 holds out none.", 0, 0.5),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +44,7 @@ class PrepareRecipe:
     eval_sets: Annotated[
         tuple[str, ...], Setting("Evaluation set whose documents are left out; repeatable.", flags=("--eval-set",))
     ] = ()
-    holdout: Annotated[
-        float,
-        Setting(
-            "Fraction of each source held out for evaluation (at least 300 documents, at most half); 0 holds out none.", 0, 0.5
-        ),
-    ] = SHARE
+    holdout: HeldOutShare = SHARE
     only_names: Annotated[bool, Setting("Build chains of proper nouns only.")] = False
     chain_cap: Annotated[int, Setting("Maximum number of mentions per form in a piece.", 2)] = 8
     min_characters: Annotated[int, Setting("Drop documents shorter than this.")] = 200

@@ -23,7 +23,7 @@ from typing import Any, TypedDict
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import PLAN
 from coref_automl.corpus.inputs import size_in_bytes
-from coref_automl.corpus.manifest import ANEW, BegunDataset, MadeFrom, read_shard
+from coref_automl.corpus.manifest import ANEW, MadeFrom, Preparation, read_shard
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import Input
 from coref_automl.decoder import read_stored
@@ -44,16 +44,16 @@ _RECENT = 600.0
 """Seconds over which speed is measured."""
 
 
-def begun_from(out: Path) -> BegunDataset:
+def begun_from(out: Path) -> Preparation:
     """What an unfinished dataset was begun from; empty if nothing was begun."""
     path = out / WORK / INPUTS
-    return read_stored(path, BegunDataset, error=DatasetError, remedy=ANEW) if path.is_file() else {}
+    return read_stored(path, Preparation, error=DatasetError, remedy=ANEW) if path.is_file() else {}
 
 
 def begin(recipe: PrepareRecipe, made_from: MadeFrom, parts: Sequence[Input], out: Path, progress: Progress) -> None:
     """Create the work folder, or keep one of the same inputs; with --allow-missing also one that was begun without."""
     work, settings = out / WORK, recipe.settings()
-    inputs: BegunDataset = {
+    inputs: Preparation = {
         **made_from, "settings": settings, "allow_missing": recipe.allow_missing, "portion": recipe.portion,
     }  # fmt: skip
     stored = begun_from(out)

@@ -104,10 +104,7 @@ def fill_file(
     def answer(texts: Sequence[str]) -> Iterator[dict[str, Any]]:
         by_model = {name: fill_all(model, texts, nouns_only=nouns_only, top=top) for name, model in loaded.items()}
         for row in zip(*by_model.values(), strict=True):
-            fills = [
-                [[word, round(share, 6)] for word, share in zip(filled.words, filled.probabilities, strict=True)]
-                for filled in row
-            ]
+            fills = [[[word, round(p, 6)] for word, p in zip(f.words, f.probabilities, strict=True)] for f in row]
             yield {"word": row[0].words[0] if row[0].words else "", "fills": dict(zip(by_model, fills, strict=True))}
 
     made_from = {f"model {name}": weights_fingerprint(name) for name in loaded}

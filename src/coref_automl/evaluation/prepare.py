@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl import config
-from coref_automl.corpus.clean import Filters, is_empty, limits, normalise, qualified_id, rank, reason_to_drop
+from coref_automl.corpus.clean import Filters, limits, normalise, qualified_id, rank, reason_to_drop
 from coref_automl.corpus.sources import inputs_of, read_input
 from coref_automl.errors import EvalSetError, FolderError
 from coref_automl.evaluation import answers
@@ -200,6 +200,7 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
         ids = ((document.source, document.id) for document in _documents(recipe, None))
         tracked = progress.track(ids, "Choosing held-out documents", unit="documents")
         allowed = limits(tracked, share=recipe.holdout, least=recipe.least)
+    filters = Filters(0, 0.0, 0.0) if recipe.all_documents else Filters()
     texts = SourceTexts()
     known_ids: set[tuple[str, str]] = set()
     used_names: set[str] = set()
@@ -211,7 +212,7 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
         if allowed is not None:
             texts.count(document.source, "held out")
         text = normalise(document.text)
-        reason = is_empty(text) if recipe.all_documents else reason_to_drop(text, Filters())
+        reason = reason_to_drop(text, filters)
         if reason is None and (document.source, document.id) in known_ids:
             reason = "the id of an earlier document"
         if reason is None and text in known_texts:

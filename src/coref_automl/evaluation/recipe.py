@@ -13,6 +13,7 @@ from coref_automl.config import Setting, choose, to_mapping, typed
 from coref_automl.corpus.clean import LEAST, SHARE
 from coref_automl.corpus.files import files_of, name_of
 from coref_automl.corpus.inputs import content_of
+from coref_automl.corpus.recipe import HeldOutShare
 from coref_automl.corpus.sources import inputs_of, licence_of
 from coref_automl.engine.binding import BYTES
 from coref_automl.engine.binding import difference as difference_between
@@ -53,12 +54,7 @@ class EvalRecipe:
     lambada: Annotated[tuple[str, ...], Setting("File in Ko-LAMBADA's columns, ko-lambada or bundled:cloze; repeatable.")] = ()
     field: Annotated[str | None, Setting("Field that holds the text, if not the source's usual one.")] = None
     limit: Annotated[int | None, Setting("Read at most this many rows of each file or hub source.", 1)] = None
-    holdout: Annotated[
-        float,
-        Setting(
-            "Fraction of each source held out for evaluation (at least 300 documents, at most half); 0 holds out none.", 0, 0.5
-        ),
-    ] = SHARE
+    holdout: HeldOutShare = SHARE
     least: Annotated[int, Setting("Minimum number of documents held out per source.", 0)] = LEAST
     all_documents: Annotated[bool, Setting("Use all documents, not only held-out ones: for texts that are never trained on.")] = (
         False

@@ -188,14 +188,10 @@ def _evaluate_target(
             return None
         with locked(target.folder(evalset.name, seq_len), on_wait=progress.note):  # wait if another process scores it
             slot.sweep()
-            if (known := slot.find(recipe.words)) is not None:
-                evaluation = slot.with_current_names(known.evaluation)
-                slot.write(evaluation, known, summary=number == 0)
-            else:
-                scored, scores = _score(slot, load(), recipe, progress)
-                evaluation = slot.with_current_names(scored)
-                slot.write(evaluation, scores, summary=number == 0)
-            done.append(evaluation)
+            known = slot.find(recipe.words)
+            evaluation, scored = (known.evaluation, known) if known else _score(slot, load(), recipe, progress)
+            done.append(slot.with_current_names(evaluation))
+            slot.write(done[-1], scored, summary=number == 0)
     return done
 
 
