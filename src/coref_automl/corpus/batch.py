@@ -36,7 +36,6 @@ T = TypeVar("T")
 KINDS = {kind: reader for kind, reader in {**LISTS, **READERS}.items() if kind != ".txt"}
 """Readers of files of rows; a .txt file is one text."""
 LISTED = 20
-"""Bad rows that are listed."""
 _STATE = "state.json"
 _SHOWN = 30
 """Characters of a column's name in an error."""

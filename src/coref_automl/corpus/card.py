@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from coref_automl.corpus import encode
 from coref_automl.corpus.choice import KEPT, REASONS, Choice
-from coref_automl.corpus.encode import CHARACTERS, FACTS, REASON, TOKENS
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.shards import UNREAD, Index
 from coref_automl.corpus.sources import SOURCES, licence_in_words, licence_of, licence_of_bundled
@@ -147,20 +146,17 @@ def refuse_sources(sources: list[dict[str, Any]], recipe: PrepareRecipe, progres
 def counted(
     index: Index, choice: Choice, facts: NDArray[np.int32] | None = None, hub: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """Documents read, kept and dropped by reason, characters and tokens of every source, by name.
-
-    `facts` are those of encoding; before it, `choice` alone decides. `hub` names sources that are not files.
-    """
-    facts = np.zeros((len(index), len(FACTS)), np.int32) if facts is None else facts
+    """The counts of every source, by name; before encoding there are no `facts`. `hub` names sources that are not files."""
+    facts = np.zeros((len(index), len(encode.FACTS)), np.int32) if facts is None else facts
     sources = []
     for number, name in enumerate(index.sources):
         rows = np.flatnonzero(index.source == number)
         dropped = Counter(index.dropped.get(name, {}))
         chosen = rows[choice[rows] == KEPT]
-        for reasons, codes in ((REASONS, choice[rows]), (encode.REASONS, facts[chosen, REASON])):
+        for reasons, codes in ((REASONS, choice[rows]), (encode.REASONS, facts[chosen, encode.REASON])):
             for code, count in zip(*np.unique(codes[codes > 0], return_counts=True), strict=True):
                 dropped[reasons[int(code)]] += int(count)
-        kept = chosen[facts[chosen, REASON] == 0]
+        kept = chosen[facts[chosen, encode.REASON] == 0]
         licence = licence_of(name) if name in hub or name not in SOURCES else "not stated by a local file"
         sources.append(
             {
@@ -169,8 +165,8 @@ def counted(
                 "in": len(rows) + sum(index.dropped.get(name, {}).values()),
                 "kept": len(kept),
                 "dropped": dict(sorted(dropped.items())),
-                "characters": int(facts[kept, CHARACTERS].sum()),
-                "tokens": int(facts[kept, TOKENS].sum()),
+                "characters": int(facts[kept, encode.CHARACTERS].sum()),
+                "tokens": int(facts[kept, encode.TOKENS].sum()),
             }
         )
     return sorted(sources, key=lambda source: source["name"])

@@ -52,7 +52,6 @@ def chains(mentions: Sequence[NounMention], *, cap: int | None = 8) -> list[list
 
 
 def by_form(mentions: Sequence[NounMention]) -> dict[str, list[NounMention]]:
-    """Mentions grouped by form, in the order of the first mention of each."""
     groups: dict[str, list[NounMention]] = {}
     for mention in mentions:
         groups.setdefault(mention.form, []).append(mention)

@@ -147,10 +147,7 @@ def among(known: Grams, hashes: Grams) -> NDArray[np.bool_]:
 def overlap_of(
     documents: Sequence[Document], shared: Grams, examples: Sequence[tuple[int, str, str, str]], *, most: int = 10
 ) -> Overlap:
-    """The overlap of evaluation documents with training text, from the sorted n-grams of both.
-
-    `examples` are (n-gram, source, id, words) of training documents; at most `most` of them are named.
-    """
+    """The overlap, from the sorted n-grams that both have and (n-gram, source, id, words) of some training documents."""
     touched, total = 0, 0
     owner: dict[int, str] = {}
     wanted = {gram for gram, *_ in examples}

@@ -123,17 +123,11 @@ def own_id(document: Document) -> str:
 
 @dataclass(slots=True)
 class HoldOut:
-    """Decides which documents of one source are held out.
-
-    Every id is added as it is read, filtered or not: eight bytes each, so that large sources fit in memory.
-    """
+    """Decides for one source from the ranks of all its ids, filtered or not: eight bytes each, so that large sources fit."""
 
     share: float = SHARE
     least: int = LEAST
     ranks: array[int] = field(default_factory=lambda: array("q"))
-
-    def add(self, identity: str) -> None:
-        self.ranks.append(rank(identity))
 
     def limit(self) -> int:
         """The highest rank that is held out; -1 if none is."""
@@ -148,5 +142,5 @@ def limits(ids_by_source: Iterable[tuple[str, str]], *, share: float = SHARE, le
     """The limit of every source, from (source, id) pairs of a stream of several sources."""
     decisions: dict[str, HoldOut] = {}
     for source, identity in ids_by_source:
-        decisions.setdefault(source, HoldOut(share, least)).add(identity)
+        decisions.setdefault(source, HoldOut(share, least)).ranks.append(rank(identity))
     return {source: decision.limit() for source, decision in decisions.items()}

@@ -175,7 +175,6 @@ def _decide(files: Sequence[Path], entries: int, protected: int) -> Iterator[tup
 
 
 def _hashed(rows: Signatures) -> NDArray[np.uint64]:
-    """One hash of every row."""
     hashes = np.zeros(len(rows), np.uint64)
     for column in rows.T:
         hashes = (hashes ^ column) * np.uint64(0x9E3779B97F4A7C15)

@@ -87,7 +87,6 @@ class StoredTokenizer:
 
 
 def store_tokenizer(model: str, path: Path) -> Path:
-    """Write a model's tokenizer as workers read it."""
     tokenizer = tokenizer_of(model)
     special = asdict(special_of(tokenizer, model))
     write_text(path, json.dumps({"rules": tokenizer.backend_tokenizer.to_str(), "special": special}))
@@ -122,16 +121,32 @@ def special_of(tokenizer: PreTrainedTokenizerFast, model: str) -> Special:
 
 @dataclass(slots=True)
 class _EncodedShard:
-    """What encoding collects of a shard; `row` is a document's row in it.
+    """Collects what encoding writes of a shard. `row` is a document's row in it.
 
-    `pieces` are (row, tokens, chains), `mentions` (piece, start, end, chain) and `facts` (row, *FACTS).
+    `pieces` are (row, tokens, chains), `mentions` (piece, start, end, chain), `facts` (row, *FACTS); `grams` are the n-grams that
+    are `known` from evaluation documents, and `examples` the first of each document, spelled out.
     """
 
-    overlap: _Overlap
+    known: NDArray[np.uint64] | None = None
     pieces: list[tuple[int, int, int]] = field(default_factory=list)
     mentions: list[NDArray[np.int32]] = field(default_factory=list)
     facts: list[tuple[int, int, int, int, int]] = field(default_factory=list)
     trained: list[dict[str, str]] = field(default_factory=list)
+    grams: list[NDArray[np.uint64]] = field(default_factory=list)
+    examples: list[tuple[int, int, str, str, str]] = field(default_factory=list)
+
+    def look_up(self, document: Document, row: int) -> None:
+        """Collect the n-grams that a document shares with evaluation documents."""
+        if self.known is None:
+            return
+        hashes = grams(document.text)
+        positions = np.flatnonzero(among(self.known, hashes))
+        if not len(positions):
+            return
+        shared, first = hashes[positions], int(positions[0])
+        self.grams.append(np.unique(shared))
+        words = " ".join(document.text.split()[first : first + WORDS])
+        self.examples.append((row, int(shared[0]), document.source, document.id, words))
 
     def write(self, stem: Path) -> None:
         with atomic_write(stem.with_suffix(".npz"), "wb") as handle:
@@ -139,12 +154,12 @@ class _EncodedShard:
                 handle,
                 pieces=np.array(self.pieces, np.int32).reshape(-1, 3),
                 documents=np.array(self.facts, np.int64).reshape(-1, 1 + len(FACTS)),
-                runs=np.concatenate(self.overlap.grams) if self.overlap.grams else np.empty(0, np.uint64),
+                runs=np.concatenate(self.grams) if self.grams else np.empty(0, np.uint64),
             )
         with atomic_write(stem.with_suffix(".mentions.npy"), "wb") as handle:
             np.save(handle, np.concatenate(self.mentions) if self.mentions else np.empty((0, 4), np.int32))
         write_jsonl(stem.with_suffix(".jsonl"), self.trained)
-        write_json(stem.with_suffix(".json"), {"documents": len(self.facts), "overlap": self.overlap.examples})
+        write_json(stem.with_suffix(".json"), {"documents": len(self.facts), "overlap": self.examples})
 
 
 def encode_shard(texts: Path, keep: NDArray[np.bool_], stem: Path, settings: EncodeSettings) -> int:
@@ -155,7 +170,7 @@ def encode_shard(texts: Path, keep: NDArray[np.bool_], stem: Path, settings: Enc
         return characters
     tokenizer = stored_tokenizer(settings.tokenizer)
     special, dtype = tokenizer.special, smallest_type(len(tokenizer))
-    shard = _EncodedShard(_Overlap(np.load(settings.grams) if settings.grams else None))
+    shard = _EncodedShard(np.load(settings.grams) if settings.grams else None)
     with atomic_write(stem.with_suffix(".tokens"), "wb") as handle:
         for (row, document), tags in zip(rows, _tags(rows, settings), strict=True):
             pieces, reason = _encode(document.text, tags, tokenizer, special, settings)
@@ -170,14 +185,14 @@ def encode_shard(texts: Path, keep: NDArray[np.bool_], stem: Path, settings: Enc
                 shard.pieces.append((row, len(framed), int(spans[:, 2].max()) + 1 if len(spans) else 0))
             if reason == _KEPT:
                 shard.trained.append({"source": document.source, "id": document.id, "title": document.title})
-                shard.overlap.look_up(document, row)
+                shard.look_up(document, row)
     shard.write(stem)
     return characters
 
 
 def skip_shard(keep: NDArray[np.bool_], stem: Path) -> None:
     """Give up a shard that no worker survives: none of its documents trains."""
-    shard = _EncodedShard(_Overlap(None), facts=[(row, 0, 0, 0, _FAILED) for row in np.flatnonzero(keep).tolist()])
+    shard = _EncodedShard(facts=[(row, 0, 0, 0, _FAILED) for row in np.flatnonzero(keep).tolist()])
     with atomic_write(stem.with_suffix(".tokens"), "wb"):
         shard.write(stem)
 
@@ -250,27 +265,6 @@ def _chained(
         for m in chain
     ]
     return np.array(sorted(rows), np.int32).reshape(-1, 3)
-
-
-@dataclass(slots=True)
-class _Overlap:
-    """The n-grams that documents of a shard share with evaluation documents, and one of each document spelled out."""
-
-    known: NDArray[np.uint64] | None
-    grams: list[NDArray[np.uint64]] = field(default_factory=list)
-    examples: list[tuple[int, int, str, str, str]] = field(default_factory=list)
-
-    def look_up(self, document: Document, row: int) -> None:
-        if self.known is None:
-            return
-        hashes = grams(document.text)
-        positions = np.flatnonzero(among(self.known, hashes))
-        if not len(positions):
-            return
-        shared, first = hashes[positions], int(positions[0])
-        self.grams.append(np.unique(shared))
-        words = " ".join(document.text.split()[first : first + WORDS])
-        self.examples.append((row, int(shared[0]), document.source, document.id, words))
 
 
 def sentence_ends(text: str, tags: Tags | None) -> NDArray[np.int32]:

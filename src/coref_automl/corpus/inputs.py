@@ -92,7 +92,6 @@ class _Cutter:
         self._cuts = [(0, 0)]
 
     def watch(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the chunks as they are."""
         for chunk in chunks:
             end = self._at + len(chunk)
             while self._target < end and (line := chunk.find(b"\n", max(0, self._target - self._at))) >= 0:
@@ -162,7 +161,6 @@ class _FrozenDocument(TypedDict, total=False):
 
 
 def eval_set_facts(recipe: PrepareRecipe) -> list[EvalSetFacts]:
-    """The fingerprints of the evaluation sets whose documents are left out."""
     return [
         {"name": folder.name, "fingerprint": frozen_fingerprint(folder), "bytes": fingerprint_files([folder / "documents.jsonl"])}
         for folder in map(Path, recipe.eval_sets)

@@ -125,9 +125,9 @@ def assemble(
     hub: list[str],
     made_from: MadeFrom,
 ) -> dict[str, Any]:
-    """Pack the encoded shards and write the dataset with its manifest and card; returns the manifest.
+    """Pack the encoded shards and write the dataset with its manifest, which is returned, and card.
 
-    `made_from` has the inputs with their rows; `missing` says what could not be read, and `hub` names sources that are not files.
+    `missing` says what could not be read, and `hub` names the sources that are not files.
     """
     stems = [shard.stem.parent.parent / ENCODE / shard.stem.name for shard in index.shards]
     facts = _facts(index, stems)
@@ -142,7 +142,6 @@ def assemble(
     trained = (choice == KEPT) & (facts[:, REASON] == 0)
 
     def manifest(blocks: int) -> dict[str, Any]:
-        """The manifest, once all windows are packed and counted."""
         counts = packer.counts
         return {
             "mode": recipe.mode,
@@ -181,7 +180,7 @@ class _Packer:
         self._stems, self._seq_len, self._pad_id, self._dtype = stems, seq_len, pad_id, dtype
         self.counts = Counter[str]()
         self._tokens = lru_cache(maxsize=_OPEN)(lambda shard: np.memmap(stems[shard].with_suffix(".tokens"), dtype, "r"))
-        self._mentions = lru_cache(maxsize=_OPEN)(lambda shard: np.load(_mentions_file(stems[shard]), mmap_mode="r"))
+        self._mentions = lru_cache(maxsize=_OPEN)(lambda shard: np.load(stems[shard].with_suffix(".mentions.npy"), mmap_mode="r"))
 
     def windows(self, stage: Stage) -> Iterator[Window]:
         """Blocks, pieces and mentions of one window after the other; whoever reads them reads a window before the next."""
@@ -196,7 +195,6 @@ class _Packer:
             stage.advance(packing.blocks)
 
     def _read(self, pieces: Ints, piece: int) -> Ints:
-        """The tokens of one piece."""
         shard, start, length, *_ = pieces[piece].tolist()
         tokens: Ints = self._tokens(shard)[start : start + length]
         return tokens
@@ -215,10 +213,6 @@ class _Packer:
                 chains += of_piece
 
 
-def _mentions_file(stem: Path) -> Path:
-    return stem.with_suffix(".mentions.npy")
-
-
 def _windows(stems: list[Path]) -> Iterator[Ints]:
     """Tables of _PIECE over all shards, _WINDOW tokens at a time, wherever shards end."""
     waiting = np.empty(0, _PIECE)
@@ -226,7 +220,7 @@ def _windows(stems: list[Path]) -> Iterator[Ints]:
     for number, stem in enumerate(stems):
         with np.load(stem.with_suffix(".npz")) as arrays:
             row, length, chains = arrays["pieces"].astype(np.int64).T
-        mentions = np.bincount(np.load(_mentions_file(stem), mmap_mode="r")[:, 0], minlength=len(length))
+        mentions = np.bincount(np.load(stem.with_suffix(".mentions.npy"), mmap_mode="r")[:, 0], minlength=len(length))
         distinct, document = np.unique(row, return_inverse=True)
         pieces = np.empty(len(length), _PIECE)
         pieces["shard"], pieces["start"], pieces["length"] = number, np.cumsum(length) - length, length
@@ -253,7 +247,6 @@ def _facts(index: Index, stems: list[Path]) -> NDArray[np.int32]:
 
 
 def _overlap(index: Index, stems: list[Path], evaluation: list[Document]) -> dict[str, Any] | None:
-    """The evaluation text that encoding found in the shards."""
     if not evaluation:
         return None
     shared: list[NDArray[np.uint64]] = []

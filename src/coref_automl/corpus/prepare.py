@@ -215,8 +215,7 @@ def _encode(
 def _rows_per_input(index: Index, parts: Sequence[Input]) -> list[int]:
     """The rows that were read of every input: the sum over the spans that a large file was cut into."""
     first_spans = np.flatnonzero([part.span is None or part.span.start == 0 for part in parts])
-    rows: list[int] = np.add.reduceat([facts["rows"] for facts in index.parts], first_spans).tolist()
-    return rows
+    return [int(rows) for rows in np.add.reduceat([facts["rows"] for facts in index.parts], first_spans)]
 
 
 def _fitting_workers(parts: Sequence[Input]) -> int:

@@ -137,7 +137,6 @@ def inputs_of(name: str) -> list[Input]:
 
 
 def read_input(part: Input, *, field: str | None = None, broken_ok: bool = False) -> Iterator[Document | local.Flaw]:
-    """Read the documents and flaws of one part."""
     if part.path is not None:
         name = local.name_of(part.name.removeprefix("local:"))
         return local.read_file(part.path, name=name, field=field, broken_ok=broken_ok, span=part.span)
@@ -290,7 +289,6 @@ def _hub_document(name: str, number: int, row: Mapping[str, Any], fields: tuple[
 
 
 def _explained(name: str, source: HubSource, error: Exception) -> SourceError:
-    """An error of the hub's libraries as one sentence."""
     message = f"{type(error).__name__} {error}".lower()
     if source.gated or "gated" in message or "401" in message or "403" in message:
         return SourceError(f"{name} ({source.hub}) is gated: accept its terms on the hub and set HF_TOKEN, or pass local:PATH.")

@@ -118,7 +118,6 @@ def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerC
 
 
 def _texts(recipe: TokenizerRecipe, progress: Progress) -> list[str]:
-    """The clean texts of all sources, without held-out documents."""
     parts: list[list[Document]] = []
     for source in recipe.sources:
         for part in inputs_of(source):

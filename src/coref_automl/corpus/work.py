@@ -6,8 +6,7 @@
     work/encode/0003-00000.json       an encoded shard
     NAME.started, NAME.failed         one line per worker that began NAME; why it was given up
 
-The file that is named here is written last and marks its part as finished: a preparation resumes after it, and any machine that
-sees the folder can read the progress.
+These files are written last: work resumes after them, and any machine that sees the folder can read its progress from them.
 """
 
 from __future__ import annotations
@@ -53,9 +52,7 @@ def begun_from(out: Path) -> Preparation:
 def begin(recipe: PrepareRecipe, made_from: MadeFrom, parts: Sequence[Input], out: Path, progress: Progress) -> None:
     """Create the work folder, or keep one of the same inputs; with --allow-missing also one that was begun without."""
     work, settings = out / WORK, recipe.settings()
-    inputs: Preparation = {
-        **made_from, "settings": settings, "allow_missing": recipe.allow_missing, "portion": recipe.portion,
-    }  # fmt: skip
+    inputs: Preparation = {**made_from, "settings": settings, "allow_missing": recipe.allow_missing, "portion": recipe.portion}
     stored = begun_from(out)
     if stored and {**stored, "settings": settings} not in (inputs, {**inputs, "allow_missing": False}):
         progress.note(
@@ -87,8 +84,7 @@ def run_items(
 ) -> None:
     """Call `target` for every item, here or in worker processes; each call writes its own files, and `on_value` gets its value.
 
-    An item whose worker dies at every attempt does not stop the others. At the end it is skipped under --allow-missing; without,
-    or if it cannot be skipped, it is an error.
+    An item whose worker dies at every attempt stops no other; at the end it is skipped under --allow-missing, or is the error.
     """
     calls = [Call(item.label, target, item.arguments) for item in items]
     deaths: dict[int, str] = {}
@@ -127,7 +123,6 @@ def mark_started(stem: Path) -> None:
 
 
 def failures_of(work: Path) -> list[str]:
-    """Why items were given up, one sentence each."""
     return [path.read_text("utf-8") for path in sorted(work.glob("*/*.failed"))]
 
 

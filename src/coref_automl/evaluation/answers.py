@@ -6,8 +6,7 @@ if it equals the answer, leniently if one contains the other, which must have tw
 half of all words).
 
 Candidates are whole words, whatever the vocabulary: a word of k pieces is scored with k masks in the gap, by the mean
-log-probability of its pieces; one of more than `MOST_MASKS` pieces by its first `MOST_MASKS`. A word with an unknown piece ranks
-last.
+log-probability of its first `MOST_MASKS` pieces. A word with an unknown piece ranks last.
 """
 
 from __future__ import annotations

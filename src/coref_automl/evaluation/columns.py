@@ -63,7 +63,6 @@ def read_columns(folder: Path, names: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def _column(rows: Sequence[dict[str, Any]], name: str, path: Path) -> list[Any]:
-    """One validated field of every row."""
     decode = decoder_of(hints_of(ItemScore)[name])
     for number, row in enumerate(rows, 1):
         try:

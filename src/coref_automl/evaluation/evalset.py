@@ -93,7 +93,6 @@ class EvalSet:
 
     @property
     def halves(self) -> dict[str, Half]:
-        """The half of every cluster."""
         clusters = [(item.task, item.cluster) for items in self.items.values() for item in items]
         half = self.half
         return halves_of(clusters) if half is None else {cluster: half for _, cluster in clusters}

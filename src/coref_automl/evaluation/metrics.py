@@ -96,7 +96,6 @@ def _label(fact: bool | None, yes: str, no: str) -> str:
 
 
 def halves(scores: Sequence[ItemScore]) -> list[Half]:
-    """The half of every item."""
     half_of_cluster = halves_of((score.task, score.cluster) for score in scores)
     return [half_of_cluster[score.cluster] for score in scores]
 
@@ -179,7 +178,6 @@ def breakdown(scores: Sequence[ItemScore], metric: str, by: str, *, seed: int = 
 
 
 def bucket(distance: int) -> str:
-    """The label of a distance's bucket."""
     if bounds := bucket_of(distance):
         return f"{bounds[0]}-{bounds[1] - 1}"
     return "none" if distance < 0 else f"{BUCKETS[-1][1]}+"

@@ -94,7 +94,6 @@ class _Builder:
         self.items = {task.name: self.items[task.name] for task in tasks}
 
     def used(self) -> list[Document]:
-        """The documents that have items."""
         ids = {item.document for items in self.items.values() for item in items}
         return [document for document in self.documents.values() if document.id in ids]
 
@@ -120,7 +119,6 @@ class _Builder:
                 self._add(task.name, task.find(read, None, choices))
 
     def _read_files(self, task: ClozeTask, rows: Rows) -> None:
-        """Find the items of a task's annotated files."""
         choices = self._choices()
         for name in self.recipe.inputs(task.name):
             source = numbered(label(name), self.labels)

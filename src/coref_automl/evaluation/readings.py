@@ -116,8 +116,8 @@ def summarise(items: Sequence[ClozeItem], marks: Mapping[str, Mapping[str, Mark]
         if not read:
             continue
         fair = sum(all(given.get(item, "fair") == "fair" for given in by_reader.values()) for item in read)
-        shared = ((a, b, item) for a, b in combinations(by_reader, 2) for item in by_reader[a].keys() & by_reader[b])
-        pairs = [(by_reader[a][item], by_reader[b][item]) for a, b, item in shared]
+        readers = combinations(by_reader.values(), 2)
+        pairs = [(first[item], second[item]) for first, second in readers for item in first.keys() & second]
         counts: Counter[str] = Counter(mark for given in by_reader.values() for mark in given.values())
         agreement, kappa = agree(pairs) if pairs else (None, None)
         readings.append(Reading(task, tuple(by_reader), wilson(fair, len(read)), dict(counts), agreement, kappa))

@@ -111,27 +111,26 @@ def find_evaluations(paths: Sequence[str | Path], *, skip_damaged: bool = False)
     return evaluations
 
 
+Accepts = Callable[[Evaluation], bool]
 Opened = dict[Path, StoredEvaluation | InputError | None]
 """Cache of opened folders: callers that pass it along open each folder once."""
 
 
-def open_evaluations(
-    paths: Sequence[str | Path], opened: Opened | None = None
-) -> tuple[list[StoredEvaluation], list[InputError]]:
+def open_evaluations(paths: Sequence[str | Path], cache: Opened | None = None) -> tuple[list[StoredEvaluation], list[InputError]]:
     """Every finished evaluation under the paths, in natural order, and an error for each folder that cannot be read."""
-    opened = {} if opened is None else opened
+    cache = {} if cache is None else cache
     evaluations: dict[Path, StoredEvaluation] = {}
     errors: dict[Path | str, InputError] = {}
     for path in paths:
         unread: list[InputError] = []
         for folder in _evaluation_folders(str(path), unread):
             key = folder.resolve()
-            if key not in opened:
+            if key not in cache:
                 try:
-                    opened[key] = open_evaluation(folder)
+                    cache[key] = open_evaluation(folder)
                 except InputError as error:
-                    opened[key] = error
-            if isinstance(stored := opened[key], InputError):
+                    cache[key] = error
+            if isinstance(stored := cache[key], InputError):
                 errors.setdefault(key, stored)
             elif stored is not None:
                 evaluations.setdefault(key, stored)
@@ -148,12 +147,7 @@ def is_of_one_model(path: str) -> bool:
 
 
 def base_evaluation(
-    provenance: Provenance,
-    accepts: Callable[[Evaluation], bool],
-    *,
-    run: Path | None = None,
-    out: Path | None = None,
-    opened: Opened | None = None,
+    provenance: Provenance, accepts: Accepts, *, run: Path | None = None, out: Path | None = None, opened: Opened | None = None
 ) -> StoredEvaluation | None:
     """An accepted evaluation of a checkpoint's base model: in its run, in `out`, or in ./evaluations.
 

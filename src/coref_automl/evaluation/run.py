@@ -160,7 +160,7 @@ def _evaluate_all(
         except Exception as error:
             outcomes.fail(target.name, error)
     if unscored:
-        _evaluate_in_workers(unscored, recipe, devices, outcomes)
+        _spread(unscored, recipe, devices, outcomes)
 
 
 def _raise(failures: dict[str, Exception], count: int) -> None:
@@ -312,7 +312,7 @@ def _devices(recipe: EvaluateRecipe, targets: int) -> list[str]:
     return devices_here() if use_all else [recipe.device]
 
 
-def _evaluate_in_workers(targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence[str], outcomes: _Outcomes) -> None:
+def _spread(targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence[str], outcomes: _Outcomes) -> None:
     """Evaluate in one worker process per GPU, or one cluster task per checkpoint; a killed one is resumed in another."""
     calls = [Call(target.name, JOB, {"target": to_mapping(target), "recipe": to_mapping(recipe)}) for target in targets]
     with outcomes.progress.stage("scoring", len(calls), "checkpoints") as stage:

@@ -59,7 +59,6 @@ class ScoringItem:
 
     @property
     def size(self) -> tuple[int, int]:
-        """The number of rows and the length of the longest."""
         return len(self.rows), self.window.length(max(len(row.gap_ids) for row in self.rows))
 
 

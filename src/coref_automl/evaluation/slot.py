@@ -83,13 +83,10 @@ class Slot:
         for mark in chain(("", fingerprint(*shared)[:8]), per_table):
             yield self.target.folder(self.evalset.name, self.seq_len, mark)
 
-    @property
-    def key(self) -> str:
-        return fingerprint(self.read_fingerprints(), self.evalset.fingerprint, SCORER, self.dtype, self.seq_len)
-
     def partial(self, folder: Path) -> Path:
         """The file to which items are appended while they are scored."""
-        return folder / f".items-{self.key}.jsonl"
+        key = fingerprint(self.read_fingerprints(), self.evalset.fingerprint, SCORER, self.dtype, self.seq_len)
+        return folder / f".items-{key}.jsonl"
 
     def sweep(self) -> None:
         """Remove the partial files of killed processes."""

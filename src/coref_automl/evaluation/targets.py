@@ -242,7 +242,6 @@ def _models(path: str, unread: list[str]) -> list[str]:
 
 
 def _run_folders(folder: Path, depth: int, unread: list[str]) -> Iterator[Path]:
-    """Yield the runs and models in a folder, at most `depth` levels down."""
     for path in sorted((entry for entry in folder.iterdir() if entry.is_dir()), key=lambda entry: natural_order(entry.name)):
         if path.name in (EVALUATIONS, BASES) or path.name.startswith("."):
             continue

@@ -146,8 +146,7 @@ def _spans(item: ClozeItem) -> list[tuple[int, int]]:
 
 
 def _excerpt(item: ClozeItem, text: str, margin: int) -> tuple[int, int]:
-    """The range from a blank `margin` characters before an item's spans to one as far after; the whole text if that is shorter
-    than twice the excerpt."""
+    """The range from a blank `margin` characters before an item's spans to one as far after; the whole text if not twice that."""
     spans = _spans(item)
     low = max(0, text.rfind(" ", 0, max(0, min(start for start, _ in spans) - margin)))
     high = text.find(" ", max(end for _, end in spans) + margin)

@@ -6,8 +6,8 @@ example each: `_word_rules` (the word), `_sentence_rules` (its sentence), `_choi
 `_support_rules` (what tells the answer). The first that holds is the reason, counted in the set's manifest. Names pass most of
 them; common nouns are hidden only if they are rare, recur in the document and are told by other words of the sentence.
 
-The rules and thresholds were set by reading items for fairness: docs/eval-sets.md lists them under "What may be hidden" and the
-readings under "Versions". Counts over a reference corpus of 1,107 documents are in assets/nouns/frequent.tsv.
+Rules and thresholds were set by reading items for fairness (docs/eval-sets.md, "What may be hidden" and "Versions") and by
+counts over a reference corpus of 1,107 documents (assets/nouns/frequent.tsv).
 """
 
 from __future__ import annotations

@@ -54,11 +54,7 @@ _Beside = dict[str, list[tuple[str, int]]]
 
 @dataclass(slots=True, eq=False)
 class Collocations:
-    """For every word of the counted documents the words after it and before it, each with the number of its document.
-
-    Counts, never a model under test, decide what is predictable: an answer that the word before or after its gap predicts in
-    other documents needs no context.
-    """
+    """For every word of the counted documents, the words after it and before it, each with the number of its document."""
 
     after: _Beside = field(default_factory=lambda: defaultdict(list))
     before: _Beside = field(default_factory=lambda: defaultdict(list))
@@ -141,7 +137,7 @@ class DocumentNouns:
     def __init__(self, read: ReadDocument, choices: Choices) -> None:
         self.read = read
         self.least_syllables = choices.min_syllables
-        self.usage = choices.usage_in(read.document)
+        self.usage = choices.usage.get(read.document.source)
         self.counts = Counter(mention.form for mention in read.mentions)
         self.forms = set(self.counts)
         self.words = [mention for mention in read.mentions if self.is_word(mention)]

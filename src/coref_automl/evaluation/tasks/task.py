@@ -37,10 +37,7 @@ NO_CHOICE = "no other noun to choose from"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The items of one document, and how many nouns (or mentions) each reason dropped.
-
-    `passages` are parts of the document that items refer to instead of the whole.
-    """
+    """The items of one document, how many nouns (or mentions) each reason dropped, and parts that items refer to as documents."""
 
     items: list[ClozeItem] = field(default_factory=list)
     drops: Counter[str] = field(default_factory=Counter)
@@ -57,19 +54,14 @@ class Usage(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """The settings of `prepare eval` for every task. Only words in `answers` may be hidden, any if it is None.
-
-    `usage` is that of each source, counted in documents without items.
-    """
+    """The settings of `prepare eval` for every task. `answers`: the only words that may be hidden; None allows any. `usage`: of
+    each source, counted in documents without items."""
 
     seed: int = 0
     per_document: int = 3
     min_syllables: int = 2
     answers: Collection[str] | None = None
     usage: Mapping[str, Usage] = field(default_factory=dict)
-
-    def usage_in(self, document: Document) -> Usage | None:
-        return self.usage.get(document.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +89,8 @@ class ClozeTask:
     """One task: how its items are found, and what may answer them.
 
     `find` returns the items of one document. Without `rows` the task reads the texts of `--source`. `version` is part of every
-    item's id: raise it when the rules change, so that items of different rules never share an id. `any_word` lets every
-    vocabulary entry answer, not only nouns. `label` names the task in tables. A task `on_request` is built only if `--task` names
-    it.
+    item's id: raise it when the rules change, so that items of different rules never share an id. `any_word` lets every entry
+    answer, not only nouns. `label` names the task in tables. A task `on_request` is built only if `--task` names it.
     """
 
     name: str
@@ -143,11 +134,9 @@ class ReadDocument:
         return bool(((starts >= before[1]) & (starts < after[0])).any())
 
     def sentence_at(self, offset: int) -> int:
-        """The number of the sentence at a character offset."""
         return bisect_right(self.sentence_ends, offset)
 
     def sentence_of(self, offset: int) -> Span:
-        """The span of the sentence at a character offset."""
         number, ends = self.sentence_at(offset), self.sentence_ends
         return ends[number - 1] if number else 0, ends[number] if number < len(ends) else len(self.text)
 
@@ -222,7 +211,6 @@ def opens_word(text: str, start: int) -> bool:
 
 
 def is_apart(word: str, answer: str) -> bool:
-    """Whether neither word contains the other."""
     return bool(word) and word not in answer and answer not in word
 
 
