@@ -45,17 +45,17 @@ def test_what_a_failed_batch_held_is_gone_before_memory_is_given_back(monkeypatc
     class Tensor:
         pass
 
-    held: list[weakref.ref[Tensor]] = []
+    tensors: list[weakref.ref[Tensor]] = []
     left: list[int] = []
 
     def run(batch: list[tuple[int, int]]) -> int:
         tensor = Tensor()
-        held.append(weakref.ref(tensor))
+        tensors.append(weakref.ref(tensor))
         if len(batch) > 3:
             raise MemoryError
         return len(batch)
 
-    monkeypatch.setattr(scorer, "release", lambda: left.append(sum(one() is not None for one in held)))
+    monkeypatch.setattr(scorer, "release", lambda: left.append(sum(tensor() is not None for tensor in tensors)))
     list(in_batches([(1, 10)] * 20, lambda unit: unit, Budget(1000), run))
     assert left == [0, 0, 0]
 

@@ -43,8 +43,8 @@ def slow_score(ready: LoadedModel, case: ClozeItem, allowed: np.ndarray[Any, Any
     logits = full_logits(ready, case, 1)[0].numpy()
     order = [at for at in np.argsort(-logits, kind="stable") if at < len(words) and allowed[at]]
     ranked = [words[at] or "" for at in order]
-    strict = next((place for place, word in enumerate(ranked, 1) if word == case.answer), 0)
-    lenient = next((place for place, word in enumerate(ranked, 1) if matches(word, case.answer)), 0)
+    strict = next((rank for rank, word in enumerate(ranked, 1) if word == case.answer), 0)
+    lenient = next((rank for rank, word in enumerate(ranked, 1) if matches(word, case.answer)), 0)
     means = []
     for (word,) in case.candidates:
         pieces = word_ids(ready.tokenizer, word)[:4]
@@ -62,18 +62,18 @@ def score_all(ready: LoadedModel, kind: str, cases: list[ClozeItem], **settings:
 @pytest.mark.parametrize("shape", FAMILIES)
 def test_scores_equal_the_full_logits_of_every_family(shape: str) -> None:
     ready = loaded(shape)
-    found = score_all(ready, "wordpiece", items())
+    scores = score_all(ready, "wordpiece", items())
     for case in items():
-        score = found[case.id]
+        score = scores[case.id]
         assert (score.strict_rank, score.lenient_rank, score.top, score.word_rank) == slow_score(ready, case, noun_table())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_equal_the_full_logits_for_every_vocabulary(kind: str) -> None:
     ready = loaded("bert-tiny", kind, seed=3)
-    found = score_all(ready, kind, items())
+    scores = score_all(ready, kind, items())
     for case in items():
-        score = found[case.id]
+        score = scores[case.id]
         assert (score.strict_rank, score.lenient_rank, score.top, score.word_rank) == slow_score(ready, case, noun_table(kind))
 
 
@@ -81,9 +81,9 @@ def test_deberta_with_its_other_head() -> None:
     ready = loaded("deberta-tiny")
     config = type(ready.model.config)(**{**ready.model.config.to_dict(), "legacy": False, "tie_word_embeddings": False})
     other = replace(ready, model=type(ready.model)(config).eval())
-    found = score_all(other, "wordpiece", items())
+    scores = score_all(other, "wordpiece", items())
     for case in items():
-        assert found[case.id].strict_rank == slow_score(other, case, noun_table())[0]
+        assert scores[case.id].strict_rank == slow_score(other, case, noun_table())[0]
 
 
 def test_the_batch_does_not_change_a_score() -> None:

@@ -24,15 +24,15 @@ def test_one_row_for_each_number_of_pieces() -> None:
 
 
 def test_a_long_word_is_scored_by_its_first_four_pieces() -> None:
-    found = candidates(("가나다라마",), ("한국",))
-    assert found.words[0] == (40, 41, 42, 43)
-    assert max(len(row.gap_ids) for row in masked_rows(found, MASK)) == 4
+    words = candidates(("가나다라마",), ("한국",))
+    assert words.words[0] == (40, 41, 42, 43)
+    assert max(len(row.gap_ids) for row in masked_rows(words, MASK)) == 4
 
 
 def test_the_score_is_a_mean_so_that_length_does_not_decide() -> None:
-    found = candidates(("한국",), ("서울",))
-    assert found.rank(np.array([-2.0, -3.0])) == 2
-    assert found.rank(np.array([-1.0, -3.0])) == 1
+    words = candidates(("한국",), ("서울",))
+    assert words.rank(np.array([-2.0, -3.0])) == 2
+    assert words.rank(np.array([-1.0, -3.0])) == 1
 
 
 def test_ties_go_against_the_answer() -> None:

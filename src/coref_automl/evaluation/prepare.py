@@ -21,7 +21,7 @@ from coref_automl.evaluation.evalset import KIND, EvalSet, freeze
 from coref_automl.evaluation.recipe import EvalRecipe, difference, facts, label, numbered, reasons, settings
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.tasks.nouns import MOST_DOCUMENTS, Collocations
-from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, ReadDocument, Rows, read_document, read_rows, spread
+from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, ParsedDocument, Rows, parse_document, read_rows, spread
 from coref_automl.folders import is_done
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
@@ -114,9 +114,9 @@ class _Builder:
         texts = read_texts(self.recipe, self.progress)
         self.sources |= texts.counts
         choices = self._choices(single_entry=self.recipe.single_entry, others=texts.others)
-        for _, read in self._read(((document, None) for document in texts.documents), "Finding items in texts"):
+        for _, doc in self._read(((document, None) for document in texts.documents), "Finding items in texts"):
             for task in tasks:
-                self._add(task.name, task.find(read, None, choices))
+                self._add(task.name, task.find(doc, None, choices))
 
     def _read_files(self, task: ClozeTask, rows: Rows) -> None:
         choices = self._choices()
@@ -128,12 +128,12 @@ class _Builder:
             counts = Counter(self.sources.get(source, {}))  # of a --source of that name
             counts.update({"rows": len(entries) + drops.total(), "kept": len(entries), **drops})
             self.sources[source] = dict(counts)
-            for entry, read in self._read(
+            for entry, doc in self._read(
                 ((entry.document, entry) for entry in entries), f"Finding {task.name} items in {source}"
             ):
-                self._add(task.name, task.find(read, entry, choices))
+                self._add(task.name, task.find(doc, entry, choices))
 
-    def _read(self, entries: Iterable[tuple[Document, Any]], stage: str) -> Iterator[tuple[Any, ReadDocument]]:
+    def _read(self, entries: Iterable[tuple[Document, Any]], stage: str) -> Iterator[tuple[Any, ParsedDocument]]:
         """Tag and measure documents. The first of several with one id is used, the others are counted."""
         new = []
         for document, entry in entries:
@@ -145,7 +145,7 @@ class _Builder:
                 counts["the id of an earlier document"] = counts.get("the id of an earlier document", 0) + 1
         pairs = zip(new, self.tagger.tag(document.text for document, _ in new), strict=True)
         for (document, entry), tags in self.progress.track(pairs, stage, len(new), "documents"):
-            yield entry, read_document(document, tags, self.reference)
+            yield entry, parse_document(document, tags, self.reference)
 
     def _add(self, task: Task, found: Found) -> None:
         """Add a document's items. An id names text and span: the first item with an id is used, others are counted."""

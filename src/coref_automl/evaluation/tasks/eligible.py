@@ -1,4 +1,4 @@
-"""Which mentions may be hidden. In: a read document. Out: its whole-word mentions, and for each the reason against it, if any.
+"""Which mentions may be hidden. In: a parsed document. Out: its whole-word mentions, and for each the reason against it, if any.
 
 A gap should ask for a thing that the document has named: a noun with a meaning of its own, written as a whole word, an argument
 of a prose sentence, where no other noun of the document fits as well. The rules need no model. They stand in four lists, with an
@@ -107,7 +107,7 @@ class Eligible(nouns.DocumentNouns):
     def _word_rules(self, mention: NounMention, far: bool) -> Rules:
         form, name = mention.form, self.is_name(mention)
         documents, verbal = frequent_nouns().get(form, (0, 0))
-        yield task.INSIDE_WORD, not task.opens_word(self.read.text, mention.start)  # 처분 of 가처분
+        yield task.INSIDE_WORD, not task.opens_word(self.doc.text, mention.start)  # 처분 of 가처분
         yield f"fewer than {self.least_syllables} syllables", len(form) < self.least_syllables
         yield "a light noun", form in nouns.light_nouns()  # 경우
         yield "a verbal noun", form in self.verbal or (verbal >= VERBAL_SHARE and not name)  # 지정, as in 지정한다
@@ -120,8 +120,8 @@ class Eligible(nouns.DocumentNouns):
         yield "a noun of many documents of its source", self.share(form) > (NAME_SHARE if name else 0)
 
     def _sentence_rules(self, mention: NounMention) -> Rules:
-        text, frame, name = self.read.text, self.frame(mention), self.is_name(mention)
-        low, high = self.read.sentence_of(mention.start)
+        text, frame, name = self.doc.text, self.frame(mention), self.is_name(mention)
+        low, high = self.doc.sentence_of(mention.start)
         sentence = text[low : mention.start].rpartition("\n")[2] + text[mention.start : high].partition("\n")[0]
         yield "not in a prose sentence", not PROSE.search(sentence) or len(sentence.split()) < LEAST_WORDS  # 문을 닫음
         linked = frame.ending in LINKS or bool({frame.before, frame.after} & LINKS)
@@ -136,7 +136,7 @@ class Eligible(nouns.DocumentNouns):
         yield "a predicate or a role", role or bool(mention.around & COPULA and not name)  # 수도로, 도자기이며
         described = bool(mention.around & CLAUSE) or frame.before.endswith("의")
         yield "described by a clause or an owner of its own", described and not name  # 고운 도자기가, 그의 도자기가
-        forms = (other.form for other in self.read.mentions if low <= other.start < high)
+        forms = (other.form for other in self.doc.mentions if low <= other.start < high)
         owner = frame.ending == "의" and len(self.names.intersection(forms) - {mention.form}) > 1
         yield "an owner among other names", owner  # 포항에서 온 김유신이 서울의 문을
         yield "another one of its kind", frame.before.lstrip("\"'“‘(") in nouns.listed("others.txt")  # 다른 회사가
@@ -156,7 +156,7 @@ class Eligible(nouns.DocumentNouns):
             "another noun stands in the same place",
             any(task.is_apart(other, form) for other in fitting),
         )  # 큰 서울을, 큰 부산을
-        predicted = self.usage and self.usage.predicts(form, frame.ending, frame.before, frame.after, self.read.document.id)
+        predicted = self.usage and self.usage.predicts(form, frame.ending, frame.before, frame.after, self.doc.document.id)
         yield "guessable from its neighbours", bool(predicted)  # 주식회사의 한빛전자, in other documents too
 
     def _support_rules(self, mention: NounMention, distance: int, far: bool) -> Rules:
@@ -164,9 +164,9 @@ class Eligible(nouns.DocumentNouns):
         yield f"shares fewer than {least} nouns with a sentence that names it", least > 0 and self.shared(mention) < least
 
     def item(self, name: Task, version: int, hidden: NounMention, antecedent: task.Span, *, seed: int, before: bool) -> ClozeItem:
-        candidates = task.choose_candidates(hidden.form, self.forms, draw=(seed, self.read.identity, hidden.form))
+        candidates = task.choose_candidates(hidden.form, self.forms, draw=(seed, self.doc.identity, hidden.form))
         facts = {"candidates": candidates, "before": before, "copyable": self.copyable(hidden)}
-        return self.read.item(name, version, hidden.span, antecedent, **facts)
+        return self.doc.item(name, version, hidden.span, antecedent, **facts)
 
 
 def _first(rules: Rules) -> str | None:
@@ -174,6 +174,6 @@ def _first(rules: Rules) -> str | None:
 
 
 @lru_cache(maxsize=1)
-def eligible_of(read: task.ReadDocument, choices: task.Choices) -> Eligible:
+def eligible_of(doc: task.ParsedDocument, choices: task.Choices) -> Eligible:
     """The eligible mentions of a document, cached for the tasks that read it in turn."""
-    return Eligible(read, choices)
+    return Eligible(doc, choices)

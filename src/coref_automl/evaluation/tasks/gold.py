@@ -53,18 +53,18 @@ class Annotated:
     mentions: tuple[Named, ...]
 
 
-def gold_items(read: task.ReadDocument, gold: Annotated, *, seed: int, per_document: int = PER_DOCUMENT) -> task.Found:
+def gold_items(doc: task.ParsedDocument, gold: Annotated, *, seed: int, per_document: int = PER_DOCUMENT) -> task.Found:
     drops: Counter[str] = Counter()
     single = [mention for mention in gold.mentions if "+" not in mention.entity]
     drops["names a group of entities"] = len(gold.mentions) - len(single)
-    surfaces = _surfaces(read, single)
+    surfaces = _surfaces(doc, single)
     shared = {form for form, count in Counter(form for forms in surfaces.values() for form in forms).items() if count > 1}
     groups = {entity: tuple(form for form in forms if form not in shared) for entity, forms in surfaces.items()}
     groups = {entity: forms for entity, forms in groups.items() if forms}
     items: list[ClozeItem] = []
     for mention in single:
         others = [other.span for other in single if other.entity == mention.entity and not _overlap(other, mention)]
-        reason = _reason_against(read, mention, gold.mentions, shared)
+        reason = _reason_against(doc, mention, gold.mentions, shared)
         if reason is None and not others:
             reason = "the only mention of its entity"
         if reason is None and len(groups) < 2:
@@ -72,36 +72,36 @@ def gold_items(read: task.ReadDocument, gold: Annotated, *, seed: int, per_docum
         if reason:
             drops[reason] += 1
         else:
-            items.append(_item(read, gold, mention, others, groups))
+            items.append(_item(doc, gold, mention, others, groups))
     chosen = task.spread(items, per_document, seed, of=lambda item: item.candidates[0])  # one per entity before a second
     drops[f"over {per_document} mentions of its text"] += len(items) - len(chosen)
     return task.Found(sorted(chosen, key=lambda item: item.start), +drops)
 
 
-def is_pronoun(read: task.ReadDocument, span: task.Span) -> bool:
+def is_pronoun(doc: task.ParsedDocument, span: task.Span) -> bool:
     """Whether a span has only words of the list (나, 그 자신), or the tagger finds only pronouns in it."""
-    if all(word in PRONOUNS for word in read.text[span[0] : span[1]].split()):
+    if all(word in PRONOUNS for word in doc.text[span[0] : span[1]].split()):
         return True
-    tagged = (read.tags.spans[:, 0] < span[1]) & (read.tags.spans[:, 1] > span[0])
-    pronouns = [int(start) for start, _ in read.pronouns if span[0] <= start < span[1]]
+    tagged = (doc.tags.spans[:, 0] < span[1]) & (doc.tags.spans[:, 1] > span[0])
+    pronouns = [int(start) for start, _ in doc.pronouns if span[0] <= start < span[1]]
     return bool(pronouns) and int(tagged.sum()) == len(pronouns)
 
 
-def _surfaces(read: task.ReadDocument, single: list[Named]) -> dict[str, tuple[str, ...]]:
+def _surfaces(doc: task.ParsedDocument, single: list[Named]) -> dict[str, tuple[str, ...]]:
     """The short surface forms of each entity that are not pronouns; entities in the order of their first mention."""
     surfaces: dict[str, dict[str, None]] = {}
     for mention in sorted(single, key=lambda mention: mention.span):
-        form = read.text[mention.start : mention.end]
-        if not _too_long(form) and not is_pronoun(read, mention.span):
+        form = doc.text[mention.start : mention.end]
+        if not _too_long(form) and not is_pronoun(doc, mention.span):
             surfaces.setdefault(mention.entity, {})[form] = None
     return {entity: tuple(forms) for entity, forms in surfaces.items()}
 
 
-def _reason_against(read: task.ReadDocument, mention: Named, mentions: tuple[Named, ...], shared: set[str]) -> str | None:
-    form = read.text[mention.start : mention.end]
-    if not task.opens_word(read.text, mention.start):
+def _reason_against(doc: task.ParsedDocument, mention: Named, mentions: tuple[Named, ...], shared: set[str]) -> str | None:
+    form = doc.text[mention.start : mention.end]
+    if not task.opens_word(doc.text, mention.start):
         return task.INSIDE_WORD
-    if is_pronoun(read, mention.span):
+    if is_pronoun(doc, mention.span):
         return "a pronoun"
     if _too_long(form):
         return f"over {LONGEST} characters or two words"
@@ -119,11 +119,11 @@ def _overlap(mention: Named, other: Named) -> bool:
 
 
 def _item(
-    read: task.ReadDocument, gold: Annotated, mention: Named, others: list[task.Span], groups: dict[str, tuple[str, ...]]
+    doc: task.ParsedDocument, gold: Annotated, mention: Named, others: list[task.Span], groups: dict[str, tuple[str, ...]]
 ) -> ClozeItem:
-    nearest = min(others, key=lambda span: (read.distance(span, mention.span), span))
+    nearest = min(others, key=lambda span: (doc.distance(span, mention.span), span))
     wrong = [forms for entity, forms in groups.items() if entity != mention.entity]
-    return read.item("gold", VERSION, mention.span, nearest, cluster=gold.cluster, candidates=(groups[mention.entity], *wrong))
+    return doc.item("gold", VERSION, mention.span, nearest, cluster=gold.cluster, candidates=(groups[mention.entity], *wrong))
 
 
 def read_annotated(row: task.Row, number: int, name: str) -> Annotated | str:
@@ -155,6 +155,6 @@ TASK = task.ClozeTask(
     name="gold",
     label="Gold",
     version=VERSION,
-    find=lambda read, entry, choices: gold_items(read, entry, seed=choices.seed),
+    find=lambda doc, entry, choices: gold_items(doc, entry, seed=choices.seed),
     rows=task.Rows(lambda name: task.local_rows(name, needs=("text", "clusters")), read_annotated),
 )

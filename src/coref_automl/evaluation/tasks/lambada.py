@@ -39,16 +39,16 @@ def open_rows(source: str) -> Iterator[task.Row | str]:
     return task.local_rows(source, needs=("text", "answer"))
 
 
-def lambada_items(read: task.ReadDocument, passage: Passage, *, seed: int) -> task.Found:
+def lambada_items(doc: task.ParsedDocument, passage: Passage, *, seed: int) -> task.Found:
     """One item, ranked against the row's own candidates and the passage's other nouns."""
-    answer = read.text[slice(*passage.gap)]
-    forms = [mention.form for mention in read.mentions]
-    candidates = task.choose_candidates(answer, forms, draw=(seed, read.identity), first=passage.candidates)
+    answer = doc.text[slice(*passage.gap)]
+    forms = [mention.form for mention in doc.mentions]
+    candidates = task.choose_candidates(answer, forms, draw=(seed, doc.identity), first=passage.candidates)
     if len(candidates) < 2:
         return task.Found([], Counter({task.NO_CHOICE: 1}))
-    nearest = nearest_occurrence(read, passage.gap, task.occurrences(read.text, answer))
+    nearest = nearest_occurrence(doc, passage.gap, task.occurrences(doc.text, answer))
     facts = {"cluster": passage.cluster, "candidates": candidates}
-    item = read.item("lambada", VERSION, passage.gap, nearest[0] if nearest else None, **facts)
+    item = doc.item("lambada", VERSION, passage.gap, nearest[0] if nearest else None, **facts)
     overlaps = sum(not task.is_apart(word, answer) for word in passage.candidates)
     return task.Found([item], +Counter({"the row's candidate contains its answer": overlaps}))
 
@@ -79,7 +79,7 @@ TASK = task.ClozeTask(
     name="lambada",
     label="LAMBADA",
     version=VERSION,
-    find=lambda read, entry, choices: lambada_items(read, entry, seed=choices.seed),
+    find=lambda doc, entry, choices: lambada_items(doc, entry, seed=choices.seed),
     rows=task.Rows(open_rows, read_passage),
     any_word=True,
 )

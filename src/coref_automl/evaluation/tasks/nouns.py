@@ -1,4 +1,4 @@
-"""The nouns of a document. In: a read document. Out: its whole words and names, the context of each, and how other documents of
+"""The nouns of a document. In: a parsed document. Out: its whole words and names, the context of each, and how other documents of
 the source use them.
 
 `eligible` makes rules of this. Patterns of Korean have an example each.
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coref_automl.corpus.chains import NounMention
-from coref_automl.evaluation.tasks.task import Choices, ReadDocument, Span, opens_word
+from coref_automl.evaluation.tasks.task import Choices, ParsedDocument, Span, opens_word
 from coref_automl.korean import GLUED, JOINED, KINDS, VERBAL
 
 BOUND = re.compile(r"[A-Za-z0-9][.]?$|\d[.]?[가-힣]{0,2}(?<![에의은는이가을를로터지경쯤도])$|^자$")
@@ -134,27 +134,27 @@ class DocumentNouns:
     A mention is a compound of nouns and ends where its last noun does, so `_heads` has the end of every mention.
     """
 
-    def __init__(self, read: ReadDocument, choices: Choices) -> None:
-        self.read = read
+    def __init__(self, doc: ParsedDocument, choices: Choices) -> None:
+        self.doc = doc
         self.least_syllables = choices.min_syllables
-        self.usage = choices.usage.get(read.document.source)
-        self.counts = Counter(mention.form for mention in read.mentions)
+        self.usage = choices.usage.get(doc.document.source)
+        self.counts = Counter(mention.form for mention in doc.mentions)
         self.forms = set(self.counts)
-        self.words = [mention for mention in read.mentions if self.is_word(mention)]
-        self.verbal = {mention.form for mention in read.mentions if mention.around & VERBAL}
-        self._number_of = {mention.start: number for number, mention in enumerate(read.mentions)}
-        tagged = list(zip(read.tags.spans.tolist(), read.tags.kinds == _NAME, strict=True))
+        self.words = [mention for mention in doc.mentions if self.is_word(mention)]
+        self.verbal = {mention.form for mention in doc.mentions if mention.around & VERBAL}
+        self._number_of = {mention.start: number for number, mention in enumerate(doc.mentions)}
+        tagged = list(zip(doc.tags.spans.tolist(), doc.tags.kinds == _NAME, strict=True))
         self._name_starts = {start for (start, _), is_name in tagged if is_name}
         self._heads = {end: Head(end - start, bool(is_name)) for (start, end), is_name in tagged}
-        self.names = {mention.form for mention in read.mentions if self.is_name(mention)}
+        self.names = {mention.form for mention in doc.mentions if self.is_name(mention)}
         self._shares: dict[str, float] = {}
 
     def is_word(self, mention: NounMention) -> bool:
         """Whether a mention is a whole word: only a particle, the copula, a plural suffix or punctuation is attached to it."""
         return (
-            opens_word(self.read.text, mention.start)
+            opens_word(self.doc.text, mention.start)
             and not mention.around & (VERBAL | GLUED)
-            and _PARTICLE.match(self.read.text, mention.end) is not None
+            and _PARTICLE.match(self.doc.text, mention.end) is not None
         )
 
     def is_name(self, mention: NounMention) -> bool:
@@ -167,22 +167,22 @@ class DocumentNouns:
 
     def shared(self, mention: NounMention) -> int:
         """The most other nouns that the sentence of a mention shares with another sentence with the same noun."""
-        own = self._sentences[self.read.sentence_at(mention.start)]
+        own = self._sentences[self.doc.sentence_at(mention.start)]
         others = (nouns for nouns in self._sentences if mention.form in nouns and nouns is not own)
         return max((len(nouns & own) - 1 for nouns in others), default=0)
 
     def copyable(self, mention: NounMention) -> bool:
         """Whether the answer occurs beside the same word elsewhere in the document."""
-        frame, text = self.frame(mention), self.read.text
+        frame, text = self.frame(mention), self.doc.text
         left, right = f"{frame.before} {mention.form}", f"{mention.form}{frame.ending} {frame.after}"
         return bool(frame.before and text.count(left) > 1) or bool(frame.after and text.count(right) > 1)
 
     @cached_property
     def _frames(self) -> dict[int, Frame]:
         """The frame of every mention, by its start; words and mentions are walked together in the order of the text."""
-        words = list(_WORD.finditer(f"{self.read.text}\n"))
+        words = list(_WORD.finditer(f"{self.doc.text}\n"))
         frames, number = {}, 0
-        for mention in self.read.mentions:
+        for mention in self.doc.mentions:
             while words[number].end() <= mention.start:
                 number += 1
             word, start, after = words[number].group(), words[number].start(), words[number + 1].group()
@@ -196,7 +196,7 @@ class DocumentNouns:
     def forms_by_context(self) -> dict[tuple[str, str, str], set[str]]:
         """The nouns of the document in each context."""
         forms: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-        for mention in self.read.mentions:
+        for mention in self.doc.mentions:
             for side in self.frame(mention).sides:
                 forms[side].add(mention.form)
         return forms
@@ -204,21 +204,21 @@ class DocumentNouns:
     @cached_property
     def _sentences(self) -> list[set[str]]:
         """The nouns of every sentence, without light nouns."""
-        sentences: list[set[str]] = [set() for _ in range(len(self.read.tags.sentence_ends) + 1)]
-        for mention in self.read.mentions:
+        sentences: list[set[str]] = [set() for _ in range(len(self.doc.tags.sentence_ends) + 1)]
+        for mention in self.doc.mentions:
             if mention.form not in light_nouns():
-                sentences[self.read.sentence_at(mention.start)].add(mention.form)
+                sentences[self.doc.sentence_at(mention.start)].add(mention.form)
         return sentences
 
     def share(self, form: str) -> float:
         """The share of other documents of the source that hold a word; 0 if they were not counted."""
         if form not in self._shares:
-            self._shares[form] = self.usage.share(form, self.read.document.id) if self.usage is not None else 0.0
+            self._shares[form] = self.usage.share(form, self.doc.document.id) if self.usage is not None else 0.0
         return self._shares[form]
 
     def in_list(self, span: Span) -> bool:
         """Whether a mark of an enumeration or a bracket is directly beside a span."""
-        text, (start, end) = self.read.text, span
+        text, (start, end) = self.doc.text, span
         if text[start - 1 : start] == " ":
             start -= 1
         lead, tail = text[max(0, start - 1) : start], text[end : end + 1]
@@ -228,19 +228,19 @@ class DocumentNouns:
     def is_joined(self, mention: NounMention) -> bool:
         """Whether a particle for `and` joins a mention with the noun before or after it."""
         number = self._number_of[mention.start]
-        before = self.read.mentions[number - 1] if number else None
-        joined = before is not None and before.around & JOINED and len(self.read.text[before.end : mention.start]) <= 3
+        before = self.doc.mentions[number - 1] if number else None
+        joined = before is not None and before.around & JOINED and len(self.doc.text[before.end : mention.start]) <= 3
         return bool(mention.around & JOINED or joined)
 
     def noun_before(self, mention: NounMention) -> bool:
         """Whether a noun without a particle precedes a mention; before a name, light nouns do not count."""
-        bare = self.read.text[mention.start - 1 : mention.start] == " " and mention.start - 1 in self._heads
+        bare = self.doc.text[mention.start - 1 : mention.start] == " " and mention.start - 1 in self._heads
         return bare and not (self.is_name(mention) and self.frame(mention).before in light_nouns())
 
     def name_after(self, mention: NounMention) -> bool:
-        return self.read.text[mention.end : mention.end + 1] == " " and mention.end + 1 in self._name_starts
+        return self.doc.text[mention.end : mention.end + 1] == " " and mention.end + 1 in self._name_starts
 
     def follows(self, mention: NounMention) -> bool:
         """Whether the answer follows the same uninflected word elsewhere in the document."""
         before = self.frame(mention).before
-        return bool(before) and not _INFLECTED.search(before) and self.read.text.count(f"{before} {mention.form}") > 1
+        return bool(before) and not _INFLECTED.search(before) and self.doc.text.count(f"{before} {mention.form}") > 1

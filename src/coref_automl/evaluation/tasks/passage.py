@@ -1,4 +1,4 @@
-"""Passage items. In: a read document. Out: passages of several sentences that end with the sentence of the gap.
+"""Passage items. In: a parsed document. Out: passages of several sentences that end with the sentence of the gap.
 
 The criterion is LAMBADA's (Paperno et al., 2016): the answer is the last noun of the last sentence, occurs earlier in the passage
 but not again in that sentence, and cannot be guessed from that sentence alone. Collocations in other documents of the source
@@ -26,13 +26,13 @@ LEAST_DISTANCE, MOST_TOKENS = 20, 450
 PER_DOCUMENT = 3
 
 
-def passage_items(read: task.ReadDocument, choices: task.Choices) -> task.Found:
-    eligible, seed = eligible_of(read, choices), choices.seed
+def passage_items(doc: task.ParsedDocument, choices: task.Choices) -> task.Found:
+    eligible, seed = eligible_of(doc, choices), choices.seed
     drops: Counter[str] = Counter()
     fitting: list[tuple[NounMention, NounMention, task.Span]] = []
-    sentences = list(pairwise([0, *(int(end) for end in read.tags.sentence_ends)]))
-    content = (mention for mention in read.mentions if not mention.around & VERBAL and mention.form not in light_nouns())
-    last_noun = {read.sentence_of(mention.start): mention for mention in content}
+    sentences = list(pairwise([0, *(int(end) for end in doc.tags.sentence_ends)]))
+    content = (mention for mention in doc.mentions if not mention.around & VERBAL and mention.form not in light_nouns())
+    last_noun = {doc.sentence_of(mention.start): mention for mention in content}
     for number, sentence in enumerate(sentences):
         hidden = last_noun.get(sentence)
         if hidden is None:
@@ -43,7 +43,7 @@ def passage_items(read: task.ReadDocument, choices: task.Choices) -> task.Found:
             drops[result] += 1
         else:
             fitting.append((hidden, *result))
-    shuffled = sorted(fitting, key=lambda entry: task.draw_lot(seed, read.identity, entry[0].start))
+    shuffled = sorted(fitting, key=lambda entry: task.draw_lot(seed, doc.identity, entry[0].start))
     chosen = list({entry[0].form: entry for entry in reversed(shuffled)}.values())[-PER_DOCUMENT:]  # one per noun
     drops[f"over {PER_DOCUMENT} passages of its document"] += len(fitting) - len(chosen)
     built = [_item(eligible, *entry, seed) for entry in sorted(chosen, key=lambda entry: entry[0].start)]
@@ -54,23 +54,23 @@ def passage_items(read: task.ReadDocument, choices: task.Choices) -> task.Found:
 
 def _passage(eligible: Eligible, hidden: NounMention, sentences: list[task.Span]) -> tuple[NounMention, task.Span] | str:
     """The antecedent and the span of the passage, or why there is none."""
-    read, final, gap = eligible.read, sentences[-1], hidden.span
+    doc, final, gap = eligible.doc, sentences[-1], hidden.span
     if hidden.form not in eligible.names:
         return "not a name"
     if len(sentences) < LEAST_SENTENCES:
         return f"fewer than {LEAST_SENTENCES} sentences"
-    if read.text[final[0] : final[1]].count(hidden.form) > 1:
+    if doc.text[final[0] : final[1]].count(hidden.form) > 1:
         return "occurs in the last sentence"
-    start = next(low for low, _ in sentences if read.distance((low, low + 1), gap) <= MOST_TOKENS or low == final[0])
+    start = next(low for low, _ in sentences if doc.distance((low, low + 1), gap) <= MOST_TOKENS or low == final[0])
     if sum(low >= start for low, _ in sentences) < LEAST_SENTENCES:
         return f"over {MOST_TOKENS} tokens"
     earlier = [word for word in eligible.words if word.form == hidden.form and start <= word.start < final[0]]
     if not earlier:
         return "no earlier mention in the passage"
-    if read.distance((read.text.rfind(hidden.form, 0, hidden.start), earlier[-1].end), gap) < LEAST_DISTANCE:
+    if doc.distance((doc.text.rfind(hidden.form, 0, hidden.start), earlier[-1].end), gap) < LEAST_DISTANCE:
         return f"earlier mention under {LEAST_DISTANCE} tokens away"
     antecedent = eligible.antecedent(earlier[::-1])
-    distance = read.distance(antecedent.span, gap)
+    distance = doc.distance(antecedent.span, gap)
     reason = eligible.reason_against_antecedent(antecedent) or eligible.reason_against(hidden, distance, far=True)
     return reason or (antecedent, (start, final[1]))
 
@@ -79,18 +79,18 @@ def _item(
     eligible: Eligible, hidden: NounMention, antecedent: NounMention, span: task.Span, seed: int
 ) -> tuple[ClozeItem, Document]:
     """An item of the document, moved into a passage of it, with the passage's nouns as candidates; and the passage."""
-    read = eligible.read
-    text = read.text[span[0] : span[1]]
+    doc = eligible.doc
+    text = doc.text[span[0] : span[1]]
     low = span[0] + len(text) - len(text.lstrip())
-    passage = Document(f"{read.document.id}:{low}-{span[1]}", read.document.source, text.strip(), read.document.title)
-    forms = {mention.form for mention in read.mentions if low <= mention.start < span[1]}
+    passage = Document(f"{doc.document.id}:{low}-{span[1]}", doc.document.source, text.strip(), doc.document.title)
+    forms = {mention.form for mention in doc.mentions if low <= mention.start < span[1]}
     item = eligible.item("passage", VERSION, hidden, antecedent.span, seed=seed, before=True)
     return replace(
         item,
         document=passage.id,
         start=hidden.start - low,
         end=hidden.end - low,
-        candidates=task.choose_candidates(hidden.form, forms, draw=(seed, read.identity, hidden.form)),
+        candidates=task.choose_candidates(hidden.form, forms, draw=(seed, doc.identity, hidden.form)),
         antecedent=(antecedent.start - low, antecedent.end - low),
     ), passage
 
@@ -99,7 +99,7 @@ TASK = task.ClozeTask(
     name="passage",
     label="Passage",
     version=VERSION,
-    find=lambda read, _, choices: passage_items(read, choices),
+    find=lambda doc, _, choices: passage_items(doc, choices),
     limit=task.Limit("per_source", lambda item: (item.source, item.tag), "the limit of its source"),
     on_request=True,
 )

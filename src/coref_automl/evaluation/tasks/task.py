@@ -96,7 +96,7 @@ class ClozeTask:
     name: str
     label: str
     version: int
-    find: Callable[[ReadDocument, Any, Choices], Found]
+    find: Callable[[ParsedDocument, Any, Choices], Found]
     rows: Rows | None = None
     limit: Limit | None = None
     any_word: bool = False
@@ -104,7 +104,7 @@ class ClozeTask:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReadDocument:
+class ParsedDocument:
     """A document with everything that tasks need, computed once. Distances are reference tokens between two spans.
 
     By character offset, `opening` has the first token of a span that starts there, and `closing` the token after a span that ends
@@ -163,11 +163,11 @@ class ReadDocument:
         )
 
 
-def read_document(document: Document, tags: Tags, reference: FastTokenizer) -> ReadDocument:
+def parse_document(document: Document, tags: Tags, reference: FastTokenizer) -> ParsedDocument:
     pieces = tokenize(reference, document.text)
     offsets = np.arange(len(document.text) + 1)
     empty = np.bincount(pieces.starts[pieces.starts == pieces.ends], minlength=len(offsets))
-    return ReadDocument(
+    return ParsedDocument(
         document=document,
         tags=tags,
         opening=(np.searchsorted(pieces.ends, offsets, "right") - empty).tolist(),
