@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from coref_automl.errors import FolderError, InputError, StorageError
 from coref_automl.fingerprints import fingerprint, fingerprint_files
-from coref_automl.folders import check_folder, claim_folder, is_done, kind_of_folder, mark_done
-from coref_automl.paths import natural_order, short_names
+from coref_automl.folders import check_folder, claim_folder, is_done, kind_of_folder, mark_done, natural_order, short_names
 from coref_automl.store import JsonlAppender, atomic_write, read_json, read_jsonl, write_json, write_jsonl
 
 

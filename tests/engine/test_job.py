@@ -14,8 +14,9 @@ from threading import Event
 
 import pytest
 
-from coref_automl.engine.job import JOB, OUTCOME, Attempt, Job, Outcome, Running, Schedule, run_job, run_steps
+from coref_automl.engine.job import JOB, OUTCOME, Job, Outcome, Running, run_job
 from coref_automl.engine.launch import LocalLauncher, ProcessHandle, run_in_process
+from coref_automl.engine.schedule import Attempt, Schedule, run_steps
 from coref_automl.machine import CORES
 from coref_automl.store import read_json, write_json
 
@@ -115,14 +116,14 @@ def test_steps_that_can_never_run_are_not_left_to_do(tmp_path: Path) -> None:
     """The time is up just as the training fails that the second one needs."""
     training, evaluation = job_at(tmp_path / "train", "fail"), job_at(tmp_path / "evaluate")
     ends: list[Attempt[Job]] = []
-    schedule: Schedule[Job] = Schedule(lost=lambda job: job is evaluation and bool(ends))
+    schedule: Schedule[Job] = Schedule(unreachable=lambda job: job is evaluation and bool(ends))
     steps = [training, evaluation, training]
 
     def hear(end: Attempt[Job]) -> bool:
         ends.append(end)
         return True
 
-    left = run_steps(steps, ForkLauncher(), lambda job: job, hear, schedule=schedule, over=lambda: bool(ends))
+    left = run_steps(steps, ForkLauncher(), lambda job: job, hear, schedule=schedule, should_stop=lambda: bool(ends))
     assert [end.done for end in ends] == [False]
     assert left == 1
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coref_automl.errors import EvaluationError
 from coref_automl.evaluation import scorer
 from coref_automl.evaluation.scorer import Budget, in_batches
-from coref_automl.machine import is_out_of_memory, tokens_at_once
+from coref_automl.machine import default_batch_tokens, is_out_of_memory
 
 UNITS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 100)), max_size=40)
 
@@ -78,4 +78,4 @@ def test_other_errors_pass_through() -> None:
 
 
 def test_a_gpu_takes_larger_batches() -> None:
-    assert tokens_at_once("cpu") == 4096 < tokens_at_once("cuda:1")
+    assert default_batch_tokens("cpu") == 4096 < default_batch_tokens("cuda:1")

@@ -54,7 +54,7 @@ def test_differences_and_errors_are_those_of_a_clustered_regression(
     (a, clusters), (b, _) = values(sample, metric, f"entity-{length}"), values(sample, metric, f"mlm-{length}")
     part = gather(Part(a.mean(axis=0) - b.mean(axis=0), clusters))
     assert float(part.means()[0]) == pytest.approx(difference, abs=1e-8)
-    assert float(np.sqrt((part.pulls() ** 2).sum())) == pytest.approx(error, abs=1e-7)
+    assert float(np.sqrt((part.influence() ** 2).sum())) == pytest.approx(error, abs=1e-7)
     verdict = crossed_verdict(a, b, clusters)
     assert verdict.difference == pytest.approx(difference, abs=1e-8)
     assert error <= verdict.by_documents < 1.04 * error  # each document left out once: a little wider on few

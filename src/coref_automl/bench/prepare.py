@@ -93,7 +93,7 @@ def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) 
     tagger = Tagger(work / "cache", workers)
     tagger.are_nouns(["서울"])  # loads the model
     cleaned = (row["text"] for shard in index.shards for row in read_jsonl(shard.texts))
-    timed(f"tag, {workers} threads", lambda: list(tagger.remember(cleaned)))
+    timed(f"tag, {workers} threads", lambda: list(tagger.fill_cache(cleaned)))
     release_kiwi()
     settings = EncodeSettings(
         store_tokenizer(model, work / "tokenizer.json"), "combined", seq_len, False, recipe.chain_cap, work / "cache"

@@ -20,8 +20,8 @@ from typer.core import TyperCommand, TyperGroup
 from coref_automl.cli.options import with_panels
 from coref_automl.errors import CorefError
 from coref_automl.machine import without_panics
-from coref_automl.paths import is_text
 from coref_automl.say import VARIABLE
+from coref_automl.store import is_text
 
 try:
     from typer.exceptions import TyperException

@@ -34,9 +34,8 @@ from coref_automl.coreference.recipe import BUNDLED, FILE, CoreferenceRecipe
 from coref_automl.corpus.batch import KINDS
 from coref_automl.corpus.formats import kind_of
 from coref_automl.errors import InputError
-from coref_automl.folders import refuse_existing
+from coref_automl.folders import natural_order, refuse_existing
 from coref_automl.guard import LINE, read_whole, refuse_special
-from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
 from coref_automl.say import say
 from coref_automl.store import write_jsonl, write_text

@@ -14,8 +14,7 @@ from coref_automl.corpus.tokenizer import TokenizerRecipe
 from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.progress import Progress
-from coref_automl.say import Say, language, say
-from coref_automl.tables import align
+from coref_automl.say import Say, align, language, say
 
 _PARTS = 5
 """Readable files of a source that --check shows; unreadable ones are all shown."""

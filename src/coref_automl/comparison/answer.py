@@ -25,7 +25,7 @@ from coref_automl.comparison.questions import TASKS, StudyClaims, metric_of
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study_data import StudyData
 from coref_automl.records import Half
-from coref_automl.statistics.planning import SEEDS, can_show
+from coref_automl.statistics.planning import SEEDS, detectable_difference
 
 _SELECT: Half = "select"
 FLOOR = 0.02
@@ -190,7 +190,9 @@ class _Decision:
     def _seeds_to_show(self, gain: float) -> int | None:
         """The fewest seeds that would show of a method what one of its checkpoints gains."""
         sizes = self.study.group.columns(self.study.metric).sizes
-        enough = (seeds for seeds in SEEDS if (least := can_show(sizes, seeds, against_model=True)) and least <= gain)
+        enough = (
+            seeds for seeds in SEEDS if (least := detectable_difference(sizes, seeds, against_model=True)) and least <= gain
+        )
         return next(enough, None)
 
     def _against(self) -> tuple[Caveat, ...]:

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from coref_automl.comparison.bases import bases_of
 from coref_automl.comparison.names import method_name, stem
-from coref_automl.comparison.scores import Entry, grouped, is_equal_training, model_label, runs_of
-from coref_automl.records import OBJECTIVES, Provenance
+from coref_automl.comparison.scores import Entry, is_equal_training, model_label, runs_of
+from coref_automl.records import OBJECTIVES, Provenance, grouped
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -20,8 +20,8 @@ from coref_automl.comparison.runs import TaskRun
 from coref_automl.comparison.superseded import changed_since, copies_of, named_folders, one_dtype_each, told_copies, what_counts
 from coref_automl.errors import ComparisonError, CorefError, InputError
 from coref_automl.evaluation.results import Opened, StoredEvaluation, files_under, is_of_one_model, look_through
+from coref_automl.folders import short_names
 from coref_automl.models.model_files import is_here, model_place
-from coref_automl.paths import short_names
 from coref_automl.say import say
 
 

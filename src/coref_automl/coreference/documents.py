@@ -95,12 +95,3 @@ def clusters_of(document: CorefDocument) -> list[list[dict[str, Any]]]:
 def _row(document: CorefDocument) -> dict[str, Any]:
     said = {name: value for name in ("genre", "origin") if (value := getattr(document, name))}
     return {"doc_id": document.id, **said, "text": document.text, "clusters": clusters_of(document)}
-
-
-def half_character(text: str) -> int | None:
-    """Where a text holds half of a surrogate pair, which JSON allows and no tokenizer takes; None: nowhere."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return error.start
-    return None

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from coref_automl.coreference.answers import tagged
-from coref_automl.coreference.documents import CorefDocument, half_character
+from coref_automl.coreference.documents import CorefDocument
 from coref_automl.coreference.evaluate import models_of
 from coref_automl.coreference.recipe import BUNDLED
 from coref_automl.corpus.batch import Answered, answer_texts
@@ -35,6 +35,7 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.rows import with_marks
 from coref_automl.say import say
+from coref_automl.store import lone_surrogate
 
 Span = tuple[int, int]
 Chains = Sequence[Sequence[Span]]
@@ -160,7 +161,7 @@ def coreference(
     asked = scheme_for(loaded.settings.schemes, scheme).name
     found = []
     for one in texts:
-        if (half := half_character(one)) is not None:
+        if (half := lone_surrogate(one)) is not None:
             raise InputError(f"Character {half} of the text is half of a surrogate pair; correct the text.")
         whole, places = composed(one)
         doc = tokenized(loaded.tokenizer, [CorefDocument("text", whole, (), scheme=asked)])[0]

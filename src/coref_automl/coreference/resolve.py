@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from coref_automl.coreference.head import SURE, quotations, surfaces
 from coref_automl.coreference.model import CoreferenceModel
 from coref_automl.coreference.tokens import WIDTH, TokenizedDocument
-from coref_automl.machine import tokens_at_once
+from coref_automl.machine import default_batch_tokens
 from coref_automl.models.execution import autocast
 from coref_automl.progress import Progress, quiet
 
@@ -80,7 +80,7 @@ def read_document(
     found, rows, waiting = [(none, none, np.zeros(0, np.float32))], list[Any](), None
     begin = end = count = 0
     with torch.inference_mode(), (progress or quiet()).stage("reading", len(doc), "tokens") as stage:
-        for part in model.batches(doc, tokens or tokens_at_once(device.type)):
+        for part in model.batches(doc, tokens or default_batch_tokens(device.type)):
             with autocast(str(device), precision):
                 states = torch.cat(model.states_of([(doc, window) for window in part]))
             letters, repeats = (torch.from_numpy(fact[end : end + len(states)]).to(device) for fact in (doc.letters, doc.repeats))

@@ -29,9 +29,9 @@ from coref_automl.evaluation.results import base_evaluation
 from coref_automl.evaluation.slot import SCORER, Slot
 from coref_automl.evaluation.targets import BASES, Target, base_targets, find_targets, words_to_compare
 from coref_automl.evaluation.windows import WordMode, wanted_ids
-from coref_automl.folders import MANIFEST, claim_folder, leave_empty
+from coref_automl.folders import MANIFEST, claim_folder, remove_if_unused
 from coref_automl.locks import locked
-from coref_automl.machine import devices_here
+from coref_automl.machine import visible_devices
 from coref_automl.models.families import too_long
 from coref_automl.models.load import LoadedModel, load_masked_lm, tokenizer_fingerprint
 from coref_automl.models.model_files import PARTS, detect_seq_len, is_here, model_prints
@@ -117,7 +117,7 @@ def evaluate(
     order = {target.model: place for place, target in enumerate(targets)}
     if tally.failures:
         if new:
-            leave_empty(new)
+            remove_if_unused(new)
         _raise(tally.failures, len(targets))
     return sorted(tally.done, key=lambda evaluation: order[evaluation.path])
 
@@ -312,7 +312,7 @@ def _is_on(evalset: EvalSet, length: int, held: Evaluation) -> bool:
 def _devices(recipe: EvaluateRecipe, targets: int) -> list[str]:
     """The devices of this machine to spread over; a cluster has its own and only gets the requested one."""
     here = recipe.device in ("auto", "cuda") and targets > 1 and recipe.engine != "ray"
-    return devices_here() if here else [recipe.device]
+    return visible_devices() if here else [recipe.device]
 
 
 def _spread(targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence[str], tally: _Tally) -> None:

@@ -23,7 +23,7 @@ from coref_automl.errors import EvaluationError, ModelError
 from coref_automl.evaluation.answers import MatchTable, answerable
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.windows import Asks, Candidates, Ids, Row, Window, maker_for, masked_rows, read_candidates
-from coref_automl.machine import is_out_of_memory, pick_device, release, tokens_at_once
+from coref_automl.machine import default_batch_tokens, free_memory, is_out_of_memory, pick_device
 from coref_automl.models.execution import products, rounded
 from coref_automl.models.heads import encode_at, predict
 from coref_automl.models.load import LoadedModel
@@ -72,7 +72,7 @@ class Scorer:
         self._tokenizer = loaded.tokenizer
         self._device = next(self._model.parameters()).device
         self._autocast = choose(dtype, DTYPES, "dtype")
-        self._budget = Budget(budget or tokens_at_once(self._device.type))
+        self._budget = Budget(budget or default_batch_tokens(self._device.type))
         self._seq_len = seq_len
         self._maker = maker_for(loaded.tokenizer, seq_len)
         words = entry_words(loaded.tokenizer)
@@ -270,7 +270,7 @@ def in_batches(
             continue
         queue.extendleft(reversed(batch))
         budget.tokens = max(1, sum(size(unit)[0] for unit in batch) * longest // 2)
-        release()  # not while the error is handled: its stack holds the tensors of the batch
+        free_memory()  # not while the error is handled: its stack holds the tensors of the batch
 
 
 def _take(queue: deque[T], size: Callable[[T], tuple[int, int]], budget: int) -> list[T]:

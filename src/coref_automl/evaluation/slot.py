@@ -22,9 +22,8 @@ from coref_automl.evaluation.results import RESULT, StoredEvaluation, base_evalu
 from coref_automl.evaluation.targets import BASES, EVALUATIONS, Target, target_of
 from coref_automl.evaluation.windows import WordMode, wanted_ids
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import DONE, kind_of_folder, mark_done
+from coref_automl.folders import DONE, kind_of_folder, mark_done, natural_order
 from coref_automl.models.model_files import SETTINGS
-from coref_automl.paths import natural_order
 from coref_automl.records import Evaluation, ItemScore
 from coref_automl.store import os_errors_as_ours, read_json, sweep, write_json, write_jsonl, write_text
 

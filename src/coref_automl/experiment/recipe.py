@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from coref_automl.comparison.choice import POINTS, checked_margin
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import CHOSEN, CheckStage
-from coref_automl.config import Setting, choose, from_mapping, nearest, shown, typed
+from coref_automl.config import Setting, choose, from_mapping, nearest, short_repr, typed
 from coref_automl.corpus.recipe import Texts
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
@@ -135,7 +135,7 @@ class ExperimentRecipe:
         fields = [name for name in cls.__dataclass_fields__ if name != "checks"]
         for key in data:
             if key not in fields and key not in CHECKS:
-                raise RecipeError(f"{where}: unknown key {shown(key)}. {nearest(key, (*fields, *CHECKS))}")
+                raise RecipeError(f"{where}: unknown key {short_repr(key)}. {nearest(key, (*fields, *CHECKS))}")
         return fields
 
     @classmethod

@@ -19,8 +19,9 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import CHOSEN
 from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
-from coref_automl.engine.job import NAN, Attempt, Launcher, Schedule, run_steps
+from coref_automl.engine.job import NAN, Launcher
 from coref_automl.engine.launch import launcher_of
+from coref_automl.engine.schedule import Attempt, Schedule, run_steps
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe, kind_name, step_kinds
@@ -114,7 +115,7 @@ class Experiment:
                 lambda step: step.job(self.plan.out, recipe.model),
                 lambda end: self._close(end, stage),
                 schedule=Schedule(self.state.ready, self.state.lost),
-                over=lambda: self.ends is not None and time.monotonic() > self.ends,
+                should_stop=lambda: self.ends is not None and time.monotonic() > self.ends,
             )
         if left:
             self.progress.note(
@@ -133,7 +134,7 @@ class Experiment:
             took = duration(end.seconds, say.lang)
             self.progress.note(f"{name}: 완료, {took}", f"{step.label}: done in {took}")
             self._remove_weights([step])
-        elif end.kind != NAN and end.attempt == 1:
+        elif end.kind != NAN and end.number == 1:
             self.progress.note(f"{name}: {reason}. 다시 시도합니다.", f"{step.label}: {reason}; it is tried again")
             return False
         else:

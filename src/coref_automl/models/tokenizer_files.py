@@ -112,7 +112,7 @@ def _failure(path: Path, _size: int, _time: int) -> str:
     if growth <= _GROWTH and not any(_REPEATED.search(pattern) or len(pattern) > _SIMPLE for pattern in patterns):
         return ""
     letters = "".join(dict.fromkeys([*(sign for pattern in patterns for sign in pattern if sign.isalnum()), *"a가 1\n"]))
-    return guard.failure_apart(_PROGRAM, str(path), letters[:_LETTERS])
+    return guard.failure_in_subprocess(_PROGRAM, str(path), letters[:_LETTERS])
 
 
 def _parts(stage: Any) -> Iterator[dict[str, Any]]:

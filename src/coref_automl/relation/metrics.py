@@ -170,7 +170,7 @@ def over_pairs(pairs: Sequence[SeedPairs], *, seed: int) -> tuple[int, MethodVer
 def _verdict(differences: Floats, draws: Floats, sentences: NDArray[Any]) -> MethodVerdict:
     """Shown only if neither other seeds nor other sentences can explain the difference."""
     over = from_draws(float(differences.mean()), draws, sentences)
-    return judge(differences, over.interval, over.error, over.held)
+    return judge(differences, over.interval, over.error, over.concentration)
 
 
 def auprc_by_draw(scored: Scored, *, seed: int, draws: int = AUPRC_DRAWS) -> Floats:

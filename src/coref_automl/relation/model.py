@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from coref_automl.errors import ModelError
-from coref_automl.machine import tokens_at_once
+from coref_automl.machine import default_batch_tokens
 from coref_automl.models.execution import autocast, move, packed_masks, products, software_rounding
 from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder, quiet_library
@@ -244,7 +244,7 @@ def probabilities(
     found = torch.empty((len(side.tensors), model.head[-1].out_features), device=device)
     rows = (progress or quiet()).stage("scoring", len(side.tensors), "rows")
     with torch.inference_mode(), matmuls(precision), rows as stage:
-        for chosen in side.tensors.place(scoring_order(side.tensors.lengths, tokens or tokens_at_once(device))):
+        for chosen in side.tensors.place(scoring_order(side.tensors.lengths, tokens or default_batch_tokens(device))):
             logits = logits_of(model, side, chosen, precision)
             found[chosen.rows] = torch.softmax(logits if side.bias is None else masked(logits, side.bias[chosen.rows]), -1)
             stage.advance(len(chosen.rows))

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.scores import grouped
 from coref_automl.comparison.superseded import one_dtype_each, what_counts
-from coref_automl.engine.pool import end_process, one_process
+from coref_automl.engine.pool import kill_worker, single_worker
 from coref_automl.errors import InputError
 from coref_automl.evaluation.results import StoredEvaluation
-from coref_automl.machine import started_quietly
+from coref_automl.machine import sigint_blocked
+from coref_automl.records import grouped
 from coref_automl.studio.board import Board, Members, load
 from coref_automl.studio.folders import FolderContents, Folders
 from coref_automl.studio.pages import COLORS
@@ -150,8 +150,8 @@ class Shelf:
         try:
             if not stays:
                 return self.made(key, partial(self._alone, make), worker=self._beside)
-            with started_quietly():
-                pool = self._pools.get(stays) or self._pools.setdefault(stays, one_process())
+            with sigint_blocked():
+                pool = self._pools.get(stays) or self._pools.setdefault(stays, single_worker())
                 return self.made(key, make, worker=pool)
         except BrokenExecutor:
             self._pools.pop(stays, None)
@@ -161,7 +161,7 @@ class Shelf:
             ) from None
 
     def _alone(self, make: Callable[[], T]) -> T:
-        with started_quietly(), one_process() as self._pools[False]:
+        with sigint_blocked(), single_worker() as self._pools[False]:
             return self._pools[False].submit(make).result()
 
     def made(self, key: Key, make: Callable[[], T], *, worker: Executor | None = None) -> T:
@@ -187,7 +187,7 @@ class Shelf:
         for worker in (self._worker, self.slow, self._beside):
             worker.shutdown(wait=False, cancel_futures=True)
         for pool in self._pools.values():
-            end_process(pool)  # the interpreter would wait for what it does
+            kill_worker(pool)  # the interpreter would wait for what it does
 
 
 def _colors(sets: Sequence[Members]) -> dict[str, str]:

@@ -1,0 +1,151 @@
+"""Many jobs at a time. In: steps, and the job of each. Out: every attempt, as it ends, and how many steps are left.
+
+A step is asked for its job when a slot is free and what the step needs is there, so that it may start from what an earlier one
+made. A failed attempt is repeated, after the other steps, if `on_end` asks for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from coref_automl.engine.job import FAILED, Job, Launcher, Outcome, Running, crash_reason, read_outcome
+
+POLL_SECONDS = 0.2
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule(Generic[S]):
+    """Which steps may run, and what else happens while they do; by default all may, and nothing does.
+
+    ready         may this step start now?
+    unreachable   will it never be ready? Then it is left out.
+    next_step     a further step, asked for when a slot is free and no waiting step is ready; None: there is none now
+    poll          called again and again for every running step, and may act on it; True if it stopped the step, whose attempt
+                  `on_end` then does not see
+    """
+
+    ready: Callable[[S], bool] = lambda _: True
+    unreachable: Callable[[S], bool] = lambda _: False
+    next_step: Callable[[], S | None] = lambda: None
+    poll: Callable[[S, Running], bool] = lambda _step, _running: False
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt(Generic[S]):
+    """A finished attempt at a step. `outcome` is None if its process died without one; `earlier` are the kinds of the attempts
+    before it."""
+
+    step: S
+    job: Job
+    outcome: Outcome | None
+    code: int
+    seconds: float
+    earlier: tuple[str, ...] = ()
+
+    @property
+    def number(self) -> int:
+        """Counts from 1."""
+        return 1 + len(self.earlier)
+
+    @property
+    def done(self) -> bool:
+        return self.outcome is not None and self.outcome.done
+
+    @property
+    def kind(self) -> str:
+        """The kind of failure: that of the outcome, "killed", or "no outcome"."""
+        if self.outcome is not None:
+            return self.outcome.kind
+        return "killed" if self.code < 0 else "no outcome"
+
+    @property
+    def reason(self) -> str:
+        if self.outcome is not None:
+            return self.outcome.reason
+        return crash_reason(self.code, self.job, " twice" if self.kind in self.earlier else "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting(Generic[S]):
+    step: S
+    earlier: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Active(Generic[S]):
+    waited: _Waiting[S]
+    job: Job
+    handle: Running
+    began: float
+
+    def attempt(self) -> Attempt[S]:
+        """The attempt, now that its process is over."""
+        code = self.handle.result()
+        outcome = read_outcome(self.job) if code in (0, FAILED) else None
+        return Attempt(self.waited.step, self.job, outcome, code, time.monotonic() - self.began, self.waited.earlier)
+
+
+def sleep() -> None:
+    time.sleep(POLL_SECONDS)
+
+
+def run_steps(
+    steps: Sequence[S],
+    launcher: Launcher,
+    job_of: Callable[[S], Job],
+    on_end: Callable[[Attempt[S]], bool],
+    *,
+    schedule: Schedule[S] | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+    wait: Callable[[], None] = sleep,
+) -> int:
+    """Run the steps in order as the schedule allows; return how many are left.
+
+    `on_end` is called with every finished attempt; the step is tried again, after the others, if it returns False. When
+    `should_stop` says so, or on an exception, running jobs are stopped.
+    """
+    schedule, waiting, active = schedule or Schedule(), [_Waiting(step) for step in steps], dict[int, _Active[S]]()
+    try:
+        while not should_stop():
+            for slot in [slot for slot in range(launcher.slots) if slot not in active]:
+                if (chosen := _next(waiting, schedule)) is None:
+                    break
+                job, began = job_of(chosen.step), time.monotonic()
+                active[slot] = _Active(chosen, job, launcher.start(job, slot), began)
+            if not active and waiting:
+                raise RuntimeError("steps wait for something that no step makes")
+            if not active:
+                return 0
+            for finished in _take_finished(active, schedule):
+                attempt = finished.attempt()
+                if not on_end(attempt):
+                    waiting.append(_Waiting(attempt.step, (*attempt.earlier, attempt.kind)))
+            if active:
+                wait()
+        return sum(not schedule.unreachable(one.step) for one in waiting) + len(active)
+    finally:
+        for running in active.values():
+            running.handle.stop()
+
+
+def _next(waiting: list[_Waiting[S]], schedule: Schedule[S]) -> _Waiting[S] | None:
+    """Take a step for a free slot, without those that are unreachable."""
+    waiting[:] = [one for one in waiting if not schedule.unreachable(one.step)]
+    for position, one in enumerate(waiting):
+        if schedule.ready(one.step):
+            return waiting.pop(position)
+    further = schedule.next_step()
+    return None if further is None else _Waiting(further)
+
+
+def _take_finished(active: dict[int, _Active[S]], schedule: Schedule[S]) -> list[_Active[S]]:
+    """Free the slots of stopped and finished jobs; return the finished ones."""
+    finished = [slot for slot, running in active.items() if not running.handle.alive]
+    for slot, running in [*active.items()]:  # after the check above: a process that is over has written all its reports
+        if schedule.poll(running.waited.step, running.handle):
+            del active[slot]
+    return [active.pop(slot) for slot in finished if slot in active]
