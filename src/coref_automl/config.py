@@ -83,8 +83,7 @@ _LARGEST, _DIGITS = 1 << 18, 1_000
 
 @functools.cache
 def _loader() -> type[yaml.SafeLoader]:
-    """A YAML loader that refuses aliases, which expand hundreds of bytes to billions, duplicate keys, and endless numbers, which
-    in base 60 (1:1:1:...) take minutes."""
+    """A YAML loader without aliases, which expand to gigabytes, duplicate keys, and endless numbers (1:1:1:... in base 60)."""
     import yaml
 
     class Loader(yaml.SafeLoader):

@@ -75,8 +75,7 @@ def claimed(folder: Path, kind: str, *, fresh: bool = False) -> Iterator[None]:
 def locked(folder: Path, *, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
     """Lock a folder for the block; create it if missing, and remove it afterwards if it is still empty.
 
-    A folder in use is an error; with `on_wait` it is waited for, and `on_wait` is called with the reason. A finished, read-only
-    folder needs no lock.
+    A folder in use is an error, or waited for if there is an `on_wait`, called with the reason. Finished read-only folders pass.
     """
     if is_done(folder) and not os.access(folder, os.W_OK | os.X_OK):
         yield

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import connection, parent_process, resource_tracker
 from typing import TypeVar
 
-from coref_automl.errors import ModelError, RecipeError, WorkError
+from coref_automl.errors import ModelError, RecipeError, WorkError, first_line
 
 T = TypeVar("T")
 
@@ -114,9 +114,9 @@ def without_panics() -> Iterator[None]:
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        first = (str(error).splitlines() or [""])[0][:200]
+        problem = first_line(error)[:200]
         raise WorkError(
-            f"A library failed on what it was given ({first}); copy tokenizer and model again from their source."
+            f"A library failed on what it was given ({problem}); copy tokenizer and model again from their source."
         ) from error
 
 
@@ -154,7 +154,7 @@ def end_with_parent(pipe: int | None = None) -> None:
 
 
 @contextmanager
-def sigint_blocked() -> Iterator[None]:
+def block_sigint() -> Iterator[None]:
     """Start processes that ignore Ctrl-C, which reaches the whole process group: the parent ends them, without their stacks."""
     if not hasattr(signal, "pthread_sigmask"):
         yield

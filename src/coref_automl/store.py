@@ -45,8 +45,7 @@ def is_text(name: str) -> bool:
 def os_errors_as_ours(path: Path, *, opened: bool = False) -> Iterator[None]:
     """Turn an operating system error on writing into one sentence.
 
-    `opened`: the file is open already, so that only a full disk or a size limit can be its fault; other errors pass, since they
-    may come from whatever else the block does.
+    `opened`: the file is open, so that only a full disk or a size limit concerns it; other errors come from the block and pass.
     """
     try:
         yield

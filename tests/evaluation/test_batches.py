@@ -55,7 +55,7 @@ def test_what_a_failed_batch_held_is_gone_before_memory_is_given_back(monkeypatc
             raise MemoryError
         return len(batch)
 
-    monkeypatch.setattr(scorer, "release", lambda: left.append(sum(one() is not None for one in held)))
+    monkeypatch.setattr(scorer, "free_memory", lambda: left.append(sum(one() is not None for one in held)))
     list(in_batches([(1, 10)] * 20, lambda unit: unit, Budget(1000), run))
     assert left == [0, 0, 0]
 

@@ -29,7 +29,7 @@ from tests.torture.world import LINES
 
 BUSY = """
 import multiprocessing, os, re, sys
-from coref_automl.machine import end_with_parent, sigint_blocked
+from coref_automl.machine import end_with_parent, block_sigint
 
 def child():
     end_with_parent()
@@ -37,7 +37,7 @@ def child():
     re.match("(a+)+$", "a" * 60 + "b")  # no other thread gets a turn
 
 if __name__ == "__main__":
-    with sigint_blocked():
+    with block_sigint():
         process = multiprocessing.get_context(sys.argv[1]).Process(target=child)
         process.start()
     process.join()

@@ -1,7 +1,6 @@
 """Jobs: long work in a folder. In: a Job that names a function and a folder. Out: what the function leaves there, and an Outcome.
 
-FOLDER/{job.json, log.txt, outcome.json}: outcome.json is written last and marks the end. `schedule` runs many jobs, `launch` says
-in which process.
+FOLDER/{job.json, log.txt, outcome.json}: outcome.json is written last and marks the end. Many jobs: `schedule`. Where: `launch`.
 """
 
 from __future__ import annotations
@@ -49,8 +48,7 @@ class Job(Record):
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Record):
-    """How a job ended. `kind` groups failures: out of memory, not a number, or the error's class name. `facts` are what the work
-    returned."""
+    """How a job ended. `kind` of a failure: out of memory, not a number, or its class. `facts`: what the work returned."""
 
     done: bool
     kind: str = ""

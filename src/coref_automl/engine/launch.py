@@ -26,15 +26,7 @@ from typing import Any, NoReturn
 
 from coref_automl.engine.job import FAILED, OUTCOME, Job, Launcher, Outcome, Running, Work, crash_reason, failure, run_job
 from coref_automl.engine.pool import Engine, cancel, ray_error, ray_task
-from coref_automl.machine import (
-    CORES,
-    end_with_parent,
-    environment_of,
-    pick_device,
-    sigint_blocked,
-    usable_cores,
-    visible_devices,
-)
+from coref_automl.machine import CORES, block_sigint, end_with_parent, environment_of, pick_device, usable_cores, visible_devices
 from coref_automl.store import write_json
 
 MODULE = "coref_automl.engine.launch"
@@ -59,8 +51,7 @@ class FinishedJob:
     def result(self) -> int:
         return self.status
 
-    def stop(self) -> None:
-        """Nothing is left to stop."""
+    def stop(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -97,7 +88,7 @@ class LocalLauncher:
     def start(self, job: Job, slot: int) -> Running:
         arguments = (job.to_json(), self.environment(slot))
         process = self._context.Process(target=run_in_process, args=arguments, name=f"job-{job.key}")
-        with self._server_environment(), sigint_blocked():  # which the server and its forks inherit
+        with self._server_environment(), block_sigint():  # which the server and its forks inherit
             forkserver.ensure_running()
         process.start()  # waits for the server's imports, and can be interrupted
         return ProcessHandle(process)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from coref_automl.errors import CorefError, FolderError, MissingExtra, WorkerDied, WorkError, first_line
-from coref_automl.machine import end_with_parent, environment_of, sigint_blocked, without_panics
+from coref_automl.machine import block_sigint, end_with_parent, environment_of, without_panics
 
 Engine = Literal["local", "ray"]
 Result = tuple[Any, Exception | None]
@@ -115,7 +115,7 @@ def _in_processes(
             workers[slot] = single_worker(environment_of(devices[slot % len(devices)]) if devices else {})
         call = calls[waiting[0]]
         try:
-            with sigint_blocked():
+            with block_sigint():
                 running[workers[slot].submit(_picklable_call, call.target, call.arguments)] = slot, waiting[0]
         except BrokenExecutor:
             workers.pop(slot)
@@ -156,8 +156,7 @@ def _initialise(environment: Mapping[str, str]) -> None:
 
 
 def kill_worker(worker: ProcessPoolExecutor) -> None:
-    """Kill the worker process and join the executor's manager thread, which otherwise closes a pipe that the exiting interpreter
-    still writes to."""
+    """Kill the process, and join the executor's manager thread: it closes a pipe that the interpreter writes to when it exits."""
     manager: Any = worker._executor_manager_thread  # a thread, which the stubs call a pipe
     for process in list((worker._processes or {}).values()):
         process.kill()
@@ -171,10 +170,8 @@ def _died(attempts: int) -> WorkerDied:
 
 
 def ray_task(function: Callable[..., Any], *, retries: int, cpu: bool) -> Callable[..., Any]:
-    """Return a function that submits `function` as a Ray task with one CPU, and one GPU if the cluster has any.
-
-    Connects to the cluster, or starts one on this machine. A worker whose package or folder differs from ours refuses the task.
-    """
+    """Connect to a Ray cluster, or start one here; return a function that submits `function` as a task with one CPU, and a GPU if
+    there is one. A worker whose package or folder differs from the command's refuses the task."""
     try:
         import ray
     except ImportError as missing:

@@ -1,7 +1,6 @@
-"""Many jobs at a time. In: steps, and the job of each. Out: every attempt, as it ends, and how many steps are left.
+"""Many jobs at a time. In: steps, and the job of each. Out: every attempt as it ends, and how many steps are left.
 
-A step is asked for its job when a slot is free and what the step needs is there, so that it may start from what an earlier one
-made. A failed attempt is repeated, after the other steps, if `on_end` asks for it.
+A step is asked for its job once it is ready and has a slot, so that it may start from what an earlier step made.
 """
 
 from __future__ import annotations
@@ -9,12 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeVar
 
 from coref_automl.engine.job import FAILED, Job, Launcher, Outcome, Running, crash_reason, read_outcome
 
-POLL_SECONDS = 0.2
 S = TypeVar("S")
+sleep = partial(time.sleep, 0.2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,7 @@ class Schedule(Generic[S]):
     ready         may this step start now?
     unreachable   will it never be ready? Then it is left out.
     next_step     a further step, asked for when a slot is free and no waiting step is ready; None: there is none now
-    poll          called again and again for every running step, and may act on it; True if it stopped the step, whose attempt
-                  `on_end` then does not see
+    poll          called again and again for every running step; True if it stopped the step: `on_end` is not called
     """
 
     ready: Callable[[S], bool] = lambda _: True
@@ -36,8 +35,7 @@ class Schedule(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Attempt(Generic[S]):
-    """A finished attempt at a step. `outcome` is None if its process died without one; `earlier` are the kinds of the attempts
-    before it."""
+    """A finished attempt at a step. `outcome` is None if its process died without one; `earlier`: kinds of earlier ones."""
 
     step: S
     job: Job
@@ -89,10 +87,6 @@ class _Active(Generic[S]):
         return Attempt(self.waited.step, self.job, outcome, code, time.monotonic() - self.began, self.waited.earlier)
 
 
-def sleep() -> None:
-    time.sleep(POLL_SECONDS)
-
-
 def run_steps(
     steps: Sequence[S],
     launcher: Launcher,
@@ -126,7 +120,7 @@ def run_steps(
                     waiting.append(_Waiting(attempt.step, (*attempt.earlier, attempt.kind)))
             if active:
                 wait()
-        return sum(not schedule.unreachable(one.step) for one in waiting) + len(active)
+        return sum(not schedule.unreachable(entry.step) for entry in waiting) + len(active)
     finally:
         for running in active.values():
             running.handle.stop()
@@ -134,9 +128,9 @@ def run_steps(
 
 def _next(waiting: list[_Waiting[S]], schedule: Schedule[S]) -> _Waiting[S] | None:
     """Take a step for a free slot, without those that are unreachable."""
-    waiting[:] = [one for one in waiting if not schedule.unreachable(one.step)]
-    for position, one in enumerate(waiting):
-        if schedule.ready(one.step):
+    waiting[:] = [entry for entry in waiting if not schedule.unreachable(entry.step)]
+    for position, entry in enumerate(waiting):
+        if schedule.ready(entry.step):
             return waiting.pop(position)
     further = schedule.next_step()
     return None if further is None else _Waiting(further)

@@ -1,9 +1,9 @@
-"""Closed forms. In: counts, values, p-values. Out: Wilson and unpaired intervals, Holm, Student's t, p of intervals."""
+"""Closed forms. In: counts, values, p-values. Out: Wilson and unpaired intervals, Holm, Student's t, degrees, p of intervals."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -81,6 +81,20 @@ def t_quantile(share: float, degrees: int) -> float:
         if abs(step) < 1e-9:  # convergence is quadratic: the next step would be its square
             break
     return t
+
+
+def t_quantiles(share: float, degrees: ArrayLike) -> Floats:
+    """`t_quantile` for an array of degrees of freedom, rounded down."""
+    whole, index = np.unique((np.asarray(degrees) + 1e-6).astype(np.int64), return_inverse=True)
+    return np.asarray(np.array([t_quantile(share, int(each)) for each in whole])[index].reshape(np.shape(degrees)))
+
+
+def satterthwaite(variances: Sequence[Floats], degrees: Sequence[float], zero: Floats | float = 0.0) -> Floats:
+    """Degrees of freedom of a sum of variances, from those of each; the fewest of these if there is no variance."""
+    total = sum(variances, zero)
+    per_degree = sum((variance**2 / each for variance, each in zip(variances, degrees, strict=True)), zero)
+    combined = np.divide(total**2, per_degree, out=np.zeros_like(total), where=per_degree > 0)
+    return np.asarray(np.maximum(min(degrees, default=1.0), combined))
 
 
 def inverted_p(difference: float, half_width: Callable[[float], float]) -> float:

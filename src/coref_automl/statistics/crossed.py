@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from coref_automl.records import Estimate, Record
-from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, inverted_p, t_quantile, wilson
+from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, inverted_p, satterthwaite, t_quantile, t_quantiles, wilson
 from coref_automl.statistics.resampling import Floats, Part, gather
 
 Reason = Literal["", "one seed", "copies", "one document", "same"]
@@ -24,8 +24,7 @@ _ZERO = 1e-12
 _MANY = 200
 """Degrees of freedom from which on Student's distribution is taken to be normal."""
 FEW_DOCUMENTS, TIGHTER = 100, 1.05
-"""With fewer effective documents than this the interval is widened by this factor, and so it is for two runs against more: both
-set by simulation."""
+"""Fewer effective documents than this widen the interval by this factor, as do two runs against more: both set by simulation."""
 _VARIANCES = ("difference", "documents", "seeds", "flips", "seed_degrees")
 HARDLY_ANY = 6
 """With fewer effective documents than this, the widest of three intervals is used: over runs, over documents, and over both."""
@@ -61,8 +60,7 @@ class Crossed(Record):
         return np.asarray(np.maximum(0.0, self.seeds - self.flips_removed * self.flips))
 
     def half_width(self, level: float = LEVEL) -> Floats:
-        """Half the width of the interval. If all items differ equally, the variance is 0, and Wilson's interval for n of n
-        documents is the lower bound."""
+        """Half the interval's width. If all items differ equally, the variance is 0: Wilson's width for n of n is the minimum."""
         half, minimum = self._half_width(level), 1 - wilson(self.documents_seen, self.documents_seen, level).low
         return np.where(self.documents + self.beyond > _ZERO**2, half, np.maximum(half, minimum))
 
@@ -84,8 +82,8 @@ class Crossed(Record):
 
     def _widest_of_three(self, level: float) -> Floats:
         both, run_degrees = np.asarray(self.documents + self.seeds), max(1, self.fewest - 1)
-        per_degree = self.seeds**2 / run_degrees + self.documents**2 / self.document_degrees
-        degrees = np.divide(both**2, per_degree, out=np.ones_like(both), where=per_degree > 0)
+        variances = [np.asarray(self.seeds), np.asarray(self.documents)]
+        degrees = satterthwaite(variances, [run_degrees, self.document_degrees])
         over_runs = _quantile(run_degrees, level) * np.sqrt(self.seeds)
         over_documents = _quantile(self.documents_seen - 1, level) * np.sqrt(self.documents)
         return np.asarray(np.maximum(np.maximum(over_runs, over_documents), _quantiles(degrees, level) * np.sqrt(both)))
@@ -145,8 +143,8 @@ def crossed_parts(a: Sequence[Floats], b: Sequence[Floats], sizes: Sequence[Floa
         sum(documents, zero),
         sum(seeds, zero),
         sum((side.flips() for side in several), zero),
-        _satterthwaite(seeds, [side.runs - 1 for side in several], zero),
-        float(_satterthwaite(documents, document_degrees, zero).min()),
+        satterthwaite(seeds, [side.runs - 1 for side in several], zero),
+        float(satterthwaite(documents, document_degrees, zero).min()),
         min((side.runs for side in several), default=1),
         max((side.runs for side in several), default=1),
         min(len(size) for size in sizes),
@@ -184,22 +182,13 @@ class _Side:
         return np.asarray(sum((part**2).sum(axis=(-2, -1)) for part in deviations) / (self.runs * (self.runs - 1)))
 
 
-def _satterthwaite(variances: Sequence[Floats], degrees: Sequence[float], zero: Floats) -> Floats:
-    """Degrees of freedom of a sum of variances, from those of each; the fewest of these if there is no variance."""
-    total = sum(variances, zero)
-    per_degree = sum((variance**2 / each for variance, each in zip(variances, degrees, strict=True)), zero)
-    combined = np.divide(total**2, per_degree, out=np.zeros_like(total), where=per_degree > 0)
-    return np.maximum(min(degrees, default=1.0), combined)
-
-
 def _quantile(degrees: float, level: float) -> float:
     """The two-sided Student quantile at a level, degrees rounded down."""
     return t_quantile((1 + level) / 2, max(1, min(int(degrees + 1e-6), _MANY)))
 
 
 def _quantiles(degrees: Floats | float, level: float) -> Floats:
-    whole, index = np.unique(np.minimum(np.asarray(degrees) + 1e-6, _MANY).astype(np.int64), return_inverse=True)
-    return np.asarray(np.array([_quantile(int(each), level) for each in whole])[index].reshape(np.shape(degrees)))
+    return t_quantiles((1 + level) / 2, np.clip(degrees, 1, _MANY))
 
 
 def composite_crossed(

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from coref_automl.records import Estimate
-from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, t_quantile, wilson
+from coref_automl.statistics.closed_forms import LEVEL, NORMAL, POWER, satterthwaite, t_quantile, t_quantiles, wilson
 from coref_automl.statistics.resampling import Floats, Gathered, Part, flipped_sums, gather, resampled_means
 
 DRAWS = 10_000
@@ -156,13 +156,8 @@ def _intervals(gathered: Sequence[Gathered], *, seed: int, draws: int) -> list[E
 
 
 def _student(variances: Sequence[Floats], degrees: Sequence[float], share: float) -> Floats:
-    """Student's quantile for sums of variances, one array per part, whose degrees of freedom are combined (Satterthwaite, rounded
-    down)."""
-    total, degrees = np.asarray(sum(variances)), [max(1.0, each) for each in degrees]
-    per_degree = np.asarray(sum(variance**2 / each for variance, each in zip(variances, degrees, strict=True)))
-    combined = np.divide(total**2, per_degree, out=np.full(total.shape, float(min(degrees))), where=per_degree > 0)
-    whole, index = np.unique((combined + 1e-6).astype(np.int64), return_inverse=True)
-    return np.array([t_quantile(share, int(each)) for each in whole])[index].reshape(total.shape)
+    """Student's quantile for sums of variances, one array per part."""
+    return t_quantiles(share, satterthwaite(variances, [max(1.0, each) for each in degrees]))
 
 
 def _of_pairs(moves: Floats) -> Floats:

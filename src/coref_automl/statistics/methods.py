@@ -1,7 +1,6 @@
 """Outcomes other than shares of hits, and verdicts on runs paired by seed. In: values by item, sums by document. Pure.
 
-A difference of runs paired by seed might vanish with other seeds or other documents; it is shown only if neither can explain it,
-nor both together.
+A difference of runs paired by seed is shown only if neither other seeds nor other documents can explain it, nor both together.
 
 MRR is the mean of reciprocal ranks. An F1 of sums over documents is not a mean, so each document gets its influence (the
 first-order change of F1, weighted by its size): the weighted mean is the F1 itself, and runs can be crossed with documents as

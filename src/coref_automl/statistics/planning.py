@@ -5,8 +5,7 @@ and the probability that a true difference is shown is a normal tail. `items_nee
 
 A study may also stop early: pairs of runs are judged at up to four looks. Each look has a nominal level, small at first, so that
 over all looks one of two equal settings is called better in less than 2.5% of studies (`benchmarks/tuning_surrogate.py` counts).
-The standard deviation of few pairs is uncertain: it is pooled with that of the archived studies, which counts for eight degrees
-of freedom.
+The standard deviation of few pairs is uncertain: it is pooled with that of the archived studies, at eight degrees of freedom.
 """
 
 from __future__ import annotations
@@ -215,8 +214,7 @@ class Look(Record):
 class SequentialVerdict(Record):
     """The verdict of a look. `interval` is at the level of the look; `most` is the one-sided 95% upper bound on the gain.
 
-    `decision`: better or worse is shown; futile: a gain that matters is excluded; open: more pairs may decide; not shown: no more
-    pairs are left.
+    `decision`: better or worse is shown; futile: a relevant gain is excluded; open: more pairs may tell; not shown: none left.
     """
 
     difference: float

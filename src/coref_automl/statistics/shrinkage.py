@@ -1,7 +1,6 @@
 """Training curves, smoothed and shrunk. In: values of checkpoints and their covariance. Out: posterior means, plans. Pure.
 
-The best of many checkpoints is also the luckiest (winner's curse). Its neighbours and the other seeds of its method tell how much
-of its lead is real.
+The best of many checkpoints is also the luckiest (winner's curse). Neighbours and other seeds tell how much of its lead is real.
 """
 
 from __future__ import annotations
@@ -57,8 +56,7 @@ def method_means(values: ArrayLike, errors: Floats, *, methods: Sequence[object]
     """The posterior mean of each method, from one value per run (such as its gain over the base) and their covariance.
 
     The best of several methods is also the luckiest, and its mean over seeds is too high. Methods vary around a common mean, runs
-    around their method; both standard deviations are averaged over as in `posterior_means`. The prior odds that methods do not
-    differ at all are even.
+    around their method; both standard deviations are averaged over as in `posterior_means`. Odds that methods are equal are even.
     """
     observed, of_method = np.asarray(values, np.float64), _same(methods)
     count = len(observed)
@@ -110,8 +108,7 @@ def _same(labels: Sequence[object]) -> NDArray[np.float64]:
 
 
 def _posterior(observed: Floats, prior: Floats, errors: Floats, wanted: Floats) -> tuple[float, Floats]:
-    """The log likelihood of the values under a prior (the common mean integrated out), and the posterior means of the `wanted`
-    part of it."""
+    """The log likelihood under a prior (the common mean integrated out), and the posterior means of the `wanted` part of it."""
     count = len(observed)
     lower = np.linalg.cholesky(prior + errors + 1e-14 * np.eye(count))
     scaled = np.linalg.solve(lower, np.column_stack([observed, np.ones(count)]))

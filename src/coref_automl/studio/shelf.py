@@ -19,7 +19,7 @@ from coref_automl.comparison.superseded import one_dtype_each, what_counts
 from coref_automl.engine.pool import kill_worker, single_worker
 from coref_automl.errors import InputError
 from coref_automl.evaluation.results import StoredEvaluation
-from coref_automl.machine import sigint_blocked
+from coref_automl.machine import block_sigint
 from coref_automl.records import grouped
 from coref_automl.studio.board import Board, Members, load
 from coref_automl.studio.folders import FolderContents, Folders
@@ -150,7 +150,7 @@ class Shelf:
         try:
             if not stays:
                 return self.made(key, partial(self._alone, make), worker=self._beside)
-            with sigint_blocked():
+            with block_sigint():
                 pool = self._pools.get(stays) or self._pools.setdefault(stays, single_worker())
                 return self.made(key, make, worker=pool)
         except BrokenExecutor:
@@ -161,7 +161,7 @@ class Shelf:
             ) from None
 
     def _alone(self, make: Callable[[], T]) -> T:
-        with sigint_blocked(), single_worker() as self._pools[False]:
+        with block_sigint(), single_worker() as self._pools[False]:
             return self._pools[False].submit(make).result()
 
     def made(self, key: Key, make: Callable[[], T], *, worker: Executor | None = None) -> T:
