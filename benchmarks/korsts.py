@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from coref_automl.models.load import load_encoder
-from coref_automl.training.optimizer import rate_factor
+from coref_automl.training.optimizer import schedule_factor
 
 RATES = (1e-4, 2e-4, 4e-4)
 SEEDS = 3
@@ -91,7 +91,7 @@ def run(name: str, rate: float, seed: int, data: Path, epochs: int, limit: int |
     model.train()
     for step, part in enumerate(batches):
         for group in optimizer.param_groups:
-            group["lr"] = rate * rate_factor((step + 1) / (len(batches) + 1), "linear", 0.1)
+            group["lr"] = rate * schedule_factor((step + 1) / (len(batches) + 1), "linear", 0.1)
         rows = [train[at] for at in part]
         gold = torch.tensor([score / 5 for *_, score in rows], device=device)
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):

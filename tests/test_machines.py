@@ -38,14 +38,14 @@ def plain_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_masked_cpu_warns_where_nobody_listens_for_it(plain_cpu: None) -> None:
     import torch
 
-    from coref_automl.models.execution import rounded
+    from coref_automl.models.execution import autocast_to
 
     layer, values = torch.nn.Linear(4, 4), torch.ones(2, 4)
     with pytest.warns(UserWarning, match=WARNING), torch.autocast("cpu", torch.bfloat16):
         layer(values)
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always")
-        with rounded("cpu", torch.bfloat16):
+        with autocast_to("cpu", torch.bfloat16):
             layer(values)
             warnings.warn("something else", UserWarning, stacklevel=1)
     assert [str(one.message) for one in heard] == ["something else"]

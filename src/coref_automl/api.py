@@ -177,9 +177,9 @@ def path(model: str | Path) -> str:
         '[MASK]'
     """
     from coref_automl.models.model_files import resolve
-    from coref_automl.training.folder import checkpoint_meant
+    from coref_automl.training.folder import checkpoint_of_run
 
-    return resolve(checkpoint_meant(str(model), "model") or str(model))
+    return resolve(checkpoint_of_run(str(model), "model") or str(model))
 
 
 def load(model: str | Path, *, seq_len: int | None = None, device: str = "cpu") -> LoadedModel:

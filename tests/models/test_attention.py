@@ -13,7 +13,7 @@ import torch
 from coref_automl.errors import ModelError
 from coref_automl.models import fused_deberta
 from coref_automl.models.disentangled.layout import Documents
-from coref_automl.models.execution import packed_masks, software_rounding, use_attention, without_cudnn
+from coref_automl.models.execution import packed_masks, use_attention, without_bfloat16_warnings, without_cudnn
 from coref_automl.models.heads import encode, predict
 from tests.close import assert_same, assert_same_slopes
 from tests.models.conftest import FAMILIES, TINY, batch, build
@@ -114,7 +114,7 @@ def test_bfloat16_packs_too() -> None:
         with torch.no_grad():
             exact = encode(model, ids, packed_masks(model, SEGMENTS))[SEGMENTS > 0]
             model.to(torch.bfloat16)
-            with software_rounding():
+            with without_bfloat16_warnings():
                 coarse = encode(model, ids, packed_masks(model, SEGMENTS))[SEGMENTS > 0]
         assert torch.nn.functional.cosine_similarity(exact, coarse.float(), dim=-1).min() > 0.98
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from coref_automl.models.execution import products
+from coref_automl.models.execution import matmul_precision
 
 pytestmark = pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="this torch has the old settings alone")
 
@@ -22,9 +22,9 @@ def as_the_trainer_leaves_it() -> Iterator[None]:
 
 @pytest.mark.usefixtures("as_the_trainer_leaves_it")
 def test_products_are_exact_inside_and_as_before_outside() -> None:
-    with products(tf32=False):
+    with matmul_precision(tf32=False):
         assert torch.backends.cuda.matmul.fp32_precision == "ieee"
-        with products(tf32=True):
+        with matmul_precision(tf32=True):
             assert torch.backends.cuda.matmul.fp32_precision == "tf32"
         assert torch.backends.cuda.matmul.fp32_precision == "ieee"
     assert torch.backends.cuda.matmul.fp32_precision == "tf32"
@@ -32,6 +32,6 @@ def test_products_are_exact_inside_and_as_before_outside() -> None:
 
 @pytest.mark.usefixtures("as_the_trainer_leaves_it")
 def test_settings_come_back_after_an_error() -> None:
-    with pytest.raises(ValueError, match="inside"), products(tf32=False):
+    with pytest.raises(ValueError, match="inside"), matmul_precision(tf32=False):
         raise ValueError("inside")
     assert torch.backends.cuda.matmul.fp32_precision == "tf32"

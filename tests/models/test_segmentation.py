@@ -12,7 +12,7 @@ from coref_automl.models.segmentation import (
     TOO_LONG,
     AnnotatedText,
     facts_of,
-    place,
+    locate,
     span_facts,
     unknown_characters,
 )
@@ -33,7 +33,7 @@ def with_spans(draw: st.DrawFn) -> tuple[str, list[tuple[int, int]]]:
 def test_a_span_lies_in_the_tokens_that_hold_its_characters(kind: str, drawn: tuple[str, list[tuple[int, int]]]) -> None:
     text, spans = drawn
     pieces = tokenize(built(kind), text)
-    placed = place(pieces, spans)
+    placed = locate(pieces, spans)
     for number, (start, end) in enumerate(spans):
         first, last = placed.first[number], placed.last[number]
         held = range(pieces.starts[first], pieces.ends[last])

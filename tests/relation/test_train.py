@@ -26,7 +26,7 @@ from coref_automl.relation.scoring import read_predictions
 from coref_automl.relation.settings import ModelSettings
 from coref_automl.relation.train import train_relation
 from coref_automl.store import atomic_write
-from coref_automl.training.optimizer import groups_of
+from coref_automl.training.optimizer import parameter_groups
 from tests.close import assert_same
 
 from .conftest import make_raw_rows, raw_row
@@ -196,7 +196,7 @@ def test_an_interrupted_seed_goes_on_from_its_last_epoch_and_ends_the_same(
 ) -> None:
     recipe = change(recipe, epochs=3, hard_negatives=0.5)
     whole = train_relation(change(recipe, out=str(tmp_path / "whole")))
-    true_epoch, epochs = fit_module._Run.epoch, []
+    true_epoch, epochs = fit_module._Run.train_epoch, []
 
     def cut_short(*arguments: Any) -> None:
         epochs.append(arguments[0].state.epoch)
@@ -204,7 +204,7 @@ def test_an_interrupted_seed_goes_on_from_its_last_epoch_and_ends_the_same(
             raise _Stop
         true_epoch(*arguments)
 
-    monkeypatch.setattr(fit_module._Run, "epoch", cut_short)
+    monkeypatch.setattr(fit_module._Run, "train_epoch", cut_short)
     with pytest.raises(_Stop):
         train_relation(recipe)
     again = train_relation(recipe)
@@ -335,13 +335,13 @@ def test_skipped_rows_are_told_and_kept_with_the_numbers_they_have_in_their_file
 
 
 def test_training_leaves_cudnns_attention_out(recipe: RelationRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    true_epoch, seen = fit_module._Run.epoch, []
+    true_epoch, seen = fit_module._Run.train_epoch, []
 
     def watched(*arguments: Any) -> None:
         seen.append(torch.backends.cuda.cudnn_sdp_enabled())
         true_epoch(*arguments)
 
-    monkeypatch.setattr(fit_module._Run, "epoch", watched)
+    monkeypatch.setattr(fit_module._Run, "train_epoch", watched)
     train_relation(change(recipe, epochs=1))
     assert seen == [False]
     assert torch.backends.cuda.cudnn_sdp_enabled()
@@ -489,7 +489,9 @@ def test_an_encoder_without_a_pooler_takes_a_dropout(tmp_path: Path, encoder_fol
 def test_layer_decay_goes_by_layer_index(encoder_folder: Path) -> None:
     model, _ = build_model(settings_of("both", encoder_folder, scheme="punct"))
     rates: dict[str, float] = {
-        name: group.rate for group in groups_of(model, rate=1.0, weight_decay=0.0, layer_decay=0.5) for name in group.names
+        name: group.learning_rate
+        for group in parameter_groups(model, learning_rate=1.0, weight_decay=0.0, layer_decay=0.5)
+        for name in group.names
     }
     assert {rate for name, rate in rates.items() if name.startswith("head.")} == {1.0}
     assert {rate for name, rate in rates.items() if ".layers.1." in name} == {0.5}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.training.batches import BLANK
+from coref_automl.training.batches import PAD_ROW
 from coref_automl.training.masking import IGNORED, Masking
 
 
@@ -40,7 +40,7 @@ def test_the_list_of_positions_keeps_its_size(opened: PackedDataset, masking: Ma
     collate = Collator(expected_share(opened, masking) * 1.5)
     sizes = {len(collate([rows[epoch * len(opened) + at] for at in range(6)])["labels"]) for epoch in range(20)}
     assert len(sizes) == 1
-    assert len(collate([rows[BLANK]] * 6)["labels"]) in sizes
+    assert len(collate([rows[PAD_ROW]] * 6)["labels"]) in sizes
 
 
 def test_the_expected_share_is_that_of_the_rows_for_drawn_rates_too(opened: PackedDataset, masking: Masking) -> None:
@@ -56,7 +56,7 @@ def test_the_expected_share_is_that_of_the_rows_for_drawn_rates_too(opened: Pack
 def test_a_blank_row_asks_nothing(opened: PackedDataset, masking: Masking) -> None:
     from coref_automl.training.batches import MaskedRows
 
-    assert (MaskedRows(opened, masking, 7)[BLANK][2] == IGNORED).all()
+    assert (MaskedRows(opened, masking, 7)[PAD_ROW][2] == IGNORED).all()
 
 
 def test_a_worker_process_gets_the_same_rows_from_a_small_message(opened: PackedDataset, masking: Masking) -> None:

@@ -16,7 +16,16 @@ from hypothesis import strategies as st
 
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.errors import CorefError, RecipeError
-from coref_automl.training.masking import FAR, IGNORED, Masking, later_mentions, mask_row, mention_rates, nearest_mate, row_rng
+from coref_automl.training.masking import (
+    FAR,
+    IGNORED,
+    Masking,
+    later_mentions,
+    mask_row,
+    mention_rates,
+    nearest_coreferent,
+    row_rng,
+)
 from coref_automl.training.recipe import TrainRecipe
 from tests.close import assert_same
 from tests.training.test_run import Killed, killed_after, same_weights, weights  # noqa: F401 - a fixture
@@ -59,10 +68,10 @@ def rows(draw: st.DrawFn) -> tuple[Row, np.ndarray]:
 
 @given(made=rows())
 def test_who_is_asked_for_has_a_visible_mate_and_a_visible_stranger_in_its_document(made: tuple[Row, np.ndarray]) -> None:
-    from coref_automl.training.loss import ASKED, SEEN, table_of
+    from coref_automl.training.loss import CANDIDATE, TARGET, mention_table
 
     row, labels = made
-    table = table_of(row, labels)
+    table = mention_table(row, labels)
     assert len(table) == len(row.mentions)
     spans = [(int(first), int(end), int(chain)) for first, end, chain in row.mentions]
     seen = [(first, end, chain) for first, end, chain in spans if (labels[first:end] == IGNORED).all()]
@@ -70,18 +79,18 @@ def test_who_is_asked_for_has_a_visible_mate_and_a_visible_stranger_in_its_docum
         assert (start, last, same) == (first, end - 1, chain)
         near = [c for at, _, c in seen if row.segments[at] == row.segments[first]]
         hidden = (labels[first:end] != IGNORED).all()
-        assert (role == SEEN) == ((first, end, chain) in seen)
-        assert (role == ASKED) == (hidden and chain in near and any(other != chain for other in near))
+        assert (role == CANDIDATE) == ((first, end, chain) in seen)
+        assert (role == TARGET) == (hidden and chain in near and any(other != chain for other in near))
 
 
 @given(made=rows(), seed=st.integers(0, 1000), objective=st.sampled_from(["copy", "link"]))
 def test_the_losses_are_those_of_a_plain_loop_over_mentions(made: tuple[Row, np.ndarray], seed: int, objective: str) -> None:
     import torch
 
-    from coref_automl.training.loss import ASKED, SEEN, MentionLosses, table_of
+    from coref_automl.training.loss import CANDIDATE, TARGET, MentionLosses, mention_table
 
     row, labels = made
-    table = table_of(row, labels)
+    table = mention_table(row, labels)
     torch.manual_seed(seed)
     hidden = torch.randn(2, 60, 8)
     losses = MentionLosses(8, {objective: 1.0}, temperature=0.3)  # type: ignore[dict-item]
@@ -100,8 +109,8 @@ def test_the_losses_are_those_of_a_plain_loop_over_mentions(made: tuple[Row, np.
         return torch.cosine_similarity(one, other, dim=0) / 0.3
 
     total, met = torch.zeros(()), 0
-    for asked in table[table[:, 3] == ASKED]:
-        near = [m for m in table[table[:, 3] == SEEN] if row.segments[m[0]] == row.segments[asked[0]]]
+    for asked in table[table[:, 3] == TARGET]:
+        near = [m for m in table[table[:, 3] == CANDIDATE] if row.segments[m[0]] == row.segments[asked[0]]]
         scores = torch.stack([score(asked, m) for m in near])
         right = torch.tensor([m[2] == asked[2] for m in near])
         total = total + scores.logsumexp(0) - scores[right].logsumexp(0)
@@ -114,18 +123,18 @@ def test_the_losses_are_those_of_a_plain_loop_over_mentions(made: tuple[Row, np.
 
 
 def test_a_document_whose_every_mention_is_hidden_asks_for_none() -> None:
-    from coref_automl.training.loss import SEEN, table_of
+    from coref_automl.training.loss import CANDIDATE, mention_table
 
     mentions = np.array([(1, 3, 0), (5, 6, 1), (7, 9, 0), (21, 22, 2), (24, 25, 3)], np.int32)
     labels = np.full(30, IGNORED)
     labels[:12] = 9
-    table = table_of(Row(np.full(30, 9), np.repeat([1, 2], [20, 10]), mentions), labels)
-    assert table[:, 3].tolist() == [0, 0, 0, SEEN, SEEN]
+    table = mention_table(Row(np.full(30, 9), np.repeat([1, 2], [20, 10]), mentions), labels)
+    assert table[:, 3].tolist() == [0, 0, 0, CANDIDATE, CANDIDATE]
 
 
 def test_far_mentions_are_hidden_more_often() -> None:
     mentions = np.array([(1, 2, 0), (10, 11, 1), (12, 13, 0), (10 + FAR, 11 + FAR, 1), (500, 501, 0), (20 + 2 * FAR, 540, 1)])
-    assert nearest_mate(mentions).tolist() == [11, FAR, 11, FAR, 488, FAR + 10]
+    assert nearest_coreferent(mentions).tolist() == [11, FAR, 11, FAR, 488, FAR + 10]
     later = later_mentions(mentions)
     assert later[:, 0].tolist() == [12, 10 + FAR, 500, 20 + 2 * FAR]
     assert mention_rates(mentions, masking(entity_rate=0.2, far_weight=2.0)).tolist() == [0.2, 0.2, 0.4, 0.4]
@@ -146,11 +155,11 @@ def test_room_is_kept_for_far_mentions(chained_dataset: Path) -> None:
 
 
 def test_batches_keep_their_shapes(chained_dataset: Path) -> None:
-    from coref_automl.training.batches import BLANK, Collator, MaskedRows
+    from coref_automl.training.batches import PAD_ROW, Collator, MaskedRows
 
     dataset = PackedDataset.open(chained_dataset)
     source, collate = MaskedRows(dataset, masking(), 1), Collator.of(dataset, masking())
-    shapes = {tuple(collate([source[n], source[BLANK]])["mentions"].shape) for n in range(40)}
+    shapes = {tuple(collate([source[n], source[PAD_ROW]])["mentions"].shape) for n in range(40)}
     assert shapes == {(2, 32, 4)}
     assert "mentions" not in Collator.of(dataset, masking("entity"))([MaskedRows(dataset, masking("entity"), 1)[0]])
 

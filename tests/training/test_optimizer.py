@@ -20,11 +20,11 @@ SHAPES = ["tiny", "deberta-tiny", "bert-tiny", "roberta-tiny", "electra-tiny"]
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_each_layer_has_the_rate_of_its_depth(shape: str, tokenizer_folder: Path) -> None:
-    from coref_automl.training.optimizer import groups_of
+    from coref_automl.training.optimizer import parameter_groups
 
     made = model(shape, tokenizer_folder)
-    groups = groups_of(made, rate=1.0, weight_decay=0.1, layer_decay=0.5)
-    rates = {name: group.rate for group in groups for name in group.names}
+    groups = parameter_groups(made, learning_rate=1.0, weight_decay=0.1, layer_decay=0.5)
+    rates = {name: group.learning_rate for group in groups for name in group.names}
     assert rates.keys() == dict(made.named_parameters()).keys()
     for name, rate in rates.items():
         expected = (
@@ -41,22 +41,22 @@ def test_each_layer_has_the_rate_of_its_depth(shape: str, tokenizer_folder: Path
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_vectors_are_not_decayed_and_matrices_are(shape: str, tokenizer_folder: Path) -> None:
-    from coref_automl.training.optimizer import groups_of
+    from coref_automl.training.optimizer import parameter_groups
 
-    groups = groups_of(model(shape, tokenizer_folder), rate=1.0, weight_decay=0.1)
+    groups = parameter_groups(model(shape, tokenizer_folder), learning_rate=1.0, weight_decay=0.1)
     decays = {parameter.ndim: group.weight_decay for group in groups for parameter in group.parameters}
     assert decays == {1: 0.0, 2: 0.1}
-    assert {group.rate for group in groups} == {1.0}
+    assert {group.learning_rate for group in groups} == {1.0}
 
 
 def test_the_optimizer_moves_lower_layers_less(tokenizer_folder: Path) -> None:
     """The old fault: decay by parameter count, under which the encoder stood still."""
     import torch
 
-    from coref_automl.training.optimizer import adamw, groups_of
+    from coref_automl.training.optimizer import adamw, parameter_groups
 
     made = model("tiny", tokenizer_folder)
-    groups = groups_of(made, rate=1e-2, weight_decay=0.0, layer_decay=0.5)
+    groups = parameter_groups(made, learning_rate=1e-2, weight_decay=0.0, layer_decay=0.5)
     before = {name: value.detach().clone() for name, value in made.named_parameters()}
     made(input_ids=torch.arange(5, 25)[None], labels=torch.arange(5, 25)[None]).loss.backward()
     adamw(groups, fused=False).step()

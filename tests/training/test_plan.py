@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coref_automl.corpus.dataset import PackedDataset
-from coref_automl.training.batches import BLANK, BatchPlan, EpochSampler, micro_batch, visits
+from coref_automl.training.batches import PAD_ROW, BatchPlan, EpochSampler, micro_batch, visits
 
 
 def plan(rows: int = 10, batch: int = 4, seed: int = 3) -> BatchPlan:
@@ -30,7 +30,7 @@ def test_the_sampler_takes_its_epoch_from_the_step_count() -> None:
     drawn = list(EpochSampler(chosen, 4, lambda: 4))
     assert [index // 10 for index in drawn[:10]] == [1] * 10
     assert [index % 10 for index in drawn[:10]] == chosen.order(1).tolist()
-    assert drawn[10:] == [BLANK, BLANK]
+    assert drawn[10:] == [PAD_ROW, PAD_ROW]
 
 
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(0, 60))

@@ -226,12 +226,12 @@ def test_a_folder_begun_with_another_recipe_is_refused(recipe: Recipe, change: d
     from coref_automl.training.setup import prepare_run
 
     work = prepare_run(recipe())
-    claim_run(work.recipe, work.prints, work.summary())
+    claim_run(work.recipe, work.fingerprints, work.summary())
     other = prepare_run(recipe(**change))
     with pytest.raises(FolderError, match=named):
-        claim_run(other.recipe, other.prints, other.summary())
+        claim_run(other.recipe, other.fingerprints, other.summary())
     again = prepare_run(recipe(workers=2, micro_batch=1, log_every=5))
-    claim_run(again.recipe, again.prints, again.summary())
+    claim_run(again.recipe, again.fingerprints, again.summary())
 
 
 def test_a_folder_begun_with_other_data_is_refused(recipe: Recipe, make_dataset: Callable[..., Path]) -> None:
@@ -240,10 +240,10 @@ def test_a_folder_begun_with_other_data_is_refused(recipe: Recipe, make_dataset:
     from coref_automl.training.setup import prepare_run
 
     work = prepare_run(recipe())
-    claim_run(work.recipe, work.prints, work.summary())
+    claim_run(work.recipe, work.fingerprints, work.summary())
     other = prepare_run(recipe(dataset=str(make_dataset(seed=1))))
     with pytest.raises(FolderError, match="bytes of the dataset"):
-        claim_run(other.recipe, other.prints, other.summary())
+        claim_run(other.recipe, other.fingerprints, other.summary())
 
 
 def test_data_of_another_tokenizer_is_refused(recipe: Recipe, make_dataset: Callable[..., Path]) -> None:

@@ -12,8 +12,8 @@ from coref_automl.training.optimizer import (
     crossed_mark,
     even_steps,
     is_save_step,
-    rate_factor,
     save_steps,
+    schedule_factor,
     total_steps,
 )
 
@@ -48,16 +48,16 @@ def test_the_first_budget_to_end_counts(epochs: float | None, tokens: int | None
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine", "wsd", "constant"])
 def test_rates_rise_then_fall(schedule: str) -> None:
-    assert rate_factor(0.0, schedule, 0.1) == 0.0
-    assert rate_factor(0.05, schedule, 0.1) == pytest.approx(0.5)
-    assert rate_factor(0.1, schedule, 0.1) == 1.0
-    assert rate_factor(1.0, schedule, 0.1) == pytest.approx(1.0 if schedule == "constant" else 0.0)
-    later = [rate_factor(0.1 + 0.01 * at, schedule, 0.1) for at in range(91)]
+    assert schedule_factor(0.0, schedule, 0.1) == 0.0
+    assert schedule_factor(0.05, schedule, 0.1) == pytest.approx(0.5)
+    assert schedule_factor(0.1, schedule, 0.1) == 1.0
+    assert schedule_factor(1.0, schedule, 0.1) == pytest.approx(1.0 if schedule == "constant" else 0.0)
+    later = [schedule_factor(0.1 + 0.01 * at, schedule, 0.1) for at in range(91)]
     assert later == sorted(later, reverse=True)
 
 
 def test_no_warm_up_starts_at_the_top() -> None:
-    assert rate_factor(0.0, "linear", 0.0) == 1.0
+    assert schedule_factor(0.0, "linear", 0.0) == 1.0
 
 
 @pytest.fixture
@@ -75,9 +75,9 @@ def test_a_budget_in_minutes_ends_in_time_and_keeps_its_warm_up(at: dict[str, fl
     assert clock.progress(1) == pytest.approx(0.0, abs=1e-6)
     at["seconds"] = 70.0
     assert clock.progress(2) == pytest.approx(0.5)
-    assert not clock.over(2)
+    assert not clock.finished(2)
     at["seconds"] = 110.0
-    assert clock.over(3)
+    assert clock.finished(3)
 
 
 def test_a_resumed_clock_goes_on_where_it_stopped(at: dict[str, float]) -> None:
@@ -98,8 +98,8 @@ def test_a_resumed_clock_goes_on_where_it_stopped(at: dict[str, float]) -> None:
 def test_steps_end_a_run_that_the_clock_would_let_go_on(at: dict[str, float]) -> None:
     clock = Clock(10, 60.0, started=0.0)
     at["seconds"] = 1.0
-    assert clock.over(10)
-    assert not clock.over(9)
+    assert clock.finished(10)
+    assert not clock.finished(9)
 
 
 @given(marks=st.integers(1, 12), last=st.integers(1, 400))

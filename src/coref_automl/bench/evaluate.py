@@ -22,7 +22,7 @@ from coref_automl.evaluation.scorer import DTYPES, Scorer, pick
 from coref_automl.evaluation.windows import sample
 from coref_automl.korean import Tagger
 from coref_automl.models.build import build_masked_lm
-from coref_automl.models.execution import rounded, use_attention
+from coref_automl.models.execution import autocast_to, use_attention
 from coref_automl.models.load import LoadedModel, load_masked_lm, load_tokenizer
 from coref_automl.models.vocabulary import entry_words
 from coref_automl.records import ClozeItem, ItemScore
@@ -98,7 +98,7 @@ class _UsualWay:
         self._pipeline = _OverIds(model=loaded.model, tokenizer=loaded.tokenizer, device=device, top_k=TOP)
         self._scorer, self._evalset, self._batch = scorer, evalset, batch_size
         self._words, self._tagger = entry_words(loaded.tokenizer), Tagger()
-        self._rounded = partial(rounded, device, DTYPES[dtype])
+        self._rounded = partial(autocast_to, device, DTYPES[dtype])
 
     def candidates(self, items: Sequence[ClozeItem]) -> list[list[dict[str, Any]]]:
         units = (self._scorer.unit(item, self._evalset.documents[item.document], words=False) for item in items)

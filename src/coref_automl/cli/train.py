@@ -60,7 +60,7 @@ def _show_plan(settings: TrainRecipe, as_json: bool) -> None:
     from coref_automl.training.setup import prepare_run
 
     work = prepare_run(settings)
-    check_run(work.recipe, work.prints, work.summary())
+    check_run(work.recipe, work.fingerprints, work.summary())
     run = Path(work.recipe.out)
     finished = is_done(run)
     if as_json:

@@ -20,7 +20,7 @@ from coref_automl.config import nearest
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.results import Opened, StoredEvaluation, base_evaluation, run_of
 from coref_automl.evaluation.targets import slug, target_of
-from coref_automl.models.model_files import model_place
+from coref_automl.models.model_files import full_name
 from coref_automl.records import Evaluation, Provenance
 
 
@@ -114,7 +114,7 @@ def with_bases(stored: Sequence[StoredEvaluation], opened: Opened) -> list[Store
 def rename_bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
     """Name the bases of records as they were evaluated, where two models share a folder name: base-3fa92c in place of base."""
     present = [one.evaluation for one in stored if not one.archived and Path(one.evaluation.path).is_dir()]
-    owners = {evaluation.checkpoint: model_place(evaluation.path) for evaluation in present}
+    owners = {evaluation.checkpoint: full_name(evaluation.path) for evaluation in present}
     out = []
     for one in stored:
         made = one.evaluation.provenance
@@ -130,7 +130,7 @@ def _marked_name(base: str, owners: dict[str, str]) -> str:
     plain = target_of(base)
     if not Path(base).is_dir() or plain.in_run:
         return ""
-    name, place = plain.marked().name, model_place(base)
+    name, place = plain.marked().name, full_name(base)
     evaluated_as_marked = owners.get(name) == place
     plain_is_another = owners.get(plain.name, place) != place
     return name if evaluated_as_marked or plain_is_another else ""

@@ -21,7 +21,7 @@ from coref_automl.comparison.superseded import changed_since, copies_of, named_f
 from coref_automl.errors import ComparisonError, CorefError, InputError
 from coref_automl.evaluation.results import Opened, StoredEvaluation, files_under, is_of_one_model, look_through
 from coref_automl.folders import short_names
-from coref_automl.models.model_files import is_here, model_place
+from coref_automl.models.model_files import full_name, is_local
 from coref_automl.say import say
 
 
@@ -141,9 +141,9 @@ class Results:
         missing = [path for path in self.paths if not self.checked_under(path) and path not in self.runs.under]
         if not missing:
             return []
-        bases = {model_place(one.evaluation.path) for one in bases_beside(self.everything, self.opened)}
-        missing = [path for path in missing if model_place(path) not in bases]
-        gone = ", ".join(path for path in missing if not Path(path).exists() and not is_here(path))
+        bases = {full_name(one.evaluation.path) for one in bases_beside(self.everything, self.opened)}
+        missing = [path for path in missing if full_name(path) not in bases]
+        gone = ", ".join(path for path in missing if not Path(path).exists() and not is_local(path))
         if gone:
             raise InputError(say(f"없는 경로입니다: {gone}", f"{gone} does not exist; check the path."))
         return missing

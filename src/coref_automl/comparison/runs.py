@@ -173,7 +173,7 @@ class TaskData:
 
     files: dict[str, str | None]
     sizes: dict[str, int]
-    prints: dict[str, str]
+    fingerprints: dict[str, str]
     settings: dict[str, Any] = field(default_factory=dict)
 
 

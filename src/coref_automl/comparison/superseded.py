@@ -19,7 +19,7 @@ from coref_automl.evaluation.results import RESULT, StoredEvaluation
 from coref_automl.evaluation.targets import CHECKPOINT
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import kind_of_folder
-from coref_automl.models.model_files import PARTS, model_prints
+from coref_automl.models.model_files import PARTS, model_fingerprints
 from coref_automl.records import grouped
 from coref_automl.say import say
 
@@ -72,7 +72,7 @@ def changed_since(stored: Sequence[StoredEvaluation]) -> list[str]:
             scored = datetime.fromisoformat(one.evaluation.evaluated_at).timestamp()
             if one.archived or not folder.is_dir() or all(path.stat().st_mtime <= scored + 1 for path in folder.iterdir()):
                 continue
-            what = _changed(one, model_prints(one.evaluation.path))
+            what = _changed(one, model_fingerprints(one.evaluation.path))
         except (CorefError, OSError, ValueError):
             continue  # what cannot be read now was read when it was scored
         if what:
@@ -135,7 +135,7 @@ def _prints_now(beside: Sequence[StoredEvaluation]) -> dict[str, str]:
     last = {name: value for name, value in newest.fingerprints.items() if name in PARTS}
     if any(_changed(one, last) for one in beside) and Path(newest.path).is_dir():
         with suppress(CorefError, OSError):
-            now = model_prints(newest.path)
+            now = model_fingerprints(newest.path)
             return now if not all(_changed(one, now) for one in beside) else last
     return last
 

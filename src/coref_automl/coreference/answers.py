@@ -193,7 +193,7 @@ def summarise(run: Path, tested: Sequence[CorefDocument]) -> CoreferenceResult:
             )
     if len(versions := {one.version for own in answers for one in own}) > 1:
         raise FolderError(f"{run} has answers of several versions; remove its seeds and run the same command again.")
-    settings, prints = manifest["binding"]["settings"], manifest["binding"]["fingerprints"]
+    settings, fingerprints = manifest["binding"]["settings"], manifest["binding"]["fingerprints"]
     result = CoreferenceResult(
         run=str(run),
         model=manifest["model"],
@@ -201,14 +201,14 @@ def summarise(run: Path, tested: Sequence[CorefDocument]) -> CoreferenceResult:
         documents=len(answers[0]),
         mentions=sum(each.mentions for each in answers[0]),
         seeds=tuple(seeds),
-        fingerprints={"weights": prints.get("weights", ""), "documents": manifest["scored_documents"]},
+        fingerprints={"weights": fingerprints.get("weights", ""), "documents": manifest["scored_documents"]},
         notes=tuple(manifest["notes"]),
         gain=_gain(run, answers),
         conditions={
             **{name: value for name, value in settings.items() if name not in _NOT_CONDITIONS},
             "documents": manifest["scored_documents"],
             "resolver": versions.pop(),
-            "split": prints["split"],
+            "split": fingerprints["split"],
         },
         pretraining=manifest["pretraining"],
         **summed(answers),

@@ -117,8 +117,8 @@ class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, Coreference
                 split, folds = str(Path(path).with_suffix(".split.json")), 0
                 write_json(Path(split), Split(sides.train, (), sides.dev).to_json())
         characters = {"characters": sum(len(document.text) for document in documents)}
-        prints = {"documents": documents_fingerprint(documents)}
-        return TaskData({"data": path, "split": split}, characters, prints, {"folds": min(folds, len(documents))})
+        fingerprints = {"documents": documents_fingerprint(documents)}
+        return TaskData({"data": path, "split": split}, characters, fingerprints, {"folds": min(folds, len(documents))})
 
     def train(self, recipe: Any, progress: Progress) -> CoreferenceResult:
         from coref_automl.coreference.train import train_coreference

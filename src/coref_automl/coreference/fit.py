@@ -30,8 +30,8 @@ from coref_automl.coreference.resolve import FoundChains, resolve_all
 from coref_automl.coreference.tokens import WIDTH, TokenizedDocument, TokenWindow, segments, within
 from coref_automl.models.execution import autocast, without_cudnn
 from coref_automl.progress import Progress, Stage, peak_gigabytes
-from coref_automl.training.finetuning import RESUME, Fit, FitState, Updates, checked_loss, own_randomness, weights_on_cpu
-from coref_automl.training.optimizer import groups_of
+from coref_automl.training.finetuning import RESUME, FitState, Updates, checked_loss, run_epochs, scoped_rng, weights_on_cpu
+from coref_automl.training.optimizer import parameter_groups
 
 _BALANCE = 0.5
 """How far rare genres are drawn more often: 0 as they come, 1 all alike."""
@@ -59,15 +59,15 @@ def fit(
     on_epoch: Callable[[int, int, float], None] | None = None,
 ) -> CoreferenceFitState:
     """Train all epochs; the model is left with the weights of the epoch that `dev` scored best, or else of the last one."""
-    encoder = groups_of(model.encoder, rate=rate_of(recipe, model), weight_decay=recipe.weight_decay)
-    head = groups_of(model.head, rate=recipe.head_rate, weight_decay=recipe.weight_decay)
+    encoder = parameter_groups(model.encoder, learning_rate=rate_of(recipe, model), weight_decay=recipe.weight_decay)
+    head = parameter_groups(model.head, learning_rate=recipe.head_rate, weight_decay=recipe.weight_decay)
     updates = Updates(model, [*encoder, *head], recipe.warmup)
     state = updates.load(folder / RESUME, CoreferenceFitState)
     total = recipe.epochs * len(epoch_batches(train, recipe, seed, 0))
-    with progress.stage(f"seed {seed}", total, "steps") as stage, own_randomness(str(model.device)), without_cudnn():
+    with progress.stage(f"seed {seed}", total, "steps") as stage, scoped_rng(str(model.device)), without_cudnn():
         stage.skip(state.epoch * total / recipe.epochs)
         run = _Run(model, updates, train, dev, recipe, seed, stage, state)
-        Fit(seed, state, updates, run.epoch, run.look, run.over, on_epoch).run(folder / RESUME)
+        run_epochs(run, seed=seed, state=state, updates=updates, resume=folder / RESUME, on_epoch=on_epoch)
     if state.best_weights:
         model.load_state_dict(state.best_weights, strict=False)
     return state
@@ -87,13 +87,13 @@ class _Run:
     def __post_init__(self) -> None:
         self.quotes = quotes_of(self.train)
 
-    def epoch(self) -> None:
+    def train_epoch(self) -> None:
         state, epochs = self.state, self.recipe.epochs
         batches = epoch_batches(self.train, self.recipe, self.seed, state.epoch)
         self.model.train()
         for number, batch in enumerate(batches, 1):
             # the cuts differ from epoch to epoch: progress within one is by share, so that the decay ends at its end
-            self.updates.set_rate((state.epoch + (number - 0.5) / len(batches)) / epochs)
+            self.updates.set_learning_rate((state.epoch + (number - 0.5) / len(batches)) / epochs)
             with autocast(str(self.model.device), self.recipe.precision):
                 loss = batch_loss(self.model, batch, self.quotes)
             loss.backward()
@@ -104,7 +104,7 @@ class _Run:
                 done = (state.epoch + number / len(batches)) * (self.stage.total or 0) / epochs
                 self.stage.advance(done - self.stage.done, loss=checked_loss(loss, state.step))
 
-    def look(self) -> float:
+    def validate(self) -> float:
         """Score the documents that choose, and keep the weights if they are the best so far: gold and found mentions count
         alike. Without such documents nothing is chosen."""
         state, score = self.state, 0.0
@@ -119,7 +119,7 @@ class _Run:
         state.peak = max(state.peak, peak_gigabytes())
         return score
 
-    def over(self) -> bool:
+    def should_stop(self) -> bool:
         return self.state.epoch >= self.recipe.epochs
 
 

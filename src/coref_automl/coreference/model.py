@@ -28,7 +28,7 @@ from coref_automl.fingerprints import fingerprint
 from coref_automl.models.execution import move
 from coref_automl.models.heads import encode, encode_at
 from coref_automl.models.load import load_encoder, quiet_library
-from coref_automl.models.model_files import detect_seq_len, folder_print, model_place, model_prints, read_head
+from coref_automl.models.model_files import detect_seq_len, folder_fingerprint, full_name, model_fingerprints, read_head
 from coref_automl.records import Record
 from coref_automl.store import obey_umask
 
@@ -152,9 +152,9 @@ def build_model(
 ) -> CoreferenceModel:
     """A model to train. Where `rank` is 0 all of the encoder is trained, else a change of that rank."""
     encoder, tokenizer = load_encoder(base)
-    window, prints = min(window, detect_seq_len(base)), model_prints(base)
+    window, fingerprints = min(window, detect_seq_len(base)), model_fingerprints(base)
     settings = HeadSettings(
-        model_place(base), prints["weights"], window, size, dropout, rank, schemes, seed=seed, base_prints=prints
+        full_name(base), fingerprints["weights"], window, size, dropout, rank, schemes, seed=seed, base_prints=fingerprints
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -219,7 +219,7 @@ def build_from(folder: Path, base: str | None, *, dropout: float, seed: int) -> 
 def head_identity(folder: Path, settings: HeadSettings, base: str | None = None) -> str:
     """All that decides a saved model's answers: its files, and the encoder that a low-rank change is added to."""
     place = _encoder_place(folder, settings, base)
-    return fingerprint(folder_print(folder), model_prints(place) if settings.rank else {})
+    return fingerprint(folder_fingerprint(folder), model_fingerprints(place) if settings.rank else {})
 
 
 def _encoder_place(folder: Path, settings: HeadSettings, base: str | None) -> str:
@@ -231,7 +231,7 @@ def _encoder_place(folder: Path, settings: HeadSettings, base: str | None) -> st
 
 
 def _check_base(folder: Path, settings: HeadSettings, base: str) -> None:
-    trained_on, now = settings.base_prints or {"weights": settings.weights}, model_prints(base)
+    trained_on, now = settings.base_prints or {"weights": settings.weights}, model_fingerprints(base)
     if changed := [name for name, value in trained_on.items() if now.get(name) != value]:
         raise ModelError(
             f"{folder} is a head for {settings.base}, and {base} has different {changed[0]}; pass that encoder with "

@@ -30,7 +30,7 @@ from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import State, state_of
 from coref_automl.korean import composed, ends_in_consonant
 from coref_automl.machine import pick_device
-from coref_automl.models.model_files import folder_print
+from coref_automl.models.model_files import folder_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.rows import with_marks
@@ -190,7 +190,7 @@ def resolve_file(
             yield {"chains": [[list(span) for span in chain] for chain in one.chains], "strings": one.strings, **named}
 
     used = fingerprint([options.get("base"), options.get("scheme"), resolve])
-    made_from = {"weights": folder_print(models_of(model)[0]), "options": used}
+    made_from = {"weights": folder_fingerprint(models_of(model)[0]), "options": used}
     progress = progress or quiet()
     return answer_texts(data, out, KIND, answer, made_from, column=column, at_once=16, skip_bad=skip_bad, progress=progress)
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from coref_automl.coreference.documents import CorefDocument
 from coref_automl.errors import CoreferenceDataError
-from coref_automl.models.segmentation import place
+from coref_automl.models.segmentation import locate
 from coref_automl.models.vocabulary import Pieces, tokenize_all
 
 TRAILING = 4
@@ -98,7 +98,7 @@ def _tokenized(document: CorefDocument, pieces: Pieces) -> TokenizedDocument:
         letters[long, back] = 1 + codes[pieces.ends[long] - 1 - back] % (ALPHABET - 1)
     ends_at = np.array([found.end() for found in _SENTENCE_END.finditer(document.text)], np.int64)
     sentences = np.searchsorted(ends_at, pieces.starts, "right").astype(np.int64)
-    placed = place(pieces, [mention.span for mention in document.mentions])
+    placed = locate(pieces, [mention.span for mention in document.mentions])
     numbers: dict[str, int] = {}
     entity = np.array([numbers.setdefault(mention.entity, len(numbers)) for mention in document.mentions], np.int64)
     repeats = _repeats(np.asarray(pieces.ids, np.int64))

@@ -35,7 +35,7 @@ from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import EVENTS, MANIFEST, is_done, mark_done
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
-from coref_automl.models.model_files import folder_print, model_prints
+from coref_automl.models.model_files import folder_fingerprint, model_fingerprints
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import grouped
 from coref_automl.say import say
@@ -230,13 +230,13 @@ def _bind(work: _Work) -> None:
     recipe, documents = work.recipe, work.data.documents
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in _FILES}
     prints = {
-        **model_prints(recipe.model),
+        **model_fingerprints(recipe.model),
         "documents": documents_fingerprint(documents),
         "schemes": fingerprint([document.scheme for document in documents]),
         "split": fingerprint([split.to_json() for split in work.splits]),
     }
     if recipe.start:
-        prints["start"] = folder_print(Path(recipe.start))
+        prints["start"] = folder_fingerprint(Path(recipe.start))
     if not (work.run / MANIFEST).is_file():
         write_json(work.run / SPLIT, work.splits[0].to_json() if not recipe.folds else [s.to_json() for s in work.splits])
     begin_run(

@@ -20,7 +20,7 @@ from coref_automl.errors import SourceError
 from coref_automl.folders import MANIFEST, mark_done
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
-from coref_automl.models.build import SPECIAL, START, framed, learn_entries, marked_words, train_tokenizer, word_normalizer
+from coref_automl.models.build import SPECIAL, START, as_fast, learn_entries, marked_words, train_tokenizer, word_normalizer
 from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Document, Record
@@ -168,7 +168,7 @@ def train_unigrams(
     scores = [low if entry in SPECIAL.values() else score for entry, score in zip(entries, scores, strict=True)]
     tokenizer = _tokenizer([*entries, *_BYTES], [*scores, *[low] * len(_BYTES)], byte_fallback=True)
     tokenizer.decoder = Sequence([ByteFallback(), Metaspace(replacement=START, prepend_scheme="always")])
-    return framed(tokenizer)
+    return as_fast(tokenizer)
 
 
 def _taken(tokenizer: Any, lines: list[str]) -> Counter[int]:

@@ -60,7 +60,7 @@ def fill_all(
 
     from coref_automl.evaluation.answers import answerable
     from coref_automl.evaluation.windows import maker_for
-    from coref_automl.models.execution import products
+    from coref_automl.models.execution import matmul_precision
     from coref_automl.models.heads import encode, predict
 
     maker, device = maker_for(loaded.tokenizer, loaded.seq_len), next(loaded.model.parameters()).device
@@ -77,7 +77,7 @@ def fill_all(
         words, allowed = answerable(loaded.tokenizer, nouns, initial=initial)
         allowed = allowed if nouns_only else np.array([bool(word) for word in words])
         stacked = torch.from_numpy(np.stack([ids for _, ids, _ in rows])).to(device)
-        with torch.inference_mode(), products(tf32=False):
+        with torch.inference_mode(), matmul_precision(tf32=False):
             hidden = encode(loaded.model, stacked, torch.ones_like(stacked))
             at = hidden[torch.arange(len(rows)), [gap for *_, gap in rows]]
             chances = predict(loaded.model, at.float()).float().softmax(-1).cpu().numpy()

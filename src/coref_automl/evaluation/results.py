@@ -16,7 +16,7 @@ from coref_automl.evaluation.columns import RANKS, has_items, holds_text, read_s
 from coref_automl.evaluation.targets import BASES, CHECKPOINT, EVALUATIONS, REMEDY, has_bytes, is_model_alone, place_of, target_of
 from coref_automl.folders import EXPERIMENT, PARTIAL, check_name, is_done, kind_of_folder, natural_order
 from coref_automl.guard import TooLarge
-from coref_automl.models.model_files import model_place
+from coref_automl.models.model_files import full_name
 from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
 
 RESULT = "result.json"
@@ -51,12 +51,12 @@ def open_evaluation(folder: Path) -> StoredEvaluation | None:
     evaluation = read_stored(folder / RESULT, Evaluation, remedy=REMEDY)
     if evaluation.schema != SCHEMA:
         raise InputError(f"{folder} was written by another version; remove it and run coref-automl evaluate again.")
-    run, prints = run_of(folder), evaluation.fingerprints
+    run, fingerprints = run_of(folder), evaluation.fingerprints
     if run is not None and (moved := run / folder.name).is_dir():
         evaluation = replace(evaluation, checkpoint=f"{moved.parent.resolve().name}/{moved.name}", path=str(moved))
     else:
-        evaluation = replace(evaluation, path=_model_now(evaluation.path, folder, prints.get("weights", "")))
-    items = where_now(evaluation.evalset_path, folder, "documents.jsonl", prints.get("items", ""))
+        evaluation = replace(evaluation, path=_model_now(evaluation.path, folder, fingerprints.get("weights", "")))
+    items = where_now(evaluation.evalset_path, folder, "documents.jsonl", fingerprints.get("items", ""))
     return StoredEvaluation(replace(evaluation, evalset_path=items), folder)
 
 
@@ -149,7 +149,7 @@ def base_evaluation(
     for root in roots:
         for stored in look_through([root] if root.is_dir() else [], opened)[0]:
             weights, in_run = stored.evaluation.fingerprints.get("weights"), BASES in root.parts
-            same_place = in_run or model_place(stored.evaluation.path) == model_place(made.base)
+            same_place = in_run or full_name(stored.evaluation.path) == full_name(made.base)
             if (weights == made.base_bytes if made.base_bytes else same_place) and wanted(stored.evaluation):
                 return stored
     return None

@@ -34,7 +34,7 @@ from coref_automl.locks import locked
 from coref_automl.machine import visible_devices
 from coref_automl.models.families import too_long
 from coref_automl.models.load import LoadedModel, load_masked_lm, tokenizer_fingerprint
-from coref_automl.models.model_files import PARTS, detect_seq_len, is_here, model_prints
+from coref_automl.models.model_files import PARTS, detect_seq_len, is_local, model_fingerprints
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Evaluation, ItemScore, Provenance
 from coref_automl.store import JsonlAppender, os_errors_as_ours
@@ -89,7 +89,7 @@ def evaluate(
     whatever checkpoints their folders hold besides.
     """
     from coref_automl.evaluation.scorer import pick
-    from coref_automl.models.execution import rounding_note
+    from coref_automl.models.execution import bfloat16_note
 
     recipe = expect(recipe or EvaluateRecipe(), EvaluateRecipe, "evaluate")
     progress = progress or quiet()
@@ -104,7 +104,7 @@ def evaluate(
     if recipe.out:
         claim_folder(recipe.out, "evaluations")
     if recipe.engine == "local":
-        slow = rounding_note(*pick(recipe.device, recipe.dtype))  # an impossible device or dtype is reported once
+        slow = bfloat16_note(*pick(recipe.device, recipe.dtype))  # an impossible device or dtype is reported once
         if slow:
             progress.note(slow)
     devices = _devices(recipe, len(targets))
@@ -185,10 +185,10 @@ def _evaluate_target(
     device, dtype = pick(recipe.device, recipe.dtype)
     seq_len = recipe.seq_len or detect_seq_len(target.model)
     load = cache(partial(load_masked_lm, target.model, seq_len=seq_len, device=device, new_head=recipe.new_head))
-    prints = cache(partial(model_prints, target.model))
+    fingerprints = cache(partial(model_fingerprints, target.model))
     done = []
     for number, evalset in enumerate(sets):
-        slot = Slot(target, evalset, seq_len, dtype, prints, recipe.out)
+        slot = Slot(target, evalset, seq_len, dtype, fingerprints, recipe.out)
         if only_known and slot.find(recipe.words) is None:
             return None
         with locked(target.folder(evalset.name, seq_len), on_wait=progress.note):  # wait if another process scores it
@@ -207,11 +207,11 @@ def _evaluate_target(
 def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Progress) -> tuple[Evaluation, list[ItemScore]]:
     """Score what is missing, appending items as they are scored; an interrupted call leaves them for the next one."""
     from coref_automl.evaluation.scorer import Scorer
-    from coref_automl.models.execution import ATTENTION
+    from coref_automl.models.execution import ATTENTION_LABEL
 
     target, evalset, folder = slot.target, slot.evalset, slot.folder()
     for note in loaded.notes:
-        if not note.startswith(tuple(ATTENTION.values())):  # the kernel does not change scores
+        if not note.startswith(tuple(ATTENTION_LABEL.values())):  # the kernel does not change scores
             progress.note(f"{target.name}: {note}")
     with os_errors_as_ours(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -226,7 +226,7 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
             scores |= {score.item: score for score in batch}
             rows.append(score.to_json() for score in batch)
             stage.advance(len(batch))
-    if model_prints(target.model) != slot.read_prints():
+    if model_fingerprints(target.model) != slot.read_fingerprints():
         raise EvaluationError(f"{target.model} has changed while it was scored; run the same command again.")
     ordered = [scores[item.id] for item in items]
     estimates, baselines = summarise_with_baselines(ordered, evalset, seed=recipe.seed)
@@ -240,7 +240,7 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
         scorer=SCORER,
         evaluated_at=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - started, 3),
-        fingerprints={**own, **slot.read_prints()},
+        fingerprints={**own, **slot.read_fingerprints()},
         estimates=estimates,
         baselines=baselines,
         single_entry_share=single_entry_share(ordered),
@@ -263,7 +263,7 @@ def _evaluate_bases(
     for target in targets:
         try:
             made = target.provenance()
-            if made is None or (not made.base_bytes and not is_here(made.base)):
+            if made is None or (not made.base_bytes and not is_local(made.base)):
                 continue  # nothing is known of it, or its weights were random
             run, length = Path(target.model).parent, recipe.seq_len or detect_seq_len(target.model)
             if (made.base, run) not in reasons:
@@ -295,11 +295,11 @@ class _Begun(TypedDict, total=False):
 
 def _not_at_hand(made: Provenance, run: Path) -> str:
     """Why the model that a run began from cannot be scored here; empty where it can."""
-    if not is_here(made.base):  # nobody asked for a download
+    if not is_local(made.base):  # nobody asked for a download
         return "it is not on this machine; evaluate it by its name or path, and compare both."
     begun = read_stored(run / MANIFEST, _Begun).get("binding", {}) if (run / MANIFEST).is_file() else {}
     held = {f"{BYTES}weights": made.base_bytes, **begun}
-    for name, now in model_prints(made.base).items():
+    for name, now in model_fingerprints(made.base).items():
         if held.get(BYTES + name, now) not in ("", now):
             return f"its {PARTS[name][1]} have changed since {made.run} began from it; restore them, and evaluate again."
     return ""

@@ -24,7 +24,7 @@ from coref_automl.evaluation.answers import MatchTable, answerable
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.windows import Asks, Candidates, Ids, Row, Window, maker_for, masked_rows, read_candidates
 from coref_automl.machine import default_batch_tokens, free_memory, is_out_of_memory, pick_device
-from coref_automl.models.execution import products, rounded
+from coref_automl.models.execution import autocast_to, matmul_precision
 from coref_automl.models.heads import encode_at, predict
 from coref_automl.models.load import LoadedModel
 from coref_automl.models.vocabulary import entry_words, word_ids
@@ -127,7 +127,7 @@ class Scorer:
         return Unit(item, window, (*single, *(row for row in rows if row not in single)), candidates)
 
     def _run(self, units: list[Unit], table: MatchTable, allowed: Tensor) -> list[ItemScore]:
-        with torch.inference_mode(), products(tf32=False):
+        with torch.inference_mode(), matmul_precision(tf32=False):
             return self._answers(units, table, allowed)
 
     def _answers(self, units: list[Unit], table: MatchTable, allowed: Tensor) -> list[ItemScore]:
@@ -163,7 +163,7 @@ class Scorer:
             ids[at, : len(tokens)] = tokens
             real[at, : len(tokens)] = 1
         at = torch.tensor([(place.row, place.column) for place in places]).to(self._device)
-        with rounded(self._device.type, self._autocast):
+        with autocast_to(self._device.type, self._autocast):
             batch = torch.from_numpy(ids).to(self._device), torch.from_numpy(real).to(self._device)
             return encode_at(self._model, *batch, at[:, 0], at[:, 1]), places
 

@@ -36,13 +36,13 @@ _NAMES_TRIED = 6
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The place of one evaluation: of one model on one set with one dtype and length; `read_prints` reads that model's bytes."""
+    """The place of one evaluation: a model on a set with a dtype and a length; `read_fingerprints` reads that model's bytes."""
 
     target: Target
     evalset: EvalSet
     seq_len: int
     dtype: str
-    read_prints: Callable[[], dict[str, str]]
+    read_fingerprints: Callable[[], dict[str, str]]
     out: Path | None = None
 
     def find(self, words: WordMode) -> StoredEvaluation | None:
@@ -76,13 +76,13 @@ class Slot:
     def _places(self) -> Iterator[Path]:
         """The plain name, one that the checkpoints of a run share, and without end more: each new noun table needs another."""
         own = (self.evalset.fingerprint, SCORER, self.dtype)
-        of_tables = (fingerprint(*own, self.read_prints(), turn)[:8] for turn in count())
+        of_tables = (fingerprint(*own, self.read_fingerprints(), turn)[:8] for turn in count())
         for mark in chain(("", fingerprint(*own)[:8]), of_tables):
             yield self.target.folder(self.evalset.name, self.seq_len, mark)
 
     @property
     def key(self) -> str:
-        return fingerprint(self.read_prints(), self.evalset.fingerprint, SCORER, self.dtype, self.seq_len)
+        return fingerprint(self.read_fingerprints(), self.evalset.fingerprint, SCORER, self.dtype, self.seq_len)
 
     def partial(self, folder: Path) -> Path:
         """The file to which items are appended while they are scored."""
@@ -135,10 +135,10 @@ class Slot:
     def _summary_is_due(self, evaluation: Evaluation) -> bool:
         """The flat file belongs to the first set, length and dtype that these weights were scored with."""
         stored = self.target.stored_summary()
-        prints = stored.get("fingerprints", {})
-        if prints.get("weights") != evaluation.fingerprints["weights"]:
+        fingerprints = stored.get("fingerprints", {})
+        if fingerprints.get("weights") != evaluation.fingerprints["weights"]:
             return True
-        same = prints.get("items") == evaluation.fingerprints["items"] and stored.get("seq_len") == evaluation.seq_len
+        same = fingerprints.get("items") == evaluation.fingerprints["items"] and stored.get("seq_len") == evaluation.seq_len
         return bool(same and stored.get("dtype", evaluation.dtype) == evaluation.dtype and stored != summary_json(evaluation))
 
     def _is_comparable(self, evaluation: Evaluation) -> bool:
@@ -148,9 +148,9 @@ class Slot:
     def _is_same(self, evaluation: Evaluation) -> bool:
         if not self._is_comparable(evaluation):
             return False
-        prints = self.read_prints()
-        scored = {SETTINGS: prints[SETTINGS], **evaluation.fingerprints}  # evaluations of 0.2.0 say nothing of them
-        if any(scored.get(name) != value for name, value in prints.items()):
+        fingerprints = self.read_fingerprints()
+        scored = {SETTINGS: fingerprints[SETTINGS], **evaluation.fingerprints}  # evaluations of 0.2.0 say nothing of them
+        if any(scored.get(name) != value for name, value in fingerprints.items()):
             return False
         table = table_path(self.evalset.folder, evaluation.fingerprints.get("tokenizer", ""))
         return not table.is_file() or table_fingerprint(read_table(table)) == evaluation.fingerprints.get("nouns")

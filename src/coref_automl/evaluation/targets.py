@@ -27,7 +27,7 @@ from coref_automl.evaluation.windows import WordMode
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import State, natural_order, state_of
 from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
-from coref_automl.models.model_files import is_here, model_place, model_prints, refuse_foreign, resolve, weights_fingerprint
+from coref_automl.models.model_files import full_name, is_local, model_fingerprints, refuse_foreign, resolve, weights_fingerprint
 from coref_automl.progress import Progress
 from coref_automl.records import Provenance
 
@@ -182,17 +182,17 @@ def find_targets(paths: Sequence[str | Path], out: Path | None = None, unread: l
     targets: dict[str, Target] = {}
     for path in paths:
         for model in _models(str(path), [] if unread is None else unread):
-            targets.setdefault(model_place(model), target_of(model, out))
+            targets.setdefault(full_name(model), target_of(model, out))
     return _unique(list(targets.values()))
 
 
 def base_targets(models: Sequence[str], beside: Sequence[Target], out: Path | None = None) -> dict[str, Target]:
     """The targets of models that checkpoints began from; none shares a folder with another, nor with one of those `beside` it."""
-    held = {model_place(target.model): target for target in beside}
+    held = {full_name(target.model): target for target in beside}
     for model in models:
-        held.setdefault(model_place(model), target_of(model, out))
+        held.setdefault(full_name(model), target_of(model, out))
     apart = dict(zip(held, _unique(list(held.values())), strict=True))
-    return {model: apart[model_place(model)] for model in models}
+    return {model: apart[full_name(model)] for model in models}
 
 
 def _models(path: str, unread: list[str]) -> list[str]:
@@ -251,8 +251,8 @@ def words_to_compare(targets: Sequence[Target], words: WordMode, progress: Progr
     for target in targets:
         try:
             made = target.provenance()
-            for model in (target.model, *([made.base] if made and is_here(made.base) else [])):
-                by_bytes.setdefault(model_prints(model, weights=False)["tokenizer_files"], model)
+            for model in (target.model, *([made.base] if made and is_local(made.base) else [])):
+                by_bytes.setdefault(model_fingerprints(model, weights=False)["tokenizer_files"], model)
         except CorefError:
             continue  # the target's own evaluation will report it
     if len(by_bytes) < 2 or len({tokenizer_fingerprint(load_tokenizer(model)) for model in by_bytes.values()}) < 2:

@@ -40,7 +40,7 @@ from coref_automl.machine import device_seen, pick_device
 from coref_automl.models.load import load_masked_lm
 from coref_automl.progress import Progress
 from coref_automl.store import read_json
-from coref_automl.training.folder import binding_of, checkpoint_meant
+from coref_automl.training.folder import binding_of, checkpoint_of_run
 from coref_automl.training.recipe import TrainRecipe, check
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Plan:
     def _steps_of_seed(self, number: int, seed: int) -> Iterator[Step]:
         yield from self._tasks("every", run_name(BASE, seed), None, number * SEEDS_APART)  # as often as an arm has runs
         for arm, work in self.prepared.items():
-            name, binding = arm.run(seed), binding_of(work.recipe, work.prints) | {"seed": seed}
+            name, binding = arm.run(seed), binding_of(work.recipe, work.fingerprints) | {"seed": seed}
             yield Step("train", name, name, self.training(arm, seed), binding)
             yield self._evaluation(name, name, seq_len=None)
             yield from self._tasks("every", name, name, number * SEEDS_APART)
@@ -126,10 +126,10 @@ class Plan:
         """What starts from the model that the evaluations recommend, in folders named by it: another choice lies beside it."""
         at = Path(model)
         name = re.sub(r"[^\w.+-]", "-", at.name if at.parent.name in ("", ".") else f"{at.resolve().parent.name}-{at.name}")
-        tasks, prints = self.of_chosen(name), start_bytes(model)
+        tasks, fingerprints = self.of_chosen(name), start_bytes(model)
         is_base = model == self.recipe.model
         return [
-            replace(step, start=model, binding={**step.binding, **prints})
+            replace(step, start=model, binding={**step.binding, **fingerprints})
             for step in tasks
             if not (is_base and CHECKS[step.kind].with_base)  # which was fine-tuned already
         ]
@@ -216,7 +216,7 @@ class Plan:
             recipe = outside.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
             free = ("out", "device", "model", "seeds", *data.files)
             bound = {key: value for key, value in to_mapping(recipe).items() if key not in free}
-            yield Step(kind, step_name, run, recipe, bound | data.prints | ({} if run else self._base_bytes))
+            yield Step(kind, step_name, run, recipe, bound | data.fingerprints | ({} if run else self._base_bytes))
 
 
 def training_of(recipe: ExperimentRecipe, method: str, decided: Mapping[str, Any]) -> TrainRecipe:
@@ -228,7 +228,7 @@ def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
     """Open what the recipe names, or prepare it; nothing is trained. A run's folder as the base means one checkpoint of it. What
     can be refused before texts are prepared is."""
     pick_device(recipe.device)
-    recipe = replace(recipe, model=checkpoint_meant(recipe.model, "--model") or recipe.model)
+    recipe = replace(recipe, model=checkpoint_of_run(recipe.model, "--model") or recipe.model)
     new_head = any(recipe.settings(method).get("new_head") for method in recipe.methods) or None
     load_masked_lm(recipe.model, new_head=new_head)  # has it a mask head?
     for method in recipe.methods:

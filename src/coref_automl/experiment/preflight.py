@@ -35,7 +35,7 @@ from coref_automl.machine import pick_device
 from coref_automl.progress import Progress, peak_gigabytes, quiet
 from coref_automl.say import say
 from coref_automl.statistics.planning import detectable_difference, items_needed, looks_of
-from coref_automl.training.folder import check_room
+from coref_automl.training.folder import check_disk_space
 from coref_automl.tuning.masked import MaskedProblem
 from coref_automl.tuning.probe import Size, probe, timed_step
 from coref_automl.tuning.problem import Problem
@@ -57,7 +57,7 @@ def before_training(plan: Plan, progress: Progress, agreed: Agree, *, fit: bool,
     asked = bool({"epochs", "max_tokens"} & set(plan.recipe.train))
     plan = plan.fitted() if fit else plan
     ahead = preflight(plan)
-    check_room(plan.out, ahead.disk)
+    check_disk_space(plan.out, ahead.disk)
     if with_time and not ExperimentState.of(plan).done:
         ahead = with_times(ahead, plan, progress)
     _tell_and_agree(ahead, progress, agreed, asked=asked)
@@ -79,7 +79,7 @@ def _tuning_preflight(problem: MaskedProblem, progress: Progress) -> Preflight:
     recipe, starts = problem.recipe, problem.starts()
     work = prepare_run(problem.training(starts[0].params, recipe.seed))
     disk = _disk_of_tuning(recipe, work.disk())
-    check_room(problem.out, disk)
+    check_disk_space(problem.out, disk)
     size = _speed(work, recipe.device, progress)
     speed, runs = size.tokens_per_second, len(starts) if recipe.portfolio_only else max(recipe.trials, len(starts))
     budgets = [int(60 * recipe.max_minutes * speed)] if recipe.max_minutes is not None else []

@@ -17,7 +17,7 @@ from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.targets import is_model_folder
 from coref_automl.folders import DONE, is_done
 from coref_automl.machine import free_memory
-from coref_automl.models.model_files import model_prints
+from coref_automl.models.model_files import model_fingerprints
 from coref_automl.progress import Progress, peak_gigabytes
 from coref_automl.store import read_json
 from coref_automl.training.folder import checkpoints_of
@@ -117,4 +117,4 @@ def _check(name: str, settings: dict[str, Any], start: str, progress: Progress) 
 
 def start_bytes(model: str) -> dict[str, str]:
     """A base in a step's binding."""
-    return {f"{BYTES}{name}": value for name, value in model_prints(model).items()}
+    return {f"{BYTES}{name}": value for name, value in model_fingerprints(model).items()}

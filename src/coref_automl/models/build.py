@@ -241,10 +241,10 @@ def _assemble(entries: list[str]) -> PreTrainedTokenizerFast:
     tokenizer.normalizer = word_normalizer()
     tokenizer.pre_tokenizer = _pre_tokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
-    return framed(tokenizer)
+    return as_fast(tokenizer)
 
 
-def framed(tokenizer: Any) -> PreTrainedTokenizerFast:
+def as_fast(tokenizer: Any) -> PreTrainedTokenizerFast:
     """The tokenizer as the library takes it, with [CLS] before a text and [SEP] behind it."""
     from tokenizers.processors import BertProcessing
     from transformers import PreTrainedTokenizerFast

@@ -22,7 +22,7 @@ from coref_automl.models.disentangled.layout import Documents
 from coref_automl.say import say
 
 IMPLEMENTATIONS = ("auto", "sdpa", "eager", "fused")
-ATTENTION = {"ko": "어텐션", "en": "Attention"}
+ATTENTION_LABEL = {"ko": "어텐션", "en": "Attention"}
 """How the note begins that names the implementation."""
 _FALLBACK = r".*failed, switching to (BLAS gemm|baddbmm)"
 """torch's warning where oneDNN has no bfloat16 product for this CPU; the product it makes instead is as good."""
@@ -49,7 +49,7 @@ def move(model: Any, device: str) -> Any:
 
 
 @contextmanager
-def products(*, tf32: bool) -> Iterator[None]:
+def matmul_precision(*, tf32: bool) -> Iterator[None]:
     """TF32 rounds the inputs of a product to ten bits: faster, and float32 in name only."""
     settings = torch.backends.cuda.matmul
     new = hasattr(torch.backends, "fp32_precision")
@@ -63,30 +63,30 @@ def products(*, tf32: bool) -> Iterator[None]:
 
 
 @contextmanager
-def rounded(device: str, dtype: torch.dtype | None) -> Iterator[None]:
+def autocast_to(device: str, dtype: torch.dtype | None) -> Iterator[None]:
     """Products in half precision (autocast); None leaves them as they are."""
     if dtype is None:
         yield
         return
-    with software_rounding(), torch.autocast(torch.device(device).type, dtype):
+    with without_bfloat16_warnings(), torch.autocast(torch.device(device).type, dtype):
         yield
 
 
 def autocast(device: str, precision: str) -> AbstractContextManager[None]:
     """bfloat16 where it pays (CUDA) by default; weights and the loss stay in float32."""
     wanted = precision == "bfloat16" or (precision == "auto" and device.startswith("cuda"))
-    return rounded(device, torch.bfloat16 if wanted else None)
+    return autocast_to(device, torch.bfloat16 if wanted else None)
 
 
 @contextmanager
-def software_rounding() -> Iterator[None]:
+def without_bfloat16_warnings() -> Iterator[None]:
     """Half precision without a warning at every product of a CPU that has no instructions for it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", _FALLBACK, UserWarning)
         yield
 
 
-def rounding_note(device: str, dtype: str) -> str | None:
+def bfloat16_note(device: str, dtype: str) -> str | None:
     """What a person should know before bfloat16 runs on this device, if anything."""
     if dtype != "bfloat16" or torch.device(device).type != "cpu" or _cpu_has_bfloat16():
         return None
@@ -134,7 +134,7 @@ def packed_masks(model: Any, segments: Tensor) -> Any:
     return _as_wanted(model, same)
 
 
-def compiles(model: Any) -> bool:
+def compiling_pays(model: Any) -> bool:
     """Does compiling a step of this model pay? Around fused kernels it takes half a minute and gains nothing."""
     if model.config.model_type != "deberta-v2":
         return True
@@ -169,4 +169,4 @@ def _use_for_deberta(model: Any, attention: str) -> list[str]:
 
 
 def _told(chosen: str, reason: str = "") -> str:
-    return say(f"{ATTENTION['ko']}: {chosen}{reason}.", f"{ATTENTION['en']}: {chosen}{reason}.")
+    return say(f"{ATTENTION_LABEL['ko']}: {chosen}{reason}.", f"{ATTENTION_LABEL['en']}: {chosen}{reason}.")

@@ -147,7 +147,7 @@ def _add_norm(module: Any, states: Tensor, residual: Tensor) -> Tensor:
     return whole
 
 
-def scores_places(model: Any, attention_mask: Any) -> bool:
+def can_encode_at(model: Any, attention_mask: Any) -> bool:
     """May the last layer run at single places? Where nothing is learned, and a convolution does not follow it."""
     on_device = isinstance(attention_mask, Tensor) and attention_mask.dim() == 2 and attention_mask.is_cuda
     learning = torch.is_grad_enabled() or model.training

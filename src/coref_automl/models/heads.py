@@ -36,9 +36,9 @@ def encode_at(model: Any, input_ids: Tensor, attention_mask: Tensor, rows: Tenso
     if model.config.model_type == "modernbert" and quick_modernbert.suits(model.base_model, attention_mask):
         return quick_modernbert.encode_at(model.base_model, input_ids, attention_mask, rows, columns)
     if model.config.model_type == "deberta-v2":
-        from coref_automl.models.fused_deberta import scores_places
+        from coref_automl.models.fused_deberta import can_encode_at
 
-        if scores_places(model, attention_mask):
+        if can_encode_at(model, attention_mask):
             return _encode_deberta(model.base_model, input_ids, attention_mask, None, (rows, columns))
     return encode(model, input_ids, attention_mask)[rows, columns]
 

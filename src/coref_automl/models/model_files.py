@@ -26,7 +26,7 @@ PARTS = {
     "tokenizer_files": ("토크나이저", "tokenizer files"),
     SETTINGS: ("설정", "config or tokenizer settings"),
 }
-"""What identifies a model, as `model_prints` names it, and in words."""
+"""What identifies a model, as `model_fingerprints` names it, and in words."""
 _TOKENIZER_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 _ABOUT = {"_name_or_path", "name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "_commit_hash"}
 """Settings that change no score."""
@@ -55,12 +55,12 @@ def resolve(model: str) -> str:
     return model
 
 
-def model_place(model: str) -> str:
+def full_name(model: str) -> str:
     """A model's name that means the same from every current folder: the resolved path of a folder, anything else as it is."""
     return str(expand_home(model).resolve()) if model and expand_home(model).is_dir() else model
 
 
-def is_here(model: str) -> bool:
+def is_local(model: str) -> bool:
     """Whether a model can be opened without a download: a folder, a bundled one, or one in the hub's cache."""
     from huggingface_hub import try_to_load_from_cache
 
@@ -155,7 +155,7 @@ def trained_length(folder: Path, longest: int) -> int:
 
 def weights_fingerprint(model: str) -> str:
     """A short name of the weights' bytes, whatever the folder is called: what links a checkpoint to its base."""
-    return model_prints(model)["weights"]
+    return model_fingerprints(model)["weights"]
 
 
 def published_files(folder: Path) -> list[Path]:
@@ -168,7 +168,7 @@ def published_files(folder: Path) -> list[Path]:
     return [*(folder / name for name in small if (folder / name).is_file()), *weight_files(folder)]
 
 
-def model_prints(model: str, *, weights: bool = True) -> dict[str, str]:
+def model_fingerprints(model: str, *, weights: bool = True) -> dict[str, str]:
     """The identity of a model: fingerprints of its weights, its tokenizer's files, and the settings of both, wherever it lies.
 
     Whatever finishes, resumes or reuses work on a model compares these. Without `weights`, those of its tokenizer.
@@ -178,19 +178,19 @@ def model_prints(model: str, *, weights: bool = True) -> dict[str, str]:
     files = {"weights": weight_files(folder)} if weights else {}
     files |= {"tokenizer_files": [folder / name for name in names if (folder / name).is_file()]}
     try:
-        prints = {name: fingerprint_files(held) for name, held in files.items()}
+        fingerprints = {name: fingerprint_files(held) for name, held in files.items()}
     except OSError as error:
         raise ModelError(f"{error.filename or folder} cannot be read ({error.strerror}); make it readable.") from error
-    return {**prints, SETTINGS: _settings_fingerprint(folder)}
+    return {**fingerprints, SETTINGS: _settings_fingerprint(folder)}
 
 
-def models_print(models: Iterable[str]) -> str:
+def models_fingerprint(models: Iterable[str]) -> str:
     """The configs and tokenizers of several models, however they are spelled and in whatever order; weights are named apart."""
-    prints = (model_prints(model, weights=False) for model in models)
-    return fingerprint(sorted(sorted(held.items()) for held in prints))
+    fingerprints = (model_fingerprints(model, weights=False) for model in models)
+    return fingerprint(sorted(sorted(held.items()) for held in fingerprints))
 
 
-def folder_print(folder: Path) -> str:
+def folder_fingerprint(folder: Path) -> str:
     """The identity of a trained head: every file that was saved with it. Empty where nothing was saved."""
     files = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
     return fingerprint(sorted(path.name for path in files), fingerprint_files(files)) if files else ""

@@ -40,7 +40,7 @@ class AnnotatedText:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Placed:
+class SpanLocations:
     """Spans as places in pieces: `first` and `last` token, `count` of tokens (0 where the tokenizer leaves nothing of a span).
 
     `before` and `over` are the characters of the first token before the span and of the last one behind it.
@@ -57,17 +57,17 @@ class Placed:
         return np.asarray((self.count > 0) & (self.before == 0) & (self.over == 0))
 
 
-def place(pieces: Pieces, spans: Sequence[tuple[int, int]]) -> Placed:
+def locate(pieces: Pieces, spans: Sequence[tuple[int, int]]) -> SpanLocations:
     """Where spans lie. A span without tokens gets the nearest one."""
     if not spans or not len(pieces):
         none = np.zeros(len(spans), np.int64)
-        return Placed(none, none, none, none, none)
+        return SpanLocations(none, none, none, none, none)
     edges = np.array(spans, np.int64)
     low, high = np.array([pieces.cover(*span) for span in spans], np.int64).T
     first = low.clip(0, len(pieces) - 1)
     last = np.maximum(first, high - 1)
     before, over = edges[:, 0] - pieces.starts[first], pieces.ends[last] - edges[:, 1]
-    return Placed(first, last, high - low, np.maximum(0, before), np.maximum(0, over))
+    return SpanLocations(first, last, high - low, np.maximum(0, before), np.maximum(0, over))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +98,7 @@ class SpanFacts:
 def span_facts(text: str, pieces: Pieces, spans: Sequence[tuple[int, int]], unknown: int | None) -> SpanFacts:
     """What the pieces of a text make of its spans; blanks at a span's edges do not count."""
     solid = [trimmed(text, *span) for span in spans]
-    placed = place(pieces, solid)
+    placed = locate(pieces, solid)
     shared = pieces.starts[1:] < pieces.ends[:-1]
     lost, parted = [], []
     for low, count in zip(placed.first.tolist(), placed.count.tolist(), strict=True):

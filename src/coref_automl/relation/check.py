@@ -118,8 +118,8 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
                     write_json(Path(str(files[file])), list(islice(bundled_rows(name), count)))
         skip = bool(stage.settings.get("skip_bad", False))
         read = {name: read_relations(path, skip_bad=skip).rows for name, path in files.items() if path}
-        prints = {name: rows_fingerprint(rows) for name, rows in read.items()}
-        return TaskData(files, {name: len(rows) for name, rows in read.items()}, prints)
+        fingerprints = {name: rows_fingerprint(rows) for name, rows in read.items()}
+        return TaskData(files, {name: len(rows) for name, rows in read.items()}, fingerprints)
 
     def variants(self, stage: RelationStage, data: TaskData) -> Iterator[tuple[str, dict[str, Any]]]:
         for share in stage.shares:

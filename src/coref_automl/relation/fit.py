@@ -25,8 +25,8 @@ from coref_automl.relation.model import Chosen, LabelledRows, RelationModel, log
 from coref_automl.relation.recipe import RelationRecipe, usual_rate
 from coref_automl.relation.results import Scores
 from coref_automl.relation.rows import LABELS
-from coref_automl.training.finetuning import RESUME, Fit, FitState, Updates, checked_loss, own_randomness, weights_on_cpu
-from coref_automl.training.optimizer import groups_of
+from coref_automl.training.finetuning import RESUME, FitState, Updates, checked_loss, run_epochs, scoped_rng, weights_on_cpu
+from coref_automl.training.optimizer import parameter_groups
 
 _LOOK_EVERY = 50
 
@@ -55,20 +55,20 @@ def fit(
     """Train until the epochs are over or patience is; the model is left with the weights of its best epoch."""
     device = train.tensors.device
     rate = usual_rate(model.config.hidden_size) if recipe.learning_rate is None else recipe.learning_rate
-    groups = groups_of(model, rate=rate, weight_decay=recipe.weight_decay, layer_decay=recipe.layer_decay)
+    groups = parameter_groups(model, learning_rate=rate, weight_decay=recipe.weight_decay, layer_decay=recipe.layer_decay)
     updates = Updates(model, groups, recipe.warmup)
     state = updates.load(folder / RESUME, RelationFitState)
     total = recipe.epochs * math.ceil(len(train.tensors) / recipe.batch_size)
     with (
         progress.stage(f"seed {seed}", total, "steps") as stage,
-        own_randomness(device),
+        scoped_rng(device),
         matmuls(recipe.precision),
         without_cudnn(),
     ):
         stage.skip(state.step)
         run = _Run(model, updates, train, valid, recipe, seed=seed, total=total, stage=stage, state=state)
-        fitting = Fit(seed, state, updates, epoch=run.epoch, look=run.look, over=run.over, on_epoch=on_epoch)
-        fitting.run(folder / RESUME if recipe.epoch_checkpoints else None)
+        resume = folder / RESUME if recipe.epoch_checkpoints else None
+        run_epochs(run, seed=seed, state=state, updates=updates, resume=resume, on_epoch=on_epoch)
         stage.conclude(best_epoch=state.best_epoch, validation_f1=state.best["micro_f1"])
     model.load_state_dict(state.best_weights)
     return state
@@ -88,7 +88,7 @@ Step = Callable[[Chosen], tuple[Any, Any]]
 
 @dataclass(eq=False)
 class _Run:
-    """The epochs of one seed. `Fit` advances `state.epoch`; steps and what is best are counted here."""
+    """The epochs of one seed. `run_epochs` advances `state.epoch`; steps and what is best are counted here."""
 
     model: RelationModel
     updates: Updates
@@ -111,7 +111,7 @@ class _Run:
         if self.recipe.graphs and recordable(self.model, device):
             self.step = RecordedStep(self.gradients, tuple(self.model.parameters()), self.recipe.batch_size)
 
-    def epoch(self) -> None:
+    def train_epoch(self) -> None:
         train, recipe, state = self.train, self.recipe, self.state
         rows = np.arange(len(train.gold))
         if recipe.hard_negatives and state.margins is not None:
@@ -123,7 +123,7 @@ class _Run:
         for number, chosen in enumerate(train.tensors.place(order), 1):
             # repeated negatives make an epoch longer: progress within it is by share, so that the decay still ends at its end
             state.step = begin + round(number / len(order) * (self.total // recipe.epochs))
-            self.updates.set_rate((state.step - 0.5) / self.total)
+            self.updates.set_learning_rate((state.step - 0.5) / self.total)
             loss, logits = self.step(chosen)
             if recipe.hard_negatives:
                 seen[chosen.rows] = techniques.margins(logits)
@@ -157,7 +157,7 @@ class _Run:
         first = logits[: len(gold)]
         return loss + weight * techniques.r_drop(first, logits[len(gold) :]) if weight else loss, first
 
-    def look(self) -> Scores:
+    def validate(self) -> Scores:
         """Score the slice of train that chooses, and keep the weights if they are the best so far."""
         valid, recipe, state = self.valid, self.recipe, self.state
         found = probabilities(self.model, valid, recipe.precision)
@@ -172,7 +172,7 @@ class _Run:
         self.stage.advance(0, f1=scores.micro_f1, validation_loss=loss)
         return scores
 
-    def over(self) -> bool:
+    def should_stop(self) -> bool:
         """All epochs are done, or patience is at its end."""
         state, recipe = self.state, self.recipe
         return state.epoch >= recipe.epochs or 0 < recipe.patience <= state.epoch - state.best_epoch

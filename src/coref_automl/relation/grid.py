@@ -172,8 +172,8 @@ def _begin(recipe: GridRecipe, first: RelationRecipe, rows: RowCache) -> None:
     settings = {key: value for key, value in to_mapping(first).items() if key not in (*FREE, *SIDES)}
     train = rows.read(first.train, skip_bad=first.skip_bad, max_rows=first.max_rows)
     dev = rows_fingerprint(rows.read(first.dev, skip_bad=first.skip_bad).rows) if first.dev else ""
-    prints = {"train": rows_fingerprint(train.rows), "dev": dev}
-    binding = Binding(settings=settings, fingerprints=prints)
+    fingerprints = {"train": rows_fingerprint(train.rows), "dev": dev}
+    binding = Binding(settings=settings, fingerprints=fingerprints)
     if any(out.glob(f"cells/*/{MANIFEST}")):
         check_binding(out, read_stored(out / MANIFEST, _GridManifest)["binding"], binding)
     write_json(out / MANIFEST, {"kind": KIND, "binding": binding})

@@ -16,7 +16,7 @@ from torch import nn
 
 from coref_automl.errors import ModelError
 from coref_automl.machine import default_batch_tokens
-from coref_automl.models.execution import autocast, move, packed_masks, products, software_rounding
+from coref_automl.models.execution import autocast, matmul_precision, move, packed_masks, without_bfloat16_warnings
 from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.models.model_files import read_head
@@ -259,5 +259,5 @@ def logits_of(model: RelationModel, side: LabelledRows, chosen: Chosen, precisio
 
 def matmuls(precision: str) -> AbstractContextManager[None]:
     if precision == "float32":
-        return products(tf32=False)
-    return software_rounding() if precision == "bfloat16" else nullcontext()
+        return matmul_precision(tf32=False)
+    return without_bfloat16_warnings() if precision == "bfloat16" else nullcontext()

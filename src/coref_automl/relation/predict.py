@@ -20,7 +20,7 @@ from coref_automl.corpus.batch import Answered, RowProblem, Task, answer_rows
 from coref_automl.decoder import read_stored
 from coref_automl.errors import RelationDataError
 from coref_automl.fingerprints import fingerprint
-from coref_automl.models.model_files import folder_print
+from coref_automl.models.model_files import folder_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.data import RowCache, bad_rows, raw_rows
@@ -76,7 +76,7 @@ def predict_file(
         refused=lambda problems: bad_rows(data, problems),
         at_once=512,
     )
-    weights = fingerprint([folder_print(model_of(seed)) for seed in seeds])
+    weights = fingerprint([folder_fingerprint(model_of(seed)) for seed in seeds])
     rows, progress = partial(raw_rows, data), progress or quiet()
     return answer_rows(rows, task, out, SUBMISSION, {"weights": weights}, skip_bad=skip_bad, progress=progress)
 

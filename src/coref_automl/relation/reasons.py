@@ -134,12 +134,12 @@ def _answers(run: TaskRun, data: RelationData) -> Answers:
             f"coref-automl re evaluate {folder} --data FILE"
         )
     manifest = read_manifest(folder)
-    settings, prints = manifest["binding"]["settings"], manifest["binding"]["fingerprints"]
+    settings, fingerprints = manifest["binding"]["settings"], manifest["binding"]["fingerprints"]
     shared = {key: value for key, value in settings.items() if key not in VARIED}
     return Answers(
         runs=(run.name,),
         model=run.model,
-        experiment=fingerprint([shared, prints]),
+        experiment=fingerprint([shared, fingerprints]),
         scheme=run.result.scheme,
         label_mask=manifest["label_mask"],
         hard_negatives=float(settings.get("hard_negatives", 0.0)),

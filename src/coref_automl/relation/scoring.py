@@ -20,7 +20,7 @@ from coref_automl.errors import InputError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import State, state_of
 from coref_automl.machine import pick_device
-from coref_automl.models.model_files import folder_print
+from coref_automl.models.model_files import folder_fingerprint
 from coref_automl.progress import Progress
 from coref_automl.relation.data import RelationData, RowCache, sentence_mark
 from coref_automl.relation.metrics import score
@@ -57,7 +57,7 @@ def has_predictions(seed: Path, data: RelationData) -> bool:
     path = seed / "predictions" / f"{data.split}.json"
     if not path.is_file():
         return False
-    stored, now = read_scores(path), folder_print(seed / "model")
+    stored, now = read_scores(path), folder_fingerprint(seed / "model")
     return stored.rows == rows_fingerprint(data.rows) and stored.version == VERSION and now in ("", stored.model)
 
 
@@ -115,7 +115,7 @@ def store_predictions(seed: Path, data: RelationData, probabilities: NDArray[np.
     )
     write_jsonl(folder / f"{data.split}.jsonl", lines)
     scores = score(gold_indices(data.rows), probabilities)
-    whose = {"rows": rows_fingerprint(data.rows), "model": folder_print(seed / "model"), "version": VERSION}
+    whose = {"rows": rows_fingerprint(data.rows), "model": folder_fingerprint(seed / "model"), "version": VERSION}
     write_json(folder / f"{data.split}.json", {**whose, **scores.to_json()})
     return scores
 

@@ -21,7 +21,7 @@ from coref_automl.folders import EVENTS, is_done, mark_done
 from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.models.load import load_tokenizer
-from coref_automl.models.model_files import detect_seq_len, model_prints
+from coref_automl.models.model_files import detect_seq_len, model_fingerprints
 from coref_automl.progress import Progress, Shown, as_progress, quiet
 from coref_automl.relation import scoring
 from coref_automl.relation.data import RelationData, RowCache, read_relations, sentence_mark, split_by_sentence
@@ -78,10 +78,10 @@ def train_relation(
 
     What `on_epoch` raises stops the run, which can resume.
     """
-    from coref_automl.models.execution import rounding_note
+    from coref_automl.models.execution import bfloat16_note
 
     recipe = expect(recipe, RelationRecipe, "train_relation")
-    slow = rounding_note(pick_device(recipe.device), recipe.precision)
+    slow = bfloat16_note(pick_device(recipe.device), recipe.precision)
     cache = cache or RowCache()
     work = _begin(recipe, cache)
     with claimed(work.run, KIND):
@@ -160,7 +160,9 @@ def _bind(work: _Work) -> None:
     recipe, rows = work.recipe, (*work.train.rows, *work.valid.rows)
     own = () if recipe.redraw else rows
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in (*FREE, "model", "train")}
-    binding = Binding(settings=settings, fingerprints={**model_prints(recipe.model), "train": scoring.rows_fingerprint(rows)})
+    binding = Binding(
+        settings=settings, fingerprints={**model_fingerprints(recipe.model), "train": scoring.rows_fingerprint(rows)}
+    )
     begin_run(
         work.run,
         recipe,

@@ -28,7 +28,7 @@ from coref_automl.report.wording import comparison_verdict
 from coref_automl.say import Say, speaking
 from coref_automl.store import read_json
 from coref_automl.training.folder import KIND as RUN
-from coref_automl.training.folder import checkpoint_meant
+from coref_automl.training.folder import checkpoint_of_run
 from coref_automl.training.masking import OBJECTIVES
 
 _UNSAID = {"_name_or_path", "name_or_path"}
@@ -57,7 +57,7 @@ def publish(
     lang: str | None = None,
 ) -> Published:
     """Send a checkpoint to a model repository, which is made if missing; the same again changes nothing there."""
-    folder = Path(checkpoint_meant(checkpoint, "checkpoint") or checkpoint)
+    folder = Path(checkpoint_of_run(checkpoint, "checkpoint") or checkpoint)
     if not folder.is_dir():
         raise ModelError(f"{checkpoint} is not a folder; pass a checkpoint, or a run of coref-automl train.")
     owner, _, name = repo.partition("/")

@@ -24,10 +24,10 @@ from torch.utils.data import Dataset
 
 from coref_automl.corpus.dataset import PackedDataset, portions
 from coref_automl.machine import end_with_parent
-from coref_automl.training.loss import table_of
+from coref_automl.training.loss import mention_table
 from coref_automl.training.masking import IGNORED, OBJECTIVES, Masking, mask_row, mention_rates, row_rng
 
-BLANK = -1
+PAD_ROW = -1
 """A place in the last micro-batch of an epoch that no row fills: it is read and asked nothing."""
 
 
@@ -119,7 +119,7 @@ class EpochSampler:
     def __iter__(self) -> Iterator[int]:
         epoch = self.step() // self.plan.steps_per_epoch
         yield from (int(row) + epoch * self.plan.most_visits * self.plan.rows for row in visits(self.plan, epoch))
-        yield from [BLANK] * (len(self) - self.plan.rows)
+        yield from [PAD_ROW] * (len(self) - self.plan.rows)
 
 
 def micro_batch(batch: int, wanted: int, processes: int = 1) -> int:
@@ -142,7 +142,7 @@ class MaskedRow(NamedTuple):
 
 
 class MaskedRows(Dataset):  # type: ignore[misc]
-    """Rows of a packed dataset, masked when they are asked for. An index is row + visit x rows, or BLANK.
+    """Rows of a packed dataset, masked when they are asked for. An index is row + visit x rows, or PAD_ROW.
 
     With a `plan` of so many steps (`last`) a row knows how far into the run it comes.
     """
@@ -163,14 +163,14 @@ class MaskedRows(Dataset):  # type: ignore[misc]
 
     def __getitem__(self, index: int) -> MaskedRow:
         dataset = self._opened()
-        if index == BLANK:
+        if index == PAD_ROW:
             row = dataset.row(0)
             return MaskedRow(np.asarray(row.tokens), row.segments, np.full(dataset.seq_len, IGNORED))
         visit, number = divmod(index, self._rows)
         row = dataset.row(number)
         masking = self._masking.at(self._progress(index)) if self._masking.falling else self._masking
         ids, labels = mask_row(row, masking, row_rng(self._seed, visit, number))
-        return MaskedRow(ids, row.segments, labels, table_of(row, labels) if self._with_mentions else _NO_MENTIONS)
+        return MaskedRow(ids, row.segments, labels, mention_table(row, labels) if self._with_mentions else _NO_MENTIONS)
 
     def _progress(self, index: int) -> float:
         """The share of the steps before this row's, by the order of its epoch."""

@@ -48,7 +48,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> Any:
         step = state.global_step
-        over = self._clock.over(step)
+        over = self._clock.finished(step)
         if over:
             control.should_training_stop = True
         if over or self._save_due(step):

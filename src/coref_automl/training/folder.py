@@ -27,7 +27,7 @@ from coref_automl.folders import (
     natural_order,
     remove_if_unused,
 )
-from coref_automl.models.model_files import model_place, model_prints, weight_shapes
+from coref_automl.models.model_files import full_name, model_fingerprints, weight_shapes
 from coref_automl.records import Provenance
 from coref_automl.say import say
 from coref_automl.store import write_json, write_text
@@ -66,39 +66,39 @@ def read_clock(checkpoint: Path) -> ClockFacts:
     return read_stored(path, ClockFacts) if path.is_file() else {}
 
 
-def claim_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any]) -> Path:
+def claim_run(recipe: TrainRecipe, fingerprints: dict[str, str], plan: dict[str, Any]) -> Path:
     """The run's folder with recipe.yaml and manifest.json, new or the same as before."""
     run = Path(recipe.out)
-    check_run(recipe, prints, plan)
+    check_run(recipe, fingerprints, plan)
     claim_folder(run, KIND)
     if not (run / MANIFEST).is_file():
-        binding = binding_of(recipe, prints)
+        binding = binding_of(recipe, fingerprints)
         write_text(run / "recipe.yaml", to_yaml(recipe))
-        names = {"kind": KIND, "fingerprint": fingerprint(binding), "model": model_place(recipe.model), "dataset": recipe.dataset}
+        names = {"kind": KIND, "fingerprint": fingerprint(binding), "model": full_name(recipe.model), "dataset": recipe.dataset}
         write_json(run / MANIFEST, {**names, "plan": plan, "binding": binding, "versions": _versions()})
     for left in (WRITING, REMOVING):
         shutil.rmtree(run / left, ignore_errors=True)
     return run
 
 
-def check_run(recipe: TrainRecipe, prints: dict[str, str], plan: dict[str, Any]) -> None:
+def check_run(recipe: TrainRecipe, fingerprints: dict[str, str], plan: dict[str, Any]) -> None:
     """Refuse a folder that `claim_run` refuses: one that holds something else, or a run of something else. Nothing is written."""
     run = Path(recipe.out)
     check_folder(run, KIND)
     if not (run / MANIFEST).is_file():
         return
     manifest, rows = read_stored(run / MANIFEST, _Manifest), plan["rows"]
-    begun, now = manifest.get("binding", {}), binding_of(recipe, prints)
+    begun, now = manifest.get("binding", {}), binding_of(recipe, fingerprints)
     if not is_done(run):  # a finished run needs no rows any more
         begun, now = {**begun, "rows": manifest.get("plan", {}).get("rows", rows)}, {**now, "rows": rows}
     check_binding(run, begun, now)
 
 
-def binding_of(recipe: TrainRecipe, prints: dict[str, str]) -> dict[str, Any]:
+def binding_of(recipe: TrainRecipe, fingerprints: dict[str, str]) -> dict[str, Any]:
     """What decides a run's numbers: settings by value, what they name by its bytes, wherever it lies."""
     free = {*FREE, "dataset", "words_from", *(() if recipe.shape else ("model",))}
     binding = {key: value for key, value in to_mapping(recipe).items() if key not in free}
-    return {**binding, **{f"{BYTES}{name}": value for name, value in prints.items()}}
+    return {**binding, **{f"{BYTES}{name}": value for name, value in fingerprints.items()}}
 
 
 def _versions() -> dict[str, str]:
@@ -121,7 +121,7 @@ def describe_state(run: Path) -> str:
     return say(f"{resume.name}에서 이어서 진행합니다.", f"Resuming from {resume.name}.") if resume else ""
 
 
-def give_up(run: Path) -> None:
+def release_untrained(run: Path) -> None:
     """Free the folder of a run whose model or data cannot be used: where nothing was trained, nothing binds the next command."""
     if checkpoints_of(run):
         return
@@ -156,7 +156,7 @@ def best_of(run: Path) -> Path | None:
     return run / read_stored(chosen, _Best)["checkpoint"] if chosen.is_file() else None
 
 
-def checkpoint_meant(model: str, option: str) -> str | None:
+def checkpoint_of_run(model: str, option: str) -> str | None:
     """A run's folder means the checkpoint that its evaluations chose, or its newest one. None: it is not a run."""
     folder = Path(model)
     if kind_of_folder(folder) != KIND:
@@ -185,7 +185,7 @@ def average_of(run: Path, last: int, out: Path) -> Path:
     checkpoints = _averageable(run, last)
     newest = checkpoints[-1]
     made, aside = out / newest.name, out / WRITING / newest.name
-    sources = "".join(f"{path.name} {fingerprint(model_prints(str(path)))}\n" for path in checkpoints)
+    sources = "".join(f"{path.name} {fingerprint(model_fingerprints(str(path)))}\n" for path in checkpoints)
     check_folder(out, KIND)
     same = (out / _SOURCES).is_file() and (out / _SOURCES).read_text("utf-8", "replace") == sources
     if same and is_done(out) and (made / "training.json").is_file():
@@ -239,7 +239,7 @@ def _write_mean(checkpoints: list[Path], path: Path) -> None:
     save_file(mean, str(path), metadata={"format": "pt"})
 
 
-def check_room(folder: Path, gigabytes: float) -> None:
+def check_disk_space(folder: Path, gigabytes: float) -> None:
     """Refuse, before any training, checkpoints that would not fit on the disk; existing ones of the folder count among them."""
     place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
     present = sum(path.stat().st_size for path in folder.rglob("checkpoint-*/*") if path.is_file())

@@ -26,7 +26,7 @@ from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
 from coref_automl.folders import EVENTS, natural_order
-from coref_automl.models.model_files import model_place
+from coref_automl.models.model_files import full_name
 from coref_automl.progress import Progress, read_events
 from coref_automl.records import Evaluation
 from coref_automl.say import say
@@ -83,7 +83,7 @@ class Judge:
 
     def _judged(self) -> str | None:
         try:
-            with untouched_randomness():
+            with isolated_rng():
                 found = self._score()
         except CorefError as error:
             ko, en = (
@@ -114,7 +114,7 @@ class Judge:
         try:
             evaluate(list(checkpoints), how, progress=self._progress, on_result=found.append)
         except CorefError:
-            if not any(model_place(one.path) == model_place(str(checkpoints[-1])) for one in found):
+            if not any(full_name(one.path) == full_name(str(checkpoints[-1])) for one in found):
                 raise  # an older one that cannot be scored was noted and stops nothing
         if not found:
             return None
@@ -131,8 +131,8 @@ class Judge:
             [one for one in find_evaluations([self._run], skip_damaged=True) if one.evaluation.condition == newest.condition]
         )
         curve = group_of(stored, newest.fingerprints["items"], newest.scorer)
-        there = {model_place(str(path)) for path in checkpoints_of(self._run)}
-        left = replace(curve, entries=tuple(one for one in curve.entries if model_place(one.evaluation.path) in there))
+        there = {full_name(str(path)) for path in checkpoints_of(self._run)}
+        left = replace(curve, entries=tuple(one for one in curve.entries if full_name(one.evaluation.path) in there))
         metric, _ = choose_metric(left, self._recipe.metric)
         margin, seed = checked_margin(self._recipe.margin), self._recipe.seed
         choice = choose(left, metric, seed=seed)
@@ -194,7 +194,7 @@ def reported_values(run: Path, metric: str) -> dict[str, float]:
 
 
 @contextmanager
-def untouched_randomness() -> Iterator[None]:
+def isolated_rng() -> Iterator[None]:
     """Random draws inside do not affect training: a scored run and an unscored one learn the same."""
     python, numpy = random.getstate(), np.random.get_state()
     try:

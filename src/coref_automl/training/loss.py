@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from coref_automl.config import choose
-from coref_automl.models.execution import compiles, packed_masks
+from coref_automl.models.execution import compiling_pays, packed_masks
 from coref_automl.models.heads import encode, predict
 from coref_automl.training.masking import IGNORED, MentionLoss, RowLike, later_mentions
 
@@ -70,7 +70,7 @@ def prepare_model(
     knows; the projections of `mention_losses` become part of the instance for the same reason. `compiled` is
     ignored where it does not pay.
     """
-    compiled = compiled and compiles(model)
+    compiled = compiled and compiling_pays(model)
     if compiled:
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _ROOMS)
     step = torch.compile(loss_at, dynamic=False) if compiled else loss_at
@@ -90,7 +90,7 @@ def prepare_model(
         """`num_items_in_batch` are the asked tokens, and mentions, of the whole effective batch."""
         mask = (segments > 0).long() if cross_document else packed_masks(self, segments)
         sums = step(self, input_ids, mask, positions, labels, *(() if mentions is None else (segments, mentions)))
-        here = asked_of(labels, mentions)
+        here = count_targets(labels, mentions)
         items = here if num_items_in_batch is None else torch.as_tensor(num_items_in_batch, device=sums.device).reshape(-1)
         items = items.clamp(min=1)
         loss = sums[0] / items[0]
@@ -101,10 +101,10 @@ def prepare_model(
     model.forward = MethodType(forward, model)
 
 
-def asked_of(labels: Tensor, mentions: Tensor | None) -> Tensor:
+def count_targets(labels: Tensor, mentions: Tensor | None) -> Tensor:
     """How many tokens a batch asks for, and how many mentions where a loss is between them."""
     tokens = labels.ne(IGNORED).sum()[None]
-    return tokens if mentions is None else torch.cat([tokens, mentions[..., 3].eq(ASKED).sum()[None]])
+    return tokens if mentions is None else torch.cat([tokens, mentions[..., 3].eq(TARGET).sum()[None]])
 
 
 def named_losses(sums: Tensor, mention_losses: Sequence[str]) -> dict[str, float]:
@@ -136,13 +136,13 @@ def with_dropout(model: Any, share: float) -> Any:
     return changed.to(device=model.device, dtype=model.dtype)
 
 
-UNUSED, SEEN, ASKED = 0, 1, 2
+UNUSED, CANDIDATE, TARGET = 0, 1, 2
 """Roles of a mention: part of nothing, a candidate, hidden with something to find."""
 
 _NEVER = -1e9
 
 
-def table_of(row: RowLike, labels: NDArray[np.int64]) -> NDArray[np.int32]:
+def mention_table(row: RowLike, labels: NDArray[np.int64]) -> NDArray[np.int32]:
     """(first token, last token, chain, role) of every mention of a masked row.
 
     A candidate has no hidden token. A mention is asked for if all of its tokens are hidden and its document shows a mention of
@@ -157,16 +157,16 @@ def table_of(row: RowLike, labels: NDArray[np.int64]) -> NDArray[np.int32]:
     mates = np.bincount(own, seen)[own]
     shown = np.bincount(document, seen)[document]
     asked = (hidden == end - first) & (mates > 0) & (shown > mates)
-    return np.stack([first, end - 1, chain, np.where(asked, ASKED, np.where(seen, SEEN, UNUSED))], 1).astype(np.int32)
+    return np.stack([first, end - 1, chain, np.where(asked, TARGET, np.where(seen, CANDIDATE, UNUSED))], 1).astype(np.int32)
 
 
-def asks_something(row: RowLike) -> bool:
+def has_mention_target(row: RowLike) -> bool:
     """Does a document of this row have two chains, one of them with a second mention?"""
     mentions = np.asarray(row.mentions)
     labels = np.full(len(row.tokens), IGNORED, np.int64)
     for start, end, _ in later_mentions(mentions):
         labels[start:end] = 0
-    return bool((table_of(row, labels)[:, 3] == ASKED).any())
+    return bool((mention_table(row, labels)[:, 3] == TARGET).any())
 
 
 _PROJECTIONS = {"copy": ("copy_start", "copy_end"), "link": ("link",)}
@@ -186,18 +186,18 @@ class MentionLosses(nn.Module):  # type: ignore[misc]
     def forward(self, hidden: Tensor, segments: Tensor, mentions: Tensor) -> Tensor:
         """(losses, 2): the loss summed over the asked mentions, and for how many of them the best candidate is of their chain.
 
-        `mentions` (rows, room, 4) holds what `table_of` gives, filled up with zeros.
+        `mentions` (rows, room, 4) holds what `mention_table` gives, filled up with zeros.
         """
         first, last, chain, role = mentions.long().unbind(-1)
         row = torch.arange(len(hidden), device=hidden.device)[:, None] * hidden.shape[1]
         document = segments.reshape(-1)[row + first]
-        candidates = (document[:, :, None] == document[:, None, :]) & (role == SEEN)[:, None, :]
+        candidates = (document[:, :, None] == document[:, None, :]) & (role == CANDIDATE)[:, None, :]
         own = candidates & (chain[:, :, None] == chain[:, None, :])
         with torch.autocast(hidden.device.type, enabled=False):  # a temperature of 0.07 makes much of a rounding
             flat = hidden.reshape(-1, hidden.shape[-1])
             ends = [flat.index_select(0, (row + at).reshape(-1)).reshape(*at.shape, -1).float() for at in (first, last)]
             scores = [self._copy(*ends) if name == "copy" else self._link(*ends) for name in self.weights]
-            return torch.stack([_missed(score, candidates, own, role == ASKED) for score in scores])
+            return torch.stack([_missed(score, candidates, own, role == TARGET) for score in scores])
 
     def _copy(self, first: Tensor, last: Tensor) -> Tensor:
         start, end = self.projections["copy_start"](first), self.projections["copy_end"](last)

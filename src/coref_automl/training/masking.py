@@ -149,11 +149,11 @@ def mention_rates(mentions: IntArray, settings: Masking) -> NDArray[np.float64]:
     """The probability of each later mention to be hidden."""
     if settings.far_weight == 1 or not len(mentions):
         return np.full(len(later_mentions(mentions)), settings.entity_rate)
-    distance = later_mentions(np.column_stack([mentions, nearest_mate(mentions)]))[:, 3]
+    distance = later_mentions(np.column_stack([mentions, nearest_coreferent(mentions)]))[:, 3]
     return np.minimum(settings.entity_rate * np.where(distance > FAR, settings.far_weight, 1.0), 1.0)
 
 
-def nearest_mate(mentions: IntArray) -> NDArray[np.int64]:
+def nearest_coreferent(mentions: IntArray) -> NDArray[np.int64]:
     """Tokens from each mention to the nearest other one of its chain, on either side, hidden or not."""
     mentions = mentions.astype(np.int64)
     order = np.lexsort((mentions[:, 0], mentions[:, 2]))

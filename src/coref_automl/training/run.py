@@ -22,9 +22,9 @@ from coref_automl.errors import DatasetError, ModelError, OutOfMemory
 from coref_automl.folders import AVERAGE, EVENTS, is_done, mark_done
 from coref_automl.locks import claimed
 from coref_automl.machine import free_memory
-from coref_automl.models.execution import products, software_rounding, without_cudnn
+from coref_automl.models.execution import matmul_precision, without_bfloat16_warnings, without_cudnn
 from coref_automl.models.load import quiet_library
-from coref_automl.models.model_files import model_place
+from coref_automl.models.model_files import full_name
 from coref_automl.progress import Progress, duration, quiet
 from coref_automl.records import Provenance, Record, Tabular
 from coref_automl.say import language, say
@@ -35,9 +35,9 @@ from coref_automl.training.batches import Collator, MaskedRows, micro_batch
 from coref_automl.training.callback import RunCallback
 from coref_automl.training.judge import Judge, ProcessGroup, score_average
 from coref_automl.training.loss import prepare_model
-from coref_automl.training.optimizer import OPEN_END, Clock, groups_of
+from coref_automl.training.optimizer import OPEN_END, Clock, parameter_groups
 from coref_automl.training.recipe import TrainRecipe
-from coref_automl.training.setup import Prepared, known
+from coref_automl.training.setup import Prepared, settled
 from coref_automl.training.state import MENTION_LOSSES, check_trainer_state, stored_state
 from coref_automl.training.trainer import Loop, MaskedTrainer
 
@@ -94,13 +94,13 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
     work = setup.prepare_run(recipe)
     group = ProcessGroup(work.processes, work.device)
     run = Path(work.recipe.out)
-    files.check_room(run, work.disk())
+    files.check_disk_space(run, work.disk())
     with claimed(run, files.KIND) if main else nullcontext():  # the other processes work for the first one
         try:
             result = _train(work, run, main, group, progress, started)
         except (DatasetError, ModelError):
             if main:
-                files.give_up(run)
+                files.release_untrained(run)
             raise
         if main and work.recipe.average is not None:
             result = replace(result, average=_averaged(work, run, progress))
@@ -109,7 +109,7 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
 
 def _averaged(work: Prepared, run: Path, progress: Progress) -> Path | None:
     """The average of the last checkpoints, scored as they are; None where there are too few."""
-    last = min(known(work.recipe.average), len(files.checkpoints_of(run)))
+    last = min(settled(work.recipe.average), len(files.checkpoints_of(run)))
     if last < 2:
         progress.note("평균할 체크포인트가 둘보다 적습니다.", "Fewer than two checkpoints: there is nothing to average.")
         return None
@@ -123,7 +123,7 @@ def _averaged(work: Prepared, run: Path, progress: Progress) -> Path | None:
 
 def _train(work: Prepared, run: Path, main: bool, group: ProcessGroup, progress: Progress, started: float) -> TrainResult:
     if main:
-        files.claim_run(work.recipe, work.prints, work.summary())
+        files.claim_run(work.recipe, work.fingerprints, work.summary())
         if not is_done(run):
             setup.verify_dataset(work, progress)
     group.wait()
@@ -150,7 +150,7 @@ def _train(work: Prepared, run: Path, main: bool, group: ProcessGroup, progress:
                     f"One row of {work.dataset.seq_len:,} tokens does not fit in memory; "
                     f"pass --gradient-checkpointing, or prepare shorter blocks."
                 ) from error
-        micro = micro_batch(known(work.recipe.batch), micro // 2, work.processes)
+        micro = micro_batch(settled(work.recipe.batch), micro // 2, work.processes)
         batch = work.recipe.batch
         progress.note(
             f"메모리가 부족해 한 번에 행 {micro}개씩 계속합니다. 유효 배치는 {batch} 그대로입니다.",
@@ -172,8 +172,11 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
         with stored_state(resume / MENTION_LOSSES) as learned:
             mention_losses.load_state_dict(learned)
     prepare_model(model, cross_document=recipe.cross_document, compiled=recipe.compile, mention_losses=mention_losses)
-    groups = groups_of(
-        model, rate=known(recipe.learning_rate), weight_decay=known(recipe.weight_decay), layer_decay=recipe.layer_decay
+    groups = parameter_groups(
+        model,
+        learning_rate=settled(recipe.learning_rate),
+        weight_decay=settled(recipe.weight_decay),
+        layer_decay=recipe.layer_decay,
     )
     masking = setup.masking_of(work, model)
     past = files.read_clock(resume) if resume else {}
@@ -193,7 +196,7 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
         rows=MaskedRows(work.dataset, masking, recipe.seed, plan, work.last),
         collator=Collator.of(work.dataset, masking),
         tokenizer=work.tokenizer,
-        loop=Loop(plan, groups, clock, (recipe.schedule, known(recipe.warmup)), finish, group.wait, recipe.keep_states),
+        loop=Loop(plan, groups, clock, (recipe.schedule, settled(recipe.warmup)), finish, group.wait, recipe.keep_states),
     )
     if work.processes > 1:
         clock.shared = lambda progress: _agree(trainer, progress)
@@ -202,12 +205,12 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
         progress.note(files.describe_state(run))
     for line in work.lines(micro):
         progress.note(line)
-    total, unit = (work.last, "steps") if work.last < OPEN_END else (60 * known(recipe.max_minutes), "s")
+    total, unit = (work.last, "steps") if work.last < OPEN_END else (60 * settled(recipe.max_minutes), "s")
     judge = Judge(recipe, run, progress, trainer.accelerator, group)
     with (
         quiet_library(errors=True),
-        software_rounding(),
-        products(tf32=recipe.dtype != "float32"),
+        without_bfloat16_warnings(),
+        matmul_precision(tf32=recipe.dtype != "float32"),
         without_cudnn(work.dataset.seq_len),
         progress.stage("train", total, unit) as stage,
     ):
@@ -222,7 +225,7 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
         trainer.add_callback(callback)
         # a process that was killed while it scored has left its newest checkpoint unscored, and perhaps nothing to train
         callback.stopped = judge.after_checkpoint() if resume else None
-        if callback.stopped is None and not clock.over(clock.first):
+        if callback.stopped is None and not clock.finished(clock.first):
             try:
                 trainer.train(resume_from_checkpoint=str(resume) if resume else None)
             finally:
@@ -236,7 +239,7 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
 def _start(work: Prepared) -> str:
     """What the run begins from; runs of one method begin from the same, the words of a new model included."""
     model, words = work.recipe.model, work.recipe.words_from
-    return f"{model}+{Path(words).name}-{work.prints['words'][:6]}" if words else model_place(model)
+    return f"{model}+{Path(words).name}-{work.fingerprints['words'][:6]}" if words else full_name(model)
 
 
 def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) -> None:
@@ -246,7 +249,7 @@ def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) 
         run=run.name, step=step, epoch=round(step / plan.steps_per_epoch, 6), tokens=plan.tokens_after(step),
         objective=recipe.objective, base=_start(work), seq_len=work.dataset.seq_len, seed=recipe.seed, dataset=recipe.dataset,
         dataset_bytes=work.dataset.fingerprint, planned_end=step == work.last and recipe.eval_set is None,
-        base_bytes=work.prints.get("weights", ""), method=recipe.method,
+        base_bytes=work.fingerprints.get("weights", ""), method=recipe.method,
     )  # fmt: skip
     write_json(folder / "config.json", read_json(folder / "config.json") | work.own_dropout)
     far = round(clock.progress(step), 4)

@@ -21,16 +21,16 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.machine import default_batch_tokens, pick_first_gpu, usable_cores
 from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words
 from coref_automl.models.context import lengthen
-from coref_automl.models.execution import rounding_note, use_attention
+from coref_automl.models.execution import bfloat16_note, use_attention
 from coref_automl.models.load import LoadedModel, load_masked_lm, load_tokenizer, tokenizer_fingerprint
-from coref_automl.models.model_files import config_of, folder_of, model_prints, models_print, weight_shapes
+from coref_automl.models.model_files import config_of, folder_of, model_fingerprints, models_fingerprint, weight_shapes
 from coref_automl.models.tokenizer_files import has_tokenizer
 from coref_automl.models.vocabulary import word_starts
 from coref_automl.progress import Progress, duration
 from coref_automl.say import language, say
 from coref_automl.training.batches import BatchPlan, micro_batch
-from coref_automl.training.folder import WRITING, checkpoint_meant
-from coref_automl.training.loss import MentionLosses, asks_something, dropout_of, with_dropout
+from coref_automl.training.folder import WRITING, checkpoint_of_run
+from coref_automl.training.loss import MentionLosses, dropout_of, has_mention_target, with_dropout
 from coref_automl.training.masking import OBJECTIVES, Masking
 from coref_automl.training.optimizer import OPEN_END, even_steps, save_steps, total_steps
 from coref_automl.training.recipe import TrainRecipe, check, settle
@@ -48,7 +48,7 @@ class Prepared:
     device: str
     micro: int
     processes: int
-    prints: dict[str, str]
+    fingerprints: dict[str, str]
     notes: tuple[str, ...]
     own_dropout: dict[str, float]
     """Of the config that training starts from, and of its checkpoints; a new model has none but the recipe's."""
@@ -91,7 +91,7 @@ class Prepared:
             every = say(f"{recipe.save_every:g}에폭마다, 그리고 끝", f"every {recipe.save_every:g} epochs and at the end")
             where = say(f"모두 {recipe.checkpoints}개", f"{recipe.checkpoints} in all") if recipe.checkpoints else every
         rows, length, tokens = f"{plan.rows:,}", f"{self.dataset.seq_len:,}", f"{plan.tokens_per_epoch:,}"
-        times = known(recipe.batch) // (micro * self.processes)
+        times = settled(recipe.batch) // (micro * self.processes)
         return [
             say(
                 f"{recipe.objective} ({self.device}): {length}토큰 행 {rows}개 (패딩 제외 {tokens}토큰), 에폭당 "
@@ -132,7 +132,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
         if importlib.util.find_spec(name) is None:
             raise RecipeError(f"--report-to {name} needs a package that is not installed. Run: pip install {name}")
     processes = int(os.environ.get("WORLD_SIZE", "1"))
-    batch = known(recipe.batch)
+    batch = settled(recipe.batch)
     if batch % processes:
         raise RecipeError(f"A batch of {batch} rows cannot be shared by {processes} processes; choose a multiple of {processes}.")
     plan = BatchPlan.of(dataset, batch=batch, seed=recipe.seed, mix=parse_weights(recipe.mix, "--mix"))
@@ -145,22 +145,22 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     device = pick_first_gpu(recipe.device)
     wanted = recipe.micro_batch or max(1, default_batch_tokens(device) // dataset.seq_len)
     micro = micro_batch(batch, min(wanted, max(1, -(-plan.rows // processes))), processes)
-    prints = {"dataset": dataset.fingerprint, "tokenizer": tokens_print}
+    fingerprints = {"dataset": dataset.fingerprint, "tokenizer": tokens_print}
     if recipe.words_from is not None:
         _check_words(recipe, recipe.words_from, tokens_print)
-        prints["words"] = model_prints(recipe.words_from)["weights"]
-    prints |= {"models": models_print([recipe.tokenizer])} if recipe.tokenizer else {}
-    prints |= model_prints(recipe.model) if recipe.shape is None else {}
-    slow = rounding_note(device, recipe.dtype)
+        fingerprints["words"] = model_fingerprints(recipe.words_from)["weights"]
+    fingerprints |= {"models": models_fingerprint([recipe.tokenizer])} if recipe.tokenizer else {}
+    fingerprints |= model_fingerprints(recipe.model) if recipe.shape is None else {}
+    slow = bfloat16_note(device, recipe.dtype)
     notes = (*found, *filled, *dropped, *([slow] if slow else []))
-    return Prepared(recipe, dataset, tokenizer, plan, last, device, micro, processes, prints, notes, own_dropout)
+    return Prepared(recipe, dataset, tokenizer, plan, last, device, micro, processes, fingerprints, notes, own_dropout)
 
 
 def verify_dataset(work: Prepared, progress: Progress) -> None:
     """Are the arrays what was prepared, and is there something in them that the objective can ask?"""
     objective, dataset = work.recipe.objective, work.dataset
     dataset.verify(progress)
-    if OBJECTIVES[objective].losses and not any(asks_something(dataset.row(number)) for number in range(len(dataset))):
+    if OBJECTIVES[objective].losses and not any(has_mention_target(dataset.row(number)) for number in range(len(dataset))):
         raise DatasetError(
             f"No row of {work.recipe.dataset} has a document with two chains, so {objective} has nothing to tell apart; "
             f"train with --objective entity, or prepare longer documents."
@@ -190,7 +190,7 @@ def _check_tokenizer(recipe: TrainRecipe, tokens_print: str) -> None:
 def _check_words(recipe: TrainRecipe, source: str, tokens_print: str) -> None:
     if tokenizer_fingerprint(load_tokenizer(source)) != tokens_print:
         raise ModelError(f"{source} and {recipe.tokenizer} have different vocabularies; pass a model with the same tokenizer.")
-    config, wanted = config_of(folder_of(source)), SHAPES[known(recipe.shape)].hidden
+    config, wanted = config_of(folder_of(source)), SHAPES[settled(recipe.shape)].hidden
     wide = next((config[name] for name in ("embedding_size", "hidden_size", "dim") if name in config), None)
     if wide != wanted:
         raise ModelError(f"The embeddings of {source} have width {wide} and {recipe.model} needs {wanted}; pass another shape.")
@@ -201,7 +201,7 @@ def _checkpoints_of_runs(recipe: TrainRecipe) -> tuple[TrainRecipe, list[str]]:
     notes = []
     for field, option in (("model", "--model"), ("words_from", "--words-from")):
         given = getattr(recipe, field)
-        if given and (chosen := checkpoint_meant(given, option)):
+        if given and (chosen := checkpoint_of_run(given, option)):
             change: dict[str, Any] = {field: chosen}
             recipe = dataclasses.replace(recipe, **change)
             notes.append(f"{option}: {chosen}")
@@ -221,7 +221,7 @@ def _without_dropout(recipe: TrainRecipe, own: float) -> tuple[TrainRecipe, list
     return dataclasses.replace(recipe, dropout=0.0), [note]
 
 
-def known(value: Any) -> Any:
+def settled(value: Any) -> Any:
     """A setting that `settle` has filled."""
     assert value is not None
     return value
@@ -273,7 +273,7 @@ def mention_losses_of(work: Prepared, model: Any) -> MentionLosses | None:
     """What the objective learns beside the model; None where it has no loss between mentions."""
     recipe = work.recipe
     losses = OBJECTIVES[recipe.objective].losses
-    weights = {loss: known(getattr(recipe, f"{loss}_weight")) for loss in losses}
+    weights = {loss: settled(getattr(recipe, f"{loss}_weight")) for loss in losses}
     return MentionLosses(model.config.hidden_size, weights, recipe.temperature or 1.0) if losses else None
 
 
@@ -296,11 +296,11 @@ def arguments_of(work: Prepared, run: Path, micro: int) -> Any:
         output_dir=str(run / WRITING),
         max_steps=work.last,
         per_device_train_batch_size=micro,
-        gradient_accumulation_steps=known(recipe.batch) // (micro * work.processes),
+        gradient_accumulation_steps=settled(recipe.batch) // (micro * work.processes),
         gradient_checkpointing=recipe.gradient_checkpointing,
         gradient_checkpointing_kwargs={"use_reentrant": False} if recipe.gradient_checkpointing else None,
-        learning_rate=known(recipe.learning_rate),
-        weight_decay=known(recipe.weight_decay),
+        learning_rate=settled(recipe.learning_rate),
+        weight_decay=settled(recipe.weight_decay),
         max_grad_norm=recipe.clip,
         seed=recipe.seed,
         bf16=bf16,

@@ -18,8 +18,8 @@ from coref_automl.store import obey_umask
 from coref_automl.training import state as disk
 from coref_automl.training.batches import BatchPlan, Collator, EpochSampler, MaskedRows
 from coref_automl.training.folder import checkpoints_of
-from coref_automl.training.loss import HEAD, asked_of, named_losses
-from coref_automl.training.optimizer import Clock, ParameterGroup, adamw, load_optimizer, rate_factor
+from coref_automl.training.loss import HEAD, count_targets, named_losses
+from coref_automl.training.optimizer import Clock, ParameterGroup, adamw, load_optimizer_state, schedule_factor
 
 _WATCHED = ("loss", "gradient")
 _NEVER = torch.iinfo(torch.long).max
@@ -76,7 +76,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
             kind, warmup = self.loop.schedule
             first = 0.5 / max(1, num_training_steps)  # the first step would have a rate of exactly 0 otherwise
             self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
-                optimizer or self.optimizer, lambda step: rate_factor(self.loop.clock.progress(step) + first, kind, warmup)
+                optimizer or self.optimizer, lambda step: schedule_factor(self.loop.clock.progress(step) + first, kind, warmup)
             )
             self._created_lr_scheduler = True
         return self.lr_scheduler
@@ -86,7 +86,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         """Beside the asked tokens of the whole effective batch, its asked mentions: a loss between them is a mean over those."""
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         if self._mention_losses and batches:
-            asked = sum(asked_of(batch["labels"], batch["mentions"]) for batch in batches).to(device)
+            asked = sum(count_targets(batch["labels"], batch["mentions"]) for batch in batches).to(device)
             items = self.accelerator.gather(asked[None]).sum(0) if self.args.world_size > 1 else asked
         return batches, items
 
@@ -176,7 +176,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
             with disk.stored_state(Path(checkpoint) / "optimizer.pt") as stored:
-                load_optimizer(self.optimizer, stored)
+                load_optimizer_state(self.optimizer, stored)
             with disk.stored_state(Path(checkpoint) / "scheduler.pt") as stored:
                 self.lr_scheduler.load_state_dict(stored)
 

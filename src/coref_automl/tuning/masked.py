@@ -62,7 +62,7 @@ class MaskedProblem(Problem):
     out: Path
     datasets: dict[str, PackedDataset]
     halves: dict[Half, EvalSet]
-    prints: dict[str, str]
+    fingerprints: dict[str, str]
     score: Score
     checks: dict[QuestionId, tuple[CheckStage, TaskData]]
 
@@ -116,7 +116,7 @@ class MaskedProblem(Problem):
         recipe = self.training(params, seed)
         named = (f"model {recipe.model}", f"dataset {self._dataset_name(params)}", "eval_set")
         asked = {"confirm": str(self.halves["confirm"].folder)} if confirm else {}
-        return job_of(train_masked, self.task, recipe, {name: self.prints[name] for name in named}, self.out, **asked)
+        return job_of(train_masked, self.task, recipe, {name: self.fingerprints[name] for name in named}, self.out, **asked)
 
     def _dataset_name(self, params: Mapping[str, Any]) -> str:
         """It is a dimension only where there are several."""
@@ -206,7 +206,7 @@ class MaskedProblem(Problem):
         decided = {"model": str(self.weights(job)), "out": "", "device": job.recipe["device"]}
         where, first = f"checks: {question}: settings", 1_000 * job.recipe["seed"]
         recipe = check.recipe_for(stage, data, where, first_seed=first, **decided)
-        return job_of(fine_tune, question, recipe, {**data.prints, "start": job.key}, self.out, check=question)
+        return job_of(fine_tune, question, recipe, {**data.fingerprints, "start": job.key}, self.out, check=question)
 
     def _scored(self, jobs: list[Job], half: Half) -> list[list[ItemScore]]:
         """The items of what each job is judged by: its last checkpoint, or its average."""
@@ -235,18 +235,18 @@ def open_masked(recipe: TuneRecipe, out: Path, progress: Progress) -> MaskedProb
 
     datasets = open_datasets(recipe, original, out, progress)
     space = settle_space(recipe, datasets, scratch=scratch)
-    prints = {f"dataset {name}": dataset.fingerprint for name, dataset in datasets.items()}
-    prints |= {f"model {model}": model if scratch else weights_fingerprint(model) for model in recipe.models}
-    prints |= {"eval_set": halves["select"].fingerprint, "models": models_bytes(recipe), "scorer": SCORER}
+    fingerprints = {f"dataset {name}": dataset.fingerprint for name, dataset in datasets.items()}
+    fingerprints |= {f"model {model}": model if scratch else weights_fingerprint(model) for model in recipe.models}
+    fingerprints |= {"eval_set": halves["select"].fingerprint, "models": models_bytes(recipe), "scorer": SCORER}
     metric = recipe.score or recipe.metric or PRIMARY
     problem = MaskedProblem(
         recipe=recipe, out=out, metric=metric, label=score.label, space=space, averaged=AVERAGED,
-        datasets=datasets, halves=halves, prints=prints, score=score, checks=checks, shape=shape_of(recipe.models[0]),
+        datasets=datasets, halves=halves, fingerprints=fingerprints, score=score, checks=checks, shape=shape_of(recipe.models[0]),
         fixed={**_PLAIN, **recipe.settings, "model": recipe.models[0]},
         binding={
             "task": "mlm", "metric": metric, "guards": list(recipe.guards), "seed": recipe.seed, "space": space.plain(),
-            "settings": recipe.settings, "budget": _budget(recipe), "bytes": prints,
-            **{f"check {name}": [recipe.checks.get(name, {}), data.prints] for name, (_, data) in checks.items()},
+            "settings": recipe.settings, "budget": _budget(recipe), "bytes": fingerprints,
+            **{f"check {name}": [recipe.checks.get(name, {}), data.fingerprints] for name, (_, data) in checks.items()},
         },
     )  # fmt: skip
     for name, dataset in datasets.items():

@@ -73,9 +73,9 @@ def training_step(model: Any, device: str) -> Callable[[Callable[[], Any]], None
     import torch
 
     from coref_automl.models.execution import autocast
-    from coref_automl.training.optimizer import adamw, groups_of
+    from coref_automl.training.optimizer import adamw, parameter_groups
 
-    optimizer = adamw(groups_of(model, rate=1e-6, weight_decay=0.01), fused=device.startswith("cuda"))
+    optimizer = adamw(parameter_groups(model, learning_rate=1e-6, weight_decay=0.01), fused=device.startswith("cuda"))
 
     def step(loss: Callable[[], Any]) -> None:
         with autocast(device, "auto"):
@@ -150,7 +150,7 @@ def probe(
 ) -> ProbeResult:
     """Climb from `first` rows until memory, the limit, or (on a CPU) the gain runs out."""
     from coref_automl.training.batches import micro_batch
-    from coref_automl.training.setup import known, prepare_run
+    from coref_automl.training.setup import prepare_run, settled
 
     progress = progress or quiet()
     recipe = from_mapping(TrainRecipe, to_mapping(recipe), "probe")  # a value that cannot be is an error before a size is tried
@@ -172,7 +172,7 @@ def probe(
         )
     stopped = str(outcome.value) if outcome.error is None else _KILLED
     best = max(sizes, key=lambda size: size.tokens_per_second)
-    batch = known(work.recipe.batch)
+    batch = settled(work.recipe.batch)
     fastest = micro_batch(batch, best.rows)
     return ProbeResult(
         recipe.model, work.dataset.seq_len, device, sizes, sizes[-1].rows, fastest, batch, batch // fastest, stopped

@@ -18,7 +18,7 @@ from coref_automl.errors import RecipeError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import EVENTS
 from coref_automl.models.build import NEW
-from coref_automl.models.model_files import config_of, folder_of, models_print
+from coref_automl.models.model_files import config_of, folder_of, models_fingerprint
 from coref_automl.progress import parse_events
 from coref_automl.records import Estimate, Half
 from coref_automl.statistics.planning import Paired
@@ -149,7 +149,7 @@ class Problem(ABC):
 def models_bytes(recipe: TuneRecipe) -> str:
     """The configs and tokenizers of what trials start from."""
     named = [*recipe.models, str(recipe.settings.get("tokenizer") or "")]
-    return models_print(name for name in named if name and not name.startswith(NEW))
+    return models_fingerprint(name for name in named if name and not name.startswith(NEW))
 
 
 def shape_of(model: str) -> tuple[str, int]:
@@ -174,10 +174,10 @@ def whole_space(recipe: TuneRecipe, default: Callable[[], dict[str, Any]], sides
     return read_space(whole, recipe.task)
 
 
-def job_of(work: Callable[[Job], None], task: str, recipe: Any, prints: Mapping[str, str], out: Path, **asked: str) -> Job:
+def job_of(work: Callable[[Job], None], task: str, recipe: Any, fingerprints: Mapping[str, str], out: Path, **asked: str) -> Job:
     """A run of this recipe under `out`, in a folder that is named by what is trained. What is `asked` of it beside training
     stands with the settings in the job's recipe, and makes no other run."""
-    key = job_key(task, to_mapping(recipe), prints)
+    key = job_key(task, to_mapping(recipe), fingerprints)
     folder = out / "trials" / key
     recipe = replace(recipe, out=str(folder / f"run-{key}"))
     return Job(f"{work.__module__}:{work.__name__}", key, str(folder), to_mapping(recipe) | asked)
@@ -191,7 +191,7 @@ def events_of(job: Job) -> Follower:
     return Follower(run_folder(job) / EVENTS)
 
 
-def job_key(task: str, recipe: Mapping[str, Any], prints: Mapping[str, str]) -> str:
+def job_key(task: str, recipe: Mapping[str, Any], fingerprints: Mapping[str, str]) -> str:
     """A short name of what is trained: settings, and the bytes of model and data rather than their paths."""
     paths = ("out", "model", "dataset", "train", "dev", "eval_set", "device")
-    return fingerprint(task, {name: value for name, value in recipe.items() if name not in paths}, dict(prints))[:12]
+    return fingerprint(task, {name: value for name, value in recipe.items() if name not in paths}, dict(fingerprints))[:12]

@@ -44,7 +44,7 @@ class RelationProblem(Problem):
     recipe: TuneRecipe
     out: Path
     judged: RelationData
-    prints: dict[str, str]
+    fingerprints: dict[str, str]
     best: dict[str, float] = field(default_factory=dict)
 
     def starts(self) -> list[Start]:
@@ -58,8 +58,10 @@ class RelationProblem(Problem):
     def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:  # noqa: ARG002
         """Every run is scored on the rows of the verdict."""
         recipe = self._relation_recipe(params, seed)
-        prints = {name: self.prints[name] for name in (f"model {recipe.model}", "train", "dev") if name in self.prints}
-        return job_of(train_job, self.task, recipe, prints, self.out)
+        fingerprints = {
+            name: self.fingerprints[name] for name in (f"model {recipe.model}", "train", "dev") if name in self.fingerprints
+        }
+        return job_of(train_job, self.task, recipe, fingerprints, self.out)
 
     def _relation_recipe(self, params: Mapping[str, Any], seed: int) -> RelationRecipe:
         values = {"model": self.recipe.models[0], **self.recipe.settings, **params}
@@ -142,20 +144,20 @@ def open_relation(recipe: TuneRecipe, out: Path, progress: Progress) -> Relation
             "No --dev: the verdict uses the training sentences that also chose the epoch, so it is not independent.",
         )
     held = split_by_sentence(train.rows, float(recipe.settings.get("holdout", RelationRecipe("", "", "").holdout)))[1]
-    prints = {"train": rows_fingerprint(train.rows)} | ({"dev": rows_fingerprint(dev.rows)} if dev else {})
-    prints |= {f"model {model}": weights_fingerprint(model) for model in recipe.models}
-    prints["models"] = models_bytes(recipe)
+    fingerprints = {"train": rows_fingerprint(train.rows)} | ({"dev": rows_fingerprint(dev.rows)} if dev else {})
+    fingerprints |= {f"model {model}": weights_fingerprint(model) for model in recipe.models}
+    fingerprints["models"] = models_bytes(recipe)
     space = whole_space(
         recipe, lambda: relation_space(min(shape_of(model)[1] for model in recipe.models)), {"model": recipe.models}
     )
     problem = RelationProblem(
-        recipe=recipe, out=out, metric=metric, label=METRICS[metric], space=space, task="re", prints=prints,
+        recipe=recipe, out=out, metric=metric, label=METRICS[metric], space=space, task="re", fingerprints=fingerprints,
         judged=(judged := dev or RelationData(VALIDATION, held)), confirm_name=judged.split,
         shape=("", shape_of(recipe.models[0])[1]),
         fixed={**to_mapping(RelationRecipe("", "", "")), **recipe.settings, "model": recipe.models[0]},
         binding={
             "task": "re", "metric": metric, "seed": recipe.seed, "space": space.plain(), "settings": recipe.settings,
-            "budget": {"epochs": recipe.epochs}, "bytes": prints,
+            "budget": {"epochs": recipe.epochs}, "bytes": fingerprints,
         },
     )  # fmt: skip
     check_ends(space, problem.plain(recipe.models[0]), problem.fixed, lambda params: bool(problem.job(params, recipe.seed)))
