@@ -39,8 +39,8 @@ def test_nouns_equal_their_spans_in_any_text_and_order_is_kept(tagger: Tagger, t
 def test_nouns_names_and_pronouns_are_told_apart(tagger: Tagger) -> None:
     text = "서울은 큰 도시이다. 우리는 그 도시를 좋아한다."
     (tags,) = tagger.tag([text])
-    found = {(text[start:end], KINDS[kind]) for (start, end), kind in zip(tags.spans, tags.kinds, strict=True)}
-    assert {("서울", "NNP"), ("도시", "NNG"), ("우리", "NP")} <= found
+    result = {(text[start:end], KINDS[kind]) for (start, end), kind in zip(tags.spans, tags.kinds, strict=True)}
+    assert {("서울", "NNP"), ("도시", "NNG"), ("우리", "NP")} <= result
     assert len(tags.sentence_ends) == 2
 
 

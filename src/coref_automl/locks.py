@@ -75,7 +75,7 @@ def claimed(folder: Path, kind: str, *, fresh: bool = False) -> Iterator[None]:
 def locked(folder: Path, *, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
     """Lock a folder for the block; create it if missing, and remove it afterwards if it is still empty.
 
-    A folder in use is an error, or waited for if there is an `on_wait`, called with the reason. Finished read-only folders pass.
+    A folder in use is an error; `on_wait` is called with it, and the folder waited for. Finished read-only folders need no lock.
     """
     if is_done(folder) and not os.access(folder, os.W_OK | os.X_OK):
         yield

@@ -82,11 +82,11 @@ def test_who_waits_for_a_folder_changes_nothing_there_and_takes_the_outcome_of_t
         assert works.wait(20)
         other = pool.submit(run_job, second.to_json(), call=lambda _: {"by": "second"})
         assert waits.wait(20)
-        held = read_json(tmp_path / "job" / JOB)
+        stored = read_json(tmp_path / "job" / JOB)
         goes_on.set()
         assert one.result().facts == {"by": "first"}
         assert other.result().facts == facts
-    assert held == first.to_json()
+    assert stored == first.to_json()
 
 
 @pytest.mark.parametrize(("task", "code", "kind"), [("kill_itself", -signal.SIGKILL, "killed"), ("answer", 0, "")])
@@ -100,7 +100,7 @@ def test_a_process_that_has_to_start_anew_ends_as_the_job_did(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     job = job_at(tmp_path / "job", task)
     ends: list[Attempt[Job]] = []
-    assert run_steps([job], ForkLauncher(), lambda one: one, lambda end: ends.append(end) is None) == 0
+    assert run_steps([job], ForkLauncher(), lambda item: item, lambda end: ends.append(end) is None) == 0
     assert [(end.code, end.done, end.kind) for end in ends] == [(code, code == 0, kind)]
 
 
@@ -108,7 +108,7 @@ def test_a_process_that_dies_before_its_work_leaves_no_failure_of_an_earlier_cal
     job, ends = job_at(tmp_path / "job"), list[Attempt[Job]]()
     write_json(tmp_path / "job" / OUTCOME, Outcome(False, "not a number", "The loss is NaN.").to_json())
     (tmp_path / "job" / JOB).mkdir()  # which cannot be written, as on a full disk
-    assert run_steps([job], ForkLauncher(), lambda one: one, lambda end: ends.append(end) is None) == 0
+    assert run_steps([job], ForkLauncher(), lambda item: item, lambda end: ends.append(end) is None) == 0
     assert [(end.outcome, end.kind) for end in ends] == [(None, "no outcome")]
 
 

@@ -18,8 +18,8 @@ def studies(rng: np.random.Generator, sets: int, seeds: int, items: int, gain: f
     """Two methods whose difference on an item has the spread of SPREADS; one item per document."""
     lasting = rng.normal(gain, SPREADS.items, (sets, 1, items)), np.zeros((sets, 1, items))
     sides = [
-        one + rng.normal(0, SPREADS.flips, (sets, seeds, items)) + rng.normal(0, SPREADS.seeds, (sets, seeds, 1))
-        for one in lasting
+        item + rng.normal(0, SPREADS.flips, (sets, seeds, items)) + rng.normal(0, SPREADS.seeds, (sets, seeds, 1))
+        for item in lasting
     ]
     return sides[0], sides[1]
 
@@ -30,8 +30,8 @@ def test_the_stated_difference_is_shown_four_times_in_five(seeds: int, items: in
     gain = detectable_difference(sizes, seeds, components=SPREADS)
     assert gain is not None
     a, b = studies(np.random.default_rng(0), 400, seeds, items, gain)
-    found = crossed(a, b, sizes)
-    shown = float(np.mean(found.difference > found.half_width()))
+    result = crossed(a, b, sizes)
+    shown = float(np.mean(result.difference > result.half_width()))
     assert shown == pytest.approx(0.8, abs=0.08)
 
 
@@ -44,7 +44,7 @@ def test_more_seeds_documents_and_fewer_comparisons_show_less() -> None:
         detectable_difference(np.resize(sizes, 900), 3),
         detectable_difference(sizes, 3, against_model=True),
     ]
-    assert all(one is not None and one < usual for one in others)
+    assert all(other is not None and other < usual for other in others)
     corrected = detectable_difference(sizes, 3, comparisons=6)
     assert corrected is not None
     assert corrected > usual
@@ -55,10 +55,10 @@ def test_more_seeds_documents_and_fewer_comparisons_show_less() -> None:
 def test_the_spreads_of_a_study_are_found_again() -> None:
     a, b = studies(np.random.default_rng(1), 40, 6, 400, 0.02)
     verdicts = [crossed_verdict(x, y, np.arange(400)) for x, y in zip(a, b, strict=True)]
-    found = components_of(verdicts)
-    assert found is not None
-    assert (found.items, found.flips) == (pytest.approx(SPREADS.items, rel=0.05), pytest.approx(SPREADS.flips, rel=0.05))
-    assert found.seeds == pytest.approx(SPREADS.seeds, rel=0.5)
+    result = components_of(verdicts)
+    assert result is not None
+    assert (result.items, result.flips) == (pytest.approx(SPREADS.items, rel=0.05), pytest.approx(SPREADS.flips, rel=0.05))
+    assert result.seeds == pytest.approx(SPREADS.seeds, rel=0.5)
     one = crossed_verdict(a[0][:1], b[0], np.arange(400))
     assert components_of([one]) is None
 
@@ -68,10 +68,10 @@ def test_a_plan_is_the_fewest_items_that_can_show_it() -> None:
     assert list(plans) == sorted(plans)
     assert plans[8].items < plans[3].items
     for plan in plans.values():
-        found = detectable_difference(np.ones(plan.items), plan.seeds, components=SPREADS)
+        result = detectable_difference(np.ones(plan.items), plan.seeds, components=SPREADS)
         fewer = detectable_difference(np.ones(int(0.97 * plan.items)), plan.seeds, components=SPREADS)
-        assert found is not None
-        assert found <= 0.02
+        assert result is not None
+        assert result <= 0.02
         assert fewer is None or fewer > 0.02
     with pytest.raises(ValueError, match="between 0 and 1"):
         plans_for(2.0)

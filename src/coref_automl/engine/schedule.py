@@ -35,7 +35,7 @@ class Schedule(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Attempt(Generic[S]):
-    """A finished attempt at a step. `outcome` is None if its process died without one; `earlier`: kinds of earlier ones."""
+    """A finished attempt at a step. `outcome` is None if its process died without one; `earlier`: the kinds before it."""
 
     step: S
     job: Job
@@ -75,7 +75,7 @@ class _Waiting(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class _Active(Generic[S]):
-    waited: _Waiting[S]
+    entry: _Waiting[S]
     job: Job
     handle: Running
     began: float
@@ -84,7 +84,7 @@ class _Active(Generic[S]):
         """The attempt, now that its process is over."""
         code = self.handle.result()
         outcome = read_outcome(self.job) if code in (0, FAILED) else None
-        return Attempt(self.waited.step, self.job, outcome, code, time.monotonic() - self.began, self.waited.earlier)
+        return Attempt(self.entry.step, self.job, outcome, code, time.monotonic() - self.began, self.entry.earlier)
 
 
 def run_steps(
@@ -140,6 +140,6 @@ def _take_finished(active: dict[int, _Active[S]], schedule: Schedule[S]) -> list
     """Free the slots of stopped and finished jobs; return the finished ones."""
     finished = [slot for slot, running in active.items() if not running.handle.alive]
     for slot, running in [*active.items()]:  # after the check above: a process that is over has written all its reports
-        if schedule.poll(running.waited.step, running.handle):
+        if schedule.poll(running.entry.step, running.handle):
             del active[slot]
     return [active.pop(slot) for slot in finished if slot in active]
