@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def fresh(shape: Callable[[int], Any], length: int, dropout: float) -> Any:
-    from coref_automl.training.loss import with_dropout
+    from coref_automl.models.execution import with_dropout
 
     return with_dropout(shape(length), dropout)
 

@@ -30,9 +30,9 @@ from coref_automl.relation.grid import run_grid
 from coref_automl.relation.recipe import GridRecipe, RelationRecipe
 from coref_automl.relation.train import train_relation
 from coref_automl.say import VARIABLE
-from coref_automl.training.callback import RunCallback
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.run import train
+from coref_automl.training.trainer import RunCallback
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.run import run_study as run_tuning
 from tests.tuning.inline import InlineLauncher

@@ -33,8 +33,8 @@ def test_what_goes_wrong_is_heard_and_the_old_state_stays(
     calls = iter(range(1_000))
     opened = Path.open
 
-    def faulty(self: Path, *given: Any, **options: Any) -> Any:
-        handle = opened(self, *given, **options)
+    def faulty(self: Path, *arguments: Any, **options: Any) -> Any:
+        handle = opened(self, *arguments, **options)
         if self.suffix != ".part":
             return handle
         return _Faulty(handle, lambda: next(calls) >= at, error)

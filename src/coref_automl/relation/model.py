@@ -16,7 +16,7 @@ from torch import nn
 
 from coref_automl.errors import ModelError
 from coref_automl.machine import default_batch_tokens
-from coref_automl.models.execution import autocast, matmul_precision, move, packed_masks, without_bfloat16_warnings
+from coref_automl.models.execution import autocast, matmul_precision, move, packed_masks, with_dropout, without_bfloat16_warnings
 from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.models.model_files import read_head
@@ -28,7 +28,6 @@ from coref_automl.relation.rows import LABELS, LabelMask, RelationRow, gold_indi
 from coref_automl.relation.settings import HEAD, SETTINGS, ModelSettings, settings_of
 from coref_automl.relation.techniques import masked
 from coref_automl.store import obey_umask, write_json
-from coref_automl.training.loss import with_dropout
 
 _PARTS = {"cls": slice(0, 1), "starts": slice(1, 3), "both": slice(0, 3)}
 _NOISE = 0.1

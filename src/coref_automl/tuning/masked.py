@@ -34,7 +34,7 @@ from coref_automl.records import Estimate, Half, ItemScore
 from coref_automl.statistics.planning import Paired
 from coref_automl.training.batches import BatchPlan
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
-from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, check, recommended
+from coref_automl.training.recipe import LOSS_SETTINGS, TrainRecipe, check, recommended
 from coref_automl.training.state import drop_states
 from coref_automl.tuning.portfolio import known_entries, settle_space
 from coref_automl.tuning.problem import Problem, Report, Start, events_of, job_of, models_bytes, run_folder, shape_of
@@ -47,7 +47,7 @@ AVERAGED = 2
 _PLAIN = to_mapping(TrainRecipe("", "", ""))
 DEFAULTS = {
     **{name: _PLAIN[name] for name in TUNABLE["mlm"] if _PLAIN[name] is not None},
-    **{name: value for name, (_, value) in OF_LOSSES.items()},
+    **{name: value for name, (_, value) in LOSS_SETTINGS.items()},
     "far_weight": 1.0,
     "dropout": 0.0,
 }
