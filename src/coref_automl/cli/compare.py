@@ -49,9 +49,9 @@ def compare(
     Then the answer: what to use or that the base should be kept, why, how long to train next time, and, if the paths include
     relation or coreference runs, whether it carries over.
     """
-    from coref_automl.comparison.choice import checked_margin
     from coref_automl.comparison.reader import open_results
     from coref_automl.comparison.study import study_at
+    from coref_automl.comparison.study_data import checked_margin
     from coref_automl.report.page import note
     from coref_automl.report.printout import compared, printed_answer
     from coref_automl.report.terminal import in_colour, width

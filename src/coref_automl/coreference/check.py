@@ -13,8 +13,9 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from coref_automl.comparison.claims import Claim
-from coref_automl.comparison.judging import Judged, few_documents, why_unjudged
-from coref_automl.comparison.runs import CHOSEN, CheckStage, OutsideCheck, RunOf, Starts, TaskData
+from coref_automl.comparison.judging import UncorrectedClaim, few_documents, why_unjudged
+from coref_automl.comparison.outside_checks import CHOSEN, CheckStage, OutsideCheck, TaskData
+from coref_automl.comparison.runs import RunOf, Starts
 from coref_automl.config import Setting
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.results import COREFERENCE_FILES, CoreferenceResult, DocumentSums
@@ -54,19 +55,19 @@ class CoreferenceStage(CheckStage):
 class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, CoreferenceStage]):
     name = ("상호참조 해결", "coreference")
     metric = ("상호참조, 정답 언급의 CoNLL", "Coreference, CoNLL with gold mentions")
-    number = "CoNLL"
+    short_metric = "CoNLL"
     outcome = "coreference_conll"
     documents = "texts"
     test = "crossed"
     files = COREFERENCE_FILES
-    folder = "coreference run"
+    folder_kind = "coreference run"
     next_command = "coref-automl coref annotate TEXTS --model {} --out chains.jsonl"
     recipe = CoreferenceRecipe
     stage = CoreferenceStage
-    decided = ("data", "split", "folds")
-    adapted: ClassVar[Mapping[str, Any]] = {"start": CHOSEN, "seeds": 2, "settings": {"epochs": 8}}
+    set_by_stage = ("data", "split", "folds")
+    adapt_defaults: ClassVar[Mapping[str, Any]] = {"start": CHOSEN, "seeds": 2, "settings": {"epochs": 8}}
     with_base = True
-    weights = "seed-*/**/model"
+    weight_folders = "seed-*/**/model"
 
     def comparable(self, runs: Sequence[Run]) -> list[list[Run]]:
         """The largest group on the same documents and folds with the same settings."""
@@ -76,7 +77,7 @@ class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, Coreference
     def estimate(self, result: CoreferenceResult) -> Estimate | None:
         return result.estimates["gold"]["conll"]
 
-    def judge(self, claim: Claim, ours: _Starts, theirs: _Starts, seed: int) -> Judged:  # noqa: ARG002
+    def judge(self, claim: Claim, ours: _Starts, theirs: _Starts, seed: int) -> UncorrectedClaim:  # noqa: ARG002
         """The starts of a method, or the fine-tuning seeds of a single one, crossed with documents."""
         facts = next(iter(next(iter(ours.values())).values()))[0].facts
         a, b = _by_document(ours), _by_document(theirs)
@@ -92,7 +93,7 @@ class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, Coreference
             detectable=found.detectable,
             against=(*claim.against, *why_unjudged(found), *few_documents(count)),
         )
-        return Judged(claim, None if found.reason else found.p, found.interval_at)
+        return UncorrectedClaim(claim, None if found.reason else found.p, found.interval_at)
 
     def open(self, stage: CoreferenceStage, out: Path) -> TaskData:
         """The documents of a stage. A part of them (`dev`, `not-dev`) is written to OUT/data, with its split."""

@@ -16,11 +16,10 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coref_automl.comparison.arms import is_equal_training
 from coref_automl.comparison.claims import BASE
 from coref_automl.comparison.names import arm_name, run_name, seed_of
-from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.runs import CHOSEN, TaskData
-from coref_automl.comparison.scores import is_equal_training
+from coref_automl.comparison.outside_checks import CHECKS, CHOSEN, TaskData
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.corpus.prepare import prepare_texts

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison.archive import archive
-from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.runs import CHOSEN
+from coref_automl.comparison.outside_checks import CHECKS, CHOSEN
 from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
 from coref_automl.engine.job import NAN, Launcher
@@ -33,7 +32,7 @@ from coref_automl.progress import Progress, Stage, duration, quiet
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.printout import recommend
 from coref_automl.report.rendering import markdown_table
-from coref_automl.report.wording import verdicts_table
+from coref_automl.report.sections.questions import verdicts_table
 from coref_automl.say import Say, in_korean, language, speaking
 from coref_automl.store import write_json, write_text
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
@@ -147,8 +146,8 @@ class Experiment:
     def _remove_weights(self, steps: Iterable[Step]) -> None:
         """With `keep_weights: false`, remove the weights of a check that is done, and those of a run when all its steps are."""
         for step in steps if not self.plan.recipe.keep_weights else ():
-            if step.kind in CHECKS and CHECKS[step.kind].weights and step.label in self.state.done:
-                for model in (self.plan.out / step.kind / step.name).glob(CHECKS[step.kind].weights):
+            if step.kind in CHECKS and CHECKS[step.kind].weight_folders and step.label in self.state.done:
+                for model in (self.plan.out / step.kind / step.name).glob(CHECKS[step.kind].weight_folders):
                     remove(model)
             if step.run and all(one.label in self.state.done for one in self.state.of_run(step.run)):
                 for checkpoint in checkpoints_of(self.plan.out / RUNS / step.run):

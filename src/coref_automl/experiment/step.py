@@ -111,7 +111,7 @@ def _check(name: str, settings: dict[str, Any], start: str, progress: Progress) 
     model = str(checkpoints[-1]) if checkpoints else start  # the last checkpoint of a run; the base as it is
     result = check.train(from_mapping(check.recipe, settings | {"model": model}, "step"), progress)
     estimate = check.estimate(result)
-    score = {"metric": check.number, "score": round(100 * estimate.value, 2), "n": estimate.n} if estimate else {}
+    score = {"metric": check.short_metric, "score": round(100 * estimate.value, 2), "n": estimate.n} if estimate else {}
     return {"run": result.run, "split": result.split, **score}
 
 

@@ -15,8 +15,9 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from coref_automl.comparison.claims import Caveat, Claim
-from coref_automl.comparison.judging import Judged
-from coref_automl.comparison.runs import CHOSEN, CheckStage, OutsideCheck, RunOf, Start, Starts, TaskData
+from coref_automl.comparison.judging import UncorrectedClaim
+from coref_automl.comparison.outside_checks import CHOSEN, CheckStage, OutsideCheck, TaskData
+from coref_automl.comparison.runs import RunOf, Start, Starts
 from coref_automl.config import Setting
 from coref_automl.errors import RecipeError
 from coref_automl.progress import Progress
@@ -56,18 +57,20 @@ class RelationStage(CheckStage):
 class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
     name = ("관계 추출", "relation extraction")
     metric = ("관계 추출 micro-F1", "Relation extraction, micro-F1")
-    number = "micro-F1"
+    short_metric = "micro-F1"
     outcome = "relation_f1"
     documents = "rows"
     test = "paired"
     files = RELATION_FILES
-    folder = "relation run"
+    folder_kind = "relation run"
     next_command = "coref-automl re evaluate {} --data bundled:relations-dev"
     recipe = RelationRecipe
     stage = RelationStage
-    decided = ("train", "dev", "max_rows")
-    usual: ClassVar[_Settings] = {"keep_weights": False}
-    adapted: ClassVar[_Settings] = {"start": CHOSEN, "shares": [1.0], "seeds": 1, "settings": {"epochs": 3, "batch_size": 16}}
+    set_by_stage = ("train", "dev", "max_rows")
+    defaults: ClassVar[_Settings] = {"keep_weights": False}
+    adapt_defaults: ClassVar[_Settings] = {
+        "start": CHOSEN, "shares": [1.0], "seeds": 1, "settings": {"epochs": 3, "batch_size": 16},
+    }  # fmt: skip
 
     def comparable(self, runs: Sequence[Run]) -> list[list[Run]]:
         """By split, data and settings, those with the most training rows first."""
@@ -80,7 +83,7 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
     def estimate(self, result: RelationResult) -> Estimate | None:
         return result.estimates.get("micro_f1")
 
-    def judge(self, claim: Claim, ours: _Starts, theirs: _Starts, seed: int) -> Judged | None:
+    def judge(self, claim: Claim, ours: _Starts, theirs: _Starts, seed: int) -> UncorrectedClaim | None:
         pairs = seed_pairs(ours, theirs)
         if not pairs:
             return None
@@ -101,7 +104,7 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
             share=run.result.share or _share_of_name(run.name),
             against=(*claim.against, *lost),
         )
-        return Judged(claim, found.p if judged else None, found.interval_at)
+        return UncorrectedClaim(claim, found.p if judged else None, found.interval_at)
 
     def open(self, stage: RelationStage, out: Path) -> TaskData:
         """The rows that a stage names; the first of the bundled ones are written to OUT/relation-rows."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from coref_automl.comparison.claims import ALPHA
 from coref_automl.comparison.reader import find_runs
 from coref_automl.comparison.runs import TaskRun
-from coref_automl.comparison.superseded import told_copies
+from coref_automl.comparison.superseded import copies_note
 from coref_automl.errors import CorefError, ModelError, RelationDataError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import MANIFEST
@@ -101,7 +101,7 @@ def find_answers(paths: Sequence[str | Path], data: RelationData) -> Outcomes:
     if not runs:
         none = f"No relation run under {', '.join(map(str, paths))}; make one with: coref-automl re train"
         raise RelationDataError(next(iter(found.damaged.values()), none))
-    left_out = [*found.unread, *told_copies((copy, run.name) for run in runs for copy in run.copies)]
+    left_out = [*found.unread, *copies_note((copy, run.name) for run in runs for copy in run.copies)]
     for run in runs:
         try:
             own = _answers(run, data)

@@ -120,7 +120,7 @@ class Folders:
             try:
                 marked = kind_of_folder(folder)
                 held = {check.files.results: name for name, check in CHECKS.items()}  # archives keep these without a manifest
-                own = next((name for name, check in CHECKS.items() if check.folder == marked), "")
+                own = next((name for name, check in CHECKS.items() if check.folder_kind == marked), "")
                 kind = RUNS.get(marked) or own or next((name for file, name in held.items() if file in files), "")
                 if marked == EXPERIMENT or any(map(_ARCHIVE.fullmatch, files)):
                     found.studies.add(key)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.superseded import one_dtype_each, what_counts
+from coref_automl.comparison.superseded import drop_superseded, one_dtype_each
 from coref_automl.engine.pool import kill_worker, single_worker
 from coref_automl.errors import InputError
 from coref_automl.evaluation.results import StoredEvaluation
@@ -95,7 +95,9 @@ class Shelf:
 
     def _of(self, evaluations: Mapping[str, StoredEvaluation], study: str | None) -> dict[str, Members]:
         of = {id(one): key for key, one in evaluations.items()}
-        once, _ = what_counts(list(evaluations.values()), look=lambda one: self._folders.holds(Path(one.evaluation.path)))
+        once, _ = drop_superseded(
+            list(evaluations.values()), may_be_replaced=lambda one: self._folders.holds(Path(one.evaluation.path))
+        )
         out = {}
         for (items, scorer), (kept, _) in one_dtype_each(once, set()).items():
             mark = f"{items[:12]}.{scorer}" + (f"~{study}" if study is not None else "")

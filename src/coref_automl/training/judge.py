@@ -18,9 +18,10 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from coref_automl.comparison.choice import checked_margin, choose, next_time_of
 from coref_automl.comparison.groups import group_of
+from coref_automl.comparison.next_step import next_time_of
 from coref_automl.comparison.scores import choose_metric
+from coref_automl.comparison.study_data import checked_margin, choose
 from coref_automl.comparison.superseded import drop_replaced_weights
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import find_evaluations

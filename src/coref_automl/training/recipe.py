@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from coref_automl.comparison.choice import checked_margin
+from coref_automl.comparison.study_data import checked_margin
 from coref_automl.config import Setting, choose, free_fields, parse_weights, typed
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW, SHAPES

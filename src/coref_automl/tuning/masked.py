@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison.claims import QuestionId
-from coref_automl.comparison.outside_checks import CHECKS, judge_starts, start_of
+from coref_automl.comparison.outside_checks import CHECKS, CheckStage, TaskData, judge_starts, start_of
 from coref_automl.comparison.power import Evidence
-from coref_automl.comparison.runs import CheckStage, TaskData
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.corpus.prepare import prepare_texts
