@@ -14,8 +14,7 @@ import pytest
 
 from coref_automl.cli.app import run
 from coref_automl.coreference.evaluate import models_of
-from coref_automl.coreference.model import HEAD
-from coref_automl.coreference.recipe import BUNDLED
+from coref_automl.coreference.recipe import BUNDLED, HEAD
 from coref_automl.evaluation.evalset import bundled_eval_set
 from coref_automl.models.model_files import folder_of
 

@@ -29,11 +29,8 @@ _BLOCK = 1 << 16
 
 def lone_surrogate(text: str) -> int | None:
     """The position of half a surrogate pair, which JSON and Python allow and no UTF-8 file can hold; None if there is none."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return error.start
-    return None
+    match = re.search("[\ud800-\udfff]", text)
+    return match.start() if match else None
 
 
 def is_text(name: str) -> bool:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coref_automl.coreference.metrics import CONLL, METRICS, Ratio, added, conll
+from coref_automl.coreference.metrics import CONLL, METRICS, Ratio, conll, sum_scores
 from coref_automl.statistics.methods import by_document, f1_of_sums, mean_f1, ratio_verdict, reciprocal
 from coref_automl.statistics.resampling import resampled_f1
 
@@ -69,7 +69,7 @@ def test_the_weighted_mean_of_the_values_is_the_score_itself() -> None:
     assert np.average(by_document(sums, sizes), weights=sizes) == pytest.approx(float(mean_f1(sums)))
     scored = [{name: Ratio(*row) for name, row in zip(CONLL, document, strict=True)} for document in sums.tolist()]
     blank = {name: Ratio(0, 0, 0, 0) for name in METRICS}
-    assert float(mean_f1(sums)) == pytest.approx(conll(added({**blank, **item} for item in scored)))
+    assert float(mean_f1(sums)) == pytest.approx(conll(sum_scores({**blank, **item} for item in scored)))
 
 
 def test_a_value_says_how_far_the_score_moves_without_its_document() -> None:

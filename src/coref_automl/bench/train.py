@@ -184,7 +184,7 @@ def run_relation(settings: RelationBench) -> BenchResult:
             return cross_entropy(model(batch.ids, batch.mask, batch.starts), gold[chosen.rows])
 
         def work() -> None:
-            for chosen in tensors.place(batches):
+            for chosen in tensors.batch_rows(batches):
                 with without_cudnn():
                     step(partial(loss, chosen))
 

@@ -26,7 +26,7 @@ from coref_automl.cli.options import (
     print_result,
     recipe_from,
 )
-from coref_automl.coreference.conventions import converted, known
+from coref_automl.coreference.conventions import convert_documents, parse_edges
 from coref_automl.coreference.conventions import explore as describe
 from coref_automl.coreference.data import inspect_coref
 from coref_automl.coreference.documents import write_documents
@@ -70,17 +70,17 @@ def explore(
         raise InputError(f"--write takes one file, not {len(files)}; convert them one by one.")
     refuse_existing(write)
     data = [inspect_coref(name) for name in files]
-    declared, lost = known(convention), list[str]()
-    results = [describe(file, declared) for file in data]
+    edges, losses = parse_edges(convention), list[str]()
+    results = [describe(file, edges) for file in data]
     if to is not None and write is None:
         raise InputError("--to converts what --write writes; give a file with --write.")
     if write is not None:
-        documents, lost = converted(data[0].documents, declared, known(to or "auto"))
+        documents, losses = convert_documents(data[0].documents, edges, parse_edges(to or "auto"))
         write_documents(write, documents)
     if as_json:
         print_json([result.to_json() for result in results])
     else:
-        print("\n".join([*(line for result in results for line in result.lines()), *lost]))
+        print("\n".join([*(line for result in results for line in result.lines()), *losses]))
 
 
 @coreference_app.command(
@@ -121,7 +121,7 @@ def evaluate(
     """
     from coref_automl.coreference.evaluate import evaluate_coreference
 
-    options: dict[str, Any] = {"split": split, "side": side, "scheme": scheme, "convention": known(convention)}
+    options: dict[str, Any] = {"split": split, "side": side, "scheme": scheme, "convention": parse_edges(convention)}
     options |= {"base": base, "skip_bad": skip_bad, "device": device}
     print_result(evaluate_coreference(run, data, **options, progress=Progress(shown=not as_json)), as_json)
 

@@ -160,7 +160,7 @@ def grid(recipe: RecipeFile = None, *, as_json: AsJson = False, **given: Any) ->
     from coref_automl.report.relation_page import write_grid_page
 
     settings = recipe_from(GridRecipe, given, "re grid", recipe)
-    result = run_grid(settings, progress=Progress(shown=not as_json), draw=partial(write_grid_page, lang=language()))
+    result = run_grid(settings, progress=Progress(shown=not as_json), on_cell=partial(write_grid_page, lang=language()))
     if as_json:
         print_json(result.to_json())
     else:

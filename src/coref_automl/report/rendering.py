@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from coref_automl.coreference.predict import Chains, Confidence, chain_lines, written
+from coref_automl.coreference.predict import Chains, Confidence, chain_lines, mark_mentions
 from coref_automl.locks import claimed
 from coref_automl.records import Record
 from coref_automl.report import charts
@@ -134,7 +134,7 @@ def in_html(text: str, chains: Chains, *, note: str = "", confidence: Confidence
         style = f"background:hsl({hue} 80% 85%);color:#111;border-radius:3px;padding:0 2px"
         return f'<mark title="{chain + 1}: {name} ({sizes[chain]}){links.get((chain, position), "")}" style="{style}">'
 
-    body = written(text, chains, opening, lambda chain: f"<sub>{chain + 1}</sub></mark>", html.escape)
+    body = mark_mentions(text, chains, opening, lambda chain: f"<sub>{chain + 1}</sub></mark>", html.escape)
     lines = chain_lines(text, chains, colour=False, confidence=confidence)
     legend = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
     paragraph = f"<p>{html.escape(note)}</p>" if note else ""
