@@ -40,10 +40,7 @@ def is_text(name: str) -> bool:
 
 @contextmanager
 def os_errors_as_ours(path: Path, *, opened: bool = False) -> Iterator[None]:
-    """Turn an operating system error on writing into one sentence.
-
-    `opened`: the file is open, so that only a full disk or a size limit concerns it; other errors come from the block and pass.
-    """
+    """Turn an operating system error on writing into one sentence; of an `opened` file only a full disk or a size limit."""
     try:
         yield
     except OSError as error:

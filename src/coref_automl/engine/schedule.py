@@ -46,7 +46,6 @@ class Attempt(Generic[S]):
 
     @property
     def number(self) -> int:
-        """Counts from 1."""
         return 1 + len(self.earlier)
 
     @property
