@@ -90,7 +90,7 @@ def locked(folder: Path, *, on_wait: Callable[[str], None] | None = None) -> Ite
         yield
     finally:
         released.set()
-        for name in (HOLDER, LOCK):  # filelock opens a lock file again that was unlinked meanwhile
+        for name in (HOLDER, LOCK):  # from 3.20.4 on filelock opens a lock anew that was unlinked meanwhile
             (folder / name).unlink(missing_ok=True)
         if missing and folder.is_dir() and not contents(folder):
             remove(folder)
