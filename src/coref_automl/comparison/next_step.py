@@ -142,7 +142,10 @@ def train_command(entry: Entry, *, seed: int | None = None, tokens: int | None =
     if recipe.is_file():
         known = {"model": provenance.base_bytes, "dataset": provenance.dataset_bytes} if provenance else {}
         known["eval_set"] = entry.evaluation.fingerprints.get("items", "")
-        changed = _options({name: now for name, (stored, now) in _paths_in(recipe, known).items() if now != stored})
+        anywhere = _paths_in(
+            recipe.resolve(), known
+        )  # a relative path that is found is named: it depends on the folder one is in
+        changed = _options({name: now for name, (stored, now) in _paths_in(recipe, known).items() if anywhere[name][1] != stored})
         changed += f" --seed {seed}" if seed is not None else ""
         if provenance is not None and tokens:
             times = tokens / max(1, provenance.tokens)
