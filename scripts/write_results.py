@@ -17,11 +17,12 @@ from coref_automl.comparison.archive import archive
 from coref_automl.comparison.reader import open_results
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.results import StoredEvaluation
-from coref_automl.paths import natural_order
+from coref_automl.folders import natural_order
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.printout import recommend
 from coref_automl.report.rendering import markdown_table
-from coref_automl.report.wording import claims_table, sentence, verdicts_table
+from coref_automl.report.sections.questions import claims_table, verdicts_table
+from coref_automl.report.wording import ClaimText
 from coref_automl.say import Say
 from coref_automl.statistics.crossed import crossed_verdict
 from coref_automl.store import read_json, write_json, write_text
@@ -134,7 +135,7 @@ def deberta_tables() -> str:
     assert method
     claims = [one for one in method.claims if not one.outcome.endswith(":mrr")]
     others = [made.answer.of_pair(claims[0].a, claims[0].b, name) for name in ("real_far1_strict", "lambada_top1_strict")]
-    told = " ".join(sentence(one, ENGLISH) for one in others if one)
+    told = " ".join(ClaimText(claim, ENGLISH).sentence() for claim in others if claim)
     return "\n".join([*side_by_side(text), "", markdown_table(claims_table(claims, ENGLISH)), "", told])
 
 

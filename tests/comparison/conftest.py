@@ -151,7 +151,7 @@ def relation_result(model: str, seeds: Sequence[int] = (0, 1, 2), **changed: Any
 
 def coreference_result(model: str, **changed: Any) -> CoreferenceResult:
     """What `coref train` keeps of a run of two seeds, with scores that say nothing."""
-    held = dict.fromkeys(("conll", *CONLL), Estimate(0.5, 0.4, 0.6, 12))
+    estimates = dict.fromkeys(("conll", *CONLL), Estimate(0.5, 0.4, 0.6, 12))
     result = CoreferenceResult(
         run="coref",
         model=model,
@@ -159,7 +159,7 @@ def coreference_result(model: str, **changed: Any) -> CoreferenceResult:
         documents=12,
         mentions=400,
         seeds=tuple(CoreferenceSeed(number, 1, 1, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, "cpu") for number in range(2)),
-        estimates=dict.fromkeys(MODES, held),
+        estimates=dict.fromkeys(MODES, estimates),
         recall={},
         precision={},
         fingerprints={},
@@ -236,8 +236,8 @@ def scored_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     documents = [Document(str(number), "tiny", text) for number, text in enumerate(texts)]
     freeze(root / "evalsets/mine", documents, {"real": items}, {})
     save_table(root / "evalsets/mine", tokenizer_fingerprint(tokenizer_of("wordpiece")), noun_table())
-    for seed, place in enumerate(("runs/a/checkpoint-1", "runs/a/checkpoint-2", "base")):
-        save_checkpoint(root / place, seed=seed)
+    for seed, folder in enumerate(("runs/a/checkpoint-1", "runs/a/checkpoint-2", "base")):
+        save_checkpoint(root / folder, seed=seed)
     with chdir(root):
         assert command(["evaluate", "runs/a", "base", "--eval-set", "evalsets/mine", "--device", "cpu"]) == 0
     return root
@@ -246,7 +246,7 @@ def scored_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def scored(scored_source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy that a test may change, as the working folder; scored there once more, which only tells where the set stands."""
-    place = shutil.copytree(scored_source, tmp_path / "scored")
-    monkeypatch.chdir(place)
+    folder = shutil.copytree(scored_source, tmp_path / "scored")
+    monkeypatch.chdir(folder)
     assert command(["evaluate", "runs/a", "base", "--eval-set", "evalsets/mine", "--device", "cpu"]) == 0
-    return place
+    return folder

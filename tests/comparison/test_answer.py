@@ -69,10 +69,10 @@ def _objective(name: str) -> str:
 
 def agree(claim: Claim) -> bool:
     """Does the interval say what the verdict says?"""
-    held = claim.difference
-    outside = held.low > 0 or held.high < 0
+    difference = claim.difference
+    outside = difference.low > 0 or difference.high < 0
     if claim.verdict in ("better", "worse"):
-        return outside and (held.value > 0) == (claim.verdict == "better") and claim.p is not None and claim.p < ALPHA
+        return outside and (difference.value > 0) == (claim.verdict == "better") and claim.p is not None and claim.p < ALPHA
     return claim.verdict in ("not judged", "same") or (not outside and claim.p is not None and claim.p >= ALPHA)
 
 
@@ -103,11 +103,11 @@ def test_where_nothing_beats_the_base_it_is_kept_without_a_checkpoint_or_a_next_
     assert it.power is not None
     assert it.power.detectable is not None
     assert (it.power.documents, it.power.seeds) == (120, 3)
-    told = "\n".join(answer_lines(it, Say("en")))
-    assert told.startswith("Keep the base: nothing here is shown to beat it.")
-    assert "80% power" in told
-    assert "Next time" not in told
-    assert "Checkpoint" not in told
+    text = "\n".join(answer_lines(it, Say("en")))
+    assert text.startswith("Keep the base: nothing here is shown to beat it.")
+    assert "80% power" in text
+    assert "Next time" not in text
+    assert "Checkpoint" not in text
     assert it.step is not None
     assert it.step.command.startswith(f"coref-automl power {tmp_path} --difference ")
     assert it.step.runs
@@ -122,7 +122,7 @@ def test_one_seed_says_nothing_about_a_method_and_a_shown_checkpoint_may_be_used
     assert method is not None
     assert (base.lead.a, base.lead.test, base.lead.correction, base.lead.family) == (it.highest, "sign flips", "max-t", 4)
     assert base.lead.documents == "confirm"  # a checkpoint was chosen among several of its run
-    assert all(one.verdict == "not judged" and "one seed" in one.against for one in method.claims)
+    assert all(claim.verdict == "not judged" and "one seed" in claim.against for claim in method.claims)
     assert it.next_time is None or it.next_time.how != "longer"
     assert it.step is not None
     assert it.step.do == "add seeds"
@@ -134,7 +134,7 @@ def test_one_seed_says_nothing_about_a_method_and_a_shown_checkpoint_may_be_used
 def test_unequal_training_is_no_verdict_about_methods_and_curves_are_compared_at_equal_tokens(tmp_path: Path) -> None:
     skills = {"mlm": (-1.0,), "entity": (0.2, 0.4, 0.6, 0.8)}
     it = answer(study(tmp_path, skills, tokens={"mlm": 100_000, "entity": 400_000}))
-    claims = {one.part: one for one in it.claims if one.question == "method" and not one.outcome.endswith("mrr")}
+    claims = {claim.part: claim for claim in it.claims if claim.question == "method" and not claim.outcome.endswith("mrr")}
     assert claims[""].verdict == "not judged"
     assert "unequal training" in claims[""].against
     assert claims["equal tokens"].tokens == (100_000, 100_000)
@@ -143,7 +143,7 @@ def test_unequal_training_is_no_verdict_about_methods_and_curves_are_compared_at
     assert it.beats == ("mlm 128",)  # at equal tokens, and said so
     assert "Shown better at equal tokens (training was unequal) than mlm 128 (+22.8 [" in "\n".join(answer_lines(it, Say("en")))
     flat = answer(study(tmp_path / "b", {"mlm": (-1.0,), "entity": (0.8,)}, tokens={"mlm": 100_000, "entity": 400_000}))
-    assert [one.verdict for one in flat.claims if one.question == "method"] == ["not judged"]
+    assert [claim.verdict for claim in flat.claims if claim.question == "method"] == ["not judged"]
     assert (flat.ties, flat.beats, flat.unjudged) == ((), (), ("mlm 128",))
 
 
@@ -151,9 +151,9 @@ def test_a_tie_after_unequal_training_stands_in_the_headline(tmp_path: Path) -> 
     skills = {"mlm": (0.2, 0.4), "entity": (0.4, 0.4, 0.4, 0.4)}
     it = answer(study(tmp_path, skills, tokens={"mlm": 100_000, "entity": 200_000}))
     assert {it.method, *it.ties} == {"mlm 128", "entity 128"}
-    told = answer_lines(it, Say("en"))
-    assert told[0] == f"Use {it.method} or {it.ties[0]}."
-    assert any("Not distinguishable from it at equal tokens (training was unequal):" in line for line in told)
+    lines = answer_lines(it, Say("en"))
+    assert lines[0] == f"Use {it.method} or {it.ties[0]}."
+    assert any("Not distinguishable from it at equal tokens (training was unequal):" in line for line in lines)
 
 
 @pytest.mark.parametrize(("last", "how"), [(1.2, "longer"), (0.2, ("less", "as long"))])
@@ -161,7 +161,7 @@ def test_training_longer_is_advised_only_where_the_last_step_is_shown(
     tmp_path: Path, last: float, how: str | tuple[str, ...]
 ) -> None:
     it = answer(study(tmp_path, {"entity": (0.2, 0.2, last)}, documents=200))
-    rising = next(one for one in it.claims if one.part == "last step")
+    rising = next(claim for claim in it.claims if claim.part == "last step")
     assert (rising.verdict == "better") is (how == "longer")
     assert it.next_time is not None
     assert it.next_time.how in how
@@ -175,9 +175,9 @@ def test_only_what_the_set_chose_is_judged_on_confirm(tmp_path: Path) -> None:
     root = study(tmp_path, {"entity": (0.4,)})
     assert answer(root).questions[0].lead.count == 120
     for path in root.rglob("result.json"):
-        held = read_json(path)
-        if held["provenance"]:
-            write_json(path, held | {"provenance": held["provenance"] | {"planned_end": False}})
+        record = read_json(path)
+        if record["provenance"]:
+            write_json(path, record | {"provenance": record["provenance"] | {"planned_end": False}})
     watched = answer(root).questions[0].lead
     assert watched.documents == "confirm"
     assert watched.count < 120
@@ -206,15 +206,15 @@ def test_weights_that_are_gone_are_made_again_by_a_command(tmp_path: Path) -> No
     light = study(tmp_path / "light", {"entity+light": (0.5,)})
     for checkpoint in light.glob("*/checkpoint-*"):
         shutil.rmtree(checkpoint)
-    own = answer(light).keep
-    assert own is not None
-    assert "study --recipe STUDY.yaml --method entity+light " in own.again  # its settings are not in its record
+    keep = answer(light).keep
+    assert keep is not None
+    assert "study --recipe STUDY.yaml --method entity+light " in keep.again  # its settings are not in its record
 
 
 def test_a_method_keeps_the_name_of_its_owner(tmp_path: Path) -> None:
     it = answer(study(tmp_path, {"mlm": (-1.0,), "copy+link+light": (0.5,)}))
     assert it.method == "copy+link+light 128"
-    assert {one.objective for one in _arms(tmp_path)} == {"mlm", "copy+link"}
+    assert {arm.objective for arm in _arms(tmp_path)} == {"mlm", "copy+link"}
 
 
 def _arms(root: Path) -> list[object]:
@@ -234,17 +234,18 @@ def test_few_documents_two_tokenizers_and_a_floor_are_named(tmp_path: Path) -> N
 def test_where_strict_can_reach_few_answers_the_absence_of_a_gain_is_no_verdict(tmp_path: Path, seeds: int) -> None:
     models = [Model("base", 0, -1.0), *(Model(f"entity-128-s{seed}", 100, 0.02 * seed - 1.0, seed=seed) for seed in range(seeds))]
     for number, model in enumerate(models):
-        held = make_scores(model, documents=120, own=number)
-        few = [replace(one, strict_rank=one.strict_rank * (n % 20 == 0), word_rank=None) for n, one in enumerate(held)]
-        write_evaluation(tmp_path, model, [one if one.task == "real" else old for one, old in zip(few, held, strict=True)])
+        scores = make_scores(model, documents=120, own=number)
+        few = [replace(score, strict_rank=score.strict_rank * (n % 20 == 0), word_rank=None) for n, score in enumerate(scores)]
+        mixed = [rare if rare.task == "real" else score for rare, score in zip(few, scores, strict=True)]
+        write_evaluation(tmp_path, model, mixed)
     it = answer(tmp_path)
     assert (it.action, it.power, it.metric) == ("undecided", None, "real1_strict")
     base = it.question("base")
     assert base is not None
-    assert {one.verdict for one in base.claims} == {"not judged"}
-    told = "\n".join(answer_lines(it, Say("en")))
-    assert "not judged (too few answers are one vocabulary entry)" in told
-    assert "no gain" not in told
+    assert {claim.verdict for claim in base.claims} == {"not judged"}
+    text = "\n".join(answer_lines(it, Say("en")))
+    assert "not judged (too few answers are one vocabulary entry)" in text
+    assert "no gain" not in text
 
 
 def test_a_composite_is_judged_between_methods(tmp_path: Path) -> None:
@@ -268,8 +269,8 @@ def test_every_claim_agrees_with_its_interval_and_turns_round(tmp_path: Path) ->
     skills = {"mlm": (-1.0, -0.9), "combined": (-0.7, -0.6), "entity": (-0.3, 0.1)}
     it = answer(study(tmp_path, skills, lengths=(128, 256), documents=80))
     assert len(it.claims) > 40
-    assert [one for one in it.claims if not agree(one)] == []
-    assert [one for one in it.claims if not agree(one.reversed())] == []
+    assert [claim for claim in it.claims if not agree(claim)] == []
+    assert [claim for claim in it.claims if not agree(claim.reversed())] == []
     assert Answer.from_json(it.to_json()) == it
     for question in it.questions:
         assert it.method in (question.lead.a, question.lead.b)
@@ -282,8 +283,8 @@ def test_what_was_trained_from_scratch_has_no_base_to_evaluate(tmp_path: Path) -
     root = study(tmp_path, {"entity": (0.4,)}, base=None)
     assert "evaluate" in str(answer(root).step)
     for path in root.rglob("result.json"):
-        held = read_json(path)
-        write_json(path, held | {"provenance": held["provenance"] | {"base": "new:tiny"}})
+        record = read_json(path)
+        write_json(path, record | {"provenance": record["provenance"] | {"base": "new:tiny"}})
     assert answer(root).action == "no base"
     assert "evaluate" not in str(answer(root).step)
 
@@ -293,9 +294,9 @@ def test_the_checkpoint_to_use_is_of_the_window_that_the_answer_names(tmp_path: 
         for model in (Model("base", 0, -1.0, seq_len=length), Model("entity", 100, skill, seq_len=length)):
             write_evaluation(tmp_path, model, make_scores(model, documents=200, tasks=("real",)))
     results = open_results([str(tmp_path)])
-    found = study_at(results, read_groups(results)[0], margin=0.02, seed=0)
-    assert found.chosen.evaluation.seq_len == 256
-    assert found.chosen.name == found.answer.highest
+    judged = study_at(results, read_groups(results)[0], margin=0.02, seed=0)
+    assert judged.chosen.evaluation.seq_len == 256
+    assert judged.chosen.name == judged.answer.highest
 
 
 def test_looks_are_counted_as_a_study_wrote_them(tmp_path: Path) -> None:
@@ -313,14 +314,14 @@ def test_the_archives_are_told_as_the_audit_asked() -> None:
     """What was wrong: advice where nothing differs, on one seed, and on unequal training; another method's pair on relations."""
     nothing = recommend(*kept("portfolio", *(f"mlm-2048-s{seed}" for seed in (41, 42, 43))))
     assert (nothing.action, nothing.keep, nothing.next_time) == ("keep base", None, None)
-    one = recommend(*kept("portfolio", "mlm-2048-s41", "entity-2048-s41"))
-    assert (one.action, one.method) == ("use checkpoint", None)
-    assert one.next_time is None or one.next_time.how != "longer"
+    single = recommend(*kept("portfolio", "mlm-2048-s41", "entity-2048-s41"))
+    assert (single.action, single.method) == ("use checkpoint", None)
+    assert single.next_time is None or single.next_time.how != "longer"
     runs = [f"{name}-2048-s{seed}" for name in ("mlm", "entity", "near") for seed in (41, 42, 43)]
     unequal = recommend(*kept("portfolio", *runs), RESULTS / "portfolio-sixty")
     beaten = {claim.b for claim in unequal.claims if claim.question == "method" and claim.a == unequal.method and claim.shown}
     assert beaten <= {"mlm 2,048", "entity 2,048", "near 2,048"} or beaten <= {"sixty 2,048", "nearsixty 2,048"}
-    assert {*unequal.beats} <= {one for claim in unequal.claims if claim.shown for one in (claim.a, claim.b)}
+    assert {*unequal.beats} <= {name for claim in unequal.claims if claim.shown for name in (claim.a, claim.b)}
 
 
 def test_equivalence_is_about_ties_within_half_the_gain_and_a_gain_is_never_equivalent() -> None:
@@ -328,51 +329,51 @@ def test_equivalence_is_about_ties_within_half_the_gain_and_a_gain_is_never_equi
     it = recommend(RESULTS / "fresh")
     gain = it.questions[0].lead.expected or 0.0
     for claim in it.claims:
-        held = claim.difference
+        difference = claim.difference
         if claim.verdict == "equivalent":
             assert (claim.question in ("method", "length"), claim.outcome, BASE in (claim.a, claim.b)) == (True, it.metric, False)
             assert claim.within == pytest.approx(min(it.margin, gain / 2))
-            assert -claim.within < held.low <= held.high < claim.within
+            assert -claim.within < difference.low <= difference.high < claim.within
         if claim.verdict == "no gain":
             assert claim.b == BASE
-            assert held.low < 0 < held.high < min(it.margin, gain)
+            assert difference.low < 0 < difference.high < min(it.margin, gain)
         if "before correction" in claim.against:
             assert claim.verdict == "not shown"
     assert {"equivalent", "no gain"} <= {claim.verdict for claim in it.claims}
-    told = answer_lines(it, Say("en"))
+    lines = answer_lines(it, Say("en"))
     far = it.question("far")
     assert far is not None
     limit = f"{100 * far.lead.difference.high:.1f}"
     assert any(
         line.startswith(f"Does it carry over to far mentions? No gain above {limit} points (a loss of up to 0.9 not excluded). ")
-        for line in told
+        for line in lines
     )
     assert f"먼 언급으로 전이되는가? {limit}점을 넘는 향상 없음" in "\n".join(answer_lines(it, Say("ko")))
-    assert any(line.startswith("Does it carry over to LAMBADA? Yes. LAMBADA@1 strict 18.6 → ") for line in told)
-    assert "Does it hold on every source? Shown on 1 of 2. " in "\n".join(told)
-    assert told[-1].startswith("Next: what telling them apart takes")
-    assert f"Not tested for {it.method}: relation extraction, coreference." in told
+    assert any(line.startswith("Does it carry over to LAMBADA? Yes. LAMBADA@1 strict 18.6 → ") for line in lines)
+    assert "Does it hold on every source? Shown on 1 of 2. " in "\n".join(lines)
+    assert lines[-1].startswith("Next: what telling them apart takes")
+    assert f"Not tested for {it.method}: relation extraction, coreference." in lines
 
 
 def test_methods_that_are_tied_are_told_by_task_in_the_first_lines() -> None:
     it = recommend(RESULTS / "fresh")
-    told = answer_lines(it, Say("en"))
-    assert told[:2] == [
+    lines = answer_lines(it, Say("en"))
+    assert lines[:2] == [
         "Use near 2,048, entity 2,048 or combined 2,048.",
         "Choose by task (beside near 2,048): entity 2,048 better on Real-far, worse on LAMBADA; "
         "combined 2,048 better on Real-far, worse on LAMBADA.",
     ]
     assert answer_lines(it, Say("ko"))[1].startswith("과제별 선택 (near 2,048 대비): entity 2,048 Real-far에서 더 좋음")
-    far = next(line for line in told if line.startswith("Does it carry over to LAMBADA?"))
+    far = next(line for line in lines if line.startswith("Does it carry over to LAMBADA?"))
     assert "entity 2,048 - base: " in far  # of each method that is not beaten
-    assert any(line.startswith("Next: what telling them apart takes") for line in told)
+    assert any(line.startswith("Next: what telling them apart takes") for line in lines)
 
 
 def test_without_a_base_carry_over_is_told_beside_the_other_method() -> None:
     it = recommend(RESULTS / "deberta")
-    told = "\n".join(answer_lines(it, Say("en")))
-    assert "Does it carry over to LAMBADA? Better than mlm 2,048. " in told
-    assert "Does it carry over to far mentions? No difference shown (detectable: 1.8 points). " in told
+    text = "\n".join(answer_lines(it, Say("en")))
+    assert "Does it carry over to LAMBADA? Better than mlm 2,048. " in text
+    assert "Does it carry over to far mentions? No difference shown (detectable: 1.8 points). " in text
     assert it.step is not None
     assert [part.rpartition(" ")[2] for part in it.step.command.split(" && ")] == ["2048", "1536"]  # every length that lacks it
 
@@ -388,6 +389,6 @@ def test_fourteen_seeds_lead_with_the_method_that_is_used() -> None:
     relation = it.question("relation")
     assert relation is not None
     assert (relation.lead.b, relation.lead.share, relation.lead.seeds) == (BASE, 1.0, (14, 14))
-    light = [one for one in relation.claims if (one.a, one.b) == ("copy+link+light 2,048", "mlm 2,048")]
-    assert {one.share: one.verdict for one in light} == {0.1: "better", 1.0: "better"}
+    light = [claim for claim in relation.claims if (claim.a, claim.b) == ("copy+link+light 2,048", "mlm 2,048")]
+    assert {claim.share: claim.verdict for claim in light} == {0.1: "better", 1.0: "better"}
     assert "copy+link+light 2,048 - mlm 2,048" in str(replace(it, lang="en"))

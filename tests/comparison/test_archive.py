@@ -38,8 +38,8 @@ def kept(study_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def by_name(root: Path) -> dict[tuple[str, int], tuple[Evaluation, list[ItemScore]]]:
-    stored = find_evaluations([root])
-    return {(one.evaluation.checkpoint, one.evaluation.seq_len): (one.evaluation, one.scores()) for one in stored}
+    evaluations = find_evaluations([root])
+    return {(each.evaluation.checkpoint, each.evaluation.seq_len): (each.evaluation, each.scores()) for each in evaluations}
 
 
 def test_every_metric_and_breakdown_is_the_same(study_source: Path, kept: Path) -> None:
@@ -47,9 +47,9 @@ def test_every_metric_and_breakdown_is_the_same(study_source: Path, kept: Path) 
     assert list(before) == list(after)
     assert len(before) == 8
     for name, (evaluation, scores) in before.items():
-        told, others = after[name]
-        assert told.estimates == evaluation.estimates
-        assert told.baselines == evaluation.baselines
+        archived, others = after[name]
+        assert archived.estimates == evaluation.estimates
+        assert archived.baselines == evaluation.baselines
         assert summarise_all([others], draws=300)[0] == summarise_all([scores], draws=300)[0]
         assert halves(others) == halves(scores)
         for by in GROUPINGS:
@@ -78,8 +78,8 @@ def test_halves_and_documents_are_kept_item_by_item(study_source: Path, kept: Pa
         rows = before.items.facts["task"] == task
         codes = [np.unique(group.items.facts["cluster"][rows], return_inverse=True)[1].tolist() for group in (before, after)]
         assert codes[0] == codes[1]
-    for one, other in zip(before.entries, after.entries, strict=True):
-        assert all(np.array_equal(one.ranks[rule], other.ranks[rule]) for rule in one.ranks)
+    for entry, other in zip(before.entries, after.entries, strict=True):
+        assert all(np.array_equal(entry.ranks[rule], other.ranks[rule]) for rule in entry.ranks)
 
 
 @settings(max_examples=100)
@@ -98,8 +98,8 @@ def test_no_text_and_no_path_of_the_machine_is_kept(study_source: Path, kept: Pa
     text = b""
     for path in sorted(kept.rglob("*")):
         if path.suffix == ".npz":
-            with np.load(path) as held:
-                text += b"".join(repr(held[name].tolist()).encode() for name in held.files)
+            with np.load(path) as arrays:
+                text += b"".join(repr(arrays[name].tolist()).encode() for name in arrays.files)
         elif path.is_file():
             text += path.read_bytes()
     for word in (*WORDS, "문서", "그날", str(study_source), str(study_source.parent)):
@@ -109,11 +109,11 @@ def test_no_text_and_no_path_of_the_machine_is_kept(study_source: Path, kept: Pa
 
 def test_paths_become_names() -> None:
     evaluation = by_evaluation(path="/else/runs/a/checkpoint-5", base="/else/runs/b/checkpoint-9", dataset="/else/data/x")
-    told = without_paths(evaluation)
-    assert told.path == "runs/a/checkpoint-5"
-    assert told.evalset_path == ""
-    assert told.provenance is not None
-    assert (told.provenance.run, told.provenance.base, told.provenance.dataset) == ("a", "runs/b/checkpoint-9", "x")
+    plain = without_paths(evaluation)
+    assert plain.path == "runs/a/checkpoint-5"
+    assert plain.evalset_path == ""
+    assert plain.provenance is not None
+    assert (plain.provenance.run, plain.provenance.base, plain.provenance.dataset) == ("a", "runs/b/checkpoint-9", "x")
     hub = without_paths(by_evaluation(path="runs/a/checkpoint-5", base="klue/roberta-base", dataset="prepared_datasets/x"))
     assert hub.provenance is not None
     assert (hub.path, hub.provenance.base) == ("runs/a/checkpoint-5", "klue/roberta-base")
@@ -121,7 +121,7 @@ def test_paths_become_names() -> None:
 
 
 def by_evaluation(*, path: str, base: str, dataset: str) -> Evaluation:
-    made = Provenance("/else/runs/a", 5, 0.5, 1000, "mlm", base, 128, 0, dataset)
+    provenance = Provenance("/else/runs/a", 5, 0.5, 1000, "mlm", base, 128, 0, dataset)
     return Evaluation(
         "a/checkpoint-5",
         path,
@@ -136,7 +136,7 @@ def by_evaluation(*, path: str, base: str, dataset: str) -> Evaluation:
         {},
         0.9,
         0,
-        made,
+        provenance,
         "/else/set",
     )
 
@@ -163,8 +163,8 @@ def test_making_it_again_leaves_nothing_of_before(evaluated: Maker, tmp_path: Pa
     root = evaluated([Model("base", 0, -1), Model("run", 100, 0.5), Model("run", 200, 0.6)])
     archive(root, out=tmp_path / "kept")
     shutil.rmtree(root / "run" / "evaluations" / "a-128" / "checkpoint-100")
-    made = archive(root / "run", root / "evaluations", out=tmp_path / "kept")
-    assert made.evaluations == 2
+    kept = archive(root / "run", root / "evaluations", out=tmp_path / "kept")
+    assert kept.evaluations == 2
     assert len(find_evaluations([tmp_path / "kept"])) == 2
 
 
@@ -186,7 +186,7 @@ def test_a_killed_archive_is_not_read_as_a_whole_one(evaluated: Maker, tmp_path_
     place = tmp_path_factory.mktemp("killed")
     root = evaluated([Model("run", 100, 0.5), Model("run", 200, 0.6)], documents=4)
     write_relation_run(root / "relation")
-    whole, seen = held(Path(archive(root, out=place / "whole").folder)), set()
+    whole, seen = contents_of(Path(archive(root, out=place / "whole").folder)), set()
     earlier = Path(archive(root / "run" / "checkpoint-100", out=place / "earlier").folder)
     for stands in (place / "nothing", earlier):
         home = place / f"{stands.name} before"
@@ -196,24 +196,24 @@ def test_a_killed_archive_is_not_read_as_a_whole_one(evaluated: Maker, tmp_path_
         left = before_each_change(lambda home=home: archive(root, out=home / "out"), home, place / f"{stands.name} killed")
         assert len(left) > 20
         for out in (one / "out" for one in left):
-            found = held(out)
-            if found == [f"{out} was not archived to the end; run the same command again."]:
+            contents = contents_of(out)
+            if contents == [f"{out} was not archived to the end; run the same command again."]:
                 seen.add("refused")
             else:
-                assert found in (held(stands), whole)
-                seen.add("whole" if found == whole else "earlier")
+                assert contents in (contents_of(stands), whole)
+                seen.add("whole" if contents == whole else "earlier")
             archive(root, out=out)
-            assert held(out) == whole
+            assert contents_of(out) == whole
             assert {path.name for path in out.glob(".*")} == {".coref-automl"}
     assert seen == {"earlier", "whole", "refused"}
 
 
-def held(folder: Path) -> list[str]:
+def contents_of(folder: Path) -> list[str]:
     """What `compare` finds there, or why it reads nothing."""
     if not folder.is_dir():
         return []
     results = open_results([str(folder)])
-    names = [*(one.evaluation.checkpoint for one in results.everything), *(run.name for run in results.runs.all)]
+    names = [*(stored.evaluation.checkpoint for stored in results.everything), *(run.name for run in results.runs.all)]
     return list(results.runs.unread) or sorted(names)
 
 
@@ -260,9 +260,9 @@ def test_a_path_without_evaluations_is_named_and_a_relation_run_is_not(evaluated
     root = evaluated([Model("run", 100, 0.5)])
     (tmp_path / "other").mkdir()
     write_relation_run(tmp_path / "re")
-    made = archive(root / "run", tmp_path / "other", tmp_path / "re", out=tmp_path / "kept")
-    assert made.not_evaluated == (str(tmp_path / "other"),)
-    assert f"run: coref-automl evaluate {tmp_path / 'other'}" in str(made)
+    kept = archive(root / "run", tmp_path / "other", tmp_path / "re", out=tmp_path / "kept")
+    assert kept.not_evaluated == (str(tmp_path / "other"),)
+    assert f"run: coref-automl evaluate {tmp_path / 'other'}" in str(kept)
     assert "evaluate" not in str(archive(root / "run", tmp_path / "re", out=tmp_path / "kept"))
 
 
@@ -270,8 +270,8 @@ def test_runs_of_one_name_and_foreign_folders_are_refused(evaluated: Maker, tmp_
     root = evaluated([Model("run", 100, 0.5)])
     other = shutil.copytree(root / "run", tmp_path / "elsewhere" / "run") / "evaluations/a-128/checkpoint-100/result.json"
     assert archive(root / "run", tmp_path / "elsewhere", out=tmp_path / "kept").evaluations == 1
-    held = read_json(other)
-    write_json(other, held | {"fingerprints": held["fingerprints"] | {"weights": "others"}})
+    record = read_json(other)
+    write_json(other, record | {"fingerprints": record["fingerprints"] | {"weights": "others"}})
     with pytest.raises(InputError, match="same name"):
         archive(root / "run", tmp_path / "elsewhere", out=tmp_path / "kept")
     with pytest.raises(FolderError):
@@ -320,7 +320,7 @@ def test_scored_again_an_archive_is_not_taken_for_items(evaluated: Maker, tmp_pa
 
 def test_a_report_of_an_archive_says_the_same_without_the_items(study_source: Path, kept: Path, tmp_path: Path) -> None:
     before, after = (report(root, tmp_path / root.name, lang="en") for root in (study_source, kept))
-    texts = [Path(made.markdown).read_text("utf-8").replace(f"{study_source}/", "runs/") for made in (before, after)]
+    texts = [Path(written.markdown).read_text("utf-8").replace(f"{study_source}/", "runs/") for written in (before, after)]
     # an archive has no weights
     gone = r"coref-automl evaluate runs/plan.*|\*\*(?:Keep|Next|Make again):.*|, on this disk|, not on this disk"
     strip = [re.sub(gone, "", text) for text in texts]

@@ -36,11 +36,11 @@ def read(root: Path) -> Study:
     return study_at(open_results([str(root)]), read_groups(open_results([str(root)]))[0], margin=0.02, seed=0)
 
 
-def change(root: Path, pattern: str, **told: Any) -> None:
+def change(root: Path, pattern: str, **changes: Any) -> None:
     """Change the training record of some evaluations."""
     for path in root.glob(f"{pattern}/evaluations/*/*/result.json"):
-        held = read_json(path)
-        write_json(path, held | {"provenance": held["provenance"] | told})
+        record = read_json(path)
+        write_json(path, record | {"provenance": record["provenance"] | changes})
 
 
 def methods(*names: str, seeds: int = 3) -> list[Model]:
@@ -67,12 +67,12 @@ def hits_of(root: Path, objective: str, half: Half | None) -> tuple[list[np.ndar
     return values, clusters
 
 
-@pytest.mark.parametrize(("told", "half"), [({}, None), ({"planned_end": True}, None), ({"planned_end": False}, "confirm")])
+@pytest.mark.parametrize(("changes", "half"), [({}, None), ({"planned_end": True}, None), ({"planned_end": False}, "confirm")])
 def test_last_checkpoints_are_judged_on_all_documents_unless_the_set_had_a_say(
-    tmp_path: Path, told: dict[str, bool], half: Half | None
+    tmp_path: Path, changes: dict[str, bool], half: Half | None
 ) -> None:
     root = write(tmp_path, methods("mlm", "entity"))
-    change(root, "entity-*", **told)
+    change(root, "entity-*", **changes)
     claim = read(root).answer.of_pair("entity 128", "mlm 128", "real1_strict")
     (ours, clusters), (theirs, _) = (hits_of(root, objective, half) for objective in ("entity", "mlm"))
     assert claim is not None
@@ -127,7 +127,7 @@ def test_checkpoints_of_seeds_meet_by_epoch_and_runs_at_their_ends(tmp_path: Pat
             models.append(Model(f"entity-s{seed}", step, 0.1, tokens=tokens, seed=seed))
     models.append(Model("entity-s2", 170, 0.1, seed=2))
     (arm,) = read(write(tmp_path, models)).arms
-    assert [{seed: entry.step for seed, entry in step.items()} for step in arm.with_curve().steps()] == [
+    assert [{seed: entry.step for seed, entry in step.items()} for step in arm.with_curve().matched_checkpoints()] == [
         {0: 50, 1: 50}, {0: 100, 1: 100}, {0: 150, 1: 160},
     ]  # fmt: skip
 
@@ -145,13 +145,13 @@ def test_a_checkpoint_that_all_began_from_is_their_base(tmp_path: Path) -> None:
 def test_methods_from_other_bases_never_share_a_name(tmp_path: Path) -> None:
     """Two checkpoints of one run, two models of one label, and the same base in two places without bytes."""
     models = [Model(f"{run}-128-s{seed}", 100, 0.1, seed=seed) for run in ("own", *"abcd") for seed in range(2)]
-    root = write(tmp_path, [Model("base", 0, -1.0), *(replace(one, run=f"entity-{one.run}") for one in models)], documents=10)
+    root = write(tmp_path, [Model("base", 0, -1.0), *(replace(m, run=f"entity-{m.run}") for m in models)], documents=10)
     change(root, "entity-*", method="entity")
     bases = {"a": ("start/checkpoint-5", ""), "b": ("start/checkpoint-9", ""), "c": ("x/n", "12"), "d": ("y/n", "34")}
     for run, (base, weights) in bases.items():
         change(root, f"entity-{run}-*", base=f"/elsewhere/{base}", base_bytes=weights)
-    found = ["entity 128 (n 12)", "entity 128 (n 34)", "entity 128 (start/checkpoint-5)", "entity 128 (start/checkpoint-9)"]
-    assert names(read(root)) == {"entity 128": 2} | dict.fromkeys(found, 2)
+    labels = ["entity 128 (n 12)", "entity 128 (n 34)", "entity 128 (start/checkpoint-5)", "entity 128 (start/checkpoint-9)"]
+    assert names(read(root)) == {"entity 128": 2} | dict.fromkeys(labels, 2)
     for seed in range(2):  # two more seeds of b, whose base has moved
         change(root, f"entity-d-128-s{seed}", base="/moved/start/checkpoint-9", base_bytes="", seed=seed + 2)
     assert names(read(root))["entity 128 (start/checkpoint-9)"] == 4
@@ -182,8 +182,8 @@ def test_each_run_is_judged_against_the_model_it_began_from(tmp_path: Path) -> N
     for run, base in (("a", "strong"), ("b", "weak"), ("c", "lost")):
         change(root, run, base=f"/elsewhere/{base}")
     it = read(root).answer
-    found = {one.a: one.verdict for one in it.questions[0].claims}
-    assert found == {"a/checkpoint-100": "better", "b/checkpoint-100": "better"}  # beside `strong`, b would be worse
+    verdicts = {claim.a: claim.verdict for claim in it.questions[0].claims}
+    assert verdicts == {"a/checkpoint-100": "better", "b/checkpoint-100": "better"}  # beside `strong`, b would be worse
 
 
 def test_archives_answer_as_the_runs_they_came_from(tmp_path: Path) -> None:
@@ -204,21 +204,21 @@ def test_runs_of_one_name_in_two_archives_are_two_methods(
 ) -> None:
     """As they are in two folders of runs, and whatever the current folder; a run keeps both of its checkpoints."""
     monkeypatch.chdir(tmp_path)
-    for place, skill in (("x", -0.9), ("y", 0.5)):
+    for folder, skill in (("x", -0.9), ("y", 0.5)):
         runs = [Model(f"mlm-128-s{s}", step, skill, objective="mlm", seed=s) for s in range(2) for step in (100, 200)]
-        write(tmp_path / place, [Model("base", 0, -1.0), *runs], documents=20)
-        change(tmp_path / place, "mlm-*", method=method, dataset="texts", dataset_bytes=place)
-        for path in Path(place).glob("mlm-*/evaluations/*/*/result.json"):
-            held = read_json(path)
-            write_json(path, held | {"fingerprints": held["fingerprints"] | {"weights": f"{place}{path.parent}"}})
-        assert command(["archive", str(tmp_path / place), "--out", f"kept/{place}"]) == 0
+        write(tmp_path / folder, [Model("base", 0, -1.0), *runs], documents=20)
+        change(tmp_path / folder, "mlm-*", method=method, dataset="texts", dataset_bytes=folder)
+        for path in Path(folder).glob("mlm-*/evaluations/*/*/result.json"):
+            record = read_json(path)
+            write_json(path, record | {"fingerprints": record["fingerprints"] | {"weights": f"{folder}{path.parent}"}})
+        assert command(["archive", str(tmp_path / folder), "--out", f"kept/{folder}"]) == 0
 
     def runs_of(*paths: str) -> list[list[list[str]]]:
         results = open_results(paths)
         arms = study_at(results, read_groups(results)[0], margin=0.02, seed=0).arms
         return [[[entry.name for entry in run] for run in arm.runs.values()] for arm in arms]
 
-    expected = [[[f"{place}-mlm-128-s{s}/checkpoint-{step}" for step in (100, 200)] for s in range(2)] for place in "xy"]
+    expected = [[[f"{folder}-mlm-128-s{s}/checkpoint-{step}" for step in (100, 200)] for s in range(2)] for folder in "xy"]
     assert runs_of("x", "y") == expected
     shutil.rmtree("x")
     assert runs_of("kept/x", "y") == expected

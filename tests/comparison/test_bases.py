@@ -32,9 +32,9 @@ def write(root: Path, models: Sequence[Model], starts: Mapping[str, str]) -> Pat
     for number, model in enumerate(models):
         folder = write_evaluation(root, model, make_scores(model, documents=60, own=number))
         if model.run in starts:
-            held = read_json(folder / "result.json")
-            held["provenance"]["base"] = f"/elsewhere/{starts[model.run]}"
-            write_json(folder / "result.json", held)
+            record = read_json(folder / "result.json")
+            record["provenance"]["base"] = f"/elsewhere/{starts[model.run]}"
+            write_json(folder / "result.json", record)
     return root
 
 
@@ -64,10 +64,10 @@ def beside(root: Path, **options: Any) -> dict[str, str | None]:
 
 
 def test_compare_sets_each_beside_its_own_base_and_says_which(two: Path) -> None:
-    found = beside(two)
-    assert {found[f"a/checkpoint-{step}"] for step in (100, 200)} == {"strong"}
-    assert {found[f"b/checkpoint-{step}"] for step in (100, 200)} == {"weak"}
-    assert [found[name] for name in ("strong", "weak", "c/checkpoint-100", "c/checkpoint-200")] == [None] * 4
+    references = beside(two)
+    assert {references[f"a/checkpoint-{step}"] for step in (100, 200)} == {"strong"}
+    assert {references[f"b/checkpoint-{step}"] for step in (100, 200)} == {"weak"}
+    assert [references[name] for name in ("strong", "weak", "c/checkpoint-100", "c/checkpoint-200")] == [None] * 4
     table = compare(two)
     assert (table.reference, table.references) == ("strong", ("strong", "weak"))
     assert table.unjudged == {"c/checkpoint-100", "c/checkpoint-200"}
@@ -89,13 +89,13 @@ def test_max_t_is_over_all_bases_at_once(two: Path) -> None:
     assert {answer.correction for answer in answers} == {"max-t"}
     by_holm = holm([answer.p for answer in answers])
     assert all(answer.p <= answer.p_adjusted <= p + 0.01 for answer, p in zip(answers, by_holm, strict=True))
-    assert all(answer.p_adjusted == max(one.p_adjusted for one in answers if one.p <= answer.p) for answer in answers)
+    assert all(answer.p_adjusted == max(other.p_adjusted for other in answers if other.p <= answer.p) for answer in answers)
 
 
 def test_a_chosen_reference_is_the_one_for_all(two: Path) -> None:
-    found = beside(two, reference="weak")
-    assert found.pop("weak") is None
-    assert set(found.values()) == {"weak"}
+    references = beside(two, reference="weak")
+    assert references.pop("weak") is None
+    assert set(references.values()) == {"weak"}
     table = compare(two, reference="weak")
     assert (table.references, table.unjudged) == (("weak",), frozenset())
     assert "against" not in table.titles()
@@ -111,9 +111,9 @@ def test_a_run_whose_base_is_lost_is_not_judged_against_the_only_other_base(tmp_
 
 def test_where_no_base_was_evaluated_all_stand_beside_one(tmp_path: Path) -> None:
     root = write(tmp_path, [*steps("a", 2.4), *steps("c", 0.0)], STARTS)
-    found = beside(root)
-    assert found.pop("a/checkpoint-100") is None
-    assert set(found.values()) == {"a/checkpoint-100"}
+    references = beside(root)
+    assert references.pop("a/checkpoint-100") is None
+    assert set(references.values()) == {"a/checkpoint-100"}
     write(root, [replace(WEAK, run="other")], {})  # nothing began from it: it is no base, and may be compared with
     assert set(beside(root).values()) == {None, "other"}
 
@@ -121,26 +121,26 @@ def test_where_no_base_was_evaluated_all_stand_beside_one(tmp_path: Path) -> Non
 def test_models_from_elsewhere_stand_beside_their_like_or_the_first(tmp_path: Path) -> None:
     models = [STRONG, WEAK, replace(WEAK, seq_len=512), replace(STRONG, seq_len=512), Model("other", 0, 0.0)]
     root = write(tmp_path, [*models, *steps("a", 2.4), *steps("b", 0.0, seq_len=256)], STARTS)
-    found = beside(root)
-    assert (found["weak@256"], found["weak@512"], found["b/checkpoint-100"]) == (None, "weak@256", "weak@256")
-    assert {found[name] for name in ("strong@512", "other", "a/checkpoint-100")} == {"strong@128"}
+    references = beside(root)
+    assert (references["weak@256"], references["weak@512"], references["b/checkpoint-100"]) == (None, "weak@256", "weak@256")
+    assert {references[name] for name in ("strong@512", "other", "a/checkpoint-100")} == {"strong@128"}
     write(root, [*steps("d", 0.0, seq_len=512), *steps("e", 2.0), *steps("f", 2.0)], {"d": "weak", "e": "strong", "f": "strong"})
-    found = beside(root)
-    assert (found["weak@512"], found["d/checkpoint-100"]) == (None, "weak@512")  # a reference itself by now
+    references = beside(root)
+    assert (references["weak@512"], references["d/checkpoint-100"]) == (None, "weak@512")  # a reference itself by now
 
 
 def test_a_checkpoint_that_others_began_from_is_judged_and_judges(tmp_path: Path) -> None:
     models = [STRONG, *steps("a", 2.4), *steps("b", 3.0)]
     root = write(tmp_path, models, {"a": "strong", "b": "a/checkpoint-200"})
-    found = beside(root)
-    assert found["a/checkpoint-200"] == "strong"
-    assert {found[f"b/checkpoint-{step}"] for step in (100, 200)} == {"a/checkpoint-200"}
+    references = beside(root)
+    assert references["a/checkpoint-200"] == "strong"
+    assert {references[f"b/checkpoint-{step}"] for step in (100, 200)} == {"a/checkpoint-200"}
     answers = {line.name: line.comparison for line in compare(root).rows}
     direct = {line.name: line.comparison for line in compare(root, reference="a/checkpoint-200").rows}
-    one, other = answers["b/checkpoint-200"], direct["b/checkpoint-200"]
-    assert one is not None
+    own, other = answers["b/checkpoint-200"], direct["b/checkpoint-200"]
+    assert own is not None
     assert other is not None
-    assert one.difference.value == other.difference.value
+    assert own.difference.value == other.difference.value
     chosen = recommend(root)
     assert chosen.highest.startswith(("a/", "b/"))
     assert chosen.base == ("a/checkpoint-200" if chosen.highest.startswith("b/") else "strong")
@@ -152,7 +152,7 @@ def test_the_recommendation_and_the_table_judge_alike(two: Path) -> None:
     assert {entry.name: answer.reference for entry, answer in answers.items()} == {
         **{f"a/checkpoint-{step}": "strong" for step in (100, 200)}, **{f"b/checkpoint-{step}": "weak" for step in (100, 200)}
     }  # fmt: skip
-    claims = {one.a: one.difference for one in study.answer.questions[0].claims}
+    claims = {claim.a: claim.difference for claim in study.answer.questions[0].claims}
     assert claims == {entry.name: answer.difference for entry, answer in answers.items()}
     rows = {line["name"]: line for line in csv.DictReader(io.StringIO(results_csv(study)))}
     assert [rows[f"{run}/checkpoint-200"]["reference"] for run in "abc"] == ["strong", "weak", ""]
@@ -160,20 +160,20 @@ def test_the_recommendation_and_the_table_judge_alike(two: Path) -> None:
 
 def test_another_models_base_is_not_called_the_base(tmp_path: Path) -> None:
     root = write(tmp_path, [WEAK, *steps("b", -1.4), *steps("c", 2.4)], STARTS)
-    found = recommend(root)
-    assert found.highest.startswith("c/")
-    assert (found.base, found.action) == (None, "no base")
+    answer = recommend(root)
+    assert answer.highest.startswith("c/")
+    assert (answer.base, answer.action) == (None, "no base")
 
 
 def test_a_base_that_only_another_bases_run_beats_is_not_beaten(tmp_path: Path) -> None:
     root = write(tmp_path, [STRONG, WEAK, *steps("a", 1.3), *steps("b", 0.3, seq_len=256)], STARTS)
-    found = recommend(root)
-    assert (found.base, found.highest) == ("weak", "b/checkpoint-200")
+    answer = recommend(root)
+    assert (answer.base, answer.highest) == ("weak", "b/checkpoint-200")
     assert beside(root)["b/checkpoint-200"] == "weak"
     assert [line.comparison.verdict for line in compare(root).rows if line.name == "b/checkpoint-200" and line.comparison] == [
         "better"
     ]
-    lost = [one.verdict for one in found.questions[0].claims if one.a.startswith("a/")]
+    lost = [claim.verdict for claim in answer.questions[0].claims if claim.a.startswith("a/")]
     assert "better" not in lost
 
 
@@ -192,9 +192,9 @@ def test_differences_name_the_reference_of_each(two: Path) -> None:
 def test_random_weights_are_no_base_that_could_be_evaluated(tmp_path: Path) -> None:
     root = write(tmp_path, [STRONG, *steps("a", 2.4), *steps("n", 0.0)], {"a": "strong"})
     for path in (root / "n").rglob("result.json"):
-        held = read_json(path)
-        held["provenance"]["base"] = "new:tiny+words-1a2b3c"
-        write_json(path, held)
+        record = read_json(path)
+        record["provenance"]["base"] = "new:tiny+words-1a2b3c"
+        write_json(path, record)
     table = compare(root)
     assert table.unjudged == {"n/checkpoint-100", "n/checkpoint-200"}
     assert "n: no base evaluated in windows of that length; evaluate it, or pass --reference NAME." in table.notes
@@ -219,8 +219,8 @@ def dashed(section: Section | None) -> dict[str, list[tuple[float, str]]]:
 def test_curves_have_a_line_for_each_base(two: Path) -> None:
     study = read_study(two)
     section = evidence.learning_curves(study)
-    held = {entry.name: entry.evaluation.estimates["real1_strict"].value for entry in study.entries}
-    values = [100 * held[name] for name in ("strong", "weak")]
+    values_of = {entry.name: entry.evaluation.estimates["real1_strict"].value for entry in study.entries}
+    values = [100 * values_of[name] for name in ("strong", "weak")]
     assert dashed(section)["Real@1 strict"] == [(values[0], "base model strong"), (values[1], "base model weak")]
     assert "Dashed: the base model." in texts(section)
 
@@ -249,11 +249,11 @@ def test_models_of_two_owners_and_one_name_are_two_models(tmp_path: Path) -> Non
     models = [Model("aaa--roberta", 0, -2.0), Model("klue--roberta", 0, 1.0), *steps("run", 0.0)]
     root = write(tmp_path, models, {})
     for path in root.glob("run/evaluations/*/*/result.json"):
-        held = read_json(path)
-        write_json(path, held | {"provenance": held["provenance"] | {"base": "klue/roberta"}})
+        record = read_json(path)
+        write_json(path, record | {"provenance": record["provenance"] | {"base": "klue/roberta"}})
     assert set(beside(root).values()) == {None, "klue--roberta"}
-    found = recommend(root)
-    assert (found.base, found.action) == ("klue--roberta", "keep base")
+    answer = recommend(root)
+    assert (answer.base, answer.action) == ("klue--roberta", "keep base")
     study = read_study(root)
     assert [base.name for arm in study.arms if (base := base_of(study.group.entries, arm))] == ["klue--roberta"]
 
@@ -262,10 +262,10 @@ def test_power_takes_the_spread_of_runs_from_their_own_base(tmp_path: Path) -> N
     runs = [Model(f"entity-128-s{seed}", 200, 2.4, seed=seed) for seed in (0, 1)]
     root = write(tmp_path, [STRONG, replace(WEAK, seq_len=128), *runs], {run.run: "weak" for run in runs})
     group = read_study(root).group
-    (found,) = verdicts_of(group, "real1_strict", against_base=True)
-    value = {one.name: one.evaluation.estimates["real1_strict"].value for one in group.entries}
+    (verdict,) = verdicts_of(group, "real1_strict", against_base=True)
+    value = {entry.name: entry.evaluation.estimates["real1_strict"].value for entry in group.entries}
     mean = sum(gain for name, gain in value.items() if name.startswith("entity")) / 2
-    assert found.difference == pytest.approx(mean - value["weak"])
+    assert verdict.difference == pytest.approx(mean - value["weak"])
 
 
 def test_compare_and_recommend_take_the_base_in_windows_as_long(tmp_path: Path) -> None:
@@ -274,9 +274,9 @@ def test_compare_and_recommend_take_the_base_in_windows_as_long(tmp_path: Path) 
     assert recommend(root).base == "strong@512"
     assert beside(root) == {"strong@512": None, **dict.fromkeys(("strong@128", "checkpoint-100", "checkpoint-200"), "strong@512")}
     write(root, [*steps("b", 1.0), *steps("c", 1.0)], dict.fromkeys("bc", "strong"))  # by now most are in windows of 128
-    found = beside(root)
-    assert {found[f"a/checkpoint-{step}"] for step in (100, 200)} == {"strong@512"}
-    assert {found[f"{run}/checkpoint-{step}"] for run in "bc" for step in (100, 200)} == {"strong@128"}
+    references = beside(root)
+    assert {references[f"a/checkpoint-{step}"] for step in (100, 200)} == {"strong@512"}
+    assert {references[f"{run}/checkpoint-{step}"] for run in "bc" for step in (100, 200)} == {"strong@128"}
     study = read_study(root)
     lines = list(csv.DictReader(io.StringIO(results_csv(study))))
     assert {line["reference"] for line in lines if line["run"] == "a"} == {"strong@512"}
@@ -285,8 +285,8 @@ def test_compare_and_recommend_take_the_base_in_windows_as_long(tmp_path: Path) 
 
 def test_a_base_in_windows_of_another_length_is_no_base(tmp_path: Path) -> None:
     root = write(tmp_path, [STRONG, *steps("a", 1.0, seq_len=512)], STARTS)
-    found = recommend(root)
-    assert (found.action, found.question("base")) == ("no base", None)
-    assert found.step is not None
-    assert found.step.command.endswith(" --seq-len 512")
+    answer = recommend(root)
+    assert (answer.action, answer.question("base")) == ("no base", None)
+    assert answer.step is not None
+    assert answer.step.command.endswith(" --seq-len 512")
     assert compare(root).unjudged == {"checkpoint-100", "checkpoint-200"}

@@ -74,9 +74,9 @@ def test_one_lucky_run_is_not_a_method(evaluated: Maker) -> None:
     firm = [Model(f"entity-s{seed}", 100, 0.3, seed=seed) for seed in range(3)]
     it = recommend(evaluated([BASE, *firm, Model("combined-s0", 100, 1.5, objective="combined")], documents=80))
     assert (it.action, it.method, it.beats) == ("use method", "entity 128", ())
-    combined = [one for one in it.claims if one.a == "combined 128"]
+    combined = [claim for claim in it.claims if claim.a == "combined 128"]
     assert combined
-    assert {one.verdict for one in combined} == {"not judged"}
+    assert {claim.verdict for claim in combined} == {"not judged"}
 
 
 def test_a_fall_is_declared_only_where_it_is_shown(evaluated: Maker) -> None:
@@ -88,7 +88,7 @@ def test_a_fall_is_declared_only_where_it_is_shown(evaluated: Maker) -> None:
         for step, skill in enumerate(skills, 1)
     ]
     it = recommend(evaluated([BASE, *models], documents=120))
-    falls = {one.a: one.verdict for one in it.claims if one.part == "peak to end"}
+    falls = {claim.a: claim.verdict for claim in it.claims if claim.part == "peak to end"}
     assert falls["mlm 128"] == "better"
     assert falls.get("entity 128") != "better"
 
@@ -108,14 +108,14 @@ def test_a_margin_that_cannot_be_is_refused(evaluated: Maker) -> None:
 
 @pytest.mark.parametrize("fraction", [0.02, 0.005])
 def test_a_fraction_is_refused_with_the_points_to_write(evaluated: Maker, tmp_path: Path, fraction: float) -> None:
-    told = f"{fraction:g} is a fraction of 1; write {100 * fraction:g}"
-    with pytest.raises(ComparisonError, match=told):
+    message = f"{fraction:g} is a fraction of 1; write {100 * fraction:g}"
+    with pytest.raises(ComparisonError, match=message):
         recommend(evaluated([BASE]), margin=fraction)
-    with pytest.raises(ComparisonError, match=told):
+    with pytest.raises(ComparisonError, match=message):
         report("runs", out=tmp_path / "out", margin=fraction)
-    with pytest.raises(ComparisonError, match=told):
+    with pytest.raises(ComparisonError, match=message):
         from_mapping(EvaluateStage, {"margin": fraction}, "line.yaml")
-    with pytest.raises(ComparisonError, match=told):
+    with pytest.raises(ComparisonError, match=message):
         check(TrainRecipe(model="bundled:ko-mini", dataset="d", out="o", margin=fraction))
 
 
@@ -126,6 +126,6 @@ def test_identical_checkpoints_are_called_equal_and_the_base_is_kept(tmp_path: P
             write_evaluation(tmp_path, Model(f"run-s{number}", step, 0.5, seed=number), scores)
     write_evaluation(tmp_path, Model("base", 0, 0.5), scores)
     it = recommend(tmp_path)
-    assert {one.verdict for one in it.questions[0].claims} == {"same"}
+    assert {claim.verdict for claim in it.questions[0].claims} == {"same"}
     assert (it.action, it.next_time) == ("keep base", None)
     assert it._repr_html_().startswith("<p><strong>Keep the base")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from coref_automl.cli.app import run as command
-from coref_automl.comparison.superseded import what_counts
+from coref_automl.comparison.superseded import drop_superseded
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.report import charts
 from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation
@@ -25,14 +25,14 @@ MODELS = [
 
 def compared(capsys: pytest.CaptureFixture[str], *arguments: object) -> dict[str, Any]:
     assert command(["compare", *map(str, arguments), "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    table: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return table
 
 
-def without_places(found: dict[str, Any]) -> str:
+def without_places(table: dict[str, Any]) -> str:
     """Rows and answer, whatever folders they name."""
-    rows = [{name: value for name, value in row.items() if name != "path"} for row in found["rows"]]
-    answer = {name: found["answer"][name] for name in ("action", "method", "highest", "questions", "power")}
+    rows = [{name: value for name, value in row.items() if name != "path"} for row in table["rows"]]
+    answer = {name: table["answer"][name] for name in ("action", "method", "highest", "questions", "power")}
     return json.dumps([rows, answer], sort_keys=True)
 
 
@@ -96,20 +96,22 @@ def test_runs_that_only_score_alike_stay_two(tmp_path: Path, capsys: pytest.Capt
     for number, model in enumerate(others):
         write_evaluation(tmp_path / f"y{number}", model, scores)
     named = shutil.copytree(tmp_path / "x" / "run", tmp_path / "x" / "named")
-    found = compared(capsys, tmp_path)
-    assert len(found["rows"]) == 2 + len(others) + 1
-    assert not [note for note in found["notes"] if "repeats" in note or "twice" in note]
+    table = compared(capsys, tmp_path)
+    assert len(table["rows"]) == 2 + len(others) + 1
+    assert not [note for note in table["notes"] if "repeats" in note or "twice" in note]
     assert named.is_dir()
 
 
 def test_a_copy_of_an_evaluation_whose_weights_were_replaced_still_counts(evaluated: Maker, tmp_path: Path) -> None:
     """In an archive nothing can be replaced: what is said to be left out is what is left out."""
-    (found,) = [one for one in find_evaluations([evaluated(MODELS[:2])]) if one.evaluation.provenance]
-    made, at = found.evaluation, found.folder
-    old = replace(found, evaluation=replace(made, fingerprints={**made.fingerprints, "weights": "old"}))
-    later = replace(made, fingerprints={**made.fingerprints, "weights": "new"}, evaluated_at="2099-01-01T00:00:00+00:00")
-    new = replace(found, folder=at.parents[1] / "other" / at.name, evaluation=later)
-    copy = replace(old, folder=tmp_path / "kept" / "set" / at.name)
-    kept, reasons = what_counts([old, new, copy])
+    (stored,) = [stored for stored in find_evaluations([evaluated(MODELS[:2])]) if stored.evaluation.provenance]
+    evaluation, folder = stored.evaluation, stored.folder
+    old = replace(stored, evaluation=replace(evaluation, fingerprints={**evaluation.fingerprints, "weights": "old"}))
+    later = replace(
+        evaluation, fingerprints={**evaluation.fingerprints, "weights": "new"}, evaluated_at="2099-01-01T00:00:00+00:00"
+    )
+    new = replace(stored, folder=folder.parents[1] / "other" / folder.name, evaluation=later)
+    copy = replace(old, folder=tmp_path / "kept" / "set" / folder.name)
+    kept, reasons = drop_superseded([old, new, copy])
     assert kept == [new, copy]
-    assert [reason.startswith(str(at)) for reason in reasons] == [True]
+    assert [reason.startswith(str(folder)) for reason in reasons] == [True]

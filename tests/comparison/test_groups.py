@@ -22,11 +22,11 @@ from tests.comparison.conftest import Model, make_scores, write_evaluation
 def write(root: Path, *models: Model, weights: str = "", base: str = "base") -> None:
     for number, model in enumerate(models):
         path = write_evaluation(root, model, make_scores(model, documents=20, own=number)) / "result.json"
-        held = read_json(path)
-        held["fingerprints"]["weights"] += weights
+        record = read_json(path)
+        record["fingerprints"]["weights"] += weights
         if model.step:
-            held["provenance"]["base"] = base
-        write_json(path, held)
+            record["provenance"]["base"] = base
+        write_json(path, record)
 
 
 def read_study(root: Path) -> Subject:
@@ -42,8 +42,8 @@ def test_strict_is_not_judged_where_it_can_reach_hardly_any_answer(tmp_path: Pat
         model = replace(model, run=f"entity-128-s{model.seed}") if model.step else model
         scores = make_scores(model, documents=60, own=number, tasks=("real", "real-far"))
         scores = [
-            replace(one, strict_rank=one.strict_rank if at % reach == 0 else 0, word_rank=one.word_rank if words else None)
-            for at, one in enumerate(scores)
+            replace(score, strict_rank=score.strict_rank if at % reach == 0 else 0, word_rank=score.word_rank if words else None)
+            for at, score in enumerate(scores)
         ]
         write_evaluation(tmp_path, model, scores)
     study = read_study(tmp_path)
@@ -96,7 +96,8 @@ def test_common_leaves_each_set_its_halves_beside_a_set_that_is_a_half(tmp_path:
     """Both are small: each is split as it is alone, and documents of the half set stay in their half."""
     root, model = tmp_path / "runs", Model("entity", 100, 0.1)
     write_evaluation(root, model, make_scores(model, documents=60, tasks=["real"]), set_name="a")
-    others = [replace(one, cluster=f"b {one.cluster}") for one in make_scores(model, documents=60, tasks=["real"], set_name="b")]
+    others = make_scores(model, documents=60, tasks=["real"], set_name="b")
+    others = [replace(score, cluster=f"b {score.cluster}") for score in others]
     result = write_evaluation(root, model, others, set_name="b") / "result.json"
     if archived:
         assert command(["archive", str(root), "--out", str(tmp_path / "kept")]) == 0
@@ -110,7 +111,7 @@ def test_common_leaves_each_set_its_halves_beside_a_set_that_is_a_half(tmp_path:
     assert set(alone.values()) == {"select", "confirm"}
     assert halves_at() == alone | halves_at(common=False, evalset="b")
     write_json(result, read_json(result) | {"half": half})
-    assert halves_at() == alone | {one.item: half for one in others}
+    assert halves_at() == alone | {score.item: half for score in others}
 
 
 def test_a_document_of_a_select_half_never_judges(tmp_path: Path) -> None:
@@ -118,12 +119,12 @@ def test_a_document_of_a_select_half_never_judges(tmp_path: Path) -> None:
     model = Model("entity", 100, 0.1)
     scores = make_scores(model, documents=60, tasks=["real"])
     whole = halves(scores)
-    for name, some in (("select", whole), ("confirm", whole), ("again", ["confirm"] * len(scores))):
+    for name, of_each in (("select", whole), ("confirm", whole), ("again", ["confirm"] * len(scores))):
         half = "select" if name == "select" else "confirm"
-        part = [one for one, of in zip(scores, some, strict=True) if of == half]
+        part = [score for score, of in zip(scores, of_each, strict=True) if of == half]
         result = write_evaluation(tmp_path, model, part, set_name=name) / "result.json"
         write_json(result, read_json(result) | {"half": half})
     write_evaluation(tmp_path, model, scores)
     items = read_groups(open_results([str(tmp_path)]), common=True)[0].items
-    found = dict(zip(items.index, items.halves.tolist(), strict=True))
-    assert found == {one.item: of for one, of in zip(scores, whole, strict=True)}
+    halves_found = dict(zip(items.index, items.halves.tolist(), strict=True))
+    assert halves_found == {score.item: of for score, of in zip(scores, whole, strict=True)}

@@ -43,8 +43,8 @@ def models(*, steps: Sequence[int] = (200,)) -> list[Model]:
     ]
 
 
-def write(root: Path, found: Sequence[Model]) -> Path:
-    for number, model in enumerate([Model("base", 0, -1.0), *found]):
+def write(root: Path, trained: Sequence[Model]) -> Path:
+    for number, model in enumerate([Model("base", 0, -1.0), *trained]):
         write_evaluation(root, model, make_scores(model, documents=20, own=number))
     return root
 
@@ -57,12 +57,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def claims(root: Path, checked: Path, question: QuestionId = "relation") -> list[Claim]:
     names = [str(root), str(checked)]
-    asked = study_at(open_results(names), read_groups(open_results(names))[0], margin=0.02, seed=0).answer.question(question)
+    answer = study_at(open_results(names), read_groups(open_results(names))[0], margin=0.02, seed=0).answer
+    asked = answer.question(question)
     return list(asked.claims) if asked else []
 
 
-def told(found: Sequence[Claim]) -> dict[tuple[str, str], str]:
-    return {(one.a, one.b): one.verdict for one in found}
+def verdicts(judged: Sequence[Claim]) -> dict[tuple[str, str], str]:
+    return {(claim.a, claim.b): claim.verdict for claim in judged}
 
 
 def write_relation(root: Path, name: str, model: str, right: float, seed: int, *, marks: bool = True) -> Scored:
@@ -88,8 +89,8 @@ def rewrite(folder: Path, *, columns: Sequence[int] = (0, 1, 2), **changed: Any)
 
 def write_starts(root: Path, shares: dict[str, tuple[float, ...]]) -> None:
     """A relation run from each seed of pretraining, getting such a share of rows right; one share is the base."""
-    for kind, found in shares.items():
-        for seed, share in enumerate(found):
+    for kind, of_seeds in shares.items():
+        for seed, share in enumerate(of_seeds):
             model = "base" if kind == "base" else f"runs/{kind}-128-s{seed}/checkpoint-200"
             write_relation(root, f"{kind}-{seed}", model, share, 10 * len(kind) + seed)
 
@@ -107,20 +108,20 @@ def test_relation_runs_are_judged_as_the_relation_room_judges_them(tmp_path: Pat
     by_name = {run.name: run for run in find_runs([str(tmp_path)]).checks["relation"]}
     pair = paired(*(start_of([by_name[name]]) for name in ("re-entity", "re-mlm")))
     assert pair is not None
-    (count, found), expected = over_pairs([pair.of([seed]) for seed in pair.seeds], seed=0), relation_verdict(ours, theirs)
+    (count, verdict), expected = over_pairs([pair.of([seed]) for seed in pair.seeds], seed=0), relation_verdict(ours, theirs)
     assert count == 3
-    assert found.difference == pytest.approx(expected.difference)
-    assert found.over_documents.low == pytest.approx(expected.over_documents.low)
-    assert found.p_seeds == pytest.approx(expected.p_seeds)
+    assert verdict.difference == pytest.approx(expected.difference)
+    assert verdict.over_documents.low == pytest.approx(expected.over_documents.low)
+    assert verdict.p_seeds == pytest.approx(expected.p_seeds)
 
 
 def test_a_method_is_judged_over_the_seeds_of_pretraining(runs: Path, tmp_path: Path) -> None:
     write_starts(tmp_path, {**BETTER, "base": (0.6,)})
-    found = claims(runs, tmp_path)
-    assert told(found) == {
+    judged = claims(runs, tmp_path)
+    assert verdicts(judged) == {
         ("entity 128", "mlm 128"): "better", ("entity 128", BASE): "better", ("mlm 128", BASE): "not shown",
     }  # fmt: skip
-    assert {(one.seeds, one.documents, one.count, one.family, one.correction) for one in found} == {
+    assert {(claim.seeds, claim.documents, claim.count, claim.family, claim.correction) for claim in judged} == {
         ((3, 3), "rows", 400, 3, "bh")
     }
 
@@ -132,43 +133,44 @@ def test_luck_in_pretraining_is_not_shown_as_a_better_method(runs: Path, tmp_pat
     alone = paired(*(start_of([by_name[name]]) for name in ("entity-0", "mlm-0")))
     assert alone is not None
     assert over_pairs([alone.of([seed]) for seed in alone.seeds], seed=0)[1].shown
-    assert told(claims(runs, tmp_path)) == {("entity 128", "mlm 128"): "not shown"}
+    assert verdicts(claims(runs, tmp_path)) == {("entity 128", "mlm 128"): "not shown"}
 
 
 def test_single_starts_are_claims_about_checkpoints(runs: Path, tmp_path: Path) -> None:
     write_starts(tmp_path, {"entity": (0.9,), "mlm": (0.6,), "base": (0.6,)})
-    found = claims(runs, tmp_path)
+    judged = claims(runs, tmp_path)
     entity, mlm = (f"{kind}-128-s0/checkpoint-200" for kind in ("entity", "mlm"))
-    assert told(found) == {(entity, mlm): "better", (entity, BASE): "better", (mlm, BASE): "not shown"}
-    assert all("checkpoint" in one.against for one in found)
+    assert verdicts(judged) == {(entity, mlm): "better", (entity, BASE): "better", (mlm, BASE): "not shown"}
+    assert all("checkpoint" in claim.against for claim in judged)
 
 
 def test_starts_that_are_not_trained_alike_are_not_compared_as_methods(runs: Path, tmp_path: Path) -> None:
     write_from(tmp_path / "a", "entity", 200, 0.9)
     write_from(tmp_path / "a", "mlm", 20, 0.6)
-    assert ("entity 128", "mlm 128") not in told(claims(runs, tmp_path / "a"))
+    assert ("entity 128", "mlm 128") not in verdicts(claims(runs, tmp_path / "a"))
     root = write(tmp_path / "runs", models())
     for path in root.glob("entity-*/evaluations/*/*/result.json"):
-        held = read_json(path)
-        write_json(path, held | {"provenance": held["provenance"] | {"base": "other"}})
+        record = read_json(path)
+        write_json(path, record | {"provenance": record["provenance"] | {"base": "other"}})
     write_starts(tmp_path / "b", BETTER | {"base": (0.6,)})
-    assert ("entity 128 (other)", BASE) not in told(claims(root, tmp_path / "b"))
+    assert ("entity 128 (other)", BASE) not in verdicts(claims(root, tmp_path / "b"))
 
 
 def test_of_several_starts_of_a_run_the_latest_stands_for_its_method(runs: Path, tmp_path: Path) -> None:
     for step, share in ((20, 0.6), (200, 0.9)):
         write_from(tmp_path, "entity", step, share)
     write_from(tmp_path, "mlm", 200, 0.6)
-    assert told(claims(runs, tmp_path))["entity 128", "mlm 128"] == "better"
+    assert verdicts(claims(runs, tmp_path))["entity 128", "mlm 128"] == "better"
 
 
 def test_windows_of_an_evaluation_do_not_part_the_starts(tmp_path: Path) -> None:
-    root = write(tmp_path / "runs", [*models(), *(replace(one, seq_len=64) for one in models() if one.objective == "entity")])
+    shorter = [replace(model, seq_len=64) for model in models() if model.objective == "entity"]
+    root = write(tmp_path / "runs", [*models(), *shorter])
     for path in root.glob("entity-*/evaluations/a-64/*/result.json"):
-        held = read_json(path)
-        write_json(path, held | {"provenance": held["provenance"] | {"seq_len": 128}})
+        record = read_json(path)
+        write_json(path, record | {"provenance": record["provenance"] | {"seq_len": 128}})
     write_starts(tmp_path / "relation", BETTER)
-    assert told(claims(root, tmp_path / "relation")) == {("entity 128", "mlm 128"): "better"}
+    assert verdicts(claims(root, tmp_path / "relation")) == {("entity 128", "mlm 128"): "better"}
 
 
 def test_a_start_that_shares_no_relation_seed_with_the_base_leaves_no_verdict(runs: Path, tmp_path: Path) -> None:
@@ -195,12 +197,12 @@ def test_every_setting_has_its_own_family_and_shares_are_numbers(runs: Path, tmp
         for folder in list((tmp_path / mark).iterdir()):
             rewrite(folder, fingerprints={"train": mark}, train_rows=rows, validation_rows=0)
             folder.rename(tmp_path / f"{mark}-{folder.name}")
-    found = claims(runs, tmp_path)
-    assert [(one.share, one.rows, one.verdict) for one in found] == [(1.0, 400, "better"), (0.1, 40, "not shown")]
-    assert {one.family for one in found} == {1}
+    judged = claims(runs, tmp_path)
+    assert [(claim.share, claim.rows, claim.verdict) for claim in judged] == [(1.0, 400, "better"), (0.1, 40, "not shown")]
+    assert {claim.family for claim in judged} == {1}
     for folder in tmp_path.glob("10pct-*"):  # what the record says counts, not what its owner calls the run
         rewrite(folder, share=1.0)
-    assert {one.share for one in claims(runs, tmp_path)} == {1.0}
+    assert {claim.share for claim in claims(runs, tmp_path)} == {1.0}
 
 
 DAMAGES = {
@@ -218,10 +220,10 @@ def test_a_damaged_relation_run_is_named_and_never_archived(runs: Path, tmp_path
     name, text = DAMAGES[damage]
     damaged = tmp_path / "re" / "entity-2" / name
     damaged.write_text(text, "utf-8") if text else damaged.unlink()
-    found = find_runs([str(tmp_path / "re")])
-    (wrong,) = found.unread
+    runs_found = find_runs([str(tmp_path / "re")])
+    (wrong,) = runs_found.unread
     assert str(tmp_path / "re" / "entity-2") in wrong
-    assert "entity-2" not in {run.name for run in found.checks["relation"]}
+    assert "entity-2" not in {run.name for run in runs_found.checks["relation"]}
     names = [str(runs), str(tmp_path / "re")]
     assert wrong in study_at(open_results(names), read_groups(open_results(names))[0], margin=0.02, seed=0).answer.unread
     with pytest.raises(InputError, match="entity-2"):
@@ -249,8 +251,8 @@ def test_relation_extraction_is_answered_and_archived_without_its_rows(runs: Pat
 
 
 def test_runs_of_one_name_under_folders_of_one_name_are_both_kept(runs: Path, tmp_path: Path) -> None:
-    for place, kind, share in (("a", "entity", 0.9), ("b", "mlm", 0.6)):
-        write_relation(tmp_path / place / "typed", "run", f"runs/{kind}-128-s0/checkpoint-200", share, len(kind))
+    for folder, kind, share in (("a", "entity", 0.9), ("b", "mlm", 0.6)):
+        write_relation(tmp_path / folder / "typed", "run", f"runs/{kind}-128-s0/checkpoint-200", share, len(kind))
     assert [run.name for run in find_runs([str(tmp_path)]).checks["relation"]] == ["a-typed-run", "b-typed-run"]
     archive(runs, tmp_path / "a", tmp_path / "b", out=tmp_path / "kept")
     assert len(find_runs([str(tmp_path / "kept")]).checks["relation"]) == 2
@@ -279,8 +281,8 @@ def test_relation_seeds_that_pairs_share_are_crossed_with_them(tmp_path: Path) -
     assert answer.over_seeds == method_verdict(table, answer.over_documents, 0.0).over_seeds
     _, apart = over_pairs([pairs[0], replace(pairs[1], seeds=(3, 4, 5))], seed=0)
     assert apart.over_seeds == method_verdict(table.mean(axis=1), answer.over_documents, 0.0).over_seeds
-    for some in ([pair.of([0]) for pair in pairs], [pairs[0], replace(pairs[1], seeds=(2, 4, 5))]):
-        count, answer = over_pairs(some, seed=0)
+    for few in ([pair.of([0]) for pair in pairs], [pairs[0], replace(pairs[1], seeds=(2, 4, 5))]):
+        count, answer = over_pairs(few, seed=0)
         assert count == 1
         assert not answer.shown
 
@@ -288,11 +290,11 @@ def test_relation_seeds_that_pairs_share_are_crossed_with_them(tmp_path: Path) -
 @pytest.mark.parametrize("name", ["data", "train", "settings", "split", "gold"])
 def test_runs_of_other_rows_data_or_settings_are_never_paired(tmp_path: Path, name: str) -> None:
     write_starts(tmp_path, {"entity": (0.9,), "mlm": (0.6,)})
-    one, other = (
+    first, other = (
         replace(run, result=replace(run.result, fingerprints={"data": "d", "train": "t", "settings": "s"}))
         for run in find_runs([str(tmp_path)]).checks["relation"]
     )
-    assert len(CHECKS["relation"].comparable([one, other])) == 1
+    assert len(CHECKS["relation"].comparable([first, other])) == 1
     if name == "gold":
         changed = replace(other, facts=replace(other.facts, gold=~other.facts.gold))
     elif name == "split":
@@ -300,10 +302,10 @@ def test_runs_of_other_rows_data_or_settings_are_never_paired(tmp_path: Path, na
     else:
         changed = replace(other, result=replace(other.result, fingerprints=other.result.fingerprints | {name: "other"}))
     if name == "gold":
-        assert paired(start_of([one]), start_of([other])) is not None
-        assert paired(start_of([one]), start_of([changed])) is None
+        assert paired(start_of([first]), start_of([other])) is not None
+        assert paired(start_of([first]), start_of([changed])) is None
     else:
-        assert len(CHECKS["relation"].comparable([one, changed])) == 2
+        assert len(CHECKS["relation"].comparable([first, changed])) == 2
 
 
 def write_coreference(
@@ -311,8 +313,8 @@ def write_coreference(
 ) -> Path:
     """A coreference run of two seeds from each seed of pretraining, with such a share of links right; one share is the base."""
     mentions = np.arange(20, 50)
-    for kind, found in shares.items():
-        for seed, share in enumerate(found):
+    for kind, of_seeds in shares.items():
+        for seed, share in enumerate(of_seeds):
             run = "base" if kind == "base" else f"{kind}-128-s{seed}"
             rng = np.random.default_rng((len(kind), seed))
             result = coreference_result("base" if kind == "base" else f"runs/{run}/checkpoint-200", **changed)
@@ -323,24 +325,24 @@ def write_coreference(
 
 
 def test_coreference_is_judged_over_seeds_of_pretraining_crossed_with_documents(runs: Path, tmp_path: Path) -> None:
-    found = claims(runs, write_coreference(tmp_path, {**BETTER, "base": (0.6,)}), "coreference")
-    assert told(found) == {
+    judged = claims(runs, write_coreference(tmp_path, {**BETTER, "base": (0.6,)}), "coreference")
+    assert verdicts(judged) == {
         ("entity 128", "mlm 128"): "better", ("entity 128", BASE): "better", ("mlm 128", BASE): "not shown",
     }  # fmt: skip
-    assert {(one.test, one.documents, one.count, one.against) for one in found} == {("crossed", "texts", 30, ())}
-    assert {one.seeds for one in found} == {(3, 3), (3, 2)}
+    assert {(claim.test, claim.documents, claim.count, claim.against) for claim in judged} == {("crossed", "texts", 30, ())}
+    assert {claim.seeds for claim in judged} == {(3, 3), (3, 2)}
 
 
 def test_a_single_coreference_start_is_a_checkpoint_and_one_seed_each_shows_nothing(runs: Path, tmp_path: Path) -> None:
-    found = claims(runs, write_coreference(tmp_path / "two", {"entity": (0.9,), "base": (0.6,)}), "coreference")
-    assert told(found) == {("entity-128-s0/checkpoint-200", BASE): "better"}
-    assert found[0].against == ("checkpoint",)
-    one = write_coreference(tmp_path / "one", {"entity": (0.9,), "base": (0.6,)})
-    for folder in one.iterdir():
+    judged = claims(runs, write_coreference(tmp_path / "two", {"entity": (0.9,), "base": (0.6,)}), "coreference")
+    assert verdicts(judged) == {("entity-128-s0/checkpoint-200", BASE): "better"}
+    assert judged[0].against == ("checkpoint",)
+    single = write_coreference(tmp_path / "one", {"entity": (0.9,), "base": (0.6,)})
+    for folder in single.iterdir():
         run = COREFERENCE_FILES.read(folder)
         facts = replace(run.facts, sums={mode: sums[:1] for mode, sums in run.facts.sums.items()})
         COREFERENCE_FILES.write(folder, replace(run.result, seeds=run.result.seeds[:1]), facts)
-    (alone,) = claims(runs, one, "coreference")
+    (alone,) = claims(runs, single, "coreference")
     assert (alone.verdict, alone.against) == ("not judged", ("checkpoint", "one seed"))
 
 

@@ -86,13 +86,13 @@ def test_a_run_without_its_facts_is_named_and_one_of_other_seeds_too(study: Path
     COREFERENCE_FILES.archive([run], tmp_path)
     folder = tmp_path / "coreference" / run.name
     (folder / "documents.npz").rename(folder / "aside.npz")
-    (told,) = find_runs([str(tmp_path)]).unread
-    assert f"{folder} has no documents.npz" in told
+    (error,) = find_runs([str(tmp_path)]).unread
+    assert f"{folder} has no documents.npz" in error
     (folder / "aside.npz").rename(folder / "documents.npz")
     text = (folder / "coref_results.json").read_text("utf-8")
     (folder / "coref_results.json").write_text(text.replace('"seeds": [', '"seeds": [], "more": [', 1), "utf-8")
-    (told,) = find_runs([str(tmp_path)]).unread
-    assert "unknown key 'more'" in told
+    (error,) = find_runs([str(tmp_path)]).unread
+    assert "unknown key 'more'" in error
 
 
 @pytest.mark.parametrize("beside", [False, True])
@@ -105,6 +105,6 @@ def test_a_path_with_a_damaged_run_alone_is_told_by_its_damage(
     out = [] if name == "compare" else ["--out", str(tmp_path / "out")]
     status = 0 if name == "report" and beside else 2  # a report goes on without it, and says so
     assert command([name, *([str(study)] if beside else []), str(tmp_path / "re"), *out]) == status
-    told = capsys.readouterr().err if status else (tmp_path / "out" / "report.md").read_text("utf-8")
-    assert f"{tmp_path / 're'} has no rows.npz" in told
-    assert f"evaluate {tmp_path / 're'}" not in told
+    text = capsys.readouterr().err if status else (tmp_path / "out" / "report.md").read_text("utf-8")
+    assert f"{tmp_path / 're'} has no rows.npz" in text
+    assert f"evaluate {tmp_path / 're'}" not in text

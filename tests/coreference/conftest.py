@@ -19,11 +19,11 @@ PEOPLE = ("노인", "아이", "선생", "농부")
 
 def tale(number: int) -> CorefDocument:
     """`민수는 노인을 만났다. 그는 ...`: a name, a noun and pronouns; particles are not part of a mention."""
-    name, other = NAMES[number % 6], PEOPLE[number % 4]
+    name, person = NAMES[number % 6], PEOPLE[number % 4]
     pieces: list[tuple[str, str | None]] = []
     for turn in range(3):
-        pieces += [(name, "A"), ("는 ", None), (other, "B"), ("을 만났다.\n", None), ("그", "A"), ("는 ", None)]
-        pieces += [("그 " + other, "B"), ("에게 물었다.\n", None)]
+        pieces += [(name, "A"), ("는 ", None), (person, "B"), ("을 만났다.\n", None), ("그", "A"), ("는 ", None)]
+        pieces += [("그 " + person, "B"), ("에게 물었다.\n", None)]
         if turn == 1:
             pieces += [("개", "C"), ("가 짖었다.\n", None)]
     text, mentions = "", list[Mention]()

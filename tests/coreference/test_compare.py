@@ -51,16 +51,16 @@ def test_a_run_that_lost_a_file_is_whole_again_after_the_same_command(
 ) -> None:
     run = copied / "base"
     (run / "documents.npz").unlink()
-    held = json.loads((run / "coref_results.json").read_text("utf-8"))
-    old = {name: value for name, value in held.items() if name not in ("conditions", "pretraining")}
+    stored = json.loads((run / "coref_results.json").read_text("utf-8"))
+    old = {name: value for name, value in stored.items() if name not in ("conditions", "pretraining")}
     (run / "coref_results.json").write_text(json.dumps(old), "utf-8")
     models = {path: path.stat().st_mtime_ns for path in run.rglob("head.safetensors")}
     assert found_in(copied) == {}
     cross_fit(tales_file, encoder_folder, run)
     assert {path: path.stat().st_mtime_ns for path in run.rglob("head.safetensors")} == models
-    again, before = found_in(copied)["base"], found_in(trained)["base"]
-    assert again.result.conditions == before.result.conditions
-    assert again.facts.sums["gold"].tolist() == before.facts.sums["gold"].tolist()
+    restored, original = found_in(copied)["base"], found_in(trained)["base"]
+    assert restored.result.conditions == original.result.conditions
+    assert restored.facts.sums["gold"].tolist() == original.facts.sums["gold"].tolist()
 
 
 def test_an_archive_keeps_no_text_and_a_run_beside_it_counts_once(
@@ -70,9 +70,9 @@ def test_an_archive_keeps_no_text_and_a_run_beside_it_counts_once(
     write_evaluation(tmp_path / "runs", model, make_scores(model, documents=20))
     assert archive(tmp_path / "runs", trained, out=tmp_path / "kept").runs["coreference"] == 1
     for path in (tmp_path / "kept" / "coreference").rglob("*"):
-        held = path.read_bytes() if path.is_file() else b""
-        assert str(trained.parent).encode() not in held
-        assert not any(tale.id.encode() in held or tale.text[:8].encode() in held for tale in tales)
+        content = path.read_bytes() if path.is_file() else b""
+        assert str(trained.parent).encode() not in content
+        assert not any(tale.id.encode() in content or tale.text[:8].encode() in content for tale in tales)
     both = find_runs([str(trained), str(tmp_path / "kept")])
     assert [run.name for run in both.checks["coreference"]] == ["base"]
     assert len(both.all[0].copies) == 1

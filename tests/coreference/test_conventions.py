@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from coref_automl.cli.app import run as command
-from coref_automl.coreference.answers import same_nouns, same_string
-from coref_automl.coreference.conventions import Convention, convention_of, losses, moved_document, moved_spans
+from coref_automl.coreference.answers import same_noun_chains, same_string_chains
+from coref_automl.coreference.conventions import Convention, convention_of, conversion_losses, convert_document, convert_spans
 from coref_automl.coreference.data import read_coref
 from coref_automl.coreference.documents import CorefDocument, write_documents
 from coref_automl.coreference.evaluate import evaluate_coreference
@@ -34,32 +34,33 @@ def span(form: str) -> tuple[int, int]:
     ],
 )
 def test_edges_move_by_morphemes_and_signs_stay_outside(bare: str, whole: str, head: str) -> None:
-    assert moved_spans(TEXT, [span(bare)], BARE, WORDS) == [span(whole)]
-    assert moved_spans(TEXT, [span(whole)], WORDS, BARE) == [span(bare)]
-    assert moved_spans(TEXT, [span(whole)], WORDS, HEADS) == moved_spans(TEXT, [span(bare)], BARE, HEADS)
-    start, end = moved_spans(TEXT, [span(bare)], BARE, HEADS)[0]
+    assert convert_spans(TEXT, [span(bare)], BARE, WORDS) == [span(whole)]
+    assert convert_spans(TEXT, [span(whole)], WORDS, BARE) == [span(bare)]
+    assert convert_spans(TEXT, [span(whole)], WORDS, HEADS) == convert_spans(TEXT, [span(bare)], BARE, HEADS)
+    start, end = convert_spans(TEXT, [span(bare)], BARE, HEADS)[0]
     assert TEXT[start:end] == head
 
 
 def test_signs_stay_on_words_where_the_file_keeps_them_there() -> None:
-    assert moved_spans(TEXT, [span("삼성전자")], BARE, replace(WORDS, signs=True)) == [span("“삼성전자는")]
+    assert convert_spans(TEXT, [span("삼성전자")], BARE, replace(WORDS, signs=True)) == [span("“삼성전자는")]
 
 
 def test_a_file_shows_its_convention(tales: tuple[CorefDocument, ...]) -> None:
     bare = convention_of(tales)
     assert (bare.edges, bare.singletons, bare.mixed) == ("bare", True, False)
-    for other in (WORDS, HEADS):
-        moved = [moved_document(tale, bare, other) for tale in tales]
-        assert convention_of(moved).edges == other.edges
-        assert convention_of(moved, "bare").edges == "bare"
-    mixed = [moved_document(tale, bare, WORDS) if place % 2 else tale for place, tale in enumerate(tales)]
+    for target in (WORDS, HEADS):
+        converted = [convert_document(tale, bare, target) for tale in tales]
+        assert convention_of(converted).edges == target.edges
+        assert convention_of(converted, "bare").edges == "bare"
+    mixed = [convert_document(tale, bare, WORDS) if index % 2 else tale for index, tale in enumerate(tales)]
     assert convention_of(mixed).mixed
     assert "mixes conventions" in convention_of(mixed).line()
     total = sum(len(tale.mentions) for tale in tales)
-    counted, merged, back = losses(tales, bare, WORDS)
+    counted, merged, back = conversion_losses(tales, bare, WORDS)
     assert (counted, merged) == (total, 0)
     assert back > 0.8 * total  # the tagger is not always right about invented names
-    assert losses(tales, bare, HEADS) == (total, 0, total - sum(" " in t.text[slice(*m.span)] for t in tales for m in t.mentions))
+    longer = sum(" " in tale.text[slice(*mention.span)] for tale in tales for mention in tale.mentions)
+    assert conversion_losses(tales, bare, HEADS) == (total, 0, total - longer)
 
 
 def test_a_model_of_bare_mentions_scores_a_file_of_whole_words_as_well(run: Path, tales_file: Path, tmp_path: Path) -> None:
@@ -78,18 +79,18 @@ def test_a_model_of_bare_mentions_scores_a_file_of_whole_words_as_well(run: Path
 def test_the_baseline_chains_strings_and_counts_in_the_files_convention() -> None:
     text = "서울시는 회사를 샀다. 회사는 서울시의 것이다. 그는 그를 본다."
     document = CorefDocument("d", text, ())
-    assert [[text[a:b] for a, b in chain] for chain in same_nouns(document, BARE) or ()] == [["서울시"] * 2, ["회사"] * 2]
-    assert next([text[a:b] for a, b in chain] for chain in same_nouns(document, WORDS) or ()) == ["서울시는", "서울시의"]
-    assert same_string("가 나 가", [(0, 1), (2, 3), (4, 5)]) == (((0, 1), (4, 5)), ((2, 3),))
+    assert [[text[a:b] for a, b in chain] for chain in same_noun_chains(document, BARE) or ()] == [["서울시"] * 2, ["회사"] * 2]
+    assert next([text[a:b] for a, b in chain] for chain in same_noun_chains(document, WORDS) or ()) == ["서울시는", "서울시의"]
+    assert same_string_chains("가 나 가", [(0, 1), (2, 3), (4, 5)]) == (((0, 1), (4, 5)), ((2, 3),))
 
 
 def test_decomposed_texts_are_read_in_syllables(tmp_path: Path, tales: tuple[CorefDocument, ...]) -> None:
     tale = tales[0]
-    parts = {place: len(unicodedata.normalize("NFD", tale.text[:place])) for m in tale.mentions for place in m.span}
+    offsets = {offset: len(unicodedata.normalize("NFD", tale.text[:offset])) for m in tale.mentions for offset in m.span}
     apart = replace(
         tale,
         text=unicodedata.normalize("NFD", tale.text),
-        mentions=tuple(replace(m, start=parts[m.start], end=parts[m.end]) for m in tale.mentions),
+        mentions=tuple(replace(m, start=offsets[m.start], end=offsets[m.end]) for m in tale.mentions),
     )
     write_documents(tmp_path / "d.jsonl", [apart])
     data = read_coref(tmp_path / "d.jsonl")

@@ -190,7 +190,7 @@ def test_null_is_nothing_and_half_a_character_is_told(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps(row) + "\n", "utf-8")
     (document,) = read_coref(path).documents
-    assert [(one.entity, one.kind) for one in document.mentions] == [("1#1", ""), ("1#2", "")]
+    assert [(mention.entity, mention.kind) for mention in document.mentions] == [("1#1", ""), ("1#2", "")]
     path.write_text(json.dumps({**row, "text": "\ud83d" + row["text"]}) + "\n", "utf-8")
     with pytest.raises(CoreferenceDataError, match="half of a surrogate pair"):
         read_coref(path)

@@ -26,7 +26,7 @@ def other_tale(number: int) -> CorefDocument:
 
 
 @pytest.fixture
-def own(run: Path, tmp_path: Path) -> Path:
+def copied(run: Path, tmp_path: Path) -> Path:
     """A run that a test may change."""
     return shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("evaluated"))
 
@@ -44,51 +44,53 @@ def train_again(run: Path) -> int:
     return command(["coref", "train", "--recipe", str(run / "recipe.yaml"), "--out", str(run)])
 
 
-def test_documents_under_the_name_of_the_runs_own_leave_its_answers_alone(own: Path, tmp_path: Path) -> None:
+def test_documents_under_the_name_of_the_runs_own_leave_its_answers_alone(copied: Path, tmp_path: Path) -> None:
     data = tmp_path / "tales-test.jsonl"
     write_documents(data, [other_tale(number) for number in range(3)])
-    answers = (own / "seed-0" / "answers" / "tales-test.jsonl").read_bytes()
-    before = json.loads((own / "coref_results.json").read_text("utf-8"))
-    assert evaluate(own, data) == 0
-    assert train_again(own) == 0
-    assert (own / "seed-0" / "answers" / "tales-test.jsonl").read_bytes() == answers
-    assert json.loads((own / "coref_results.json").read_text("utf-8")) == {**before, "run": str(own)}
+    answers = (copied / "seed-0" / "answers" / "tales-test.jsonl").read_bytes()
+    result = json.loads((copied / "coref_results.json").read_text("utf-8"))
+    assert evaluate(copied, data) == 0
+    assert train_again(copied) == 0
+    assert (copied / "seed-0" / "answers" / "tales-test.jsonl").read_bytes() == answers
+    assert json.loads((copied / "coref_results.json").read_text("utf-8")) == {**result, "run": str(copied)}
 
 
 def test_answers_to_other_documents_than_the_runs_own_are_refused(
-    own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = tmp_path / "other.jsonl"
     write_documents(data, [other_tale(number) for number in range(2)])
-    assert evaluate(own, data) == 0
-    (kept,) = (own / "seed-0" / "evaluated").iterdir()
-    shutil.copy(kept, own / "seed-0" / "answers" / "tales-test.jsonl")
-    before = (own / "coref_results.json").read_bytes()
-    assert train_again(own) == 2
-    assert f"remove {own / 'seed-0'} and run the same command again" in capsys.readouterr().err
-    assert (own / "coref_results.json").read_bytes() == before
+    assert evaluate(copied, data) == 0
+    (answers,) = (copied / "seed-0" / "evaluated").iterdir()
+    shutil.copy(answers, copied / "seed-0" / "answers" / "tales-test.jsonl")
+    result = (copied / "coref_results.json").read_bytes()
+    assert train_again(copied) == 2
+    assert f"remove {copied / 'seed-0'} and run the same command again" in capsys.readouterr().err
+    assert (copied / "coref_results.json").read_bytes() == result
 
 
-def test_stored_answers_are_for_the_same_text(own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stored_answers_are_for_the_same_text(copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     documents = [other_tale(number) for number in range(2)]
     blurred = [replace(each, text="".join(c if c.isspace() else "가" for c in each.text)) for each in documents]
     for folder, texts in (("first", documents), ("second", blurred)):
         (tmp_path / folder).mkdir()
         write_documents(tmp_path / folder / "other.jsonl", texts)
-    clear = found_conll(own, tmp_path / "first" / "other.jsonl", capsys)
-    (kept,) = (own / "seed-0" / "evaluated").iterdir()
-    written = kept.stat().st_mtime_ns
-    assert found_conll(own, tmp_path / "second" / "other.jsonl", capsys) < clear
-    assert found_conll(own, tmp_path / "first" / "other.jsonl", capsys) == clear
-    assert kept.stat().st_mtime_ns == written
-    assert len(list(kept.parent.iterdir())) == 2
+    first = found_conll(copied, tmp_path / "first" / "other.jsonl", capsys)
+    (answers,) = (copied / "seed-0" / "evaluated").iterdir()
+    written = answers.stat().st_mtime_ns
+    assert found_conll(copied, tmp_path / "second" / "other.jsonl", capsys) < first
+    assert found_conll(copied, tmp_path / "first" / "other.jsonl", capsys) == first
+    assert answers.stat().st_mtime_ns == written
+    assert len(list(answers.parent.iterdir())) == 2
 
 
 @pytest.mark.parametrize("name", ["head.safetensors", "model.safetensors"])
-def test_stored_answers_are_of_the_same_weights(own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_stored_answers_are_of_the_same_weights(
+    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
     data = tmp_path / "other.jsonl"
     write_documents(data, [other_tale(number) for number in range(2)])
-    before = found_conll(own, data, capsys)
-    weights = own / "seed-0" / "model" / name
+    original = found_conll(copied, data, capsys)
+    weights = copied / "seed-0" / "model" / name
     save_file({key: torch.zeros_like(value) for key, value in load_file(weights).items()}, weights, {"format": "pt"})
-    assert found_conll(own, data, capsys) < before
+    assert found_conll(copied, data, capsys) < original

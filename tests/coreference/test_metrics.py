@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from coref_automl.coreference.metrics import METRICS, added, as_chains, best_total, conll, score_document
+from coref_automl.coreference.metrics import METRICS, as_chains, conll, max_assignment, score_document, sum_scores
 
 KEY = "a bc def"
 F, HALF = 5 / 9, 17 / 42
@@ -65,20 +65,20 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_reference_cases_come_out_as_published(name: str) -> None:
     key, response, expected = CASES[name]
-    found = score_document(key.split(), response.split())
+    scores = score_document(key.split(), response.split())
     for metric, (recall, precision) in expected.items():
-        assert found[metric].recall == pytest.approx(recall, abs=1e-5), metric
-        assert found[metric].precision == pytest.approx(precision, abs=1e-5), metric
+        assert scores[metric].recall == pytest.approx(recall, abs=1e-5), metric
+        assert scores[metric].precision == pytest.approx(precision, abs=1e-5), metric
 
 
 def test_conll_is_the_mean_of_three_f1s() -> None:
-    found = score_document(KEY.split(), ["a", "de"])
-    assert conll(found) == pytest.approx((0.5 + 14 / 25 + 0.72) / 3)
+    scores = score_document(KEY.split(), ["a", "de"])
+    assert conll(scores) == pytest.approx((0.5 + 14 / 25 + 0.72) / 3)
 
 
 def test_mentions_are_scored_whatever_their_chains() -> None:
-    found = score_document(KEY.split(), ["abx"])["mention"]
-    assert (found.recall, found.precision) == pytest.approx((2 / 6, 2 / 3))
+    ratio = score_document(KEY.split(), ["abx"])["mention"]
+    assert (ratio.recall, ratio.precision) == pytest.approx((2 / 6, 2 / 3))
 
 
 def test_without_singletons_chains_of_one_are_not_there() -> None:
@@ -90,12 +90,12 @@ def test_without_singletons_chains_of_one_are_not_there() -> None:
 def test_documents_add_up_as_one_long_document() -> None:
     parts = [score_document(["ab", "c"], ["abc"]), score_document(["de", "fg"], ["de", "f"])]
     whole = score_document(["ab", "c", "de", "fg"], ["abc", "de", "f"])
-    assert {name: ratio.f1 for name, ratio in added(parts).items()} == pytest.approx({n: r.f1 for n, r in whole.items()})
+    assert {name: ratio.f1 for name, ratio in sum_scores(parts).items()} == pytest.approx({n: r.f1 for n, r in whole.items()})
 
 
 def test_nothing_predicted_and_nothing_annotated_score_nought() -> None:
-    for gold, given in ((["ab"], []), ([], ["ab"]), ([], [])):
-        assert all(ratio.f1 == 0 for ratio in score_document(gold, given).values())
+    for gold, predicted in ((["ab"], []), ([], ["ab"]), ([], [])):
+        assert all(ratio.f1 == 0 for ratio in score_document(gold, predicted).values())
 
 
 def test_a_mention_that_two_chains_claim_stays_in_the_first() -> None:
@@ -108,9 +108,9 @@ def test_the_assignment_is_the_best_one(seed: int) -> None:
     table = rng.random(rng.integers(1, 9, 2)) * (rng.random() < 0.5 or 1)
     table[rng.random(table.shape) < 0.5] = 0
     rows, columns = linear_sum_assignment(table, maximize=True)
-    assert best_total(table) == pytest.approx(table[rows, columns].sum())
+    assert max_assignment(table) == pytest.approx(table[rows, columns].sum())
 
 
 def test_small_assignments_agree_with_trying_all() -> None:
     table = np.array([[0.5, 0.4, 0.0], [0.5, 0.1, 0.2]])
-    assert best_total(table) == pytest.approx(max(table[0, i] + table[1, j] for i, j in itertools.permutations(range(3), 2)))
+    assert max_assignment(table) == pytest.approx(max(table[0, i] + table[1, j] for i, j in itertools.permutations(range(3), 2)))

@@ -68,17 +68,17 @@ def test_nested_mentions_are_shown_inside_each_other() -> None:
 
 
 def test_an_empty_text_has_no_chains() -> None:
-    found = coref_automl.coreference(" \n ")  # type: ignore[operator]
-    assert found.chains == ()
-    assert found.lines()[-1] == "No chains found."
+    resolved = coref_automl.coreference(" \n ")  # type: ignore[operator]
+    assert resolved.chains == ()
+    assert resolved.lines()[-1] == "No chains found."
     with pytest.raises(InputError, match="pass a string"):
         coref_automl.coreference(None)  # type: ignore[operator]
 
 
 def test_a_long_text_is_read_with_progress_and_equal_chains(capsys: pytest.CaptureFixture[str]) -> None:
     long = "\n".join([STORY] * 30)
-    found = coref_automl.coreference(long)  # type: ignore[operator]
-    chains = {frozenset(forms): len(forms) for forms in found.strings}
+    resolved = coref_automl.coreference(long)  # type: ignore[operator]
+    chains = {frozenset(forms): len(forms) for forms in resolved.strings}
     assert chains[frozenset({"영수", "그"})] > 60
     assert chains[frozenset({"어머니"})] > 60
 
@@ -113,12 +113,12 @@ def test_the_name_of_a_file_is_not_a_text(
     monkeypatch.chdir(tmp_path)
     Path("긴 글.txt").write_text(STORY, "utf-8")
     Path("rows.jsonl").write_text("{}\n", "utf-8")
-    asked = {
+    advice_for = {
         ("긴 글.txt",): "--file '긴 글.txt'",
         ("--file", "rows.jsonl"): "--data rows.jsonl",
         ("rows.jsonl",): "--data rows.jsonl",
     }
-    for line, advice in asked.items():
+    for line, advice in advice_for.items():
         assert command(["coref", "predict", *line]) == 2
         assert f"is a file, not a text; run: coref-automl coref predict {advice}" in capsys.readouterr().err
     assert command(["coref", "predict", " "]) == 2
@@ -126,8 +126,8 @@ def test_the_name_of_a_file_is_not_a_text(
 
 
 def test_a_text_that_is_hardly_korean_says_so_in_python() -> None:
-    found = coref_automl.coreference("Obama was born in Hawaii. He was elected president.")  # type: ignore[operator]
-    assert str(found).endswith("pass a Korean text.")
+    resolved = coref_automl.coreference("Obama was born in Hawaii. He was elected president.")  # type: ignore[operator]
+    assert str(resolved).endswith("pass a Korean text.")
 
 
 def test_links_have_a_probability_and_pronouns_become_names(
@@ -149,9 +149,9 @@ def test_links_have_a_probability_and_pronouns_become_names(
 
 def test_a_pronoun_takes_the_name_and_its_particle_fits() -> None:
     text = "민준은 갔다. 그는 내 손을 잡았다. 난 그로 알았다. 그녀를 봤다."
-    places = {form: text.index(form) for form in ("민준", "그는", "내", "난", "그로", "그녀")}
-    chain = [(places["민준"], places["민준"] + 2), *((places[form], places[form] + 1) for form in ("그는", "내", "난", "그로"))]
-    alone = [(places["그녀"], places["그녀"] + 2)]
+    starts = {form: text.index(form) for form in ("민준", "그는", "내", "난", "그로", "그녀")}
+    chain = [(starts["민준"], starts["민준"] + 2), *((starts[form], starts[form] + 1) for form in ("그는", "내", "난", "그로"))]
+    alone = [(starts["그녀"], starts["그녀"] + 2)]
     assert with_names(text, [chain, alone]) == "민준은 갔다. 민준은 민준의 손을 잡았다. 민준은 민준으로 알았다. 그녀를 봤다."
 
 
@@ -180,15 +180,15 @@ def test_wrong_commands_say_what_to_do(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_explore_says_whether_particles_are_counted_in(tales_file: Path) -> None:
-    found = explore(read_coref(tales_file))
-    assert found.convention.edges == "bare"
-    assert "Convention: bare (without particles)" in "\n".join(found.lines())
+    facts = explore(read_coref(tales_file))
+    assert facts.convention.edges == "bare"
+    assert "Convention: bare (without particles)" in "\n".join(facts.lines())
 
 
 def test_no_two_found_mentions_cross_or_end_on_one_token() -> None:
     text = "사냥꾼이 떠나자 사슴은 그에게 절을 했다. 그의 늙은 어머니가 기다리고 있었다. 아버님이 선생님께 큰 힘이 되셨겠군요."
-    found = coref_automl.coreference(text)  # type: ignore[operator]
-    spans = sorted({*(span for chain in found.chains for span in chain), *found.singles})
+    resolved = coref_automl.coreference(text)  # type: ignore[operator]
+    spans = sorted({*(span for chain in resolved.chains for span in chain), *resolved.singles})
     assert len(spans) >= 4
     assert len({end for _, end in spans}) == len(spans)
     assert not [(a, b) for a in spans for b in spans if a[0] < b[0] < a[1] < b[1]]

@@ -12,12 +12,12 @@ import coref_automl
 from coref_automl.coreference.data import read_schemes
 from coref_automl.coreference.documents import CorefDocument, Mention, write_documents
 from coref_automl.coreference.evaluate import evaluate_coreference, models_of
-from coref_automl.coreference.fit import Segment, batch_loss, quotes_of, wrong_spans
+from coref_automl.coreference.loss import Segment, batch_loss, false_positives
 from coref_automl.coreference.model import load_model
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.split import SIDES, learned_from, named_split, sides_of
-from coref_automl.coreference.tokens import tokenized
-from coref_automl.coreference.train import _built, train_coreference
+from coref_automl.coreference.tokens import tokenize_documents
+from coref_automl.coreference.train import _new_model, train_coreference
 from coref_automl.errors import CoreferenceDataError, RecipeError
 from tests.coreference.conftest import NAMES, recipe, tale
 
@@ -44,14 +44,14 @@ def two(tmp_path_factory: pytest.TempPathFactory, both: tuple[Path, Path], encod
 
 
 def test_one_head_answers_under_the_scheme_that_is_asked_for(two: Path, tales: tuple[CorefDocument, ...]) -> None:
-    general, asked, names = (
+    general, by_name, names = (
         coref_automl.coreference(tales[0].text, two, scheme=scheme)  # type: ignore[operator]
         for scheme in (None, "general", "names")
     )
-    assert general == asked
-    found = {form for chain in names.strings for form in chain}
-    assert found <= set(NAMES)
-    assert {form for chain in general.strings for form in chain} > found
+    assert general == by_name
+    forms = {form for chain in names.strings for form in chain}
+    assert forms <= set(NAMES)
+    assert {form for chain in general.strings for form in chain} > forms
     assert not names.singles
     with pytest.raises(RecipeError, match="Unknown scheme 'name'"):
         coref_automl.coreference("민수는 갔다.", two, scheme="name")  # type: ignore[operator]
@@ -76,12 +76,12 @@ def test_a_head_trained_further_starts_where_it_ended(two: Path, both: tuple[Pat
     still = {"start": str(two), "epochs": 1, "learning_rate": 1e-8, "head_rate": 1e-8, "weight_decay": 0.0, "holdout": 0.5}
     further = replace(recipe(both[1], "", tmp_path / "r", **still), data=f"names={both[1]}")
     train_coreference(further)
-    before, after = load_model(two / "seed-0" / "model"), load_model(tmp_path / "r" / "seed-0" / "model")
-    for (name, old), new in zip(before.state_dict().items(), after.state_dict().values(), strict=True):
+    start, further_model = load_model(two / "seed-0" / "model"), load_model(tmp_path / "r" / "seed-0" / "model")
+    for (name, old), new in zip(start.state_dict().items(), further_model.state_dict().values(), strict=True):
         assert torch.allclose(old, new, atol=2e-3), name
-    assert after.settings.rank == 8
-    assert [scheme.name for scheme in after.settings.schemes] == ["general", "names"]
-    assert after.settings.schemes[0] == before.settings.schemes[0]
+    assert further_model.settings.rank == 8
+    assert [scheme.name for scheme in further_model.settings.schemes] == ["general", "names"]
+    assert further_model.settings.schemes[0] == start.settings.schemes[0]
     learned = [
         set(json.loads((run / "seed-0" / "model" / "learned_from.json").read_text("utf-8"))) for run in (two, tmp_path / "r")
     ]
@@ -99,10 +99,10 @@ def test_a_head_that_is_trained_further_is_compared_with_its_start(run: Path, tm
     settings = recipe(tmp_path / "new.jsonl", "", tmp_path / "further", start=str(run), epochs=1, folds=2)
     result = train_coreference(settings)
     assert (result.documents, set(result.gain)) == (6, {"gold", "found"})
-    before = evaluate_coreference(run, str(tmp_path / "new.jsonl"))
+    start = evaluate_coreference(run, str(tmp_path / "new.jsonl"))
     for mode, gain in result.gain.items():
-        gained = result.estimates[mode]["conll"].value - before.estimates[mode]["conll"].value
-        assert gain.value == pytest.approx(gained, abs=1e-6)
+        expected = result.estimates[mode]["conll"].value - start.estimates[mode]["conll"].value
+        assert gain.value == pytest.approx(expected, abs=1e-6)
         assert gain.low <= gain.value <= gain.high
     assert any("against the starting head" in line for line in result.lines())
     assert len(learned_from(models_of(tmp_path / "further")[0])) == len(learned_from(models_of(run)[0])) + 6
@@ -111,24 +111,20 @@ def test_a_head_that_is_trained_further_is_compared_with_its_start(run: Path, tm
 
 def test_negatives_are_wrong_spans_that_the_model_takes_for_mentions() -> None:
     scores = torch.tensor([[0.5, -3.0, 0.1], [2.0, 0.9, -1.0], [0.0, 3.0, 1.5]])
-    wanted = torch.zeros_like(scores)
-    wanted[2, 1] = 1.0
-    first, width = wrong_spans(scores, wanted, 3)
+    targets = torch.zeros_like(scores)
+    targets[2, 1] = 1.0
+    first, width = false_positives(scores, targets, 3)
     assert list(zip(first.tolist(), width.tolist(), strict=True)) == [(0, 0), (0, 2), (1, 0)]
-    assert len(wrong_spans(scores, wanted, 100)[0]) == 5
+    assert len(false_positives(scores, targets, 100)[0]) == 5
 
 
 def test_documents_of_a_batch_do_not_touch_each_other(encoder_folder: Path, tales: tuple[CorefDocument, ...]) -> None:
     documents = [replace(tale, scheme="general") for tale in (tales[0], tales[3])]
     settings = recipe(Path("d"), encoder_folder, Path("o"))
-    model = _built(settings, documents, 0).eval()
-    one, other = (Segment(doc, 0, len(doc)) for doc in tokenized(model.tokenizer, documents))
-    quotes = quotes_of([one.doc, other.doc])
-    alone = batch_loss(model, [one], quotes)
-    assert batch_loss(model, [one, one], quotes).item() == pytest.approx(alone.item(), rel=1e-3)
-    assert batch_loss(model, [one, other], quotes).item() == pytest.approx(
-        batch_loss(model, [other, one], quotes).item(), rel=1e-4
-    )
+    model = _new_model(settings, documents, 0).eval()
+    first, second = (Segment(doc, 0, len(doc)) for doc in tokenize_documents(model.tokenizer, documents))
+    assert batch_loss(model, [first, first]).item() == pytest.approx(batch_loss(model, [first]).item(), rel=1e-3)
+    assert batch_loss(model, [first, second]).item() == pytest.approx(batch_loss(model, [second, first]).item(), rel=1e-4)
 
 
 def test_the_fixed_split_does_not_move_when_documents_join() -> None:

@@ -17,13 +17,13 @@ from coref_automl.coreference import train as train_module
 from coref_automl.coreference.answers import read_answers
 from coref_automl.coreference.documents import CorefDocument, Mention, in_order, write_documents
 from coref_automl.coreference.evaluate import evaluate_coreference, models_of
-from coref_automl.coreference.metrics import added, conll, score_document
+from coref_automl.coreference.metrics import conll, score_document, sum_scores
 from coref_automl.coreference.model import load_model
 from coref_automl.coreference.predict import coreference
-from coref_automl.coreference.resolve import read_document, with_found, with_gold
+from coref_automl.coreference.resolve import encode_document, resolve_found, resolve_gold
 from coref_automl.coreference.results import CoreferenceResult
 from coref_automl.coreference.split import folds, named_split
-from coref_automl.coreference.tokens import tokenized
+from coref_automl.coreference.tokens import tokenize_documents
 from coref_automl.coreference.train import _THRESHOLDS, train_coreference
 from coref_automl.corpus.tokenizer import train_unigrams
 from coref_automl.errors import CoreferenceDataError, FolderError, ModelError
@@ -47,7 +47,7 @@ def test_a_run_learns_the_tales_and_its_result_reads_back_from_disk(run: Path) -
     assert result.estimates["gold"]["conll"].value > 0.6
     assert result.estimates["gold"]["mention"].value == 1
     answers = read_answers(run / "seed-0" / "answers" / "tales-test.jsonl")
-    scores = added(one.sums["gold"] for one in answers)
+    scores = sum_scores(answer.sums["gold"] for answer in answers)
     assert conll(scores) == pytest.approx(result.estimates["gold"]["conll"].value)
     assert result.seeds[0].peak_gigabytes > 0
     assert any("CoNLL" in line for line in result.lines())
@@ -76,20 +76,20 @@ def test_killed_and_resumed_training_ends_where_an_unbroken_one_does(
 def test_a_finished_run_is_not_trained_again_and_another_recipe_is_refused(
     run: Path, tales_file: Path, encoder_folder: Path, split_file: Path
 ) -> None:
-    own = recipe(tales_file, encoder_folder, run, split=str(split_file), epochs=12)
+    settings = recipe(tales_file, encoder_folder, run, split=str(split_file), epochs=12)
 
     def never(*_: Any) -> None:
         raise AssertionError("trained again")
 
-    train_coreference(own, on_epoch=never)
+    train_coreference(settings, on_epoch=never)
     with pytest.raises(FolderError, match="was begun with epochs 12"):
-        train_coreference(replace(own, epochs=13))
+        train_coreference(replace(settings, epochs=13))
 
 
 def test_cross_fitting_tests_every_document_once(tmp_path: Path, tales_file: Path, encoder_folder: Path) -> None:
     result = train_coreference(recipe(tales_file, encoder_folder, tmp_path / "r", folds=3, epochs=1))
     assert result.documents == 12
-    assert {one.name for one in (tmp_path / "r" / "seed-0").iterdir()} == {"fold-1", "fold-2", "fold-3"}
+    assert {folder.name for folder in (tmp_path / "r" / "seed-0").iterdir()} == {"fold-1", "fold-2", "fold-3"}
     with pytest.raises(ModelError, match="cross-fitted"):
         models_of(tmp_path / "r")
 
@@ -97,13 +97,13 @@ def test_cross_fitting_tests_every_document_once(tmp_path: Path, tales_file: Pat
 def test_chains_do_not_depend_on_the_batch(run: Path, tales: tuple[CorefDocument, ...]) -> None:
     model = load_model(run / "seed-0" / "model")
     long = CorefDocument("long", "\n".join(tale.text for tale in tales), ())
-    (doc,) = tokenized(model.tokenizer, [long])
-    found = [with_found(model, read_document(model, doc, tokens=tokens)) for tokens in (1, 100, 10_000)]
-    assert len(found[0].spans) > 30
-    for other in found[1:]:
-        assert other.spans == found[0].spans
-        assert other.chains == found[0].chains
-        assert np.allclose(other.probabilities[-1], found[0].probabilities[-1], atol=1e-4)
+    (doc,) = tokenize_documents(model.tokenizer, [long])
+    answers = [resolve_found(model, encode_document(model, doc, tokens=tokens)) for tokens in (1, 100, 10_000)]
+    assert len(answers[0].spans) > 30
+    for answer in answers[1:]:
+        assert answer.spans == answers[0].spans
+        assert answer.chains == answers[0].chains
+        assert np.allclose(answer.probabilities[-1], answers[0].probabilities[-1], atol=1e-4)
 
 
 @pytest.mark.journey
@@ -148,52 +148,52 @@ def test_the_threshold_is_the_best_for_the_chains_that_are_answered(tmp_path: Pa
     documents = [written(number) for number in range(40)]
     data, encoder = tmp_path / "d.jsonl", tmp_path / "encoder"
     write_documents(data, documents)
-    learned = train_tokenizer([one.text for one in documents] * 2, vocab_size=160)
-    for part in (build_masked_lm("tiny", learned, seq_len=128), learned):
+    tokenizer = train_tokenizer([document.text for document in documents] * 2, vocab_size=160)
+    for part in (build_masked_lm("tiny", tokenizer, seq_len=128), tokenizer):
         part.save_pretrained(encoder)
     run = tmp_path / "run"
     train_coreference(recipe(data, encoder, run, epochs=20, holdout=0.3))
     model = load_model(run / "seed-0" / "model")
-    held = json.loads((run / "split.json").read_text("utf-8"))["dev"]
-    dev = [one for one in documents if one.id in held]
-    reads = [read_document(model, doc, tokens=4096) for doc in tokenized(model.tokenizer, dev)]
+    names = json.loads((run / "split.json").read_text("utf-8"))["dev"]
+    dev = [document for document in documents if document.id in names]
+    encoded = [encode_document(model, doc, tokens=4096) for doc in tokenize_documents(model.tokenizer, dev)]
 
-    def value(at: float) -> float:
-        answers = [with_found(model, read, threshold=at).as_spans() for read in reads]
-        return conll(added(score_document(one.chains, found) for one, found in zip(dev, answers, strict=True)))
+    def conll_at(threshold: float) -> float:
+        answers = [resolve_found(model, document, threshold=threshold).as_spans() for document in encoded]
+        return conll(sum_scores(score_document(document.chains, found) for document, found in zip(dev, answers, strict=True)))
 
     (scheme,) = model.settings.schemes
     assert not scheme.singletons
-    assert value(scheme.threshold) == pytest.approx(max(map(value, _THRESHOLDS)))
+    assert conll_at(scheme.threshold) == pytest.approx(max(map(conll_at, _THRESHOLDS)))
 
 
 @pytest.mark.journey
 def test_a_span_is_found_once_where_tokens_share_a_character(
     tmp_path: Path, tales: tuple[CorefDocument, ...], tales_file: Path
 ) -> None:
-    learned = train_unigrams(["가나다 hello world"] * 3, vocab_size=300)  # other Hangul is spelt byte by byte
+    tokenizer = train_unigrams(["가나다 hello world"] * 3, vocab_size=300)  # other Hangul is spelt byte by byte
     encoder, run = tmp_path / "encoder", tmp_path / "run"
-    for part in (build_masked_lm("tiny", learned, seq_len=256), learned):
+    for part in (build_masked_lm("tiny", tokenizer, seq_len=256), tokenizer):
         part.save_pretrained(encoder)
     train_coreference(recipe(tales_file, encoder, run, epochs=40, window=200, segment=200, batch_tokens=200))
     for tale in tales:
-        found = coreference(tale.text, run, device="cpu")
-        spans = [*chain.from_iterable(found.chains), *found.singles]
+        resolved = coreference(tale.text, run, device="cpu")
+        spans = [*chain.from_iterable(resolved.chains), *resolved.singles]
         assert spans
         assert len(spans) == len(set(spans))
 
 
 def test_gold_mentions_are_all_in_the_chains_even_unreachable_ones(run: Path, tales: tuple[CorefDocument, ...]) -> None:
     model = load_model(run / "seed-0" / "model")
-    (doc,) = tokenized(model.tokenizer, tales[:1])
-    found = with_gold(model, read_document(model, doc, tokens=1000))
-    assert sorted(span for chain in found.as_spans() for span in chain) == sorted(m.span for m in tales[0].mentions)
+    (doc,) = tokenize_documents(model.tokenizer, tales[:1])
+    answer = resolve_gold(model, encode_document(model, doc, tokens=1000))
+    assert sorted(span for chain in answer.as_spans() for span in chain) == sorted(m.span for m in tales[0].mentions)
 
 
 def test_evaluate_leaves_out_what_the_run_learned_from(run: Path, tales_file: Path) -> None:
-    found = evaluate_coreference(run, str(tales_file))
-    assert found.documents == 2
-    assert found.notes[-1] == f"10 documents that {run} learned from were left out."
+    result = evaluate_coreference(run, str(tales_file))
+    assert result.documents == 2
+    assert result.notes[-1] == f"10 documents that {run} learned from were left out."
 
 
 def test_evaluate_says_when_nothing_is_left(run: Path, tales_file: Path, split_file: Path) -> None:
@@ -204,36 +204,36 @@ def test_evaluate_says_when_nothing_is_left(run: Path, tales_file: Path, split_f
 def test_a_low_rank_run_reports_what_its_saved_model_answers(
     tmp_path: Path, tales_file: Path, encoder_folder: Path, split_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Any] = []
+    calls: list[Any] = []
 
-    def answers_of(model: Any, documents: Any, **options: Any) -> Any:
-        asked.append((model, documents))
+    def answer_documents(model: Any, documents: Any, **options: Any) -> Any:
+        calls.append((model, documents))
         return plain(model, documents, **options)
 
-    plain = train_module.answers_of
-    monkeypatch.setattr(train_module, "answers_of", answers_of)
+    plain = train_module.answer_documents
+    monkeypatch.setattr(train_module, "answer_documents", answer_documents)
     out = tmp_path / "r"
     reported = train_coreference(recipe(tales_file, encoder_folder, out, split=str(split_file), rank=4))
-    ((model, documents),) = asked
+    ((model, documents),) = calls
     saved = load_model(out / "seed-0" / "model")
-    for doc in tokenized(saved.tokenizer, documents):
-        before, after = (read_document(one, doc) for one in (model, saved))
-        assert np.array_equal(before.scores, after.scores)
-        assert torch.equal(before.rows, after.rows)
+    for doc in tokenize_documents(saved.tokenizer, documents):
+        answered, reloaded = (encode_document(each, doc) for each in (model, saved))
+        assert np.array_equal(answered.logits, reloaded.logits)
+        assert torch.equal(answered.inputs, reloaded.inputs)
     assert model.settings == saved.settings
-    found = evaluate_coreference(out, str(tales_file), split=str(split_file), device="cpu")
-    assert found.estimates == reported.estimates
+    evaluated = evaluate_coreference(out, str(tales_file), split=str(split_file), device="cpu")
+    assert evaluated.estimates == reported.estimates
 
 
 def test_a_head_that_is_trained_further_names_the_encoder_where_it_lies_now(
     tmp_path: Path, tales_file: Path, encoder_folder: Path, split_file: Path
 ) -> None:
-    before = shutil.copytree(encoder_folder, tmp_path / "before")
+    original = shutil.copytree(encoder_folder, tmp_path / "before")
     options = {"split": str(split_file), "rank": 4, "epochs": 1}
-    train_coreference(recipe(tales_file, before, tmp_path / "r", **options))
-    now = before.rename(tmp_path / "now")
-    train_coreference(recipe(tales_file, now, tmp_path / "further", start=str(tmp_path / "r"), split=str(split_file), epochs=1))
-    assert load_model(tmp_path / "further" / "seed-0" / "model").settings.base == str(now)
+    train_coreference(recipe(tales_file, original, tmp_path / "r", **options))
+    moved = original.rename(tmp_path / "now")
+    train_coreference(recipe(tales_file, moved, tmp_path / "further", start=str(tmp_path / "r"), split=str(split_file), epochs=1))
+    assert load_model(tmp_path / "further" / "seed-0" / "model").settings.base == str(moved)
 
 
 def test_a_head_of_another_encoder_is_refused(tmp_path: Path, tales_file: Path, encoder_folder: Path, split_file: Path) -> None:

@@ -55,9 +55,9 @@ def test_gradients_of_a_packed_document_equal_those_alone(name: str, way: str) -
         logits(model, ids, packed_masks(model, SEGMENTS))[mine].logsumexp(-1).sum(), weights, allow_unused=True
     )
     alone = logits(model, ids[:, mine], torch.ones(1, 11, dtype=torch.long)).logsumexp(-1).sum()
-    slopes = torch.autograd.grad(alone, weights, allow_unused=True)
-    assert all(torch.isfinite(slope).all() for slope in together if slope is not None)
-    assert_same_slopes(dict(enumerate(together)), dict(enumerate(slopes)))
+    gradients = torch.autograd.grad(alone, weights, allow_unused=True)
+    assert all(torch.isfinite(gradient).all() for gradient in together if gradient is not None)
+    assert_same_slopes(dict(enumerate(together)), dict(enumerate(gradients)))
 
 
 @pytest.mark.parametrize(("name", "way"), WAYS)
@@ -79,11 +79,11 @@ def test_another_document_changes_nothing(name: str, way: str) -> None:
 @pytest.mark.parametrize(("name", "way"), WAYS)
 def test_no_gradient_flows_into_another_document(name: str, way: str) -> None:
     model, ids = packed(name, way)
-    held: list[torch.Tensor] = []
-    hook = model.get_input_embeddings().register_forward_hook(lambda _module, _inputs, output: held.append(output))
+    outputs: list[torch.Tensor] = []
+    hook = model.get_input_embeddings().register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
     hidden = encode(model, ids, packed_masks(model, SEGMENTS))
     hook.remove()
-    (gradient,) = torch.autograd.grad(hidden[SEGMENTS == 2].pow(2).sum() + hidden[SEGMENTS == 2].sum(), held)
+    (gradient,) = torch.autograd.grad(hidden[SEGMENTS == 2].pow(2).sum() + hidden[SEGMENTS == 2].sum(), outputs)
     assert torch.isfinite(gradient).all()
     assert gradient[SEGMENTS == 2].abs().max() > 0
     assert gradient[SEGMENTS != 2].abs().max() == 0
@@ -92,11 +92,11 @@ def test_no_gradient_flows_into_another_document(name: str, way: str) -> None:
 @pytest.mark.parametrize("way", ["sdpa", "eager"])
 def test_modernbert_keeps_its_sliding_window(way: str) -> None:
     model, ids = packed("modernbert", way)
-    one = torch.ones_like(ids)
+    one_document = torch.ones_like(ids)
     with torch.no_grad():
-        as_shipped = logits(model, ids, one)
-        ours = logits(model, ids, packed_masks(model, one))
-        without_window = packed_masks(model, one)["full_attention"]
+        as_shipped = logits(model, ids, one_document)
+        ours = logits(model, ids, packed_masks(model, one_document))
+        without_window = packed_masks(model, one_document)["full_attention"]
         wide = logits(model, ids, without_window)
     assert_same(ours, as_shipped)
     assert (wide - as_shipped).abs().max() > 1e-2
@@ -131,7 +131,7 @@ def test_the_choice_on_a_cpu_depends_on_the_family() -> None:
 def on_a_card(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """A DeBERTa-v2 that says it is on a CUDA device of some capability, with or without Triton: nothing is computed there."""
 
-    def made(*, card: tuple[int, int] = (9, 0), triton: bool = True, dtype: torch.dtype = torch.float32, **changes: Any) -> Any:
+    def make(*, card: tuple[int, int] = (9, 0), triton: bool = True, dtype: torch.dtype = torch.float32, **changes: Any) -> Any:
         model = build("deberta", **changes)
         monkeypatch.setattr(type(model), "device", torch.device("cuda"))
         monkeypatch.setattr(type(model), "dtype", dtype)
@@ -140,7 +140,7 @@ def on_a_card(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: (triton or None) if name == "triton" else find(name))
         return model
 
-    return made
+    return make
 
 
 def test_fused_where_it_runs(on_a_card: Callable[..., Any]) -> None:
@@ -206,13 +206,13 @@ def test_impossible_choices_are_explained() -> None:
         use_attention(build("bert"), "flash")
 
 
-@pytest.mark.parametrize(("length", "kept"), [(None, False), (64, False), (192, False), (128, True), (2048, True), (40, True)])
-def test_cudnn_is_left_out_where_its_gradients_may_be_no_numbers(length: int | None, kept: bool) -> None:
+@pytest.mark.parametrize(("length", "allowed"), [(None, False), (64, False), (192, False), (128, True), (2048, True), (40, True)])
+def test_cudnn_is_left_out_where_its_gradients_may_be_no_numbers(length: int | None, allowed: bool) -> None:
     for before in (True, False):
         torch.backends.cuda.enable_cudnn_sdp(before)
         try:
             with without_cudnn(length):
-                assert torch.backends.cuda.cudnn_sdp_enabled() is (kept and before)
+                assert torch.backends.cuda.cudnn_sdp_enabled() is (allowed and before)
             assert torch.backends.cuda.cudnn_sdp_enabled() is before
         finally:
             torch.backends.cuda.enable_cudnn_sdp(True)

@@ -33,10 +33,10 @@ def test_every_shape_runs_and_the_seed_decides_its_weights(shape: str) -> None:
     assert torch.equal(torch.random.get_rng_state(), before)
     ids = tokenizer("도서관은 강변에 있다.", return_tensors="pt")["input_ids"]
     with torch.inference_mode():
-        one, two, three = (model.eval()(input_ids=ids).logits for model in (first, again, other))
-    assert one.shape == (1, ids.shape[1], len(tokenizer))
-    assert torch.equal(one, two)
-    assert not torch.equal(one, three)
+        logits_a, logits_b, logits_c = (model.eval()(input_ids=ids).logits for model in (first, again, other))
+    assert logits_a.shape == (1, ids.shape[1], len(tokenizer))
+    assert torch.equal(logits_a, logits_b)
+    assert not torch.equal(logits_a, logits_c)
 
 
 def test_an_unknown_shape_names_the_nearest() -> None:

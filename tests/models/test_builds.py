@@ -37,12 +37,12 @@ def _unrehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_builds_run_at_the_same_time_and_a_launch_waits_for_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     both = threading.Barrier(2)  # passed by nobody alone
-    one, other = Kernel(lambda: both.wait(20)), Kernel(lambda: both.wait(20))
-    rehearse("key", CPU, lambda: [launch(kernel, (1,))(torch.ones(3), 5) for kernel in (one, other)])
-    launch(one, (2,))(1)
-    launch(other, (3,))(1)
-    assert (one.started, other.started) == ([((2,), 1, (1,))], [((3,), 1, (1,))])
-    assert one.built == [(torch.float32, 5)]  # no tensor is kept alive
+    first, second = Kernel(lambda: both.wait(20)), Kernel(lambda: both.wait(20))
+    rehearse("key", CPU, lambda: [launch(kernel, (1,))(torch.ones(3), 5) for kernel in (first, second)])
+    launch(first, (2,))(1)
+    launch(second, (3,))(1)
+    assert (first.started, second.started) == ([((2,), 1, (1,))], [((3,), 1, (1,))])
+    assert first.built == [(torch.float32, 5)]  # no tensor is kept alive
 
 
 def test_a_kernel_is_built_once_for_the_same_types_and_options() -> None:

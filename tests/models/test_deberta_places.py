@@ -29,6 +29,6 @@ def test_places_of_the_last_layer_are_those_of_the_whole_pass(name: str) -> None
     ids, mask = batch(3, 24), torch.ones(3, 24, dtype=torch.long)
     mask[1, 15:] = 0
     rows, columns = torch.tensor([0, 1, 1, 2, 2]), torch.tensor([0, 3, 14, 23, 7])
-    wanted = encode(model, ids, mask)[rows, columns]
-    found = _encode_deberta(model.base_model, ids, mask, None, (rows, columns))
-    assert (found - wanted).norm() <= 1e-5 * wanted.norm()
+    expected = encode(model, ids, mask)[rows, columns]
+    states = _encode_deberta(model.base_model, ids, mask, None, (rows, columns))
+    assert (states - expected).norm() <= 1e-5 * expected.norm()

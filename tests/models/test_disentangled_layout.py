@@ -21,23 +21,23 @@ def test_rows_are_those_of_the_library(distances: Distances, length: int) -> Non
     states = torch.zeros(1, length, 1)
     library = build_relative_position(states, states, bucket_size=distances.buckets, max_position=distances.longest)[0]
     rows = torch.clamp(library + distances.span, 0, 2 * distances.span - 1)
-    place = torch.arange(length)
-    assert torch.equal(distances.rows(length, CPU)[place[:, None] - place[None, :] + length].long(), rows)
+    position = torch.arange(length)
+    assert torch.equal(distances.rows(length, CPU)[position[:, None] - position[None, :] + length].long(), rows)
 
 
 @settings(max_examples=60, deadline=None)
 @given(distances=DISTANCES, beyond=st.integers(0, 100))
 def test_starts_and_ends_of_rows(distances: Distances, beyond: int) -> None:
     reach = 2 * distances.longest + 2 + beyond
-    found, last = geometry(distances, reach, CPU), 2 * distances.span - 1
-    row = dict(zip(range(-reach, reach + 1), found.rows.tolist(), strict=True))
-    starts = found.starts.tolist()
+    computed, last = geometry(distances, reach, CPU), 2 * distances.span - 1
+    row = dict(zip(range(-reach, reach + 1), computed.rows.tolist(), strict=True))
+    starts = computed.starts.tolist()
     assert len(starts) == last + 2
     assert (starts[0], starts[-1]) == (-reach, reach + 1)
     for number in range(last + 1):
         assert all(row[distance] == number for distance in range(starts[number], starts[number + 1]))
-    assert found.high == min((d for d in row if all(row[e] == last for e in range(d, reach + 1))), default=NEVER)
-    assert found.low == min((-d for d in row if all(row[e] == 0 for e in range(-reach, d + 1))), default=NEVER)
+    assert computed.high == min((d for d in row if all(row[e] == last for e in range(d, reach + 1))), default=NEVER)
+    assert computed.low == min((-d for d in row if all(row[e] == 0 for e in range(-reach, d + 1))), default=NEVER)
 
 
 @settings(max_examples=200, deadline=None)
@@ -119,15 +119,15 @@ def test_bounds_are_where_documents_begin_and_end(segments: torch.Tensor) -> Non
     assert all(x.dtype == torch.int32 and x.is_contiguous() for x in bounds.tensors())
     assert torch.equal(bounds.segments.long(), segments)
     for number, row in enumerate(segments.tolist()):
-        wanted = []
-        for own in row:
-            places = [place for place, other in enumerate(row) if other == own]
-            whole = places == list(range(places[0], places[-1] + 1))
-            wanted.append((places[0], places[-1] + 1, places[0] if whole else length) if own else (0, 0, length))
-        found = torch.stack([bounds.first[number], bounds.last[number], bounds.inner[number]], 1).tolist()
-        assert [tuple(place) for place in found] == wanted
+        expected = []
+        for document in row:
+            positions = [position for position, other in enumerate(row) if other == document]
+            whole = positions == list(range(positions[0], positions[-1] + 1))
+            expected.append((positions[0], positions[-1] + 1, positions[0] if whole else length) if document else (0, 0, length))
+        computed = torch.stack([bounds.first[number], bounds.last[number], bounds.inner[number]], 1).tolist()
+        assert [tuple(position) for position in computed] == expected
         for block in range(-(-length // BLOCK)):
-            seen = [wanted[place] for place in range(block * BLOCK, min(length, (block + 1) * BLOCK)) if row[place]]
+            seen = [expected[position] for position in range(block * BLOCK, min(length, (block + 1) * BLOCK)) if row[position]]
             low = min((first for first, _, _ in seen), default=0) // BLOCK * BLOCK
             high = -(-max((last for _, last, _ in seen), default=0) // BLOCK) * BLOCK
             assert (int(bounds.block_first[number, block]), int(bounds.block_last[number, block])) == (low, high)

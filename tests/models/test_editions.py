@@ -30,7 +30,7 @@ EVALUATE = ["evaluate", "runs/old", "--eval-set", "evalsets/tiny", "--device", "
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
     """A run of the earlier edition with its evaluations, made by the commands; then the bundled encoder is another one."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(model_files, "_ASSETS", tmp_path / "assets")
@@ -52,41 +52,41 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
     return heard.out + heard.err
 
 
-def test_a_run_of_another_edition_is_not_resumed_nor_set_beside_its_base(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    save_checkpoint(place / "assets/ko-mini", seed=4)  # the same tokenizer, other weights
+def test_a_run_of_another_edition_is_not_resumed_nor_set_beside_its_base(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_checkpoint(root / "assets/ko-mini", seed=4)  # the same tokenizer, other weights
     assert run([*TRAIN, "runs/old", "--epochs", "2", "--checkpoints", "1"]) != 0
     assert "runs/old was begun with other bytes of the weights" in said(capsys)
-    held = {path: path.read_bytes() for path in Path().rglob("result.json")}
+    stored = {path: path.read_bytes() for path in Path().rglob("result.json")}
     assert run(EVALUATE) == 0
     assert "base model" in said(capsys)  # the one that was scored when the run was: nothing is scored anew
-    assert {path: path.read_bytes() for path in Path().rglob("result.json")} == held
-    for path in held:
+    assert {path: path.read_bytes() for path in Path().rglob("result.json")} == stored
+    for path in stored:
         shutil.rmtree(path.parent)
     assert run(EVALUATE) == 0
     assert "bundled:ko-mini is left out of the tables: its weights have changed since" in said(capsys)
-    shutil.rmtree(place / "assets/ko-mini")
-    shutil.copytree(place / "third", place / "assets/ko-mini")
+    shutil.rmtree(root / "assets/ko-mini")
+    shutil.copytree(root / "third", root / "assets/ko-mini")
     assert run(EVALUATE) == 0
     assert "left out" not in said(capsys)
 
 
 def test_an_edition_with_another_tokenizer_takes_no_data_of_the_earlier_one(
-    place: Path, capsys: pytest.CaptureFixture[str]
+    root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    save_checkpoint(place / "assets/ko-mini", kind="pairs", seed=4)
+    save_checkpoint(root / "assets/ko-mini", kind="pairs", seed=4)
     assert run([*TRAIN, "runs/new", "--epochs", "1"]) != 0
     assert "tokenizer" in said(capsys)
 
 
 def test_checkpoints_of_both_editions_are_scored_with_their_own_tokenizers_and_compared(
-    place: Path, capsys: pytest.CaptureFixture[str]
+    root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    save_checkpoint(place / "assets/ko-mini", kind="pairs", seed=4)
+    save_checkpoint(root / "assets/ko-mini", kind="pairs", seed=4)
     command = ["evaluate", "third", "bundled:ko-mini", "--eval-set", "evalsets/tiny", "--words", "none", "--device", "cpu"]
     assert run([*command, "--out", "both"]) == 0
-    kept = [json.loads(path.read_text("utf-8")) for path in Path("both").rglob("result.json")]
-    prints = [one["fingerprints"] for one in kept]
-    assert len({one["weights"] for one in prints}) == len({one["tokenizer_files"] for one in prints}) == 2
+    results = [json.loads(path.read_text("utf-8")) for path in Path("both").rglob("result.json")]
+    fingerprints = [result["fingerprints"] for result in results]
+    assert len({parts["weights"] for parts in fingerprints}) == len({parts["tokenizer_files"] for parts in fingerprints}) == 2
     capsys.readouterr()
     assert run(["compare", "both"]) == 0
     assert "third" in said(capsys)

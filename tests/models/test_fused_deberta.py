@@ -100,20 +100,20 @@ def outcome(model: Any, ids: torch.Tensor, segments: torch.Tensor, mask: Any = N
     return {"hidden": hidden.detach(), **{n: w.grad.clone() for n, w in model.named_parameters() if w.grad is not None}}
 
 
-def assert_same(ours: Tensors, wanted: Tensors, tolerance: float = 2e-5) -> None:
+def assert_same(ours: Tensors, expected: Tensors, tolerance: float = 2e-5) -> None:
     """By norm; what is nothing but rounding (a key's bias, all scores of a document of one token) against the others' size."""
-    assert ours.keys() == wanted.keys()
-    least = 1e-2 * max(float(value.norm()) for value in wanted.values())
-    for name, value in wanted.items():
+    assert ours.keys() == expected.keys()
+    least = 1e-2 * max(float(value.norm()) for value in expected.values())
+    for name, value in expected.items():
         assert (ours[name] - value).norm() <= tolerance * max(float(value.norm()), least), name
 
 
 def compare(model: Any, segments: torch.Tensor) -> None:
     ids = batch(*segments.shape).to(DEVICE)
-    wanted = outcome(model, ids, segments)
+    expected = outcome(model, ids, segments)
     install(model)
     assert isinstance(packed_masks(model, segments), Documents)
-    assert_same(outcome(model, ids, segments), wanted)
+    assert_same(outcome(model, ids, segments), expected)
 
 
 @pytest.mark.parametrize("option", OPTIONS)
@@ -145,18 +145,18 @@ def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *others:
 
 def reference(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, position_key: torch.Tensor, position_query: torch.Tensor,
-    segments: torch.Tensor, distances: Distances, scale: float, kept: torch.Tensor | float = 1.0,
+    segments: torch.Tensor, distances: Distances, scale: float, factors: torch.Tensor | float = 1.0,
 ) -> torch.Tensor:  # fmt: skip
     """The definition, pair by pair; `kept` (B, H, L, L) is what dropout multiplies."""
     query, key, value = (x.transpose(1, 2) for x in (query, key, value))
-    place = torch.arange(query.shape[2], device=query.device)
-    rows = distances.rows(len(place), query.device)[place[:, None] - place[None, :] + len(place)].long()
+    positions = torch.arange(query.shape[2], device=query.device)
+    rows = distances.rows(len(positions), query.device)[positions[:, None] - positions[None, :] + len(positions)].long()
     scores = query @ key.transpose(-1, -2)
     scores = scores + (query @ position_key.permute(1, 2, 0)).gather(-1, rows.expand(scores.shape))
     scores = scores + (key @ position_query.permute(1, 2, 0)).gather(-1, rows.T.expand(scores.shape)).transpose(-1, -2)
     allowed = (segments[:, None, :, None] == segments[:, None, None, :]) & (segments > 0)[:, None, :, None]
-    shares = (scores * scale).masked_fill(~allowed, -1e30).softmax(-1) * allowed
-    return (shares * kept @ value).transpose(1, 2)
+    probabilities = (scores * scale).masked_fill(~allowed, -1e30).softmax(-1) * allowed
+    return (probabilities * factors @ value).transpose(1, 2)
 
 
 def inputs(rows: int, length: int, heads: int, size: int, distances: Distances, seed: int = 0) -> list[torch.Tensor]:
@@ -165,14 +165,14 @@ def inputs(rows: int, length: int, heads: int, size: int, distances: Distances, 
     return [torch.randn(shape, generator=draw).to(DEVICE).requires_grad_() for shape in shapes]
 
 
-def slopes(out: torch.Tensor, leaves: list[torch.Tensor], weight: torch.Tensor) -> list[torch.Tensor]:
+def gradients(out: torch.Tensor, leaves: list[torch.Tensor], weight: torch.Tensor) -> list[torch.Tensor]:
     return list(torch.autograd.grad((out * weight.to(out.dtype)).sum(), leaves))
 
 
-def assert_near(ours: list[torch.Tensor], wanted: list[torch.Tensor], tolerance: float = 1e-5) -> None:
-    least = 1e-1 * max(float(x.detach().norm()) for x in wanted)
-    for number, (one, other) in enumerate(zip(ours, wanted, strict=True)):
-        error, size = ((x.detach().double().norm()) for x in (one - other, other))
+def assert_near(ours: list[torch.Tensor], expected: list[torch.Tensor], tolerance: float = 1e-5) -> None:
+    least = 1e-1 * max(float(x.detach().norm()) for x in expected)
+    for number, (actual, exact) in enumerate(zip(ours, expected, strict=True)):
+        error, size = ((x.detach().double().norm()) for x in (actual - exact, exact))
         assert error <= tolerance * max(float(size), least), number
 
 
@@ -186,36 +186,36 @@ def assert_near(ours: list[torch.Tensor], wanted: list[torch.Tensor], tolerance:
 def test_any_shape_agrees_with_the_definition(lengths: list[int], padding: int, size: int, distances: Distances) -> None:
     documents = [number + 1 for number, length in enumerate(lengths) for _ in range(length)]
     segments = segments_of(documents + [0] * padding)
-    given = inputs(1, segments.shape[1], 1, size, distances)
-    scale, weight = 1 / math.sqrt(3 * size), torch.randn(given[0].shape).to(DEVICE)
-    out = attend(*given, bounds_of(segments), distances, scale=scale)
-    exact = [x.detach().double().requires_grad_() for x in given]
-    wanted = reference(*exact, segments, distances, scale)
-    assert_near([out, *slopes(out, given, weight)], [wanted, *slopes(wanted, exact, weight)])
+    tensors = inputs(1, segments.shape[1], 1, size, distances)
+    scale, weight = 1 / math.sqrt(3 * size), torch.randn(tensors[0].shape).to(DEVICE)
+    out = attend(*tensors, bounds_of(segments), distances, scale=scale)
+    exact = [x.detach().double().requires_grad_() for x in tensors]
+    expected = reference(*exact, segments, distances, scale)
+    assert_near([out, *gradients(out, tensors, weight)], [expected, *gradients(expected, exact, weight)])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, pytest.param(torch.bfloat16, marks=BFLOAT16)])
 def test_half_precision_stays_within_its_rounding(dtype: torch.dtype) -> None:
     distances, segments = Distances(8, 12), segments_of([1] * 30 + [2] * 15)
-    given = [x.detach().to(dtype).requires_grad_() for x in inputs(1, 45, 1, 16, distances)]
-    weight = torch.randn(given[0].shape).to(DEVICE, dtype)
-    out = attend(*given, bounds_of(segments), distances, scale=0.14)
-    exact = [x.detach().double().requires_grad_() for x in given]
-    wanted = reference(*exact, segments, distances, 0.14)
+    tensors = [x.detach().to(dtype).requires_grad_() for x in inputs(1, 45, 1, 16, distances)]
+    weight = torch.randn(tensors[0].shape).to(DEVICE, dtype)
+    out = attend(*tensors, bounds_of(segments), distances, scale=0.14)
+    exact = [x.detach().double().requires_grad_() for x in tensors]
+    expected = reference(*exact, segments, distances, 0.14)
     assert out.dtype == dtype
-    assert_near([out, *slopes(out, given, weight)], [wanted, *slopes(wanted, exact, weight)], 2e-2)
+    assert_near([out, *gradients(out, tensors, weight)], [expected, *gradients(expected, exact, weight)], 2e-2)
 
 
 def test_dropout_drops_its_share_and_its_gradients_know_which() -> None:
     """With one-hot values the contexts are the probabilities themselves, dropped ones included."""
     distances, share, scale = Distances(8, 12), 0.25, 0.14
     segments = segments_of([1] * 32, [1] * 20 + [2] * 12)
-    bounds, given = bounds_of(segments), inputs(2, 32, 2, 32, distances)
+    bounds, tensors = bounds_of(segments), inputs(2, 32, 2, 32, distances)
     ones = torch.eye(32, device=DEVICE)[None, :, None, :].expand(2, 32, 2, 32).contiguous()
 
     def attended(value: torch.Tensor, dropout: float = share) -> torch.Tensor:
         torch.manual_seed(3)
-        return attend(*given[:2], value, *given[3:], bounds, distances, scale=scale, dropout=dropout)
+        return attend(*tensors[:2], value, *tensors[3:], bounds, distances, scale=scale, dropout=dropout)
 
     with torch.no_grad():
         whole, dropped = (attended(ones, dropout).transpose(1, 2) for dropout in (0.0, share))
@@ -226,37 +226,37 @@ def test_dropout_drops_its_share_and_its_gradients_know_which() -> None:
     assert abs(1 - int(kept.sum()) / count - share) < 4 * math.sqrt(share * (1 - share) / count)
     assert not torch.equal(kept[0, 0], kept[0, 1])  # heads and rows draw apart
     assert not torch.equal(kept[0, 0, :20, :20], kept[1, 0, :20, :20])
-    out, weight = attended(given[2]), torch.randn(given[0].shape).to(DEVICE)
-    exact = [x.detach().double().requires_grad_() for x in given]
-    wanted = reference(*exact, segments, distances, scale, kept.double() / (1 - share))
-    assert_near([out, *slopes(out, given, weight)], [wanted, *slopes(wanted, exact, weight)])
+    out, weight = attended(tensors[2]), torch.randn(tensors[0].shape).to(DEVICE)
+    exact = [x.detach().double().requires_grad_() for x in tensors]
+    expected = reference(*exact, segments, distances, scale, kept.double() / (1 - share))
+    assert_near([out, *gradients(out, tensors, weight)], [expected, *gradients(expected, exact, weight)])
     with torch.no_grad():
-        other = attend(*given[:2], ones, *given[3:], bounds, distances, scale=scale, dropout=share)
-    assert not torch.equal(other.transpose(1, 2) > 0, kept)  # the next call draws anew
+        again = attend(*tensors[:2], ones, *tensors[3:], bounds, distances, scale=scale, dropout=share)
+    assert not torch.equal(again.transpose(1, 2) > 0, kept)  # the next call draws anew
 
 
 def test_the_same_call_gives_the_same_bits() -> None:
     distances, segments = Distances(8, 12), segments_of([1] * 40 + [2] * 8)
-    given, weight = inputs(1, 48, 1, 16, distances), torch.ones(1, 48, 1, 16, device=DEVICE)
+    tensors, weight = inputs(1, 48, 1, 16, distances), torch.ones(1, 48, 1, 16, device=DEVICE)
 
     def once() -> list[torch.Tensor]:
         torch.manual_seed(5)
-        out = attend(*given, bounds_of(segments), distances, scale=0.14, dropout=0.1)
-        return [out.detach(), *slopes(out, given, weight)]
+        out = attend(*tensors, bounds_of(segments), distances, scale=0.14, dropout=0.1)
+        return [out.detach(), *gradients(out, tensors, weight)]
 
-    assert all(torch.equal(one, other) for one, other in zip(once(), once(), strict=True))
+    assert all(torch.equal(first, second) for first, second in zip(once(), once(), strict=True))
 
 
 def test_tensors_may_lie_in_any_order() -> None:
     """Numbers of a head that are not side by side, and the gradient of a sum, which is one number expanded."""
     distances, segments = Distances(8, 12), segments_of([1] * 20)
-    given = inputs(1, 20, 1, 16, distances)
-    apart = [x.detach().transpose(1, -1).contiguous().transpose(1, -1).requires_grad_() for x in given]
+    tensors = inputs(1, 20, 1, 16, distances)
+    apart = [x.detach().transpose(1, -1).contiguous().transpose(1, -1).requires_grad_() for x in tensors]
     assert apart[0].stride(-1) != 1
-    ours, wanted = (attend(*x, bounds_of(segments), distances, scale=0.14) for x in (apart, given))
-    assert torch.equal(ours, wanted)
-    weight = torch.ones_like(wanted)
-    assert_near(list(torch.autograd.grad(ours.sum(), apart)), slopes(wanted, given, weight), 0)
+    ours, expected = (attend(*x, bounds_of(segments), distances, scale=0.14) for x in (apart, tensors))
+    assert torch.equal(ours, expected)
+    weight = torch.ones_like(expected)
+    assert_near(list(torch.autograd.grad(ours.sum(), apart)), gradients(expected, tensors, weight), 0)
 
 
 def test_loss_and_gradients_of_a_whole_masked_language_model() -> None:
@@ -270,11 +270,11 @@ def test_loss_and_gradients_of_a_whole_masked_language_model() -> None:
         loss.backward()
         return {"loss": loss.detach(), **{n: w.grad.clone() for n, w in model.named_parameters() if w.grad is not None}}
 
-    wanted = learned()
+    expected = learned()
     install(model)
-    assert_same(learned(), wanted)
+    assert_same(learned(), expected)
     install(model, fused=False)
-    assert_same(learned(), wanted, 0)
+    assert_same(learned(), expected, 0)
 
 
 def test_gradient_checkpointing_draws_the_same_dropout_again() -> None:
@@ -282,9 +282,9 @@ def test_gradient_checkpointing_draws_the_same_dropout_again() -> None:
     install(model)
     ids, segments = batch(1, 30).to(DEVICE), segments_of([1] * 12 + [2] * 18)
     torch.manual_seed(0)
-    wanted = outcome(model, ids, segments)
+    expected = outcome(model, ids, segments)
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     torch.manual_seed(0)
-    assert_same(outcome(model, ids, segments), wanted, 0)
+    assert_same(outcome(model, ids, segments), expected, 0)
     torch.manual_seed(1)
-    assert not torch.equal(outcome(model, ids, segments)["hidden"], wanted["hidden"])
+    assert not torch.equal(outcome(model, ids, segments)["hidden"], expected["hidden"])

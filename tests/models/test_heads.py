@@ -28,10 +28,10 @@ def test_the_head_runs_at_the_wanted_positions_alone(name: str) -> None:
     ids, mask = batch(), torch.ones(2, 20, dtype=torch.long)
     with torch.no_grad():
         hidden = encode(model, ids, mask)
-        some = predict(model, hidden[[0, 1], [3, 7]])
+        chosen = predict(model, hidden[[0, 1], [3, 7]])
         whole = model(input_ids=ids, attention_mask=mask).logits
-    assert some.shape == (2, 100)
-    assert_same(some, whole[[0, 1], [3, 7]])
+    assert chosen.shape == (2, 100)
+    assert_same(chosen, whole[[0, 1], [3, 7]])
 
 
 @pytest.mark.parametrize("name", TINY)
@@ -55,12 +55,12 @@ def test_gradients_reach_the_encoder_through_both_halves() -> None:
 def test_gradient_checkpointing_changes_no_gradient(name: str) -> None:
     model, ids = build(name).train(), batch()
 
-    def slopes() -> dict[str, torch.Tensor]:
+    def gradients() -> dict[str, torch.Tensor]:
         model.zero_grad()
         predict(model, encode(model, ids, torch.ones_like(ids))[:, 3]).logsumexp(-1).sum().backward()
         return {key: weight.grad for key, weight in model.named_parameters() if weight.grad is not None}
 
-    expected = slopes()
+    expected = gradients()
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    again = slopes()
+    again = gradients()
     assert_same_slopes(again, expected)

@@ -20,19 +20,21 @@ __all__ = ["pytestmark"]
 
 def kept(first: torch.Tensor, second: torch.Tensor, share: float) -> torch.Tensor:
     """What `tiles.kept_by_dropout` keeps of rows x columns, in whole numbers that do not overflow."""
-    from coref_automl.models.disentangled.operation import drop
+    from coref_automl.models.disentangled.operation import dropout_limit
 
     products = (first.long() | 1)[:, None] * (second.long() | 1)[None, :]
-    return (products + 2**31) % 2**32 - 2**31 >= drop(share)[0]
+    return (products + 2**31) % 2**32 - 2**31 >= dropout_limit(share)[0]
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_places_are_kept_as_if_each_were_drawn_by_itself(share: float) -> None:
     """Rate, pairs of rows, pairs of columns, corners of rectangles, neighbours: all within what 400 x 400 coins give."""
-    from coref_automl.models.disentangled.operation import draw
+    from coref_automl.models.disentangled.operation import dropout_draws
 
     torch.manual_seed(int(100 * share))
-    masks = [kept(draw(torch.device("cpu"), 400), draw(torch.device("cpu"), 400), share).numpy() for _ in range(3)]
+    masks = [
+        kept(dropout_draws(torch.device("cpu"), 400), dropout_draws(torch.device("cpu"), 400), share).numpy() for _ in range(3)
+    ]
     coins = [(mask - (1 - share)) / np.sqrt(share * (1 - share)) for mask in masks]  # of mean 0 and variance 1
     for coin in coins:
         assert abs(coin.mean()) < 5 / 400
@@ -59,27 +61,30 @@ def fused(x: torch.Tensor, residual: torch.Tensor, norm: Any, share: float, half
 )
 def test_layer_norm_of_a_residual_sum(shape: tuple[int, ...], share: float, half: torch.dtype | None) -> None:
     """Both outputs and all gradients, against the definition with the same places dropped."""
-    from coref_automl.models.disentangled.operation import draw
+    from coref_automl.models.disentangled.operation import dropout_draws
 
     norm, rows = torch.nn.LayerNorm(shape[-1], 1e-7).to(DEVICE), int(np.prod(shape[:-1]))
-    x, residual, one, other = (torch.randn(shape, device=DEVICE) for _ in range(4))
+    x, residual, factor, small_weight = (torch.randn(shape, device=DEVICE) for _ in range(4))
     with torch.no_grad():
         norm.weight.normal_(1, 0.3)
         norm.bias.normal_()
     leaves = [x.to(half or torch.float32).requires_grad_(), residual.requires_grad_(), norm.weight, norm.bias]
     whole, small = fused(*leaves[:2], norm, share, half)
     torch.manual_seed(7)
-    drawn = draw(x.device, rows + shape[-1]) if share else torch.zeros(rows + shape[-1])
-    mask = kept(drawn[:rows], drawn[rows:], share).view(shape) / (1 - share) if share else 1.0
+    draws = dropout_draws(x.device, rows + shape[-1]) if share else torch.zeros(rows + shape[-1])
+    mask = kept(draws[:rows], draws[rows:], share).view(shape) / (1 - share) if share else 1.0
     exact = [leaf.detach().double().requires_grad_() for leaf in leaves]
-    wanted = torch.nn.functional.layer_norm(exact[0] * mask + exact[1], shape[-1:], *exact[2:], 1e-7)
+    expected = torch.nn.functional.layer_norm(exact[0] * mask + exact[1], shape[-1:], *exact[2:], 1e-7)
     assert whole.dtype == torch.float32
-    loss, aim = (whole * one).sum(), (wanted * one).sum()
+    loss, exact_loss = (whole * factor).sum(), (expected * factor).sum()
     if half is not None:
         assert torch.equal(small, whole.to(half))
-        loss, aim = loss + (small * other.to(half)).float().sum(), aim + (wanted * other.to(half)).sum()
-    assert_near([whole], [wanted])
-    ours, right = torch.autograd.grad(loss, leaves), torch.autograd.grad(aim, exact)
+        loss, exact_loss = (
+            loss + (small * small_weight.to(half)).float().sum(),
+            exact_loss + (expected * small_weight.to(half)).sum(),
+        )
+    assert_near([whole], [expected])
+    ours, right = torch.autograd.grad(loss, leaves), torch.autograd.grad(exact_loss, exact)
     assert_near(list(ours), list(right), 2e-3 if half else 1e-5)
 
 
@@ -95,30 +100,30 @@ def test_only_one_of_both_outputs_may_be_used() -> None:
 def test_a_dropout_of_1_leaves_the_residual_alone() -> None:
     model = model_of("deberta", attention_probs_dropout_prob=1.0, hidden_dropout_prob=1.0).train()
     segments = segments_of([1] * 20)
-    wanted = outcome(model, batch(1, 20).to(DEVICE), segments)
+    expected = outcome(model, batch(1, 20).to(DEVICE), segments)
     install(model)
     ours = outcome(model, batch(1, 20).to(DEVICE), segments)
-    assert all(torch.equal(ours[name], value) for name, value in wanted.items())
+    assert all(torch.equal(ours[name], value) for name, value in expected.items())
 
 
 def test_a_layers_weights_are_rounded_together_as_each_is_alone() -> None:
-    from coref_automl.models.fused_deberta import _rounded_weights
+    from coref_automl.models.fused_deberta import _half_weights
 
     layer = model_of("deberta", hidden_size=32, num_attention_heads=2).base_model.encoder.layer[0]
-    assert _rounded_weights(layer) == [None] * 4
+    assert _half_weights(layer) == [None] * 4
     module = layer.attention.self
     groups = [[module.query_proj, module.key_proj, module.value_proj]]
     groups += [[part] for part in (layer.attention.output.dense, layer.intermediate.dense, layer.output.dense)]
     with torch.autocast(DEVICE, torch.bfloat16):
-        found = [tensor for pair in _rounded_weights(layer) for tensor in pair or ()]
+        joined = [tensor for pair in _half_weights(layer) for tensor in pair or ()]
     alone = [torch.cat([getattr(part, kind).bfloat16() for part in group]) for group in groups for kind in ("weight", "bias")]
-    assert all(torch.equal(one, other) for one, other in zip(found, alone, strict=True))
-    slopes, leaves = [torch.randn_like(tensor) for tensor in found], list(layer.parameters())
-    ours, right = (torch.autograd.grad(whole, leaves, slopes, allow_unused=True) for whole in (found, alone))
-    assert sum(slope is not None for slope in right) == 12
-    for one, other in zip(ours, right, strict=True):
-        assert (one is None) == (other is None)
-        assert one is None or (one.dtype == torch.float32 and torch.equal(one, other))
+    assert all(torch.equal(a, b) for a, b in zip(joined, alone, strict=True))
+    gradients, leaves = [torch.randn_like(tensor) for tensor in joined], list(layer.parameters())
+    ours, expected = (torch.autograd.grad(whole, leaves, gradients, allow_unused=True) for whole in (joined, alone))
+    assert sum(gradient is not None for gradient in expected) == 12
+    for a, b in zip(ours, expected, strict=True):
+        assert (a is None) == (b is None)
+        assert a is None or (a.dtype == torch.float32 and torch.equal(a, b))
 
 
 def test_layers_in_half_precision_stay_within_its_rounding() -> None:

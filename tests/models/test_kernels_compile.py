@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter builds nothing"),
     pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION"),
 ]
-MODULES = ("forward", "backward", "backward_tables", "residual")
+MODULES = ("forward", "backward", "residual")
 BATCH, LENGTH, HEADS, SIZE = 1, 640, 2, 64
 """Longer than the longest distance, so that nothing is left out."""
 
@@ -79,11 +79,11 @@ def test_a_first_step_builds_every_kernel_side_by_side(capability: int, tmp_path
     from coref_automl.models.disentangled import builds, operation
 
     card, plan_for = Card(capability), operation.plan_for
-    found: list[tuple[str, str]] = []
+    builds_seen: list[tuple[str, str]] = []
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(operation, "plan_for", lambda dtype, size, _device: plan_for(dtype, size, "cuda"))
     monkeypatch.setattr(
-        triton.knobs.compilation, "listener", lambda src, **_: found.append((src.name, threading.current_thread().name))
+        triton.knobs.compilation, "listener", lambda src, **_: builds_seen.append((src.name, threading.current_thread().name))
     )
     kernels = {name: kernel for module in MODULES for name, kernel in kernels_of(module).items()}
     for kernel in kernels.values():
@@ -92,16 +92,16 @@ def test_a_first_step_builds_every_kernel_side_by_side(capability: int, tmp_path
     monkeypatch.setattr(builds, "_rehearsed", set())
     monkeypatch.setattr(driver, "_active", card)
     step()
-    first, launched = list(found), Counter(card.launched)
+    first, launched = list(builds_seen), Counter(card.launched)
     step()
     operation._launch.cache_clear()
     assert set(launched) == {name for name, _ in first} == set(kernels)
     assert card.launched == launched + launched
-    assert found == first  # nothing is built a second time, or for other arguments
+    assert builds_seen == first  # nothing is built a second time, or for other arguments
     assert {name for name, thread in first if not thread.startswith("kernel-build")} == {"add_norm_kernel"}
-    assert not builds._under_way
+    assert not builds._running
 
 
 def kernels_of(module: str) -> dict[str, Any]:
-    held = vars(importlib.import_module(f"coref_automl.models.disentangled.{module}"))
-    return {name: held[name] for name in held if name.endswith("_kernel")}
+    names = vars(importlib.import_module(f"coref_automl.models.disentangled.{module}"))
+    return {name: names[name] for name in names if name.endswith("_kernel")}

@@ -32,6 +32,6 @@ def test_a_light_process_fills_as_any_other(checkpoint: Callable[[str], str], ca
     assert not set(light.stderr.split()) & set(LEFT_OUT)
     assert run(command) == 0
     here = json.loads(capsys.readouterr().out)
-    for own, other in zip(json.loads(light.stdout), here, strict=True):
-        assert own["words"] == other["words"]
-        assert own["probabilities"] == pytest.approx(other["probabilities"], rel=1e-5)
+    for light_row, row in zip(json.loads(light.stdout), here, strict=True):
+        assert light_row["words"] == row["words"]
+        assert light_row["probabilities"] == pytest.approx(row["probabilities"], rel=1e-5)

@@ -168,9 +168,9 @@ def test_a_lost_shard_is_named(copied: Copied, tmp_path: Path) -> None:
     build("bert").save_pretrained(folder, max_shard_size="20KB")
     tokenizer().save_pretrained(folder)
     assert load_masked_lm(str(folder)).model is not None
-    lost = sorted(folder.glob("*.safetensors"))[1]
-    lost.unlink()
-    assert lost.name in refused(folder)
+    shard = sorted(folder.glob("*.safetensors"))[1]
+    shard.unlink()
+    assert shard.name in refused(folder)
     (folder / "model.safetensors.index.json").write_text("{}", "utf-8")
     assert "names no weights" in refused(folder)
 
@@ -306,13 +306,13 @@ def test_an_untied_head_of_an_earlier_version_has_the_bias_of_its_decoder(tmp_pa
     folder = tmp_path / name
     write(model, folder)
     with torch.no_grad():
-        held = dict(model.named_parameters())
-        bias = next(key for key in held if key.endswith("decoder.bias"))
-        held[bias].copy_(held[bias.removesuffix("decoder.bias") + "bias"].normal_())
+        parameters = dict(model.named_parameters())
+        bias = next(key for key in parameters if key.endswith("decoder.bias"))
+        parameters[bias].copy_(parameters[bias.removesuffix("decoder.bias") + "bias"].normal_())
     weights = {key: value.clone() for key, value in model.state_dict().items() if key != bias}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    found = dict(load_masked_lm(str(folder)).model.named_parameters())
-    assert torch.equal(found[bias], held[bias])
+    loaded = dict(load_masked_lm(str(folder)).model.named_parameters())
+    assert torch.equal(loaded[bias], parameters[bias])
 
 
 def test_the_second_table_of_deberta_v3_is_not_used(tmp_path: Path) -> None:

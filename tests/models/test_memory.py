@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from coref_automl.errors import StorageError
-from coref_automl.machine import release
+from coref_automl.machine import free_memory
 from coref_automl.training.state import write_state
 
 STATE = {"model": {"a": torch.arange(70_000.0), "b": torch.ones(3)}, "step": 3}
@@ -33,8 +33,8 @@ def test_what_goes_wrong_is_heard_and_the_old_state_stays(
     calls = iter(range(1_000))
     opened = Path.open
 
-    def faulty(self: Path, *given: Any, **options: Any) -> Any:
-        handle = opened(self, *given, **options)
+    def faulty(self: Path, *arguments: Any, **options: Any) -> Any:
+        handle = opened(self, *arguments, **options)
         if self.suffix != ".part":
             return handle
         return _Faulty(handle, lambda: next(calls) >= at, error)
@@ -67,6 +67,6 @@ class _Faulty:
 
 
 def test_unused_memory_can_be_given_back_on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    release()
+    free_memory()
     monkeypatch.setattr("ctypes.CDLL", lambda name: (_ for _ in ()).throw(OSError(name)))
-    release()
+    free_memory()

@@ -111,9 +111,9 @@ class Hub:
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path | type[Exception]], Hub]:
     def connect(answer: Path | type[Exception]) -> Hub:
-        made = Hub(answer)
-        monkeypatch.setattr("huggingface_hub.snapshot_download", made)
-        return made
+        client = Hub(answer)
+        monkeypatch.setattr("huggingface_hub.snapshot_download", client)
+        return client
 
     return connect
 

@@ -36,14 +36,14 @@ def test_hidden_states_at_a_few_places_are_those_of_the_whole_forward(every: int
     kinds = ["full_attention" if number % every == 0 else "sliding_attention" for number in range(5)]
     model = modernbert(local_attention=local, layer_types=kinds)
     ids, mask = rows(model, (LENGTH, 41, 200, 5))
-    places = torch.tensor([(0, 150), (1, 0), (0, 151), (2, 199), (3, 4), (1, 40), (2, 2), (0, 299)])
+    positions = torch.tensor([(0, 150), (1, 0), (0, 151), (2, 199), (3, 4), (1, 40), (2, 2), (0, 299)])
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
         with torch.inference_mode():
-            assert quick_modernbert.suits(model.base_model, mask)
-            ours = encode_at(model, ids, mask, places[:, 0], places[:, 1])
-            whole = encode(model, ids, mask)[places[:, 0], places[:, 1]]
+            assert quick_modernbert.supports(model.base_model, mask)
+            ours = encode_at(model, ids, mask, positions[:, 0], positions[:, 1])
+            whole = encode(model, ids, mask)[positions[:, 0], positions[:, 1]]
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
@@ -54,19 +54,19 @@ def test_upper_layers_are_as_short_as_their_windows_allow() -> None:
     model = modernbert(
         layer_types=["full_attention", "sliding_attention", "full_attention", "sliding_attention", "sliding_attention"]
     )
-    found = quick_modernbert.spans(model.base_model.layers, (100, 102), LENGTH)
-    assert found == [(0, LENGTH), (0, LENGTH), (84, 118), (92, 110), (100, 102)]
+    spans = quick_modernbert.needed_spans(model.base_model.layers, (100, 102), LENGTH)
+    assert spans == [(0, LENGTH), (0, LENGTH), (84, 118), (92, 110), (100, 102)]
 
 
 def test_where_it_does_not_suit_the_library_runs() -> None:
     model = modernbert()
     ids, mask = rows(model, (LENGTH, 41))
-    places = torch.tensor([(0, 150), (1, 40)])
-    assert not quick_modernbert.suits(model.base_model, mask)  # gradients are wanted here
+    positions = torch.tensor([(0, 150), (1, 40)])
+    assert not quick_modernbert.supports(model.base_model, mask)  # gradients are wanted here
     with torch.inference_mode():
-        assert not quick_modernbert.suits(model.base_model, mask.flip(1))
+        assert not quick_modernbert.supports(model.base_model, mask.flip(1))
         with torch.autocast("cpu", torch.bfloat16):
-            assert not quick_modernbert.suits(model.base_model, mask)
-        left = encode_at(model, ids.flip(1), mask.flip(1), places[:, 0], LENGTH - 1 - places[:, 1])
-        whole = encode(model, ids.flip(1), mask.flip(1))[places[:, 0], LENGTH - 1 - places[:, 1]]
+            assert not quick_modernbert.supports(model.base_model, mask)
+        left = encode_at(model, ids.flip(1), mask.flip(1), positions[:, 0], LENGTH - 1 - positions[:, 1])
+        whole = encode(model, ids.flip(1), mask.flip(1))[positions[:, 0], LENGTH - 1 - positions[:, 1]]
     assert_same(left, whole)

@@ -23,39 +23,41 @@ from tests.models.test_vocabulary import KINDS, built, each_kind, texts
 @st.composite
 def with_spans(draw: st.DrawFn) -> tuple[str, list[tuple[int, int]]]:
     text = draw(texts.filter(str.strip))
-    letters = [place for place, letter in enumerate(text) if not letter.isspace()]
+    letters = [index for index, letter in enumerate(text) if not letter.isspace()]
     edges = st.tuples(st.sampled_from(letters), st.sampled_from(letters)).map(sorted)
     return text, [(low, high + 1) for low, high in draw(st.lists(edges, max_size=5))]
 
 
 @each_kind
-@given(drawn=with_spans())
-def test_a_span_lies_in_the_tokens_that_hold_its_characters(kind: str, drawn: tuple[str, list[tuple[int, int]]]) -> None:
-    text, spans = drawn
+@given(text_with_spans=with_spans())
+def test_a_span_lies_in_the_tokens_that_hold_its_characters(
+    kind: str, text_with_spans: tuple[str, list[tuple[int, int]]]
+) -> None:
+    text, spans = text_with_spans
     pieces = tokenize(built(kind), text)
     placed = locate(pieces, spans)
     for number, (start, end) in enumerate(spans):
         first, last = placed.first[number], placed.last[number]
-        held = range(pieces.starts[first], pieces.ends[last])
-        assert start in held
-        assert end - 1 in held
-        assert placed.before[number] == start - held.start
-        assert placed.over[number] == held.stop - end
+        covered = range(pieces.starts[first], pieces.ends[last])
+        assert start in covered
+        assert end - 1 in covered
+        assert placed.before[number] == start - covered.start
+        assert placed.over[number] == covered.stop - end
         assert placed.count[number] == last - first + 1
 
 
 @each_kind
-@given(drawn=with_spans())
-def test_facts_agree_with_the_characters_that_tokens_cover(kind: str, drawn: tuple[str, list[tuple[int, int]]]) -> None:
-    text, spans = drawn
+@given(text_with_spans=with_spans())
+def test_facts_agree_with_the_characters_that_tokens_cover(kind: str, text_with_spans: tuple[str, list[tuple[int, int]]]) -> None:
+    text, spans = text_with_spans
     tokenizer = built(kind)
     pieces = tokenize(tokenizer, text)
     facts = span_facts(text, pieces, spans, tokenizer.unk_token_id)
     edges = {*pieces.starts.tolist()}, {*pieces.ends.tolist()}
     for number, (start, end) in enumerate(spans):
-        held = list(zip(pieces.ids, pieces.starts, pieces.ends, strict=True))
-        inside = [entry for entry, low, high in held if low < high and low < end and high > start]
-        touching = [entry for entry, low, high in held if low <= end and high >= start]  # with those that cover no character
+        covered = list(zip(pieces.ids, pieces.starts, pieces.ends, strict=True))
+        inside = [entry for entry, low, high in covered if low < high and low < end and high > start]
+        touching = [entry for entry, low, high in covered if low <= end and high >= start]  # with those that cover no character
         straddled = any(low < edge < high for low, high in zip(pieces.starts, pieces.ends, strict=True) for edge in (start, end))
         assert facts.on_edges[number] == (not straddled and start in edges[0] and end in edges[1])
         assert facts.pieces[number] >= len(inside)
@@ -71,10 +73,10 @@ def test_facts_agree_with_the_characters_that_tokens_cover(kind: str, drawn: tup
 def test_the_characters_of_unknown_tokens_are_in_the_text_and_every_one_of_them_alone_is_unknown(kind: str, text: str) -> None:
     tokenizer = built(kind)
     pieces = tokenize(tokenizer, text)
-    found = unknown_characters(tokenizer, text, pieces)
-    assert bool(found) == (tokenizer.unk_token_id in pieces.ids)
+    causes = unknown_characters(tokenizer, text, pieces)
+    assert bool(causes) == (tokenizer.unk_token_id in pieces.ids)
     composed = unicodedata.normalize("NFC", text)
-    assert all(character in composed for character in found if character != TOO_LONG)
+    assert all(character in composed for character in causes if character != TOO_LONG)
 
 
 def test_one_unknown_character_is_named_though_its_whole_word_is_lost() -> None:
@@ -125,5 +127,5 @@ def test_facts_of_a_tokenizer_add_up(kind: str) -> None:
 def test_only_bytes_break_a_character() -> None:
     row = [AnnotatedText("뷁은 서울", ((0, 1), (3, 5)))]
     shares = {kind: facts_of(kind, built(kind), row).entities for kind in KINDS}
-    broken = {kind: one.broken for kind, one in shares.items() if one is not None}
+    broken = {kind: facts.broken for kind, facts in shares.items() if facts is not None}
     assert broken == {"wordpiece": 0.0, "prefixed pairs": 0.0, "byte pairs": 0.5, "unigram": 0.0}

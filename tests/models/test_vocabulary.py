@@ -86,7 +86,7 @@ texts = st.text(st.sampled_from("서울은한국의수도이다부산까지뷁()
 
 
 def covered(pieces: Pieces) -> set[int]:
-    return {place for start, end in zip(pieces.starts, pieces.ends, strict=True) for place in range(start, end)}
+    return {index for start, end in zip(pieces.starts, pieces.ends, strict=True) for index in range(start, end)}
 
 
 def check_shape(text: str, pieces: Pieces) -> None:
@@ -94,7 +94,7 @@ def check_shape(text: str, pieces: Pieces) -> None:
     assert (np.diff(pieces.starts) >= 0).all()
     assert (np.diff(pieces.ends) >= 0).all()
     assert (pieces.starts <= pieces.ends).all()
-    letters = {place for place, letter in enumerate(text) if not letter.isspace()}
+    letters = {index for index, letter in enumerate(text) if not letter.isspace()}
     assert letters <= covered(pieces)
     for start, end in zip(pieces.starts, pieces.ends, strict=True):
         assert start == end or not (text[start].isspace() or text[end - 1].isspace())
@@ -111,20 +111,20 @@ def test_pieces_cover_every_letter_and_no_blank(kind: str, text: str) -> None:
 def test_whole_pieces_cover_a_span_and_what_lies_outside_stays(kind: str, data: st.DataObject, text: str) -> None:
     tokenizer = built(kind)
     before = tokenize(tokenizer, text)
-    letters = [place for place, letter in enumerate(text) if not letter.isspace()]
+    letters = [index for index, letter in enumerate(text) if not letter.isspace()]
     edges = sorted(data.draw(st.lists(st.sampled_from(letters), max_size=6, unique=True))) if letters else []
     spans = [(low, high + 1) for low, high in zip(edges[::2], edges[1::2], strict=False)]
     after = split_at(tokenizer, text, before, spans)
     check_shape(text, after)
     for start, end in spans:
         low, high = after.cover(start, end)
-        held = [place for place in letters if start <= place < end]
+        inside = [index for index in letters if start <= index < end]
         assert low < high
         touched = covered(Pieces(after.ids[low:high], after.starts[low:high], after.ends[low:high]))
-        assert set(held) <= touched <= set(range(start, end))
+        assert set(inside) <= touched <= set(range(start, end))
     cut = [edge for span in spans for edge in span]
-    kept = [row for row in rows(before) if not any(row[1] < edge < row[2] for edge in cut) and not shares(row, before, cut)]
-    assert [row for row in rows(after) if row in set(kept)] == kept
+    unchanged = [row for row in rows(before) if not any(row[1] < edge < row[2] for edge in cut) and not shares(row, before, cut)]
+    assert [row for row in rows(after) if row in set(unchanged)] == unchanged
 
 
 def rows(pieces: Pieces) -> list[tuple[int, int, int]]:
@@ -133,8 +133,8 @@ def rows(pieces: Pieces) -> list[tuple[int, int, int]]:
 
 def shares(row: tuple[int, int, int], pieces: Pieces, cut: list[int]) -> bool:
     """Does this piece hold bytes of a character that a straddling piece also holds?"""
-    straddling = [other for other in rows(pieces) if any(other[1] < edge < other[2] for edge in cut)]
-    reach = {place for _, start, end in straddling for place in range(start, end)}
+    across = [other for other in rows(pieces) if any(other[1] < edge < other[2] for edge in cut)]
+    reach = {index for _, start, end in across for index in range(start, end)}
     for _, start, end in rows(pieces):  # a character's bytes may lie in three pieces and more
         if reach & set(range(start, end)):
             reach |= set(range(start, end))
@@ -292,9 +292,9 @@ def test_a_vocabulary_without_marks_is_refused() -> None:
 def test_a_long_text_is_read_in_parts_with_the_same_tokens(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "\n".join(TEXTS[:6])
     whole = tokenize(built(kind), text)
-    limit = vocabulary._AT_ONCE.pattern
-    assert [len(part[0]) for part in vocabulary._AT_ONCE.finditer("가 " * (1 << 20))] == [(1 << 20) + 1, (1 << 20) - 1]
-    monkeypatch.setattr(vocabulary, "_AT_ONCE", re.compile(limit.replace(str(1 << 20), "5")))
+    limit = vocabulary._PORTION.pattern
+    assert [len(part[0]) for part in vocabulary._PORTION.finditer("가 " * (1 << 20))] == [(1 << 20) + 1, (1 << 20) - 1]
+    monkeypatch.setattr(vocabulary, "_PORTION", re.compile(limit.replace(str(1 << 20), "5")))
     parts = tokenize(built(kind), text)
     assert all(np.array_equal(getattr(parts, name), getattr(whole, name)) for name in ("ids", "starts", "ends"))
     assert len(tokenize(built(kind), "")) == 0

@@ -54,16 +54,16 @@ def make_raw_rows(count: int, start: int = 0) -> list[dict[str, Any]]:
     """Rows whose label follows from the words between the entities, so that a tiny model can learn them."""
     rows = []
     for number in range(start, start + count):
-        name, group, place = NAMES[number % 8], GROUPS[number % 4], PLACES[(number // 3) % 4]
+        name, group, city = NAMES[number % 8], GROUPS[number % 4], PLACES[(number // 3) % 4]
         kind = number % 4
         tail = f" 그때는 {1900 + number}년이었다."
-        made = (
-            (("어느 날 ", name, "은 ", place, "에서 태어났다." + tail), ("PER", "LOC"), "per:place_of_birth"),
+        row = (
+            (("어느 날 ", name, "은 ", city, "에서 태어났다." + tail), ("PER", "LOC"), "per:place_of_birth"),
             (("어느 날 ", group, "의 대표이사 ", name, "는 졸업했다." + tail), ("ORG", "PER"), "org:top_members/employees"),
             (("어느 날 ", name, "는 ", group, "에 있다." + tail), ("PER", "ORG"), "per:employee_of"),
-            (("정부는 ", name, "과 ", place, "을 담은 노래다." + tail), ("PER", "LOC"), "no_relation"),
+            (("정부는 ", name, "과 ", city, "을 담은 노래다." + tail), ("PER", "LOC"), "no_relation"),
         )[kind]
-        rows.append(raw_row(f"made-{number:05d}", *made))
+        rows.append(raw_row(f"made-{number:05d}", *row))
     return rows
 
 
@@ -93,28 +93,28 @@ def wordpiece() -> PreTrainedTokenizerFast:
 def byte_level() -> PreTrainedTokenizerFast:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
         vocab_size=700, special_tokens=list(SPECIAL.values()), initial_alphabet=alphabet, show_progress=False
     )
-    made.train_from_iterator(TEXTS, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=made, **SPECIAL)
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
 
 
 def unigram() -> PreTrainedTokenizerFast:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    made = Tokenizer(models.Unigram())
-    made.pre_tokenizer = pre_tokenizers.Metaspace()
-    made.decoder = decoders.Metaspace()
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.UnigramTrainer(
         vocab_size=400, special_tokens=list(SPECIAL.values()), unk_token="[UNK]", show_progress=False
     )
-    made.train_from_iterator(TEXTS, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=made, **SPECIAL)
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
 
 
 TOKENIZERS = {"wordpiece": wordpiece, "byte-level": byte_level, "unigram": unigram}
@@ -123,14 +123,14 @@ TOKENIZERS = {"wordpiece": wordpiece, "byte-level": byte_level, "unigram": unigr
 @pytest.fixture(scope="session", params=list(TOKENIZERS))
 def any_tokenizer_maker(request: pytest.FixtureRequest) -> Any:
     """A tokenizer of each kind, as a function that gives a fresh copy: markers add entries to the one they are given."""
-    made = TOKENIZERS[request.param]().backend_tokenizer.to_str()
-    return lambda: PreTrainedTokenizerFast(tokenizer_object=_from_str(made), **SPECIAL)
+    serialized = TOKENIZERS[request.param]().backend_tokenizer.to_str()
+    return lambda: PreTrainedTokenizerFast(tokenizer_object=_from_str(serialized), **SPECIAL)
 
 
 @pytest.fixture(scope="session")
 def fresh_tokenizer() -> Any:
-    made = wordpiece().backend_tokenizer.to_str()
-    return lambda: PreTrainedTokenizerFast(tokenizer_object=_from_str(made), **SPECIAL)
+    serialized = wordpiece().backend_tokenizer.to_str()
+    return lambda: PreTrainedTokenizerFast(tokenizer_object=_from_str(serialized), **SPECIAL)
 
 
 def _from_str(text: str) -> Any:

@@ -41,9 +41,9 @@ def test_an_ablation_goes_seed_by_seed_resumes_and_judges(base: RelationRecipe, 
     with pytest.raises(InputError, match="no variant 'magic'"):
         variants_of(base, ["magic"], tmp_path)
     assert run_variants(recipes, seeds=1).seeds == {"none": 1, "typed": 1}
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
     assert run_variants(recipes, seeds=2).seeds == {"none": 2, "typed": 2}
-    assert all(path.stat().st_mtime_ns == then for path, then in before.items())
+    assert all(path.stat().st_mtime_ns == then for path, then in written.items())
     late = run_variants(variants_of(base, ["none", "typed", "plain"], tmp_path), seeds=1, seconds=-1.0)
     assert (late.seeds["plain"], late.left, late.failed) == (0, 1, {})
     dev = read_relations(str(dev_file))
@@ -58,9 +58,9 @@ def test_an_ablation_goes_seed_by_seed_resumes_and_judges(base: RelationRecipe, 
     assert "Verdicts: 1, each judged by itself" in shown
     assert "| none | 2 |" in shown
     alone = [replace(line, verdict=line.verdict and replace(line.verdict, over_seeds=None, shown=False)) for line in lines]
-    told = markdown(alone, dev, "none")
-    assert "Verdicts: 0" in told
-    assert told.rstrip().endswith("| no verdict |")
+    unjudged = markdown(alone, dev, "none")
+    assert "Verdicts: 0" in unjudged
+    assert unjudged.rstrip().endswith("| no verdict |")
     with pytest.raises(ComparisonError, match="not among"):
         table(runs, dev, reference="plain")
 

@@ -53,19 +53,19 @@ def test_bad_rows_are_listed_with_number_and_reason_and_skipped_on_request(tmp_p
     path.write_text(json.dumps(raw), "utf-8")
     with pytest.raises(RelationDataError, match=r"row 2 \(made-00001\).*row 5 .*inclusive.*--skip-bad"):
         read_relations(str(path))
-    read = read_relations(str(path), skip_bad=True)
-    assert [row.guid for row in read.rows] == ["made-00000", "made-00002", "made-00003"]
-    assert [problem.row for problem in read.problems] == [2, 5, 6]
+    data = read_relations(str(path), skip_bad=True)
+    assert [row.guid for row in data.rows] == ["made-00000", "made-00002", "made-00003"]
+    assert [problem.row for problem in data.problems] == [2, 5, 6]
 
 
 def test_many_bad_rows_are_one_readable_text_that_says_where_they_can_be_skipped(tmp_path: Path) -> None:
     path = tmp_path / "bad.json"
     path.write_text(json.dumps([{**row, "label": "per:titel"} for row in make_raw_rows(8)]), "utf-8")
-    with pytest.raises(RelationDataError) as told:
+    with pytest.raises(RelationDataError) as error:
         read_relations(str(path))
     reason = "the label 'per:titel' is not one of KLUE's 30 (the nearest is 'per:title')"
     listed = "; ".join(f"row {number + 1} (made-{number:05d}): {reason}" for number in range(5))
-    assert str(told.value) == (
+    assert str(error.value) == (
         f"{path}: {listed}; and 3 more bad rows. Correct the file, or skip them: --skip-bad in re train, evaluate and "
         "predict, settings: {skip_bad: true} in a recipe of re grid or tune."
     )
@@ -100,9 +100,9 @@ def test_an_unreadable_file_is_one_sentence(tmp_path: Path, name: str, content: 
 def test_all_problems_are_found_in_one_reading(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     path.write_text(json.dumps([1, {}, *make_raw_rows(2)]), "utf-8")
-    found = inspect_relations(str(path))
-    assert len(found.rows) == 2
-    assert len(found.problems) == 2
+    data = inspect_relations(str(path))
+    assert len(data.rows) == 2
+    assert len(data.problems) == 2
 
 
 def test_hub_rows_are_read_and_an_unreachable_hub_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,11 +136,11 @@ def test_bundled_rows_hold_every_label_and_no_bad_row() -> None:
 
 def test_no_sentence_is_on_both_sides_of_the_split(rows: tuple[RelationRow, ...]) -> None:
     doubled = (*rows, *(RelationRow(f"{r.guid}-b", " " + r.sentence, r.subject, r.object, r.label) for r in rows))
-    kept, held = split_by_sentence(doubled, 0.2)
-    assert {sentence_key(row.sentence) for row in kept}.isdisjoint(sentence_key(row.sentence) for row in held)
-    assert len(kept) + len(held) == len(doubled)
-    assert 0.1 < len(held) / len(doubled) < 0.35
-    assert split_by_sentence(doubled[::-1], 0.2)[1] == held[::-1]
+    kept, held_out = split_by_sentence(doubled, 0.2)
+    assert {sentence_key(row.sentence) for row in kept}.isdisjoint(sentence_key(row.sentence) for row in held_out)
+    assert len(kept) + len(held_out) == len(doubled)
+    assert 0.1 < len(held_out) / len(doubled) < 0.35
+    assert split_by_sentence(doubled[::-1], 0.2)[1] == held_out[::-1]
 
 
 def test_too_few_rows_to_hold_out_is_an_error(rows: tuple[RelationRow, ...]) -> None:

@@ -24,25 +24,25 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 def test_counts_repeats_conflicts_and_shift_are_found(tmp_path: Path) -> None:
     raw = make_raw_rows(40)
     again = {**raw[0], "guid": "again"}
-    other = {**raw[1], "guid": "other", "label": "no_relation"}
-    first = inspect_relations(str(write(tmp_path / "a.json", [*raw, again, other])))
+    conflicting = {**raw[1], "guid": "other", "label": "no_relation"}
+    first = inspect_relations(str(write(tmp_path / "a.json", [*raw, again, conflicting])))
     second = inspect_relations(
         str(write(tmp_path / "b.json", [row for row in make_raw_rows(60, start=38) if row["label"] == "no_relation"]))
     )
-    found = explore([first, second])
-    a, b = found.splits
+    exploration = explore([first, second])
+    a, b = exploration.splits
     assert a.rows == 42
     assert sum(a.labels.values()) == 42
     assert a.labels["per:place_of_birth"] == 11
     assert a.duplicates == 2
     assert [conflict.guids for conflict in a.conflicts] == [("made-00001", "other")]
     assert b.labels["no_relation"] == b.rows
-    assert found.label_shift == pytest.approx(1 - a.labels["no_relation"] / 42)
-    assert found.shared_rows == found.shared_sentences == 1
-    assert any("total variation distance of labels" in line for line in found.lines())
-    assert not any(line.endswith("...") for line in found.lines())  # four labels occur, and all are listed
+    assert exploration.label_shift == pytest.approx(1 - a.labels["no_relation"] / 42)
+    assert exploration.shared_rows == exploration.shared_sentences == 1
+    assert any("total variation distance of labels" in line for line in exploration.lines())
+    assert not any(line.endswith("...") for line in exploration.lines())  # four labels occur, and all are listed
     with speaking("ko"):
-        assert "b의 행 1개는 a에도 있는 문장 1개에서 나왔습니다." in found.lines()
+        assert "b의 행 1개는 a에도 있는 문장 1개에서 나왔습니다." in exploration.lines()
 
 
 def test_a_longer_span_at_the_same_place_is_another_question(tmp_path: Path) -> None:
@@ -71,8 +71,8 @@ def test_distance_is_between_the_entities_and_negative_when_nested() -> None:
 
 @pytest.mark.parametrize("lang", ["ko", "en"])
 def test_the_page_holds_every_label_and_asks_no_network(relation_file: Path, dev_file: Path, tmp_path: Path, lang: Any) -> None:
-    found = explore([inspect_relations(str(relation_file)), inspect_relations(str(dev_file))])
-    page = write_exploration(found, tmp_path / "out", lang=lang).read_text("utf-8")
+    exploration = explore([inspect_relations(str(relation_file)), inspect_relations(str(dev_file))])
+    page = write_exploration(exploration, tmp_path / "out", lang=lang).read_text("utf-8")
     assert "per:place_of_birth" in page
     assert 'src="http' not in page
     assert "made_dev" in (tmp_path / "out" / "explore.md").read_text("utf-8")

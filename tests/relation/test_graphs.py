@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from coref_automl.models.build import SHAPES, build_masked_lm, train_tokenizer
-from coref_automl.relation.fit import RECORDABLE, recordable
 from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.relation.techniques import CAPTURABLE, can_capture
 from coref_automl.relation.train import train_relation
 
 from .conftest import TEXTS
@@ -25,11 +25,11 @@ TINY = {SHAPES[name].family: name for name in ("tiny", "bert-tiny", "roberta-tin
 def test_only_what_never_waits_for_the_gpu_is_recorded(family: str, device: str, expected: bool) -> None:
     plain = SimpleNamespace(base_model=SimpleNamespace(encoder=None))  # fused attention is not installed
     model = SimpleNamespace(config=SimpleNamespace(model_type=family), encoder=plain)
-    assert recordable(model, device) is expected
+    assert can_capture(model, device) is expected
 
 
 def test_every_family_with_a_small_shape_is_compared() -> None:
-    assert RECORDABLE - TINY.keys() == {"xlm-roberta"}  # roberta's code under another name
+    assert CAPTURABLE - TINY.keys() == {"xlm-roberta"}  # roberta's code under another name
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="recording needs CUDA")
@@ -43,15 +43,15 @@ def test_recorded_and_launched_steps_learn_the_same(
     tokenizer = train_tokenizer(TEXTS, vocab_size=400)
     build_masked_lm(TINY[family], tokenizer, seq_len=128).save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
-    found = []
+    losses = []
     for graphs in (True, False):
         recipe = RelationRecipe(
             model=str(tmp_path / "model"), train=str(relation_file), dev=str(dev_file), out=str(tmp_path / f"run-{graphs}"),
             seeds=1, epochs=2, batch_size=16, learning_rate=1e-3, holdout=0.2, dropout=0.0, encoder_dropout=0.0,
             precision="float32", device="cuda", graphs=graphs, **technique,
         )  # fmt: skip
-        found.append(train_relation(recipe).seeds[0].validation_loss)
-    assert found[0] == pytest.approx(found[1], rel=1e-3)
+        losses.append(train_relation(recipe).seeds[0].validation_loss)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="recording needs CUDA")

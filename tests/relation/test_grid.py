@@ -39,11 +39,11 @@ def grid(encoder_folder: Path, relation_file: Path, dev_file: Path, tmp_path: Pa
 
 
 def test_one_cells_error_stops_no_other_and_the_best_alone_keeps_weights(grid: dict[str, Any], tmp_path: Path) -> None:
-    result = run_grid(GridRecipe(**grid), draw=write_grid_page)
+    result = run_grid(GridRecipe(**grid), on_cell=write_grid_page)
     assert [bool(cell.error) for cell in result.cells] == [False, False, True, True]
     assert result.best is not None
-    kept = [path.parents[1].name for path in (tmp_path / "grid").glob("cells/*/seed-0/model")]
-    assert kept == [result.best.name]
+    with_weights = [path.parents[1].name for path in (tmp_path / "grid").glob("cells/*/seed-0/model")]
+    assert with_weights == [result.best.name]
     with (tmp_path / "grid" / "results.csv").open(encoding="utf-8", newline="") as handle:
         lines = list(csv.DictReader(handle))
     assert tuple(lines[0])[: len(COLUMNS)] == COLUMNS
@@ -61,9 +61,9 @@ def test_a_grid_with_a_failed_cell_says_so_in_its_status_and_still_writes_its_ta
     recipe = tmp_path / "grid.yaml"
     recipe.write_text(to_yaml(GridRecipe(**{**grid, "learning_rates": (1e-3,)})), "utf-8")
     assert run(["re", "grid", "--recipe", str(recipe), *how]) == 1
-    told = capsys.readouterr()
-    assert "absent" in told.out
-    assert how or str(tmp_path / "grid" / "results.html") in told.out
+    printed = capsys.readouterr()
+    assert "absent" in printed.out
+    assert how or str(tmp_path / "grid" / "results.html") in printed.out
     for name in ("results.csv", "results.md", "results.html"):
         assert (tmp_path / "grid" / name).is_file()
 
@@ -92,9 +92,9 @@ def test_rows_that_do_not_fit_are_told_with_what_a_grid_can_do(
     recipe = tmp_path / "grid.yaml"
     recipe.write_text(to_yaml(GridRecipe(**grid)), "utf-8")
     assert run(["re", "grid", "--recipe", str(recipe)]) == 1
-    told = capsys.readouterr().err
-    assert "are left; raise max_length" in told
-    assert "settings: {max_length: 512} in a recipe of re grid" in told
+    message = capsys.readouterr().err
+    assert "are left; raise max_length" in message
+    assert "settings: {max_length: 512} in a recipe of re grid" in message
     assert run(["re", "grid", "--help"]) == 0
     assert "--max-length" not in capsys.readouterr().out
 
@@ -158,8 +158,8 @@ def test_a_finished_folder_refuses_other_rows_or_settings_before_anything_is_wri
     grid = {**grid, "models": grid["models"][:1]}
     folder = tmp_path / "grid"
     run_grid(GridRecipe(**grid))
-    before = _files(folder)
-    for change, said in (
+    files = _files(folder)
+    for change, message in (
         ({"train": other_rows}, "was begun with other bytes of the training rows"),
         (
             {"settings": {**grid["settings"], "max_length": 48}},
@@ -168,10 +168,10 @@ def test_a_finished_folder_refuses_other_rows_or_settings_before_anything_is_wri
         ({"dev": other_rows}, "begun with other bytes of the dev "),
         ({"dev": None}, "begun with other bytes of the dev "),
     ):
-        with pytest.raises(FolderError, match=said) as told:
+        with pytest.raises(FolderError, match=message) as error:
             run_grid(GridRecipe(**{**grid, **change}))
-        assert "\n" not in str(told.value)
-        assert _files(folder) == before
+        assert "\n" not in str(error.value)
+        assert _files(folder) == files
     moved = tmp_path / "elsewhere" / "renamed.json"
     moved.parent.mkdir()
     moved.write_bytes(relation_file.read_bytes())
@@ -187,8 +187,8 @@ def test_a_folder_in_which_no_cell_began_takes_other_rows(grid: dict[str, Any], 
 
 def test_both_pages_name_the_chosen_cell(grid: dict[str, Any], tmp_path: Path) -> None:
     for lang in ("ko", "en"):
-        draw = partial(write_grid_page, lang=LANGUAGES[lang])
-        result = run_grid(GridRecipe(**{**grid, "models": grid["models"][:1]}), draw=draw)
+        on_cell = partial(write_grid_page, lang=LANGUAGES[lang])
+        result = run_grid(GridRecipe(**{**grid, "models": grid["models"][:1]}), on_cell=on_cell)
         assert result.best is not None
         for name in ("results.md", "results.html"):
             assert result.best.name in (tmp_path / "grid" / name).read_text("utf-8").replace("\\", "")

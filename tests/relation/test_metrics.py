@@ -20,10 +20,10 @@ from coref_automl.relation.metrics import (
 from coref_automl.relation.rows import LABELS
 
 
-def one_hot(labels: list[int], sure: float = 0.9) -> np.ndarray:
-    found = np.full((len(labels), 30), (1 - sure) / 29)
-    found[np.arange(len(labels)), labels] = sure
-    return found
+def one_hot(labels: list[int], confidence: float = 0.9) -> np.ndarray:
+    probabilities = np.full((len(labels), 30), (1 - confidence) / 29)
+    probabilities[np.arange(len(labels)), labels] = confidence
+    return probabilities
 
 
 def test_micro_f1_leaves_no_relation_out() -> None:
@@ -37,8 +37,8 @@ def test_micro_f1_leaves_no_relation_out() -> None:
 
 def test_area_is_the_trapezoid_under_the_curve_as_worked_by_hand() -> None:
     # scikit-learn's own example: y = 0 0 1 1, scores .1 .4 .35 .8; points (R, P): (0,1) (.5,1) (.5,.5) (1,2/3) (1,.5)
-    found = area(np.array([False, False, True, True]), np.array([0.1, 0.4, 0.35, 0.8]))
-    assert found == pytest.approx(0.5 * 1 + 0.5 * (0.5 + 2 / 3) / 2)
+    value = area(np.array([False, False, True, True]), np.array([0.1, 0.4, 0.35, 0.8]))
+    assert value == pytest.approx(0.5 * 1 + 0.5 * (0.5 + 2 / 3) / 2)
 
 
 def test_tied_probabilities_are_one_point_of_the_curve() -> None:
@@ -84,10 +84,10 @@ def test_area_equals_the_definition_and_a_draw_equals_the_rows_it_repeats(rows: 
 
 
 def test_score_gives_all_three_on_klues_scale() -> None:
-    found = score(np.array([0, 1, 2, 2]), one_hot([0, 1, 2, 1]))
-    assert found.accuracy == 75.0
-    assert found.micro_f1 == pytest.approx(100 * 2 * 2 / (3 + 3))
-    assert found.n == 4
+    scores = score(np.array([0, 1, 2, 2]), one_hot([0, 1, 2, 1]))
+    assert scores.accuracy == 75.0
+    assert scores.micro_f1 == pytest.approx(100 * 2 * 2 / (3 + 3))
+    assert scores.n == 4
 
 
 def test_the_label_table_counts_and_names_the_confusion() -> None:
@@ -100,26 +100,26 @@ def test_the_label_table_counts_and_names_the_confusion() -> None:
     assert line.given == {LABELS[1]: 1, LABELS[2]: 2}
 
 
-def made(accuracy: float, *, seeds: int = 3, n: int = 300, seed: int = 0) -> Scored:
+def scored_rows(accuracy: float, *, seeds: int = 3, n: int = 300, seed: int = 0) -> Scored:
     rng = np.random.default_rng(0)
     gold = rng.integers(0, 30, n)
     rng = np.random.default_rng(seed)
-    found = np.stack(
-        [one_hot(np.where(rng.random(n) < accuracy, gold, (gold + 1) % 30).tolist(), sure=0.5) for _ in range(seeds)]
+    probabilities = np.stack(
+        [one_hot(np.where(rng.random(n) < accuracy, gold, (gold + 1) % 30).tolist(), confidence=0.5) for _ in range(seeds)]
     )
-    return Scored(gold, found.astype(np.float32), np.array([f"s{i // 2}" for i in range(n)]))
+    return Scored(gold, probabilities.astype(np.float32), np.array([f"s{i // 2}" for i in range(n)]))
 
 
 def test_intervals_hold_the_value_and_widen_with_clusters() -> None:
-    scored = made(0.7)
-    found = estimates(scored)
+    scored = scored_rows(0.7)
+    intervals = estimates(scored)
     for name in ("micro_f1", "auprc", "accuracy"):
-        assert found[name].low < found[name].value < found[name].high
-        assert found[name].n == 300
-    assert found["accuracy"].value == pytest.approx(float((scored.probabilities.argmax(2) == scored.gold).mean()))
+        assert intervals[name].low < intervals[name].value < intervals[name].high
+        assert intervals[name].n == 300
+    assert intervals["accuracy"].value == pytest.approx(float((scored.probabilities.argmax(2) == scored.gold).mean()))
     twice = Scored(np.tile(scored.gold, 2), np.tile(scored.probabilities, (1, 2, 1)), np.tile(scored.sentences, 2))
     wide = estimates(twice)["micro_f1"]
-    assert wide.high - wide.low == pytest.approx(found["micro_f1"].high - found["micro_f1"].low, rel=0.1)
+    assert wide.high - wide.low == pytest.approx(intervals["micro_f1"].high - intervals["micro_f1"].low, rel=0.1)
 
 
 def test_a_draw_of_auprc_uses_the_labels_it_holds() -> None:
@@ -128,12 +128,12 @@ def test_a_draw_of_auprc_uses_the_labels_it_holds() -> None:
 
 
 def test_a_clear_difference_is_shown_and_none_is_not() -> None:
-    good, bad = made(0.9, seed=1), made(0.5, seed=2)
+    good, bad = scored_rows(0.9, seed=1), scored_rows(0.5, seed=2)
     assert method_verdict(good, bad).over_documents.low > 0.2
     verdict = method_verdict(good, bad)
     assert verdict.shown
     assert verdict.difference > 0.3
-    same = method_verdict(made(0.7, seed=3), made(0.7, seed=4))
+    same = method_verdict(scored_rows(0.7, seed=3), scored_rows(0.7, seed=4))
     assert not same.shown
-    assert not method_verdict(made(0.9, seeds=1), made(0.5, seeds=1)).shown
+    assert not method_verdict(scored_rows(0.9, seeds=1), scored_rows(0.5, seeds=1)).shown
     assert method_verdict(good, bad, metric="auprc").over_documents.low > 0.1

@@ -31,8 +31,8 @@ def test_a_submission_has_a_line_a_row_with_probabilities_in_label_order(trained
         del row["label"]
     path = tmp_path / "new.json"
     path.write_text(json.dumps(raw), "utf-8")
-    made = predict_file(Path(trained.run), str(path), tmp_path / "out", device="cpu")
-    with Path(made.path).open(encoding="utf-8", newline="") as handle:
+    submission = predict_file(Path(trained.run), str(path), tmp_path / "out", device="cpu")
+    with Path(submission.path).open(encoding="utf-8", newline="") as handle:
         lines = list(csv.DictReader(handle))
     assert [line["id"] for line in lines] == [row["guid"] for row in raw]
     for line in lines:
@@ -49,34 +49,34 @@ def test_bad_rows_of_a_file_to_predict_are_listed_not_guessed(trained: RelationR
     path.write_text(json.dumps(raw), "utf-8")
     with pytest.raises(RelationDataError, match="row 2"):
         predict_file(Path(trained.run), str(path), tmp_path / "out")
-    made = predict_file(Path(trained.run), str(path), tmp_path / "out", skip_bad=True, device="cpu")
-    assert (made.rows, made.skipped, [problem.row for problem in made.problems]) == (2, 1, [2])
+    submission = predict_file(Path(trained.run), str(path), tmp_path / "out", skip_bad=True, device="cpu")
+    assert (submission.rows, submission.skipped, [problem.row for problem in submission.problems]) == (2, 1, [2])
 
 
 def test_a_submission_is_made_again_but_never_over_another(
     trained: RelationResult, dev_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, other = tmp_path / "out", tmp_path / "other.json"
-    other.write_text(json.dumps(make_raw_rows(3, start=400)), "utf-8")
+    out, other_rows = tmp_path / "out", tmp_path / "other.json"
+    other_rows.write_text(json.dumps(make_raw_rows(3, start=400)), "utf-8")
     command = ["re", "predict", trained.run, "--out", str(out), "--device", "cpu", "--data"]
     assert run([*command, str(dev_file)]) == 0
-    made = (out / "submission.csv").read_bytes()
+    submission = (out / "submission.csv").read_bytes()
     (out / "submission.csv").write_text("cut short", "utf-8")
     moved, same = shutil.copytree(trained.run, tmp_path / "moved"), shutil.copy(dev_file, tmp_path / "renamed.json")
     assert run([*command[:2], str(moved), *command[3:], str(same)]) == 0
-    assert (out / "submission.csv").read_bytes() == made
+    assert (out / "submission.csv").read_bytes() == submission
     monkeypatch.setattr(predict_module, "_predict", None)  # finished work is not done again, and other work is refused before any
     assert run([*command, str(dev_file)]) == 0
     capsys.readouterr()
-    for options, said in ((["--ensemble", str(dev_file)], "weights"), ([str(other)], "rows")):
+    for options, changed in ((["--ensemble", str(dev_file)], "weights"), ([str(other_rows)], "rows")):
         assert run([*command[:-1], *options[:-1], "--data", options[-1]]) == 2
-        told = capsys.readouterr().err
-        assert f"{out} was begun with other bytes of the {said} than this command has" in told
-        assert "or choose another --out." in told
+        message = capsys.readouterr().err
+        assert f"{out} was begun with other bytes of the {changed} than this command has" in message
+        assert "or choose another --out." in message
     (out / "manifest.json").unlink()
     assert run([*command, str(dev_file)]) == 2
     assert "does not say what it was made from; choose another --out" in capsys.readouterr().err
-    assert (out / "submission.csv").read_bytes() == made
+    assert (out / "submission.csv").read_bytes() == submission
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign" / "notes.txt").write_text("mine", "utf-8")
     assert run([*command[:4], str(tmp_path / "foreign"), *command[5:], str(dev_file)]) == 2
@@ -85,20 +85,20 @@ def test_a_submission_is_made_again_but_never_over_another(
 
 def test_a_sentence_is_answered_and_an_ensemble_averages_the_seeds(trained: RelationResult) -> None:
     options: dict[str, Any] = {"types": ("PER", "LOC"), "device": "cpu"}
-    one = predict_text(Path(trained.run), BORN, "이순신", "서울", **options)
-    both = predict_text(Path(trained.run), BORN, "이순신", "서울", ensemble=True, **options)
-    assert one.ranked[0][0] == "per:place_of_birth"
-    assert len(one.ranked) == 30
-    assert both.seeds == (0, 1)
-    assert sum(p for _, p in both.ranked) == pytest.approx(1.0, abs=1e-4)
+    best = predict_text(Path(trained.run), BORN, "이순신", "서울", **options)
+    ensemble = predict_text(Path(trained.run), BORN, "이순신", "서울", ensemble=True, **options)
+    assert best.ranked[0][0] == "per:place_of_birth"
+    assert len(best.ranked) == 30
+    assert ensemble.seeds == (0, 1)
+    assert sum(p for _, p in ensemble.ranked) == pytest.approx(1.0, abs=1e-4)
 
 
 def test_an_ambiguous_or_absent_word_is_not_guessed(trained: RelationResult) -> None:
     folder, twice = Path(trained.run), "서울 사람 이순신은 서울에서 태어났다."
     with pytest.raises(RelationDataError, match="occurs at 0, 11; say which one with --object-start"):
         predict_text(folder, twice, "이순신", "서울", types=("PER", "LOC"))
-    found = predict_text(folder, twice, "이순신", "서울", types=("PER", "LOC"), starts=(None, 11), device="cpu")
-    assert found.object.start == 11
+    prediction = predict_text(folder, twice, "이순신", "서울", types=("PER", "LOC"), starts=(None, 11), device="cpu")
+    assert prediction.object.start == 11
     with pytest.raises(RelationDataError, match="does not occur"):
         predict_text(folder, twice, "이순신", "부산", types=("PER", "LOC"))
     with pytest.raises(RelationDataError, match="Invalid input"):
@@ -108,10 +108,10 @@ def test_an_ambiguous_or_absent_word_is_not_guessed(trained: RelationResult) -> 
 
 
 def test_the_rendered_sentence_shows_both_entities() -> None:
-    found = TextPrediction(
+    prediction = TextPrediction(
         "가나다라", Entity("나", 1, 2, "PER"), Entity("라", 3, 4, "LOC"), (("per:title", 0.75), ("no_relation", 0.25)), (0,)
     )
-    plain = render(found)
+    plain = render(prediction)
     assert plain.splitlines()[0] == "가[나](subject PER)다[라](object LOC)"
     assert "per:title     75.0%" in plain
 
@@ -143,8 +143,8 @@ def test_a_type_that_was_not_given_is_not_shown() -> None:
 def test_a_run_that_reads_types_answers_no_sentence_without_them(
     trained: RelationResult, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for given in ([], ["--subject-type", "PER"], ["--object-type", "LOC"]):
-        assert run(["re", "predict", trained.run, "--text", BORN, "--subject", "이순신", "--object", "서울", *given]) == 2
+    for types in ([], ["--subject-type", "PER"], ["--object-type", "LOC"]):
+        assert run(["re", "predict", trained.run, "--text", BORN, "--subject", "이순신", "--object", "서울", *types]) == 2
         message = capsys.readouterr().err.strip()
         assert "scheme typed" in message
         assert "--subject-type and --object-type, each one of PER, ORG, LOC, DAT, POH, NOH." in message
@@ -162,26 +162,26 @@ def test_types_may_be_left_out_only_where_neither_scheme_nor_mask_reads_them(
         with pytest.raises(RelationDataError, match="label mask soft"):
             predict_text(folder, BORN, "이순신", "서울")
         return
-    found = predict_text(folder, BORN, "이순신", "서울", device="cpu")
-    assert (found.subject.type, found.object.type) == ("", "")
-    assert "[이순신](subject)은 [서울](object)에서" in render(found)
+    without_types = predict_text(folder, BORN, "이순신", "서울", device="cpu")
+    assert (without_types.subject.type, without_types.object.type) == ("", "")
+    assert "[이순신](subject)은 [서울](object)에서" in render(without_types)
     for types in (("DAT", "NOH"), ("LOC", None)):  # whichever they are, the answer is the same, and only what was given is shown
-        other = predict_text(folder, BORN, "이순신", "서울", types=types, device="cpu")
-        assert other.ranked == found.ranked
-        assert (other.subject.type, other.object.type) == (types[0], types[1] or "")
+        with_types = predict_text(folder, BORN, "이순신", "서울", types=types, device="cpu")
+        assert with_types.ranked == without_types.ranked
+        assert (with_types.subject.type, with_types.object.type) == (types[0], types[1] or "")
 
 
 @pytest.mark.parametrize("mixed", [["--data", "FILE", "--out", "sub"], ["--data", "FILE"], ["--out", "sub"]])
 def test_a_file_and_a_sentence_together_are_refused(
     trained: RelationResult, dev_file: Path, tmp_path: Path, mixed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places = {"FILE": str(dev_file), "sub": str(tmp_path / "sub")}
-    options = [places.get(word, word) for word in mixed]
+    paths = {"FILE": str(dev_file), "sub": str(tmp_path / "sub")}
+    options = [paths.get(word, word) for word in mixed]
     sentence = ["--text", BORN, "--subject", "이순신", "--object", "서울", "--subject-type", "PER", "--object-type", "LOC"]
     assert run(["re", "predict", trained.run, *options, *sentence]) == 2
-    told = capsys.readouterr()
-    assert f"{mixed[0]} is for a file of rows and --text for one text" in told.err
-    assert not told.out
+    printed = capsys.readouterr()
+    assert f"{mixed[0]} is for a file of rows and --text for one text" in printed.err
+    assert not printed.out
     assert not (tmp_path / "sub").exists()
     assert run(["re", "predict", trained.run, *options, "--object-start", "3"]) == 2
     assert "--object-start for one text" in capsys.readouterr().err
@@ -196,8 +196,8 @@ def test_a_seeds_model_alone_answers_as_its_run_does(
     model = tmp_path / "best-model"
     shutil.copytree(Path(trained.run) / f"seed-{of_run.seeds[0]}" / "model", model)
     assert predict_text(model, BORN, "이순신", "서울", ensemble=ensemble, **options) == of_run
-    made = predict_file(model, str(dev_file), tmp_path / "out", ensemble=ensemble, device="cpu")
-    assert made.rows == 40
+    submission = predict_file(model, str(dev_file), tmp_path / "out", ensemble=ensemble, device="cpu")
+    assert submission.rows == 40
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
@@ -223,10 +223,10 @@ def test_a_run_or_a_folder_of_predictions_in_use_is_refused(
 def test_a_model_stays_loaded_until_its_files_change(trained: RelationResult, tmp_path: Path) -> None:
     seeds = sorted(Path(trained.run).glob("seed-*/model"))
     folder = shutil.copytree(seeds[0], tmp_path / "model")
-    asked = (folder, BORN, "이순신", "서울")
-    first = predict_text(*asked, types=("PER", "LOC"), device="cpu")
-    held = scoring_module._loaded.cache_info().hits
-    assert predict_text(*asked, types=("PER", "LOC"), device="cpu") == first
-    assert scoring_module._loaded.cache_info().hits == held + 1
+    arguments = (folder, BORN, "이순신", "서울")
+    first = predict_text(*arguments, types=("PER", "LOC"), device="cpu")
+    hits = scoring_module._loaded.cache_info().hits
+    assert predict_text(*arguments, types=("PER", "LOC"), device="cpu") == first
+    assert scoring_module._loaded.cache_info().hits == hits + 1
     shutil.copytree(seeds[1], folder, dirs_exist_ok=True)
-    assert predict_text(*asked, types=("PER", "LOC"), device="cpu").ranked != first.ranked
+    assert predict_text(*arguments, types=("PER", "LOC"), device="cpu").ranked != first.ranked

@@ -62,38 +62,40 @@ def reported(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
 
 
 def test_runs_that_differ_in_seed_alone_are_one_variant(runs: Path, dev_file: Path) -> None:
-    found = find_answers([runs], read_relations(str(dev_file)))
-    assert [one.variant for one in found.answers] == list(VARIANTS)
-    assert {len(one.by_seed) for one in found.answers} == {2}
-    assert len(found.experiments) == 1
-    typed = found.answers[2]
+    outcomes = find_answers([runs], read_relations(str(dev_file)))
+    assert [answers.variant for answers in outcomes.answers] == list(VARIANTS)
+    assert {len(answers.by_seed) for answers in outcomes.answers} == {2}
+    assert len(outcomes.experiments) == 1
+    typed = outcomes.answers[2]
     assert typed.runs == ("typed-0", "typed-1")
     rows = json.loads((runs / "typed-1" / "re_results.json").read_text("utf-8"))
-    assert 100 * f1_values(found.gold, typed.predicted)[1].mean() == pytest.approx(rows["micro_f1"])
+    assert 100 * f1_values(outcomes.gold, typed.predicted)[1].mean() == pytest.approx(rows["micro_f1"])
 
 
 def test_a_copy_of_a_run_adds_no_seed(runs: Path, dev_file: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "typed-1", tmp_path / "backup")
-    found = find_answers([runs, runs.resolve(), tmp_path], read_relations(str(dev_file)))
-    assert {len(one.by_seed) for one in found.answers} == {2}
-    assert any("backup repeats" in said for said in found.left_out)
+    outcomes = find_answers([runs, runs.resolve(), tmp_path], read_relations(str(dev_file)))
+    assert {len(answers.by_seed) for answers in outcomes.answers} == {2}
+    assert any("backup repeats" in reason for reason in outcomes.left_out)
 
 
 def test_the_report_has_scores_and_all_five_reasons(runs: Path, dev_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = reported(capsys, str(runs), "--data", str(dev_file))
-    assert [one["variant"] for one in found["variants"]] == list(VARIANTS)
-    (reasons,) = found["reasons"]
-    tested = {one["reason"] for one in reasons["findings"]} | set(reasons["missing"])
+    report = reported(capsys, str(runs), "--data", str(dev_file))
+    assert [variant["variant"] for variant in report["variants"]] == list(VARIANTS)
+    (reasons,) = report["reasons"]
+    tested = {finding["reason"] for finding in reasons["findings"]} | set(reasons["missing"])
     assert tested == {1, 2, 3, 4, 5}
-    apart = [(one["a"], one["b"], one["metric"]) for one in reasons["findings"] if one["reason"] == 3]
-    assert apart == [
+    third = [(finding["a"], finding["b"], finding["metric"]) for finding in reasons["findings"] if finding["reason"] == 3]
+    assert third == [
         ("typed", "plain", "micro_f1"),
         ("typed", "plain", "impossible"),
         ("typed + hard mask", "typed", "micro_f1"),
         ("typed + hard mask", "typed", "impossible"),
     ]
-    masked = next(one for one in reasons["findings"] if one["a"] == "typed + hard mask" and one["metric"] == "impossible")
-    assert masked["values"][0] == 0
+    impossible = next(
+        finding for finding in reasons["findings"] if finding["a"] == "typed + hard mask" and finding["metric"] == "impossible"
+    )
+    assert impossible["values"][0] == 0
 
 
 @pytest.mark.parametrize(("lang", "words"), [("en", "The five reasons for entity markers"), ("ko", "다섯 가지 이유")])
@@ -101,8 +103,8 @@ def test_the_report_speaks_both_languages(
     runs: Path, dev_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], lang: str, words: str
 ) -> None:
     assert run(["re", "report", str(runs), "--data", str(dev_file), "--lang", lang, "--out", str(tmp_path / "out")]) == 0
-    told = capsys.readouterr().out
-    assert words in told
+    printed = capsys.readouterr().out
+    assert words in printed
     for name in ("relation.html", "relation.md"):
         assert words in (tmp_path / "out" / name).read_text("utf-8")
     assert json.loads((tmp_path / "out" / "relation.json").read_text("utf-8"))["rows"] == 40
@@ -125,10 +127,10 @@ def test_a_run_without_predictions_for_the_rows_is_named_and_the_others_stand(
     shutil.copytree(runs / "run-0", tmp_path / "mine")
     shutil.rmtree(tmp_path / "mine" / "seed-0" / "predictions")
     shutil.rmtree(tmp_path / "mine" / "seed-1" / "predictions")
-    found = reported(capsys, str(runs / "run-1"), str(tmp_path / "mine"), "--data", str(dev_file))
-    assert [one["variant"] for one in found["variants"]] == ["plain"]
-    assert "no predictions for these rows" in found["notes"][0]
-    assert found["reasons"] == []
+    report = reported(capsys, str(runs / "run-1"), str(tmp_path / "mine"), "--data", str(dev_file))
+    assert [variant["variant"] for variant in report["variants"]] == ["plain"]
+    assert "no predictions for these rows" in report["notes"][0]
+    assert report["reasons"] == []
 
 
 def test_other_rows_no_runs_and_a_lost_tokenizer_are_told(
@@ -141,8 +143,8 @@ def test_other_rows_no_runs_and_a_lost_tokenizer_are_told(
     shutil.copytree(runs / "run-0", tmp_path / "moved")
     result = tmp_path / "moved" / "re_results.json"
     result.write_text(json.dumps({**json.loads(result.read_text("utf-8")), "model": str(tmp_path / "gone")}), "utf-8")
-    found = reported(capsys, str(tmp_path / "moved"), "--data", str(dev_file))
-    assert "Reason 5 is not tested" in found["notes"][0]
+    report = reported(capsys, str(tmp_path / "moved"), "--data", str(dev_file))
+    assert "Reason 5 is not tested" in report["notes"][0]
     (tmp_path / "moved" / "rows.npz").unlink()
     assert run(["re", "report", str(tmp_path / "moved"), "--data", str(dev_file)]) == 2
     assert "moved has no rows.npz" in capsys.readouterr().err
@@ -153,7 +155,7 @@ def test_the_mean_over_rows_is_micro_f1(gold: list[int], data: st.DataObject) ->
     known = np.array(gold)
     predicted = np.array([data.draw(st.lists(st.integers(0, 29), min_size=len(gold), max_size=len(gold))) for _ in range(2)])
     values = f1_values(known, predicted)
-    assert 100 * values.mean(axis=1) == pytest.approx([micro_f1(known, one) for one in predicted], abs=1e-9)
+    assert 100 * values.mean(axis=1) == pytest.approx([micro_f1(known, of_run) for of_run in predicted], abs=1e-9)
 
 
 def made_rows(count: int) -> tuple[RelationRow, ...]:
@@ -192,15 +194,15 @@ def judged(gain: float, *, seeds: int = 3) -> Reasons:
 
 
 def test_a_gain_is_shown_and_reasons_without_runs_are_listed() -> None:
-    found = judged(0.3)
-    assert [one.sign for one in found.findings if (one.about, one.a) == ("long", "typed")] == [1]
-    assert found.missing == (5,)
+    reasons = judged(0.3)
+    assert [finding.sign for finding in reasons.findings if (finding.about, finding.a) == ("long", "typed")] == [1]
+    assert reasons.missing == (5,)
 
 
 def test_no_gain_is_no_difference_shown_and_one_seed_shows_nothing() -> None:
-    found = judged(0.0)
-    assert {one.sign for one in found.findings if one.a == "typed" and one.metric == "micro_f1"} == {0}
-    assert {one.sign for one in judged(0.3, seeds=1).findings} == {0}
+    reasons = judged(0.0)
+    assert {finding.sign for finding in reasons.findings if finding.a == "typed" and finding.metric == "micro_f1"} == {0}
+    assert {finding.sign for finding in judged(0.3, seeds=1).findings} == {0}
 
 
 def test_false_relations_are_better_when_fewer() -> None:
@@ -213,14 +215,14 @@ def test_false_relations_are_better_when_fewer() -> None:
         "typed": np.where(draws < 0.1, 18, gold),
     }
     outcomes = outcomes_of(predicted, rows)
-    found = judge_reasons(outcomes, outcomes.answers, {})
-    (fewer,) = [one for one in found.findings if (one.reason, one.a) == (4, "plain")]
+    reasons = judge_reasons(outcomes, outcomes.answers, {})
+    (fewer,) = [finding for finding in reasons.findings if (finding.reason, finding.a) == (4, "plain")]
     assert fewer.here.difference < 0
     assert fewer.sign == 1
 
 
 def test_rows_of_a_group(fresh_tokenizer: Any) -> None:
-    made = [
+    raw_rows = [
         raw_row("a", ("", "이순신", "은 ", "서울", "에서 태어났다."), ("PER", "LOC"), "per:place_of_birth"),
         raw_row("b", ("", "이순신", "과 ", "김철수", "는 졸업했다."), ("PER", "PER"), "per:colleagues"),
         raw_row("c", ("아주 긴 글이다. " * 9, "이순신", "은 ", "서울", "에 있다."), ("PER", "LOC"), "no_relation"),
@@ -230,12 +232,12 @@ def test_rows_of_a_group(fresh_tokenizer: Any) -> None:
             raw["guid"],
             raw["sentence"],
             *(
-                Entity(one["word"], one["start_idx"], one["end_idx"] + 1, one["type"])
-                for one in (raw["subject_entity"], raw["object_entity"])
+                Entity(entity["word"], entity["start_idx"], entity["end_idx"] + 1, entity["type"])
+                for entity in (raw["subject_entity"], raw["object_entity"])
             ),
             raw["label"],
         )
-        for raw in made
+        for raw in raw_rows
     ]
     groups = sentence_groups(rows)
     assert groups["same types"].tolist() == [False, True, False]

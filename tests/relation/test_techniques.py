@@ -7,18 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from coref_automl.relation.fit import loss_settings
 from coref_automl.relation.markers import MarkedRow
-from coref_automl.relation.model import RowTensors, scoring_order, training_order
+from coref_automl.relation.model import RowTensors, apply_label_mask, scoring_order, training_order
 from coref_automl.relation.recipe import Loss, RelationRecipe
 from coref_automl.relation.techniques import (
     LossSettings,
+    adversarially_perturbed,
     effective_number_weights,
     hard_negatives,
     label_loss,
     margins,
-    masked,
-    pushed,
     r_drop,
 )
 
@@ -38,9 +36,9 @@ def test_label_smoothing_moves_the_target_by_its_share() -> None:
 @pytest.mark.parametrize("loss", get_args(Loss))
 def test_every_loss_of_a_recipe_has_its_settings(loss: Loss) -> None:
     recipe = RelationRecipe("m", "t", "o", loss=loss, focal_gamma=3.0, label_smoothing=0.1)
-    found = loss_settings(recipe, np.array([0, 0, 1]), "cpu")
-    assert found.smoothing == 0.1
-    assert (found.gamma, found.weights is None) == (3.0 if loss == "focal" else 0.0, loss != "class-balanced")
+    settings = LossSettings.of(recipe, np.array([0, 0, 1]), "cpu")
+    assert settings.smoothing == 0.1
+    assert (settings.gamma, settings.weights is None) == (3.0 if loss == "focal" else 0.0, loss != "class-balanced")
 
 
 def test_focal_leaves_easy_rows_alone() -> None:
@@ -65,8 +63,8 @@ def test_class_balance_weighs_a_label_by_its_effective_number() -> None:
     assert effective_number_weights(gold, 3, beta=0.0).tolist() == [1.0, 1.0, 1.0]
     log_p = torch.log_softmax(LOGITS, -1)
     worked = -(2 * log_p[0, 0] + 5 * log_p[1, 2]) / 2
-    found = label_loss(LOGITS, GOLD, LossSettings(weights=torch.tensor([2.0, 1.0, 5.0])))
-    assert float(found) == pytest.approx(float(worked))
+    loss = label_loss(LOGITS, GOLD, LossSettings(weights=torch.tensor([2.0, 1.0, 5.0])))
+    assert float(loss) == pytest.approx(float(worked))
 
 
 def test_smoothing_gives_all_possible_labels_the_same_and_weights_are_of_rows() -> None:
@@ -81,7 +79,7 @@ def test_smoothing_gives_all_possible_labels_the_same_and_weights_are_of_rows() 
 
 def test_a_push_goes_up_the_gradient_and_comes_back() -> None:
     table = torch.nn.Parameter(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    before = table.detach().clone()
+    original = table.detach().clone()
 
     def loss() -> torch.Tensor:
         return (table[0] ** 2).sum()
@@ -89,12 +87,12 @@ def test_a_push_goes_up_the_gradient_and_comes_back() -> None:
     loss().backward()
     assert table.grad is not None
     first = table.grad.clone()
-    with pushed(table, 0.5):
-        assert float((table.detach() - before).norm()) == pytest.approx(0.5)
-        assert torch.equal(table[1], before[1])  # words that the batch does not hold stay
-        assert loss().item() > float((before[0] ** 2).sum())
+    with adversarially_perturbed(table, 0.5):
+        assert float((table.detach() - original).norm()) == pytest.approx(0.5)
+        assert torch.equal(table[1], original[1])  # words that the batch does not hold stay
+        assert loss().item() > float((original[0] ** 2).sum())
         loss().backward()
-    assert torch.equal(table.detach(), before)
+    assert torch.equal(table.detach(), original)
     assert not torch.equal(table.grad, 2 * first)
 
 
@@ -112,9 +110,9 @@ def test_r_drop_is_the_symmetric_divergence_and_pulls_both_passes_together() -> 
 
 def test_a_forbidden_label_has_no_probability_and_no_gradient() -> None:
     bias = torch.tensor([[0.0, 0.0, -1e4], [0.0, 0.0, -1e4]])
-    assert torch.softmax(masked(LOGITS, bias), -1)[:, 2].tolist() == [0.0, 0.0]
+    assert torch.softmax(apply_label_mask(LOGITS, bias), -1)[:, 2].tolist() == [0.0, 0.0]
     logits = LOGITS.clone().requires_grad_()
-    label_loss(masked(logits, bias, torch.tensor([0, 0])), torch.tensor([0, 0]), PLAIN).backward()
+    label_loss(apply_label_mask(logits, bias, torch.tensor([0, 0])), torch.tensor([0, 0]), PLAIN).backward()
     assert logits.grad is not None
     assert logits.grad[:, 2].tolist() == [0.0, 0.0]
     assert logits.grad[0, 1] != 0
@@ -122,8 +120,8 @@ def test_a_forbidden_label_has_no_probability_and_no_gradient() -> None:
 
 def test_a_gold_label_that_the_mask_forbids_still_has_a_finite_loss() -> None:
     bias = torch.tensor([[0.0, 0.0, -1e4], [0.0, 0.0, -1e4]])
-    assert math.isfinite(float(label_loss(masked(LOGITS, bias, GOLD), GOLD, PLAIN)))
-    assert float(label_loss(masked(LOGITS, bias, GOLD), GOLD, PLAIN)) < 10
+    assert math.isfinite(float(label_loss(apply_label_mask(LOGITS, bias, GOLD), GOLD, PLAIN)))
+    assert float(label_loss(apply_label_mask(LOGITS, bias, GOLD), GOLD, PLAIN)) < 10
 
 
 def test_the_hardest_negatives_are_those_where_a_relation_looks_best() -> None:
@@ -142,13 +140,13 @@ def marked_rows() -> list[MarkedRow]:
 
 def test_a_batch_is_padded_to_its_own_longest_row() -> None:
     tensors = RowTensors(marked_rows(), pad=0, device="cpu")
-    batch = tensors.batch(tensors.place([np.array([2, 0])])[0])
+    batch = tensors.batch(tensors.batch_rows([np.array([2, 0])])[0])
     assert batch.ids.tolist() == [[1, 2, 3, 0, 0], [1, 2, 3, 4, 5]]
     assert batch.mask.tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]
     assert batch.starts.tolist() == [[1, 2], [1, 2]]
-    assert tensors.batch(tensors.place([np.array([2])])[0], copies=2).ids.tolist() == [[1, 2, 3], [1, 2, 3]]
+    assert tensors.batch(tensors.batch_rows([np.array([2])])[0], copies=2).ids.tolist() == [[1, 2, 3], [1, 2, 3]]
     fixed = RowTensors(marked_rows(), pad=0, device="cpu", fixed=16)
-    assert fixed.batch(fixed.place([np.array([2])])[0]).ids.shape == (1, 16)
+    assert fixed.batch(fixed.batch_rows([np.array([2])])[0]).ids.shape == (1, 16)
 
 
 def test_an_epoch_holds_every_row_once_and_differs_by_epoch() -> None:

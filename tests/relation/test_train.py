@@ -19,11 +19,10 @@ from coref_automl.relation import fit as fit_module
 from coref_automl.relation.evaluate import evaluate_relation
 from coref_automl.relation.metrics import auprc
 from coref_automl.relation.model import RelationModel, build_model, load_model, save_model
-from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.relation.recipe import ModelSettings, RelationRecipe
 from coref_automl.relation.results import RelationResult
 from coref_automl.relation.rows import LABELS
 from coref_automl.relation.scoring import read_predictions
-from coref_automl.relation.settings import ModelSettings
 from coref_automl.relation.train import train_relation
 from coref_automl.store import atomic_write
 from coref_automl.training.optimizer import parameter_groups
@@ -101,11 +100,11 @@ def test_predictions_are_kept_a_row_and_give_the_same_scores(trained: RelationRe
 
 
 def test_a_run_keeps_what_a_comparison_needs_of_every_row(trained: RelationResult, dev_file: Path) -> None:
-    with np.load(Path(trained.run) / "rows.npz") as held:
-        rows = {name: held[name] for name in held.files}
+    with np.load(Path(trained.run) / "rows.npz") as stored:
+        rows = {name: stored[name] for name in stored.files}
     given, right, gold = rows["given"], rows["right"], rows["gold"]
-    each = 200 * right.sum(0) / (given.sum(0) + gold.sum())
-    assert each == pytest.approx([one.scores.micro_f1 for one in trained.seeds if one.scores])
+    by_seed = 200 * right.sum(0) / (given.sum(0) + gold.sum())
+    assert by_seed == pytest.approx([seed.scores.micro_f1 for seed in trained.seeds if seed.scores])
     sentences = [row["sentence"] for row in json.loads(dev_file.read_text("utf-8"))]
     assert len(np.unique(rows["sentences"])) == len(set(sentences))
 
@@ -117,8 +116,8 @@ def test_the_table_of_labels_says_that_it_is_of_averaged_probabilities(trained: 
     assert len(lines) == 30
     absent = next(line for line in lines if line.startswith("per:religion"))
     assert absent.split() == ["per:religion", "0", "0", *"----"]
-    one = dataclasses.replace(trained, seeds=trained.seeds[:1], spread=None)
-    assert one.label_lines() == [names, *lines]
+    single = dataclasses.replace(trained, seeds=trained.seeds[:1], spread=None)
+    assert single.label_lines() == [names, *lines]
 
 
 def test_a_seeds_model_alone_is_scored_and_nothing_is_written_into_it(
@@ -126,7 +125,7 @@ def test_a_seeds_model_alone_is_scored_and_nothing_is_written_into_it(
 ) -> None:
     model = tmp_path / "best-model"
     shutil.copytree(Path(trained.run) / "seed-1" / "model", model)
-    held = sorted(path.name for path in model.iterdir())
+    files = sorted(path.name for path in model.iterdir())
     result = evaluate_relation(model, str(dev_file), device="cpu")
     scores = trained.seeds[1].scores
     assert scores is not None
@@ -139,7 +138,7 @@ def test_a_seeds_model_alone_is_scored_and_nothing_is_written_into_it(
     raw[3]["label"] = "per:nothing"
     (tmp_path / "bad.json").write_text(json.dumps(raw), "utf-8")
     skipped = evaluate_relation(model, str(tmp_path / "bad.json"), skip_bad=True, device="cpu")
-    assert (skipped.n, sorted(path.name for path in model.iterdir())) == (11, held)
+    assert (skipped.n, sorted(path.name for path in model.iterdir())) == (11, files)
 
 
 def test_a_folder_that_is_neither_run_nor_model_is_not_scored(
@@ -173,13 +172,13 @@ def test_a_finished_seed_is_not_trained_again_and_a_new_one_is_added(
 ) -> None:
     first = train_relation(recipe)
     calls: list[int] = []
-    true_fit = fit_module.fit
+    true_fit = fit_module.train_model
 
     def counted(model: Any, train: Any, valid: Any, recipe: Any, seed: int, *rest: Any) -> Any:
         calls.append(seed)
         return true_fit(model, train, valid, recipe, seed, *rest)
 
-    monkeypatch.setattr(fit_module, "fit", counted)
+    monkeypatch.setattr(fit_module, "train_model", counted)
     assert train_relation(recipe).micro_f1 == first.micro_f1
     assert calls == []
     more = train_relation(change(recipe, seeds=2))
@@ -196,7 +195,7 @@ def test_an_interrupted_seed_goes_on_from_its_last_epoch_and_ends_the_same(
 ) -> None:
     recipe = change(recipe, epochs=3, hard_negatives=0.5)
     whole = train_relation(change(recipe, out=str(tmp_path / "whole")))
-    true_epoch, epochs = fit_module._Run.train_epoch, []
+    true_epoch, epochs = fit_module._Trainer.train_epoch, []
 
     def cut_short(*arguments: Any) -> None:
         epochs.append(arguments[0].state.epoch)
@@ -204,15 +203,15 @@ def test_an_interrupted_seed_goes_on_from_its_last_epoch_and_ends_the_same(
             raise _Stop
         true_epoch(*arguments)
 
-    monkeypatch.setattr(fit_module._Run, "train_epoch", cut_short)
+    monkeypatch.setattr(fit_module._Trainer, "train_epoch", cut_short)
     with pytest.raises(_Stop):
         train_relation(recipe)
     again = train_relation(recipe)
     assert epochs == [0, 1, 2, 2]
     assert again.micro_f1 == whole.micro_f1
     assert [entry.validation for entry in again.seeds] == [entry.validation for entry in whole.seeds]
-    one, other = (read_predictions(Path(r.run) / "seed-0/predictions/made_dev.jsonl")[2] for r in (whole, again))
-    assert (one == other).all()
+    expected, resumed = (read_predictions(Path(r.run) / "seed-0/predictions/made_dev.jsonl")[2] for r in (whole, again))
+    assert (expected == resumed).all()
     assert not (Path(again.run) / "seed-0" / "resume.pt").exists()
 
 
@@ -335,13 +334,13 @@ def test_skipped_rows_are_told_and_kept_with_the_numbers_they_have_in_their_file
 
 
 def test_training_leaves_cudnns_attention_out(recipe: RelationRecipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    true_epoch, seen = fit_module._Run.train_epoch, []
+    true_epoch, seen = fit_module._Trainer.train_epoch, []
 
     def watched(*arguments: Any) -> None:
         seen.append(torch.backends.cuda.cudnn_sdp_enabled())
         true_epoch(*arguments)
 
-    monkeypatch.setattr(fit_module._Run, "train_epoch", watched)
+    monkeypatch.setattr(fit_module._Trainer, "train_epoch", watched)
     train_relation(change(recipe, epochs=1))
     assert seen == [False]
     assert torch.backends.cuda.cudnn_sdp_enabled()
@@ -387,8 +386,8 @@ def test_each_technique_changes_what_is_learned(
 def test_a_hard_mask_is_kept_with_the_model_and_its_cost_is_noted(recipe: RelationRecipe) -> None:
     result = train_relation(change(recipe, epochs=1, label_mask="hard"))
     assert any("hard label mask forbids the gold label of 0 of" in note for note in result.notes)
-    _, _, found = read_predictions(Path(result.run) / "seed-0/predictions/made_dev.jsonl")
-    assert (found == 0).sum() > 40 * 20
+    _, _, probabilities = read_predictions(Path(result.run) / "seed-0/predictions/made_dev.jsonl")
+    assert (probabilities == 0).sum() > 40 * 20
     settings = json.loads((Path(result.run) / "seed-0/model/relation.json").read_text("utf-8"))
     assert np.array(settings["mask_bias"]).shape == (36, 30)
 
@@ -413,9 +412,9 @@ def test_new_marks_start_from_words_and_differ_by_role(encoder_folder: Path, sch
     model, marker = build_model(settings_of("both", encoder_folder, scheme=scheme))
     table = model.encoder.get_input_embeddings().weight.data
     kinds = ("E1", "PER"), ("E2", "PER")
-    one, other = (table[marker.marks[kind][0][0]] for kind in kinds)
+    first, second = (table[marker.marks[kind][0][0]] for kind in kinds)
     assert len(table) >= len(marker.tokenizer)
-    assert not torch.equal(one, other)
+    assert not torch.equal(first, second)
     again, _ = build_model(settings_of("both", encoder_folder, scheme=scheme))
     assert torch.equal(again.encoder.get_input_embeddings().weight.data, table)
 
@@ -448,16 +447,16 @@ def test_the_head_hears_of_the_distance_and_survives_saving(encoder_folder: Path
     model.eval()
     ids = torch.arange(2, 22)[None]
     mask = torch.ones_like(ids)
-    near, far, behind = (torch.tensor([places]) for places in ([4, 5], [4, 14], [5, 4]))
+    near, far, behind = (torch.tensor([positions]) for positions in ([4, 5], [4, 14], [5, 4]))
     with torch.inference_mode():
         assert torch.equal(model(ids, mask, near), plain(ids, mask, near))  # it starts as the model without
         model.distance.weight.normal_(generator=torch.Generator().manual_seed(0))
-        found = [model(ids, mask, starts) for starts in (near, far, behind)]
-        assert not torch.equal(found[0], found[1])
-        assert not torch.equal(found[0], found[2])
+        logits = [model(ids, mask, starts) for starts in (near, far, behind)]
+        assert not torch.equal(logits[0], logits[1])
+        assert not torch.equal(logits[0], logits[2])
         save_model(tmp_path, model, marker, settings_of("cls", encoder_folder, distance=True))
         loaded, _, _ = load_model(tmp_path)
-        assert_same(loaded(ids, mask, far), found[1])
+        assert_same(loaded(ids, mask, far), logits[1])
 
 
 def test_a_distance_needs_marks_in_the_sentence(recipe: RelationRecipe) -> None:
@@ -482,8 +481,8 @@ def test_an_encoder_without_a_pooler_takes_a_dropout(tmp_path: Path, encoder_fol
     tokenizer.save_pretrained(tmp_path)
     plain, changed = (build_model(settings_of("both", tmp_path), encoder_dropout=share)[0].eval() for share in (None, 0.3))
     assert changed.encoder.encoder.layer[0].attention.self.dropout.p == 0.3
-    for one, other in zip(plain.parameters(), changed.parameters(), strict=True):
-        assert torch.equal(one, other)
+    for before, after in zip(plain.parameters(), changed.parameters(), strict=True):
+        assert torch.equal(before, after)
 
 
 def test_layer_decay_goes_by_layer_index(encoder_folder: Path) -> None:
@@ -515,8 +514,8 @@ def test_a_redrawn_seed_has_its_own_rows_and_runs_stay_comparable(recipe: Relati
     drawn = change(recipe, max_rows=60, redraw=True, seeds=2, epochs=1, keep_weights=False)
     result = train_relation(drawn)
     firsts = [train_relation(change(drawn, out=str(tmp_path / f"s{n}"), seeds=1, first_seed=n)) for n in (0, 1)]
-    facts = [one.seeds[0].validation for one in firsts]
-    assert [one.validation for one in result.seeds] == facts
+    facts = [first.seeds[0].validation for first in firsts]
+    assert [seed.validation for seed in result.seeds] == facts
     assert facts[0] != facts[1]
     fixed = train_relation(change(drawn, out=str(tmp_path / "fixed"), redraw=False, seeds=1))
     assert firsts[0].fingerprints["train"] == firsts[1].fingerprints["train"]

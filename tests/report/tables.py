@@ -13,10 +13,10 @@ _SENTENCES = re.compile("all sentences|모든 문장")
 
 def silent_tables(sections: Iterable[Section]) -> list[tuple[str, str]]:
     """Section and caption of every table that holds a measured number and names neither documents nor sentences."""
-    found = [(section.id, block) for section in sections for block in section.blocks if isinstance(block, Table)]
+    tables = [(section.id, block) for section in sections for block in section.blocks if isinstance(block, Table)]
     return [
         (name, table.caption)
-        for name, table in found
+        for name, table in tables
         if not table.shows
         and not _SENTENCES.search(table.caption)
         and any(_MEASURED.search(cell.text) for line in table.rows for cell in line)

@@ -32,17 +32,17 @@ def test_the_composite_is_recomputed_and_twenty_rows_are_wrong(rows: list[TableR
 
 def test_peak_over_fitting_and_length_are_not_shown(rows: list[TableRow]) -> None:
     tests = unpaired_tests(rows)
-    peak = next(t for t in tests if t.what == "peak over first" and t.a.checkpoint == "checkpoint-390")
+    peak = next(t for t in tests if t.question == "peak over first" and t.a.checkpoint == "checkpoint-390")
     assert peak.a.epoch == 3
     assert not peak.shown
-    assert not any(t.shown for t in tests if t.what in ("peak over last", "length against length"))
+    assert not any(t.shown for t in tests if t.question in ("peak over last", "length against length"))
 
 
 def test_combined_learns_visibly_at_1536_and_not_at_2048(rows: list[TableRow]) -> None:
-    found = {t.a.seq_len: t for t in unpaired_tests(rows) if t.what == "first to last" and t.a.family == "combined"}
-    assert found[1536].p == pytest.approx(0.005, abs=0.0006)
-    assert found[1536].shown
-    assert not found[2048].shown
+    by_length = {t.a.seq_len: t for t in unpaired_tests(rows) if t.question == "first to last" and t.a.family == "combined"}
+    assert by_length[1536].p == pytest.approx(0.005, abs=0.0006)
+    assert by_length[1536].shown
+    assert not by_length[2048].shown
 
 
 def test_findings_name_the_unlike_items_and_the_identical_rows(rows: list[TableRow]) -> None:
@@ -59,9 +59,9 @@ def test_the_kept_report_is_what_the_table_gives(rows: list[TableRow]) -> None:
 
 
 def test_a_table_is_reported_in_both_languages(tmp_path: Path) -> None:
-    made = report(tmp_path / "out", table=STUDY, lang="ko")
-    assert "종합 점수가 20개 행에서 틀렸습니다" in Path(made.markdown).read_text("utf-8")
-    assert Path(made.results).read_text("utf-8") == STUDY.read_text("utf-8")
+    written = report(tmp_path / "out", table=STUDY, lang="ko")
+    assert "종합 점수가 20개 행에서 틀렸습니다" in Path(written.markdown).read_text("utf-8")
+    assert Path(written.results).read_text("utf-8") == STUDY.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -95,4 +95,4 @@ def test_a_table_without_stated_composites_has_no_wrong_ones(tmp_path: Path) -> 
     table = next(section for section in page.sections if section.id == "rows").blocks[1]
     assert isinstance(table, Table)
     assert {(line[-3].text, line[-1].text) for line in table.rows} == {("–", "")}
-    assert [t.what for t in unpaired_tests(rows) if t.shown] == ["first to last", "peak over first"]
+    assert [t.question for t in unpaired_tests(rows) if t.shown] == ["first to last", "peak over first"]

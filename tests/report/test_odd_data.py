@@ -30,8 +30,8 @@ def write(root: Path, change: Change, *, seeds: dict[str, Sequence[int]] | None 
                 for step in (100, 200)
             ]
     for number, model in enumerate(models):
-        own = 10 * model.step + len(model.objective) if copies else number
-        scores = make_scores(model, documents=40, tasks=("real", "lambada", "gold"), own=own)
+        luck = 10 * model.step + len(model.objective) if copies else number
+        scores = make_scores(model, documents=40, tasks=("real", "lambada", "gold"), own=luck)
         write_evaluation(root, model, [change(score) for score in scores])
     return root
 
@@ -56,16 +56,16 @@ def said(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 
 def answer(root: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
     assert command(["compare", str(root), "--json"]) == 0
-    found: dict[str, object] = json.loads(capsys.readouterr().out)["answer"]
-    return found
+    answer: dict[str, object] = json.loads(capsys.readouterr().out)["answer"]
+    return answer
 
 
 def test_one_document_shows_nothing(tmp_path: Path, said: Callable[..., str]) -> None:
-    told = said(write(tmp_path / "runs", lambda score: replace(score, cluster="alone")), compared=2, langs=("ko", "en"))
-    assert "The confirm half has no item that all of these share, so nothing can be compared on real1_strict." in told
-    assert "Undecided" in told
-    assert "one document" in told
-    assert "Use " not in told
+    page = said(write(tmp_path / "runs", lambda score: replace(score, cluster="alone")), compared=2, langs=("ko", "en"))
+    assert "The confirm half has no item that all of these share, so nothing can be compared on real1_strict." in page
+    assert "Undecided" in page
+    assert "one document" in page
+    assert "Use " not in page
 
 
 def test_a_fall_without_a_document_to_confirm_it_is_not_judged(tmp_path: Path, said: Callable[..., str]) -> None:
@@ -74,8 +74,8 @@ def test_a_fall_without_a_document_to_confirm_it_is_not_judged(tmp_path: Path, s
     for number, model in enumerate([Model("base", 0, -1.0), Model("run", 100, 2.0), Model("run", 200, -1.0)]):
         scores = make_scores(model, documents=40, tasks=("real",), own=number)
         write_evaluation(root, model, [replace(score, cluster="alone") for score in scores])
-    told = said(root, compared=2, langs=("ko", "en"))
-    assert not re.search("highest at its end|the last is the peak|Still rising|마지막이 정점|마지막이 가장 높", told)
+    page = said(root, compared=2, langs=("ko", "en"))
+    assert not re.search("highest at its end|the last is the peak|Still rising|마지막이 정점|마지막이 가장 높", page)
 
 
 def test_one_document_that_holds_half_of_all_items_is_no_crowd(
@@ -93,20 +93,20 @@ def test_one_document_that_holds_half_of_all_items_is_no_crowd(
 
 
 def test_runs_that_are_copies_show_nothing_about_a_method(tmp_path: Path, said: Callable[..., str]) -> None:
-    told = said(write(tmp_path / "runs", lambda score: score, copies=True))
-    assert "not judged (the runs are copies of each other)" in told.split("## Which method?")[1].split("\n## ")[0]
+    page = said(write(tmp_path / "runs", lambda score: score, copies=True))
+    assert "not judged (the runs are copies of each other)" in page.split("## Which method?")[1].split("\n## ")[0]
 
 
 def test_seeds_that_do_not_match_are_crossed_all_the_same(tmp_path: Path, said: Callable[..., str]) -> None:
-    told = said(write(tmp_path / "runs", lambda score: score, seeds={"mlm": (5, 6, 7), "entity": (0, 1)}))
-    assert "| entity 128 | mlm 128 | 2 / 3 |" in told.split("## Which method?")[1].split("\n## ")[0]
+    page = said(write(tmp_path / "runs", lambda score: score, seeds={"mlm": (5, 6, 7), "entity": (0, 1)}))
+    assert "| entity 128 | mlm 128 | 2 / 3 |" in page.split("## Which method?")[1].split("\n## ")[0]
 
 
 @pytest.mark.parametrize("rank", [1, 50])
 def test_all_hits_or_none_are_the_same_on_every_item(tmp_path: Path, said: Callable[..., str], rank: int) -> None:
-    told = said(write(tmp_path / "runs", lambda score: replace(score, strict_rank=rank, lenient_rank=rank, word_rank=rank)))
-    assert "Keep the base: nothing here is shown to beat it" in told
-    assert "the same on every item" in told
+    page = said(write(tmp_path / "runs", lambda score: replace(score, strict_rank=rank, lenient_rank=rank, word_rank=rank)))
+    assert "Keep the base: nothing here is shown to beat it" in page
+    assert "the same on every item" in page
 
 
 def test_an_outcome_that_some_items_lack_is_judged_on_the_others(
@@ -139,6 +139,6 @@ def test_steps_are_never_told_as_tokens(tmp_path: Path, said: Callable[..., str]
     for number, model in enumerate(models):
         result = write_evaluation(root, model, make_scores(model, documents=60, own=number)) / "result.json"
         write_json(result, read_json(result) | {"provenance": None})
-    told = said(root, langs=("ko", "en"))
-    assert not re.search(r"(?<!\d)(?:[12]|–) (?:tokens|토큰)|points/M|점/백만", told)
-    assert told.count("– · tokens not recorded") == told.count("– · 학습 토큰 기록 없음") == 2
+    page = said(root, langs=("ko", "en"))
+    assert not re.search(r"(?<!\d)(?:[12]|–) (?:tokens|토큰)|points/M|점/백만", page)
+    assert page.count("– · tokens not recorded") == page.count("– · 학습 토큰 기록 없음") == 2

@@ -16,9 +16,9 @@ TOKEN, OTHER = "hf_owner", "hf_another"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A base and a run of one checkpoint, evaluated by the command."""
-    folder = tmp_path_factory.mktemp("place")
+    folder = tmp_path_factory.mktemp("home")
     freeze_tiny(folder / "set")
     save_checkpoint(folder / "model", seed=1)
     (folder / "model" / "optimizer.pt").write_bytes(b"state")
@@ -37,16 +37,16 @@ def line(*options: str, model: str = "model") -> list[str]:
     return ["publish", model, "--repo", "owner/tiny", "--evaluations", "scored", *options]
 
 
-def test_what_was_sent_loads_again_and_a_second_time_changes_nothing(place: Path, hub: Hub) -> None:
-    first, second = commands(hub, place, line("--private"), line("--json"), tokens=(TOKEN, TOKEN))
+def test_what_was_sent_loads_again_and_a_second_time_changes_nothing(home: Path, hub: Hub) -> None:
+    first, second = commands(hub, home, line("--private"), line("--json"), tokens=(TOKEN, TOKEN))
     assert first.status == second.status == 0, first.err + second.err
     sent = hub.models["owner/tiny"]
     assert sent.private
-    local = files_in(place / "model")
+    local = files_in(home / "model")
     assert sent.files["model.safetensors"] == local["model.safetensors"]
     assert sent.files["tokenizer.json"] == local["tokenizer.json"]
     assert not {"optimizer.pt", "training.json"} & set(sent.files)
-    assert not any(str(place).encode() in content for content in sent.files.values())
+    assert not any(str(home).encode() in content for content in sent.files.values())
     card = sent.files["README.md"].decode()
     assert "pipeline_tag: fill-mask" in card
     assert "## Measured on " in card
@@ -55,38 +55,38 @@ def test_what_was_sent_loads_again_and_a_second_time_changes_nothing(place: Path
         "/api/models/owner/tiny/commit/main"
     ]
     fetch = ["evaluate", "owner/tiny", "--eval-set", "set", "--device", "cpu", "--words", "none", "--out", "fetched", "--json"]
-    (again,) = commands(hub, place, fetch, tokens=(TOKEN,))
+    (again,) = commands(hub, home, fetch, tokens=(TOKEN,))
     assert again.status == 0, again.err
     assert json.loads(again.out)["estimates"]
 
 
-def test_refusals_and_cut_connections_are_one_sentence_and_the_same_command_goes_on(place: Path, hub: Hub) -> None:
-    (stranger,) = commands(hub, place, line())
+def test_refusals_and_cut_connections_are_one_sentence_and_the_same_command_goes_on(home: Path, hub: Hub) -> None:
+    (stranger,) = commands(hub, home, line())
     assert (stranger.status, hub.models) == (2, {})
     assert "The hub does not let you write to owner/tiny; run `hf auth login`" in stranger.err
-    (owner,) = commands(hub, place, line(), tokens=(TOKEN,))
+    (owner,) = commands(hub, home, line(), tokens=(TOKEN,))
     assert owner.status == 0, owner.err
     sent = hub.models["owner/tiny"]
     sent.files.clear()
     sent.stored.clear()
-    (refused,) = commands(hub, place, line(), tokens=(OTHER,))
+    (refused,) = commands(hub, home, line(), tokens=(OTHER,))
     assert refused.status == 2
     assert "The hub does not let you write to owner/tiny; run `hf auth login`" in refused.err
     sent.cuts["sent"] = 1_000
-    (broken,) = commands(hub, place, line(), tokens=(TOKEN,))
+    (broken,) = commands(hub, home, line(), tokens=(TOKEN,))
     assert broken.status == 1
     assert "run the same command again: what arrived is not sent twice." in broken.err
     assert not sent.files  # nothing is half there
     sent.cuts.clear()
-    (whole,) = commands(hub, place, line(), tokens=(TOKEN,))
+    (whole,) = commands(hub, home, line(), tokens=(TOKEN,))
     assert whole.status == 0, whole.err
     assert "model.safetensors" in sent.files
 
 
 def test_a_dry_run_shows_the_card_and_sends_nothing(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(place)
+    monkeypatch.chdir(home)
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     assert run(line("--dry-run", "--lang", "ko")) == 0
     shown = capsys.readouterr().out
@@ -103,10 +103,10 @@ def test_a_dry_run_shows_the_card_and_sends_nothing(
     ],
 )
 def test_what_cannot_be_published_is_one_sentence(
-    place: Path, options: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    home: Path, options: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(place)
-    if not (place / "other").exists():
-        save_checkpoint(place / "other", seed=2)
+    monkeypatch.chdir(home)
+    if not (home / "other").exists():
+        save_checkpoint(home / "other", seed=2)
     assert run(options) == 2
     assert said in capsys.readouterr().err

@@ -21,8 +21,10 @@ def scores(share: dict[str, float], documents: int) -> list[ItemScore]:
     drawn = make_scores(Model("any", 1, 0.0), documents=documents, tasks=("real",), own=0)
     out = []
     for half in ("select", "confirm"):
-        held = [one for one, of in zip(drawn, halves(drawn), strict=True) if of == half]
-        out += [replace(one, strict_rank=1 if (at + 0.5) / len(held) < share[half] else 9) for at, one in enumerate(held)]
+        in_half = [score for score, of in zip(drawn, halves(drawn), strict=True) if of == half]
+        out += [
+            replace(score, strict_rank=1 if (at + 0.5) / len(in_half) < share[half] else 9) for at, score in enumerate(in_half)
+        ]
     return out
 
 
@@ -33,8 +35,8 @@ def stability(root: Path, peak: dict[str, float], last: dict[str, float], *, doc
     assert section is not None
     table = section.blocks[0]
     assert isinstance(table, Table)
-    place = table.head.index("stability")
-    return table.rows[0][place].text[0], section
+    column = table.head.index("stability")
+    return table.rows[0][column].text[0], section
 
 
 def _study(root: Path, lang: str = "en") -> Subject:
@@ -54,8 +56,8 @@ def _study(root: Path, lang: str = "en") -> Subject:
 def test_the_grade_of_stability_says_what_was_shown_and_what_could_be(
     tmp_path: Path, name: str, last: dict[str, float], documents: int, grade: str
 ) -> None:
-    found, section = stability(tmp_path, {"select": 0.9, "confirm": 0.6}, last, documents=documents)
-    assert found == grade, name
+    stable, section = stability(tmp_path, {"select": 0.9, "confirm": 0.6}, last, documents=documents)
+    assert stable == grade, name
     rules = section.blocks[1]
     assert isinstance(rules, Points)
     assert any("is shown better" in rule and "B if the set cannot detect that" in rule for rule in rules.items)

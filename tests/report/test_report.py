@@ -17,6 +17,7 @@ from coref_automl.folders import mark_done
 from coref_automl.report import charts
 from coref_automl.report.checkpoint_report import WrittenReport, checkpoint_page, report
 from coref_automl.report.page import Table
+from coref_automl.report.printout import compare
 from coref_automl.report.sections import read_subject
 from coref_automl.say import Say
 from tests.comparison.conftest import Maker, Model, write_relation_run
@@ -33,42 +34,42 @@ def _light_runtime() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def made(study_source: Path, tmp_path_factory: pytest.TempPathFactory) -> WrittenReport:
-    """The Korean report of the study, made once."""
-    return report(study_source, tmp_path_factory.mktemp("made"), target="real1=0.68,real5=83", lang="ko")
+def written(study_source: Path, tmp_path_factory: pytest.TempPathFactory) -> WrittenReport:
+    """The Korean report of the study, written once."""
+    return report(study_source, tmp_path_factory.mktemp("report"), target="real1=0.68,real5=83", lang="ko")
 
 
 def page_data(page: Path) -> dict:
-    found = re.search(r'<script type="application/json" id="page-data">(.*?)</script>', page.read_text("utf-8"), re.DOTALL)
-    assert found
-    return json.loads(found.group(1))
+    match = re.search(r'<script type="application/json" id="page-data">(.*?)</script>', page.read_text("utf-8"), re.DOTALL)
+    assert match
+    return json.loads(match.group(1))
 
 
-def test_a_report_has_every_section_and_opens_with_the_answers(made: WrittenReport) -> None:
-    text = Path(made.page).read_text("utf-8")
-    assert made.answer is not None
-    asked = {question.id for question in made.answer.questions}
-    assert set(re.findall(r'<section id="([\w-]+)"', text)) == SECTIONS | asked
+def test_a_report_has_every_section_and_opens_with_the_answers(written: WrittenReport) -> None:
+    text = Path(written.page).read_text("utf-8")
+    assert written.answer is not None
+    questions = {question.id for question in written.answer.questions}
+    assert set(re.findall(r'<section id="([\w-]+)"', text)) == SECTIONS | questions
     order = ("hero", "answer-table", "keep", "limits")
-    places = [*(text.index(f'class="{name}"') for name in order), text.index('id="evidence"'), text.index('id="target"')]
-    assert places == sorted(places)
-    assert places[-1] < text.index('id="part-questions"') < text.index('id="part-appendix"')
-    assert made.answer.highest in Path(made.markdown).read_text("utf-8")
+    positions = [*(text.index(f'class="{name}"') for name in order), text.index('id="evidence"'), text.index('id="target"')]
+    assert positions == sorted(positions)
+    assert positions[-1] < text.index('id="part-questions"') < text.index('id="part-appendix"')
+    assert written.answer.highest in Path(written.markdown).read_text("utf-8")
     assert '<html lang="ko">' in text
     assert "외부 검증은 관계 추출과 상호참조 해결" in text
-    assert text.count('id="chart-') == len(page_data(Path(made))["charts"]) >= 8
+    assert text.count('id="chart-') == len(page_data(Path(written))["charts"]) >= 8
 
 
-def test_the_contents_have_five_entries_and_every_question_of_the_answer_table_has_its_section(made: WrittenReport) -> None:
-    text = Path(made.page).read_text("utf-8")
+def test_the_contents_have_five_entries_and_every_question_of_the_answer_table_has_its_section(written: WrittenReport) -> None:
+    text = Path(written.page).read_text("utf-8")
     contents = re.search(r"<nav.*?</nav>", text, re.DOTALL)
     assert contents
     parts = re.findall(r'href="#([\w-]+)"', contents.group())
     assert parts == ["answer", "part-evidence", "part-target", "part-questions", "part-appendix"]
-    asked = re.findall(r'<th scope="row"><a href="#([\w-]+)"', text)
-    assert made.answer is not None
-    assert asked == [question.id for question in made.answer.questions]
-    for name in asked:
+    questions = re.findall(r'<th scope="row"><a href="#([\w-]+)"', text)
+    assert written.answer is not None
+    assert questions == [question.id for question in written.answer.questions]
+    for name in questions:
         assert f'<section id="{name}" class="fold"><details><summary>' in text
 
 
@@ -100,21 +101,21 @@ def test_a_floor_and_identical_answers_are_told_in_words(evaluated: Maker, tmp_p
     assert "the same on every item" in text
 
 
-def test_what_to_keep_can_be_copied_with_its_next_command(made: WrittenReport) -> None:
-    text = Path(made.page).read_text("utf-8")
+def test_what_to_keep_can_be_copied_with_its_next_command(written: WrittenReport) -> None:
+    text = Path(written.page).read_text("utf-8")
     path = re.search(r'<code id="keep-path">(.*?)</code>', text)
     command_ = re.search(r'<code id="keep-command">(.*?)</code>', text)
     assert path
     assert command_
     assert Path(path[1]).name.startswith("checkpoint-")
-    assert made.answer is not None
-    assert made.answer.step is not None
-    assert command_[1] == made.answer.step.command
-    assert re.findall(r'data-copy="([\w-]+)"', text) == ["keep-path", *(["keep-command"] if made.answer.step.runs else [])]
+    assert written.answer is not None
+    assert written.answer.step is not None
+    assert command_[1] == written.answer.step.command
+    assert re.findall(r'data-copy="([\w-]+)"', text) == ["keep-path", *(["keep-command"] if written.answer.step.runs else [])]
 
 
-def test_a_korean_report_names_baselines_and_columns_in_korean(made: WrittenReport) -> None:
-    text = Path(made.markdown).read_text("utf-8")
+def test_a_korean_report_names_baselines_and_columns_in_korean(written: WrittenReport) -> None:
+    text = Path(written.markdown).read_text("utf-8")
     assert "| 최빈 명사 복사 |" in text
     assert "copy-most-frequent" not in text
     assert "| seed |" not in text
@@ -131,23 +132,23 @@ def test_english_and_korean_say_the_same_numbers(study_folder: Path, tmp_path: P
     assert not re.search(r"[가-힣]", body)
 
 
-def test_the_same_inputs_give_the_same_bytes(made: WrittenReport, study_source: Path, tmp_path: Path) -> None:
+def test_the_same_inputs_give_the_same_bytes(written: WrittenReport, study_source: Path, tmp_path: Path) -> None:
     again = report(study_source, tmp_path, target="real1=0.68,real5=83", lang="ko")
-    assert Path(made).read_bytes() == Path(again).read_bytes()
+    assert Path(written).read_bytes() == Path(again).read_bytes()
 
 
 def test_nothing_from_the_data_becomes_markup(study_folder: Path, tmp_path: Path) -> None:
     shutil.move(study_folder / "mlm_a", study_folder / "<img src=x onerror=alert(1)>")
-    made = report(study_folder, tmp_path / "out")
-    text = Path(made.page).read_text("utf-8")
+    written = report(study_folder, tmp_path / "out")
+    text = Path(written.page).read_text("utf-8")
     assert "<img" not in text
     assert "<script>window.hacked" not in text
     assert "&lt;img src=x" in text
-    assert "<img" not in re.sub(r"```.*?```", "", Path(made.markdown).read_text("utf-8"), flags=re.DOTALL)
+    assert "<img" not in re.sub(r"```.*?```", "", Path(written.markdown).read_text("utf-8"), flags=re.DOTALL)
 
 
-def test_the_page_allows_no_request_and_names_its_scripts(made: WrittenReport) -> None:
-    text = Path(made).read_text("utf-8")
+def test_the_page_allows_no_request_and_names_its_scripts(written: WrittenReport) -> None:
+    text = Path(written).read_text("utf-8")
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)
     assert policy
     assert "default-src &#39;none&#39;" in policy.group(1)
@@ -156,8 +157,8 @@ def test_the_page_allows_no_request_and_names_its_scripts(made: WrittenReport) -
     assert not re.findall(r'(?:src|href)="(?!#|data:,)', text)
 
 
-def test_results_csv_holds_every_checkpoint_and_metric(made: WrittenReport) -> None:
-    with Path(made.results).open(encoding="utf-8") as handle:
+def test_results_csv_holds_every_checkpoint_and_metric(written: WrittenReport) -> None:
+    with Path(written.results).open(encoding="utf-8") as handle:
         rows = list(csv.DictReader(handle))
     assert len(rows) == 8
     assert {row["finding"] for row in rows} >= {"", "better"}
@@ -166,8 +167,8 @@ def test_results_csv_holds_every_checkpoint_and_metric(made: WrittenReport) -> N
 
 
 def test_one_checkpoint_alone_makes_a_report_without_comparisons(evaluated: Maker, tmp_path: Path) -> None:
-    made = report(evaluated([Model("run", 100, 0.5)]), tmp_path / "out")
-    text = Path(made.page).read_text("utf-8")
+    written = report(evaluated([Model("run", 100, 0.5)]), tmp_path / "out")
+    text = Path(written.page).read_text("utf-8")
     assert 'class="answer-table"' not in text
     assert 'class="number">p</th>' not in text
     assert 'id="checkpoints"' in text
@@ -183,8 +184,8 @@ def test_where_no_base_was_evaluated_none_is_spoken_of(evaluated: Maker, tmp_pat
 def test_other_sets_are_listed_and_never_pooled(evaluated: Maker, tmp_path: Path) -> None:
     evaluated([Model("base", 0, -1), Model("run", 100, 0.5), Model("run", 200, 0.6)])
     root = evaluated([Model("base", 0, -1), Model("run", 100, 0.5)], set_name="b")
-    made = report(root, tmp_path / "out", lang="en")
-    text = Path(made.markdown).read_text("utf-8")
+    written = report(root, tmp_path / "out", lang="en")
+    text = Path(written.markdown).read_text("utf-8")
     assert "2 evaluations on b (items items-b) are left out (--eval-set)." in text
     assert "on 2 sets" not in text
     assert (
@@ -213,9 +214,9 @@ def test_a_half_written_file_is_reported_on_what_is_whole(study_folder: Path, tm
 def test_a_path_without_evaluations_is_named(evaluated: Maker, tmp_path: Path) -> None:
     root = evaluated([Model("run", 100, 0.5), Model("run", 200, 0.6)])
     (tmp_path / "new").mkdir()
-    for lang, told in (("en", f"No finished evaluation under {tmp_path / 'new'}"), ("ko", f"{tmp_path / 'new'}에는 끝난 평가가")):
+    for lang, note in (("en", f"No finished evaluation under {tmp_path / 'new'}"), ("ko", f"{tmp_path / 'new'}에는 끝난 평가가")):
         text = Path(report(root / "run", tmp_path / "new", out=tmp_path / "out", lang=lang).page).read_text("utf-8")
-        assert told in text
+        assert note in text
         assert f"coref-automl evaluate {tmp_path / 'new'}" in text
 
 
@@ -274,17 +275,23 @@ def test_bad_requests_are_one_sentence(study_source: Path, tmp_path: Path) -> No
         report(study_source, study_source)
     with pytest.raises(RecipeError, match="Name the folder"):
         report()
+    with pytest.raises(RecipeError, match="Name evaluated checkpoints or runs to report on, before the folder"):
+        report(study_source)  # the only path is the folder
+    with pytest.raises(RecipeError, match="Name evaluated checkpoints or runs"):
+        report(out=tmp_path / "out")
+    with pytest.raises(ComparisonError, match="Name at least one evaluated checkpoint"):
+        compare()
 
 
-def test_the_record_prints_its_path_and_links_to_it(made: WrittenReport) -> None:
-    assert str(made) == made.page
-    assert Path(made).name == "report.html"
-    assert "file://" in made._repr_html_()
+def test_the_record_prints_its_path_and_links_to_it(written: WrittenReport) -> None:
+    assert str(written) == written.page
+    assert Path(written).name == "report.html"
+    assert "file://" in written._repr_html_()
 
 
-def test_every_chart_is_vega_lite_that_compiles(made: WrittenReport) -> None:
+def test_every_chart_is_vega_lite_that_compiles(written: WrittenReport) -> None:
     vl_convert = pytest.importorskip("vl_convert")
-    specs = page_data(Path(made))["charts"]
+    specs = page_data(Path(written))["charts"]
     assert len(specs) >= 8
     for spec in specs:
         assert vl_convert.vegalite_to_vega(spec)["marks"]

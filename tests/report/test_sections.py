@@ -36,18 +36,18 @@ def test_every_question_of_the_answer_is_a_section_that_leads_with_its_claim(stu
     drawn = {section.id: section for section in draw_sections(study)}
     assert {"arms", "checkpoints", "data", "reading"} <= set(drawn)
     for question in study.answer.questions:
-        held = drawn[question.id].verdict
-        assert held is not None
-        assert held.badge
+        verdict = drawn[question.id].verdict
+        assert verdict is not None
+        assert verdict.badge
         assert question.tested
-        assert held.estimate == question.lead.difference
+        assert verdict.estimate == question.lead.difference
 
 
 @pytest.mark.parametrize("lang", ["en", "ko"])
 def test_every_table_says_which_documents_it_shows(study_source: Path, lang: Lang) -> None:
     """With targets: every section that a folder of evaluations can have."""
-    made = read_subject(open_results([str(study_source)]), Say(lang), target={"real1": 0.5, "real5": 0.6})
-    drawn = draw_sections(made)
+    subject = read_subject(open_results([str(study_source)]), Say(lang), target={"real1": 0.5, "real5": 0.6})
+    drawn = draw_sections(subject)
     assert len(drawn) > 10
     assert silent_tables(drawn) == []
 
@@ -61,14 +61,14 @@ def test_parts_follow_each_other_and_evidence_comes_first(study: Subject) -> Non
 def test_a_single_checkpoint_raises_no_question_of_choice(evaluated: Maker) -> None:
     root = evaluated([Model("base", 0, -1.0), Model("entity_a", 100, 0.5)])
     alone = read_subject(open_results([str(root)]), Say("en"))
-    asked = {section.id for section in draw_sections(alone) if section.answer}
-    assert asked <= {"base", "lambada", "sources"}
+    answered = {section.id for section in draw_sections(alone) if section.answer}
+    assert answered <= {"base", "lambada", "sources"}
 
 
 def test_where_strict_reaches_few_answers_the_table_by_distance_shows_what_is_judged(tmp_path: Path) -> None:
     trained = [Model(f"mlm-{length}-s{seed}", 100, 0.0, seed=seed, seq_len=length) for length in (128, 512) for seed in range(2)]
-    for own, model in enumerate((Model("base", 0, -1.0), *trained)):
-        scores = make_scores(model, documents=60, own=own, tasks=("real", "real-far"))
+    for number, model in enumerate((Model("base", 0, -1.0), *trained)):
+        scores = make_scores(model, documents=60, own=number, tasks=("real", "real-far"))
         few = [replace(score, strict_rank=score.strict_rank * (n % 20 == 0)) for n, score in enumerate(scores)]
         write_evaluation(tmp_path, model, few)
     drawn = {section.id: section for section in draw_sections(read_subject(open_results([str(tmp_path)]), Say("en")))}

@@ -10,7 +10,7 @@ from coref_automl.evaluation.fill import Filled
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.records import Estimate, Evaluation
 from coref_automl.report.terminal import best_of, format_filled, format_overview, format_result, in_blocks
-from coref_automl.tables import align
+from coref_automl.say import align
 
 
 def evaluation(name: str, real1: float, **more: object) -> Evaluation:
@@ -22,11 +22,11 @@ def evaluation(name: str, real1: float, **more: object) -> Evaluation:
         "real1_strict": real1 - 0.05,
     }
     estimates = {key: Estimate(value, value - 0.02, value + 0.02, 2400) for key, value in values.items()}
-    made = Evaluation(
+    plain = Evaluation(
         f"a/{name}", f"runs/a/{name}", "set", 1536, "float32", "1", "2026-01-01T00:00:00+00:00", 12.3,
         {"items": "same", "weights": name}, estimates, {"copy-nearest": {"real1": Estimate(0.2, 0.1, 0.3, 9)}}, 0.8, 7,
     )  # fmt: skip
-    return replace(made, **more)  # type: ignore[arg-type]
+    return replace(plain, **more)  # type: ignore[arg-type]
 
 
 def stored(*evaluations: Evaluation) -> list[StoredEvaluation]:
@@ -43,14 +43,14 @@ def test_the_block_names_everything_the_guide_names() -> None:
 
 
 def test_the_block_in_english_has_the_same_lines() -> None:
-    one, best = evaluation("checkpoint-131", 0.50), evaluation("checkpoint-65", 0.48)
-    assert len(format_result(one, best, "en")) == len(format_result(one, best, "ko"))
-    assert "+2.00 points" in "\n".join(format_result(one, best, "en"))
+    current, best = evaluation("checkpoint-131", 0.50), evaluation("checkpoint-65", 0.48)
+    assert len(format_result(current, best, "en")) == len(format_result(current, best, "ko"))
+    assert "+2.00 points" in "\n".join(format_result(current, best, "en"))
 
 
 def test_what_was_not_run_is_said_and_not_zero() -> None:
-    one = evaluation("checkpoint-131", 0.5)
-    bare = replace(one, estimates={"real1": one.estimates["real1"]})
+    current = evaluation("checkpoint-131", 0.5)
+    bare = replace(current, estimates={"real1": current.estimates["real1"]})
     text = "\n".join(format_result(bare, None))
     assert "종합 점수: 실행 안 함" in text
     assert any(line.startswith("LAMBADA@1") and "실행 안 함" in line for line in text.splitlines())

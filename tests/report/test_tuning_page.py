@@ -30,15 +30,20 @@ def turned_round(job: Job) -> list[float | str]:
 
 
 def page(out: Path, script: Script = turned_round, **changes: Any) -> tuple[Page, StudyResult]:
-    made, _ = search(out, script, **changes)
-    made.run()
-    final = finish(made.study, made.problem, made.recipe, Trainer(made.problem, ScriptedLauncher(script), quiet(), lambda: None))
-    recipe = made.recipe
-    problem, say = made.problem, Say(recipe.lang or "en")
-    told = lines_of(final, recipe, problem.label, problem.confirm_name, say)
-    result = StudyResult("study", "real1_strict", states(made.study), tuple(told), final, None, "best.yaml")
+    done, _ = search(out, script, **changes)
+    done.run()
+    final = finish(
+        done.study,
+        done.problem,
+        done.recipe,
+        Trainer(done.problem, ScriptedLauncher(script), quiet(), lambda: None),
+    )
+    recipe = done.recipe
+    problem, say = done.problem, Say(recipe.lang or "en")
+    lines = lines_of(final, recipe, problem.label, problem.confirm_name, say)
+    result = StudyResult("study", "real1_strict", states(done.study), tuple(lines), final, None, "best.yaml")
     shown = FinishedStudy(
-        result, recipe, problem.label, problem.confirm_name, problem.space, trials_of(made.study), final, out / "study.html"
+        result, recipe, problem.label, problem.confirm_name, problem.space, trials_of(done.study), final, out / "study.html"
     )
     return study_page(shown), result
 
@@ -86,13 +91,13 @@ def test_the_page_says_how_many_seeds_chose_and_judged(tmp_path: Path, lang: str
     shown, result = page(tmp_path, lang=lang)
     assert result.final is not None
     judged = len(result.final.judging)
-    told = {"ko": f"선택에 시드 4개, 판정에 새 시드 {judged}개", "en": f"seeds: 4 to choose, {judged} new to judge"}
-    assert told[lang] in shown.subtitle
+    subtitles = {"ko": f"선택에 시드 4개, 판정에 새 시드 {judged}개", "en": f"seeds: 4 to choose, {judged} new to judge"}
+    assert subtitles[lang] in shown.subtitle
     assert ("판정하지 않음" if lang == "ko" else "not judged") in repr(table(shown, "end"))
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "korean"),
     [
         (
             "not in the better half of its objective at 2/4 of the budget",
@@ -101,8 +106,8 @@ def test_the_page_says_how_many_seeds_chose_and_judged(tmp_path: Path, lang: str
         ("CUDA out of memory.", "CUDA out of memory."),
     ],
 )
-def test_reasons_of_the_engine_are_told_in_korean_and_those_of_training_stay(reason: str, told: str) -> None:
-    assert in_korean(reason) == told
+def test_reasons_of_the_engine_are_told_in_korean_and_those_of_training_stay(reason: str, korean: str) -> None:
+    assert in_korean(reason) == korean
 
 
 def test_the_end_of_a_process_is_told_in_korean(tmp_path: Path) -> None:

@@ -26,11 +26,11 @@ def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     syllables = [chr(0xAC00 + 28 * at) for at in range(80)]
     entries = [*SPECIALS, *syllables[:60], *(f"##{syllable}" for syllable in syllables[60:])]
-    made = Tokenizer(WordPiece({entry: number for number, entry in enumerate(entries)}, unk_token="[UNK]"))
-    made.pre_tokenizer = BertPreTokenizer()
+    tokenizer = Tokenizer(WordPiece({entry: number for number, entry in enumerate(entries)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = BertPreTokenizer()
     folder = tmp_path_factory.mktemp("tokenizer")
     names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-    fast = PreTrainedTokenizerFast(tokenizer_object=made, **dict(zip(names, SPECIALS, strict=True)))
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **dict(zip(names, SPECIALS, strict=True)))
     fast.save_pretrained(str(folder))
     return folder
 

@@ -27,9 +27,9 @@ def test_asked_positions_and_labels_belong_together(opened: PackedDataset, maski
     drawn = [rows[index] for index in (3, 5, len(opened) + 3)]
     batch = Collator(0.2)(drawn)
     labels = np.stack([row.labels for row in drawn]).reshape(-1)
-    asked = batch["labels"] != IGNORED
-    assert (labels[batch["positions"][asked].numpy()] == batch["labels"][asked].numpy()).all()
-    assert int(asked.sum()) == (labels != IGNORED).sum()
+    is_target = batch["labels"] != IGNORED
+    assert (labels[batch["positions"][is_target].numpy()] == batch["labels"][is_target].numpy()).all()
+    assert int(is_target.sum()) == (labels != IGNORED).sum()
     assert drawn[0][2].tolist() != drawn[2][2].tolist()  # the same row in the next epoch
 
 
@@ -49,8 +49,8 @@ def test_the_expected_share_is_that_of_the_rows_for_drawn_rates_too(opened: Pack
     for drawn in (False, True):
         settings = replace(masking, objective="mlm", drawn=drawn, min_prob=0.0, max_prob=0.6)
         rows = MaskedRows(opened, settings, 7)
-        asked = np.mean([(rows[at][2] != IGNORED).mean() for at in range(60 * len(opened))])
-        assert asked < expected_share(opened, settings) < 1.25 * asked  # a little more: [CLS] and [SEP] are never asked
+        share = np.mean([(rows[at][2] != IGNORED).mean() for at in range(60 * len(opened))])
+        assert share < expected_share(opened, settings) < 1.25 * share  # a little more: [CLS] and [SEP] are never asked
 
 
 def test_a_blank_row_asks_nothing(opened: PackedDataset, masking: Masking) -> None:

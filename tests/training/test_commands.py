@@ -34,12 +34,12 @@ def test_options_override_the_recipe(recipe_file: Path, tmp_path: Path, capsys: 
     status = command_line(
         ["train", "--recipe", str(recipe_file), "--dry-run", "--json", "--weight-decay", "0", "--objective", "entity"]
     )
-    told = json.loads(capsys.readouterr().out)
+    shown = json.loads(capsys.readouterr().out)
     assert status == 0
-    assert told["recipe"]["weight_decay"] == 0.0
-    assert told["recipe"]["objective"] == "entity"
-    assert told["recipe"]["batch"] == 4
-    assert told["plan"]["checkpoints"] == [1, 3]
+    assert shown["recipe"]["weight_decay"] == 0.0
+    assert shown["recipe"]["objective"] == "entity"
+    assert shown["recipe"]["batch"] == 4
+    assert shown["plan"]["checkpoints"] == [1, 3]
     assert not (tmp_path / "run").exists()
 
 
@@ -68,15 +68,15 @@ def test_a_dry_run_refuses_the_folder_that_the_run_would_refuse_in_the_same_word
         (["--out", str(tmp_path / "file" / "sub" / "run")], "Cannot write"),
         (["--seed", "1"], "was begun with seed 0, and this command has seed 1"),
     ):
-        told = []
+        messages = []
         for how in (["--dry-run"], ["--dry-run", "--json"], []):
             capsys.readouterr()
             assert command_line(["train", "--recipe", str(recipe_file), *options, *how]) == (1 if said == "Cannot write" else 2)
             shown = capsys.readouterr()
             assert shown.out == ""
-            told.append(shown.err)
-        assert said in told[0]
-        assert len(set(told)) == 1
+            messages.append(shown.err)
+        assert said in messages[0]
+        assert len(set(messages)) == 1
     assert files(tmp_path) == before
 
 
@@ -100,8 +100,8 @@ def test_a_dry_run_says_what_stands_in_the_folder_and_writes_nothing(
         assert said in shown
         assert any("until 3 steps" in line for line in shown) != finished
         assert command_line([*look, "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert (told["finished"], told["resume"]) == (finished, resume)
+        result = json.loads(capsys.readouterr().out)
+        assert (result["finished"], result["resume"]) == (finished, resume)
         assert files(tmp_path) == before
 
 
@@ -122,9 +122,9 @@ def test_the_result_is_the_only_output_as_json_and_watch_reads_the_run(
     recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command_line(["train", "--recipe", str(recipe_file), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["steps"] == 3
-    assert told["checkpoints"][-1].endswith("checkpoint-3")
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["steps"] == 3
+    assert shown["checkpoints"][-1].endswith("checkpoint-3")
     assert command_line(["watch", str(tmp_path / "run"), "--json"]) == 0
     seen: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert (seen["state"], seen["step"], seen["epoch"]) == ("finished", 3, 1.0)

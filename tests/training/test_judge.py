@@ -138,8 +138,8 @@ def test_training_stops_when_two_checkpoints_changed_nothing(
     judge: Callable[..., Any], tmp_path: Path, skills: dict[int, float], documents: int, chosen: int, stops: bool
 ) -> None:
     reason = judge(skills, documents=documents, luck=skills is UNSURE, stop_when_flat=True).after_checkpoint()
-    held = read_json(tmp_path / "run" / "best.json")
-    assert (held["checkpoint"], held["sure"]) == (f"checkpoint-{chosen}", skills is not UNSURE)
+    best = read_json(tmp_path / "run" / "best.json")
+    assert (best["checkpoint"], best["sure"]) == (f"checkpoint-{chosen}", skills is not UNSURE)
     assert (reason is not None) is stops
 
 
@@ -166,14 +166,14 @@ def test_a_checkpoint_that_was_removed_is_not_chosen_later(judge: Callable[..., 
         write_evaluation(tmp_path, model, make_scores(model, documents=60, own=0))
     shutil.rmtree(tmp_path / "run" / "checkpoint-1")  # the fixture made the folder of its name anew
     reason = judge({4: 1.0}, stop_when_flat=True).after_checkpoint()
-    held = read_json(tmp_path / "run" / "best.json")["checkpoint"]
-    assert held == "checkpoint-2"
-    assert (tmp_path / "run" / held).is_dir()
+    best = read_json(tmp_path / "run" / "best.json")["checkpoint"]
+    assert best == "checkpoint-2"
+    assert (tmp_path / "run" / best).is_dir()
     assert reason is not None
     assert "2 further checkpoints" in reason
 
 
-def told(run: Path) -> list[tuple[str, float]]:
+def reported(run: Path) -> list[tuple[str, float]]:
     rows = [json.loads(line) for line in (run / "events.ndjson").read_text("utf-8").splitlines()]
     return [(row["checkpoint"], row["progress"]) for row in rows if row["event"] == "evaluation"]
 
@@ -183,12 +183,12 @@ def test_each_newly_scored_checkpoint_is_told_once_with_its_own_progress(judge: 
     again = judge({125: 1.0, 250: 1.0, 375: 1.0})  # a new process: the one before was killed while it scored the second
     again.after_checkpoint()
     again.after_checkpoint()
-    assert told(tmp_path / "run") == [("checkpoint-125", 0.125), ("checkpoint-250", 0.25), ("checkpoint-375", 0.375)]
+    assert reported(tmp_path / "run") == [("checkpoint-125", 0.125), ("checkpoint-250", 0.25), ("checkpoint-375", 0.375)]
 
 
 def test_an_older_checkpoint_that_cannot_be_scored_does_not_stop_the_newest(judge: Callable[..., Any], tmp_path: Path) -> None:
     judge({125: 0.0, 250: 1.0}, unscorable=(125,)).after_checkpoint()
-    assert told(tmp_path / "run") == [("checkpoint-250", 0.25)]
+    assert reported(tmp_path / "run") == [("checkpoint-250", 0.25)]
     assert read_json(tmp_path / "run" / "best.json")["checkpoint"] == "checkpoint-250"
 
 
@@ -196,7 +196,7 @@ def test_a_newest_checkpoint_that_cannot_be_scored_is_not_replaced_by_an_older_o
     judge: Callable[..., Any], tmp_path: Path
 ) -> None:
     judge({125: 0.0, 250: 1.0}, unscorable=(250,)).after_checkpoint()
-    assert told(tmp_path / "run") == []
+    assert reported(tmp_path / "run") == []
     assert "could not be scored, training continues" in (tmp_path / "run" / "events.ndjson").read_text("utf-8")
 
 
@@ -236,7 +236,7 @@ def test_a_run_killed_while_its_last_checkpoint_was_scored_is_scored_and_not_tra
     again = train(scored_recipe(epochs=1.5))
     assert again.steps == whole.steps == 3
     assert [path.name for path in again.checkpoints] == ["checkpoint-1", "checkpoint-2", "checkpoint-3"]
-    assert told(whole.run) == [("checkpoint-1", 0.3333), ("checkpoint-2", 0.6667), ("checkpoint-3", 1.0)]
+    assert reported(whole.run) == [("checkpoint-1", 0.3333), ("checkpoint-2", 0.6667), ("checkpoint-3", 1.0)]
     assert (whole.run / "DONE").exists()
 
 

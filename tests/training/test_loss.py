@@ -37,11 +37,11 @@ def test_the_loss_is_that_of_full_logits(shape: str, build: Callable[[str], Any]
     usual = model(input_ids=ids, attention_mask=torch.ones_like(ids), labels=labels).loss
     prepare_model(model)
     positions = torch.cat([(labels.flatten() != IGNORED).nonzero().flatten(), torch.zeros(5, dtype=torch.long)])
-    asked = torch.cat([labels.flatten()[positions[:3]], torch.full((5,), IGNORED)])
-    ours = model(input_ids=ids, segments=torch.ones(3, 32, dtype=torch.int32), positions=positions, labels=asked)["loss"]
+    targets = torch.cat([labels.flatten()[positions[:3]], torch.full((5,), IGNORED)])
+    ours = model(input_ids=ids, segments=torch.ones(3, 32, dtype=torch.int32), positions=positions, labels=targets)["loss"]
     assert_same(ours, usual)
     half = model(
-        input_ids=ids, segments=torch.ones(3, 32, dtype=torch.int32), positions=positions, labels=asked, num_items_in_batch=6
+        input_ids=ids, segments=torch.ones(3, 32, dtype=torch.int32), positions=positions, labels=targets, num_items_in_batch=6
     )
     assert_same(half["loss"], usual / 2)
 
@@ -50,7 +50,7 @@ def test_the_loss_is_that_of_full_logits(shape: str, build: Callable[[str], Any]
 def test_dropout_reaches_every_family(shape: str, build: Callable[[str], Any]) -> None:
     import torch
 
-    from coref_automl.training.loss import with_dropout
+    from coref_automl.models.execution import with_dropout
 
     ids = torch.arange(5, 35)[None]
     noisy = with_dropout(build(shape), 0.3).train()

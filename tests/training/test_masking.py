@@ -16,7 +16,7 @@ from coref_automl.training.masking import (
     OBJECTIVES,
     Masking,
     ObjectiveKind,
-    _drawn,
+    _sampled,
     later_mentions,
     length_rates,
     mask_row,
@@ -59,8 +59,8 @@ CHAINED = [(2, 4, 0), (10, 12, 0), (20, 21, 1), (30, 32, 0), (40, 41, 1), (45, 4
 
 
 def many(source: Row, chosen: Masking, count: int = 300) -> tuple[np.ndarray, np.ndarray]:
-    drawn = [mask_row(source, chosen, row_rng(0, epoch, 5)) for epoch in range(count)]
-    return np.stack([ids for ids, _ in drawn]), np.stack([labels for _, labels in drawn])
+    rows = [mask_row(source, chosen, row_rng(0, epoch, 5)) for epoch in range(count)]
+    return np.stack([ids for ids, _ in rows]), np.stack([labels for _, labels in rows])
 
 
 @given(
@@ -77,12 +77,12 @@ def test_labels_are_the_original_tokens_and_never_special_or_padding(
     source = row(first, second, seed=seed % 1000)
     chosen = settings(objective, whole_word=whole, replace_all=everything, min_prob=0.1, max_prob=0.5)
     ids, labels = mask_row(source, chosen, row_rng(seed, 1, 2))
-    asked = labels != IGNORED
-    assert (labels[asked] == source.tokens[asked]).all()
-    assert not SPECIAL[source.tokens[asked]].any()
-    assert not asked[source.segments == 0].any()
-    assert (ids[~asked] == source.tokens[~asked]).all()
-    assert asked.any()
+    is_target = labels != IGNORED
+    assert (labels[is_target] == source.tokens[is_target]).all()
+    assert not SPECIAL[source.tokens[is_target]].any()
+    assert not is_target[source.segments == 0].any()
+    assert (ids[~is_target] == source.tokens[~is_target]).all()
+    assert is_target.any()
 
 
 def test_the_same_seed_epoch_and_row_give_the_same_mask_and_others_do_not() -> None:
@@ -108,8 +108,8 @@ def test_the_rate_follows_the_real_length_of_the_piece() -> None:
 def test_drawn_rates_differ_from_piece_to_piece_and_cover_the_range() -> None:
     source = row(400, 400, total=800)
     _, labels = many(source, settings(drawn=True, min_prob=0.0, max_prob=0.4))
-    asked = labels != IGNORED
-    first, second = asked[:, source.segments == 1].mean(axis=1), asked[:, source.segments == 2].mean(axis=1)
+    is_target = labels != IGNORED
+    first, second = is_target[:, source.segments == 1].mean(axis=1), is_target[:, source.segments == 2].mean(axis=1)
     assert abs(np.corrcoef(first, second)[0, 1]) < 0.2
     for rates in (first, second):
         assert rates.min() < 0.03
@@ -125,27 +125,27 @@ def test_a_rate_of_zero_hides_nothing() -> None:
 def test_whole_words_are_hidden_whole() -> None:
     source = row(64)
     _, labels = many(source, settings(whole_word=True, min_prob=0.3, max_prob=0.3))
-    asked = labels != IGNORED
+    is_target = labels != IGNORED
     follows = np.flatnonzero((source.tokens >= 60) & ~SPECIAL[np.roll(source.tokens, 1)])
     assert len(follows)
-    assert (asked[:, follows] == asked[:, follows - 1]).all()
-    assert asked[:, 1:63].mean() == pytest.approx(0.3, abs=0.05)
+    assert (is_target[:, follows] == is_target[:, follows - 1]).all()
+    assert is_target[:, 1:63].mean() == pytest.approx(0.3, abs=0.05)
 
 
 def test_a_word_does_not_reach_over_the_border_of_two_documents() -> None:
     source = row(20, 20)
     _, labels = many(source, settings(whole_word=True, min_prob=0.5, max_prob=0.5))
-    asked = labels != IGNORED
-    assert (asked[:, 18] != asked[:, 21]).any()
+    is_target = labels != IGNORED
+    assert (is_target[:, 18] != is_target[:, 21]).any()
 
 
 def test_entity_hides_later_mentions_whole_and_never_the_first() -> None:
     source = row(60, mentions=CHAINED)
     ids, labels = many(source, settings("entity", background=0.1))
-    asked = labels != IGNORED
-    assert not asked[:, [2, 3, 20]].any()
+    is_target = labels != IGNORED
+    assert not is_target[:, [2, 3, 20]].any()
     for start, end, _ in [(10, 12, 0), (30, 32, 0), (40, 41, 1), (45, 46, 1)]:
-        span = asked[:, start:end]
+        span = is_target[:, start:end]
         assert (span.all(axis=1) == span.any(axis=1)).all()
         assert span.all(axis=1).mean() == pytest.approx(0.3, abs=0.12)
         assert (ids[:, start:end][span] == MASK).all()
@@ -153,7 +153,7 @@ def test_entity_hides_later_mentions_whole_and_never_the_first() -> None:
     for start, end, _ in CHAINED:
         inside[start:end] = True
     outside = ~inside & (source.segments > 0) & ~SPECIAL[source.tokens]
-    assert asked[:, outside].mean() == pytest.approx(0.1, abs=0.02)
+    assert is_target[:, outside].mean() == pytest.approx(0.1, abs=0.02)
 
 
 def test_every_entity_row_with_a_chain_hides_at_least_one_mention() -> None:
@@ -188,10 +188,10 @@ def test_the_mixture_is_for_mlm_positions_and_mentions_stay_masked() -> None:
     inside = np.zeros(64, dtype=bool)
     for start, end, _ in CHAINED:
         inside[start:end] = True
-    asked = labels != IGNORED
-    assert (ids[:, inside][asked[:, inside]] == MASK).all()
-    outside = ids[:, ~inside][asked[:, ~inside]]
-    kept = outside == labels[:, ~inside][asked[:, ~inside]]
+    is_target = labels != IGNORED
+    assert (ids[:, inside][is_target[:, inside]] == MASK).all()
+    outside = ids[:, ~inside][is_target[:, ~inside]]
+    kept = outside == labels[:, ~inside][is_target[:, ~inside]]
     assert (outside == MASK).mean() == pytest.approx(0.8, abs=0.04)
     assert kept.mean() == pytest.approx(0.1, abs=0.03)
     assert not SPECIAL[outside[outside != MASK]].any()
@@ -216,7 +216,7 @@ def test_an_objective_with_a_share_of_its_own_takes_that_share_of_rows(monkeypat
 
 def test_a_mention_that_is_drawn_because_none_was_has_a_rate_above_zero() -> None:
     rng, later = np.random.default_rng(0), np.arange(3)
-    found = np.concatenate([_drawn(later, np.array([0.02, 0.0, 0.06]), rng) for _ in range(2000)])
+    found = np.concatenate([_sampled(later, np.array([0.02, 0.0, 0.06]), rng) for _ in range(2000)])
     shares = np.bincount(found, minlength=3) / len(found)
     assert shares[1] == 0
     assert shares[2] == pytest.approx(0.75, abs=0.03)

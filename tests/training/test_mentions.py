@@ -52,25 +52,27 @@ def rows(draw: st.DrawFn) -> tuple[Row, np.ndarray]:
     edges = np.sort(rng.choice(np.arange(4, 60), 3, replace=False))
     segments = np.searchsorted(edges, np.arange(60), "right") + 1
     segments[segments > draw(st.integers(1, 3))] = 0
-    found = []
+    spans = []
     for _ in range(draw(st.integers(0, 20))):
         start = int(rng.integers(0, 58))
         end = start + int(rng.integers(1, 4))
         if segments[start] and end <= 60 and segments[start] == segments[end - 1]:
-            found.append((start, end, 4 * segments[start] + int(rng.integers(3))))
+            spans.append((start, end, 4 * segments[start] + int(rng.integers(3))))
     labels = np.full(60, IGNORED)
-    for start, end, _ in found:
+    for start, end, _ in spans:
         if rng.random() < 0.5:
             labels[start:end] = 7
     labels[rng.random(60) < 0.05] = 7
-    return Row(rng.integers(5, 85, 60), segments, np.array(sorted(found), np.int32).reshape(-1, 3)), labels
+    return Row(rng.integers(5, 85, 60), segments, np.array(sorted(spans), np.int32).reshape(-1, 3)), labels
 
 
-@given(made=rows())
-def test_who_is_asked_for_has_a_visible_mate_and_a_visible_stranger_in_its_document(made: tuple[Row, np.ndarray]) -> None:
+@given(row_and_labels=rows())
+def test_who_is_asked_for_has_a_visible_mate_and_a_visible_stranger_in_its_document(
+    row_and_labels: tuple[Row, np.ndarray],
+) -> None:
     from coref_automl.training.loss import CANDIDATE, TARGET, mention_table
 
-    row, labels = made
+    row, labels = row_and_labels
     table = mention_table(row, labels)
     assert len(table) == len(row.mentions)
     spans = [(int(first), int(end), int(chain)) for first, end, chain in row.mentions]
@@ -83,13 +85,15 @@ def test_who_is_asked_for_has_a_visible_mate_and_a_visible_stranger_in_its_docum
         assert (role == TARGET) == (hidden and chain in near and any(other != chain for other in near))
 
 
-@given(made=rows(), seed=st.integers(0, 1000), objective=st.sampled_from(["copy", "link"]))
-def test_the_losses_are_those_of_a_plain_loop_over_mentions(made: tuple[Row, np.ndarray], seed: int, objective: str) -> None:
+@given(row_and_labels=rows(), seed=st.integers(0, 1000), objective=st.sampled_from(["copy", "link"]))
+def test_the_losses_are_those_of_a_plain_loop_over_mentions(
+    row_and_labels: tuple[Row, np.ndarray], seed: int, objective: str
+) -> None:
     import torch
 
     from coref_automl.training.loss import CANDIDATE, TARGET, MentionLosses, mention_table
 
-    row, labels = made
+    row, labels = row_and_labels
     table = mention_table(row, labels)
     torch.manual_seed(seed)
     hidden = torch.randn(2, 60, 8)
@@ -183,14 +187,14 @@ def chained(recipe: Recipe, chained_dataset: Path) -> Recipe:
 def test_hidden_mentions_are_found_after_training(chained: Recipe) -> None:
     objective = "copy+link"
     settings = {"learning_rate": 3e-3, "epochs": 30, "save_every": 0, "log_every": 5, "micro_batch": 8}
-    told = steps(train(chained(objective=objective, **settings)).run)
+    events = steps(train(chained(objective=objective, **settings)).run)
     for loss in objective.split("+"):
-        first, last = told[0], told[-1]
+        first, last = events[0], events[-1]
         assert last[f"{loss}_loss"] < first[f"{loss}_loss"] - 0.3
         assert last[f"{loss}_accuracy"] > max(0.6, first[f"{loss}_accuracy"])
-    assert all(row["asked_mentions"] > 0 for row in told)
-    parts = [row["mlm_loss"] + sum(row[f"{loss}_loss"] for loss in objective.split("+")) for row in told]
-    assert parts[0] == pytest.approx(told[0]["loss"], rel=1e-4)  # one step since the start; later reports are of steps' means
+    assert all(row["asked_mentions"] > 0 for row in events)
+    parts = [row["mlm_loss"] + sum(row[f"{loss}_loss"] for loss in objective.split("+")) for row in events]
+    assert parts[0] == pytest.approx(events[0]["loss"], rel=1e-4)  # one step since the start; later reports are of steps' means
 
 
 def test_the_micro_batch_changes_nothing_that_is_learned(chained: Recipe, tmp_path: Path) -> None:
@@ -283,7 +287,7 @@ def test_a_loss_that_is_not_a_number_is_named(chained: Recipe, monkeypatch: pyte
     from coref_automl.training.loss import MentionLosses
 
     kept = MentionLosses.forward
-    monkeypatch.setattr(MentionLosses, "forward", lambda self, *given: kept(self, *given) * float("nan"))
+    monkeypatch.setattr(MentionLosses, "forward", lambda self, *arguments: kept(self, *arguments) * float("nan"))
     with pytest.raises(CorefError, match=r"The loss of step 1 is NaN or infinite \(copy, link\)"):
         train(chained(epochs=1))
 

@@ -22,10 +22,10 @@ SHAPES = ["tiny", "deberta-tiny", "bert-tiny", "roberta-tiny", "electra-tiny"]
 def test_each_layer_has_the_rate_of_its_depth(shape: str, tokenizer_folder: Path) -> None:
     from coref_automl.training.optimizer import parameter_groups
 
-    made = model(shape, tokenizer_folder)
-    groups = parameter_groups(made, learning_rate=1.0, weight_decay=0.1, layer_decay=0.5)
+    network = model(shape, tokenizer_folder)
+    groups = parameter_groups(network, learning_rate=1.0, weight_decay=0.1, layer_decay=0.5)
     rates = {name: group.learning_rate for group in groups for name in group.names}
-    assert rates.keys() == dict(made.named_parameters()).keys()
+    assert rates.keys() == dict(network.named_parameters()).keys()
     for name, rate in rates.items():
         expected = (
             0.5**2 if "layer.0." in name or "layers.0." in name else 0.5 if "layer.1." in name or "layers.1." in name else None
@@ -34,7 +34,7 @@ def test_each_layer_has_the_rate_of_its_depth(shape: str, tokenizer_folder: Path
             assert rate == expected, name
         elif "embeddings.word" in name or "tok_embeddings" in name or "rel_embeddings" in name:
             assert rate == 0.5**3, name
-    head = [rate for name, rate in rates.items() if not name.startswith(made.base_model_prefix + ".")]
+    head = [rate for name, rate in rates.items() if not name.startswith(network.base_model_prefix + ".")]
     assert head
     assert set(head) == {1.0}
 
@@ -55,12 +55,12 @@ def test_the_optimizer_moves_lower_layers_less(tokenizer_folder: Path) -> None:
 
     from coref_automl.training.optimizer import adamw, parameter_groups
 
-    made = model("tiny", tokenizer_folder)
-    groups = parameter_groups(made, learning_rate=1e-2, weight_decay=0.0, layer_decay=0.5)
-    before = {name: value.detach().clone() for name, value in made.named_parameters()}
-    made(input_ids=torch.arange(5, 25)[None], labels=torch.arange(5, 25)[None]).loss.backward()
+    network = model("tiny", tokenizer_folder)
+    groups = parameter_groups(network, learning_rate=1e-2, weight_decay=0.0, layer_decay=0.5)
+    before = {name: value.detach().clone() for name, value in network.named_parameters()}
+    network(input_ids=torch.arange(5, 25)[None], labels=torch.arange(5, 25)[None]).loss.backward()
     adamw(groups, fused=False).step()
-    moved = {name: float((value.detach() - before[name]).abs().max()) for name, value in made.named_parameters()}
+    moved = {name: float((value.detach() - before[name]).abs().max()) for name, value in network.named_parameters()}
     low, high = moved["model.layers.0.mlp.Wi.weight"], moved["model.layers.1.mlp.Wi.weight"]
     assert 0 < low < high
     assert high == pytest.approx(2 * low, rel=0.2)

@@ -27,10 +27,10 @@ def test_every_epoch_shows_every_row_once_in_an_order_of_its_own() -> None:
 def test_the_sampler_takes_its_epoch_from_the_step_count() -> None:
     """Three steps an epoch; a run resumed at step 4 is in epoch 1, whatever a fresh loader would count."""
     chosen = plan()
-    drawn = list(EpochSampler(chosen, 4, lambda: 4))
-    assert [index // 10 for index in drawn[:10]] == [1] * 10
-    assert [index % 10 for index in drawn[:10]] == chosen.order(1).tolist()
-    assert drawn[10:] == [PAD_ROW, PAD_ROW]
+    indices = list(EpochSampler(chosen, 4, lambda: 4))
+    assert [index // 10 for index in indices[:10]] == [1] * 10
+    assert [index % 10 for index in indices[:10]] == chosen.order(1).tolist()
+    assert indices[10:] == [PAD_ROW, PAD_ROW]
 
 
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(0, 60))
@@ -54,8 +54,8 @@ def test_weights_say_how_often_a_row_comes_and_every_visit_is_masked_by_itself()
     assert counts.mean(0) == pytest.approx(chosen.weights, abs=0.1)
     assert (np.abs(counts - chosen.weights) < 1).all()  # rounded up or down, never further
     assert all(len(set(visits(chosen, epoch))) == 10 for epoch in range(300))
-    drawn = [index for step in (0, 3) for index in EpochSampler(chosen, 1, lambda step=step: step)]
-    assert len(set(drawn)) == 20  # no epoch repeats the indices, and so the masks, of another
+    indices = [index for step in (0, 3) for index in EpochSampler(chosen, 1, lambda step=step: step)]
+    assert len(set(indices)) == 20  # no epoch repeats the indices, and so the masks, of another
     assert chosen.order(7).tolist() == mixed([1, 1, 1, 1, 1, 2, 2, 2, 2, 0]).order(7).tolist()
 
 
@@ -86,7 +86,7 @@ def test_lengths_count_real_tokens(opened: PackedDataset) -> None:
 
 
 @pytest.mark.parametrize(
-    ("batch", "wanted", "processes", "size"), [(128, 32, 1, 32), (12, 5, 1, 4), (128, 100, 2, 64), (7, 4, 1, 1), (6, 100, 3, 2)]
+    ("batch", "most", "processes", "size"), [(128, 32, 1, 32), (12, 5, 1, 4), (128, 100, 2, 64), (7, 4, 1, 1), (6, 100, 3, 2)]
 )
-def test_a_micro_batch_divides_the_share_of_a_process(batch: int, wanted: int, processes: int, size: int) -> None:
-    assert micro_batch(batch, wanted, processes) == size
+def test_a_micro_batch_divides_the_share_of_a_process(batch: int, most: int, processes: int, size: int) -> None:
+    assert micro_batch(batch, most, processes) == size

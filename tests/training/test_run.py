@@ -12,8 +12,8 @@ import torch
 from transformers import Trainer
 
 from coref_automl.errors import RecipeError
+from coref_automl.models.execution import dropout_of
 from coref_automl.store import read_json
-from coref_automl.training.loss import dropout_of
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import prepare_run
 from coref_automl.training.trainer import MaskedTrainer
@@ -49,8 +49,8 @@ def weights(checkpoint: Path) -> dict[str, Any]:
 def same_weights(left: Path, right: Path) -> bool:
     import torch
 
-    one, other = weights(left), weights(right)
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+    first, second = weights(left), weights(right)
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 class Killed(BaseException):
@@ -60,7 +60,7 @@ class Killed(BaseException):
 @pytest.fixture
 def killed_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """End a run right after the given step, without any clean-up of ours."""
-    from coref_automl.training.callback import RunCallback
+    from coref_automl.training.trainer import RunCallback
 
     def arm(step: int) -> None:
         kept = RunCallback.on_step_begin
@@ -123,7 +123,7 @@ def test_a_mix_and_a_curriculum_resume_exactly_and_change_what_is_read(
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"mix": "wiki"}, "should read NAME=NUMBER"),
         ({"mix": "wiki=-1"}, "should read NAME=NUMBER"),
@@ -134,10 +134,10 @@ def test_a_mix_and_a_curriculum_resume_exactly_and_change_what_is_read(
     ],
 )
 def test_a_mix_or_curriculum_that_cannot_be_meant_is_refused(
-    recipe: Recipe, make_dataset: Callable[..., Path], changes: dict[str, Any], told: str
+    recipe: Recipe, make_dataset: Callable[..., Path], changes: dict[str, Any], message: str
 ) -> None:
     sourced(folder := make_dataset())
-    with pytest.raises(RecipeError, match=told):
+    with pytest.raises(RecipeError, match=message):
         prepare_run(recipe(dataset=str(folder), **changes))
 
 
@@ -150,9 +150,9 @@ def test_dropout_is_really_on_in_that_comparison(recipe: Recipe, tmp_path: Path)
 @pytest.fixture
 def noisy(recipe: Recipe, tmp_path: Path) -> str:
     """A trained model whose config has dropout."""
-    made = train(recipe(model="new:bert-tiny", out=str(tmp_path / "noisy"), epochs=1, dropout=0.2))
-    assert dropout_of(read_json(made.checkpoints[-1] / "config.json")) == NOISY
-    return str(made.checkpoints[-1])
+    result = train(recipe(model="new:bert-tiny", out=str(tmp_path / "noisy"), epochs=1, dropout=0.2))
+    assert dropout_of(read_json(result.checkpoints[-1] / "config.json")) == NOISY
+    return str(result.checkpoints[-1])
 
 
 NOISY = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.2}
@@ -197,8 +197,8 @@ def test_a_checkpoint_loads_alone_and_says_how_it_came_to_be(recipe: Recipe) -> 
     assert AutoModelForMaskedLM.from_pretrained(newest).config.vocab_size == len(AutoTokenizer.from_pretrained(newest))
     ends = [read_json(checkpoint / "training.json")["planned_end"] for checkpoint in result.checkpoints]
     assert ends == [False] * (len(ends) - 1) + [True]
-    made = Provenance.from_json(read_json(newest / "training.json"))
-    assert (made.step, made.epoch, made.tokens, made.objective) == (3, 1.0, result.tokens, "mlm")
+    provenance = Provenance.from_json(read_json(newest / "training.json"))
+    assert (provenance.step, provenance.epoch, provenance.tokens, provenance.objective) == (3, 1.0, result.tokens, "mlm")
     assert (newest / "trainer_state.json").is_file()
     assert not (result.run / ".writing" / newest.name).exists()
 
@@ -395,11 +395,11 @@ def test_a_new_model_starts_with_the_words_of_another(recipe: Recipe, tmp_path: 
 
     source = train(recipe(epochs=0.5, out=str(tmp_path / "source"))).checkpoints[-1]
     settings = recipe(model="new:deberta-tiny", words_from=str(source), epochs=0.5)
-    begun = load_model(prepare_run(settings), None)
+    initial = load_model(prepare_run(settings), None)
     assert torch.equal(
-        begun.model.get_input_embeddings().weight.detach().cpu(), weights(source)["model.embeddings.tok_embeddings.weight"]
+        initial.model.get_input_embeddings().weight.detach().cpu(), weights(source)["model.embeddings.tok_embeddings.weight"]
     )
-    assert f"Word vectors and mask head of {source}; the layers between start from random weights." in begun.notes
+    assert f"Word vectors and mask head of {source}; the layers between start from random weights." in initial.notes
     result = train(settings)
     assert json.loads((result.checkpoints[-1] / "training.json").read_text("utf-8"))["base"].startswith(
         f"new:deberta-tiny+{source.name}-"
@@ -439,8 +439,8 @@ def test_the_words_of_a_run_are_those_of_the_checkpoint_it_stands_for(recipe: Re
         work = prepare_run(settings)
         assert work.recipe.words_from == str(chosen)
         assert f"--words-from: {chosen}" in work.notes
-        begun = load_model(work, None).model.get_input_embeddings().weight.detach().cpu()
-        assert torch.equal(begun, weights(chosen)["model.embeddings.tok_embeddings.weight"])
+        initial = load_model(work, None).model.get_input_embeddings().weight.detach().cpu()
+        assert torch.equal(initial, weights(chosen)["model.embeddings.tok_embeddings.weight"])
     (source.run / "best.json").unlink()
     for checkpoint in source.checkpoints:
         (checkpoint / "training.json").unlink()
@@ -479,7 +479,7 @@ def test_a_source_that_cannot_be_loaded_leaves_the_folder_free(recipe: Recipe, t
 
 def test_the_private_hooks_that_the_loop_overrides_are_the_librarys() -> None:
     """A release without one of them would leave ours uncalled, and nobody would hear of it."""
-    own = {"_watch"}
+    own = {"_record_nonfinite"}
     hooks = {name for name in vars(MaskedTrainer) if name.startswith("_") and not name.startswith("__")} - own
     assert {name for name in hooks if not callable(getattr(Trainer, name, None))} == set()
     assert {name for name in hooks if name not in str(MaskedTrainer.__doc__)} == set()

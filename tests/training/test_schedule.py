@@ -92,7 +92,7 @@ def test_a_resumed_clock_goes_on_where_it_stopped(at: dict[str, float]) -> None:
     at["seconds"] = 1005.0
     assert before <= second.progress(11) < before + 0.05
     at["seconds"] = 1051.0
-    assert second.over(12)
+    assert second.finished(12)
 
 
 def test_steps_end_a_run_that_the_clock_would_let_go_on(at: dict[str, float]) -> None:
@@ -104,10 +104,10 @@ def test_steps_end_a_run_that_the_clock_would_let_go_on(at: dict[str, float]) ->
 
 @given(marks=st.integers(1, 12), last=st.integers(1, 400))
 def test_even_checkpoints_end_with_the_run_and_agree_with_the_question_asked_at_each_step(marks: int, last: int) -> None:
-    asked = [step for step in range(1, last + 1) if crossed_mark((step - 1) / last, step / last, marks)]
-    assert tuple(asked) == even_steps(marks, last)
-    assert asked[-1] == last
-    assert len(asked) == min(marks, last)
+    crossing = [step for step in range(1, last + 1) if crossed_mark((step - 1) / last, step / last, marks)]
+    assert tuple(crossing) == even_steps(marks, last)
+    assert crossing[-1] == last
+    assert len(crossing) == min(marks, last)
 
 
 def test_more_marks_than_steps_are_all_steps() -> None:

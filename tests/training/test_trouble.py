@@ -176,9 +176,9 @@ def interrupted(recipe: Recipe, run: Path) -> Path:
 
 
 def _of_another_model(path: Path) -> None:
-    held = torch.load(path, weights_only=True)
-    first = held["state"][0]["exp_avg"]
-    torch.save({**held, "state": {**held["state"], 0: {**held["state"][0], "exp_avg": first.repeat(2, 1)}}}, path)
+    state = torch.load(path, weights_only=True)
+    first = state["state"][0]["exp_avg"]
+    torch.save({**state, "state": {**state["state"], 0: {**state["state"][0], "exp_avg": first.repeat(2, 1)}}}, path)
 
 
 FOREIGN: dict[str, tuple[str, Callable[[Path], object], str]] = {
@@ -249,8 +249,8 @@ def test_seconds_are_counted_once_where_memory_ran_out_after_a_checkpoint(
     assert seconds <= next(clock) - began
 
 
-@pytest.mark.parametrize(("dtype", "wanted"), [("float32", "ieee"), ("auto", "tf32")])
-def test_float32_is_not_rounded_in_products(recipe: Recipe, each_loss: Wrap, dtype: str, wanted: str) -> None:
+@pytest.mark.parametrize(("dtype", "expected"), [("float32", "ieee"), ("auto", "tf32")])
+def test_float32_is_not_rounded_in_products(recipe: Recipe, each_loss: Wrap, dtype: str, expected: str) -> None:
     import torch
 
     settings, seen = torch.backends.cuda.matmul, set()
@@ -262,7 +262,7 @@ def test_float32_is_not_rounded_in_products(recipe: Recipe, each_loss: Wrap, dty
 
     each_loss(look)
     train(recipe(dtype=dtype, epochs=1))
-    assert seen == {wanted}
+    assert seen == {expected}
     assert settings.fp32_precision == before
 
 

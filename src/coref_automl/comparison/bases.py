@@ -1,10 +1,10 @@
-"""Bases: what a checkpoint is compared with. In: evaluations. Out: its base model's, found beside it or among the others.
+"""Bases: what a checkpoint is compared with. In: evaluations. Out: its base model's, found among them or on the disk.
 
     in a group     bases_of         every evaluation of a record's base
                    own_base         the one to judge a checkpoint by: in windows of the same length
     on the disk    bases_beside     bases beside checkpoints: of the same items, scorer and length
 
-A base is known by its bytes. For older records without bytes its place decides on the disk, its label in a group.
+A base is identified by its bytes. For older records without bytes, its place decides on the disk and its label in a group.
 """
 
 from __future__ import annotations
@@ -24,47 +24,51 @@ from coref_automl.models.model_files import full_name
 from coref_automl.records import Evaluation, Provenance
 
 
-def bases_of(entries: Sequence[Entry], made: Provenance | None) -> list[Entry]:
+def bases_of(entries: Sequence[Entry], provenance: Provenance | None) -> list[Entry]:
     """The evaluations of a checkpoint's base model; none without a training record. If the record has no bytes and two names
     differ in their owners alone (klue/bert, other/bert), the exact name decides."""
-    if made is None:
+    if provenance is None:
         return []
-    found = [one for one in entries if one.is_of(made.base, made.base_bytes) and not _learned_nothing(one, made.base_bytes)]
-    return [one for one in found if one.evaluation.checkpoint == slug(made.base)] or found
+    base, weights = provenance.base, provenance.base_bytes
+    bases = [entry for entry in entries if entry.is_of(base, weights) and not _is_unchanged_checkpoint(entry, weights)]
+    return [entry for entry in bases if entry.evaluation.checkpoint == slug(base)] or bases
 
 
-def _learned_nothing(entry: Entry, base_bytes: str) -> bool:
-    """Is it a checkpoint from the same base, which its own bytes may still equal? It is not a base."""
-    made = entry.evaluation.provenance
-    return bool(base_bytes) and made is not None and made.base_bytes == base_bytes
+def _is_unchanged_checkpoint(entry: Entry, base_bytes: str) -> bool:
+    """Is it a checkpoint trained from the same base, whose bytes it may still equal? Such a checkpoint is not a base."""
+    provenance = entry.evaluation.provenance
+    return bool(base_bytes) and provenance is not None and provenance.base_bytes == base_bytes
 
 
 def own_base(entries: Sequence[Entry], entry: Entry, base: Entry | None) -> Entry | None:
-    """A checkpoint's base, evaluated in windows of the same length; that of the study where it is one of several. A checkpoint
+    """A checkpoint's base, evaluated in windows of the same length; the study's base if it is one of several. A checkpoint
     without a training record is assumed to have the study's base."""
-    made, length = entry.evaluation.provenance, entry.evaluation.seq_len
-    if made is None:
+    provenance, length = entry.evaluation.provenance, entry.evaluation.seq_len
+    if provenance is None:
         return base
-    found = [one for one in bases_of(entries, made) if one is not entry and one.evaluation.seq_len == length]
-    return base if base in found else next(iter(found), None)
+    bases = [other for other in bases_of(entries, provenance) if other is not entry and other.evaluation.seq_len == length]
+    return base if base in bases else next(iter(bases), None)
 
 
 def references(entries: Sequence[Entry], first: Entry) -> list[Entry | None]:
     """The default reference of each entry: its base, or None if that was not evaluated.
 
     Any other model is compared with the reference that is the same model in other windows, else with `first`, unless it is a
-    reference itself. If no base was evaluated, `first` is the reference of all but those that began from it: windows differ.
+    reference itself. If no base was evaluated, `first` is the reference of all but those trained from it: windows differ.
     """
-    base = None if first.trained else first
-    own = [None if _is_outside_runs(one) else own_base(entries, one, base) for one in entries]
-    used = list(dict.fromkeys(one for one in own if one is not None))
-    if not used:
-        return [None if first in bases_of(entries, one.evaluation.provenance) else first for one in entries]
-    usual = first if first in used else used[0]
-    return [
-        next((other for other in used if other.same_model_as(one)), usual) if _is_outside_runs(one) and one not in used else mine
-        for one, mine in zip(entries, own, strict=True)
-    ]
+    study_base = None if first.trained else first
+    own = [None if _is_outside_runs(entry) else own_base(entries, entry, study_base) for entry in entries]
+    bases = list(dict.fromkeys(entry for entry in own if entry is not None))
+    if not bases:
+        return [None if first in bases_of(entries, entry.evaluation.provenance) else first for entry in entries]
+    default = first if first in bases else bases[0]
+
+    def reference(entry: Entry, base: Entry | None) -> Entry | None:
+        if not _is_outside_runs(entry) or entry in bases:
+            return base
+        return next((other for other in bases if other.same_model_as(entry)), default)
+
+    return list(map(reference, entries, own))
 
 
 def _is_outside_runs(entry: Entry) -> bool:
@@ -72,16 +76,16 @@ def _is_outside_runs(entry: Entry) -> bool:
 
 
 def find_reference(entries: Sequence[Entry], reference: str | None) -> int:
-    """The entry of that name or path; default the base model in the most common window length, or the first entry."""
+    """The number of the entry with that name or path; default: the base in the most common window length, or the first entry."""
     if reference is None:
         base = next((entry for entry in entries if not entry.trained), None)
         return _in_common_length(entries, base) if base is not None else 0
-    wanted = Path(reference)
+    requested = Path(reference)
     for number, entry in enumerate(entries):
-        place = Path(entry.evaluation.path)
+        path = Path(entry.evaluation.path)
         if reference in (entry.name, entry.evaluation.checkpoint, entry.evaluation.path):
             return number
-        if wanted.exists() and place.exists() and wanted.resolve() == place.resolve():
+        if requested.exists() and path.exists() and requested.resolve() == path.resolve():
             return number
     raise ComparisonError(
         f"No evaluation of the reference {reference!r} here. {nearest(reference, [entry.name for entry in entries])}"
@@ -89,82 +93,85 @@ def find_reference(entries: Sequence[Entry], reference: str | None) -> int:
 
 
 def _in_common_length(entries: Sequence[Entry], base: Entry) -> int:
-    """The base in the window length that most of its checkpoints have; the first of equals."""
+    """The number of the base in the window length that most of its checkpoints have; ties go to the first."""
     lengths = Counter(entry.evaluation.seq_len for entry in entries if base in bases_of(entries, entry.evaluation.provenance))
-    same = [number for number, one in enumerate(entries) if not one.trained and one.same_model_as(base)]
+    same = [number for number, entry in enumerate(entries) if not entry.trained and entry.same_model_as(base)]
     return max(same, key=lambda number: lengths[entries[number].evaluation.seq_len])
 
 
 # -- on the disk
 
 
-def with_bases(stored: Sequence[StoredEvaluation], opened: Opened) -> list[StoredEvaluation]:
-    """Evaluations of these results, and those of their base models; of two models of one name the later one is renamed."""
-    weights = {one.evaluation.checkpoint: one.evaluation.fingerprints.get("weights") for one in stored}
+def with_bases(evaluations: Sequence[StoredEvaluation], opened: Opened) -> list[StoredEvaluation]:
+    """Add the evaluations of their base models; of two models with one name, the later one is renamed."""
+    weights = {stored.evaluation.checkpoint: stored.evaluation.fingerprints.get("weights") for stored in evaluations}
     bases = []
-    for one in bases_beside(stored, opened):
-        own = one.evaluation.fingerprints.get("weights")
-        if weights.setdefault(one.evaluation.checkpoint, own) != own:
-            name = target_of(one.evaluation.path).marked().name
-            one = replace(one, evaluation=replace(one.evaluation, checkpoint=name))
-        bases.append(one)
-    return rename_bases([*stored, *bases])
+    for base in bases_beside(evaluations, opened):
+        fingerprint = base.evaluation.fingerprints.get("weights")
+        if weights.setdefault(base.evaluation.checkpoint, fingerprint) != fingerprint:
+            name = target_of(base.evaluation.path).marked().name
+            base = replace(base, evaluation=replace(base.evaluation, checkpoint=name))
+        bases.append(base)
+    return rename_bases([*evaluations, *bases])
 
 
-def rename_bases(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
-    """Name the bases of records as they were evaluated, where two models share a folder name: base-3fa92c in place of base."""
-    present = [one.evaluation for one in stored if not one.archived and Path(one.evaluation.path).is_dir()]
+def rename_bases(evaluations: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+    """Name the bases of records as they were evaluated where two models share a folder name: base-3fa92c in place of base."""
+    present = [stored.evaluation for stored in evaluations if not stored.archived and Path(stored.evaluation.path).is_dir()]
     owners = {evaluation.checkpoint: full_name(evaluation.path) for evaluation in present}
     out = []
-    for one in stored:
-        made = one.evaluation.provenance
-        if made is not None and not one.archived and (name := _marked_name(made.base, owners)):
-            one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, base=name)))
-        out.append(one)
+    for stored in evaluations:
+        provenance = stored.evaluation.provenance
+        if provenance is not None and not stored.archived and (name := _marked_name(provenance.base, owners)):
+            stored = replace(stored, evaluation=replace(stored.evaluation, provenance=replace(provenance, base=name)))
+        out.append(stored)
     return out
 
 
 def _marked_name(base: str, owners: dict[str, str]) -> str:
-    """A base's name with its mark, if it was evaluated under that name, or if its plain name belongs to another model, which a
-    run must not find; else empty. `owners` are the places of the models that were evaluated, by name."""
-    plain = target_of(base)
-    if not Path(base).is_dir() or plain.in_run:
+    """A base's name with its mark if it was evaluated under that name, or if its plain name belongs to another model; else empty.
+    `owners` are the places of the evaluated models by name."""
+    target = target_of(base)
+    if not Path(base).is_dir() or target.in_run:
         return ""
-    name, place = plain.marked().name, full_name(base)
+    name, place = target.marked().name, full_name(base)
     evaluated_as_marked = owners.get(name) == place
-    plain_is_another = owners.get(plain.name, place) != place
+    plain_is_another = owners.get(target.name, place) != place
     return name if evaluated_as_marked or plain_is_another else ""
 
 
-def bases_beside(stored: Sequence[StoredEvaluation], opened: Opened) -> list[StoredEvaluation]:
-    """The base models of the checkpoints, if evaluated on the same items at the same length, that are not among these."""
-    known = {one.folder.resolve() for one in stored}
-    found: dict[Path, StoredEvaluation] = {}
-    for one in stored:
-        made = one.evaluation.provenance
-        base = _base_beside(made, one, opened) if made is not None and _lacks_base(made, one, stored) else None
+def bases_beside(evaluations: Sequence[StoredEvaluation], opened: Opened) -> list[StoredEvaluation]:
+    """Base models of the checkpoints that are not among them, if evaluated on the same items at the same length."""
+    known = {stored.folder.resolve() for stored in evaluations}
+    bases: dict[Path, StoredEvaluation] = {}
+    for stored in evaluations:
+        provenance = stored.evaluation.provenance
+        if provenance is None or not _lacks_base(provenance, stored, evaluations):
+            continue
+        base = _base_beside(provenance, stored, opened)
         if base is not None and base.folder.resolve() not in known:
-            found.setdefault(base.folder.resolve(), base)
-    return list(found.values())
+            bases.setdefault(base.folder.resolve(), base)
+    return list(bases.values())
 
 
-def _lacks_base(made: Provenance, one: StoredEvaluation, stored: Sequence[StoredEvaluation]) -> bool:
-    """Is the base a model outside runs, and not yet among the evaluations under the same conditions? An archive brings its own.
-    A checkpoint of a run is not a base, even where training has left the same bytes."""
-    if one.archived or not made.base or target_of(made.base).in_run:
+def _lacks_base(provenance: Provenance, stored: StoredEvaluation, evaluations: Sequence[StoredEvaluation]) -> bool:
+    """Is the base a model outside runs, and not yet evaluated under the same conditions? An archive brings its own. A checkpoint
+    of a run is not a base, even if training left its bytes unchanged."""
+    if stored.archived or not provenance.base or target_of(provenance.base).in_run:
         return False
-    alike = [other.evaluation for other in stored if other.evaluation.condition == one.evaluation.condition]
-    same_bytes = [other for other in alike if made.base_bytes and other.fingerprints.get("weights") == made.base_bytes]
+    alike = [other.evaluation for other in evaluations if other.evaluation.condition == stored.evaluation.condition]
+    weights = provenance.base_bytes
+    same_bytes = [other for other in alike if weights and other.fingerprints.get("weights") == weights]
     return all(target_of(other.path).in_run for other in same_bytes)
 
 
-def _base_beside(made: Provenance, one: StoredEvaluation, opened: Opened) -> StoredEvaluation | None:
+def _base_beside(provenance: Provenance, stored: StoredEvaluation, opened: Opened) -> StoredEvaluation | None:
     """The base's evaluation under the same conditions; in another dtype only if there is none in the same."""
-    evaluation, run = one.evaluation, run_of(one.folder)
+    evaluation, run = stored.evaluation, run_of(stored.folder)
 
     def comparable(other: Evaluation) -> bool:
         same_items = other.fingerprints.get("items") == evaluation.fingerprints.get("items")
         return same_items and (other.scorer, other.seq_len) == (evaluation.scorer, evaluation.seq_len)
 
-    search = partial(base_evaluation, made, run=run, out=run and run.parent, opened=opened)
+    search = partial(base_evaluation, provenance, run=run, out=run and run.parent, opened=opened)
     return search(lambda other: comparable(other) and other.dtype == evaluation.dtype) or search(comparable)

@@ -1,7 +1,7 @@
-"""What a study claims, and what follows from it. Records of numbers and codes: every surface prints from them, none decides.
+"""What a study claims, and what follows from it. Records of numbers and codes: every surface prints them, none decides.
 
 One `Claim` is one difference with one estimand, one set of documents, one test and one correction. An `Answer` is what to do, and
-for each question that a person asks a leading claim beside the others. docs/statistics.md has the rules.
+for every question that a person asks, the leading claim and the others. docs/statistics.md has the rules.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from typing import Literal
 from coref_automl.records import Correction, Estimate, Half, Record
 
 BASE = "base"
-"""The other side of a claim about adapting; methods have the names that their owner gave them."""
+"""The other side of a claim about a gain; methods have the names that their owner gave them."""
 ALPHA = 0.05
 QuestionId = str
 """base, method, length, training, far, lambada, sources, or the name of an outside check."""
 Verdict = Literal["better", "worse", "equivalent", "no gain", "same", "not shown", "not judged"]
-"""Equivalent: two methods, the whole interval within half the gain that is shown. No gain: over the base, a gain as large as that
-is excluded. Same: the same on every item."""
+"""Equivalent: between two methods, the whole interval lies within half the shown gain. No gain: over the base, a gain as large as
+the shown one is excluded. Same: the same on every item."""
 Documents = Literal["all", "confirm", "rows", "texts"]
-"""Documents of the set, all or of the half that chose nothing; sentences of relation extraction; texts of coreference."""
+"""Documents of the set, all or those of the half on which nothing was chosen; sentences of relation extraction; texts of
+coreference."""
 Test = Literal["crossed", "paired", "sign flips"]
 """Runs crossed with documents; runs paired by seed; one model against another, one sign per document."""
 Caveat = Literal[
     "one seed", "copies", "one document", "few documents", "unequal training", "equal tokens", "other tokenizer", "chosen",
     "before correction", "checkpoint", "base not evaluated", "weights gone", "floor", "no room",
 ]  # fmt: skip
-"""What stands against a claim. "chosen": its side was chosen among several by the data; "checkpoint": it is about checkpoints and
-says nothing about methods; "equal tokens": compared where both had seen as many; "floor": no model scores high enough;
-"no room": strict can reach few of the answers."""
+"""Caveats of a claim. "chosen": its side was selected among several on the data (winner's curse); "checkpoint": it is about
+checkpoints and says nothing about methods; "equal tokens": compared where both had seen as many; "floor": no model scores high
+enough; "no room": strict can reach few of the answers."""
 Action = Literal["use method", "use checkpoint", "keep base", "no base", "undecided"]
 Training = Literal["less", "as long", "longer"]
 Do = Literal[
@@ -43,12 +44,12 @@ Do = Literal[
 class Claim(Record):
     """`a` minus `b` on one outcome. Shares are fractions.
 
-    `outcome` is a metric, or relation extraction's micro-F1 or coreference's CoNLL; `part` are the items it is about (a source,
-    a distance), empty for all. `difference` has the interval of the corrected `level`: it excludes 0 exactly where the verdict
-    is better or worse. `alone` is the 95% interval of this claim by itself, where that is another. `p` is adjusted for the
-    `family` of claims beside it by `correction`. `tokens` are what either side was trained on, `rows` those of relation
-    extraction and `share` their part of all. `detectable` is the true difference that is detected with 80% power, `within` the
-    margin of equivalence; `expected` the gain to expect of a side that was chosen by the data, which the difference overstates.
+    `outcome` is a metric, or that of an outside check; `part` are the items it is about (a source, a distance), empty for all.
+    `difference` has the interval of the corrected `level`: it excludes 0 exactly if the verdict is better or worse. `alone` is
+    the uncorrected 95% interval if that differs. `p` is adjusted by `correction` for a `family` of so many claims. `tokens` are
+    the training tokens of the two sides, `rows` relation extraction's training rows, `share` their share of all. `detectable` is
+    the true difference detected with 80% power, `within` the margin of equivalence. `expected` is the gain to expect of a side
+    that was selected on the data, which the difference overstates. `against` are caveats.
     """
 
     question: QuestionId
@@ -110,8 +111,8 @@ class Claim(Record):
 
 @dataclass(frozen=True, slots=True)
 class Question(Record):
-    """A question that a person asks: the claim that answers it first, and the others, in order of the methods. Not `tested`: the
-    method to use took no part, and the claims are about others."""
+    """A question that a person asks: the claim that answers it first, and the others in order of the methods. Not `tested`: no
+    claim is about the method to use."""
 
     id: QuestionId
     lead: Claim
@@ -125,9 +126,11 @@ class Question(Record):
 
 @dataclass(frozen=True, slots=True)
 class Keep(Record):
-    """The checkpoint to keep: of its method's the highest posterior mean on the documents that `chose`. Its method's verdict is
-    its verdict, and its method's expected gain is its own; a single run has one of its own, the luck of the highest taken off.
-    `value` is its posterior mean. `there`: are its weights on this disk? If not, `again` makes them. `tied` are as high."""
+    """The checkpoint to keep: its method's highest posterior mean on the documents that `chose`.
+
+    Verdict and expected gain are its method's; a single run has its own expected gain, shrunken for being the highest. `value` is
+    its posterior mean, `tied` are checkpoints with the same. `there`: are its weights on this disk? If not, `again` makes them.
+    """
 
     path: str
     name: str
@@ -142,11 +145,11 @@ class Keep(Record):
 
 @dataclass(frozen=True, slots=True)
 class NextTime(Record):
-    """How long to train next time. `less`: until the earliest point of the method's mean curve within `loss` of its highest at
-    95% confidence on the `select` half; `longer` only if the last step of that curve is itself shown to gain.
+    """How long to train next time. `less`: until the earliest point of the method's mean curve that lies within `loss` of its
+    highest at 95% confidence on the `select` half; `longer` only if the last step of that curve is itself shown to gain.
 
-    `loss` is the margin, or a quarter of the shown gain over the base if that is less. `share` is that of the training of the
-    curve's last point. `checkpoint` is the point in the run that is used (a folder), `name` its label.
+    `loss` is the margin, or a quarter of the shown gain over the base if that is less. `tokens` is the training until that point,
+    `share` its share of the whole curve. `checkpoint` is its folder in the run that is used, `name` its label.
     """
 
     how: Training
@@ -161,11 +164,11 @@ class NextTime(Record):
 
 @dataclass(frozen=True, slots=True)
 class Power(Record):
-    """The gain over the base that the study could show, whichever method has it: with 80% power on `documents` with `seeds`.
+    """The gain over the base that the study could show for any of its methods: 80% power on `documents` with `seeds`.
 
-    `largest` is the largest gain seen; `needed` documents with `needed_seeds` seeds show one like it (both grow alike, so that
-    every part of the variance shrinks by that factor), None where nothing is left to show. After one seed, `needed_seeds` alone:
-    what a method with the gain of the highest checkpoint takes on these documents, by the spreads of the archived studies.
+    `largest` is the largest gain seen. `needed` documents with `needed_seeds` seeds would show one like it (both grow by the same
+    factor, so that every part of the variance shrinks by it); None if nothing is left to show. After one seed, `needed_seeds`
+    alone: the seeds that a method with the gain of the highest checkpoint needs on these documents, by archived studies' spreads.
     """
 
     detectable: float | None
@@ -178,30 +181,32 @@ class Power(Record):
 
 @dataclass(frozen=True, slots=True)
 class NextStep(Record):
-    """The one next step, and the command that takes it; a word in capitals (DATASET) is the reader's to fill in."""
+    """The one next step, and its command; the reader fills in words in capitals (DATASET)."""
 
     do: Do
     command: str
 
     @property
     def runs(self) -> bool:
-        """Does the command run as it is printed?"""
+        """Does the command run as printed?"""
         return not re.search(r"(?<= )(DATASET|STUDY\.yaml|OWNER/NAME)(?= |$)", self.command)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Record):
-    """What to do and why.
+    """What to do and why; `comparison/answer` has the table of actions.
 
-    `use method` only if one is shown better than the base: the highest of those; `ties` are others that are shown better and not
-    told apart from it, `beats` those it is shown to beat, either at equal tokens where training was unequal; `unproven` are not
-    told apart from it and not shown better than the base, `unjudged` have no verdict beside it. With one seed per method nothing
-    is said about methods, and `use checkpoint` is about the highest checkpoint that is shown better. `keep base`: nothing is;
-    there is no checkpoint to keep and no next time, but the `power`. `no base`: the base was not evaluated, or there is none.
-    `undecided`: nothing could be judged. `method` and `highest` name the method and checkpoint (`highest_path` its folder); where
-    nothing is to be used, what came out highest. `step` is what to do next.
-    `untested` are tasks that it took no part in. `looks` counts how often the study was judged as seeds were added; `unread` is
-    what could not be read.
+    `method` and `highest` are the method and checkpoint to use (`highest_path` its folder), or the highest if none is to be used.
+    Other methods are sorted by how they compare with `method`:
+
+        ties        shown better than the base, and not told apart from it
+        unproven    not told apart from it, and not shown better than the base
+        beats       shown worse than it (ties and beats at equal tokens if training was unequal)
+        unjudged    without a verdict beside it
+
+    `keep` and `next_time` are None unless something is to be used; `power` is what the study could show. `untested` are tasks on
+    which the recommended model was not evaluated, `against` caveats, `step` is what to do next. `looks` counts how often the
+    study was judged as seeds were added; `unread` names what could not be read.
     """
 
     action: Action
@@ -236,57 +241,57 @@ class Answer(Record):
         return next((question for question in self.questions if question.id == name), None)
 
     def beside(self, name: str) -> Claim | None:
-        """The method to use minus another, as `ties`, `beats` and `unproven` say; None without a verdict."""
-        claim = beside_others(self.claims, self.method, self.metric).get(name) if self.method is not None else None
+        """The method to use minus another on the metric, which `ties`, `beats` and `unproven` rest on; None without a verdict."""
+        claim = differences_from(self.method, self.claims, self.metric).get(name) if self.method is not None else None
         return claim if claim is not None and claim.judged else None
 
     @property
     def gain(self) -> Claim | None:
-        """The headline gain over the base: of the recommended method or checkpoint, or the largest where the base is kept."""
+        """The headline gain over the base: of the recommended method or checkpoint, or the largest if the base is kept."""
         base = self.question("base")
         if base is None or self.action != "keep base":
             return base.lead if base else None
         return max(base.claims, key=lambda claim: claim.difference.value)
 
     def not_compared(self) -> list[str]:
-        """Methods that were judged against the base and not beside the method to use: of another length and another objective."""
+        """Methods judged against the base and not against the method to use: of another length and another objective."""
         base = self.question("base")
-        named = {self.method, *self.ties, *self.beats, *self.unproven, *self.unjudged}
+        compared = {self.method, *self.ties, *self.beats, *self.unproven, *self.unjudged}
         gains = base.claims if base is not None and self.method is not None else ()
         judged = dict.fromkeys(claim.a for claim in gains if claim.outcome == self.metric)
-        return [name for name in judged if name not in named]
+        return [name for name in judged if name not in compared]
 
     @property
     def unbeaten(self) -> tuple[str, ...]:
-        """Not told apart from the method to use: shown better than the base or not."""
+        """Methods that the method to use is not shown to beat."""
         return (*self.ties, *self.unproven)
 
     def apart(self) -> list[Claim]:
-        """What tells the method to use from those it is tied with on another task."""
+        """Claims on other tasks that tell the method to use from those it does not beat."""
         if self.method is None:
             return []
         claims = [claim for name in self.unbeaten for claim in self.between(self.method, name)]
         return [claim for claim in claims if claim.shown and claim.outcome.partition(":")[0] != self.metric]
 
     def between(self, a: str, b: str | None) -> list[Claim]:
-        """What is claimed of two methods, or of one and the base, on all items of each outcome: `a` minus `b`."""
+        """The claims about two methods, or about one and the base (None), on all items of each outcome: `a` minus `b`."""
         pair = {a, b or BASE}
         whole = [claim for claim in self.claims if not claim.part and claim.question != "sources"]
         return [claim.seen_from(a) for claim in whole if {claim.a, claim.b} == pair]
 
     def of_pair(self, a: str, b: str | None, outcome: str) -> Claim | None:
-        """The same of one outcome; None if nothing is claimed."""
+        """The one of these on an outcome; None if nothing is claimed."""
         return next((claim for claim in self.between(a, b) if claim.outcome == outcome), None)
 
 
-def beside_others(claims: Iterable[Claim], method: str, metric: str) -> dict[str, Claim]:
-    """A method minus each other one on the metric; at equal tokens where training was unequal."""
-    of_methods = [claim for claim in claims if claim.question in ("method", "length") and method in (claim.a, claim.b)]
-    beside: dict[str, Claim] = {}
-    for claim in (claim.seen_from(method) for claim in of_methods if claim.part in ("", "equal tokens")):
-        if claim.outcome == metric and (claim.judged or claim.b not in beside):
-            beside[claim.b] = claim
-    return beside
+def differences_from(method: str, claims: Iterable[Claim], metric: str) -> dict[str, Claim]:
+    """A method minus each other one on the metric, by the name of the other; at equal tokens if training was unequal."""
+    about_it = [claim for claim in claims if claim.question in ("method", "length") and method in (claim.a, claim.b)]
+    by_other: dict[str, Claim] = {}
+    for claim in (claim.seen_from(method) for claim in about_it if claim.part in ("", "equal tokens")):
+        if claim.outcome == metric and (claim.judged or claim.b not in by_other):
+            by_other[claim.b] = claim
+    return by_other
 
 
 def _negated(estimate: Estimate) -> Estimate:

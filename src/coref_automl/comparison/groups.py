@@ -1,9 +1,16 @@
 """Which evaluations belong together. In: results. Out: groups of evaluations of the same items, ranks aligned.
 
 Evaluations never overwrite each other: a checkpoint may have been scored in float32 and in bfloat16, or before and after its
-weights were replaced. A group holds one evaluation per model and length; `left_out` says why others are not in it. It is of
-one set of items, whose fingerprint it has, and of one scorer version. A `common` group is of all sets: a model's evaluations on
-them are one entry over the items of all, and the group has no fingerprint ("")."""
+weights were replaced. A group holds one evaluation per model and length, on one set of items (its fingerprint) and by one version
+of the scorer; `left_out` says why others are not in it. A `common` group spans all sets and has no fingerprint (""): a model's
+evaluations on several sets are one entry over the items of all.
+
+Half of the documents choose (`select`), the others judge (`confirm`). In a `common` group of the sets x and y and an archive:
+
+    x, a whole set               split by the hashes of its documents; sets that share documents are split together
+    y, a half of a larger set    all of its documents are in that half; if x has some of them too, `select` wins: see `_halves`
+    the archive                  split by itself: its documents have numbers, not the names that x and y have
+"""
 
 from __future__ import annotations
 
@@ -18,25 +25,25 @@ import numpy as np
 from coref_automl.comparison.bases import bases_of
 from coref_automl.comparison.names import rename_runs, with_names
 from coref_automl.comparison.reader import Results
-from coref_automl.comparison.scores import Entry, Group, Ints, Items, grouped
-from coref_automl.comparison.superseded import items_of, model_of, named_folders, one_dtype_each
+from coref_automl.comparison.scores import Entry, Group, Ints, Items
+from coref_automl.comparison.superseded import items_of, model_of, one_dtype_each
 from coref_automl.config import nearest
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.evaluation.targets import CHECKPOINT
-from coref_automl.records import Half, halves_of
+from coref_automl.records import Half, grouped, halves_of
 from coref_automl.say import say
 
 
 def choose_group(results: Results, *, common: bool = False, evalset: str | None = None) -> tuple[Group, list[str]]:
-    """The group with an evaluation of every path; different fingerprints and scorer versions are refused by name."""
+    """The largest group with an evaluation from every path, and notes on what was left out; an error if there is none."""
     missing = results.check_evaluated()
     if missing:
         raise results.refusal(missing)
     groups = read_groups(results, common=common, evalset=evalset)
-    by_path = [here for here in map(results.checked_under, results.paths) if here]  # the others hold runs of outside checks
-    complete = [group for group in groups if len(by_path) == 1 or all(_holds(group, here) for here in by_path)]
+    by_path = [under for under in map(results.checked_under, results.paths) if under]  # the others hold runs of outside checks
+    complete = [group for group in groups if len(by_path) == 1 or all(_holds_one_of(group, under) for under in by_path)]
     if not complete:
         raise ComparisonError(_refusal(groups))
     return complete[0], [*results.notes, *others_than(complete[0], groups)]
@@ -55,57 +62,55 @@ def others_than(chosen: Group, groups: Sequence[Group]) -> list[str]:
 
 
 def read_groups(results: Results, *, common: bool = False, evalset: str | None = None) -> list[Group]:
-    """Finished evaluations, grouped; `evalset` leaves those of one set.
-
-    Largest first, then newest: old evaluations remain when the scorer or a set gets a new version.
-    """
+    """Group the evaluations that count, or only those on one set. Largest first, then newest: old evaluations remain when the
+    scorer or a set gets a new version."""
     for path in results.paths:
         results.checked_under(path)  # raises what is damaged under a path
-    stored = results.counted()
+    evaluations = results.counted()
     if evalset is not None:
-        stored = _on_set(stored, evalset)
+        evaluations = _on_set(evaluations, evalset)
     if common:
-        stored = _without_far_bases(stored, {one.folder.resolve() for one in results.everything})
-    counted = one_dtype_each(stored, named_folders(results.paths), common=common)
-    groups = [group_of(kept, fingerprint, scorer, common=common) for (fingerprint, scorer), (kept, _) in counted.items()]
+        evaluations = _without_far_bases(evaluations, {stored.folder.resolve() for stored in results.everything})
+    by_condition = one_dtype_each(evaluations, results.named, common=common)
+    groups = [group_of(kept, fingerprint, scorer, common=common) for (fingerprint, scorer), (kept, _) in by_condition.items()]
     groups.sort(key=lambda group: max(entry.evaluation.evaluated_at for entry in group.entries), reverse=True)
     return sorted(groups, key=lambda group: -len(group.entries))
 
 
-def _on_set(stored: Sequence[StoredEvaluation], evalset: str) -> list[StoredEvaluation]:
-    """The evaluations on a set, told by its name or by the fingerprint of its items; renamed sets count by their items."""
-    items = {items_of(one) for one in stored if evalset in (one.evaluation.evalset, items_of(one))}
+def _on_set(evaluations: Sequence[StoredEvaluation], evalset: str) -> list[StoredEvaluation]:
+    """The evaluations on a set, given by its name or the fingerprint of its items; renamed sets count by their items."""
+    items = {items_of(stored) for stored in evaluations if evalset in (stored.evaluation.evalset, items_of(stored))}
     if not items:
-        names = {one.evaluation.evalset for one in stored}
+        names = {stored.evaluation.evalset for stored in evaluations}
         raise ComparisonError(f"No evaluation on the set {evalset!r} here. {nearest(evalset, names)}")
-    return [one for one in stored if items_of(one) in items]
+    return [stored for stored in evaluations if items_of(stored) in items]
 
 
-def _without_far_bases(stored: Sequence[StoredEvaluation], given: set[Path]) -> list[StoredEvaluation]:
-    """Without bases that were not given and were scored on a set that the given models do not share: they would leave no item."""
+def _without_far_bases(evaluations: Sequence[StoredEvaluation], named: set[Path]) -> list[StoredEvaluation]:
+    """Leave out bases that were not `named` and were scored on sets that the named models do not share: no item would be left."""
     sets: dict[tuple[object, ...], set[str]] = {}
-    for one in stored:
-        if one.folder.resolve() in given:
-            sets.setdefault(model_of(one), set()).add(items_of(one))
+    for stored in evaluations:
+        if stored.folder.resolve() in named:
+            sets.setdefault(model_of(stored), set()).add(items_of(stored))
     shared = set.intersection(*sets.values()) if sets else set()
-    return [one for one in stored if not shared or items_of(one) in shared or one.folder.resolve() in given]
+    return [stored for stored in evaluations if not shared or items_of(stored) in shared or stored.folder.resolve() in named]
 
 
-def group_of(stored: Sequence[StoredEvaluation], fingerprint: str, scorer: str, *, common: bool = False) -> Group:
-    """Evaluations side by side; the caller makes sure that they share one scorer version, and one set unless `common`."""
-    items, tables = _items(stored)
-    distinct = rename_runs(stored)  # before anything is known by a run's name
-    entries = [_entry(one, len(items), table) for one, table in zip(distinct, tables, strict=True)]
+def group_of(evaluations: Sequence[StoredEvaluation], fingerprint: str, scorer: str, *, common: bool = False) -> Group:
+    """Align evaluations; the caller makes sure that they share one scorer version, and one set unless `common`."""
+    items, tables = _aligned_items(evaluations)
+    distinct = rename_runs(evaluations)  # before anything is known by a run's name
+    entries = [_entry(stored, len(items), table) for stored, table in zip(distinct, tables, strict=True)]
     if common:
-        entries = _united(entries)
-    starts = _starts(entries)  # by what is left after uniting
+        entries = _merged_by_model(entries)
+    starts = _starts(entries)
     named = with_names([replace(entry, start=entry in starts) for entry in entries])
-    name = " + ".join(dict.fromkeys(one.evaluation.evalset for one in stored))
+    name = " + ".join(dict.fromkeys(stored.evaluation.evalset for stored in evaluations))
     return Group(name, fingerprint, scorer, items, tuple(_bases_first(named)))
 
 
 class _Document(NamedTuple):
-    """A document as all sets know it; of an archive, where documents are numbers, as the set `numbered_in` knows it."""
+    """A document by the name that all sets have for it, or by its number in the archived set `numbered_in`."""
 
     numbered_in: str
     cluster: str
@@ -118,79 +123,80 @@ class _Table(NamedTuple):
     ranks: Ints
 
 
-def _items(stored: Sequence[StoredEvaluation]) -> tuple[Items, list[_Table]]:
+def _aligned_items(evaluations: Sequence[StoredEvaluation]) -> tuple[Items, list[_Table]]:
     """The items of all evaluations, and the table of each."""
     index: dict[str, int] = {}
     facts: dict[str, list[Any]] = {name: [] for name in FACTS}
     documents: list[_Document] = []
     tables = []
-    for one in stored:
-        columns = read_columns(one.folder, (*FACTS, *RULES))
-        numbered_in = items_of(one) if one.archived else ""
+    for stored in evaluations:
+        columns = read_columns(stored.folder, (*FACTS, *RULES))
+        numbered_in = items_of(stored) if stored.archived else ""
         rows = [index.setdefault(item, len(index)) for item in columns["item"]]
-        for place, row in enumerate(rows):
-            if row == len(documents):  # no evaluation before this one has the item
-                documents.append(_Document(numbered_in, columns["cluster"][place]))
+        for position, row in enumerate(rows):
+            if row == len(documents):  # the first evaluation with this item
+                documents.append(_Document(numbered_in, columns["cluster"][position]))
                 for name in FACTS:
-                    facts[name].append(columns[name][place])
+                    facts[name].append(columns[name][position])
         tables.append(_Table(np.array(rows, np.int32), np.stack([whole_numbers(columns[name]) for name in RULES], axis=1)))
-    halves = _halves(stored, tables, facts["task"], documents)
+    halves = _halves(evaluations, tables, facts["task"], documents)
     arrays = {name: np.array(values) for name, values in facts.items()}
     return Items(index, arrays, np.array([halves[document] for document in documents])), tables
 
 
 def _halves(
-    stored: Sequence[StoredEvaluation], tables: Sequence[_Table], tasks: Sequence[str], documents: Sequence[_Document]
+    evaluations: Sequence[StoredEvaluation], tables: Sequence[_Table], tasks: Sequence[str], documents: Sequence[_Document]
 ) -> dict[_Document, Half]:
-    """The half of every document: that of the larger set which its set is a half of, else split here, where sets that share
-    documents are split together. Of a document in two such sets `select` counts: what has chosen never judges."""
-    frozen: dict[_Document, Half] = {}
-    to_split: dict[str, list[tuple[str, str]]] = {}
-    for name, members in grouped(zip(stored, tables, strict=True), lambda pair: items_of(pair[0])).items():
-        half = next((one.evaluation.half for one, _ in members if one.evaluation.half), None)
-        for row in np.unique(np.concatenate([table.rows for _, table in members])).tolist():
+    """The half of every document, by the rules above; `tasks` and `documents` are those of the group's rows. A document in two
+    recorded halves is in `select`: what has chosen never judges."""
+    recorded: dict[_Document, Half] = {}
+    to_split: dict[str, list[tuple[str, str]]] = {}  # tasks and clusters, by the archive that numbers them
+    for evalset, members in grouped(zip(evaluations, tables, strict=True), lambda member: items_of(member[0])).items():
+        rows = np.unique(np.concatenate([table.rows for _, table in members])).tolist()
+        half = next((stored.evaluation.half for stored, _ in members if stored.evaluation.half), None)
+        for row in rows:
             document = documents[row]
             if half is None:
-                to_split.setdefault(document.numbered_in, []).append((f"{name} {tasks[row]}", document.cluster))
-            elif frozen.get(document) != "select":
-                frozen[document] = half
-    split = {_Document(place, cluster): half for place, some in to_split.items() for cluster, half in halves_of(some).items()}
-    return split | frozen
+                to_split.setdefault(document.numbered_in, []).append((f"{evalset} {tasks[row]}", document.cluster))
+            elif recorded.get(document) != "select":
+                recorded[document] = half
+    split = {_Document(archive, name): half for archive, places in to_split.items() for name, half in halves_of(places).items()}
+    return split | recorded
 
 
 def _bases_first(entries: Sequence[Entry]) -> list[Entry]:
-    """Untrained models before checkpoints, the base that most began from first."""
-    begun = Counter(base.folder for entry in entries for base in bases_of(entries, entry.evaluation.provenance))
-    return sorted(entries, key=lambda entry: (entry.trained, 0 if entry.trained else -begun[entry.folder]))
+    """Untrained models before checkpoints, the base of most checkpoints first."""
+    trained_from = Counter(base.folder for entry in entries for base in bases_of(entries, entry.evaluation.provenance))
+    return sorted(entries, key=lambda entry: (entry.trained, 0 if entry.trained else -trained_from[entry.folder]))
 
 
-def _entry(one: StoredEvaluation, items: int, table: _Table) -> Entry:
+def _entry(stored: StoredEvaluation, items: int, table: _Table) -> Entry:
     """An evaluation with its ranks on the items of the group."""
     ranks = np.full((items, len(RULES)), NOT_RUN, np.int32)
     ranks[table.rows] = table.ranks
-    by_rule = {rule.removesuffix("_rank"): ranks[:, k] for k, rule in enumerate(RULES)}
-    return Entry(one.evaluation.checkpoint, one.evaluation, one.folder, by_rule)
+    by_rule = {rule.removesuffix("_rank"): ranks[:, column] for column, rule in enumerate(RULES)}
+    return Entry(stored.evaluation.checkpoint, stored.evaluation, stored.folder, by_rule)
 
 
-def _united(entries: Sequence[Entry]) -> list[Entry]:
+def _merged_by_model(entries: Sequence[Entry]) -> list[Entry]:
     """One entry per model, dtype and length over the items of all its sets; of an item in two sets the first rank counts."""
     merged: dict[tuple[object, ...], Entry] = {}
     for entry in entries:
-        key = _model_as_scored(entry)
-        first = merged.setdefault(key, entry)
+        first = merged.setdefault(_model_as_scored(entry), entry)
         if first is not entry:
-            both = {rule: np.where(ranks == NOT_RUN, entry.ranks[rule], ranks) for rule, ranks in first.ranks.items()}
-            merged[key] = replace(first, ranks=both)
+            ranks = {rule: np.where(ranks == NOT_RUN, entry.ranks[rule], ranks) for rule, ranks in first.ranks.items()}
+            merged[_model_as_scored(entry)] = replace(first, ranks=ranks)
     return list(merged.values())
 
 
-def _model_as_scored(one: StoredEvaluation | Entry) -> tuple[object, ...]:
+def _model_as_scored(evaluated: StoredEvaluation | Entry) -> tuple[object, ...]:
     """A model and how it was scored, whatever the set."""
-    return model_of(one), one.evaluation.scorer, one.evaluation.dtype, one.evaluation.seq_len
+    evaluation = evaluated.evaluation
+    return model_of(evaluated), evaluation.scorer, evaluation.dtype, evaluation.seq_len
 
 
 def _starts(entries: Sequence[Entry]) -> set[Entry]:
-    """Checkpoints that serve as a base and are the only ones of their run: there is nothing to choose among."""
+    """Checkpoints that others were trained from and that are the only ones of their run: there is nothing to choose among."""
     checkpoints = Counter(run for run, _ in {(_run_or_model(entry), entry.evaluation.path) for entry in entries})
     alone = [entry for entry in entries if checkpoints[_run_or_model(entry)] == 1]
     return {entry for entry in alone if any(bases_of([entry], other.evaluation.provenance) for other in entries)}
@@ -202,10 +208,10 @@ def _run_or_model(entry: Entry) -> PurePath:
     return path.parent if CHECKPOINT.fullmatch(path.name) else path
 
 
-def _holds(group: Group, stored: Sequence[StoredEvaluation]) -> bool:
+def _holds_one_of(group: Group, evaluations: Sequence[StoredEvaluation]) -> bool:
     """Is one of the evaluations, or the one that it repeats, in the group?"""
     models = {_model_as_scored(entry) for entry in group.entries}
-    return any(_model_as_scored(one) in models for one in stored if group.fingerprint in ("", items_of(one)))
+    return any(_model_as_scored(stored) in models for stored in evaluations if group.fingerprint in ("", items_of(stored)))
 
 
 def _refusal(groups: Sequence[Group]) -> str:

@@ -1,15 +1,18 @@
-"""Verdicts about methods. In: pairs of arms and a metric. Out: Claims, corrected for their number.
+"""Verdicts about methods. In: pairs of arms and an estimand. Out: Claims, corrected for their number.
 
-Arms are compared at the last checkpoint of each run, or at others that the data did not choose, runs crossed with documents. All
-documents speak where neither checkpoint nor setting was chosen on the set, else those of the `confirm` half. The interval of a
-claim is that of its corrected level, so that it excludes 0 exactly where something is shown.
+Arms are compared at the last checkpoint of each run, or at others that the data did not select, runs crossed with documents. All
+documents are used if neither a checkpoint nor a setting was selected on the set, otherwise the `confirm` half. A claim's interval
+has its corrected level, so that it excludes 0 exactly if a difference is shown.
+
+    judge_pair, judge_change    an Estimand and two sides -> PairedValues -> CrossedVerdict -> UncorrectedClaim
+    corrected_claims            the UncorrectedClaims of a family -> Claims
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +20,7 @@ from numpy.typing import NDArray
 from coref_automl.comparison.arms import Arm
 from coref_automl.comparison.claims import ALPHA, BASE, Caveat, Claim, QuestionId, Verdict
 from coref_automl.comparison.differences import lost_to_family
-from coref_automl.comparison.scores import Columns, Entry, Group, has_room
+from coref_automl.comparison.scores import Columns, Entry, Group, ItemMask, has_room
 from coref_automl.records import Comparison, Correction, Estimate, Half
 from coref_automl.statistics.closed_forms import LEVEL, holm
 from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
@@ -25,99 +28,164 @@ from coref_automl.statistics.intervals import benjamini_hochberg, composite
 from coref_automl.statistics.resampling import Floats, Part
 from coref_automl.statistics.shrinkage import change_of_runs
 
-FEW = 20
+_FEW = 20
 """Fewer documents show nothing."""
-Among = NDArray[np.bool_] | None
 Runs = Sequence[Entry]
 """Evaluations of one method, one per seed."""
 Pair = tuple[Arm, Arm | Entry]
-Values = list[tuple[Floats, NDArray[Any]]]
-"""By part of a metric: one row per run, and the documents of the items."""
+"""Two methods, or a method and its base."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Estimand:
+    """What a claim estimates, whichever two sides it compares: an outcome on some items of a group. `half` are the documents
+    (None: all), `part` names the items of the `mask`, `ranks` is MRR in place of hits."""
+
+    group: Group
+    question: QuestionId
+    metric: str
+    half: Half | None = None
+    part: str = ""
+    mask: ItemMask = None
+    ranks: bool = False
+
+    @property
+    def outcome(self) -> str:
+        return f"{self.metric}:mrr" if self.ranks else self.metric
+
+    def values(self, ours: Runs, theirs: Runs) -> PairedValues | None:
+        """The values of both sides on the items that all runs have; None if one did not run the metric, or they share no item."""
+        runs = [*ours, *theirs]
+        if not all(self.group.was_run(self.metric, entry) for entry in runs):
+            return None
+        columns = self.group.columns(self.metric, half=self.half, entries=runs, mask=self.mask, ranks=self.ranks)
+        return PairedValues.of(columns, len(ours)) if columns.items else None
+
+
+class PairedValues(NamedTuple):
+    """Two sides on the same items, by part of a metric: matrices with one row per run, and the documents of the items."""
+
+    ours: list[Floats]
+    theirs: list[Floats]
+    clusters: list[NDArray[Any]]
+
+    @classmethod
+    def of(cls, columns: Columns, count: int) -> PairedValues:
+        """The first `count` columns against the others."""
+        rows = [np.asarray(part.values, np.float64).T for part in columns.parts]
+        clusters = [np.asarray(part.clusters) for part in columns.parts]
+        return cls([part[:count] for part in rows], [part[count:] for part in rows], clusters)
+
+    def means(self) -> tuple[float, float]:
+        first, other = (float(sum(rows.mean() for rows in side)) for side in (self.ours, self.theirs))
+        return first, other
+
+    def crossed(self, *, against_model: bool) -> CrossedVerdict:
+        """`against_model`: the other side is a single model, without seeds."""
+        return composite_crossed(self.ours, self.theirs, self.clusters, against_model=against_model)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Judged:
-    """A claim before it is corrected, and its interval at any level. What cannot be judged has no p."""
+class UncorrectedClaim:
+    """A claim before correction, with its p and its interval at any level. What cannot be judged has no p."""
 
     claim: Claim
     p: float | None
     interval_at: Callable[[float], Estimate]
 
 
-def speaking_half(methods: Iterable[Runs]) -> Half | None:
-    """The half of the documents that may speak about last checkpoints, one sequence per method; None for all of them.
+class _Sides(NamedTuple):
+    """The names of two sides in a claim, and their runs."""
 
-    All speak if every run ends where it was planned to, or if its record does not say and all runs of a method end at one epoch.
-    """
-    return None if all(map(_unchosen, methods)) else "confirm"
-
-
-def _unchosen(ends: Runs) -> bool:
-    records = [entry.evaluation.provenance for entry in ends]
-    planned = [made.planned_end if made else False for made in records]
-    if False in planned:
-        return False
-    return None not in planned or len({round(made.epoch, 3) for made in records if made}) == 1
+    a: str
+    b: str
+    ours: Runs
+    theirs: Runs
 
 
-def judge_pairs(
-    group: Group,
-    question: QuestionId,
-    pairs: Sequence[Pair],
-    metric: str,
-    *,
-    half: Half | None,
-    part: str = "",
-    among: Among = None,
-    ranks: bool = False,
-) -> list[Judged | None]:
-    """Compare the last checkpoints of each pair; None if the metric was not run by both.
-
-    `among` are the items to compare on; `ranks`: by MRR.
-    """
-    out, outcome = list[Judged | None](), f"{metric}:mrr" if ranks else metric
-    for a, b in pairs:
-        ours, theirs = a.ends, b.ends if isinstance(b, Arm) else [b]
-        if values := _values(group, [*ours, *theirs], metric, half, among, ranks):
-            verdict = crossed(values, len(ours), model=isinstance(b, Entry))
-            out.append(_judged(group, question, (a, b), (ours, theirs), outcome, verdict, values, half, part))
-        else:
-            out.append(None)
-    return out
+def judge_pairs(estimand: Estimand, pairs: Iterable[Pair]) -> list[UncorrectedClaim]:
+    """Compare the last checkpoints of each pair; pairs of which a side did not run the metric are left out."""
+    return [claim for a, b in pairs if (claim := judge_pair(estimand, a, b)) is not None]
 
 
-def judge_change(
-    group: Group, question: QuestionId, arm: Arm, steps: tuple[Runs, Runs], metric: str, *, half: Half | None, part: str
-) -> Judged | None:
-    """One checkpoint of each run minus another of the same run: it is these differences that vary over seeds."""
-    now, before = steps
-    values = _values(group, [*now, *before], metric, half)
+def judge_pair(estimand: Estimand, a: Arm, b: Arm | Entry) -> UncorrectedClaim | None:
+    """Compare the last checkpoints of two methods, or of a method with its base; None if either did not run the metric."""
+    sides = _Sides(a.name, BASE, a.ends, [b]) if isinstance(b, Entry) else _Sides(a.name, b.name, a.ends, b.ends)
+    values = estimand.values(sides.ours, sides.theirs)
     if values is None:
         return None
-    later, earlier = _sides(values, len(now))
-    verdict = change_of_runs(later, earlier, [clusters for _, clusters in values])
-    return _judged(group, question, (arm, arm), steps, metric, verdict, values, half, part)
+    return _uncorrected(estimand, sides, values, values.crossed(against_model=isinstance(b, Entry)))
 
 
-def corrected_claims(judged: Iterable[Judged | None], correction: Correction) -> list[Claim]:
-    """The claims of one family: p adjusted, the interval of the level that this amounts to, and the verdict."""
-    family = [one for one in judged if one is not None]
-    ps = [one.p for one in family if one.p is not None]
-    adjusted = iter(holm(ps) if correction == "holm" else benjamini_hochberg(ps) if correction == "bh" else ps)
-    claims = (
-        _corrected(one, one.p, float(next(adjusted)), correction, len(ps)) if one.p is not None else one.claim for one in family
+def judge_change(estimand: Estimand, arm: Arm, later: Runs, earlier: Runs) -> UncorrectedClaim | None:
+    """Compare one checkpoint of each run with another of the same run; None if one did not run the metric."""
+    values = estimand.values(later, earlier)
+    sides = _Sides(arm.name, arm.name, later, earlier)
+    return _uncorrected(estimand, sides, values, change_of_runs(*values)) if values is not None else None
+
+
+def _uncorrected(estimand: Estimand, sides: _Sides, values: PairedValues, verdict: CrossedVerdict) -> UncorrectedClaim:
+    claim = Claim(
+        question=estimand.question,
+        a=sides.a,
+        b=sides.b,
+        outcome=estimand.outcome,
+        documents="all" if estimand.half is None else "confirm",
+        count=verdict.documents,
+        seeds=(len(sides.ours), len(sides.theirs)),
+        difference=verdict.interval,
+        test="crossed",
+        verdict="same" if verdict.reason == "same" else "not judged",  # until `corrected_claims`
+        values=values.means(),
+        detectable=verdict.detectable,
+        part=estimand.part,
+        tokens=(_most_tokens(sides.ours), _most_tokens(sides.theirs)),
+        against=(*why_unjudged(verdict), *caveats_of(estimand.group, estimand.metric, verdict.documents)),
     )
-    return [_within_reach(claim) for claim in claims]
+    return UncorrectedClaim(claim, None if verdict.reason else verdict.p, verdict.interval_at)
 
 
-def _within_reach(claim: Claim) -> Claim:
-    """Where strict can reach few of the answers, a difference is a verdict, and its absence none."""
+def _most_tokens(runs: Runs) -> int | None:
+    """The training tokens of the longest run; None if one of them did not record its tokens."""
+    recorded = [entry.recorded_tokens for entry in runs]
+    return None if None in recorded else max(tokens for tokens in recorded if tokens is not None)
+
+
+def why_unjudged(verdict: CrossedVerdict) -> tuple[Caveat, ...]:
+    return (verdict.reason,) if verdict.reason not in ("", "same") else ()  # type: ignore[return-value]
+
+
+def few_documents(documents: int) -> tuple[Caveat, ...]:
+    return ("few documents",) if documents < _FEW else ()
+
+
+def caveats_of(group: Group, metric: str, documents: int) -> tuple[Caveat, ...]:
+    """Caveats of every claim on this metric of a group, on so many documents."""
+    other: tuple[Caveat, ...] = ("other tokenizer",) if group.tokenizers > 1 else ()
+    room: tuple[Caveat, ...] = () if has_room(group, metric) else ("no room",)
+    return *few_documents(documents), *other, *room
+
+
+def _unless_out_of_reach(claim: Claim) -> Claim:
+    """If strict can reach few of the answers, a difference counts, and its absence does not."""
     return replace(claim, verdict="not judged") if "no room" in claim.against and not claim.shown else claim
 
 
-def _corrected(judged: Judged, p: float, adjusted: float, correction: Correction, family: int) -> Claim:
-    claim, level = judged.claim, 1 - ALPHA * (p / adjusted if adjusted > 0 else 1 / family)
-    corrected, alone = judged.interval_at(level), judged.interval_at(LEVEL)
+def corrected_claims(family: Iterable[UncorrectedClaim], correction: Correction) -> list[Claim]:
+    """Correct the claims of one family: adjusted p, the interval at the level that this amounts to, and the verdict."""
+    family = list(family)
+    tested = [(claim, claim.p) for claim in family if claim.p is not None]
+    ps = [p for _, p in tested]
+    adjusted = holm(ps) if correction == "holm" else benjamini_hochberg(ps) if correction == "bh" else ps
+    corrected = {
+        claim: _corrected(claim, p, float(q), correction, len(tested)) for (claim, p), q in zip(tested, adjusted, strict=True)
+    }
+    return [_unless_out_of_reach(corrected.get(claim, claim.claim)) for claim in family]
+
+
+def _corrected(uncorrected: UncorrectedClaim, p: float, adjusted: float, correction: Correction, family: int) -> Claim:
+    claim, level = uncorrected.claim, 1 - ALPHA * (p / adjusted if adjusted > 0 else 1 / family)
+    corrected, alone = uncorrected.interval_at(level), uncorrected.interval_at(LEVEL)
     verdict: Verdict = "not shown" if adjusted >= ALPHA else "better" if corrected.value > 0 else "worse"
     lost: tuple[Caveat, ...] = ("before correction",) if p < ALPHA <= adjusted else ()
     wider = (corrected.high - corrected.low) / (alone.high - alone.low) if alone.high > alone.low else 1.0
@@ -135,120 +203,44 @@ def _corrected(judged: Judged, p: float, adjusted: float, correction: Correction
     )
 
 
-def _judged(
-    group: Group,
-    question: QuestionId,
-    pair: Pair,
-    sides: tuple[Runs, Runs],
-    outcome: str,
-    result: CrossedVerdict,
-    values: Values,
-    half: Half | None,
-    part: str,
-) -> Judged:
-    (a, b), (ours, theirs) = pair, sides
-    value, other = (float(sum(rows.mean() for rows in side)) for side in _sides(values, len(ours)))
-    claim = Claim(
-        question=question,
-        a=a.name,
-        b=BASE if isinstance(b, Entry) else b.name,
-        outcome=outcome,
-        documents="all" if half is None else "confirm",
-        count=result.documents,
-        seeds=(len(ours), len(theirs)),
-        difference=result.interval,
-        test="crossed",
-        verdict="same" if result.reason == "same" else "not judged",  # until `corrected_claims`
-        values=(value, other),
-        detectable=result.detectable,
-        part=part,
-        tokens=(_tokens(ours), _tokens(theirs)),
-        against=(*why_unjudged(result), *standing_against(group, outcome, result.documents)),
-    )
-    return Judged(claim, None if result.reason else result.p, result.interval_at)
-
-
-def why_unjudged(verdict: CrossedVerdict) -> tuple[Caveat, ...]:
-    return (verdict.reason,) if verdict.reason not in ("", "same") else ()  # type: ignore[return-value]
-
-
-def few_documents(documents: int) -> tuple[Caveat, ...]:
-    return ("few documents",) if documents < FEW else ()
-
-
-def standing_against(group: Group, outcome: str, documents: int) -> tuple[Caveat, ...]:
-    other: tuple[Caveat, ...] = ("other tokenizer",) if group.tokenizers > 1 else ()
-    room: tuple[Caveat, ...] = () if has_room(group, outcome.partition(":")[0]) else ("no room",)
-    return *few_documents(documents), *other, *room
-
-
 def checkpoint_claim(
-    group: Group, question: QuestionId, compared: Comparison, entry: Entry, *, half: Half | None, documents: int
+    group: Group, question: QuestionId, comparison: Comparison, entry: Entry, *, half: Half | None, documents: int
 ) -> Claim:
-    """A checkpoint against its base, max-T over all that stand beside it."""
-    lost: tuple[Caveat, ...] = ("before correction",) if lost_to_family(compared) else ()
+    """The claim about a checkpoint and its base, from a comparison that max-T has already corrected."""
+    lost: tuple[Caveat, ...] = ("before correction",) if lost_to_family(comparison) else ()
     claim = Claim(
         question=question,
         a=entry.name,
         b=BASE,
-        outcome=compared.metric,
+        outcome=comparison.metric,
         documents="all" if half is None else "confirm",
         count=documents,
         seeds=(1, 1),
-        difference=compared.difference,
+        difference=comparison.difference,
         test="sign flips",
-        verdict=compared.verdict,
-        p=compared.p_adjusted,
-        correction=compared.correction if compared.family > 1 else "none",
-        family=compared.family,
-        detectable=compared.detectable,
+        verdict=comparison.verdict,
+        p=comparison.p_adjusted,
+        correction=comparison.correction if comparison.family > 1 else "none",
+        family=comparison.family,
+        detectable=comparison.detectable,
         tokens=(entry.recorded_tokens, None),
-        against=("checkpoint", *standing_against(group, compared.metric, documents), *lost),
+        against=("checkpoint", *caveats_of(group, comparison.metric, documents), *lost),
     )
-    return _within_reach(claim)
+    return _unless_out_of_reach(claim)
 
 
-def _tokens(runs: Runs) -> int | None:
-    """The most that a run was trained on; None if one of them does not say."""
-    recorded = [entry.recorded_tokens for entry in runs]
-    return None if None in recorded else max(tokens for tokens in recorded if tokens is not None)
-
-
-def crossed(values: Values, count: int, *, model: bool) -> CrossedVerdict:
-    """The first `count` runs against the others; `model`: these are one model, without seeds."""
-    ours, theirs = _sides(values, count)
-    return composite_crossed(ours, theirs, [clusters for _, clusters in values], against_model=model)
-
-
-def _sides(values: Values, count: int) -> tuple[list[Floats], list[Floats]]:
-    """The first `count` runs, and the others."""
-    return [rows[:count] for rows, _ in values], [rows[count:] for rows, _ in values]
-
-
-def _values(group: Group, runs: Runs, metric: str, half: Half | None, among: Among = None, ranks: bool = False) -> Values | None:
-    """Values of all runs, on the items that all have; None if one did not run the metric."""
-    if not all(group.was_run(metric, entry) for entry in runs):
-        return None
-    columns = group.columns(metric, half=half, entries=runs, among=among, ranks=ranks)
-    return by_run(columns) if columns.items else None
-
-
-def by_run(columns: Columns) -> Values:
-    return [(np.asarray(part.values, np.float64).T, np.asarray(part.clusters)) for part in columns.parts]
-
-
-def means(group: Group, sides: Sequence[Runs], metric: str, *, seed: int, among: Among = None) -> list[Estimate | None]:
-    """The mean over the evaluations of each side, with an interval over documents."""
+def means(group: Group, sides: Sequence[Runs], metric: str, *, seed: int, mask: ItemMask = None) -> list[Estimate | None]:
+    """The mean over the evaluations of each side, with an interval over documents; None if a side did not run the metric."""
     usable = {n: side for n, side in enumerate(sides) if side and all(group.was_run(metric, entry) for entry in side)}
     entries = list(dict.fromkeys(entry for side in usable.values() for entry in side))
-    columns = group.columns(metric, entries=entries, among=among) if entries else None
+    columns = group.columns(metric, entries=entries, mask=mask) if entries else None
     if columns is None or not columns.items:
         return [None] * len(sides)
     column = {entry: number for number, entry in enumerate(entries)}
     parts = []
     for part in columns.parts:
         values = np.asarray(part.values)
-        means_of = [values[:, [column[entry] for entry in side]].mean(axis=1) for side in usable.values()]
-        parts.append(Part(np.stack(means_of, axis=1), part.clusters))
+        side_means = [values[:, [column[entry] for entry in side]].mean(axis=1) for side in usable.values()]
+        parts.append(Part(np.stack(side_means, axis=1), part.clusters))
     estimates = dict(zip(usable, composite(parts, seed=seed), strict=True))
     return [estimates.get(number) for number in range(len(sides))]

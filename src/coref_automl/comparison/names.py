@@ -1,15 +1,16 @@
-"""What runs and checkpoints are called. In: training records, and evaluations. Out: names.
+"""What runs, methods, arms and checkpoints are called. In: training records, and evaluations. Out: names that tell them apart.
 
-A study names its runs METHOD-LENGTH-sSEED; records of before they kept the method have it there alone:
+A study names its runs METHOD-LENGTH-sSEED; if a record is too old to have the method, the run's name tells it:
 
     run_name(arm_name("entity", 512), 0)     entity-512-s0
     method_name(the record of that run)      entity
-    stem(the record of big_512_seed3)        big             a run by itself: its name without length and seed
+    stem(the record of big_512_seed3)        big                    a run outside a study: its name without length and seed
+    arm_label("entity", 512, 2048)           entity 512 @2,048
 
 Evaluations of a group get names that tell them apart (`rename_runs`, then `with_names`):
 
     one run; two runs                        checkpoint-65; a/checkpoint-65, b/checkpoint-65
-    two runs called a, in x/ and in y/       x-a/checkpoint-65, y-a/checkpoint-65     of archives, too
+    two runs called a, in x/ and in y/       x-a/checkpoint-65, y-a/checkpoint-65     the same for archives
     two window lengths; two dtypes           base@512, base@2048; base@512, base@512 (2)
 """
 
@@ -17,18 +18,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import PurePath
 
 from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.results import StoredEvaluation, run_of
-from coref_automl.paths import short_names
+from coref_automl.folders import short_names
 from coref_automl.records import Provenance
 
 _RUN = re.compile(r"([^-_/\s]+)-(\d+)-s(\d+)")
-_OF_A_RUN = ("seed", "objective", "seq_len", "base_bytes", "dataset_bytes")
-"""What every checkpoint of a run has in common; bytes are empty in older records."""
+_SAME_IN_A_RUN = ("seed", "objective", "seq_len", "base_bytes", "dataset_bytes")
+"""What all checkpoints of a run have in common; bytes are empty in older records."""
 
 
 def arm_name(method: str, length: int) -> str:
@@ -40,73 +42,96 @@ def run_name(arm: str, seed: int) -> str:
 
 
 def seed_of(name: str) -> int:
-    """The seed of a run's name, or of a step's that ends as it does."""
+    """The seed in the name of a run, or of a step, which ends in the same way."""
     return int(name.rpartition("-s")[2])
 
 
-def method_name(made: Provenance) -> str:
-    """The name that its owner gave a method in a study; empty for a run by itself."""
-    found = None if made.method else _RUN.fullmatch(PurePath(made.run).name)
-    if found is None or (int(found[2]), int(found[3])) != (made.seq_len, made.seed):
-        return made.method
-    return found[1]
+def method_name(provenance: Provenance) -> str:
+    """The name that a study gave the run's method; empty for a run outside a study."""
+    match = None if provenance.method else _RUN.fullmatch(PurePath(provenance.run).name)
+    if match is None or (int(match[2]), int(match[3])) != (provenance.seq_len, provenance.seed):
+        return provenance.method
+    return match[1]
 
 
-def stem(made: Provenance) -> str:
+def stem(provenance: Provenance) -> str:
     """A run's name without its length and its seed."""
-    words = [word for word in re.split(r"[-_]", PurePath(made.run).name) if word]
-    gone = {str(made.seq_len), f"s{made.seed}", f"seed{made.seed}"}
-    return "-".join(word for word in words if word not in gone) or made.objective
+    words = [word for word in re.split(r"[-_]", PurePath(provenance.run).name) if word]
+    settings = {str(provenance.seq_len), f"s{provenance.seed}", f"seed{provenance.seed}"}
+    return "-".join(word for word in words if word not in settings) or provenance.objective
 
 
-def rename_runs(stored: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
-    """Name runs by their folders where several have one name."""
-    shared = _shared_names(stored)
-    recorded = [one for one in stored if (made := one.evaluation.provenance) is not None and made.run in shared]
-    names = short_names(map(_run_folder, recorded))
-    out = []
-    for one in stored:
-        made = one.evaluation.provenance
-        if made is not None and made.run in shared:
-            one = replace(one, evaluation=replace(one.evaluation, provenance=replace(made, run=names[_run_folder(one)])))
-        out.append(one)
-    return out
+def method_candidates(provenance: Provenance, usual: str) -> Iterator[str]:
+    """Names for a run's method, best first: the usual one, with its dataset, the name of the run; numbers after it never end."""
+    run, dataset = PurePath(provenance.run).name, PurePath(provenance.dataset).name or provenance.data[:8]
+    yield from (usual, f"{usual} ({dataset})" if dataset else run, run)
+    yield from (f"{run} ({number})" for number in count(2))
 
 
-def _run_folder(one: StoredEvaluation) -> PurePath:
-    """Where a run lies. The path of an archived one is a name that runs of other archives may share: its own folder counts."""
-    folder = one.folder.resolve()
-    return run_of(folder) or folder.parent if one.archived else PurePath(one.evaluation.path).parent
+def arm_label(method: str, length: int, window: int) -> str:
+    """An arm as tables and claims name it."""
+    return f"{method} {length:,}" + (f" @{window:,}" if window != length else "")
 
 
-def _shared_names(stored: Sequence[StoredEvaluation]) -> set[str]:
-    """Names of several runs: records differ in a setting of the run, or weights differ at the same step."""
+def base_names(labels: Mapping[str, str]) -> dict[str, str]:
+    """The shortest name that tells each base from the others, by origin: start, start/checkpoint-9, start/checkpoint-9 3fa92c."""
+    names = {origin: label.split("/")[0] for origin, label in labels.items()}
+    with_bytes = {origin: f"{label} {origin[:6]}" for origin, label in labels.items() if origin != label}
+    for longer in (labels, with_bytes):
+        shared = Counter(names.values())
+        names |= {origin: name for origin, name in longer.items() if shared[names[origin]] > 1}
+    return names
+
+
+def rename_runs(evaluations: Sequence[StoredEvaluation]) -> list[StoredEvaluation]:
+    """Give runs that share a name the names of their folders."""
+    shared = _shared_names(evaluations)
+    recorded = [(stored, stored.evaluation.provenance) for stored in evaluations]
+    ambiguous = [stored for stored, provenance in recorded if provenance is not None and provenance.run in shared]
+    names = short_names(map(_run_folder, ambiguous))
+    renamed = []
+    for stored, provenance in recorded:
+        if provenance is not None and provenance.run in shared:
+            provenance = replace(provenance, run=names[_run_folder(stored)])
+            stored = replace(stored, evaluation=replace(stored.evaluation, provenance=provenance))
+        renamed.append(stored)
+    return renamed
+
+
+def _run_folder(stored: StoredEvaluation) -> PurePath:
+    """The folder of an evaluation's run. An archived path may stand for runs of other archives too, so its own folder counts."""
+    folder = stored.folder.resolve()
+    return run_of(folder) or folder.parent if stored.archived else PurePath(stored.evaluation.path).parent
+
+
+def _shared_names(evaluations: Sequence[StoredEvaluation]) -> set[str]:
+    """Names that several runs have: their records differ in a setting of the run, or weights differ at the same step."""
     values: dict[tuple[str, str], set[object]] = defaultdict(set)
-    for one in stored:
-        made = one.evaluation.provenance
-        if made is None:
+    for stored in evaluations:
+        provenance = stored.evaluation.provenance
+        if provenance is None:
             continue
-        values[made.run, f"weights at {made.step}"].add(one.evaluation.fingerprints.get("weights", ""))
-        for setting in _OF_A_RUN:
-            if getattr(made, setting) != "":
-                values[made.run, setting].add(getattr(made, setting))
-    return {run for (run, _), found in values.items() if len(found) > 1}
+        values[provenance.run, f"weights at {provenance.step}"].add(stored.evaluation.fingerprints.get("weights", ""))
+        for setting in _SAME_IN_A_RUN:
+            if getattr(provenance, setting) != "":
+                values[provenance.run, setting].add(getattr(provenance, setting))
+    return {run for (run, _), different in values.items() if len(different) > 1}
 
 
 def with_names(entries: Sequence[Entry]) -> list[Entry]:
-    """Unique names: where several share the short one, with the length; then with a number."""
+    """Give entries unique names: a name that several share gets the window length, then a number."""
     short = _short_names(entries)
     shared, taken = Counter(short), Counter[str]()
     out = []
-    for entry, own in zip(entries, short, strict=True):
-        name = f"{own}@{entry.evaluation.seq_len}" if shared[own] > 1 else own
+    for entry, label in zip(entries, short, strict=True):
+        name = f"{label}@{entry.evaluation.seq_len}" if shared[label] > 1 else label
         taken[name] += 1
         out.append(replace(entry, name=name if taken[name] == 1 else f"{name} ({taken[name]})"))
     return out
 
 
 def _short_names(entries: Sequence[Entry]) -> list[str]:
-    """Of a checkpoint its run and step, the step alone if there is one run; of any other model its own."""
+    """Run and step for a checkpoint, the step alone if there is one run; for other models the name they were evaluated under."""
     one_run = len({entry.run for entry in entries if entry.trained}) == 1
     stored = Counter((entry.evaluation.checkpoint, entry.evaluation.seq_len) for entry in entries)
     renamed = {entry.run for entry in entries if stored[entry.evaluation.checkpoint, entry.evaluation.seq_len] > 1}

@@ -1,7 +1,7 @@
-"""What to do next. In: an answer and its study. Out: a NextStep: one thing to do, and the command that does it.
+"""What to do next. In: an answer and its study. Out: how long to train next time, and one NextStep with its command.
 
-A printed command runs as it is printed. Where a run's recipe is here, the command reads it; else it repeats what the run's record
-says. What moved since is named anew.
+A command runs as it is printed. If a run's recipe is here, the command reads it; otherwise it repeats what the run's record says.
+Paths that have moved since are given as they are now.
 """
 
 from __future__ import annotations
@@ -11,45 +11,99 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from coref_automl.comparison.claims import Answer, Do, NextStep
+import numpy as np
+
+from coref_automl.comparison.arms import Arm
+from coref_automl.comparison.claims import Answer, Do, NextStep, NextTime, Training
 from coref_automl.comparison.names import method_name
 from coref_automl.comparison.runs import TaskRun
-from coref_automl.comparison.scores import Entry, has_room
-from coref_automl.comparison.study_data import StudyData
+from coref_automl.comparison.scores import Entry, Group, has_room
+from coref_automl.comparison.study_data import StudyData, choosing_columns
 from coref_automl.config import read_yaml
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import relocated
 from coref_automl.folders import AVERAGE
 from coref_automl.records import Provenance
+from coref_automl.statistics.intervals import simultaneous_bounds
+from coref_automl.statistics.resampling import Part
+from coref_automl.statistics.shrinkage import accepted_loss
 
 _TIMES_LONGER = 2
 _BUNDLED_ROWS = {"train": "bundled:relations", "dev": "bundled:relations-dev"}
-"""Rows that everyone has, where no run names others."""
+"""Rows that everyone has, if no run names others."""
 _RELATION_OUT = "runs/re"
 _MARKER_FILES = {"model": "config.json", "dataset": "manifest.json", "eval_set": "manifest.json", "train": "", "dev": ""}
-"""What recipes name by path, and the file by which such a folder is known; rows are files themselves."""
+"""What recipes name by path, and the file that identifies such a folder; rows are files themselves."""
+
+
+def next_time_of(
+    group: Group,
+    metric: str,
+    arm: Arm,
+    chosen: Entry,
+    *,
+    margin: float,
+    seed: int,
+    gain: float | None = None,
+    rising: bool = False,
+) -> NextTime | None:
+    """How long to train next time, by the mean curve of a method; None without a curve. `gain` is the shown gain over the base;
+    `rising`: the last step of the curve is itself shown to gain."""
+    with_curve = arm.with_curve()
+    points = [list(point.values()) for point in with_curve.matched_checkpoints()] if with_curve.runs else []
+    if len(points) < 2:
+        return None
+    entries = [entry for point in points for entry in point]
+    columns, _ = choosing_columns(group, metric, entries)
+    seeds = len(points[0])
+    curves = [np.asarray(part.values).reshape(-1, len(points), seeds).mean(axis=2) for part in columns.parts]
+    parts = [Part(curve, part.clusters) for curve, part in zip(curves, columns.parts, strict=True)]
+    bounds = simultaneous_bounds(parts, seed=seed)
+    loss = accepted_loss(margin, gain)
+    highest = int(np.argmax(bounds.gaps[:, 0]))  # gaps are differences to the first point, so the largest marks the highest
+    within = next((number for number in range(len(points)) if bounds.upper[number] <= loss), None)
+    earliest = min(within, highest) if within is not None else None  # never after the highest
+    how: Training = "less" if earliest is not None and earliest < len(points) - 1 else "longer" if rising else "as long"
+    if earliest is None:
+        return NextTime(how=how, loss=loss, points=len(points), seeds=seeds, tokens=None, share=None, checkpoint="", name="")
+    tokens = [round(np.mean([entry.tokens for entry in point])) for point in points]
+    recorded = all(entry.recorded_tokens is not None for entry in entries)
+    chosen_run = next((run for run in with_curve.runs.values() if chosen in run), [])
+    reached = next((entry for entry in points[earliest] if entry in chosen_run), points[earliest][0])
+    return NextTime(
+        how=how,
+        loss=loss,
+        points=len(points),
+        seeds=seeds,
+        tokens=tokens[earliest] if recorded else None,
+        share=tokens[earliest] / tokens[-1],
+        checkpoint=reached.evaluation.path,
+        name=reached.name,
+    )
 
 
 def next_step(study: StudyData, answer: Answer, top: Entry, *, unequal: tuple[Entry, int] | None) -> NextStep | None:
-    """The first of these that applies; None where nothing says how its run was trained. `top` is the checkpoint to use, or the
-    highest; `unequal` the last checkpoint of a method with less training than one beside it, and the tokens of that one.
+    """The first of these that applies; None if no record says how the run was trained.
+
+    `top` is the checkpoint to use, or the highest; `unequal` the last checkpoint of a method with less training than one that it
+    could not be compared with, and the tokens of that one.
 
     1. add seeds: a checkpoint is shown better, which says nothing about its method
     2. train longer: the last step of training gains, and its run says how it was trained
     3. train equally: unequal training leaves two methods without a verdict
-    4. carry over: what is kept is on this disk, and was not tried on relation extraction
+    4. carry over: the checkpoint to keep is on this disk, and was not tried on relation extraction
     5. tell apart: a method is tied with the one to use, which a larger study may change
-    6. publish what is kept, or make it again where its weights are gone
+    6. publish the checkpoint to keep, or make it again if its weights are gone
     7. plan: the base is kept, and a larger study may show the gain that was seen
     8. evaluate base: without it no gain can be judged
     9. add seeds: nothing is decided, and the metric has room for a difference
     """
-    made, keep, relation = top.evaluation.provenance, answer.keep, answer.question("relation")
+    provenance, keep, relation = top.evaluation.provenance, answer.keep, answer.question("relation")
     largest = answer.power.largest if answer.power else None
     if answer.action == "use checkpoint":
-        return _train("add seeds", top, seed=made.seed + 1) if made else None
+        return _train("add seeds", top, seed=provenance.seed + 1) if provenance else None
     rising = answer.next_time is not None and answer.next_time.how == "longer"
-    if rising and made and (longer := _train("train longer", top, tokens=_TIMES_LONGER * study.choice.arm(top).tokens)):
+    if rising and provenance and (longer := _train("train longer", top, tokens=_TIMES_LONGER * study.choice.arm(top).tokens)):
         return longer
     if unequal is not None:
         less_trained, tokens = unequal
@@ -64,14 +118,14 @@ def next_step(study: StudyData, answer: Answer, top: Entry, *, unequal: tuple[En
     if keep is not None:
         return NextStep("make again", keep.again) if keep.again else None
     if answer.action == "keep base":
-        gain = largest if answer.power and answer.power.needed and largest else study.margin  # the margin where nothing gained
+        gain = largest if answer.power and answer.power.needed and largest else study.margin  # the margin if nothing gained
         return NextStep("plan", f"{_power_command(study, top, gain)} --against-base")
-    if made and answer.action == "no base" and not top.scratch and (base := _base_now(made, top)):
+    if provenance and answer.action == "no base" and not top.scratch and (base := _base_now(provenance, top)):
         lacking = [top, *(entry for entry in study.entries if entry.trained and study.own_base(entry) is None)]
         lengths = dict.fromkeys(entry.evaluation.seq_len for entry in lacking)
         commands = [f"coref-automl evaluate {shlex.quote(base)} --seq-len {length}" for length in lengths]
         return NextStep("evaluate base", " && ".join(commands))
-    return _train("add seeds", top, seed=made.seed + 1) if made and has_room(study.group, answer.metric) else None
+    return _train("add seeds", top, seed=provenance.seed + 1) if provenance and has_room(study.group, answer.metric) else None
 
 
 def _train(do: Do, entry: Entry, *, seed: int | None = None, tokens: int | None = None) -> NextStep | None:
@@ -80,39 +134,43 @@ def _train(do: Do, entry: Entry, *, seed: int | None = None, tokens: int | None 
 
 
 def train_command(entry: Entry, *, seed: int | None = None, tokens: int | None = None) -> str:
-    """Training that makes a checkpoint again, with another seed or until so many tokens; empty where nothing says how."""
-    run, made = Path(entry.evaluation.path).parent, entry.evaluation.provenance
+    """The command that trains a checkpoint again, with another seed or for so many tokens; empty if no record says how."""
+    run, provenance = Path(entry.evaluation.path).parent, entry.evaluation.provenance
     run = run.parent if run.name == AVERAGE else run  # its recipe asks for the average
     out = shlex.quote(f"{run}-{'longer' if tokens else 'again' if seed is None else f'seed{seed}'}")
     recipe = run / "recipe.yaml"
     if recipe.is_file():
-        known = {"model": made.base_bytes, "dataset": made.dataset_bytes} if made else {}
+        known = {"model": provenance.base_bytes, "dataset": provenance.dataset_bytes} if provenance else {}
         known["eval_set"] = entry.evaluation.fingerprints.get("items", "")
-        changed = _options({name: now for name, (stored, now) in _paths_in(recipe, known).items() if now != stored})
+        anywhere = _paths_in(
+            recipe.resolve(), known
+        )  # a relative path that is found is named: it depends on the folder one is in
+        changed = _options({name: now for name, (stored, now) in _paths_in(recipe, known).items() if anywhere[name][1] != stored})
         changed += f" --seed {seed}" if seed is not None else ""
-        if made is not None and tokens:
-            times = tokens / max(1, made.tokens)
-            changed += f" --epochs {math.ceil(times * made.epoch)} --max-tokens {tokens}"
-            if minutes := _fields_of(recipe).get("max_minutes"):  # twice what it takes: the tokens are to end it
+        if provenance is not None and tokens:
+            times = tokens / max(1, provenance.tokens)
+            changed += f" --epochs {math.ceil(times * provenance.epoch)} --max-tokens {tokens}"
+            if minutes := _fields_of(recipe).get("max_minutes"):  # twice what it takes, so that the tokens end the run
                 changed += f" --max-minutes {math.ceil(2 * times * float(minutes))}"
         return f"coref-automl train --recipe {shlex.quote(str(recipe))}{changed} --out {out}"
-    if made is None:
+    if provenance is None:
         return ""
-    seed = made.seed if seed is None else seed
-    if method_name(made) not in ("", made.objective):  # its settings are in the recipe of its study, not in its record
+    seed = provenance.seed if seed is None else seed
+    if (method := method_name(provenance)) not in ("", provenance.objective):
         if tokens is not None:
-            return ""  # how long a study trains stands in its recipe, too
-        one_run = f"--method {shlex.quote(method_name(made))} --length {made.seq_len} --first-seed {seed} --seeds 1"
+            return ""  # its settings, and how long it trains, are in the recipe of its study, not in its record
+        one_run = f"--method {shlex.quote(method)} --length {provenance.seq_len} --first-seed {seed} --seeds 1"
         return f"coref-automl study --recipe STUDY.yaml {one_run} --only train --out {shlex.quote(f'{run}-study')}"
-    base = _base_now(made, entry)
-    dataset = relocated(made.dataset, entry.folder, _MARKER_FILES["dataset"], made.dataset_bytes) or "DATASET"
-    settings = f"--objective {shlex.quote(made.objective)} --seq-len {made.seq_len} --seed {seed}"
-    settings += f" --max-tokens {tokens or made.tokens}"
+    base = _base_now(provenance, entry)
+    dataset = relocated(provenance.dataset, entry.folder, _MARKER_FILES["dataset"], provenance.dataset_bytes) or "DATASET"
+    settings = f"--objective {shlex.quote(provenance.objective)} --seq-len {provenance.seq_len} --seed {seed}"
+    settings += f" --max-tokens {tokens or provenance.tokens}"
     return f"coref-automl train --model {shlex.quote(base)} --dataset {shlex.quote(dataset)} {settings} --out {out}"
 
 
-def _base_now(made: Provenance, entry: Entry) -> str:
-    return relocated(made.base, entry.folder, _MARKER_FILES["model"], made.base_bytes)
+def _base_now(provenance: Provenance, entry: Entry) -> str:
+    """Where the base of a checkpoint lies now."""
+    return relocated(provenance.base, entry.folder, _MARKER_FILES["model"], provenance.base_bytes)
 
 
 def _relation_command(study: StudyData, model: str) -> str:
@@ -120,9 +178,10 @@ def _relation_command(study: StudyData, model: str) -> str:
     runs = study.checks.get("relation", ())
     rows = next((rows for run in runs if (rows := _rows_of(run))), _BUNDLED_ROWS)
     of_model = f"{_RELATION_OUT}-{Path(model).name}"
-    places = [_RELATION_OUT, of_model, *(f"{of_model}-{number}" for number in range(2, len(runs) + 3))]
+    folders = [_RELATION_OUT, of_model, *(f"{of_model}-{number}" for number in range(2, len(runs) + 3))]
     read = {run.folder for run in runs}
-    out = next((place for place in places if not Path(place).exists() and Path(place).resolve() not in read), places[-1])
+    free = (folder for folder in folders if not Path(folder).exists() and Path(folder).resolve() not in read)
+    out = next(free, folders[-1])
     return f"coref-automl re train --model {shlex.quote(model)}{_options(rows)} --out {shlex.quote(out)} --seeds 3"
 
 
@@ -133,7 +192,7 @@ def _rows_of(run: TaskRun) -> dict[str, str]:
 
 
 def _paths_in(recipe: Path, known: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """What the recipe of a run names by path: as it was stored, and where it lies now. Of some the fingerprint is `known`."""
+    """The paths in a run's recipe: as stored, and where they lie now. `known` are fingerprints of some of them."""
     fields = _fields_of(recipe)
     paths = {name: fields[name] for name in _MARKER_FILES if isinstance(fields.get(name), str)}
     return {name: (path, relocated(path, recipe, _MARKER_FILES[name], known.get(name, ""))) for name, path in paths.items()}
@@ -151,7 +210,7 @@ def _options(values: dict[str, str]) -> str:
 
 
 def _power_command(study: StudyData, top: Entry, gain: float) -> str:
-    """What it takes to show such a gain; by the spreads of these runs if they have seeds."""
-    runs, replicated = Path(top.evaluation.path).parent.parent, any(arm.seeds > 1 for arm in study.arms)
-    where = f" {shlex.quote(str(runs))}" if replicated and runs.is_dir() else ""
+    """The command that says what it takes to show such a gain, by the spreads of these runs if they have several seeds."""
+    runs = Path(top.evaluation.path).parent.parent
+    where = f" {shlex.quote(str(runs))}" if study.replicated and runs.is_dir() else ""
     return f"coref-automl power{where} --difference {max(0.1, 100 * gain):.1f} --metric {study.metric}"

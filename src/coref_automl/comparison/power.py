@@ -1,6 +1,6 @@
-"""What a set or a study can show, and what it would take to show more. In: paths, a set, a wanted difference. Out: a Power.
+"""What a set or a study can show, and what it would take to show more. In: paths, a set, a difference. Out: a PowerTable.
 
-Spreads come from the runs under the paths, or are those of the archived studies; so do tokens and minutes per run.
+Spreads, and the tokens and time per run, are those of the runs under the paths; without runs, those of the archived studies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from coref_automl.comparison.arms import arms_of, base_of
 from coref_automl.comparison.groups import choose_group
-from coref_automl.comparison.judging import by_run, crossed
+from coref_automl.comparison.judging import PairedValues
 from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.scores import Group, choose_metric
 from coref_automl.config import choose
@@ -26,18 +26,17 @@ from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.progress import duration
 from coref_automl.records import Record
-from coref_automl.say import language, say
+from coref_automl.say import align, language, say
 from coref_automl.statistics.crossed import CrossedVerdict
-from coref_automl.statistics.planning import SEEDS, USUAL, Components, SamplePlan, can_show, components_of, plans_for
+from coref_automl.statistics.planning import SEEDS, USUAL, Components, SamplePlan, components_of, detectable_difference, plans_for
 from coref_automl.store import read_json
-from coref_automl.tables import align
 
 COSTS = "costs.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Cost(Record):
-    """Of one run, the median of earlier ones: tokens and seconds of training, seconds of scoring so many items."""
+    """What a run costs, as the median of earlier ones: tokens and seconds of training, seconds of scoring so many items."""
 
     runs: int
     tokens: int
@@ -51,7 +50,7 @@ class Cost(Record):
 
 @dataclass(frozen=True, slots=True)
 class Ability(Record):
-    """The true difference that so many seeds show on a set with 80% power; None where they show none at all."""
+    """The true difference that a set with so many seeds detects with 80% power; None if it can detect none."""
 
     name: str
     items: int
@@ -61,13 +60,13 @@ class Ability(Record):
 
 
 _COARSE = 0.1
-"""A set that detects nothing smaller says little about an adaptation: those that we measured gain 1 to 10 points."""
+"""A set that detects nothing smaller says little about an adaptation: the measured ones gain 1 to 10 points."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence(Record):
-    """What judges training that is still ahead: `detectable` is the difference it detects with 80% power (None: none at all),
-    with up to `pairs` of seeds where both sides are trained; `needed` documents would detect one point."""
+    """The set that will judge training still ahead. `detectable` is the difference it detects with 80% power (None: none at all),
+    with up to `pairs` of seeds if both sides are trained; `needed` documents would detect one point."""
 
     metric: str
     items: int
@@ -115,27 +114,27 @@ class PowerTable(Record):
     cost: Cost | None = None
 
     def lines(self) -> list[str]:
-        """The printout."""
+        """The table as printed."""
         spread = f"{100 * self.components.seeds:.2f}"
         measured = say(f"판정 {self.measured}건에서 추정", f"estimated from {self.measured} pairs of methods")
-        drawn = measured if self.measured else say("보관된 연구들의 값", "those of the archived studies")
-        of = say("베이스 모델 대비", "against the base") if self.against_base else say("방법 대 방법", "method against method")
-        vary = say(f"시드 표준편차 {spread}점({drawn}).", f"Seeds vary by {spread} points ({drawn}).")
-        told = [f"{self.metric}, {of}. {vary}"]
+        origin = measured if self.measured else say("보관된 연구들의 값", "those of the archived studies")
+        sides = say("베이스 모델 대비", "against the base") if self.against_base else say("방법 대 방법", "method against method")
+        vary = say(f"시드 표준편차 {spread}점({origin}).", f"Seeds vary by {spread} points ({origin}).")
+        lines = [f"{self.metric}, {sides}. {vary}"]
         if self.comparisons > 1:
-            told.append(say(f"비교 {self.comparisons}건 보정(Holm).", f"Corrected for {self.comparisons} comparisons (Holm)."))
+            lines.append(say(f"비교 {self.comparisons}건 보정(Holm).", f"Corrected for {self.comparisons} comparisons (Holm)."))
         if self.able:
             head = (say("세트", "set"), say("문항", "items"), say("문서", "documents"), say("시드", "seeds"))
             rows = [(*head, say("검출 가능한 차이", "detectable difference"))]
-            for one in self.able:
-                shown = f"{100 * one.difference:.1f}" if one.difference is not None else say("없음", "none")
-                rows.append((one.name, f"{one.items:,}", f"{one.documents:,}", str(one.seeds), shown))
-            told += ["", *align(rows, right=True)]
+            for able in self.able:
+                detectable = f"{100 * able.difference:.1f}" if able.difference is not None else say("없음", "none")
+                rows.append((able.name, f"{able.items:,}", f"{able.documents:,}", str(able.seeds), detectable))
+            lines += ["", *align(rows, right=True)]
         if self.plans:
-            wanted = f"{100 * self.plans[0].difference:g}"
-            goal = say(f"{wanted}점 차이를 검정력 80%로 검출하려면:", f"To detect a {wanted}-point difference with 80% power:")
-            told += ["", goal, *align([self._head(), *map(self._row, self.plans)], right=True)]
-        return told
+            points = f"{100 * self.plans[0].difference:g}"
+            goal = say(f"{points}점 차이를 검정력 80%로 검출하려면:", f"To detect a {points}-point difference with 80% power:")
+            lines += ["", goal, *align([self._head(), *map(self._row, self.plans)], right=True)]
+        return lines
 
     def _head(self) -> tuple[str, ...]:
         head = (say("방법당 시드", "seeds per method"), say("문항", "items"), say("문서", "documents"))
@@ -159,7 +158,7 @@ def power(
     comparisons: int = 1,
     against_base: bool = False,
 ) -> PowerTable:
-    """What the set and the study can show, and plans for a wanted difference (a share, not points)."""
+    """What the set and the study can show, and plans for a `difference` to detect (a share, not points)."""
     if not paths and eval_set is None and difference is None:
         raise RecipeError("power needs a wanted --difference, an --eval-set, or finished runs (PATH...).")
     group = None
@@ -168,68 +167,71 @@ def power(
         metric, _ = choose_metric(group, metric)
     metric = choose(metric or PRIMARY, METRICS, "metric").name
     verdicts = verdicts_of(group, metric, against_base=against_base) if group else []
-    found = components_of(verdicts, against_model=against_base)
-    if group is not None and found is None:
+    measured = components_of(verdicts, against_model=against_base)
+    if group is not None and measured is None:
         raise ComparisonError(
             "These runs say nothing about seeds: at least two runs of two methods are needed (or of one and its base)."
         )
-    held = found or USUAL
+    components = measured or USUAL
     sets = [(group.evalset, group.columns(metric).sizes)] if group else []
     if eval_set is not None:
-        opened = EvalSet.open(eval_set)
-        sets.append((opened.name, sizes_of(opened, metric)))
-    test: dict[str, Any] = {"components": held, "comparisons": comparisons, "against_model": against_base}
+        evalset = EvalSet.open(eval_set)
+        sets.append((evalset.name, sizes_of(evalset, metric)))
+    test: dict[str, Any] = {"components": components, "comparisons": comparisons, "against_model": against_base}
     able = tuple(
-        Ability(name, int(sizes.sum()), len(sizes), count, can_show(sizes, count, **test))
+        Ability(name, int(sizes.sum()), len(sizes), count, detectable_difference(sizes, count, **test))
         for name, sizes in sets
         for count in seeds or SEEDS
     )
     mean = float(sets[-1][1].mean()) if sets else 2.0
     plans = plans_for(difference, items_a_document=mean, offered=seeds or SEEDS, **test) if difference is not None else []
     cost = cost_of(group, paths) if group else None
-    return PowerTable(metric, held, len(verdicts), comparisons, against_base, able, tuple(plans), cost)
+    return PowerTable(metric, components, len(verdicts), comparisons, against_base, able, tuple(plans), cost)
 
 
-def sizes_of(held: EvalSet, metric: str) -> NDArray[np.int64]:
-    """Items by document of a set, for the metric's task; a composite is planned by the task that weighs most."""
+def sizes_of(evalset: EvalSet, metric: str) -> NDArray[np.int64]:
+    """Items per document of a set, for the metric's task; a composite is planned by its part with the largest weight."""
     parts = METRICS[metric].parts
-    name = max(parts, key=lambda one: one[1])[0] if parts else metric
+    name = max(parts, key=lambda part: part[1])[0] if parts else metric
     task = METRICS[name].task or ""
-    items = held.items.get(task, ())
+    items = evalset.items.get(task, ())
     if not items:
-        raise RecipeError(f"{held.folder} has no items of {task}, which {metric} needs; it has {', '.join(held.items)}.")
+        raise RecipeError(f"{evalset.folder} has no items of {task}, which {metric} needs; it has {', '.join(evalset.items)}.")
     return np.sort(np.unique([item.cluster for item in items], return_counts=True)[1])
 
 
 def verdicts_of(group: Group, metric: str, *, against_base: bool) -> list[CrossedVerdict]:
-    """Between all methods that differ in nothing else, or of each against its base: last checkpoints on all documents."""
+    """All methods that differ in nothing else, or each against its base: last checkpoints on all documents."""
     arms = [arm for arm in arms_of(group.entries, None) if arm.seeds > 1]
     methods = [(a.ends, b.ends) for a, b in combinations(arms, 2) if a.same_setting_as(b)]
     gains = [(arm.ends, [base]) for arm in arms if (base := base_of(group.entries, arm))]
     columns = [(len(a), group.columns(metric, entries=[*a, *b])) for a, b in (gains if against_base else methods)]
-    verdicts = [crossed(by_run(both), count, model=against_base) for count, both in columns if both.items]
+    values = [PairedValues.of(both, count) for count, both in columns if both.items]
+    verdicts = [paired.crossed(against_model=against_base) for paired in values]
     return [verdict for verdict in verdicts if not verdict.reason]
 
 
 def cost_of(group: Group, paths: Sequence[str]) -> Cost | None:
-    """From `costs.json` of studies under the paths, else from the clocks that lie beside the checkpoints."""
+    """The cost of a run, from `costs.json` of studies under the paths, else from the clocks beside the checkpoints."""
     ends = [entry for arm in arms_of(group.entries, None) for entry in arm.ends]
-    scoring = [one.evaluation.seconds for one in ends if one.evaluation.seconds > 0]
-    known = [row for path in paths if (Path(path) / COSTS).is_file() for row in _trained(read_json(Path(path) / COSTS))]
-    if not known:
-        known = [(one.tokens, seconds) for one in ends if (seconds := _clock(Path(one.evaluation.path)))]
-    if not known or not scoring:
+    scoring = [entry.evaluation.seconds for entry in ends if entry.evaluation.seconds > 0]
+    files = [Path(path) / COSTS for path in paths if (Path(path) / COSTS).is_file()]
+    trained = [run for file in files for run in _tokens_and_seconds(read_json(file))]
+    if not trained:
+        trained = [(entry.tokens, seconds) for entry in ends if (seconds := _seconds_until(Path(entry.evaluation.path)))]
+    if not trained or not scoring:
         return None
-    tokens, seconds = (median(row[at] for row in known) for at in (0, 1))
-    return Cost(len(known), round(tokens), float(seconds), median(scoring), len(group.items))
+    tokens, seconds = (median(run[column] for run in trained) for column in (0, 1))
+    return Cost(len(trained), round(tokens), float(seconds), median(scoring), len(group.items))
 
 
-def _trained(costs: Any) -> list[tuple[float, float]]:
+def _tokens_and_seconds(costs: Any) -> list[tuple[float, float]]:
     rows = costs.values() if isinstance(costs, dict) else ()
     return [(row["tokens"], row["seconds"]) for row in rows if isinstance(row, dict) and {"tokens", "seconds"} <= row.keys()]
 
 
-def _clock(checkpoint: Path) -> float:
+def _seconds_until(checkpoint: Path) -> float:
+    """The training time of a checkpoint, by its clock; 0 without one."""
     path = checkpoint / "clock.json"
-    found = read_json(path) if path.is_file() else {}
-    return float(found.get("seconds", 0.0)) if isinstance(found, dict) else 0.0
+    clock = read_json(path) if path.is_file() else {}
+    return float(clock.get("seconds", 0.0)) if isinstance(clock, dict) else 0.0

@@ -1,7 +1,7 @@
 """One reader of results. In: paths. Out: what lies behind them, found, told apart and opened once per command.
 
 Evaluations and runs of outside checks may lie under one path. Evaluations of the base models that checkpoints started from are
-found beside them. What counts of them, and why the rest does not, is decided once (`superseded.what_counts`).
+found beside them. Which of them count, and why the others do not, is decided in one place (`superseded.drop_superseded`).
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from coref_automl.comparison.bases import bases_beside, with_bases
 from coref_automl.comparison.claims import QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.runs import TaskRun
-from coref_automl.comparison.superseded import changed_since, copies_of, named_folders, one_dtype_each, told_copies, what_counts
+from coref_automl.comparison.runs import TaskFiles, TaskRun
+from coref_automl.comparison.superseded import changed_since, copies_note, copies_of, drop_superseded, one_dtype_each
 from coref_automl.errors import ComparisonError, CorefError, InputError
-from coref_automl.evaluation.results import Opened, StoredEvaluation, files_under, is_of_one_model, open_evaluations
+from coref_automl.evaluation.results import RESULT, Opened, StoredEvaluation, files_under, is_of_one_model, open_evaluations
+from coref_automl.folders import short_names
 from coref_automl.models.model_files import full_name, is_local
-from coref_automl.paths import short_names
 from coref_automl.say import say
 
 
 @dataclass(frozen=True)
 class TaskRuns:
-    """Runs of each outside check, a sentence for each that cannot be read, and the paths that hold some.
+    """Runs of each outside check, a sentence for each that cannot be read, and the `paths` that hold a readable one.
 
-    `damaged`: the first such sentence of a path.
+    `damaged` is the first such sentence of a path.
     """
 
     checks: dict[QuestionId, list[TaskRun]]
     unread: tuple[str, ...]
-    under: frozenset[str]
+    paths: frozenset[str]
     damaged: dict[str, str]
 
     @property
@@ -43,38 +43,49 @@ class TaskRuns:
 
 
 def find_runs(paths: Sequence[str]) -> TaskRuns:
-    """The runs with results under the paths; one that was found twice counts once."""
-    files = {check.files.results: check.files for check in CHECKS.values()}
-    found: dict[str, dict[Path, Any]] = {name: {} for name in files}
-    damaged: dict[Path, str] = {}
-    unread: list[InputError] = []
-    under: set[str] = set()
-    told: dict[str, str] = {}
+    """Find the runs with results under the paths; each folder is read once, and a run that was found twice counts once."""
+    checks = {check.files.results: (question, check.files) for question, check in CHECKS.items()}
+    opened: dict[tuple[QuestionId, Path], TaskRun | CorefError] = {}
+    with_runs: set[str] = set()
+    damaged: dict[str, str] = {}
+    unsearched: list[InputError] = []
     for path in paths:
-        for file in files_under(Path(path), files, unread):
-            held, place = found[file.name], file.parent.resolve()
-            try:
-                if place not in held and place not in damaged:
-                    held[place] = replace(files[file.name].read(place), folder=place)
-            except CorefError as error:
-                damaged[place] = str(error)
-            if place in held:
-                under.add(path)
+        for file in files_under(Path(path), checks, unsearched):
+            (question, files), folder = checks[file.name], file.parent.resolve()
+            if (question, folder) not in opened:
+                opened[question, folder] = _read_run(files, folder)
+            if isinstance(result := opened[question, folder], CorefError):
+                damaged.setdefault(path, str(result))
             else:
-                told.setdefault(path, damaged[place])
-    return TaskRuns(
-        checks={question: _named(found[check.files.results]) for question, check in CHECKS.items()},
-        unread=(*damaged.values(), *map(str, unread)),
-        under=frozenset(under),
-        damaged=told,
-    )
+                with_runs.add(path)
+    by_check: dict[QuestionId, dict[Path, TaskRun]] = {question: {} for question in CHECKS}
+    for (question, folder), result in opened.items():
+        if not isinstance(result, CorefError):
+            by_check[question][folder] = result
+    errors = [str(result) for result in (*opened.values(), *unsearched) if isinstance(result, CorefError)]
+    return TaskRuns({name: _named(runs) for name, runs in by_check.items()}, tuple(errors), frozenset(with_runs), damaged)
 
 
-def _named(found: dict[Path, Any]) -> list[Any]:
+def _read_run(files: TaskFiles, folder: Path) -> TaskRun | CorefError:
+    """The run in a folder, or why it cannot be read."""
+    try:
+        return replace(files.read(folder), folder=folder)
+    except CorefError as error:
+        return error
+
+
+def _named(runs: dict[Path, TaskRun]) -> list[TaskRun]:
     """Each run once, under a name of its own."""
-    copies = copies_of(found)
+    copies = copies_of(runs)
     names = short_names(copies)
-    return [replace(found[folder], name=names[folder], copies=copies[folder]) for folder in copies]
+    return [replace(runs[folder], name=names[folder], copies=copies[folder]) for folder in copies]
+
+
+class PathResults(NamedTuple):
+    """The evaluations under one path, and the errors of those that cannot be read."""
+
+    evaluations: list[StoredEvaluation]
+    errors: list[InputError]
 
 
 @dataclass(frozen=True)
@@ -83,38 +94,42 @@ class Results:
 
     paths: tuple[str, ...]
     runs: TaskRuns
-    found: dict[str, tuple[list[StoredEvaluation], list[InputError]]]
+    by_path: dict[str, PathResults]
     opened: Opened = field(repr=False)
+
+    @cached_property
+    def named(self) -> set[Path]:
+        """Evaluation folders named in the paths: these are always compared."""
+        return {Path(path).resolve() for path in self.paths if (Path(path) / RESULT).is_file()}
 
     @cached_property
     def everything(self) -> list[StoredEvaluation]:
         """Every finished evaluation that can be read."""
-        return list({one.folder.resolve(): one for here, _ in self.found.values() for one in here}.values())
+        return list({stored.folder.resolve(): stored for under in self.by_path.values() for stored in under.evaluations}.values())
 
     @cached_property
     def damaged(self) -> list[InputError]:
-        return list({str(error): error for _, errors in self.found.values() for error in errors}.values())
+        return list({str(error): error for under in self.by_path.values() for error in under.errors}.values())
 
     def checked_under(self, path: str) -> list[StoredEvaluation]:
-        """The readable evaluations under one of the paths; `left_out` names the damaged ones.
-
-        A damaged one is raised if it was named by its model or folder, or if its path holds nothing else.
-        """
-        here, damaged = self.found[path]
-        if damaged and (not here or is_of_one_model(path)):
-            raise damaged[0]
-        return here
+        """The readable evaluations under one of the paths; `left_out` names the damaged ones. A damaged one is raised if it was
+        named by its model or folder, or if its path holds nothing else."""
+        under = self.by_path[path]
+        if under.errors and (not under.evaluations or is_of_one_model(path)):
+            raise under.errors[0]
+        return under.evaluations
 
     @cached_property
     def _counted(self) -> tuple[list[StoredEvaluation], list[str]]:
-        return what_counts(self.everything, bases=lambda stored: with_bases(stored, self.opened))
+        return drop_superseded(self.everything, add_bases=lambda kept: with_bases(kept, self.opened))
 
     def counted(self) -> list[StoredEvaluation]:
-        """The evaluations that count, with those of their base models; raises if there are none."""
+        """The evaluations that count, with those of their base models; an error if there are none."""
         if self._counted[0]:
             return self._counted[0]
-        missing = self.check_evaluated()
-        if missing or not self.paths:
+        if not self.paths:
+            raise ComparisonError("Name at least one evaluated checkpoint, run or folder of runs.")
+        if missing := self.check_evaluated():
             raise self.refusal(missing)
         raise ComparisonError(
             f"Under {', '.join(self.paths)} there are runs of outside checks alone; name at least one evaluated checkpoint "
@@ -124,25 +139,26 @@ class Results:
     @cached_property
     def left_out(self) -> tuple[str, ...]:
         """Why results under the paths do not count: unreadable, found twice, or a second evaluation of a model."""
-        once, reasons = self._counted
-        others = [reasons for _, reasons in one_dtype_each(once, named_folders(self.paths)).values()]
-        copies = told_copies((copy, run.name) for run in self.runs.all for copy in run.copies)
-        found = [*map(str, self.damaged), *reasons, *chain(*others), *self.runs.unread, *copies]
-        return tuple(dict.fromkeys(found))
+        kept, reasons = self._counted
+        dtypes = [reasons for _, reasons in one_dtype_each(kept, self.named).values()]
+        copies = copies_note((copy, run.name) for run in self.runs.all for copy in run.copies)
+        sentences = [*map(str, self.damaged), *reasons, *chain(*dtypes), *self.runs.unread, *copies]
+        return tuple(dict.fromkeys(sentences))
 
     @cached_property
     def notes(self) -> list[str]:
-        """What a reader should know of results that do not count, or no longer fit their models."""
-        return [*(say(f"제외: {one}", f"Left out: {one}") for one in self.left_out), *changed_since(self.everything)]
+        """What a reader should know about results that do not count, or no longer fit their models."""
+        left_out = [say(f"제외: {reason}", f"Left out: {reason}") for reason in self.left_out]
+        return [*left_out, *changed_since(self.everything)]
 
     def check_evaluated(self) -> list[str]:
-        """The paths without a finished evaluation or run of a check; raises if one of them does not exist. A base's
-        evaluation may lie with the runs of the others."""
-        missing = [path for path in self.paths if not self.checked_under(path) and path not in self.runs.under]
-        if not missing:
+        """Return the paths without a finished evaluation or run of a check; raise if one of them does not exist. A path of a base
+        model is not among them if its evaluation lies with the runs that started from it."""
+        empty = [path for path in self.paths if not self.checked_under(path) and path not in self.runs.paths]
+        if not empty:
             return []
-        bases = {full_name(one.evaluation.path) for one in bases_beside(self.everything, self.opened)}
-        missing = [path for path in missing if full_name(path) not in bases]
+        bases = {full_name(stored.evaluation.path) for stored in bases_beside(self.everything, self.opened)}
+        missing = [path for path in empty if full_name(path) not in bases]
         gone = ", ".join(path for path in missing if not Path(path).exists() and not is_local(path))
         if gone:
             raise InputError(say(f"없는 경로입니다: {gone}", f"{gone} does not exist; check the path."))
@@ -157,7 +173,8 @@ class Results:
 def open_results(paths: Sequence[str]) -> Results:
     """Find and open all results behind the paths."""
     opened: Opened = {}
-    return Results(tuple(paths), find_runs(paths), {path: open_evaluations([path], opened) for path in paths}, opened)
+    by_path = {path: PathResults(*open_evaluations([path], opened)) for path in paths}
+    return Results(tuple(paths), find_runs(paths), by_path, opened)
 
 
 def nothing_under(paths: Sequence[str]) -> str:

@@ -1,36 +1,27 @@
-"""Outside checks: what one is, and its finished runs. In: a folder of `re train`, `coref train` or `archive`. Out: a TaskRun.
+"""Finished runs of outside checks. In: a folder of `re train`, `coref train` or `archive`. Out: a TaskRun.
 
-A check is a task that checkpoints are fine-tuned on, to see whether an adaptation carries over to it: one class in its own room
-(`relation/check.py`, `coreference/check.py`) and one line of `outside_checks.py`. Claims, reports, archives, experiments and the
-studio know of it what `OutsideCheck` declares, and nothing else.
-
-    RUN/{re_results.json, rows.npz}                   RelationResult, and of every row what micro-F1 is made of
-    RUN/{coref_results.json, documents.npz}           CoreferenceResult, and of every document what CoNLL is made of
+    RUN/{re_results.json, rows.npz}                   RelationResult, and what micro-F1 is made of, row by row
+    RUN/{coref_results.json, documents.npz}           CoreferenceResult, and what CoNLL is made of, document by document
     ARCHIVE/{relation,coreference}/<run>/...          the same two files without local paths
 
-The rooms above write both files through `TaskFiles`; nothing else reads them.
+The rooms of the checks write both files through `TaskFiles`; nothing else reads them.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Annotated, Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from coref_automl.comparison.claims import Claim, Documents, Test
-from coref_automl.comparison.judging import Judged
-from coref_automl.config import Setting, from_mapping, typed
 from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError
 from coref_automl.evaluation.targets import CHECKPOINT
+from coref_automl.folders import check_name
 from coref_automl.guard import read_arrays
-from coref_automl.paths import check_name
-from coref_automl.progress import Progress
-from coref_automl.records import Estimate, Provenance
+from coref_automl.records import Provenance
 from coref_automl.store import atomic_write, write_json
 
 _AGAIN = "run the same command again (nothing is trained twice), or make the archive again"
@@ -42,7 +33,7 @@ class _Seed(Protocol):
 
 
 class TaskResult(Protocol):
-    """What comparisons ask of results of all tasks: what they started from, by name and by bytes, under which seeds."""
+    """What comparisons need of any task's results: the model they started from, by name and by bytes, and their seeds."""
 
     @property
     def model(self) -> str: ...
@@ -58,7 +49,7 @@ F = TypeVar("F")
 
 @dataclass(frozen=True, eq=False)
 class RunOf(Generic[R, F]):
-    """A run's result and facts (the records of its task), the folder it was read from, and those that repeat it."""
+    """A run's result and facts (the records of its task), the folder it was read from, and the folders of its copies."""
 
     name: str
     result: R
@@ -78,18 +69,24 @@ class RunOf(Generic[R, F]):
     @property
     def seeds(self) -> list[int]:
         """The seed of each column of its facts."""
-        return [one.seed for one in self.result.seeds]
+        return [result.seed for result in self.result.seeds]
 
 
 TaskRun = RunOf[Any, Any]
 """A run of any task."""
+Start = Mapping[int, tuple[RunOf[R, F], int]]
+"""The runs fine-tuned from one checkpoint: for every fine-tuning seed its run, and the column of that run's facts."""
+Starts = Mapping[int, Start[R, F]]
+"""The starts of a method by pretraining seed; a base or a single checkpoint is one start."""
 
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """The two files of a task's runs; `task` is also the name of their folder in an archive. `record` is the result, with `run`,
-    `model`, `fingerprints`, `seeds` and `measures()`; `facts` what is kept of every row or document, so that runs can be compared
-    without texts: `count` (its seeds), `arrays()` and `of_arrays()`."""
+    """The two files of a task's runs; `task` is also the name of their folder in an archive.
+
+    `record` is the type of the result, with `run`, `model`, `fingerprints`, `seeds` and `measures()`; `facts` that of what is
+    kept per row or document to compare runs without texts, with `count` (its seeds), `arrays()` and `of_arrays()`.
+    """
 
     task: str
     results: str
@@ -120,127 +117,23 @@ class TaskFiles:
         write_json(folder / self.results, result.to_json())
 
     def archive(self, runs: Sequence[TaskRun], out: Path) -> None:
-        """Keep results and facts; no text, entity, chain, name of a document or local path."""
+        """Write results and facts without any text, entity, chain, document name or local path."""
         for run in runs:
-            told: dict[str, Any] = {"run": run.name, "model": place_of(run.model)}
-            if made := getattr(run.result, "pretraining", None):
-                told["pretraining"] = without_folders(made)
-            self.write(out / self.task / run.name, replace(run.result, **told), run.facts)
+            changes: dict[str, Any] = {"run": run.name, "model": without_folder(run.model)}
+            if provenance := getattr(run.result, "pretraining", None):
+                changes["pretraining"] = without_folders(provenance)
+            self.write(out / self.task / run.name, replace(run.result, **changes), run.facts)
 
 
-def without_folders(made: Provenance) -> Provenance:
-    """How a checkpoint came to be, with names in place of this machine's paths."""
-    return replace(made, run=PurePath(made.run).name, base=place_of(made.base), dataset=place_of(made.dataset))
+def without_folders(provenance: Provenance) -> Provenance:
+    """A training record with names in place of this machine's paths."""
+    base, dataset = without_folder(provenance.base), without_folder(provenance.dataset)
+    return replace(provenance, run=PurePath(provenance.run).name, base=base, dataset=dataset)
 
 
-def place_of(path: str) -> str:
-    """A path without this machine's folders: of an absolute one the last part, with the run before a checkpoint."""
-    found = PurePath(path)
-    if not found.is_absolute():
+def without_folder(path: str) -> str:
+    """A path without this machine's folders: the last part of an absolute one, with the run in front of a checkpoint."""
+    name = PurePath(path)
+    if not name.is_absolute():
         return path
-    return f"runs/{found.parent.name}/{found.name}" if CHECKPOINT.fullmatch(found.name) else found.name
-
-
-Start = Mapping[int, tuple[RunOf[R, F], int]]
-"""Of every fine-tuning seed from one checkpoint, its run and the column of the run's facts."""
-Starts = Mapping[int, Start[R, F]]
-"""By pretraining seed; a base or a single checkpoint is one start."""
-CHOSEN = "chosen"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckStage:
-    """A check's section of an experiment's recipe.
-
-    `start: every` is from the last checkpoint of every run and from the base, `chosen` from the recommended model. `seeds` are
-    those of fine-tuning from one checkpoint. `settings` are the same for all, in the words of the check's own command.
-    """
-
-    start: Literal["every", "chosen"] = "every"
-    seeds: Annotated[int, Setting("", 1, 1_000)] = 3
-    settings: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        typed(self)
-
-
-S = TypeVar("S", bound=CheckStage)
-
-
-@dataclass(frozen=True, slots=True)
-class TaskData:
-    """What a task is fine-tuned on and scored by: files and settings in the words of its recipe, their sizes and their bytes."""
-
-    files: dict[str, str | None]
-    sizes: dict[str, int]
-    fingerprints: dict[str, str]
-    settings: dict[str, Any] = field(default_factory=dict)
-
-
-class OutsideCheck(ABC, Generic[R, F, S]):
-    """One task. Its name in CHECKS is that of its question, of its section of a recipe, of its steps and of their folder."""
-
-    name: tuple[str, str]
-    """In a sentence; Korean and English, as all pairs here."""
-    metric: tuple[str, str]
-    number: str
-    """The metric in short, beside a number."""
-    outcome: str
-    """What claims call the metric."""
-    documents: Documents
-    test: Test
-    files: TaskFiles
-    folder: str
-    """The kind of a run's folder."""
-    recipe: type[Any]
-    """The recipe of one run."""
-    stage: type[S]
-    decided: tuple[str, ...] = ()
-    """Settings of the task's recipe that fields of the section stand for."""
-    usual: ClassVar[Mapping[str, Any]] = {}
-    """What a study sets of the task's recipe unless its section says otherwise."""
-    adapted: ClassVar[Mapping[str, Any]] = {}
-    """What `adapt` sets of the section unless told otherwise."""
-    with_base = False
-    """With `start: chosen`, is the base fine-tuned beside the recommended model?"""
-    next_command: str
-    """What to do with a finished run, {}."""
-    weights = ""
-    """What a study without weights removes of a finished run: a pattern of folders."""
-
-    @abstractmethod
-    def comparable(self, runs: Sequence[RunOf[R, F]]) -> list[list[RunOf[R, F]]]:
-        """Groups of runs that may be compared."""
-
-    @abstractmethod
-    def judge(self, claim: Claim, ours: Starts[R, F], theirs: Starts[R, F], seed: int) -> Judged | None:
-        """The claim filled in, before it is corrected; None if the sides share nothing to be compared by."""
-
-    @abstractmethod
-    def estimate(self, result: R) -> Estimate | None:
-        """The metric of one run."""
-
-    @abstractmethod
-    def open(self, stage: S, out: Path) -> TaskData:
-        """The data that a section names; what must be written for it lies under the experiment's folder."""
-
-    @abstractmethod
-    def train(self, recipe: Any, progress: Progress) -> R:
-        """Fine-tune, and score."""
-
-    @abstractmethod
-    def tokens(self, recipe: Any, sizes: Mapping[str, int], forward: float) -> float:
-        """About how many tokens a run trains on; those that it only reads count `forward`."""
-
-    def recipe_for(self, stage: S, data: TaskData, where: str, **decided: Any) -> Any:
-        """The recipe of one run: what is usual, what the section says over that, its data, and what is decided for it."""
-        values = {**self.usual, **stage.settings, **data.files, **data.settings, "seeds": stage.seeds, **decided}
-        return from_mapping(self.recipe, values, where)
-
-    def rows(self, run: RunOf[R, F]) -> int | None:  # noqa: ARG002
-        """How many rows it was trained on, where that tells its claims apart."""
-        return None
-
-    def variants(self, stage: S, data: TaskData) -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ARG002
-        """The runs from one start: what their names begin with, and the settings in which they differ."""
-        yield "", {}
+    return f"runs/{name.parent.name}/{name.name}" if CHECKPOINT.fullmatch(name.name) else name.name

@@ -11,21 +11,21 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from coref_automl.coreference.conventions import Convention, moved_chains, moved_mentions
-from coref_automl.coreference.documents import CorefDocument
-from coref_automl.coreference.metrics import METRICS, Ratio, added, difference, estimates, score_document
+from coref_automl.coreference.conventions import Convention, convert_chains, convert_mentions
+from coref_automl.coreference.documents import CorefDocument, Span, SpanChains
+from coref_automl.coreference.metrics import METRICS, Ratio, difference, estimates, score_document, sum_scores
 from coref_automl.coreference.results import (
-    AGAIN,
     CONLL,
     COREFERENCE_FILES,
-    HEADS,
+    HEAD_MATCH,
     MODES,
-    STRING,
-    WAYS,
+    RETRAIN,
+    SAME_STRING,
+    VARIANTS,
     CoreferenceResult,
     CoreferenceSeed,
     DocumentSums,
@@ -34,117 +34,121 @@ from coref_automl.decoder import read_stored, read_stored_rows
 from coref_automl.engine.binding import Binding
 from coref_automl.errors import FolderError
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import MANIFEST, is_done
+from coref_automl.folders import MANIFEST, is_done, natural_order
 from coref_automl.korean import KINDS, PRONOUN, Tagger
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Provenance, Record
 from coref_automl.store import write_jsonl
 
+if TYPE_CHECKING:
+    from coref_automl.coreference.model import CoreferenceModel
+
 VERSION = "resolver 3"
-"""How chains are made from scores, and scored; answers of another version are made anew."""
+"""Of how chains are made from logits, and scored; answers of another version are recomputed."""
 KIND = "coreference run"
 _NOT_CONDITIONS = ("first_seed", "note")
-"""Settings that two runs need not share to be compared: they do not decide what a seed is."""
+"""Settings in which comparable runs may differ."""
 START = "start.jsonl"
-"""Answers of the head that is trained further, to compare with."""
-Span = tuple[int, int]
-Chains = tuple[tuple[Span, ...], ...]
+"""Answers of the starting head, to compare with."""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentAnswer(Record):
-    """One document's chains as character spans, and its sums: way, then metric, then the four numbers of a Ratio."""
+    """One document's chains as character spans, and its sums by variant and metric."""
 
     document: str
     mentions: int
-    key: Chains
-    gold: Chains
-    found: Chains
+    key: SpanChains
+    gold: SpanChains
+    found: SpanChains
     sums: dict[str, dict[str, Ratio]]
     version: str = VERSION
 
 
-def answer(document: CorefDocument, gold: Chains, found: Chains, convention: Convention) -> DocumentAnswer:
-    """The document's own convention is that of its mentions and of the chains that are given."""
-    key, given = document.chains, {"gold": gold, "found": found}
-    sums = {name: score_document(key, given[mode], singletons=single) for name, (mode, single) in WAYS.items()}
-    sums[HEADS] = score_document(_ends(key), _ends(found))
-    sums[STRING["gold"]] = score_document(key, same_string(document.text, [mention.span for mention in document.mentions]))
-    if (nouns := same_nouns(document, convention)) is not None:
-        sums[STRING["found"]] = score_document(key, nouns)
+def score_answer(document: CorefDocument, gold: SpanChains, found: SpanChains, convention: Convention) -> DocumentAnswer:
+    """Score chains of a document; `convention` is that of its mentions and of the chains."""
+    key, chains = document.chains, {"gold": gold, "found": found}
+    sums = {name: score_document(key, chains[mode], singletons=single) for name, (mode, single) in VARIANTS.items()}
+    sums[HEAD_MATCH] = score_document(_ends(key), _ends(found))
+    sums[SAME_STRING["gold"]] = score_document(key, same_string_chains(document.text, [m.span for m in document.mentions]))
+    if (nouns := same_noun_chains(document, convention)) is not None:
+        sums[SAME_STRING["found"]] = score_document(key, nouns)
     return DocumentAnswer(document.id, len(document.mentions), key, gold, found, sums)
 
 
-def answers_of(
-    model: Any,
+def answer_documents(
+    model: CoreferenceModel,
     documents: Sequence[CorefDocument],
-    own: Convention | None = None,
+    convention: Convention | None = None,
     *,
     precision: str = "auto",
     progress: Progress | None = None,
 ) -> list[DocumentAnswer]:
-    """What a model says of documents, with gold mentions and with its own, in the documents' convention (None: the model's)."""
+    """Resolve and score documents with gold and with found mentions. Documents are converted to the model's conventions and its
+    chains back; `convention` is that of the documents, None if it is the model's."""
     from coref_automl.coreference.resolve import resolve_all
-    from coref_automl.coreference.tokens import tokenized
+    from coref_automl.coreference.tokens import tokenize_documents
 
-    conventions = [Convention(model.scheme(document).convention) for document in documents]
-    given = [moved_mentions(document, own or its, its) for document, its in zip(documents, conventions, strict=True)]
-    found = resolve_all(model, tokenized(model.tokenizer, given), precision=precision, progress=progress)
+    targets = [Convention(model.scheme(document).convention) for document in documents]
+    inputs = [convert_mentions(doc, convention or target, target) for doc, target in zip(documents, targets, strict=True)]
+    resolved = resolve_all(model, tokenize_documents(model.tokenizer, inputs), precision=precision, progress=progress)
     answers = []
-    for document, moved, its, (gold, free) in zip(documents, given, conventions, found, strict=True):
-        back = {there.span: here.span for there, here in zip(moved.mentions, document.mentions, strict=True)}
-        chains = tuple(tuple(back[span] for span in chain) for chain in gold.as_spans())
-        answers.append(answer(document, chains, moved_chains(document.text, free.as_spans(), its, own or its), own or its))
+    for document, converted, target, (gold, found) in zip(documents, inputs, targets, resolved, strict=True):
+        source = convention or target
+        original = {new.span: old.span for new, old in zip(converted.mentions, document.mentions, strict=True)}
+        gold_chains = tuple(tuple(original[span] for span in chain) for chain in gold.as_spans())
+        found_chains = convert_chains(document.text, found.as_spans(), target, source)
+        answers.append(score_answer(document, gold_chains, found_chains, source))
     return answers
 
 
-def _ends(chains: Chains) -> list[list[int]]:
+def _ends(chains: SpanChains) -> list[list[int]]:
     return [[end for _, end in chain] for chain in chains]
 
 
 def write_answers(path: Path, answers: Sequence[DocumentAnswer]) -> None:
-    write_jsonl(path, (each.to_json() for each in answers))
+    write_jsonl(path, (answer.to_json() for answer in answers))
 
 
 def read_answers(path: Path) -> list[DocumentAnswer]:
-    return list(read_stored_rows(path, DocumentAnswer, remedy=AGAIN))
+    return list(read_stored_rows(path, DocumentAnswer, remedy=RETRAIN))
 
 
-def summed(seeds: Sequence[Sequence[DocumentAnswer]]) -> dict[str, Any]:
-    """Estimates, recall and precision by way and metric; the seeds answer the same documents in the same order."""
-    found: dict[str, Any] = {"estimates": {}, "recall": {}, "precision": {}}
-    ways = set.intersection(*(set(each.sums) for answers in seeds for each in answers))
-    for name in [name for name in seeds[0][0].sums if name in ways]:
-        scored = [[each.sums[name] for each in answers] for answers in seeds]
-        totals = [added(one) for one in scored]
-        found["estimates"][name] = estimates(scored)
-        found["recall"][name] = {metric: sum(total[metric].recall for total in totals) / len(totals) for metric in METRICS}
-        found["precision"][name] = {metric: sum(total[metric].precision for total in totals) / len(totals) for metric in METRICS}
-    return found
+def aggregate(seeds: Sequence[Sequence[DocumentAnswer]]) -> dict[str, Any]:
+    """Compute estimates, recall and precision by variant and metric; all seeds answer the same documents in the same order."""
+    scores: dict[str, Any] = {"estimates": {}, "recall": {}, "precision": {}}
+    shared = set.intersection(*(set(answer.sums) for answers in seeds for answer in answers))
+    for name in [name for name in seeds[0][0].sums if name in shared]:
+        by_seed = [[answer.sums[name] for answer in answers] for answers in seeds]
+        totals = [sum_scores(documents) for documents in by_seed]
+        scores["estimates"][name] = estimates(by_seed)
+        for part in ("recall", "precision"):
+            scores[part][name] = {metric: sum(getattr(seed[metric], part) for seed in totals) / len(totals) for metric in METRICS}
+    return scores
 
 
-def sums_of(seeds: Sequence[Sequence[DocumentAnswer]]) -> DocumentSums:
-    """What a comparison needs of every document, without its name: the seeds answer the same ones."""
-    by_mark = [{fingerprint("document", one.document)[:12]: one for one in answers} for answers in seeds]
+def document_sums(seeds: Sequence[Sequence[DocumentAnswer]]) -> DocumentSums:
+    """Collect what comparisons need of every document, without its name; all seeds answer the same ones."""
+    by_mark = [{fingerprint("document", answer.document)[:12]: answer for answer in answers} for answers in seeds]
     marks = tuple(sorted(by_mark[0]))
 
-    def numbers(one: DocumentAnswer, mode: str) -> list[list[float]]:
-        return [[sums.hit, sums.gold, sums.right, sums.given] for sums in (one.sums[mode][metric] for metric in CONLL)]
+    def numbers(answer: DocumentAnswer, mode: str) -> list[list[float]]:
+        return [[sums.hit, sums.gold, sums.right, sums.given] for sums in (answer.sums[mode][metric] for metric in CONLL)]
 
-    sums = {mode: np.array([[numbers(rows[mark], mode) for mark in marks] for rows in by_mark]) for mode in MODES}
+    sums = {mode: np.array([[numbers(answers[mark], mode) for mark in marks] for answers in by_mark]) for mode in MODES}
     return DocumentSums(marks, np.array([by_mark[0][mark].mentions for mark in marks], np.int64), sums)
 
 
-def same_string(text: str, spans: Iterable[Span]) -> Chains:
-    found: dict[str, list[Span]] = {}
+def same_string_chains(text: str, spans: Iterable[Span]) -> SpanChains:
+    chains: dict[str, list[Span]] = {}
     for start, end in spans:
-        found.setdefault(" ".join(text[start:end].split()), []).append((start, end))
-    return tuple(map(tuple, found.values()))
+        chains.setdefault(" ".join(text[start:end].split()), []).append((start, end))
+    return tuple(map(tuple, chains.values()))
 
 
-def same_nouns(document: CorefDocument, convention: Convention) -> Chains | None:
-    """Chains of nouns and names that occur again, in the convention of the document; None where no tagger is installed."""
-    if (tags := tagged(document.text)) is None:
+def same_noun_chains(document: CorefDocument, convention: Convention) -> SpanChains | None:
+    """Chain recurring nouns and names, in the convention of the document; None if no tagger is installed."""
+    if (tags := tag_nominals(document.text)) is None:
         return None
     nouns: list[Span] = []
     for start, end, kind in tags:
@@ -153,18 +157,18 @@ def same_nouns(document: CorefDocument, convention: Convention) -> Chains | None
         if nouns and nouns[-1][1] == start:  # a compound is one name
             start = nouns.pop()[0]
         nouns.append((start, end))
-    chains = same_string(document.text, (span for span in nouns if span[1] - span[0] > 1))
+    chains = same_string_chains(document.text, (span for span in nouns if span[1] - span[0] > 1))
     repeated = tuple(chain for chain in chains if len(chain) > 1)
-    return tuple(moved_chains(document.text, repeated, Convention(), convention))
+    return tuple(convert_chains(document.text, repeated, Convention(), convention))
 
 
 @lru_cache(maxsize=1024)
-def tagged(text: str) -> tuple[tuple[int, int, str], ...] | None:
-    """(start, end, tag) of a text's nouns and pronouns; None where no tagger is installed."""
+def tag_nominals(text: str) -> tuple[tuple[int, int, str], ...] | None:
+    """Tag a text's nouns and pronouns: (start, end, tag) of each; None if no tagger is installed."""
     if find_spec("kiwipiepy") is None:
         return None
-    found = next(iter(Tagger().tag([text])))
-    return tuple((int(a), int(b), KINDS[int(k)]) for (a, b), k in zip(found.spans, found.kinds, strict=True))
+    tags = next(iter(Tagger().tag([text])))
+    return tuple((int(a), int(b), KINDS[int(k)]) for (a, b), k in zip(tags.spans, tags.kinds, strict=True))
 
 
 class CoreferenceManifest(TypedDict):
@@ -176,22 +180,21 @@ class CoreferenceManifest(TypedDict):
     binding: Binding
 
 
-def summarise(run: Path, tested: Sequence[CorefDocument]) -> CoreferenceResult:
-    """What the finished seeds of a run score on its own test documents, read from their answers and kept beside them."""
+def summarize(run: Path, tested: Sequence[CorefDocument]) -> CoreferenceResult:
+    """Read the answers of a run's finished seeds to its own test documents, and write their scores beside them."""
     manifest = read_stored(run / MANIFEST, CoreferenceManifest)
-    asked = sorted((document.id, document.chains) for document in tested)
+    expected = sorted((document.id, document.chains) for document in tested)
     seeds, answers = [], []
     for folder in finished_seeds(run):
-        parts = sorted(folder.glob("fold-*"), key=lambda path: int(path.name.partition("-")[2])) or [folder]
-        own = [read_stored(part / "result.json", CoreferenceSeed, remedy=AGAIN) for part in parts]
-        seeds.append(_joined(own))
-        answers.append([one for part in parts for one in read_answers(part / "answers" / f"{manifest['scored']}.jsonl")])
-        if sorted((one.document, one.key) for one in answers[-1]) != asked:
+        parts = sorted(folder.glob("fold-*"), key=natural_order) or [folder]
+        seeds.append(_merge_folds([read_stored(part / "result.json", CoreferenceSeed, remedy=RETRAIN) for part in parts]))
+        answers.append([answer for part in parts for answer in read_answers(part / "answers" / f"{manifest['scored']}.jsonl")])
+        if sorted((answer.document, answer.key) for answer in answers[-1]) != expected:
             raise FolderError(
                 f"{folder} has answers to other documents than its run is tested on; "
                 f"remove {folder} and run the same command again."
             )
-    if len(versions := {one.version for own in answers for one in own}) > 1:
+    if len(versions := {answer.version for seed in answers for answer in seed}) > 1:
         raise FolderError(f"{run} has answers of several versions; remove its seeds and run the same command again.")
     settings, fingerprints = manifest["binding"]["settings"], manifest["binding"]["fingerprints"]
     result = CoreferenceResult(
@@ -199,7 +202,7 @@ def summarise(run: Path, tested: Sequence[CorefDocument]) -> CoreferenceResult:
         model=manifest["model"],
         split=manifest["scored"],
         documents=len(answers[0]),
-        mentions=sum(each.mentions for each in answers[0]),
+        mentions=sum(answer.mentions for answer in answers[0]),
         seeds=tuple(seeds),
         fingerprints={"weights": fingerprints.get("weights", ""), "documents": manifest["scored_documents"]},
         notes=tuple(manifest["notes"]),
@@ -211,35 +214,35 @@ def summarise(run: Path, tested: Sequence[CorefDocument]) -> CoreferenceResult:
             "split": fingerprints["split"],
         },
         pretraining=manifest["pretraining"],
-        **summed(answers),
+        **aggregate(answers),
     )
-    COREFERENCE_FILES.write(run, result, sums_of(answers))
+    COREFERENCE_FILES.write(run, result, document_sums(answers))
     return result
 
 
 def _gain(run: Path, seeds: Sequence[Sequence[DocumentAnswer]]) -> dict[str, Estimate]:
-    """How far a head that was trained further lies above the one it began from, on documents that both were not shown."""
+    """Estimate the gain over the starting head, on documents that neither had seen."""
     if not (run / START).is_file():
         return {}
-    before = {one.document: one for one in read_answers(run / START)}
-    own = [[one for one in answers if one.document in before] for answers in seeds]
-    if not own[0]:
+    start = {answer.document: answer for answer in read_answers(run / START)}
+    shared = [[answer for answer in answers if answer.document in start] for answers in seeds]
+    if not shared[0]:
         return {}
-    return {
-        mode: difference(
-            [[one.sums[mode] for one in answers] for answers in own], [before[one.document].sums[mode] for one in own[0]]
-        )["conll"]
-        for mode in MODES
-    }
+    gains = {}
+    for mode in MODES:
+        trained = [[answer.sums[mode] for answer in answers] for answers in shared]
+        gains[mode] = difference(trained, [start[answer.document].sums[mode] for answer in shared[0]])["conll"]
+    return gains
 
 
 def finished_seeds(run: Path) -> list[Path]:
-    found = sorted(run.glob("seed-*"), key=lambda path: int(path.name.partition("-")[2]))
-    return [seed for seed in found if is_done(seed) or ((parts := list(seed.glob("fold-*"))) and all(map(is_done, parts)))]
+    """The folders of a run's finished seeds; a cross-fitted seed is finished once all its folds are."""
+    seeds = sorted(run.glob("seed-*"), key=natural_order)
+    return [seed for seed in seeds if is_done(seed) or ((parts := list(seed.glob("fold-*"))) and all(map(is_done, parts)))]
 
 
-def _joined(parts: Sequence[CoreferenceSeed]) -> CoreferenceSeed:
-    """The folds of one seed as one: times add up, the rest is their mean or largest."""
+def _merge_folds(parts: Sequence[CoreferenceSeed]) -> CoreferenceSeed:
+    """Merge the folds of one seed: times add up, the rest is the mean, the maximum or the first."""
     if len(parts) == 1:
         return parts[0]
     seconds = sum(part.seconds for part in parts)

@@ -13,16 +13,16 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 
 from coref_automl.comparison.claims import Claim
-from coref_automl.comparison.judging import Judged, few_documents, why_unjudged
-from coref_automl.comparison.runs import CHOSEN, CheckStage, OutsideCheck, RunOf, Starts, TaskData
-from coref_automl.comparison.scores import grouped
+from coref_automl.comparison.judging import UncorrectedClaim, few_documents, why_unjudged
+from coref_automl.comparison.outside_checks import CHOSEN, CheckStage, OutsideCheck, TaskData
+from coref_automl.comparison.runs import RunOf, Starts
 from coref_automl.config import Setting
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.results import COREFERENCE_FILES, CoreferenceResult, DocumentSums
 from coref_automl.errors import RecipeError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.progress import Progress
-from coref_automl.records import Estimate
+from coref_automl.records import Estimate, grouped
 from coref_automl.statistics.methods import ratio_verdict
 from coref_automl.statistics.resampling import Floats
 from coref_automl.store import write_json
@@ -30,16 +30,16 @@ from coref_automl.store import write_json
 Run = RunOf[CoreferenceResult, DocumentSums]
 _Starts = Starts[CoreferenceResult, DocumentSums]
 _CHARACTERS = 2
-"""Characters per token of Korean."""
+"""Characters per Korean token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreferenceStage(CheckStage):
-    """Annotated texts; the last epoch counts, nothing is chosen.
+    """Annotated texts; the last epoch is used, nothing is selected.
 
-    `documents` are those that judge: `all` of them or all but the split's dev documents (`not-dev`), each tested once in `folds`
-    folds (no more than there are documents); or its `dev` documents alone, tested by a head trained on its train documents, for
-    screening.
+    `documents` are the tested ones: `all` of them or all but the split's dev documents (`not-dev`), each tested once in `folds`
+    folds (at most as many as documents); or the `dev` documents only, tested by a head trained on the train documents, to screen
+    methods.
     """
 
     data: Annotated[str, Setting("Annotated texts.", flags=("--coref",))]
@@ -55,64 +55,64 @@ class CoreferenceStage(CheckStage):
 class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, CoreferenceStage]):
     name = ("상호참조 해결", "coreference")
     metric = ("상호참조, 정답 언급의 CoNLL", "Coreference, CoNLL with gold mentions")
-    number = "CoNLL"
+    short_metric = "CoNLL"
     outcome = "coreference_conll"
     documents = "texts"
     test = "crossed"
     files = COREFERENCE_FILES
-    folder = "coreference run"
+    folder_kind = "coreference run"
     next_command = "coref-automl coref annotate TEXTS --model {} --out chains.jsonl"
     recipe = CoreferenceRecipe
     stage = CoreferenceStage
-    decided = ("data", "split", "folds")
-    adapted: ClassVar[Mapping[str, Any]] = {"start": CHOSEN, "seeds": 2, "settings": {"epochs": 8}}
+    set_by_stage = ("data", "split", "folds")
+    adapt_defaults: ClassVar[Mapping[str, Any]] = {"start": CHOSEN, "seeds": 2, "settings": {"epochs": 8}}
     with_base = True
-    weights = "seed-*/**/model"
+    weight_folders = "seed-*/**/model"
 
     def comparable(self, runs: Sequence[Run]) -> list[list[Run]]:
-        """The largest group on the same documents and folds with the same settings."""
-        found = grouped(runs, lambda run: fingerprint(run.result.conditions, run.facts.marks))
-        return sorted(found.values(), key=len, reverse=True)[:1]
+        """Return the largest group on the same documents and folds with the same settings."""
+        groups = grouped(runs, lambda run: fingerprint(run.result.conditions, run.facts.marks))
+        return sorted(groups.values(), key=len, reverse=True)[:1]
 
     def estimate(self, result: CoreferenceResult) -> Estimate | None:
         return result.estimates["gold"]["conll"]
 
-    def judge(self, claim: Claim, ours: _Starts, theirs: _Starts, seed: int) -> Judged:  # noqa: ARG002
-        """The starts of a method, or the fine-tuning seeds of a single one, crossed with documents."""
+    def judge(self, claim: Claim, ours: _Starts, theirs: _Starts, seed: int) -> UncorrectedClaim:  # noqa: ARG002
+        """Cross the starts of a method, or the fine-tuning seeds of a single one, with documents."""
         facts = next(iter(next(iter(ours.values())).values()))[0].facts
         a, b = _by_document(ours), _by_document(theirs)
-        first, other = (float(np.mean([np.average(run, weights=facts.sizes) for run in runs])) for runs in (a, b))
-        found, count = ratio_verdict(a, b, facts.sizes), len(facts.marks)
+        means = [float(np.mean([np.average(run, weights=facts.sizes) for run in runs])) for runs in (a, b)]
+        verdict, count = ratio_verdict(a, b, facts.sizes), len(facts.marks)
         claim = replace(
             claim,
             count=count,
-            seeds=found.seeds,
-            difference=found.interval,
-            verdict="same" if found.reason == "same" else "not judged",
-            values=(first, other),
-            detectable=found.detectable,
-            against=(*claim.against, *why_unjudged(found), *few_documents(count)),
+            seeds=verdict.seeds,
+            difference=verdict.interval,
+            verdict="same" if verdict.reason == "same" else "not judged",
+            values=(means[0], means[1]),
+            detectable=verdict.detectable,
+            against=(*claim.against, *why_unjudged(verdict), *few_documents(count)),
         )
-        return Judged(claim, None if found.reason else found.p, found.interval_at)
+        return UncorrectedClaim(claim, None if verdict.reason else verdict.p, verdict.interval_at)
 
     def open(self, stage: CoreferenceStage, out: Path) -> TaskData:
-        """The documents of a stage. A part of them (`dev`, `not-dev`) is written to OUT/data, with its split."""
+        """Read the documents of a stage. A part of them (`dev`, `not-dev`) is written to OUT/data, with its split."""
         from coref_automl.coreference.data import read_schemes
         from coref_automl.coreference.documents import write_documents
         from coref_automl.coreference.split import Split, documents_fingerprint, sides_of
 
         more = tuple(stage.settings.get("more", ()))
-        read = read_schemes((stage.data, *more), skip_bad=bool(stage.settings.get("skip_bad", False)))
-        documents, path, split, folds = list(read.documents), stage.data, None, stage.folds
+        data = read_schemes((stage.data, *more), skip_bad=bool(stage.settings.get("skip_bad", False)))
+        documents, path, split, folds = list(data.documents), stage.data, None, stage.folds
         if len(documents) < 2:
             raise RecipeError(f"{stage.data} has {len(documents)} documents; coreference needs one to train on and one to test.")
         if stage.documents != "all":
             if more:
                 raise RecipeError(f"coreference: settings: more goes with documents: all, not {stage.documents}; join the files.")
             sides = sides_of(stage.split, documents)
-            without = sides.test if stage.documents == "dev" else sides.dev
-            documents = [document for document in documents if document.id not in without]
-            path = str(out / "data" / f"{read.name}-{stage.documents}.jsonl")
+            excluded = sides.test if stage.documents == "dev" else sides.dev
+            documents = [document for document in documents if document.id not in excluded]
+            path = str(out / "data" / f"{data.name}-{stage.documents}.jsonl")
             write_documents(Path(path), documents)
             if stage.documents == "dev":
                 split, folds = str(Path(path).with_suffix(".split.json")), 0
@@ -133,7 +133,7 @@ class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, Coreference
 
 def _by_document(starts: _Starts) -> list[Floats]:
     values = [[run.facts.values("gold", column) for run, column in start.values()] for start in starts.values()]
-    return [np.mean(one, axis=0) for one in values] if len(values) > 1 else values[0]
+    return [np.mean(seeds, axis=0) for seeds in values] if len(values) > 1 else values[0]
 
 
 CHECK = CoreferenceCheck()

@@ -1,11 +1,11 @@
-"""What annotated data hold, and their convention: how far a mention reaches. In: documents. Out: counts, the convention that they
-follow, and spans in another one.
+"""What annotated data hold, and their convention: how far a mention reaches. In: documents. Out: counts, the convention they
+follow, and spans converted to another one.
 
     bare     without the particle                     [삼성전자]는 [이 회사]의
     words    whole words, particles in (CoNLL-2012)   [삼성전자는] [이 회사의]
     heads    the last word alone, without particle    이 [회사]의
 
-A Korean phrase ends in its head, and the particle is written onto it: only the edges move, by the tagger's morphemes.
+A Korean phrase ends in its head, and the particle is attached to it: converting moves only the edges, by the tagger's morphemes.
 """
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from coref_automl.config import choose
 from coref_automl.coreference.data import CorefData
-from coref_automl.coreference.documents import CorefDocument, Mention, in_order
-from coref_automl.korean import is_hangul, word_tails
+from coref_automl.coreference.documents import CorefDocument, Mention, Span, SpanChains, in_order
+from coref_automl.korean import is_hangul, suffix_starts
 from coref_automl.records import Record
 from coref_automl.say import say
 
-Span = tuple[int, int]
 Edges = Literal["bare", "words", "heads"]
-Asked = Literal["auto", "bare", "words", "heads"]
+EdgesOrAuto = Literal["auto", "bare", "words", "heads"]
 _PARTICLES = frozenset("은는이가을를의에께와과도만로아야")
-"""Syllables that are a particle, or begin one."""
+"""Syllables that are a particle, or start one."""
 _BRACKETS = "「」『』<>〈〉《》()[]{}"
 _SIGNS = _BRACKETS + "\"'“”‘’.,!?…·:;~-–—"
 _MIXED = 0.2
 _ENOUGH = 50
-_SAID = {
+_EDGES_IN_WORDS = {
     "bare": ("조사 제외", "without particles"),
     "words": ("조사를 포함한 어절 단위", "whole words with particles"),
     "heads": ("마지막 단어(핵어)만, 조사 제외", "the last word, without particle"),
@@ -40,8 +39,8 @@ _SAID = {
 
 @dataclass(frozen=True, slots=True)
 class Convention(Record):
-    """`followed` is the share of mentions right behind which a particle is written, `ending` of those that end in one. `signs`:
-    whole words keep the punctuation on them. `singletons`: entities that are mentioned once are marked."""
+    """`followed` is the fraction of mentions followed by a particle, `ending` of those that end in one. `signs`: whole words keep
+    their punctuation. `singletons`: entities that are mentioned once are marked."""
 
     edges: Edges = "bare"
     signs: bool = False
@@ -54,7 +53,7 @@ class Convention(Record):
         return min(self.followed, self.ending) > _MIXED * (self.followed + self.ending) and self.edges != "heads"
 
     def line(self) -> str:
-        korean, english = _SAID[self.edges]
+        korean, english = _EDGES_IN_WORDS[self.edges]
         convention = say(
             f"주석 규약: {self.edges} ({korean}), 단독 언급 {'있음' if self.singletons else '없음'}",
             f"Convention: {self.edges} ({english}), singletons {'marked' if self.singletons else 'not marked'}",
@@ -68,8 +67,8 @@ class Convention(Record):
         )
 
 
-def convention_of(documents: Sequence[CorefDocument], asked: Asked = "auto") -> Convention:
-    """The convention of some documents as their mentions show it; `asked` decides the edges instead."""
+def convention_of(documents: Sequence[CorefDocument], edges: EdgesOrAuto = "auto") -> Convention:
+    """Detect the convention of documents from their mentions; `edges` overrides the edges."""
     count: Counter[str] = Counter()
     for document in documents:
         text = document.text
@@ -82,81 +81,82 @@ def convention_of(documents: Sequence[CorefDocument], asked: Asked = "auto") -> 
             count["sign in"] += form[-1] in _SIGNS
             count["sign behind"] += behind in _SIGNS and bool(behind)
     followed, ending = (count[name] / max(1, count["all"]) for name in ("followed", "ending"))
-    edges: Edges = "words" if ending > followed else "bare"
-    if edges == "bare" and not count["blank"] and count["all"] >= _ENOUGH:
-        edges = "heads"
+    detected: Edges = "words" if ending > followed else "bare"
+    if detected == "bare" and not count["blank"] and count["all"] >= _ENOUGH:
+        detected = "heads"
     singletons = any(len(chain) == 1 for document in documents for chain in document.chains)
     signs = count["sign in"] > count["sign behind"]
-    return Convention(edges if asked == "auto" else asked, signs, singletons, followed, ending)
+    return Convention(detected if edges == "auto" else edges, signs, singletons, followed, ending)
 
 
-def moved_spans(text: str, spans: Sequence[Span], source: Convention, target: Convention) -> list[Span]:
-    """Each span as the target convention has it. What stands before a head is not in `heads` and does not come back."""
+def convert_spans(text: str, spans: Sequence[Span], source: Convention, target: Convention) -> list[Span]:
+    """Convert each span. `heads` drops the words before a head, and converting back does not restore them."""
     if source.edges == target.edges:
         return list(spans)
-    tails = word_tails(text) if source.edges == "words" else {}
+    tails = suffix_starts(text) if source.edges == "words" else {}
     bare = [_bare(text, span, tails) if source.edges == "words" else span for span in spans]
     if target.edges == "words":
         return [_words(text, span, target.signs) for span in bare]
     return [_head(text, span) for span in bare] if target.edges == "heads" else bare
 
 
-def moved_chains(text: str, chains: Sequence[Sequence[Span]], source: Convention, target: Convention) -> Any:
-    """Chains in the target convention; of mentions that become one the first stays, and singletons are left out where the target
-    does not mark them."""
+def convert_chains(text: str, chains: Sequence[Sequence[Span]], source: Convention, target: Convention) -> SpanChains:
+    """Convert chains; mentions that coincide are kept once, and singletons only if the target marks them."""
     seen: set[Span] = set()
-    found = []
+    converted = []
     for chain in chains:
-        own = [span for span in dict.fromkeys(moved_spans(text, chain, source, target)) if span not in seen]
-        seen.update(own)
-        if len(own) > (0 if target.singletons else 1):
-            found.append(tuple(sorted(own)))
-    return tuple(found)
+        spans = [span for span in dict.fromkeys(convert_spans(text, chain, source, target)) if span not in seen]
+        seen.update(spans)
+        if len(spans) > (0 if target.singletons else 1):
+            converted.append(tuple(sorted(spans)))
+    return tuple(converted)
 
 
-def moved_document(document: CorefDocument, source: Convention, target: Convention) -> CorefDocument:
-    """The document in the target convention; of mentions that become one the first stays."""
-    kept: dict[Span, Mention] = {}
-    for mention in moved_mentions(document, source, target).mentions:
-        kept.setdefault(mention.span, mention)
-    return replace(document, mentions=in_order(kept.values()))
+def convert_document(document: CorefDocument, source: Convention, target: Convention) -> CorefDocument:
+    """Convert the mentions of a document; of those that coincide the first is kept."""
+    mentions: dict[Span, Mention] = {}
+    for mention in convert_mentions(document, source, target).mentions:
+        mentions.setdefault(mention.span, mention)
+    return replace(document, mentions=in_order(mentions.values()))
 
 
-def moved_mentions(document: CorefDocument, source: Convention, target: Convention) -> CorefDocument:
-    """The document with each mention where the target convention has it, in the same order; two may become one span."""
-    spans = moved_spans(document.text, [mention.span for mention in document.mentions], source, target)
-    moved = (replace(mention, start=a, end=b) for mention, (a, b) in zip(document.mentions, spans, strict=True))
-    return replace(document, mentions=tuple(moved))
+def convert_mentions(document: CorefDocument, source: Convention, target: Convention) -> CorefDocument:
+    """Convert every mention of a document, in the same order; two may coincide."""
+    spans = convert_spans(document.text, [mention.span for mention in document.mentions], source, target)
+    mentions = (replace(mention, start=a, end=b) for mention, (a, b) in zip(document.mentions, spans, strict=True))
+    return replace(document, mentions=tuple(mentions))
 
 
-def known(name: str) -> Asked:
-    return choose(name, {each: each for each in get_args(Asked)}, "convention")
+def parse_edges(name: str) -> EdgesOrAuto:
+    return choose(name, {edges: edges for edges in get_args(EdgesOrAuto)}, "convention")
 
 
-def converted(documents: Sequence[CorefDocument], asked: Asked, to: Asked) -> tuple[list[CorefDocument], list[str]]:
-    """The documents in another convention, and what that loses; as they are for `auto`."""
-    source = convention_of(documents, asked)
+def convert_documents(
+    documents: Sequence[CorefDocument], edges: EdgesOrAuto, to: EdgesOrAuto
+) -> tuple[list[CorefDocument], list[str]]:
+    """Convert documents, and say what that loses; `auto` leaves them as they are."""
+    source = convention_of(documents, edges)
     target = replace(source, edges=source.edges if to == "auto" else to)
     if source.edges == target.edges:
         return list(documents), []
-    total, merged, back = losses(documents, source, target)
-    lost = say(
+    total, merged, back = conversion_losses(documents, source, target)
+    note = say(
         f"{source.edges} → {target.edges}: 언급 {total:,}개 중 {merged:,}개가 다른 언급과 겹쳐 빠지고, 되돌리면 {back:,}개"
         f"({100 * back / max(1, total):.1f}%)가 그대로 돌아옵니다.",
         f"{source.edges} to {target.edges}: of {total:,} mentions {merged:,} coincide with another and are dropped; converted "
         f"back, {back:,} ({100 * back / max(1, total):.1f}%) are as they were.",
     )
-    return [moved_document(document, source, target) for document in documents], [lost]
+    return [convert_document(document, source, target) for document in documents], [note]
 
 
-def losses(documents: Sequence[CorefDocument], source: Convention, target: Convention) -> tuple[int, int, int]:
-    """(mentions, mentions that fall together in the target, mentions that come back exactly from there)."""
+def conversion_losses(documents: Sequence[CorefDocument], source: Convention, target: Convention) -> tuple[int, int, int]:
+    """Count (mentions, mentions that coincide with another in the target, mentions restored exactly by converting back)."""
     total = merged = back = 0
     for document in documents:
-        own = [mention.span for mention in document.mentions]
-        there = moved_spans(document.text, own, source, target)
-        total, merged = total + len(own), merged + len(own) - len(set(there))
-        back += sum(a == b for a, b in zip(own, moved_spans(document.text, there, target, source), strict=True))
+        spans = [mention.span for mention in document.mentions]
+        converted = convert_spans(document.text, spans, source, target)
+        total, merged = total + len(spans), merged + len(spans) - len(set(converted))
+        back += sum(a == b for a, b in zip(spans, convert_spans(document.text, converted, target, source), strict=True))
     return total, merged, back
 
 
@@ -168,12 +168,12 @@ def _bare(text: str, span: Span, tails: dict[int, int]) -> Span:
 
 
 def _words(text: str, span: Span, signs: bool) -> Span:
-    """The words of a span; brackets end a word too, unless signs stay on words."""
+    """Extend a span to whole words; brackets delimit words too, unless signs stay on words."""
     start, end = span
-    ends = "" if signs else _BRACKETS
-    while start and not (text[start - 1].isspace() or text[start - 1] in ends):
+    delimiters = "" if signs else _BRACKETS
+    while start and not (text[start - 1].isspace() or text[start - 1] in delimiters):
         start -= 1
-    while end < len(text) and not (text[end].isspace() or text[end] in ends):
+    while end < len(text) and not (text[end].isspace() or text[end] in delimiters):
         end += 1
     if signs:
         return start, end
@@ -182,7 +182,7 @@ def _words(text: str, span: Span, signs: bool) -> Span:
 
 
 def _head(text: str, span: Span) -> Span:
-    blank = max((place for place in range(*span) if text[place].isspace()), default=span[0] - 1)
+    blank = max((index for index in range(*span) if text[index].isspace()), default=span[0] - 1)
     return (blank + 1, span[1]) if blank + 1 < span[1] else span
 
 
@@ -212,7 +212,7 @@ class Exploration(Record):
 
     def lines(self) -> list[str]:
         behind = f"{100 * self.convention.followed:.1f}%"
-        shown = [
+        lines = [
             say(
                 f"{self.name}: 문서 {self.documents:,}개, 글자 {self.characters:,}개, 개체 {self.entities:,}개의 언급 "
                 f"{self.mentions:,}개 (한 번만 언급된 개체 {self.singletons:,}개, 가장 긴 사슬 {self.longest_chain:,}개)",
@@ -225,10 +225,10 @@ class Exploration(Record):
             ),
             self.convention.line() + say(f" (언급의 {behind} 뒤에 조사가 옴)", f" (a particle follows {behind} of the mentions)"),
         ]
-        return [*shown, *self.notes, *(say(f"문제: {problem}", f"problem: {problem}") for problem in self.problems)]
+        return [*lines, *self.notes, *(say(f"문제: {problem}", f"problem: {problem}") for problem in self.problems)]
 
 
-def explore(data: CorefData, convention: Asked = "auto") -> Exploration:
+def explore(data: CorefData, convention: EdgesOrAuto = "auto") -> Exploration:
     documents = data.documents
     pairs = [_overlaps(document) for document in documents]
     sizes = [len(chain) for document in documents for chain in document.chains]
@@ -249,10 +249,10 @@ def explore(data: CorefData, convention: Asked = "auto") -> Exploration:
 
 
 def _overlaps(document: CorefDocument) -> tuple[int, int]:
-    """(nested, crossing) pairs of mentions."""
+    """Count (nested, crossing) pairs of mentions."""
     nested = crossing = 0
-    for place, outer in enumerate(document.mentions):
-        for inner in document.mentions[place + 1 :]:
+    for index, outer in enumerate(document.mentions):
+        for inner in document.mentions[index + 1 :]:
             if inner.start >= outer.end:
                 break
             nested += inner.end <= outer.end

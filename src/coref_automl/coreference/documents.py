@@ -15,13 +15,15 @@ from coref_automl.errors import CoreferenceDataError
 from coref_automl.records import Record
 from coref_automl.store import write_jsonl
 
+Span = tuple[int, int]
+SpanChains = tuple[tuple[Span, ...], ...]
 GENERAL = "general"
-"""The scheme of texts whose marks cover every kind of entity, and of all that nobody says anything about."""
+"""The annotation scheme that covers every kind of entity; the default."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Mention(Record):
-    """`text[start:end]` names `entity`. `kind` is name, noun or pronoun where the data say so."""
+    """`text[start:end]` names `entity`. `kind` is name, noun or pronoun if the data say so."""
 
     start: int
     end: int
@@ -29,7 +31,7 @@ class Mention(Record):
     kind: str = ""
 
     @property
-    def span(self) -> tuple[int, int]:
+    def span(self) -> Span:
         return self.start, self.end
 
 
@@ -37,7 +39,7 @@ class Mention(Record):
 class CorefDocument(Record):
     """A text and its mentions in the order of the text, outer before inner.
 
-    `genre` and `origin` (the text it was taken from) are what the data say; `scheme` names the rules that it was marked under.
+    `genre` and `origin` (the text it was taken from) come from the data; `scheme` names the annotation scheme.
     """
 
     id: str
@@ -48,17 +50,17 @@ class CorefDocument(Record):
     scheme: str = ""
 
     @property
-    def chains(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+    def chains(self) -> SpanChains:
         """The mentions of each entity as spans, in the order in which entities first appear."""
-        found: dict[str, list[tuple[int, int]]] = {}
+        chains: dict[str, list[Span]] = {}
         for mention in self.mentions:
-            found.setdefault(mention.entity, []).append(mention.span)
-        return tuple(tuple(spans) for spans in found.values())
+            chains.setdefault(mention.entity, []).append(mention.span)
+        return tuple(tuple(spans) for spans in chains.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One row as its file gives it, before it is checked and joined."""
+    """One row of a file, before it is checked and joined."""
 
     row: int
     id: str
@@ -80,27 +82,18 @@ def in_order(mentions: Iterable[Mention]) -> tuple[Mention, ...]:
 def write_documents(path: Path, documents: Iterable[CorefDocument]) -> None:
     if path.suffix != ".jsonl":
         raise CoreferenceDataError(f"{path} should end in .jsonl.")
-    write_jsonl(path, (_row(each) for each in documents))
+    write_jsonl(path, map(_row, documents))
 
 
 def clusters_of(document: CorefDocument) -> list[list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
+    clusters: dict[str, list[dict[str, Any]]] = {}
     for mention in document.mentions:
         entry = {"start": mention.start, "end": mention.end, "text": document.text[mention.start : mention.end]}
         kind = {"kind": mention.kind} if mention.kind else {}
-        found.setdefault(mention.entity, []).append({**entry, "entity": mention.entity, **kind})
-    return list(found.values())
+        clusters.setdefault(mention.entity, []).append({**entry, "entity": mention.entity, **kind})
+    return list(clusters.values())
 
 
 def _row(document: CorefDocument) -> dict[str, Any]:
-    said = {name: value for name in ("genre", "origin") if (value := getattr(document, name))}
-    return {"doc_id": document.id, **said, "text": document.text, "clusters": clusters_of(document)}
-
-
-def half_character(text: str) -> int | None:
-    """Where a text holds half of a surrogate pair, which JSON allows and no tokenizer takes; None: nowhere."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        return error.start
-    return None
+    optional = {name: value for name in ("genre", "origin") if (value := getattr(document, name))}
+    return {"doc_id": document.id, **optional, "text": document.text, "clusters": clusters_of(document)}

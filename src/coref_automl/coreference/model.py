@@ -1,27 +1,24 @@
-"""The model: an encoder and a coreference head. In: tokenized documents. Out: states of tokens; and folders that hold it.
+"""The model: an encoder and a coreference head. In: tokenized documents. Out: states of tokens; and saved models.
 
-A folder holds the whole encoder, or, where it was trained at a low rank (LoRA), that change alone and the name of the encoder it
-is for. A low-rank change is two thin matrices beside each linear layer; added to its weights they leave an ordinary encoder.
+A saved model is a folder with the whole encoder or, if it was trained with LoRA, with the adapter alone and the name of the
+encoder it belongs to. An adapter is two thin matrices per linear layer; merged into the weights, it leaves an ordinary encoder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pad_sequence
 
-from coref_automl.config import choose
-from coref_automl.coreference.conventions import Edges
-from coref_automl.coreference.documents import GENERAL, CorefDocument
+from coref_automl.coreference.documents import CorefDocument
 from coref_automl.coreference.head import CoreferenceHead
-from coref_automl.coreference.results import AGAIN
+from coref_automl.coreference.recipe import HEAD, SETTINGS, AnnotationScheme, HeadSettings, read_settings
 from coref_automl.coreference.tokens import TokenizedDocument, TokenWindow, windows
-from coref_automl.decoder import read_stored
 from coref_automl.errors import ModelError
 from coref_automl.evaluation.windows import special_edges
 from coref_automl.fingerprints import fingerprint
@@ -29,50 +26,13 @@ from coref_automl.models.execution import move
 from coref_automl.models.heads import encode, encode_at
 from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.models.model_files import detect_seq_len, folder_fingerprint, full_name, model_fingerprints, read_head
-from coref_automl.records import Record
 from coref_automl.store import obey_umask
 
-SETTINGS = "coreference.json"
-HEAD = "head.safetensors"
-VERSION = 2
-_ENCODER = "encoder."
-
-
-@dataclass(frozen=True, slots=True)
-class AnnotationScheme(Record):
-    """The rules that some training data were marked under: their name, whether they mark entities that are mentioned once, the
-    score from which a span counts as a mention, and the convention of mentions' edges."""
-
-    name: str
-    singletons: bool = True
-    threshold: float = 0.0
-    convention: Edges = "bare"
-
-
-@dataclass(frozen=True, slots=True)
-class HeadSettings(Record):
-    """What a folder says of its model. `base` is the encoder it began from, `base_prints` its identity, `weights` that of its
-    weights; `note` what the model knows, in a sentence. Of the schemes the first is meant where nobody says."""
-
-    base: str
-    weights: str
-    window: int
-    size: int
-    dropout: float
-    rank: int = 0
-    schemes: tuple[AnnotationScheme, ...] = (AnnotationScheme(GENERAL),)
-    seed: int = 0
-    note: str = ""
-    base_prints: dict[str, str] = field(default_factory=dict)
-    version: int = VERSION
-
-
-def scheme_for(schemes: Sequence[AnnotationScheme], name: str | None) -> AnnotationScheme:
-    return choose(name, {scheme.name: scheme for scheme in schemes}, "scheme") if name is not None else schemes[0]
+_ENCODER, _HEAD = "encoder.", "head."
 
 
 class CoreferenceModel(nn.Module):  # type: ignore[misc]
-    """An encoder and a head, with the tokenizer and the settings that they answer by."""
+    """An encoder and a head, with their tokenizer and settings."""
 
     def __init__(self, encoder: Any, tokenizer: Any, settings: HeadSettings) -> None:
         super().__init__()
@@ -81,148 +41,158 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
         self.tokenizer = tokenizer
         self.settings = settings
         self.head = CoreferenceHead(encoder.config.hidden_size, settings.size, settings.dropout, len(settings.schemes))
-        self.openings, self.closing = _frames(tokenizer, [scheme.name for scheme in settings.schemes])
+        self.prefixes, self.suffix = _prefixes_and_suffix(tokenizer, [scheme.name for scheme in settings.schemes])
 
     @property
-    def room(self) -> int:
-        """Tokens of the text in a window."""
-        return self.settings.window - max(map(len, self.openings)) - len(self.closing)
+    def capacity(self) -> int:
+        """Tokens of the text that fit into a window."""
+        return self.settings.window - max(map(len, self.prefixes)) - len(self.suffix)
 
-    def scheme_number(self, document: CorefDocument) -> int:
+    def scheme_index(self, document: CorefDocument) -> int:
         names = [scheme.name for scheme in self.settings.schemes]
         return names.index(document.scheme) if document.scheme in names else 0
 
     def scheme(self, document: CorefDocument) -> AnnotationScheme:
-        return self.settings.schemes[self.scheme_number(document)]
+        return self.settings.schemes[self.scheme_index(document)]
 
     @property
     def device(self) -> Any:
         return self.head.width.device
 
-    def states_of(self, parts: Sequence[tuple[TokenizedDocument, TokenWindow]]) -> list[Any]:
-        """Hidden states of each window's kept tokens.
+    def encode_windows(self, parts: Sequence[tuple[TokenizedDocument, TokenWindow]]) -> Any:
+        """Encode windows; return the head inputs of their kept tokens, end to end.
 
-        Scoring computes only those places, with one thread per window; training needs gradients, and so the whole pass.
+        Inference computes the last layer only at kept positions; training runs the full forward pass.
         """
-        tokens, real, kept = self._padded(parts)
-        if torch.is_grad_enabled() or any(isinstance(layer, LowRank) for layer in self.encoder.modules()):
-            states = encode(self.encoder, tokens, real)
-            return [states[row, places] for row, places in enumerate(kept)]
-        sizes = [places.stop - places.start for places in kept]
-        rows = torch.from_numpy(np.repeat(np.arange(len(kept)), sizes)).to(self.device)
-        columns = torch.from_numpy(np.concatenate([np.arange(places.start, places.stop) for places in kept])).to(self.device)
-        return list(encode_at(self.encoder, tokens, real, rows, columns).split(sizes))
+        texts, kept = list[Any](), list[tuple[Any, ...]]()
+        for row, (doc, window) in enumerate(parts):
+            scheme, slot = self.scheme_index(doc.document), slice(window.keep_low, window.keep_high)
+            prefix = self.prefixes[scheme]
+            texts.append(torch.tensor([*prefix, *doc.pieces.ids[window.low : window.high].tolist(), *self.suffix]))
+            columns = len(prefix) - window.low + torch.arange(slot.start, slot.stop)
+            inputs = torch.from_numpy(doc.char_ids[slot]), torch.from_numpy(doc.recurrence[slot])
+            kept.append((torch.full_like(columns, row), columns, *inputs, torch.full_like(columns, scheme)))
+        ids = pad_sequence(texts, batch_first=True, padding_value=self.tokenizer.pad_token_id or 0).to(self.device)
+        mask = pad_sequence([torch.ones_like(text) for text in texts], batch_first=True).to(self.device)
+        rows, columns, char_ids, recurrence, schemes = (torch.cat(part).to(self.device) for part in zip(*kept, strict=True))
+        if torch.is_grad_enabled() or any(isinstance(layer, LoRALinear) for layer in self.encoder.modules()):
+            states = encode(self.encoder, ids, mask)[rows, columns]
+        else:
+            states = encode_at(self.encoder, ids, mask, rows, columns)
+        return self.head.token_inputs(states, char_ids, recurrence, schemes)
 
-    def _padded(self, parts: Sequence[tuple[TokenizedDocument, TokenWindow]]) -> tuple[Any, Any, list[slice]]:
-        """Windows as rows of ids between their frames, the mask of real tokens, and the places of each one's kept tokens."""
-        openings = [self.openings[self.scheme_number(doc.document)] for doc, _ in parts]
-        rows = [
-            [*opening, *doc.pieces.ids[part.low : part.high].tolist(), *self.closing]
-            for opening, (doc, part) in zip(openings, parts, strict=True)
-        ]
-        longest = max(map(len, rows))
-        ids = np.full((len(rows), longest), self.tokenizer.pad_token_id or 0, np.int64)
-        mask = np.zeros((len(rows), longest), np.int64)
-        for number, row in enumerate(rows):
-            ids[number, : len(row)], mask[number, : len(row)] = row, 1
-        kept = [
-            slice(len(opening) + part.keep_low - part.low, len(opening) + part.keep_high - part.low)
-            for opening, (_, part) in zip(openings, parts, strict=True)
-        ]
-        return torch.from_numpy(ids).to(self.device), torch.from_numpy(mask).to(self.device), kept
-
-    def batches(self, doc: TokenizedDocument, tokens: int) -> Iterator[list[TokenWindow]]:
+    def window_batches(self, doc: TokenizedDocument, tokens: int) -> Iterator[list[TokenWindow]]:
         """A document's overlapping windows, as many at a time as a budget of tokens allows."""
-        overlap = self.room // 4
-        every = windows(len(doc), self.room, overlap)
+        every = windows(len(doc), self.capacity, self.capacity // 4)
         count = max(1, tokens // self.settings.window)
         for low in range(0, len(every), count):
             yield every[low : low + count]
 
 
-def _frames(tokenizer: Any, schemes: Sequence[str]) -> tuple[list[list[int]], list[int]]:
-    """What stands before a text, by scheme, and behind it: special tokens, and the scheme's name where there are several."""
-    opening, closing = (edge.tolist() for edge in special_edges(tokenizer))
+def _prefixes_and_suffix(tokenizer: Any, schemes: Sequence[str]) -> tuple[list[list[int]], list[int]]:
+    """Ids before a text, by scheme, and behind it: special tokens, and the scheme's name if there are several."""
+    prefix, suffix = (edge.tolist() for edge in special_edges(tokenizer))
     names = [tokenizer(name, add_special_tokens=False)["input_ids"] if len(schemes) > 1 else [] for name in schemes]
-    return [[*opening, *name] for name in names], closing
+    return [[*prefix, *name] for name in names], suffix
 
 
 def build_model(
     base: str, *, window: int, size: int, dropout: float, rank: int, seed: int, schemes: tuple[AnnotationScheme, ...]
 ) -> CoreferenceModel:
-    """A model to train. Where `rank` is 0 all of the encoder is trained, else a change of that rank."""
+    """Build a model to train: the whole encoder if `rank` is 0, else a LoRA adapter of that rank."""
     encoder, tokenizer = load_encoder(base)
-    window, fingerprints = min(window, detect_seq_len(base)), model_fingerprints(base)
+    window, identity = min(window, detect_seq_len(base)), model_fingerprints(base)
     settings = HeadSettings(
-        full_name(base), fingerprints["weights"], window, size, dropout, rank, schemes, seed=seed, base_prints=fingerprints
+        full_name(base), identity["weights"], window, size, dropout, rank, schemes, seed, base_prints=identity
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if rank:
-            add_low_rank(encoder, rank)
+            add_lora(encoder, rank)
         return CoreferenceModel(encoder, tokenizer, settings)
 
 
 def save_weights(folder: Path, model: CoreferenceModel) -> None:
-    """The head, and the whole encoder or its low-rank change. Until SETTINGS lie there too, the folder is incomplete."""
+    """Save the head, and the whole encoder or its adapter. The folder is incomplete until SETTINGS are written too."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    own = {f"head.{name}": value for name, value in model.head.state_dict().items()}
+    weights = {_HEAD + name: value for name, value in model.head.state_dict().items()}
     if model.settings.rank:
-        own |= {_ENCODER + name: value for name, value in low_rank_weights(model.encoder).items()}
-        own = {name: value.to(torch.bfloat16) for name, value in own.items()}  # half the bytes of what is sent around
+        weights |= {_ENCODER + name: value for name, value in lora_weights(model.encoder).items()}
+        weights = {name: value.to(torch.bfloat16) for name, value in weights.items()}  # bfloat16 halves the download
     else:
         with quiet_library():
             model.encoder.save_pretrained(folder)
         model.tokenizer.save_pretrained(folder)
-    save_file({name: value.detach().cpu().contiguous() for name, value in own.items()}, folder / HEAD)
+    save_file({name: value.detach().cpu().contiguous() for name, value in weights.items()}, folder / HEAD)
     obey_umask(folder)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _StoredModel:
+    """A saved model as read from its folder; `adapter` is empty if the whole encoder was saved."""
+
+    folder: Path
+    settings: HeadSettings
+    encoder: Any
+    tokenizer: Any
+    adapter: dict[str, Any]
+    head: dict[str, Any]
+
+    @classmethod
+    def read(cls, folder: Path, settings: HeadSettings, base: str | None) -> _StoredModel:
+        """Read a folder, and check the encoder that its adapter needs."""
+        encoder_path = _encoder_path(folder, settings, base)
+        if settings.rank:
+            _check_base(folder, settings, encoder_path)
+        encoder, tokenizer = load_encoder(encoder_path)
+        weights = read_head(folder / HEAD)
+        adapter = {key.removeprefix(_ENCODER): value for key, value in weights.items() if key.startswith(_ENCODER)}
+        head = {key.removeprefix(_HEAD): value.float() for key, value in weights.items() if key.startswith(_HEAD)}
+        return cls(folder, settings, encoder, tokenizer, adapter, head)
+
+    def assemble(self, settings: HeadSettings) -> CoreferenceModel:
+        try:
+            model = CoreferenceModel(self.encoder, self.tokenizer, settings)
+            model.head.load_state_dict(self.head)
+        except RuntimeError as error:
+            raise ModelError(f"{self.folder / HEAD} is damaged, or {SETTINGS} was edited; train it again.") from error
+        return model
 
 
 def load_model(
     folder: Path, device: str = "cpu", *, base: str | None = None, settings: HeadSettings | None = None
 ) -> CoreferenceModel:
-    """A saved model, ready to resolve. `base` is where the encoder of a low-rank change lies now, and counts for no other model;
+    """Load a saved model for inference. `base` is where the encoder of an adapter lies now, and is refused for any other model;
     `settings` are those of a folder that has none yet."""
-    settings = settings or read_settings(folder)
-    encoder, tokenizer, change, head = _opened(folder, settings, base)
-    model = _assembled(folder, encoder, tokenizer, settings, head)
-    merge_low_rank(encoder, change)
+    stored = _StoredModel.read(folder, settings or read_settings(folder), base)
+    model = stored.assemble(stored.settings)
+    merge_lora(model.encoder, stored.adapter)
     move(model, device).eval()
     return model
 
 
-def _assembled(folder: Path, encoder: Any, tokenizer: Any, settings: HeadSettings, head: dict[str, Any]) -> CoreferenceModel:
-    try:
-        model = CoreferenceModel(encoder, tokenizer, settings)
-        model.head.load_state_dict(head)
-    except RuntimeError as error:
-        raise ModelError(f"{folder / HEAD} is damaged, or {SETTINGS} was edited; train it again.") from error
-    return model
-
-
-def build_from(folder: Path, base: str | None, *, dropout: float, seed: int) -> CoreferenceModel:
-    """A saved model, ready to be trained further: a low-rank change stays apart from its encoder, which lies at `base`."""
-    settings = read_settings(folder)
-    encoder, tokenizer, change, head = _opened(folder, settings, base)
-    settings = replace(settings, base=base or settings.base)  # where it lies now: what is trained further names it
-    if settings.rank:
-        add_low_rank(encoder, settings.rank)
-        for name, value in change.items():
-            encoder.get_parameter(name).data.copy_(value)
+def load_for_training(folder: Path, base: str | None, *, dropout: float, seed: int) -> CoreferenceModel:
+    """Load a saved model to train it further. An adapter stays apart from its encoder, which the new model names by `base`."""
+    stored = _StoredModel.read(folder, read_settings(folder), base)
+    if stored.settings.rank:
+        add_lora(stored.encoder, stored.settings.rank)
+        for name, value in stored.adapter.items():
+            stored.encoder.get_parameter(name).data.copy_(value)
+    settings = replace(stored.settings, base=base or stored.settings.base, dropout=dropout, seed=seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return _assembled(folder, encoder, tokenizer, replace(settings, dropout=dropout, seed=seed), head)
+        return stored.assemble(settings)
 
 
 def head_identity(folder: Path, settings: HeadSettings, base: str | None = None) -> str:
-    """All that decides a saved model's answers: its files, and the encoder that a low-rank change is added to."""
-    place = _encoder_place(folder, settings, base)
-    return fingerprint(folder_fingerprint(folder), model_fingerprints(place) if settings.rank else {})
+    """Fingerprint all that decides a saved model's answers: its files, and the encoder of an adapter."""
+    encoder_path = _encoder_path(folder, settings, base)
+    return fingerprint(folder_fingerprint(folder), model_fingerprints(encoder_path) if settings.rank else {})
 
 
-def _encoder_place(folder: Path, settings: HeadSettings, base: str | None) -> str:
+def _encoder_path(folder: Path, settings: HeadSettings, base: str | None) -> str:
     if settings.rank:
         return base or settings.base
     if base is not None:
@@ -231,41 +201,20 @@ def _encoder_place(folder: Path, settings: HeadSettings, base: str | None) -> st
 
 
 def _check_base(folder: Path, settings: HeadSettings, base: str) -> None:
-    trained_on, now = settings.base_prints or {"weights": settings.weights}, model_fingerprints(base)
-    if changed := [name for name, value in trained_on.items() if now.get(name) != value]:
+    trained_on, current = settings.base_prints or {"weights": settings.weights}, model_fingerprints(base)
+    if changed := [name for name, value in trained_on.items() if current.get(name) != value]:
         raise ModelError(
             f"{folder} is a head for {settings.base}, and {base} has different {changed[0]}; pass that encoder with "
             "--base, or train a head for this one."
         )
 
 
-def read_settings(folder: Path) -> HeadSettings:
-    if not (folder / SETTINGS).is_file():
-        raise ModelError(f"{folder} is not a coreference model; pass the RUN folder of `coref-automl coref train`.")
-    settings = read_stored(folder / SETTINGS, HeadSettings, error=ModelError, remedy=AGAIN)
-    if settings.version != VERSION or not settings.schemes:
-        raise ModelError(f"{folder} was written by another version, or edited; train it again with this one.")
-    return settings
-
-
-def _opened(folder: Path, settings: HeadSettings, base: str | None) -> tuple[Any, Any, dict[str, Any], dict[str, Any]]:
-    """Encoder and tokenizer of a folder, its low-rank change and its head; the encoder that the change needs is checked."""
-    place = _encoder_place(folder, settings, base)
-    if settings.rank:
-        _check_base(folder, settings, place)
-    encoder, tokenizer = load_encoder(place)
-    own = read_head(folder / HEAD)
-    change = {key.removeprefix(_ENCODER): value for key, value in own.items() if key.startswith(_ENCODER)}
-    head = {key.removeprefix("head."): value.float() for key, value in own.items() if key.startswith("head.")}
-    return encoder, tokenizer, change, head
-
-
 _LORA_SCALE = 2.0
 """LoRA's scale (alpha / rank), the usual one: with it, the learning rate does not depend on the rank."""
 
 
-class LowRank(nn.Module):  # type: ignore[misc]
-    """A linear layer and its change; the change starts at zero."""
+class LoRALinear(nn.Module):  # type: ignore[misc]
+    """LoRA: a frozen linear layer plus a low-rank update that starts at zero."""
 
     def __init__(self, base: Any, rank: int) -> None:
         super().__init__()
@@ -277,25 +226,22 @@ class LowRank(nn.Module):  # type: ignore[misc]
         return self.base(inputs) + _LORA_SCALE * nn.functional.linear(nn.functional.linear(inputs, self.down), self.up)
 
 
-def add_low_rank(encoder: Any, rank: int) -> None:
-    """Freeze the encoder and put a change beside each of its linear layers."""
+def add_lora(encoder: Any, rank: int) -> None:
+    """Freeze the encoder and wrap each of its linear layers in a LoRALinear."""
     encoder.requires_grad_(False)
     for name, layer in list(encoder.named_modules()):
         if isinstance(layer, nn.Linear):
-            parent, _, own = name.rpartition(".")
-            setattr(encoder.get_submodule(parent), own, LowRank(layer, rank))
+            parent, _, attribute = name.rpartition(".")
+            setattr(encoder.get_submodule(parent), attribute, LoRALinear(layer, rank))
 
 
-def low_rank_weights(encoder: Any) -> dict[str, Any]:
-    found = {}
-    for name, layer in encoder.named_modules():
-        if isinstance(layer, LowRank):
-            found[f"{name}.down"], found[f"{name}.up"] = layer.down.detach(), layer.up.detach()
-    return found
+def lora_weights(encoder: Any) -> dict[str, Any]:
+    layers = {name: layer for name, layer in encoder.named_modules() if isinstance(layer, LoRALinear)}
+    return {f"{name}.{part}": getattr(layer, part).detach() for name, layer in layers.items() for part in ("down", "up")}
 
 
-def merge_low_rank(encoder: Any, change: dict[str, Any]) -> None:
-    """Add a stored change to the weights of a plain encoder."""
-    for name in sorted({name.rpartition(".")[0] for name in change}):
+def merge_lora(encoder: Any, adapter: dict[str, Any]) -> None:
+    """Add a saved adapter to the weights of a plain encoder."""
+    for name in sorted({name.rpartition(".")[0] for name in adapter}):
         layer = encoder.get_submodule(name)
-        layer.weight.data += _LORA_SCALE * (change[f"{name}.up"].float() @ change[f"{name}.down"].float()).to(layer.weight)
+        layer.weight.data += _LORA_SCALE * (adapter[f"{name}.up"].float() @ adapter[f"{name}.down"].float()).to(layer.weight)

@@ -1,10 +1,10 @@
-"""Chains of a new text. In: a text, and a model (the bundled one by default). Out: a record that shows itself.
+"""Chains of a new text. In: a text, and a model (the bundled one by default). Out: a record that prints itself.
 
-found = coref_automl.coreference("영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다.")
-found.strings            # [["영수", "영수"], ["어머니", "어머니"]]
-found.score((0, 2), (24, 26))
+resolved = coref_automl.coreference("영수는 시장에서 어머니를 만났다. 어머니는 영수의 손을 잡았다.")
+resolved.strings            # [["영수", "영수"], ["어머니", "어머니"]]
+resolved.score((0, 2), (24, 26))
 
-A chain is shown in colour, in brackets, or with names in place of pronouns. The name is a chain's first proper name, or else its
+Chains are shown in color, in brackets, or with names in place of pronouns. The name is a chain's first proper name, or else its
 first noun phrase; a chain of pronouns alone stays. The particle behind a pronoun takes the form that fits the name (그는 ->
 민준은); a contracted one is written out (내 손 -> 영수의 손, 난 -> 영수는).
 """
@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from coref_automl.coreference.answers import tagged
-from coref_automl.coreference.documents import CorefDocument, half_character
+from coref_automl.coreference.answers import tag_nominals
+from coref_automl.coreference.documents import CorefDocument, Span
 from coref_automl.coreference.evaluate import models_of
-from coref_automl.coreference.recipe import BUNDLED
+from coref_automl.coreference.recipe import BUNDLED, HeadSettings, scheme_for
 from coref_automl.corpus.batch import Answered, answer_texts
 from coref_automl.corpus.clean import foreign_note
 from coref_automl.errors import InputError
@@ -35,11 +35,15 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.rows import with_marks
 from coref_automl.say import say
+from coref_automl.store import lone_surrogate
 
-Span = tuple[int, int]
+if TYPE_CHECKING:
+    from coref_automl.coreference.model import CoreferenceModel
+    from coref_automl.coreference.resolve import FoundChains
+
 Chains = Sequence[Sequence[Span]]
 Confidence = Sequence[Sequence[float | None]]
-"""For each mention of each chain, how probable it is that it belongs there; the first one has no link."""
+"""For each mention of each chain, the probability that it belongs there; None for the first, which has no link."""
 _TERMINAL = (46, 43, 42, 45, 44, 41, 106, 103, 102, 105, 104, 101)
 _PLAIN = "\x1b[0m"
 KIND = "coreference predictions"
@@ -54,8 +58,8 @@ _BUNDLED_NOTE = (
 class Resolved(Record):
     """A text and its chains of two or more mentions, as character spans in the order of the text.
 
-    `singles` are mentions without a chain. `links` holds, for each mention, its probable antecedents: (mention, antecedent,
-    probability), least ones left out. `note` says what the model knows.
+    `singles` are mentions without a chain. `links` lists probable antecedents: (mention, antecedent, probability), without
+    negligible ones. `note` describes the model's training data.
     """
 
     text: str
@@ -71,24 +75,25 @@ class Resolved(Record):
         return [[self.text[start:end] for start, end in chain] for chain in self.chains]
 
     def score(self, a: Span | str, b: Span | str) -> float:
-        """How probable it is that two mentions name the same: the later one's antecedent is the other, or in its chain.
+        """Return the probability that two mentions corefer: that the later one's antecedent is the other, or in its chain.
 
-        A mention is a span of characters, or a surface, of which the first occurrence counts.
+        A mention is a span of characters, or a string, which means its first occurrence.
         """
         first, second = sorted((self._mention(a), self._mention(b)))
         chain = next((chain for chain in self.chains if first in chain), (first,))
-        return min(1.0, sum(p for mention, before, p in self.links if mention == second and before in chain and before < second))
+        return min(1.0, sum(p for mention, other, p in self.links if mention == second and other in chain and other < second))
 
     @property
     def confidence(self) -> tuple[tuple[float | None, ...], ...]:
-        """For each mention of each chain the probability of its link: that its antecedent is one of the chain before it."""
-        known: dict[Span, list[tuple[Span, float]]] = {}
-        for mention, before, value in self.links:
-            known.setdefault(mention, []).append((before, value))
-        return tuple(
-            (None, *(round(min(1.0, sum(p for one, p in known.get(span, ()) if one in chain)), 4) for span in chain[1:]))
-            for chain in self.chains
-        )
+        """The probability of each mention's link: that its antecedent is an earlier mention of the chain."""
+        antecedents: dict[Span, list[tuple[Span, float]]] = {}
+        for mention, antecedent, probability in self.links:
+            antecedents.setdefault(mention, []).append((antecedent, probability))
+
+        def link(mention: Span, chain: tuple[Span, ...]) -> float:
+            return round(min(1.0, sum(p for antecedent, p in antecedents.get(mention, ()) if antecedent in chain)), 4)
+
+        return tuple((None, *(link(mention, chain) for mention in chain[1:])) for chain in self.chains)
 
     @property
     def named(self) -> str:
@@ -97,19 +102,19 @@ class Resolved(Record):
 
     @property
     def localized_note(self) -> str:
-        """The note in the language of results; a model of one's own has the note that it was trained with."""
+        """The note in the language of results; a model you trained has the note it was trained with."""
         return say(_BUNDLED_NOTE, self.note) if self.model == BUNDLED else self.note
 
     def lines(self, *, colour: bool = False) -> list[str]:
-        shown = chain_lines(self.text, self.chains, colour=colour, confidence=self.confidence)
+        chains = chain_lines(self.text, self.chains, colour=colour, confidence=self.confidence)
         marked = in_colour(self.text, self.chains) if colour else in_brackets(self.text, self.chains)
-        return [marked, "", *(shown or [say("찾은 사슬이 없습니다.", "No chains found.")])]
+        return [marked, "", *(chains or [say("찾은 사슬이 없습니다.", "No chains found.")])]
 
     def __str__(self) -> str:
         return "\n".join([*self.lines(), *filter(None, [foreign_note(self.text)])])
 
     def _repr_pretty_(self, printer: Any, _cycle: bool) -> None:
-        """A notebook shows the text in colour, as a terminal does."""
+        """Show the text in color in a notebook, as in a terminal."""
         printer.text("\n".join([*([self.localized_note] if self.note else []), *self.lines(colour=True)]))
 
     def _mention(self, which: Span | str) -> Span:
@@ -142,32 +147,30 @@ def coreference(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> Resolved | list[Resolved]:
-    """The chains of a text, or of each text of a list, each a document of its own. The model is loaded once a process.
+    """Resolve a text, or each text of a list as a document of its own. The model is loaded once per process.
 
-    `model` is a run of `coref train`, one seed's model, or the bundled head of ko-mini.
-
-    `scheme` says what to mark, where the model knows several ways (general, or characters of a novel).
+    `model` is a run of `coref train`, one seed's model, or the bundled head of ko-mini; `scheme` selects what to mark, if the
+    model knows several annotation schemes (general, or characters of a novel).
     """
-    from coref_automl.coreference.model import scheme_for
-    from coref_automl.coreference.resolve import read_document, with_found
-    from coref_automl.coreference.tokens import tokenized
+    from coref_automl.coreference.resolve import encode_document, resolve_found
+    from coref_automl.coreference.tokens import tokenize_documents
 
     texts = [text] if isinstance(text, str) else text
-    if not isinstance(texts, list | tuple) or not all(isinstance(one, str) for one in texts):
+    if not isinstance(texts, list | tuple) or not all(isinstance(string, str) for string in texts):
         raise InputError(f"A text is needed, not {type(text).__name__}; pass a string, or a list of strings.")
     folder = models_of(model)[0]
     loaded = _loaded(str(folder), base, pick_device(device), state_of(folder))
-    asked = scheme_for(loaded.settings.schemes, scheme).name
-    found = []
-    for one in texts:
-        if (half := half_character(one)) is not None:
+    scheme = scheme_for(loaded.settings.schemes, scheme).name
+    resolved = []
+    for original in texts:
+        if (half := lone_surrogate(original)) is not None:
             raise InputError(f"Character {half} of the text is half of a surrogate pair; correct the text.")
-        whole, places = composed(one)
-        doc = tokenized(loaded.tokenizer, [CorefDocument("text", whole, (), scheme=asked)])[0]
-        own = with_found(loaded, read_document(loaded, doc, progress=progress or quiet()))
-        own = replace(own, spans=tuple((places[start], places[end]) for start, end in own.spans))
-        found.append(_resolved(one, own, str(model), loaded.settings))
-    return found[0] if isinstance(text, str) else found
+        syllables, offsets = composed(original)
+        (doc,) = tokenize_documents(loaded.tokenizer, [CorefDocument("text", syllables, (), scheme=scheme)])
+        found = resolve_found(loaded, encode_document(loaded, doc, progress=progress or quiet()))
+        found = replace(found, spans=tuple((offsets[start], offsets[end]) for start, end in found.spans))
+        resolved.append(_resolved(original, found, str(model), loaded.settings))
+    return resolved[0] if isinstance(text, str) else resolved
 
 
 def resolve_file(
@@ -181,52 +184,52 @@ def resolve_file(
     progress: Progress | None = None,
     **options: Any,
 ) -> Answered:
-    """Every row of a file with its `chains` as character spans and as `strings`; `resolve` adds the text with names."""
+    """Add to every row of a file its `chains` as character spans and as `strings`; `resolve` adds the text with names."""
 
     def answer(texts: Sequence[str]) -> Iterator[dict[str, Any]]:
-        for one in coreference(list(texts), model, **options):
-            named = {"resolved": one.named} if resolve else {}
-            yield {"chains": [[list(span) for span in chain] for chain in one.chains], "strings": one.strings, **named}
+        for resolved in coreference(list(texts), model, **options):
+            named = {"resolved": resolved.named} if resolve else {}
+            chains = [[list(span) for span in chain] for chain in resolved.chains]
+            yield {"chains": chains, "strings": resolved.strings, **named}
 
-    used = fingerprint([options.get("base"), options.get("scheme"), resolve])
-    made_from = {"weights": folder_fingerprint(models_of(model)[0]), "options": used}
+    settings = fingerprint([options.get("base"), options.get("scheme"), resolve])
+    made_from = {"weights": folder_fingerprint(models_of(model)[0]), "options": settings}
     progress = progress or quiet()
     return answer_texts(data, out, KIND, answer, made_from, column=column, batch_size=16, skip_bad=skip_bad, progress=progress)
 
 
 def annotated_rows(texts: Mapping[str, str], model: str | Path = BUNDLED, **options: Any) -> tuple[str, list[dict[str, Any]]]:
-    """What the model was trained on, and one row per text to correct: its chains, each mention with the probability of its
-    link."""
-    found = coreference(list(texts.values()), model, **options)
+    """Return the model's note, and one row per text to correct: its chains, each mention with the probability of its link."""
+    answers = coreference(list(texts.values()), model, **options)
     rows = []
-    for name, one in zip(texts, found, strict=True):
-        alone = [((single,), (None,)) for single in one.singles]
+    for name, resolved in zip(texts, answers, strict=True):
+        singles = [((single,), (None,)) for single in resolved.singles]
         clusters = [
             [
-                {"start": start, "end": end, "text": one.text[start:end], "entity": f"e{number}", "link": value}
+                {"start": start, "end": end, "text": resolved.text[start:end], "entity": f"e{number}", "link": value}
                 for (start, end), value in zip(chain, values, strict=True)
             ]
-            for number, (chain, values) in enumerate((*zip(one.chains, one.confidence, strict=True), *alone), 1)
+            for number, (chain, values) in enumerate((*zip(resolved.chains, resolved.confidence, strict=True), *singles), 1)
         ]
-        rows.append({"doc_id": name, "text": one.text, "clusters": clusters})
-    return found[0].localized_note, rows
+        rows.append({"doc_id": name, "text": resolved.text, "clusters": clusters})
+    return answers[0].localized_note, rows
 
 
-_LEAST = 0.01
+_MIN_PROBABILITY = 0.01
 
 
-def _resolved(text: str, found: Any, model: str, settings: Any) -> Resolved:
-    answered = found.as_spans()
+def _resolved(text: str, found: FoundChains, model: str, settings: HeadSettings) -> Resolved:
+    chains = found.as_spans()
     links = [
-        (found.spans[index], found.spans[place], round(value, 4))
+        (found.spans[index], found.spans[antecedent], round(value, 4))
         for index, probabilities in enumerate(found.probabilities)
-        for place, value in enumerate(probabilities[1:].tolist(), index - len(probabilities) + 1)
-        if value >= _LEAST
+        for antecedent, value in enumerate(probabilities[1:].tolist(), index - len(probabilities) + 1)
+        if value >= _MIN_PROBABILITY
     ]
     return Resolved(
         text,
-        chains=tuple(sorted((chain for chain in answered if len(chain) > 1), key=lambda chain: chain[0])),
-        singles=tuple(chain[0] for chain in answered if len(chain) == 1),
+        chains=tuple(sorted((chain for chain in chains if len(chain) > 1), key=lambda chain: chain[0])),
+        singles=tuple(chain[0] for chain in chains if len(chain) == 1),
         links=tuple(links),
         model=model,
         note=settings.note,
@@ -234,33 +237,37 @@ def _resolved(text: str, found: Any, model: str, settings: Any) -> Resolved:
 
 
 @lru_cache(maxsize=2)
-def _loaded(folder: str, base: str | None, device: str, _state: State) -> Any:
+def _loaded(folder: str, base: str | None, device: str, _state: State) -> CoreferenceModel:
     from coref_automl.coreference.model import load_model
 
     return load_model(Path(folder), device, base=base)
 
 
 def in_brackets(text: str, chains: Chains) -> str:
-    """`[민수]1가 [친구]2를 만났다`: each mention in brackets with the number of its chain."""
-    return written(text, chains, lambda *_: "[", lambda chain: f"]{chain + 1}")
+    """Mark each mention with brackets and the number of its chain: `[민수]1가 [친구]2를 만났다`."""
+    return mark_mentions(text, chains, lambda *_: "[", lambda chain: f"]{chain + 1}")
 
 
-def written(
-    text: str, chains: Chains, opens: Callable[[int, int], str], closes: Callable[[int], str], escape: Callable[[str], str] = str
+def mark_mentions(
+    text: str,
+    chains: Chains,
+    opens: Callable[[int, int], str],
+    closes: Callable[[int], str],
+    escape: Callable[[str], str] = str,
 ) -> str:
-    """The text with `opens(chain, start)` and `closes(chain)` around every mention."""
+    """Put `opens(chain, start)` and `closes(chain)` around every mention."""
     marks = [(start, end, opens(n, start), closes(n)) for n, chain in enumerate(chains) for start, end in chain]
     return with_marks(text, marks, escape)
 
 
 def in_colour(text: str, chains: Chains) -> str:
-    """For a terminal: a background colour and a number per chain; an inner mention has its own colour."""
+    """Mark mentions for a terminal: a background color and a number per chain; an inner mention has its own color."""
     spans = sorted((start, -end, chain) for chain, spans in enumerate(chains) for start, end in spans)
     marks = []
-    for place, (start, minus_end, chain) in enumerate(spans):
-        outer = next((c for s, e, c in reversed(spans[:place]) if e < minus_end or (e == minus_end and s < start)), None)
-        again = "" if outer is None else _colour(outer)
-        marks.append((start, -minus_end, _colour(chain), f"{_PLAIN}\x1b[2m{chain + 1}{_PLAIN}{again}"))
+    for index, (start, minus_end, chain) in enumerate(spans):
+        outer = next((c for s, e, c in reversed(spans[:index]) if e < minus_end or (e == minus_end and s < start)), None)
+        restored = "" if outer is None else _colour(outer)
+        marks.append((start, -minus_end, _colour(chain), f"{_PLAIN}\x1b[2m{chain + 1}{_PLAIN}{restored}"))
     return with_marks(text, marks)
 
 
@@ -269,22 +276,22 @@ def _colour(chain: int) -> str:
 
 
 def chain_lines(text: str, chains: Chains, *, colour: bool, confidence: Confidence = ()) -> list[str]:
-    """`1  언급 3개: 민수, 그`: one line per chain, its different surfaces in order, and how probable its weakest link is."""
-    shown = []
+    """Describe each chain in a line: its distinct forms and its weakest link. `1  언급 3개: 민수, 그 (가장 약한 연결 0.80)`."""
+    lines = []
     for number, chain in enumerate(chains):
         forms = list(dict.fromkeys(text[a:b] for a, b in chain))
         label = f"{_colour(number)}{number + 1}{_PLAIN}" if colour else str(number + 1)
         count = say(f"언급 {len(chain)}개", f"{len(chain)} mention{'s' * (len(chain) > 1)}")
         links = [value for value in confidence[number] if value is not None] if confidence else []
         weakest = say(f" (가장 약한 연결 {min(links):.2f})", f" (weakest link {min(links):.2f})") if links else ""
-        shown.append(f"{label}  {count}: {', '.join(forms)}{weakest}")
-    return shown
+        lines.append(f"{label}  {count}: {', '.join(forms)}{weakest}")
+    return lines
 
 
 _CONTRACTED = {"내": "의", "제": "의", "네": "의", "난": "은", "전": "은", "넌": "은", "날": "을", "절": "을", "널": "을"}
-"""What a pronoun holds besides itself where nothing is written onto it."""
+"""The particle contracted into a pronoun that has no other."""
 _FORMS = (("은", "는"), ("이", "가"), ("을", "를"), ("과", "와"), ("아", "야"), ("이나", "나"), ("이랑", "랑"), ("이여", "여"))
-"""Particles after a consonant and after a vowel."""
+"""Forms of particles after a consonant and after a vowel."""
 _RIEUL = 8
 _TAIL = re.compile(r"[가-힣]*")
 
@@ -293,8 +300,8 @@ def is_pronoun(form: str) -> bool:
     return bool(form.split()) and all(word in PRONOUNS for word in form.split())
 
 
-def fitted(word: str, particle: str) -> str:
-    """A particle in the form that fits this word, whichever form it is in: fitted("민준", "는") == "은"."""
+def fit_particle(word: str, particle: str) -> str:
+    """Return the form of a particle that fits this word: fit_particle("민준", "는") == "은"."""
     if particle.startswith(("로", "으로")):
         sounded = ends_in_consonant(word) and (ord(word[-1]) - ord("가")) % 28 != _RIEUL
         return ("으" if sounded else "") + particle.removeprefix("으")
@@ -303,33 +310,33 @@ def fitted(word: str, particle: str) -> str:
 
 
 def with_names(text: str, chains: Chains) -> str:
-    """The text with names for pronouns; a decomposed one comes back in whole syllables."""
-    text, places = composed(text)
-    new = {old: place for place, old in enumerate(places)}
+    """Replace pronouns by names; a decomposed text comes back in whole syllables."""
+    text, offsets = composed(text)
+    new = {old: index for index, old in enumerate(offsets)}
     chains = [[(new[start], new[end]) for start, end in chain] for chain in chains]
     parts, done = [], 0
-    for (start, end), name in sorted(_replaced(text, chains)):
+    for (start, end), name in sorted(_replacements(text, chains)):
         if start < done:
             continue
         tail = _TAIL.match(text, end)
         behind = tail.group() if tail else ""
         contracted = "" if behind else _CONTRACTED.get(text[start:end], "")
-        parts += [text[done:start], name + fitted(name, contracted or behind)]
+        parts += [text[done:start], name + fit_particle(name, contracted or behind)]
         done = end + len(behind)
     return "".join([*parts, text[done:]])
 
 
-def _replaced(text: str, chains: Chains) -> list[tuple[Span, str]]:
-    found = []
+def _replacements(text: str, chains: Chains) -> list[tuple[Span, str]]:
+    replacements = []
     for chain in chains:
         pronouns = [span for span in chain if is_pronoun(text[slice(*span)])]
-        named = [span for span in chain if span not in pronouns]
-        if pronouns and named:
-            name = text[slice(*_best(text, named))]
-            found += [(span, name) for span in pronouns]
-    return found
+        nominals = [span for span in chain if span not in pronouns]
+        if pronouns and nominals:
+            name = text[slice(*_name_of(text, nominals))]
+            replacements += [(span, name) for span in pronouns]
+    return replacements
 
 
-def _best(text: str, named: Sequence[Span]) -> Span:
-    proper = {start for start, _, tag in tagged(text) or () if tag == "NNP"}
-    return next((span for span in named if any(start in proper for start in range(*span))), named[0])
+def _name_of(text: str, nominals: Sequence[Span]) -> Span:
+    proper = {start for start, _, tag in tag_nominals(text) or () if tag == "NNP"}
+    return next((span for span in nominals if any(start in proper for start in range(*span))), nominals[0])

@@ -1,13 +1,19 @@
-"""The recipe of a coreference run. In: YAML or options. Out: a frozen recipe whose values are possible together."""
+"""The recipe of a coreference run, and the settings of its model. In: YAML or options, a model's folder. Out: frozen records."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Literal
 
-from coref_automl.config import Setting, free_fields, typed
-from coref_automl.coreference.conventions import Asked
-from coref_automl.errors import RecipeError
+from coref_automl.config import Setting, choose, free_fields, typed
+from coref_automl.coreference.conventions import Edges, EdgesOrAuto
+from coref_automl.coreference.documents import GENERAL
+from coref_automl.coreference.results import RETRAIN
+from coref_automl.decoder import read_stored
+from coref_automl.errors import ModelError, RecipeError
+from coref_automl.records import Record
 
 Precision = Literal["auto", "float32", "bfloat16"]
 RATE, FROM = ("--lr", "--learning-rate"), ("--from", "--start")
@@ -17,16 +23,16 @@ FILE = "a .jsonl, .conll or .conllu file (also .xz)"
 
 @dataclass(frozen=True, slots=True)
 class CoreferenceRecipe:
-    """`data` is an annotated file, `more` are others. What is marked, and whether entities mentioned once are, is a scheme: files
-    of another one are given as SCHEME=FILE, and the model learns each by its name. `split` names the sides (fixed, koconovel, or
-    a JSON file); without it a share `holdout` of the documents, by hash, chooses the epoch and nothing is tested. `folds` above 0
-    cross-fits instead: every document is tested once by a model that never saw it, the last epoch is taken, nothing is chosen.
+    """`data` is an annotated file, `more` are others. An annotation scheme says what is marked, and whether singletons are: files
+    of another scheme are given as SCHEME=FILE, and the model learns each by its name. `split` names the sides (fixed, koconovel,
+    or a JSON file); without it a fraction `holdout` of the documents, by hash, selects the epoch and nothing is tested. `folds`
+    above 0 cross-fits instead: every document is tested once by a model that never saw it, after the last epoch, unselected.
 
-    `rank` 0 trains the whole encoder, another number a low-rank change of it. `segment` is how many tokens of one document a
-    mention can look back over in training, `batch_tokens` how many a step reads. `start` is a head to train further, which brings
-    its encoder, its schemes and its size along; without a split it is cross-fitted, compared with what it began from, and trained
-    on all documents at the end. Rates None: 2e-4 for a small encoder (hidden size below 512) and 3e-5 for others, 2e-3 for a
-    low-rank change and 5e-4 where it is trained further; the head has `head_rate`.
+    `rank` 0 trains the whole encoder, another number a LoRA adapter of that rank. `segment` is how many tokens of one document a
+    mention can look back over in training, `batch_tokens` the size of a step. `start` is a head to train further, which brings
+    its encoder, schemes and size along; without a split it is cross-fitted, compared with the starting head, and trained on all
+    documents at the end. `learning_rate` None: 2e-4 for a small encoder (hidden size below 512), 3e-5 for others; 2e-3 for an
+    adapter, 5e-4 if it is trained further. The head has `head_rate`.
     """
 
     data: Annotated[str, Setting(f"Annotated texts: {FILE}, or SCHEME=FILE.")]
@@ -34,7 +40,7 @@ class CoreferenceRecipe:
     model: Annotated[str, Setting("Hub id, folder, or bundled:ko-mini; with --from, where its encoder lies now.")] = ""
     start: Annotated[str, Setting("Head to train further: a run, a model, bundled:ko-mini-coref.", flags=FROM)] = ""
     more: Annotated[tuple[str, ...], Setting("More annotated texts: FILE, or SCHEME=FILE for another scheme; repeatable.")] = ()
-    convention: Annotated[Asked, Setting("How far mentions reach: bare, words (with particles), heads, or auto.")] = "auto"
+    convention: Annotated[EdgesOrAuto, Setting("How far mentions reach: bare, words (with particles), heads, or auto.")] = "auto"
     split: Annotated[str | None, Setting("fixed (by hash), koconovel, or a JSON file with train, dev and test.")] = None
     folds: Annotated[int, Setting("Cross-fitting: test every document once, in this many folds; 0 uses the split.", 0, 1000)] = 0
     holdout: Annotated[float, Setting("Without a split: fraction of documents held out to choose the epoch.", 0.001, 0.5)] = 0.1
@@ -67,3 +73,50 @@ class CoreferenceRecipe:
 
 
 FREE = free_fields(CoreferenceRecipe)
+
+
+SETTINGS = "coreference.json"
+HEAD = "head.safetensors"
+VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotationScheme(Record):
+    """The rules some training data were annotated under: their name, whether singletons are marked, the logit from which a span
+    counts as a mention, and the convention of mention boundaries."""
+
+    name: str
+    singletons: bool = True
+    threshold: float = 0.0
+    convention: Edges = "bare"
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSettings(Record):
+    """Settings of a saved model. `base` is the encoder it started from, `base_prints` that encoder's fingerprints, `weights` the
+    one of its weights; `note` describes the training data in a sentence. The first scheme is the default."""
+
+    base: str
+    weights: str
+    window: int
+    size: int
+    dropout: float
+    rank: int = 0
+    schemes: tuple[AnnotationScheme, ...] = (AnnotationScheme(GENERAL),)
+    seed: int = 0
+    note: str = ""
+    base_prints: dict[str, str] = field(default_factory=dict)
+    version: int = VERSION
+
+
+def read_settings(folder: Path) -> HeadSettings:
+    if not (folder / SETTINGS).is_file():
+        raise ModelError(f"{folder} is not a coreference model; pass the RUN folder of `coref-automl coref train`.")
+    settings = read_stored(folder / SETTINGS, HeadSettings, error=ModelError, remedy=RETRAIN)
+    if settings.version != VERSION or not settings.schemes:
+        raise ModelError(f"{folder} was written by another version, or edited; train it again with this one.")
+    return settings
+
+
+def scheme_for(schemes: Sequence[AnnotationScheme], name: str | None) -> AnnotationScheme:
+    return choose(name, {scheme.name: scheme for scheme in schemes}, "scheme") if name is not None else schemes[0]

@@ -1,8 +1,8 @@
 """Chains of a document. In: a model and a document. Out: its chains, with gold mentions or with those the model finds.
 
-Windows are read a few at a time and only what mentions need is kept, so that memory grows with the mentions alone. A mention
-looks back over the whole document, up to a fixed count of earlier mentions, and joins the chain whose mentions together are its
-most probable antecedent, unless none is more probable still. Batches change the speed, not the chains.
+Windows are encoded a few at a time and only the states of possible mentions are kept, so that memory grows with the mentions
+alone. A mention's candidate antecedents are a fixed number of earlier mentions of the whole document; it joins the chain with the
+highest total probability, unless having no antecedent is more probable. Batching changes the speed, not the chains.
 """
 
 from __future__ import annotations
@@ -15,178 +15,178 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from coref_automl.coreference.head import SURE, quotations, surfaces
+from coref_automl.coreference.documents import Span, SpanChains
+from coref_automl.coreference.head import GOLD_LOGIT, Surfaces
 from coref_automl.coreference.model import CoreferenceModel
-from coref_automl.coreference.tokens import WIDTH, TokenizedDocument
-from coref_automl.machine import tokens_at_once
+from coref_automl.coreference.tokens import MAX_WIDTH, Ints, TokenizedDocument
+from coref_automl.machine import default_batch_tokens
 from coref_automl.models.execution import autocast
 from coref_automl.progress import Progress, quiet
 
-Span = tuple[int, int]
-Ints = NDArray[np.int64]
-BACK = 250
+Logits = NDArray[np.float32]
+MAX_ANTECEDENTS = 250
 """Earlier mentions that may be an antecedent."""
-_DISCOUNT = 0.25
-"""A long chain has many chances: what its mentions offer together is divided by its length to this power."""
+_LENGTH_PENALTY = 0.25
+"""A chain's total probability is divided by its length to this power: a long one has many chances."""
 _BLOCK = 128
-_FLOOR = -2.5
-"""Spans below this score are not mentions under any threshold that training tries."""
+_MIN_LOGIT = -2.5
+"""Spans below this logit are not mentions under any threshold that training tries."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundChains:
-    """A document's mentions and chains. `probabilities[i]` are those of mention i's antecedents `i - len .. i - 1`, after that of
-    having none."""
+    """A document's mentions and chains. `probabilities[i]` are of mention i having no antecedent, then of its candidates
+    `i - len + 1 .. i - 1`."""
 
     spans: tuple[Span, ...]
     chains: tuple[tuple[int, ...], ...]
     probabilities: tuple[NDArray[np.float32], ...]
     singletons: bool = True
 
-    def as_spans(self) -> tuple[tuple[Span, ...], ...]:
-        """The chains as an answer; those of one mention belong to it where the scheme marks them, or they were given."""
+    def as_spans(self) -> SpanChains:
+        """The chains as spans; singletons are included if the scheme marks them, or the mentions were gold."""
         least = 1 if self.singletons else 2
         return tuple(tuple(self.spans[index] for index in chain) for chain in self.chains if len(chain) >= least)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Read:
-    """What the head has read of a document: spans that may be mentions with their scores, and the tokens it needs to link
-    them; token t is row `row_of[t]` of `rows`."""
+class EncodedDocument:
+    """Spans of a document that may be mentions, with their logits, and head inputs of the tokens needed to link them: those of
+    token t are row `row_of[t]` of `inputs`."""
 
     doc: TokenizedDocument
     first: Ints
     last: Ints
-    scores: NDArray[np.float32]
-    rows: Any
+    logits: Logits
+    inputs: Any
     row_of: Ints
 
-    def tokens(self, places: Ints) -> Any:
-        return self.rows[torch.from_numpy(self.row_of[places]).to(self.rows.device)]
+    def inputs_of(self, tokens: Ints) -> Any:
+        return self.inputs[torch.from_numpy(self.row_of[tokens]).to(self.inputs.device)]
 
 
-def read_document(
+def encode_document(
     model: CoreferenceModel,
     doc: TokenizedDocument,
     *,
     tokens: int | None = None,
     precision: str = "auto",
     progress: Progress | None = None,
-) -> Read:
-    """Run the encoder over a document, some windows at a time; of their states only those of possible mentions are kept."""
+) -> EncodedDocument:
+    """Encode a document, some windows at a time, and keep only the head inputs of possible mentions."""
     device, head, model = model.device, model.head, model.eval()
-    wanted, row_of = np.unique(np.concatenate([doc.first, doc.last])), np.full(len(doc), -1, np.int64)
+    gold_tokens, row_of = np.unique(np.concatenate([doc.first, doc.last])), np.full(len(doc), -1, np.int64)
     none = np.zeros(0, np.int64)
-    found, rows, waiting = [(none, none, np.zeros(0, np.float32))], list[Any](), None
+    spans, kept, pending = [(none, none, np.zeros(0, np.float32))], list[Any](), None
     begin = end = count = 0
     with torch.inference_mode(), (progress or quiet()).stage("reading", len(doc), "tokens") as stage:
-        for part in model.batches(doc, tokens or tokens_at_once(device.type)):
+        for windows in model.window_batches(doc, tokens or default_batch_tokens(device.type)):
             with autocast(str(device), precision):
-                states = torch.cat(model.states_of([(doc, window) for window in part]))
-            letters, repeats = (torch.from_numpy(fact[end : end + len(states)]).to(device) for fact in (doc.letters, doc.repeats))
-            scheme = torch.full((len(states),), model.scheme_number(doc.document), device=device)
-            read = head.read(states, letters, repeats, scheme)
-            read, end = read if waiting is None else torch.cat([waiting, read]), end + len(states)
-            # a span that begins before the last token ends behind it: the last tokens wait for the next windows
-            done = len(read) if end == len(doc) else max(0, len(read) - WIDTH + 1)
-            scores = head.span_scores(read, torch.from_numpy(doc.repeats[begin:end]).to(device))[:done].float().cpu().numpy()
-            first, width = np.nonzero(scores > _FLOOR)
-            inside = doc.sentences[begin + first] == doc.sentences[begin + first + width]
-            first, width = first[inside], width[inside]
-            found.append((begin + first, begin + first + width, scores[first, width]))
-            given = wanted[(wanted >= begin) & (wanted < begin + done)]
-            new = np.unique(np.concatenate([begin + first, begin + first + width, given]))
+                encoded = model.encode_windows([(doc, window) for window in windows])
+            inputs, end = encoded if pending is None else torch.cat([pending, encoded]), end + len(encoded)
+            # a span that begins in the last tokens may end in the next windows: those tokens wait for them
+            done = len(inputs) if end == len(doc) else max(0, len(inputs) - MAX_WIDTH + 1)
+            logits = head.mention_logits(inputs, torch.from_numpy(doc.recurrence[begin:end]).to(device))
+            logits = logits[:done].float().cpu().numpy()
+            start, width = np.nonzero(logits > _MIN_LOGIT)
+            first, last, values = begin + start, begin + start + width, logits[start, width]
+            inside = doc.sentence_ids[first] == doc.sentence_ids[last]
+            first, last = first[inside], last[inside]
+            spans.append((first, last, values[inside]))
+            new = np.unique(np.concatenate([first, last, gold_tokens[(gold_tokens >= begin) & (gold_tokens < begin + done)]]))
             new = new[row_of[new] < 0]
             row_of[new] = count + np.arange(len(new))
-            rows.append(read[torch.from_numpy(new - begin).to(device)])
-            waiting, begin, count = read[done:], begin + done, count + len(new)
-            stage.advance(len(states))
-    firsts, lasts, values = (np.concatenate(column) for column in zip(*found, strict=True))
-    return Read(doc, firsts, lasts, values, torch.cat(rows) if rows else torch.zeros((0, 0)), row_of)
+            kept.append(inputs[torch.from_numpy(new - begin).to(device)])
+            pending, begin, count = inputs[done:], begin + done, count + len(new)
+            stage.advance(len(encoded))
+    firsts, lasts, values = (np.concatenate(column) for column in zip(*spans, strict=True))
+    return EncodedDocument(doc, firsts, lasts, values, torch.cat(kept) if kept else torch.zeros((0, 0)), row_of)
 
 
-def with_gold(model: CoreferenceModel, read: Read) -> FoundChains:
-    doc = read.doc
+def resolve_gold(model: CoreferenceModel, encoded: EncodedDocument) -> FoundChains:
+    doc = encoded.doc
     spans = tuple(mention.span for mention in doc.document.mentions)
-    return _linked(model, read, doc.first, doc.last, spans, np.full(len(spans), SURE, np.float32))
+    return _link(model, encoded, doc.first, doc.last, spans, np.full(len(spans), GOLD_LOGIT, np.float32))
 
 
-def with_found(model: CoreferenceModel, read: Read, *, threshold: float | None = None) -> FoundChains:
-    scheme = model.scheme(read.doc.document)
-    first, last, score = _mentions(read, scheme.threshold if threshold is None else threshold)
-    doc = read.doc
+def resolve_found(model: CoreferenceModel, encoded: EncodedDocument, *, threshold: float | None = None) -> FoundChains:
+    scheme = model.scheme(encoded.doc.document)
+    first, last, logits = select_mentions(encoded, scheme.threshold if threshold is None else threshold)
+    doc = encoded.doc
     trailing = last
     if len(last):
         with torch.inference_mode():
-            sizes = torch.from_numpy(doc.sizes[last]).to(model.device)
-            trailing = model.head.trailing(read.tokens(last), sizes).argmax(1).cpu().numpy()
+            lengths = torch.from_numpy(doc.lengths[last]).to(model.device)
+            trailing = model.head.trailing_logits(encoded.inputs_of(last), lengths).argmax(1).cpu().numpy()
     spans = [doc.span(int(a), int(b), int(c)) for a, b, c in zip(first, last, trailing, strict=True)]
-    surest: dict[Span, int] = {}
-    for index in np.argsort(-score, kind="stable").tolist():  # tokens that share a character give one span twice
-        surest.setdefault(spans[index], index)
-    order = sorted(surest.values(), key=lambda index: (spans[index][0], -spans[index][1]))
+    best: dict[Span, int] = {}
+    for index in np.argsort(-logits, kind="stable").tolist():  # tokens that share a character give one span twice
+        best.setdefault(spans[index], index)
+    order = sorted(best.values(), key=lambda index: (spans[index][0], -spans[index][1]))
     chosen = np.array(order, np.int64)
-    named = tuple(spans[index] for index in order)
-    found = _linked(model, read, first[chosen], last[chosen], named, score[chosen])
-    return replace(found, singletons=scheme.singletons)
+    chains = _link(model, encoded, first[chosen], last[chosen], tuple(spans[index] for index in order), logits[chosen])
+    return replace(chains, singletons=scheme.singletons)
 
 
-def _mentions(read: Read, threshold: float) -> tuple[Ints, Ints, NDArray[np.float32]]:
-    """The spans above the threshold; of two that cross or end on one token, the surer one.
+def select_mentions(encoded: EncodedDocument, threshold: float) -> tuple[Ints, Ints, Logits]:
+    """Select the spans above the threshold; of two that cross or end on one token, the one with the higher logit.
 
-    A Korean phrase ends in its head: two that end alike have one head, and data mark one of them.
+    A Korean phrase ends in its head: two that end alike have one head, and annotators mark one of them.
     """
-    sure = read.scores > threshold
-    first, last, value = read.first[sure], read.last[sure], read.scores[sure]
+    above = encoded.logits > threshold
+    first, last, logits = encoded.first[above], encoded.last[above], encoded.logits[above]
     keep: list[int] = []
-    taken: dict[int, list[int]] = {}
-    for index in np.lexsort((last, first, -value)).tolist():
+    by_token: dict[int, list[int]] = {}
+    for index in np.lexsort((last, first, -logits)).tolist():
         a, b = int(first[index]), int(last[index])
-        rivals = {other for token in range(a, b + 1) for other in taken.get(token, ())}
-        if any(b == last[o] or (a < first[o] <= b < last[o]) or (first[o] < a <= last[o] < b) for o in rivals):
+        rivals = {rival for token in range(a, b + 1) for rival in by_token.get(token, ())}
+        if any(b == last[r] or (a < first[r] <= b < last[r]) or (first[r] < a <= last[r] < b) for r in rivals):
             continue
         keep.append(index)
         for token in range(a, b + 1):
-            taken.setdefault(token, []).append(index)
+            by_token.setdefault(token, []).append(index)
     chosen = np.array(sorted(keep), np.int64)
-    return first[chosen], last[chosen], value[chosen]
+    return first[chosen], last[chosen], logits[chosen]
 
 
-def _linked(
-    model: CoreferenceModel, read: Read, first: Ints, last: Ints, spans: tuple[Span, ...], scores: NDArray[np.float32]
+def _link(
+    model: CoreferenceModel, encoded: EncodedDocument, first: Ints, last: Ints, spans: tuple[Span, ...], logits: Logits
 ) -> FoundChains:
-    text = read.doc.document.text
-    own = surfaces(text, spans, first, quotations(text))
+    facts = Surfaces(encoded.doc, spans, first)
     chain_of = np.full(len(spans), -1, np.int64)
     chains: list[list[int]] = []
-    kept: list[NDArray[np.float32]] = []
+    probabilities: list[NDArray[np.float32]] = []
     with torch.inference_mode():
-        sure = torch.from_numpy(scores).to(model.device)
-        shown = model.head.mentions(read.tokens(first), read.tokens(last)) if len(spans) else read.rows
+        confidence = torch.from_numpy(logits).to(model.device)
+        vectors = encoded.inputs
+        if len(spans):
+            vectors = model.head.mention_vectors(encoded.inputs_of(first), encoded.inputs_of(last))
         for low in range(0, len(spans), _BLOCK):
-            high, begin = min(len(spans), low + _BLOCK), max(0, low - BACK)
-            features = torch.from_numpy(own.of(slice(low, high), slice(begin, high))).to(model.device)
-            both = sure[low:high], sure[begin:high]
-            block = model.head.antecedents(shown[low:high], shown[begin:high], features, both).float().cpu().numpy()
+            high, begin = min(len(spans), low + _BLOCK), max(0, low - MAX_ANTECEDENTS)
+            features = torch.from_numpy(facts.pair_features(slice(low, high), slice(begin, high))).to(model.device)
+            both = confidence[low:high], confidence[begin:high]
+            block = model.head.antecedent_logits(vectors[low:high], vectors[begin:high], features, both).float().cpu().numpy()
             for index in range(low, high):
-                kept.append(_probabilities(block[index - low, max(0, index - BACK - begin) : index - begin]))
-                _join(index, kept[-1], chain_of, chains)
-    return FoundChains(spans, tuple(map(tuple, chains)), tuple(kept))
+                candidates = block[index - low, max(0, index - MAX_ANTECEDENTS - begin) : index - begin]
+                probabilities.append(antecedent_probabilities(candidates))
+                join_chain(index, probabilities[-1], chain_of, chains)
+    return FoundChains(spans, tuple(map(tuple, chains)), tuple(probabilities))
 
 
-def _probabilities(scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Of having no antecedent, then of each candidate."""
-    logits = np.append(np.float32(0), scores)
+def antecedent_probabilities(candidates: Logits) -> NDArray[np.float32]:
+    """Softmax over no antecedent (logit 0), then each candidate."""
+    logits = np.append(np.float32(0), candidates)
     shifted = np.exp(logits - logits.max())
     return np.asarray(shifted / shifted.sum(), np.float32)
 
 
-def _join(index: int, probabilities: NDArray[np.float32], chain_of: Ints, chains: list[list[int]]) -> None:
-    before = chain_of[index - len(probabilities) + 1 : index]
+def join_chain(index: int, probabilities: NDArray[np.float32], chain_of: Ints, chains: list[list[int]]) -> None:
+    """Add mention `index` to its most probable chain, or to a new one; `chain_of` and `chains` are updated."""
+    candidates = chain_of[index - len(probabilities) + 1 : index]
     mass = np.zeros(0)
-    if len(before):
-        sizes = np.bincount(before, minlength=len(chains))
-        mass = np.bincount(before, weights=probabilities[1:], minlength=len(chains)) / np.maximum(sizes, 1) ** _DISCOUNT
+    if len(candidates):
+        sizes = np.maximum(1, np.bincount(candidates, minlength=len(chains)))
+        mass = np.bincount(candidates, weights=probabilities[1:], minlength=len(chains)) / sizes**_LENGTH_PENALTY
     best = int(mass.argmax()) if len(mass) else -1
     if best < 0 or mass[best] <= probabilities[0]:
         best = len(chains)
@@ -198,9 +198,9 @@ def _join(index: int, probabilities: NDArray[np.float32], chain_of: Ints, chains
 def resolve_all(
     model: CoreferenceModel, documents: Sequence[TokenizedDocument], *, precision: str = "auto", progress: Progress | None = None
 ) -> list[tuple[FoundChains, FoundChains]]:
-    """(with gold mentions, with the model's own) for each document."""
-    found = []
+    """Resolve each document with gold mentions, and with the model's own."""
+    answers = []
     for doc in (progress or quiet()).track(documents, "resolving", len(documents), "documents"):
-        read = read_document(model, doc, precision=precision)
-        found.append((with_gold(model, read), with_found(model, read)))
-    return found
+        encoded = encode_document(model, doc, precision=precision)
+        answers.append((resolve_gold(model, encoded), resolve_found(model, encoded)))
+    return answers

@@ -1,4 +1,4 @@
-"""Which documents train, choose and test. In: documents and a split's name or file. Out: names by side, the same every time."""
+"""Which documents train, validate and test. In: documents and a split's name or file. Out: deterministic names by side."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.coreference.documents import CorefDocument
-from coref_automl.coreference.results import AGAIN
+from coref_automl.coreference.results import RETRAIN
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CoreferenceDataError
 from coref_automl.fingerprints import fingerprint
@@ -20,14 +20,14 @@ SIDES = ("train", "dev", "test")
 FIXED = "fixed"
 _TEST, _DEV = 0.15, 0.10
 _LEARNED = "learned_from.json"
-"""Marks of the texts a model learned from or was chosen by; beside its weights, so that it keeps them when it moves."""
+"""Fingerprints of the texts a model was trained or selected on; beside its weights, so that they move with them."""
 _SALT = "coreference sides 407"
-"""Drawn among 3,000 for even shares of every genre; no score was looked at."""
+"""Picked among 3,000 for even shares of every genre, without looking at any score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split(Record):
-    """Names of documents. A document is on one side alone."""
+    """Names of documents by side; the sides are disjoint."""
 
     train: tuple[str, ...]
     dev: tuple[str, ...] = ()
@@ -39,31 +39,31 @@ class Split(Record):
 
 
 def named_split(name: str) -> Split:
-    """A split that ships with the package (koconovel), or a JSON file with train, dev and test."""
-    own = Path(str(files("coref_automl") / "assets" / "coreference" / f"{name}-split.json"))
-    path = own if "/" not in name and own.is_file() else Path(name)
+    """Read a split that ships with the package (koconovel), or a JSON file with train, dev and test."""
+    bundled = Path(str(files("coref_automl") / "assets" / "coreference" / f"{name}-split.json"))
+    path = bundled if "/" not in name and bundled.is_file() else Path(name)
     if not path.is_file():
         raise CoreferenceDataError(f"Unknown split {name!r}; pass fixed, koconovel, or a JSON file with train, dev and test.")
     split = read_stored(path, Split, error=CoreferenceDataError, remedy="give lists of names for train, dev and test")
     names = [*split.train, *split.dev, *split.test]
-    if twice := sorted({each for each in names if names.count(each) > 1}):
-        raise CoreferenceDataError(f"{path} has {twice[0]!r} on two sides; a document trains, chooses or tests.")
+    if repeated := sorted({document for document in names if names.count(document) > 1}):
+        raise CoreferenceDataError(f"{path} has {repeated[0]!r} on two sides; a document trains, chooses or tests.")
     return split
 
 
 def sides_of(name: str, documents: Sequence[CorefDocument]) -> Split:
-    """A named split of these documents; FIXED is one by rule.
+    """Read a named split, or split these documents by the rule FIXED.
 
-    Under it a novel of KoCoNovel keeps its side, and any other document has one by the hash of its origin, or else of its id: it
-    never moves when others join, and two parts of one article are on one side.
+    Under the rule a novel of KoCoNovel keeps its side, and any other document's side is decided by the hash of its origin, else
+    of its id: it never moves when others join, and two parts of one article are on one side.
     """
     if name != FIXED:
         return named_split(name)
-    novels, found = named_split("koconovel"), dict[str, list[str]]()
+    novels, by_side = named_split("koconovel"), dict[str, list[str]]()
     for document in documents:
         side = next((side for side in SIDES if document.id in getattr(novels, side)), None)
-        found.setdefault(side or _hashed_side(document.origin or document.id), []).append(document.id)
-    return Split(*(tuple(sorted(found.get(side, ()))) for side in SIDES))
+        by_side.setdefault(side or _hashed_side(document.origin or document.id), []).append(document.id)
+    return Split(*(tuple(sorted(by_side.get(side, ()))) for side in SIDES))
 
 
 def _hashed_side(name: str) -> str:
@@ -72,27 +72,27 @@ def _hashed_side(name: str) -> str:
 
 
 def check_split(split: Split, documents: Sequence[CorefDocument]) -> None:
-    """Every name is a document, and every document is named."""
+    """Raise unless every name is a document and every document is named."""
     names, known = {*split.train, *split.dev, *split.test}, {document.id for document in documents}
     if missing := sorted(names - known):
         raise CoreferenceDataError(f"The split names {missing[0]!r}, which is not in the data; pass the split of these data.")
-    if left := sorted(known - names):
-        raise CoreferenceDataError(f"The split does not name {left[0]!r}; name every document in it.")
+    if unnamed := sorted(known - names):
+        raise CoreferenceDataError(f"The split does not name {unnamed[0]!r}; name every document in it.")
     if not split.train:
         raise CoreferenceDataError("The split leaves no document to train on; name some under train.")
 
 
 def by_hash(documents: Sequence[CorefDocument], share: float) -> Split:
-    """A share of the documents, at least one, chooses the epoch; which ones depends on their names alone."""
+    """Hold out a share of the documents, at least one, to select the epoch; which ones depends on their names alone."""
     if len(documents) < 2:
         raise CoreferenceDataError("One document cannot both train and choose the epoch; pass more documents.")
-    order = sorted((document.id for document in documents), key=_rank)
+    order = sorted((document.id for document in documents), key=_hash_order)
     count = min(len(order) - 1, max(1, round(share * len(order))))
     return Split(tuple(sorted(order[count:])), tuple(sorted(order[:count])))
 
 
 def folds(documents: Sequence[CorefDocument], count: int) -> list[Split]:
-    """Cross-fitting: each document is tested once, by a model that never saw it. Folds are alike in size; nothing is chosen."""
+    """Split for cross-fitting: each document is tested once, by a model that never saw it. Folds are balanced by mentions."""
     if not 2 <= count <= len(documents):
         raise CoreferenceDataError(
             f"{len(documents)} documents cannot make {count} folds; pass --folds between 2 and their number."
@@ -100,8 +100,8 @@ def folds(documents: Sequence[CorefDocument], count: int) -> list[Split]:
     order = sorted(documents, key=lambda document: (-len(document.mentions), document.id))
     groups: list[list[str]] = [[] for _ in range(count)]
     for low in range(0, len(order), count):
-        stratum = sorted((document.id for document in order[low : low + count]), key=_rank)
-        lightest = sorted(range(count), key=lambda group: (len(groups[group]), _rank(f"{low} {group}")))
+        stratum = sorted((document.id for document in order[low : low + count]), key=_hash_order)
+        lightest = sorted(range(count), key=lambda group: (len(groups[group]), _hash_order(f"{low} {group}")))
         for name, group in zip(stratum, lightest, strict=False):
             groups[group].append(name)
     everyone = {document.id for document in documents}
@@ -109,31 +109,29 @@ def folds(documents: Sequence[CorefDocument], count: int) -> list[Split]:
 
 
 def documents_fingerprint(documents: Sequence[CorefDocument]) -> str:
-    """A short name of texts and chains, whatever the entities are called."""
-    return fingerprint(
-        [[document.id, document.text, [list(map(list, chain)) for chain in document.chains]] for document in documents]
-    )
+    """Fingerprint texts and chains, whatever the entities are called."""
+    return fingerprint([[doc.id, doc.text, [list(map(list, chain)) for chain in doc.chains]] for doc in documents])
 
 
 def learned_from(model: Path) -> list[str]:
     path = model / _LEARNED
-    return read_stored(path, list[str], remedy=AGAIN) if path.is_file() else []
+    return read_stored(path, list[str], remedy=RETRAIN) if path.is_file() else []
 
 
 def write_seen(model: Path, documents: Sequence[CorefDocument], start: str = "") -> None:
-    """Keep what a model learned from or was chosen by: these documents, and those of the head that it began from."""
-    write_json(model / _LEARNED, sorted({*map(_mark, documents), *(learned_from(Path(start)) if start else ())}))
+    """Record what a model was trained or selected on: these documents, and those of the head that it started from."""
+    write_json(model / _LEARNED, sorted({*map(_text_fingerprint, documents), *(learned_from(Path(start)) if start else ())}))
 
 
 def unseen(documents: Sequence[CorefDocument], models: Sequence[Path]) -> tuple[CorefDocument, ...]:
-    """The documents that none of the models learned from."""
-    seen = {mark for model in models for mark in learned_from(model)}
-    return tuple(document for document in documents if _mark(document) not in seen)
+    """Leave out documents that one of the models learned from."""
+    seen = set[str]().union(*map(learned_from, models))
+    return tuple(document for document in documents if _text_fingerprint(document) not in seen)
 
 
-def _mark(document: CorefDocument) -> str:
+def _text_fingerprint(document: CorefDocument) -> str:
     return fingerprint(" ".join(document.text.split()))[:12]
 
 
-def _rank(name: str) -> Any:
+def _hash_order(name: str) -> Any:
     return fingerprint("coreference split", name)

@@ -2,11 +2,11 @@
 
     RUN/recipe.yaml manifest.json split.json events.ndjson coref_results.json DONE
     RUN/seed-0/{resume.pt, model/, result.json, answers/<split>.jsonl, DONE}          or seed-0/fold-1/... when cross-fitting
-    RUN/start.jsonl                                                                   with --from: answers of what it began from
+    RUN/start.jsonl                                                                   with --from: answers of the starting head
     RUN/seed-0/evaluated/                                                             what `coref evaluate` adds
 
-A finished seed is never trained again; an interrupted one resumes from its last whole epoch. Documents that choose the epoch and
-the threshold (dev) are never those that are tested; cross-fitting chooses nothing.
+A finished seed is never trained again; an interrupted one resumes from its last whole epoch. The epoch and the threshold are
+selected on dev documents, which are never the tested ones; cross-fitting selects nothing.
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coref_automl.comparison.scores import grouped
 from coref_automl.config import expect, to_mapping
-from coref_automl.coreference.answers import KIND, START, DocumentAnswer, answers_of, summarise, write_answers
-from coref_automl.coreference.conventions import Convention, convention_of, moved_document
+from coref_automl.coreference.answers import KIND, START, DocumentAnswer, answer_documents, summarize, write_answers
+from coref_automl.coreference.conventions import Convention, convention_of, convert_document
 from coref_automl.coreference.data import CorefData, read_schemes
 from coref_automl.coreference.documents import GENERAL, CorefDocument
 from coref_automl.coreference.evaluate import models_of
-from coref_automl.coreference.metrics import added, conll, score_document
-from coref_automl.coreference.recipe import FREE, CoreferenceRecipe
+from coref_automl.coreference.metrics import conll, score_document, sum_scores
+from coref_automl.coreference.recipe import FREE, SETTINGS, AnnotationScheme, CoreferenceRecipe, read_settings, scheme_for
 from coref_automl.coreference.results import CoreferenceResult, CoreferenceSeed
 from coref_automl.coreference.split import Split, by_hash, check_split, documents_fingerprint, folds, sides_of, unseen, write_seen
-from coref_automl.coreference.tokens import tokenized
+from coref_automl.coreference.tokens import tokenize_documents
 from coref_automl.corpus.batch import skipped
 from coref_automl.engine.binding import Binding, begin_run
 from coref_automl.evaluation.targets import target_of
@@ -38,21 +37,26 @@ from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.models.model_files import folder_fingerprint, model_fingerprints
 from coref_automl.progress import Progress, quiet
+from coref_automl.records import grouped
 from coref_automl.say import say
 from coref_automl.store import write_json
 
-_FILES = (*FREE, "model", "start", "data", "more", "split")
-"""What a run is bound to by its content, not by its name."""
+if TYPE_CHECKING:
+    from coref_automl.coreference.model import CoreferenceModel
+    from coref_automl.coreference.resolve import EncodedDocument
+
+_BOUND_BY_CONTENT = (*FREE, "model", "start", "data", "more", "split")
+"""Recipe fields that may differ in name on resuming, as long as their content is the same; and free ones."""
 SPLIT = "split.json"
 _FOLDS = 4
-"""Cross-fitting of a head that is trained further, where nobody says."""
+"""Default number of folds for a head that is trained further."""
 _THRESHOLDS = tuple(step / 4 for step in range(-8, 9))
 OnEpoch = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A recipe with its documents: all that one seed needs besides its number."""
+    """A recipe with its documents: all that a seed needs besides its number."""
 
     run: Path
     recipe: CoreferenceRecipe
@@ -74,9 +78,9 @@ class _Work:
 def train_coreference(
     recipe: CoreferenceRecipe, *, progress: Progress | None = None, on_epoch: OnEpoch | None = None
 ) -> CoreferenceResult:
-    """Train every seed that is not done yet, answer the test documents, and sum up.
+    """Train every unfinished seed, answer the test documents, and summarize.
 
-    `on_epoch(seed, epoch, score)` hears of every epoch; what it raises stops the run, which can be resumed.
+    `on_epoch(seed, epoch, score)` is called after every epoch; what it raises stops the run, which can be resumed.
     """
     work = _begin(expect(recipe, CoreferenceRecipe, "train_coreference"))
     recipe, data = work.recipe, work.data
@@ -95,9 +99,9 @@ def train_coreference(
                 folder = work.run / f"seed-{seed}"
                 folder = folder / f"fold-{number}" if number <= recipe.folds else folder
                 if not is_done(folder):
-                    _bind(work)  # the model may have changed while the one before was trained
+                    _bind(work)  # the model may have changed while the previous one was trained
                     _train_one(work, split, folder, seed, progress, on_epoch)
-        result = summarise(work.run, work.tested)
+        result = summarize(work.run, work.tested)
         mark_done(work.run)
     return result
 
@@ -105,11 +109,11 @@ def train_coreference(
 def _begin(recipe: CoreferenceRecipe) -> _Work:
     files, default = (recipe.data, *recipe.more), GENERAL
     if recipe.start:
-        recipe, schemes = _from_head(recipe)
+        recipe, schemes = _with_start(recipe)
         default = schemes[0].name
     data = read_schemes(files, skip_bad=recipe.skip_bad, default=default)
     if recipe.start:
-        data = _as_start(recipe, data, schemes)
+        data = _convert_to_start(recipe, data, schemes)
         if not recipe.folds and not recipe.split and len(data.documents) > 1:
             recipe = replace(recipe, folds=min(_FOLDS, len(data.documents)))
     if recipe.folds:
@@ -122,137 +126,135 @@ def _begin(recipe: CoreferenceRecipe) -> _Work:
     return _Work(Path(recipe.out), recipe, data, splits)
 
 
-def _from_head(recipe: CoreferenceRecipe) -> tuple[CoreferenceRecipe, tuple[Any, ...]]:
-    """The recipe with what a head to train further brings along, and its schemes."""
-    from coref_automl.coreference.model import read_settings
-
+def _with_start(recipe: CoreferenceRecipe) -> tuple[CoreferenceRecipe, tuple[AnnotationScheme, ...]]:
+    """Complete the recipe with the settings of its starting head; return its schemes too."""
     folder = models_of(recipe.start)[0]
     settings = read_settings(folder)
-    brought = {name: getattr(settings, name) for name in ("window", "size", "rank")}
-    return replace(recipe, start=str(folder), model=recipe.model or settings.base, **brought), settings.schemes
+    inherited = {name: getattr(settings, name) for name in ("window", "size", "rank")}
+    return replace(recipe, start=str(folder), model=recipe.model or settings.base, **inherited), settings.schemes
 
 
-def _as_start(recipe: CoreferenceRecipe, data: CorefData, schemes: Sequence[Any]) -> CorefData:
-    """The data in the conventions of the head that is trained further; nothing moves where they are the same."""
-    from coref_automl.coreference.model import scheme_for
-
-    documents: list[CorefDocument] = []
-    for name, own in grouped(data.documents, attrgetter("scheme")).items():
-        source, target = convention_of(own, recipe.convention), Convention(scheme_for(schemes, name).convention)
-        documents += [moved_document(document, source, target) for document in own]
-    return replace(data, documents=tuple(documents))
+def _convert_to_start(recipe: CoreferenceRecipe, data: CorefData, schemes: Sequence[AnnotationScheme]) -> CorefData:
+    """Convert the data to the conventions of the starting head."""
+    converted: list[CorefDocument] = []
+    for name, documents in grouped(data.documents, attrgetter("scheme")).items():
+        source, target = convention_of(documents, recipe.convention), Convention(scheme_for(schemes, name).convention)
+        converted += [convert_document(document, source, target) for document in documents]
+    return replace(data, documents=tuple(converted))
 
 
 def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Progress, on_epoch: OnEpoch | None) -> None:
-    from coref_automl.coreference.fit import fit
-    from coref_automl.coreference.model import SETTINGS, load_model, save_weights
-    from coref_automl.coreference.resolve import read_document
+    from coref_automl.coreference.fit import train_model
+    from coref_automl.coreference.model import load_model, save_weights
+    from coref_automl.coreference.resolve import encode_document
     from coref_automl.models.execution import move
     from coref_automl.training.finetuning import finish_seed
 
-    recipe, device, kept = work.recipe, pick_device(work.recipe.device), folder / "model"
-    model = move(_built(recipe, split.side("train", work.data.documents), seed), device)
+    recipe, device, model_folder = work.recipe, pick_device(work.recipe.device), folder / "model"
+    train, dev, test = (split.side(side, work.data.documents) for side in ("train", "dev", "test"))
+    model = move(_new_model(recipe, train, seed), device)
     folder.mkdir(parents=True, exist_ok=True)
-    train, dev, test = (tokenized(model.tokenizer, split.side(side, work.data.documents)) for side in ("train", "dev", "test"))
-    state = fit(model, train, dev, recipe, seed, folder, progress, on_epoch)
-    save_weights(kept, model)
-    # what is saved is scored: a low-rank change is rounded on its way to the disk, and added to its encoder on its way back
-    model = load_model(kept, device, base=_base_of(recipe), settings=model.settings)
-    read = [read_document(model, doc, precision=recipe.precision) for doc in dev]
-    chosen = tuple(replace(scheme, threshold=_best_threshold(model, scheme, read)) for scheme in model.settings.schemes)
-    model.settings = replace(model.settings, schemes=chosen, note=recipe.note)
-    write_answers(
-        folder / "answers" / f"{work.scored}.jsonl",
-        answers_of(model, [doc.document for doc in test or dev], precision=recipe.precision),
-    )
-    write_seen(kept, [doc.document for doc in (*train, *dev)], recipe.start)
-    write_json(kept / SETTINGS, model.settings.to_json())  # last: a folder without them is incomplete
-    done = CoreferenceSeed(
+    tokenized_train, tokenized_dev = (tokenize_documents(model.tokenizer, documents) for documents in (train, dev))
+    state = train_model(model, tokenized_train, tokenized_dev, recipe, seed, folder, progress, on_epoch)
+    save_weights(model_folder, model)
+    # score the model as saved: an adapter is rounded when written and merged into its encoder when read
+    model = load_model(model_folder, device, base=_base_of(recipe), settings=model.settings)
+    encoded = [encode_document(model, doc, precision=recipe.precision) for doc in tokenized_dev]
+    schemes = tuple(_with_threshold(model, scheme, encoded) for scheme in model.settings.schemes)
+    model.settings = replace(model.settings, schemes=schemes, note=recipe.note)
+    answers = answer_documents(model, test or dev, precision=recipe.precision)
+    write_answers(folder / "answers" / f"{work.scored}.jsonl", answers)
+    write_seen(model_folder, (*train, *dev), recipe.start)
+    write_json(model_folder / SETTINGS, model.settings.to_json())  # last: a folder without them is incomplete
+    result = CoreferenceSeed(
         seed=seed,
         best_epoch=state.best_epoch or state.epoch,
         epochs=state.epoch,
         dev_gold=round(100 * state.best_gold, 2),
         dev_found=round(100 * state.best_found, 2),
-        threshold=chosen[0].threshold,
+        threshold=schemes[0].threshold,
         seconds=round(state.seconds, 2),
         tokens_per_second=round(state.tokens / max(state.seconds, 1e-9), 1),
         peak_gigabytes=state.peak,
         device=device,
     )
-    finish_seed(folder, done)
+    finish_seed(folder, result)
 
 
 def _start_answers(work: _Work) -> list[DocumentAnswer]:
-    """What the head that is trained further says of the documents that it has not learned from."""
+    """Answers of the starting head to the tested documents it has not learned from."""
     from coref_automl.coreference.model import load_model
 
     folder, device = Path(work.recipe.start), pick_device(work.recipe.device)
     model = load_model(folder, device, base=_base_of(work.recipe))
-    return answers_of(model, unseen(work.tested, [folder]), precision=work.recipe.precision)
+    return answer_documents(model, unseen(work.tested, [folder]), precision=work.recipe.precision)
 
 
 def _base_of(recipe: CoreferenceRecipe) -> str | None:
-    """Where the encoder of a low-rank change lies; a model that was trained whole holds its own."""
+    """The path of an adapter's encoder; a model trained whole has its own."""
     return recipe.model if recipe.rank else None
 
 
-def _built(recipe: CoreferenceRecipe, documents: Sequence[CorefDocument], seed: int) -> Any:
-    """A new head for the schemes of its training documents, or one that is trained further and knows them."""
-    from coref_automl.coreference.model import AnnotationScheme, build_from, build_model
+def _new_model(recipe: CoreferenceRecipe, documents: Sequence[CorefDocument], seed: int) -> CoreferenceModel:
+    """Build a model for the schemes of its training documents, or load the starting head, which knows them."""
+    from coref_automl.coreference.model import build_model, load_for_training
 
-    found = {name: convention_of(own, recipe.convention) for name, own in grouped(documents, attrgetter("scheme")).items()}
-    if recipe.start:
-        model = build_from(Path(recipe.start), _base_of(recipe), dropout=recipe.dropout, seed=seed)
-        known = [
-            replace(one, singletons=found[one.name].singletons) if one.name in found else one for one in model.settings.schemes
-        ]
-        model.settings = replace(model.settings, schemes=tuple(known))
-        return model
-    schemes = tuple(AnnotationScheme(name, own.singletons, convention=own.edges) for name, own in found.items())
-    shape = {name: getattr(recipe, name) for name in ("window", "size", "dropout", "rank")}
-    return build_model(recipe.model, **shape, seed=seed, schemes=schemes)
+    by_scheme = grouped(documents, attrgetter("scheme"))
+    conventions = {name: convention_of(group, recipe.convention) for name, group in by_scheme.items()}
+    if not recipe.start:
+        schemes = [AnnotationScheme(name, own.singletons, convention=own.edges) for name, own in conventions.items()]
+        shape = {name: getattr(recipe, name) for name in ("window", "size", "dropout", "rank")}
+        return build_model(recipe.model, **shape, seed=seed, schemes=tuple(schemes))
+    model = load_for_training(Path(recipe.start), _base_of(recipe), dropout=recipe.dropout, seed=seed)
+    schemes = [
+        replace(scheme, singletons=conventions[scheme.name].singletons) if scheme.name in conventions else scheme
+        for scheme in model.settings.schemes
+    ]
+    model.settings = replace(model.settings, schemes=tuple(schemes))
+    return model
 
 
-def _best_threshold(model: Any, scheme: Any, reads: Sequence[Any]) -> float:
-    """The score from which a span counts as a mention, by CoNLL of the documents that choose; the nearest to 0 of equals."""
-    from coref_automl.coreference.resolve import with_found
+def _with_threshold(model: CoreferenceModel, scheme: AnnotationScheme, dev: Sequence[EncodedDocument]) -> AnnotationScheme:
+    """Select a scheme's mention threshold by the CoNLL of its dev documents; of equal ones, the nearest to 0."""
+    from coref_automl.coreference.resolve import resolve_found
 
-    own = [read for read in reads if read.doc.document.scheme == scheme.name]
+    own = [encoded for encoded in dev if encoded.doc.document.scheme == scheme.name]
 
-    def value(at: float) -> float:
-        answers = [(read.doc.document.chains, with_found(model, read, threshold=at).as_spans()) for read in own]
-        return conll(added(score_document(key, found) for key, found in answers))
+    def rank(threshold: float) -> tuple[float, float]:
+        answers = [(encoded.doc.document.chains, resolve_found(model, encoded, threshold=threshold)) for encoded in own]
+        score = conll(sum_scores(score_document(key, found.as_spans()) for key, found in answers))
+        return round(score, 6), -abs(threshold)
 
-    return max(_THRESHOLDS, key=lambda at: (round(value(at), 6), -abs(at))) if own else float(scheme.threshold)
+    return replace(scheme, threshold=max(_THRESHOLDS, key=rank)) if own else scheme
 
 
 def _bind(work: _Work) -> None:
     recipe, documents = work.recipe, work.data.documents
-    settings = {key: value for key, value in to_mapping(recipe).items() if key not in _FILES}
-    prints = {
+    settings = {key: value for key, value in to_mapping(recipe).items() if key not in _BOUND_BY_CONTENT}
+    fingerprints = {
         **model_fingerprints(recipe.model),
         "documents": documents_fingerprint(documents),
         "schemes": fingerprint([document.scheme for document in documents]),
         "split": fingerprint([split.to_json() for split in work.splits]),
     }
     if recipe.start:
-        prints["start"] = folder_fingerprint(Path(recipe.start))
+        fingerprints["start"] = folder_fingerprint(Path(recipe.start))
     if not (work.run / MANIFEST).is_file():
         write_json(work.run / SPLIT, work.splits[0].to_json() if not recipe.folds else [s.to_json() for s in work.splits])
-    begin_run(
-        work.run,
-        recipe,
-        Binding(settings=settings, fingerprints=prints),
-        lambda: {
-            "kind": KIND,
-            "model": recipe.model,
-            "data": work.data.name,
-            "scored": work.scored,
-            "scored_documents": documents_fingerprint(work.tested),
-            "notes": _notes(work),
-            "pretraining": origin.to_json() if (origin := target_of(recipe.model).provenance()) else None,
-        },
-    )
+    begin_run(work.run, recipe, Binding(settings=settings, fingerprints=fingerprints), lambda: _manifest(work))
+
+
+def _manifest(work: _Work) -> dict[str, Any]:
+    pretraining = target_of(work.recipe.model).provenance()
+    return {
+        "kind": KIND,
+        "model": work.recipe.model,
+        "data": work.data.name,
+        "scored": work.scored,
+        "scored_documents": documents_fingerprint(work.tested),
+        "notes": _notes(work),
+        "pretraining": pretraining.to_json() if pretraining else None,
+    }
 
 
 def _notes(work: _Work) -> list[str]:

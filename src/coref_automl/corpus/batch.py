@@ -26,11 +26,10 @@ from coref_automl.errors import FolderError, InputError
 from coref_automl.folders import MANIFEST, is_done, mark_done
 from coref_automl.guard import refuse_special
 from coref_automl.locks import claimed
-from coref_automl.paths import is_text
 from coref_automl.progress import Progress
 from coref_automl.records import Record
 from coref_automl.say import in_words, say
-from coref_automl.store import NOT_JSON, json_fault, os_errors_as_ours, write_json
+from coref_automl.store import NOT_JSON, is_text, json_fault, os_errors_as_ours, write_json
 
 T = TypeVar("T")
 KINDS = {kind: reader for kind, reader in {**LISTS, **READERS}.items() if kind != ".txt"}

@@ -16,8 +16,7 @@ from coref_automl.corpus.shards import UNREAD, Index
 from coref_automl.corpus.sources import SOURCES, licence_in_words, licence_of, licence_of_bundled
 from coref_automl.errors import WorkError
 from coref_automl.progress import Progress
-from coref_automl.say import in_words, say
-from coref_automl.tables import align
+from coref_automl.say import align, in_words, say
 
 
 def counts_table(manifest: dict[str, Any], *, sizes: bool = True) -> str:

@@ -20,8 +20,9 @@ from typing import Any
 
 from coref_automl.corpus.formats import BROKEN, KNOWN, READERS, TEXT, Row, kind_of, lines_between, refuse_archive, stem_of
 from coref_automl.errors import SourceError
-from coref_automl.paths import at_home, is_text, natural_order
+from coref_automl.folders import expand_home, natural_order
 from coref_automl.records import Document
+from coref_automl.store import is_text
 
 _WAITING = 1_000
 """Flaws at the head of a file that are held back until its first document names the source."""
@@ -38,7 +39,7 @@ class Flaw:
 
 def files_of(place: str) -> list[Path]:
     """The files that a path, a glob or a folder names, in natural order."""
-    path = at_home(place)
+    path = expand_home(place)
     if path.is_dir():
         files = [file for file in path.rglob("*") if file.is_file() and kind_of(file) in READERS]
     elif path.is_file():
@@ -57,7 +58,7 @@ def files_of(place: str) -> list[Path]:
 
 def name_of(place: str) -> str:
     """The name of a local source whose rows have none: that of the file, or of the folder of the files."""
-    path = at_home(place)
+    path = expand_home(place)
     if path.is_dir():
         return path.resolve().name
     return stem_of(path) if path.is_file() else path.resolve().parent.name

@@ -192,7 +192,7 @@ def _encode(
             tagger = Tagger(cache, recipe.workers)
             for number in unfinished:
                 rows = compress(read_jsonl(index.shards[number].texts), kept[index.rows_of(number)].tolist())
-                for characters in tagger.remember(row["text"] for row in rows):
+                for characters in tagger.fill_cache(row["text"] for row in rows):
                     stage.advance(characters)
         if workers > 1:
             release_kiwi()  # its model is 300 MB, and the next stage has processes of its own

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.decoder import DecodeError, decoder_of, hints_of, read_stored_rows, shown
+from coref_automl.decoder import DecodeError, decoder_of, hints_of, read_stored_rows, short_repr
 from coref_automl.errors import InputError
 from coref_automl.guard import parse_json, read_arrays, read_whole
 from coref_automl.records import ClozeItem, Half, ItemScore, half_of, halves_of
@@ -69,7 +69,7 @@ def _column(rows: Sequence[dict[str, Any]], name: str, path: Path) -> list[Any]:
             value = row[name]
             decode(value)
             if type(value) is int and abs(value) > _LARGEST:
-                raise DecodeError(f" should be a whole number of 32 bits, not {shown(value)}")
+                raise DecodeError(f"should be a whole number of 32 bits, not {short_repr(value)}")
         except (KeyError, TypeError, IndexError):
             raise InputError(f"{path}, line {number}: the key {name!r} is missing; {_REMEDY}.") from None
         except DecodeError as error:

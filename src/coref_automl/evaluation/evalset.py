@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.decoder import read_stored, shown
+from coref_automl.decoder import read_stored, short_repr
 from coref_automl.errors import EvalSetError, RecipeError
 from coref_automl.evaluation import answers
 from coref_automl.evaluation.tasks import TASKS
@@ -245,5 +245,7 @@ def _manifest(folder: Path) -> SetManifest:
         raise EvalSetError(f"{folder} was made by another version; {remedy}.")
     for task in manifest.get("tasks", {}):
         if task not in TASKS:
-            raise EvalSetError(f"{folder} has items of the task {shown(task)}, which a newer version added; update coref-automl.")
+            raise EvalSetError(
+                f"{folder} has items of the task {short_repr(task)}, which a newer version added; update coref-automl."
+            )
     return manifest

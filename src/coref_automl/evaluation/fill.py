@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.corpus.batch import Answered, answer_texts
-from coref_automl.decoder import shown
+from coref_automl.decoder import short_repr
 from coref_automl.errors import EvalSetError, InputError, RecipeError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.models.load import LoadedModel
@@ -39,7 +39,7 @@ class Filled(Record):
 def find_gap(sentence: str) -> tuple[int, int]:
     """The span of the one gap of a sentence: [MASK], <mask> or _."""
     if not isinstance(sentence, str):
-        raise RecipeError(f"A sentence is text, not {shown(sentence)}.")
+        raise RecipeError(f"A sentence is text, not {short_repr(sentence)}.")
     gaps = list(_GAP.finditer(sentence))
     if len(gaps) != 1:
         count = "no gap" if not gaps else f"{len(gaps)} gaps"

@@ -14,10 +14,9 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError
 from coref_automl.evaluation.columns import RANKS, has_items, holds_text, read_scores
 from coref_automl.evaluation.targets import BASES, CHECKPOINT, EVALUATIONS, REMEDY, has_bytes, is_model_alone, root_of, target_of
-from coref_automl.folders import EXPERIMENT, PARTIAL, is_done, kind_of_folder
+from coref_automl.folders import EXPERIMENT, PARTIAL, check_name, is_done, kind_of_folder, natural_order
 from coref_automl.guard import TooLarge
 from coref_automl.models.model_files import full_name
-from coref_automl.paths import check_name, natural_order
 from coref_automl.records import SCHEMA, Evaluation, ItemScore, Provenance
 
 RESULT = "result.json"

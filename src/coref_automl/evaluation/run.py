@@ -28,9 +28,9 @@ from coref_automl.evaluation.metrics import single_entry_share, summarise_with_b
 from coref_automl.evaluation.results import base_evaluation
 from coref_automl.evaluation.slot import SCORER, Slot
 from coref_automl.evaluation.targets import BASES, Target, base_targets, find_targets, words_to_compare
-from coref_automl.folders import MANIFEST, claim_folder, leave_empty
+from coref_automl.folders import MANIFEST, claim_folder, remove_if_unused
 from coref_automl.locks import locked
-from coref_automl.machine import devices_here
+from coref_automl.machine import visible_devices
 from coref_automl.models.families import too_long
 from coref_automl.models.load import LoadedModel, load_masked_lm, tokenizer_fingerprint
 from coref_automl.models.model_files import PARTS, detect_seq_len, is_local, model_fingerprints
@@ -116,7 +116,7 @@ def evaluate(
     order = {target.model: number for number, target in enumerate(targets)}
     if outcomes.failures:
         if new_folder:
-            leave_empty(new_folder)
+            remove_if_unused(new_folder)
         _raise(outcomes.failures, len(targets))
     return sorted(outcomes.done, key=lambda evaluation: order[evaluation.path])
 
@@ -309,7 +309,7 @@ def _is_on(evalset: EvalSet, length: int, evaluation: Evaluation) -> bool:
 def _devices(recipe: EvaluateRecipe, targets: int) -> list[str]:
     """All devices of this machine for several targets, else the requested one; a cluster chooses among its own."""
     use_all = recipe.device in ("auto", "cuda") and targets > 1 and recipe.engine != "ray"
-    return devices_here() if use_all else [recipe.device]
+    return visible_devices() if use_all else [recipe.device]
 
 
 def _spread(targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence[str], outcomes: _Outcomes) -> None:

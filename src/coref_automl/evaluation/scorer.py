@@ -22,7 +22,7 @@ from coref_automl.errors import EvaluationError, ModelError
 from coref_automl.evaluation.answers import Candidates, MatchTable, Row, Targets, answerable, masked_rows, read_candidates
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.evaluation.windows import Ids, Window, maker_for
-from coref_automl.machine import is_out_of_memory, pick_device, release, tokens_at_once
+from coref_automl.machine import default_batch_tokens, free_memory, is_out_of_memory, pick_device
 from coref_automl.models.execution import autocast_to, matmul_precision
 from coref_automl.models.heads import encode_at, predict
 from coref_automl.models.load import LoadedModel
@@ -83,7 +83,7 @@ class Scorer:
         self._tokenizer = loaded.tokenizer
         self._device = next(self._model.parameters()).device
         self._autocast = choose(dtype, DTYPES, "dtype")
-        self._budget = Budget(budget or tokens_at_once(self._device.type))
+        self._budget = Budget(budget or default_batch_tokens(self._device.type))
         self._seq_len = seq_len
         self._maker = maker_for(loaded.tokenizer, seq_len)
         words = entry_words(loaded.tokenizer)
@@ -277,7 +277,7 @@ def in_batches(
             continue
         queue.extendleft(reversed(batch))
         budget.tokens = max(1, sum(size(item)[0] for item in batch) * longest // 2)
-        release()  # after the except block, because the error's stack holds the tensors of the batch
+        free_memory()  # after the except block, because the error's stack holds the tensors of the batch
 
 
 def _take(queue: deque[T], size: Callable[[T], tuple[int, int]], budget: int) -> list[T]:

@@ -24,9 +24,8 @@ from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.results import RESULT, StoredEvaluation, base_evaluation, find_evaluations, open_evaluation
 from coref_automl.evaluation.targets import BASES, EVALUATIONS, Target, summary_json, target_of
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import DONE, kind_of_folder, mark_done
+from coref_automl.folders import DONE, kind_of_folder, mark_done, natural_order
 from coref_automl.models.model_files import SETTINGS
-from coref_automl.paths import natural_order
 from coref_automl.records import Evaluation, ItemScore
 from coref_automl.store import os_errors_as_ours, read_json, sweep, write_json, write_jsonl, write_text
 

@@ -25,10 +25,9 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError, ModelError
 from coref_automl.evaluation.answers import WordMode
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import State, state_of
+from coref_automl.folders import State, natural_order, state_of
 from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 from coref_automl.models.model_files import full_name, is_local, model_fingerprints, refuse_foreign, resolve, weights_fingerprint
-from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
 from coref_automl.records import Evaluation, Provenance
 

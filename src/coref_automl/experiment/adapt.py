@@ -92,7 +92,7 @@ def adapt_recipe(path: Path | None, asked: Mapping[str, Any]) -> ExperimentRecip
     data = {**DEFAULTS, **data}
     for key, check in CHECKS.items():
         if isinstance(section := data.get(key), Mapping):
-            data[key] = overlaid(check.adapted, section)
+            data[key] = overlaid(check.adapt_defaults, section)
     return from_mapping(ExperimentRecipe, data, str(path or "options"))
 
 

@@ -16,11 +16,10 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coref_automl.comparison.arms import is_equal_training
 from coref_automl.comparison.claims import BASE
 from coref_automl.comparison.names import arm_name, run_name, seed_of
-from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.runs import CHOSEN, TaskData
-from coref_automl.comparison.scores import is_equal_training
+from coref_automl.comparison.outside_checks import CHECKS, CHOSEN, TaskData
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.corpus.prepare import prepare_texts
@@ -35,9 +34,9 @@ from coref_automl.evaluation.slot import SCORER
 from coref_automl.evaluation.targets import target_of
 from coref_automl.experiment.recipe import BUNDLED, EvaluateStage, ExperimentRecipe, HeldOutTexts
 from coref_automl.experiment.step import RUNS, Step, start_bytes
+from coref_automl.folders import short_names
 from coref_automl.machine import device_seen, pick_device
 from coref_automl.models.load import load_masked_lm
-from coref_automl.paths import short_names
 from coref_automl.progress import Progress
 from coref_automl.store import read_json
 from coref_automl.training.folder import binding_of, checkpoint_of_run

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from coref_automl.comparison.choice import POINTS, checked_margin
-from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.runs import CHOSEN, CheckStage
-from coref_automl.config import Setting, choose, from_mapping, nearest, shown, typed
+from coref_automl.comparison.outside_checks import CHECKS, CHOSEN, CheckStage
+from coref_automl.comparison.study_data import POINTS, checked_margin
+from coref_automl.config import Setting, choose, from_mapping, nearest, short_repr, typed
 from coref_automl.corpus.recipe import Texts
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
@@ -121,7 +120,7 @@ class ExperimentRecipe:
                 raise RecipeError(
                     f"{name}: start: chosen needs the weights of the run that is chosen; leave out keep_weights: false."
                 )
-            decided = ("model", "out", "seeds", "first_seed", "device", *CHECKS[name].decided)
+            decided = ("model", "out", "seeds", "first_seed", "device", *CHECKS[name].set_by_stage)
             _refuse(f"{name}: settings", stage.settings, dict.fromkeys(decided, "leave it out"))
 
     @staticmethod
@@ -135,7 +134,7 @@ class ExperimentRecipe:
         fields = [name for name in cls.__dataclass_fields__ if name != "checks"]
         for key in data:
             if key not in fields and key not in CHECKS:
-                raise RecipeError(f"{where}: unknown key {shown(key)}. {nearest(key, (*fields, *CHECKS))}")
+                raise RecipeError(f"{where}: unknown key {short_repr(key)}. {nearest(key, (*fields, *CHECKS))}")
         return fields
 
     @classmethod

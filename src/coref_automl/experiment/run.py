@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison.archive import archive
-from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.runs import CHOSEN
+from coref_automl.comparison.outside_checks import CHECKS, CHOSEN
 from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
-from coref_automl.engine.job import NAN, Attempt, Launcher, Schedule, run_steps
+from coref_automl.engine.job import NAN, Launcher
 from coref_automl.engine.launch import launcher_of
+from coref_automl.engine.schedule import Attempt, Schedule, run_steps
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe, kind_name, step_kinds
@@ -32,7 +32,7 @@ from coref_automl.progress import Progress, Stage, duration, quiet
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.printout import recommend
 from coref_automl.report.rendering import markdown_table
-from coref_automl.report.wording import verdicts_table
+from coref_automl.report.sections.questions import verdicts_table
 from coref_automl.say import Say, in_korean, language, speaking
 from coref_automl.store import write_json, write_text
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
@@ -114,7 +114,7 @@ class Experiment:
                 lambda step: step.job(self.plan.out, recipe.model),
                 lambda end: self._close(end, stage),
                 schedule=Schedule(self.state.ready, self.state.lost),
-                over=lambda: self.ends is not None and time.monotonic() > self.ends,
+                should_stop=lambda: self.ends is not None and time.monotonic() > self.ends,
             )
         if left:
             self.progress.note(
@@ -133,7 +133,7 @@ class Experiment:
             took = duration(end.seconds, say.lang)
             self.progress.note(f"{name}: 완료, {took}", f"{step.label}: done in {took}")
             self._remove_weights([step])
-        elif end.kind != NAN and end.attempt == 1:
+        elif end.kind != NAN and end.number == 1:
             self.progress.note(f"{name}: {reason}. 다시 시도합니다.", f"{step.label}: {reason}; it is tried again")
             return False
         else:
@@ -146,8 +146,8 @@ class Experiment:
     def _remove_weights(self, steps: Iterable[Step]) -> None:
         """With `keep_weights: false`, remove the weights of a check that is done, and those of a run when all its steps are."""
         for step in steps if not self.plan.recipe.keep_weights else ():
-            if step.kind in CHECKS and CHECKS[step.kind].weights and step.label in self.state.done:
-                for model in (self.plan.out / step.kind / step.name).glob(CHECKS[step.kind].weights):
+            if step.kind in CHECKS and CHECKS[step.kind].weight_folders and step.label in self.state.done:
+                for model in (self.plan.out / step.kind / step.name).glob(CHECKS[step.kind].weight_folders):
                     remove(model)
             if step.run and all(one.label in self.state.done for one in self.state.of_run(step.run)):
                 for checkpoint in checkpoints_of(self.plan.out / RUNS / step.run):

@@ -13,8 +13,7 @@ from coref_automl.experiment.recipe import kind_name, step_kinds
 from coref_automl.experiment.step import RUNS, Step
 from coref_automl.progress import duration
 from coref_automl.records import Record
-from coref_automl.say import in_words, language, say
-from coref_automl.tables import align
+from coref_automl.say import align, in_words, language, say
 from coref_automl.training.folder import checkpoints_of
 
 ANSWER = "answer.json"

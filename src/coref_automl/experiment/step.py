@@ -16,7 +16,7 @@ from coref_automl.engine.job import JOB, Job, Outcome, read_outcome
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.targets import is_model_folder
 from coref_automl.folders import DONE, is_done
-from coref_automl.machine import release
+from coref_automl.machine import free_memory
 from coref_automl.models.model_files import model_fingerprints
 from coref_automl.progress import Progress, peak_gigabytes
 from coref_automl.store import read_json
@@ -76,7 +76,7 @@ def run_step(job: Job) -> dict[str, Any]:
     kind, settings, start = (job.recipe[name] for name in ("kind", "settings", "start"))
     work: Callable[..., dict[str, Any]] = {"train": _train, "evaluate": _evaluate}.get(kind) or partial(_check, kind)
     facts = work(settings, start, Progress())
-    release()
+    free_memory()
     seconds = round(time.monotonic() - began, 2)
     return {"seconds": seconds, "peak_gigabytes": peak_gigabytes(), "seeds": job.recipe["seeds"], **facts}
 
@@ -111,7 +111,7 @@ def _check(name: str, settings: dict[str, Any], start: str, progress: Progress) 
     model = str(checkpoints[-1]) if checkpoints else start  # the last checkpoint of a run; the base as it is
     result = check.train(from_mapping(check.recipe, settings | {"model": model}, "step"), progress)
     estimate = check.estimate(result)
-    score = {"metric": check.number, "score": round(100 * estimate.value, 2), "n": estimate.n} if estimate else {}
+    score = {"metric": check.short_metric, "score": round(100 * estimate.value, 2), "n": estimate.n} if estimate else {}
     return {"run": result.run, "split": result.split, **score}
 
 

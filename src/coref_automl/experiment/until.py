@@ -102,6 +102,6 @@ def _known(plan: Plan, look: Look, *, last_look: bool) -> list[MethodKnown]:
         columns = group.columns(metric, entries=[side.runs[seed][-1] for side in (arm, first) for seed in shared])
         pairs = range(len(shared))
         differences = columns.differences([*pairs], [len(shared) + pair for pair in pairs])
-        verdict = Paired.of(differences).judged(look.level, worth=WORTH, last=last_look)
+        verdict = Paired.of(differences).judged(look.level, min_effect=WORTH, last=last_look)
         found.append(MethodKnown(Path(arm.method).name, Path(first.method).name, metric, verdict))
     return found

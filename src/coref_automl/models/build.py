@@ -1,8 +1,8 @@
 """New models. In: a named shape, texts, a trained model. Out: a model with new weights, a tokenizer, inherited words.
 
-With a shape and texts, a whole experiment needs no hub. From random weights a post-norm encoder stays at the unigram loss for
-millions of tokens, until its word vectors have found their place; with the word vectors and the mask head of another model of
-the same tokenizer it begins to learn at once.
+With a shape and texts, an experiment needs no hub. From random weights a post-norm encoder stays at the unigram loss for millions
+of tokens, until its word embeddings are useful; with the word embeddings and the mask head of another model of the same tokenizer
+it learns from the start.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 _WORDS = re.compile(r"[\u3400-\u9fff\uf900-\ufaff]|[^\W_\u3400-\u9fff\uf900-\ufaff]+|[^\w\s]|_")
-"""Words as the tokenizer's pre-tokenizer cuts them: Hanja and punctuation are separate words."""
+"""Words as the pre-tokenizer splits them: each Hanja character and each punctuation mark is a word."""
 
-_TAIL_SHARE = 0.06
+_ENDING_SHARE = 0.06
 START = "▁"
-"""Marks a word's start where continuations carry no mark."""
+"""Prefix of a word's first entry in vocabularies that do not mark continuations."""
 
 SPECIAL = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A family and its sizes. Dropout is off: small models seen for few epochs are short of capacity, not of noise."""
+    """A family and its sizes. Dropout is off: small models trained for few epochs lack capacity, not regularization."""
 
     family: str
     layers: int
@@ -60,7 +60,7 @@ SHAPES = {
 
 
 def build_masked_lm(shape: str, tokenizer: PreTrainedTokenizerFast, *, seq_len: int, seed: int = 0) -> PreTrainedModel:
-    """A model of a named shape with random weights, the same for the same seed; torch's own random state is left as it was."""
+    """Build a model with random weights, the same for the same seed; torch's random state is left unchanged."""
     import torch
     from transformers import AutoModelForMaskedLM
 
@@ -87,14 +87,14 @@ def _config(shape: Shape, tokenizer: PreTrainedTokenizerFast, seq_len: int) -> A
         "eos_token_id": tokenizer.sep_token_id,
         "sep_token_id": tokenizer.sep_token_id,
     }
-    positions = _positions(shape, seq_len, first=tokenizer.pad_token_id + 1)
-    return AutoConfig.for_model(shape.family, **common, **positions)
+    family_settings = _family_settings(shape, seq_len, first_row=tokenizer.pad_token_id + 1)
+    return AutoConfig.for_model(shape.family, **common, **family_settings)
 
 
-def _positions(shape: Shape, seq_len: int, *, first: int) -> dict[str, Any]:
-    """How each family's length is configured, and the settings under which it learns from nothing.
+def _family_settings(shape: Shape, seq_len: int, *, first_row: int) -> dict[str, Any]:
+    """Return a family's settings for its length and for training from scratch.
 
-    RoBERTa counts positions from the id of its padding: `first` is the row of the first of them.
+    RoBERTa counts positions from its padding id: `first_row` is the row of its first position.
     """
     if shape.family == "modernbert":
         return {"max_position_embeddings": seq_len, "global_attn_every_n_layers": 2, "local_attention": 128}
@@ -111,95 +111,95 @@ def _positions(shape: Shape, seq_len: int, *, first: int) -> dict[str, Any]:
             "position_biased_input": False,
             "type_vocab_size": 0,
         }
-    rows_before_the_first = first if shape.family == "roberta" else 0
+    unused_rows = first_row if shape.family == "roberta" else 0
     sizes = {"embedding_size": shape.hidden} if shape.family == "electra" else {}
-    return no_dropout | sizes | {"max_position_embeddings": seq_len + rows_before_the_first}
+    return no_dropout | sizes | {"max_position_embeddings": seq_len + unused_rows}
 
 
 def train_tokenizer(
     texts: Iterable[str], *, vocab_size: int, tagger: Tagger | None = None, alphabet: int = 3000
 ) -> PreTrainedTokenizerFast:
-    """A WordPiece tokenizer, the same for the same texts. Using it needs no tagger."""
+    """Train a WordPiece tokenizer, the same for the same texts. Using it needs no tagger."""
     return _assemble(learn_entries(list(texts), vocab_size, tagger=tagger, alphabet=alphabet))
 
 
 def learn_entries(texts: list[str], size: int, *, tagger: Tagger | None, alphabet: int = 3000) -> list[str]:
-    """A vocabulary, special entries first; what stands inside a word begins with ##.
+    """Learn a vocabulary, special entries first; entries inside a word begin with ##.
 
-    With a tagger, nouns and what follows them are learned apart: no entry joins a noun with its particle, so the vocabulary is
-    spent on nouns, and a hidden noun is one entry as often as its size allows.
-    `alphabet` bounds the single characters (at a word's start and inside one counted apart) to a quarter of the entries at most;
-    six entries in a hundred are spent on what follows a noun.
+    With a tagger, nouns and their endings (particles, suffixes) are learned separately: no entry joins a noun with its particle,
+    so the vocabulary is spent on nouns, and as many nouns as possible are a single entry. 6% of the entries are for endings.
+    `alphabet` limits the single characters (initial and inner ones counted separately), which take a quarter of the entries at
+    most.
     """
-    heads, endings = _words(texts, tagger)
-    characters = _characters(texts, min(alphabet, size // 4))
-    letters = {form.removeprefix("##") for form in characters}
-    entries = [*SPECIAL.values(), *characters]
+    stems, endings = _stems_and_endings(texts, tagger)
+    forms = _characters(texts, min(alphabet, size // 4))
+    characters = {form.removeprefix("##") for form in forms}
+    entries = [*SPECIAL.values(), *forms]
     if tagger is not None:
-        wanted = min(round(size * _TAIL_SHARE), size - len(entries))
-        entries += _new([f"##{entry.removeprefix('##')}" for entry in _learn(endings, wanted, letters)], entries)[:wanted]
-    return entries + _new(_learn(heads, size, letters), entries)[: size - len(entries)]
+        count = min(round(size * _ENDING_SHARE), size - len(entries))
+        entries += _new([f"##{entry.removeprefix('##')}" for entry in _learn(endings, count, characters)], entries)[:count]
+    return entries + _new(_learn(stems, size, characters), entries)[: size - len(entries)]
 
 
-def _new(learned: list[str], known: list[str]) -> list[str]:
-    """What is not yet among the entries, once, in the order learned. Single characters are chosen by their count, not here."""
-    held = {*known, *(f"##{special}" for special in SPECIAL.values())}
-    return [entry for entry in dict.fromkeys(learned) if entry not in held and len(entry.removeprefix("##")) > 1]
+def _new(learned: list[str], present: list[str]) -> list[str]:
+    """Drop entries that are present already, repeated, or single characters (chosen by frequency); keep the order."""
+    excluded = {*present, *(f"##{special}" for special in SPECIAL.values())}
+    return [entry for entry in dict.fromkeys(learned) if entry not in excluded and len(entry.removeprefix("##")) > 1]
 
 
-def _words(texts: list[str], tagger: Tagger | None) -> tuple[list[str], list[str]]:
-    """Texts as lines of blank-separated pieces: what starts words, and what follows a noun inside one."""
+def _stems_and_endings(texts: list[str], tagger: Tagger | None) -> tuple[list[str], list[str]]:
+    """Split the words of each text into their starts and their endings, each as a line separated by blanks."""
     if tagger is None:
         return texts, []
-    heads, tails = [], []
+    stems, endings = [], []
     for text, tags in zip(texts, tagger.tag(texts), strict=True):
-        pieces = list(_cut_words(text, tags))
-        heads.append(" ".join(head for head, _ in pieces))
-        tails.append(" ".join(tail for _, tail in pieces if tail))
-    return heads, tails
+        words = list(_split_words(text, tags))
+        stems.append(" ".join(stem for stem, _ in words))
+        endings.append(" ".join(ending for _, ending in words if ending))
+    return stems, endings
 
 
-def _cut_words(text: str, tags: Tags) -> Iterator[tuple[str, str]]:
-    """Each word, cut behind its last noun or pronoun: its start, and what follows."""
+def _split_words(text: str, tags: Tags) -> Iterator[tuple[str, str]]:
+    """Split each word after its last noun or pronoun: the start, and the ending."""
     noun_ends = tags.spans[:, 1].tolist()
-    at = noun = 0
+    end = noun = 0
     for word in text.split():
-        start = text.index(word, at)
-        at = start + len(word)
-        cut = at
-        while noun < len(noun_ends) and noun_ends[noun] <= at:
+        start = text.index(word, end)
+        end = start + len(word)
+        cut = end
+        while noun < len(noun_ends) and noun_ends[noun] <= end:
             cut = noun_ends[noun] if noun_ends[noun] > start else cut
             noun += 1
-        yield text[start:cut], text[cut:at]
+        yield text[start:cut], text[cut:end]
 
 
 def _characters(texts: list[str], size: int) -> list[str]:
-    """The most frequent single characters, at a word's start or (##) inside one; ties in code order."""
+    """Return the most frequent single characters, at a word's start or (##) inside one; ties in code-point order."""
     words = Counter(word for text in texts for word in _WORDS.findall(text))
     counts: Counter[str] = Counter()
-    for word, times in words.items():
-        counts[word[0]] += times
+    for word, count in words.items():
+        counts[word[0]] += count
         for character in word[1:]:
-            counts[f"##{character}"] += times
+            counts[f"##{character}"] += count
     return sorted(sorted(counts, key=lambda form: (-counts[form], form))[:size])
 
 
-def _learn(lines: list[str], size: int, letters: set[str]) -> list[str]:
-    """At least `size` entries, if the texts have them, in the order in which byte-pair encoding learns them.
+def _learn(lines: list[str], size: int, characters: set[str]) -> list[str]:
+    """Learn at least `size` entries, if the texts have them, in the order of byte-pair encoding.
 
-    Two habits of the trainer would let ties fall otherwise in every process. Words carry a mark at their start, because marks
-    on continuations are numbered in the order of a hash table; and rare characters are taken out here, because the trainer's
-    own limit on the alphabet cuts through ties.
+    In two ways the trainer would break ties differently in every process. Marks on continuations are numbered in the order of a
+    hash table, so the starts of words are marked; and its limit on the alphabet cuts through ties, so rare characters are removed
+    here.
     """
     from tokenizers import Tokenizer
     from tokenizers.models import BPE
     from tokenizers.trainers import BpeTrainer
 
-    rare = {ord(character): " " for character in set().union(*map(set, lines)) - letters}
+    rare = {ord(character): " " for character in set().union(*map(set, lines)) - characters}
     learner = Tokenizer(BPE(unk_token="[UNK]"))
     learner.pre_tokenizer = marked_words()
     trainer = BpeTrainer(
-        vocab_size=size + 2 * len(letters) + 2,  # it counts letters, alone and at a word's start, which are chosen elsewhere
+        vocab_size=size + 2 * len(characters) + 2,  # it counts single characters, also marked ones, which are chosen elsewhere
         min_frequency=2,
         show_progress=False,
         special_tokens=["[UNK]"],
@@ -218,14 +218,14 @@ def _pre_tokenizer() -> Any:
 
 
 def marked_words() -> Any:
-    """The same words as WordPiece's, each with a mark at its start."""
+    """Return a pre-tokenizer with WordPiece's words, each marked at its start."""
     from tokenizers.pre_tokenizers import Metaspace, Sequence
 
     return Sequence([_pre_tokenizer(), Metaspace(replacement=START, prepend_scheme="always", split=False)])
 
 
 def word_normalizer() -> Any:
-    """NFC, no control characters, and blanks around Hanja."""
+    """Return a normalizer: NFC, no control characters, blanks around Hanja."""
     from tokenizers.normalizers import NFC, BertNormalizer, Sequence
 
     cleaned = BertNormalizer(clean_text=True, handle_chinese_chars=True, strip_accents=False, lowercase=False)
@@ -245,7 +245,7 @@ def _assemble(entries: list[str]) -> PreTrainedTokenizerFast:
 
 
 def as_fast(tokenizer: Any) -> PreTrainedTokenizerFast:
-    """The tokenizer as the library takes it, with [CLS] before a text and [SEP] behind it."""
+    """Wrap as a fast tokenizer of transformers that puts [CLS] before a text and [SEP] after it."""
     from tokenizers.processors import BertProcessing
     from transformers import PreTrainedTokenizerFast
 
@@ -254,69 +254,69 @@ def as_fast(tokenizer: Any) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **SPECIAL)
 
 
-_OF_BERT = ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm")
-_OF_ROBERTA = ("lm_head.dense", "lm_head.layer_norm")
-_OF_NEW_DEBERTA = ("lm_predictions.lm_head.dense", "lm_predictions.lm_head.LayerNorm")
+_BERT_HEAD = ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm")
+_ROBERTA_HEAD = ("lm_head.dense", "lm_head.layer_norm")
+_NEW_DEBERTA_HEAD = ("lm_predictions.lm_head.dense", "lm_predictions.lm_head.LayerNorm")
 _HEADS = {
-    "bert": _OF_BERT,
+    "bert": _BERT_HEAD,
     "electra": ("generator_predictions.dense", "generator_predictions.LayerNorm"),
     "distilbert": ("vocab_transform", "vocab_layer_norm"),
-    "roberta": _OF_ROBERTA,
-    "xlm-roberta": _OF_ROBERTA,
-    "camembert": _OF_ROBERTA,
-    "deberta-v2": _OF_BERT,
+    "roberta": _ROBERTA_HEAD,
+    "xlm-roberta": _ROBERTA_HEAD,
+    "camembert": _ROBERTA_HEAD,
+    "deberta-v2": _BERT_HEAD,
     "modernbert": ("head.dense", "head.norm"),
 }
-"""Between the last hidden state and the words every family has a dense layer and a norm; they go by these names."""
+"""Names of the dense layer and the norm that every family has between the last hidden state and the output embeddings."""
 
 
 def inherit_words(model: Any, source: Any) -> None:
-    """Word vectors, mask head and the words' biases of `source` into `model`, which has as many words or fewer.
+    """Copy word embeddings, mask head and output bias of `source` into `model`, whose vocabulary is as large or smaller.
 
-    A bias that only the source has finds no place; one that only the new model has starts at zero.
+    A bias that only the source has is dropped; one that only the new model has is set to zero.
     """
     pairs = [(model.get_input_embeddings(), source.get_input_embeddings()), *zip(_head(model), _head(source), strict=True)]
-    (table, bias), (their_table, their_bias) = _answers(model), _answers(source)
+    (weight, bias), (source_weight, source_bias) = _output_layer(model), _output_layer(source)
     import torch
 
     with torch.no_grad():
-        for ours, theirs in pairs:
-            _fill(ours.weight, theirs.weight)
-            _fill_bias(getattr(ours, "bias", None), getattr(theirs, "bias", None))
-        if table is not pairs[0][0].weight:
-            _fill(table, their_table)
-        _fill_bias(bias, their_bias)
+        for layer, source_layer in pairs:
+            _copy(layer.weight, source_layer.weight)
+            _copy_bias(getattr(layer, "bias", None), getattr(source_layer, "bias", None))
+        if weight is not pairs[0][0].weight:
+            _copy(weight, source_weight)
+        _copy_bias(bias, source_bias)
 
 
 def _head(model: Any) -> tuple[Any, Any]:
-    dense, norm = _OF_NEW_DEBERTA if _is_new_deberta(model) else _HEADS[model.config.model_type]
+    dense, norm = _NEW_DEBERTA_HEAD if _has_new_deberta_head(model) else _HEADS[model.config.model_type]
     return model.get_submodule(dense), model.get_submodule(norm)
 
 
-def _answers(model: Any) -> tuple[Any, Any]:
-    """The table and the biases that turn a hidden state into scores of words."""
-    if _is_new_deberta(model):
+def _output_layer(model: Any) -> tuple[Any, Any]:
+    """Return the weight and the bias that turn a hidden state into logits."""
+    if _has_new_deberta_head(model):
         return model.get_input_embeddings().weight, model.lm_predictions.lm_head.bias
-    words = model.get_output_embeddings()
-    return words.weight, words.bias
+    layer = model.get_output_embeddings()
+    return layer.weight, layer.bias
 
 
-def _is_new_deberta(model: Any) -> bool:
-    """DeBERTa has two kinds of heads; the newer one has no table of its own."""
+def _has_new_deberta_head(model: Any) -> bool:
+    """DeBERTa has two kinds of heads; the newer one has no output embeddings of its own."""
     return model.config.model_type == "deberta-v2" and not model.config.legacy
 
 
-def _fill(ours: Any, theirs: Any) -> None:
-    if ours.shape[1:] != theirs.shape[1:] or len(ours) > len(theirs):
+def _copy(target: Any, source: Any) -> None:
+    if target.shape[1:] != source.shape[1:] or len(target) > len(source):
         raise ModelError(
-            f"The words to start from are {_size(theirs)} and the new model needs {_size(ours)}; pass another model."
+            f"The words to start from are {_size(source)} and the new model needs {_size(target)}; pass another model."
         )
-    ours.copy_(theirs[: len(ours)])
+    target.copy_(source[: len(target)])
 
 
-def _fill_bias(ours: Any, theirs: Any) -> None:
-    if ours is not None:
-        ours.zero_() if theirs is None else ours.copy_(theirs[: len(ours)])
+def _copy_bias(target: Any, source: Any) -> None:
+    if target is not None:
+        target.zero_() if source is None else target.copy_(source[: len(target)])
 
 
 def _size(weight: Any) -> str:

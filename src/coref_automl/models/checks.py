@@ -1,4 +1,4 @@
-"""What a checkpoint must hold. In: the library's loading report, a tokenizer, a config. Out: notes, or an error."""
+"""Checks of a checkpoint. In: the library's loading report, a tokenizer, a config. Out: notes, or an error."""
 
 from __future__ import annotations
 
@@ -11,56 +11,56 @@ from coref_automl.models.families import LONGEST, family, length_of
 from coref_automl.say import say
 
 _LAYERS = ("num_hidden_layers", "n_layers")
-_TIMES = 3
-"""A model may hold so many times the numbers of its files: a new head repeats the embedding, and tied weights are kept once."""
+_MOST_RATIO = 3
+"""A model may have this many times the parameters of its files: a new head repeats the embeddings, tied weights count once."""
 
-_SPARE = 1 << 22
-"""Numbers that do not matter, such as the counters of positions beside a tiny model."""
+_TOLERANCE = 1 << 22
+"""Additional parameters that are always allowed, such as the position ids of a tiny model."""
 
 
-def judge(name: str, model: Any, info: dict[str, Any], *, new_head: bool | None) -> list[str]:
-    """Nothing the model needs may be new or of another shape, except a mask head that was asked for.
+def check_loading_report(name: str, model: Any, info: dict[str, Any], *, new_head: bool | None) -> list[str]:
+    """Refuse missing weights and weights of another shape, except a new mask head if it is allowed; return notes.
 
-    None: there is no such thing to ask for where the model is used, and the error does not speak of it.
+    `new_head` None: the caller has no option for it, so errors do not mention it.
     """
-    wrong = sorted((key, tuple(was), tuple(should)) for key, was, should in info["mismatched_keys"])
-    if wrong:
-        key, was, should = wrong[0]
+    mismatched = sorted((key, tuple(stored), tuple(needed)) for key, stored, needed in info["mismatched_keys"])
+    if mismatched:
+        key, stored, needed = mismatched[0]
         raise ModelError(
-            f"{name} does not fit its config: {key} is {_size(was)} in the file and {_size(should)} in the model"
-            f"{_more(len(wrong) - 1)}; correct config.json or pass another checkpoint."
+            f"{name} does not fit its config: {key} is {_size(stored)} in the file and {_size(needed)} in the model"
+            f"{_more(len(mismatched) - 1)}; correct config.json or pass another checkpoint."
         )
     prefix = model.base_model_prefix + "."
-    bare = model.base_model is model
+    has_no_head = model.base_model is model
     missing = sorted(info["missing_keys"])
-    inside = [key for key in missing if bare or key.startswith(prefix)]
-    if inside:
-        raise ModelError(f"{name} lacks weights of the encoder: {inside[0]}{_more(len(inside) - 1)}; copy the checkpoint again.")
+    lost = [key for key in missing if has_no_head or key.startswith(prefix)]
+    if lost:
+        raise ModelError(f"{name} lacks weights of the encoder: {lost[0]}{_more(len(lost) - 1)}; copy the checkpoint again.")
     if missing and not new_head:
         raise ModelError(f"{name} has no trained mask head ({missing[0]} is new). Pass a checkpoint with one{_or_new(new_head)}.")
     names = ", ".join(missing)
-    new = say(
+    note = say(
         f"마스크 헤드가 새로 초기화되었습니다({names}). 학습해야 쓸 수 있습니다.",
         f"The mask head is new ({names}) and untrained.",
     )
-    notes = [new] if missing else []
-    surplus = sorted(info["unexpected_keys"])
-    foreign = [key for key in surplus if _of_encoder(key, prefix)]
+    notes = [note] if missing else []
+    unexpected = sorted(info["unexpected_keys"])
+    foreign = [key for key in unexpected if _of_encoder(key, prefix)]
     if foreign:
         raise ModelError(
             f"{name} holds weights of the encoder that its config has no place for: {foreign[0]}{_more(len(foreign) - 1)}; "
             f"correct config.json (layers, sizes) or pass another checkpoint."
         )
-    if surplus:
-        unused = ", ".join(surplus)
+    if unexpected:
+        unused = ", ".join(unexpected)
         notes.append(say(f"체크포인트에서 쓰지 않은 가중치: {unused}.", f"Not used from the checkpoint: {unused}."))
     return notes
 
 
-def check_layers(folder: Path, written: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
-    """A layer has weights of its own. Asked of the file, since the library's config already makes a list of the layers."""
+def check_layers(folder: Path, config: dict[str, Any], shapes: dict[str, tuple[int, ...]]) -> None:
+    """Refuse more layers than there are weights, before the library's config allocates a list of them."""
     for name in _LAYERS:
-        layers = written.get(name)
+        layers = config.get(name)
         if isinstance(layers, int) and layers > len(shapes):
             raise ModelError(
                 f"{folder / 'config.json'} says {name} {layers:,}, and the files hold {len(shapes):,} weights in all; "
@@ -69,7 +69,7 @@ def check_layers(folder: Path, written: dict[str, Any], shapes: dict[str, tuple[
 
 
 def check_size(folder: Path, kind: Any, config: Any, shapes: dict[str, tuple[int, ...]], **options: Any) -> None:
-    """A config that describes far more numbers than its files hold is wrong, and memory for them is never asked for."""
+    """Refuse a config that describes far more parameters than its files have, before memory is allocated for them."""
     import torch
     from transformers.initialization import no_init_weights
 
@@ -81,17 +81,17 @@ def check_size(folder: Path, kind: Any, config: Any, shapes: dict[str, tuple[int
     with no_init_weights(), torch.device("meta"):  # shapes without memory
         model = kind.from_config(config, **options)
     described = {name: tuple(part.shape) for name, part in (*model.named_parameters(), *model.named_buffers())}
-    wanted, held = (sum(map(math.prod, part.values())) for part in (described, shapes))
-    if wanted > _TIMES * held + _SPARE:
+    needed, stored = (sum(map(math.prod, part.values())) for part in (described, shapes))
+    if needed > _MOST_RATIO * stored + _TOLERANCE:
         largest = max(described, key=lambda name: math.prod(described[name]))
         raise ModelError(
-            f"{folder / 'config.json'} describes {wanted:,} numbers, and the weight files hold {held:,} (the largest would be "
+            f"{folder / 'config.json'} describes {needed:,} numbers, and the weight files hold {stored:,} (the largest would be "
             f"{largest}, {_size(described[largest])}); correct its sizes or copy the checkpoint again."
         )
 
 
 def _or_new(new_head: bool | None) -> str:
-    """The other way out of a missing mask head, where the command has it."""
+    """Name the option that allows a new mask head, if the command has it."""
     return "" if new_head is None else ", or --new-head"
 
 
@@ -105,7 +105,7 @@ def _of_encoder(key: str, prefix: str) -> bool:
 def check_tokenizer(name: str, tokenizer: Any, config: Any) -> None:
     entries = max(tokenizer.get_vocab().values()) + 1
     spare = config.vocab_size - entries
-    # vocabularies are padded to round numbers, so a few spare rows are usual; many mean another model's tokenizer
+    # vocabularies are padded to round numbers, so a few unused rows are common; many mean another model's tokenizer
     if spare < 0 or spare > max(1024, config.vocab_size // 20):
         raise ModelError(
             f"The tokenizer of {name} has {entries:,} entries and the model's embedding {config.vocab_size:,} rows; "

@@ -1,6 +1,6 @@
-"""Lengthen a model, or recognise one that was lengthened wrongly. In: a model in memory. Out: the same, reading more; notes.
+"""Lengthen a model, or recognize one that was lengthened wrongly. In: a model in memory. Out: the same, reading more; notes.
 
-What is written into the config is all that a plain `from_pretrained` needs: saved and loaded, the model gives the same logits.
+The config is changed so that a plain `from_pretrained` of the saved model gives the same logits.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from coref_automl.models.families import family, first_row, length_of
 from coref_automl.say import say
 
 Policy = Literal["clamp", "rescale"]
-_USUAL = 512
+_USUAL_LENGTH = 512
 
 
 def lengthen(model: Any, seq_len: int, *, policy: Policy = "clamp") -> list[str]:
-    """Let a model read `seq_len` tokens. `policy` matters for DeBERTa-v2 with buckets only.
+    """Let a model read `seq_len` tokens. `policy` only matters for DeBERTa-v2 with buckets.
 
-    clamp: every trained distance keeps its row, farther ones share the last; texts within the old length keep their logits.
-    rescale: the buckets are spread over the new length, which is another map, to be trained.
+    clamp: every trained distance keeps its row, larger ones share the last; texts within the old length keep their logits.
+    rescale: the buckets are spread over the new length; rows mean other distances and must be trained.
     """
     if policy not in ("clamp", "rescale"):
         raise ModelError(f"Unknown lengthening policy {policy!r}; choose clamp or rescale.")
@@ -32,16 +32,16 @@ def lengthen(model: Any, seq_len: int, *, policy: Policy = "clamp") -> list[str]
         return []
     positions = family(config.model_type).positions
     if positions == "rotary":
-        told = "회전 위치 임베딩(RoPE)이라 새 행이 필요 없습니다", "rotary positions need no new rows"
+        change = "회전 위치 임베딩(RoPE)이라 새 행이 필요 없습니다", "rotary positions need no new rows"
     elif positions == "relative" and model.base_model.encoder.relative_attention:
-        told = _lengthen_relative(model, old, seq_len, policy)
+        change = _lengthen_relative(model, old, seq_len, policy)
     else:
-        told = "위치 임베딩을 순서대로 반복했고 학습이 필요합니다", "position rows repeated in order; they need training"
+        change = "위치 임베딩을 순서대로 반복했고 학습이 필요합니다", "position rows repeated in order; they need training"
     if positions in ("absolute", "offset") or (model.config.model_type == "deberta-v2" and _position_table(model) is not None):
         _tile_positions(model, old, seq_len)
     config.max_position_embeddings = seq_len + first_row(config)
     _renew_buffers(model, config.max_position_embeddings)
-    ko, en = told
+    ko, en = change
     return [
         say(
             f"길이를 {old:,}토큰에서 {seq_len:,}토큰으로 늘렸습니다: {ko}.",
@@ -51,11 +51,11 @@ def lengthen(model: Any, seq_len: int, *, policy: Policy = "clamp") -> list[str]
 
 
 def bucket_fault(config: Any) -> list[str]:
-    """A DeBERTa-v2 that was lengthened without writing down its range: its buckets follow the new length, its weights the old."""
+    """Warn of a DeBERTa-v2 that was lengthened without storing its old range: its buckets span the new length instead."""
     buckets = getattr(config, "position_buckets", -1)
     if config.model_type != "deberta-v2" or config.max_relative_positions >= 1:
         return []
-    if not 0 < 2 * buckets < config.max_position_embeddings > _USUAL:
+    if not 0 < 2 * buckets < config.max_position_embeddings > _USUAL_LENGTH:
         return []
     return [
         say(
@@ -68,7 +68,7 @@ def bucket_fault(config: Any) -> list[str]:
 
 
 def _lengthen_relative(model: Any, old: int, seq_len: int, policy: Policy) -> tuple[str, str]:
-    """What was done, in Korean and English."""
+    """Extend the range of distances; returns what changed, in Korean and English."""
     config, encoder = model.config, model.base_model.encoder
     reach = encoder.max_relative_positions
     if policy == "rescale":
@@ -83,7 +83,7 @@ def _lengthen_relative(model: Any, old: int, seq_len: int, policy: Policy) -> tu
     span = encoder.position_buckets if encoder.position_buckets > 0 else reach
     last = _bucket(encoder, old - 1)
     if last < span:
-        # rows beyond the farthest distance of the old length never saw a gradient: they take the farthest trained one
+        # rows beyond the largest distance of the old length were never trained: they become copies of the last trained row
         with torch.no_grad():
             rows = encoder.rel_embeddings.weight
             rows[: span - last] = rows[span - last].clone()
@@ -105,20 +105,20 @@ def _tile_positions(model: Any, old: int, seq_len: int) -> None:
     table = _position_table(model)
     if table is None:
         raise ModelError(f"A {model.config.model_type} model without a position table cannot be lengthened.")
-    before = first_row(model.config)
-    head, trained = table.weight.data[:before], table.weight.data[before : before + old]
-    body = trained.repeat(-(-seq_len // old), 1)[:seq_len]
-    table.weight = nn.Parameter(torch.cat([head, body]))
+    first = first_row(model.config)
+    unused, trained = table.weight.data[:first], table.weight.data[first : first + old]
+    tiled = trained.repeat(-(-seq_len // old), 1)[:seq_len]
+    table.weight = nn.Parameter(torch.cat([unused, tiled]))
     table.num_embeddings = len(table.weight)
 
 
 def _renew_buffers(model: Any, rows: int) -> None:
     embeddings = model.base_model.embeddings
     for name in ("position_ids", "token_type_ids"):
-        held = getattr(embeddings, name, None)
-        if isinstance(held, Tensor):
-            fresh = torch.arange(rows) if name == "position_ids" else torch.zeros(rows, dtype=torch.long)
-            setattr(embeddings, name, nn.Buffer(fresh.unsqueeze(0).to(held.device), persistent=False))
+        buffer = getattr(embeddings, name, None)
+        if isinstance(buffer, Tensor):
+            values = torch.arange(rows) if name == "position_ids" else torch.zeros(rows, dtype=torch.long)
+            setattr(embeddings, name, nn.Buffer(values.unsqueeze(0).to(buffer.device), persistent=False))
 
 
 def _position_table(model: Any) -> Any:

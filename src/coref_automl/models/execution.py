@@ -1,14 +1,15 @@
-"""How a model is run. In: a model, a device, a precision. Out: its attention, how exact its products are, masks for `encode`.
+"""How a model is run. In: a model, a device, a precision. Out: its attention and dropout, numeric precision, masks for `encode`.
 
-Masks keep packed documents apart. Segments are (B, L) whole numbers: 1, 2, ... for the documents of a block, 0 for padding.
+Masks keep packed documents apart. Segments are (B, L) integers: 1, 2, ... for the documents of a block, 0 for padding.
 
-float32 on a GPU: torch has an old and a new way to allow TF32, and refuses to answer the old question once the new one was
-answered; transformers answers the new one where torch has it. So do we. bfloat16 on a CPU: one without the instructions rounds
-in software, with the same result; torch then warns at every product, and we say it once.
+float32 on a GPU: torch has an old and a new setting for TF32, and raises when the old one is read after the new one was set;
+transformers sets the new one where torch has it, and so do we. bfloat16 on a CPU: without the instructions it is computed in
+software, with the same result; torch then warns at every product, and we say it once.
 """
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -23,13 +24,17 @@ from coref_automl.say import say
 
 IMPLEMENTATIONS = ("auto", "sdpa", "eager", "fused")
 ATTENTION_LABEL = {"ko": "어텐션", "en": "Attention"}
-"""How the note begins that names the implementation."""
+"""First word of the note that names the implementation."""
 _FALLBACK = r".*failed, switching to (BLAS gemm|baddbmm)"
-"""torch's warning where oneDNN has no bfloat16 product for this CPU; the product it makes instead is as good."""
+"""torch's warning if oneDNN has no bfloat16 product for this CPU; the fallback gives the same result."""
+_DROPOUT_SETTINGS = (
+    "hidden_dropout_prob", "attention_probs_dropout_prob", "attention_dropout", "embedding_dropout", "mlp_dropout", "dropout",
+    "pooler_dropout",
+)  # fmt: skip
 
 
 def use_attention(model: Any, attention: str = "auto") -> list[str]:
-    """Switch a model to an implementation; the note says which one it is, and why where that is not plain."""
+    """Switch a model to an implementation; the note names it, and says why if `auto` did not choose the fastest."""
     if attention not in IMPLEMENTATIONS:
         raise ModelError(f"Unknown attention {attention!r}; choose one of: {', '.join(IMPLEMENTATIONS)}.")
     if model.config.model_type == "deberta-v2":
@@ -38,11 +43,11 @@ def use_attention(model: Any, attention: str = "auto") -> list[str]:
         raise ModelError(f"Fused attention is for DeBERTa-v2; a {model.config.model_type} model runs with sdpa or eager.")
     chosen = "sdpa" if attention == "auto" else attention
     model.set_attn_implementation(chosen)
-    return [_told(chosen)]
+    return [_note(chosen)]
 
 
 def move(model: Any, device: str) -> Any:
-    """Move a model with an `encoder` to a device, and give the encoder the attention that runs best there."""
+    """Move a model with an `encoder` to a device, and switch the encoder to the fastest attention there."""
     model.to(device)
     use_attention(model.encoder)
     return model
@@ -50,21 +55,21 @@ def move(model: Any, device: str) -> Any:
 
 @contextmanager
 def matmul_precision(*, tf32: bool) -> Iterator[None]:
-    """TF32 rounds the inputs of a product to ten bits: faster, and float32 in name only."""
+    """Allow or forbid TF32, which rounds the inputs of a float32 product to ten bits: faster, and less exact."""
     settings = torch.backends.cuda.matmul
     new = hasattr(torch.backends, "fp32_precision")
-    name, wanted = ("fp32_precision", "tf32" if tf32 else "ieee") if new else ("allow_tf32", tf32)
-    before = getattr(settings, name)
-    setattr(settings, name, wanted)
+    name, value = ("fp32_precision", "tf32" if tf32 else "ieee") if new else ("allow_tf32", tf32)
+    previous = getattr(settings, name)
+    setattr(settings, name, value)
     try:
         yield
     finally:
-        setattr(settings, name, before)
+        setattr(settings, name, previous)
 
 
 @contextmanager
 def autocast_to(device: str, dtype: torch.dtype | None) -> Iterator[None]:
-    """Products in half precision (autocast); None leaves them as they are."""
+    """Autocast to a dtype; None changes nothing."""
     if dtype is None:
         yield
         return
@@ -73,21 +78,21 @@ def autocast_to(device: str, dtype: torch.dtype | None) -> Iterator[None]:
 
 
 def autocast(device: str, precision: str) -> AbstractContextManager[None]:
-    """bfloat16 where it pays (CUDA) by default; weights and the loss stay in float32."""
-    wanted = precision == "bfloat16" or (precision == "auto" and device.startswith("cuda"))
-    return autocast_to(device, torch.bfloat16 if wanted else None)
+    """Autocast for a recipe's precision; `auto` is bfloat16 on CUDA. Weights and the loss stay in float32."""
+    bfloat16 = precision == "bfloat16" or (precision == "auto" and device.startswith("cuda"))
+    return autocast_to(device, torch.bfloat16 if bfloat16 else None)
 
 
 @contextmanager
 def without_bfloat16_warnings() -> Iterator[None]:
-    """Half precision without a warning at every product of a CPU that has no instructions for it."""
+    """Silence torch's warning at every bfloat16 product on a CPU without the instructions."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", _FALLBACK, UserWarning)
         yield
 
 
 def bfloat16_note(device: str, dtype: str) -> str | None:
-    """What a person should know before bfloat16 runs on this device, if anything."""
+    """Return a warning if bfloat16 is slow on this device."""
     if dtype != "bfloat16" or torch.device(device).type != "cpu" or _cpu_has_bfloat16():
         return None
     return say(
@@ -102,10 +107,10 @@ def _cpu_has_bfloat16() -> bool:
 
 @contextmanager
 def without_cudnn(length: int | None = None) -> Iterator[None]:
-    """Training without cuDNN's attention where its gradients may be no numbers; others take its place at once.
+    """Train without cuDNN's attention where its gradients may be NaN; torch then uses another kernel.
 
-    From torch 2.11 on, an H100 or H200 takes it for bfloat16. Under a mask, in rows of 64 tokens more than a multiple of 128, its
-    backward pass overflows where all logits of a query are far below 0 (pytorch issue 196678). `length` None: rows of any length.
+    torch 2.11 and later use it for bfloat16 on an H100 or H200. With a mask, and rows of 64 tokens more than a multiple of 128,
+    its backward pass overflows if all logits of a query are far below 0 (pytorch issue 196678). `length` None: any length.
     """
     allowed = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(allowed and length is not None and length % 128 != 64)
@@ -116,10 +121,10 @@ def without_cudnn(length: int | None = None) -> Iterator[None]:
 
 
 def packed_masks(model: Any, segments: Tensor) -> Any:
-    """What to pass to `encode` as `attention_mask` so that a token sees its own document alone; no document sees padding.
+    """Build the `attention_mask` of `encode` with which a token attends to its own document alone, and never to padding.
 
-    A boolean mask of pairs (B, 1, L, L) under SDPA, numbers to add under eager; for ModernBERT one for each kind of layer,
-    because a single mask of pairs would silently take its sliding window away.
+    A boolean mask (B, 1, L, L) under SDPA, an additive one under eager; for ModernBERT one per kind of layer, because a single
+    pairwise mask would silently disable its sliding window.
     """
     name = model.config.model_type
     if name == "deberta-v2":
@@ -128,14 +133,14 @@ def packed_masks(model: Any, segments: Tensor) -> Any:
         return Documents(segments) if installed(model) else Documents(segments).pairs()
     same = segments[:, None, :, None] == segments[:, None, None, :]
     if name == "modernbert":
-        place = torch.arange(segments.shape[1], device=segments.device)
-        near = (place[:, None] - place[None, :]).abs() <= model.config.sliding_window
-        return {"full_attention": _as_wanted(model, same), "sliding_attention": _as_wanted(model, same & near)}
-    return _as_wanted(model, same)
+        position = torch.arange(segments.shape[1], device=segments.device)
+        near = (position[:, None] - position[None, :]).abs() <= model.config.sliding_window
+        return {"full_attention": _mask_for(model, same), "sliding_attention": _mask_for(model, same & near)}
+    return _mask_for(model, same)
 
 
 def compiling_pays(model: Any) -> bool:
-    """Does compiling a step of this model pay? Around fused kernels it takes half a minute and gains nothing."""
+    """Tell whether to compile a step of this model: around fused kernels it costs half a minute and gains nothing."""
     if model.config.model_type != "deberta-v2":
         return True
     from coref_automl.models.fused_deberta import installed
@@ -143,16 +148,36 @@ def compiling_pays(model: Any) -> bool:
     return not installed(model)
 
 
-def _as_wanted(model: Any, allowed: Tensor) -> Tensor:
-    """Padding sees padding here, so that no row is empty: an empty row is NaN under SDPA."""
+def dropout_of(config: dict[str, Any]) -> dict[str, float]:
+    """Return the dropout settings of a config.json, by name."""
+    return {name: config[name] for name in _DROPOUT_SETTINGS if isinstance(config.get(name), int | float)}
+
+
+def with_dropout(model: Any, dropout: float) -> Any:
+    """Return the same weights in a model with this dropout everywhere.
+
+    It is built anew from the changed config: families build no module for a dropout of 0, so no later setting would have effect.
+    """
+    config = copy.deepcopy(model.config)
+    for name in dropout_of(config.to_dict()):
+        setattr(config, name, dropout)
+    options = {"add_pooling_layer": False} if getattr(model, "pooler", model) is None else {}
+    with torch.random.fork_rng(devices=[]):
+        changed = type(model)(config, **options)
+    changed.load_state_dict(model.state_dict())
+    return changed.to(device=model.device, dtype=model.dtype)
+
+
+def _mask_for(model: Any, allowed: Tensor) -> Tensor:
+    """Convert to the form of the implementation. Padding may attend to padding: a row without any key is NaN under SDPA."""
     if model.config._attn_implementation != "eager":
         return allowed
-    added = torch.zeros(allowed.shape, dtype=model.dtype, device=allowed.device)
-    return added.masked_fill_(~allowed, torch.finfo(model.dtype).min)
+    additive = torch.zeros(allowed.shape, dtype=model.dtype, device=allowed.device)
+    return additive.masked_fill_(~allowed, torch.finfo(model.dtype).min)
 
 
 def _use_for_deberta(model: Any, attention: str) -> list[str]:
-    """Fused kernels where they run, else the library's own code."""
+    """Switch to the fused kernels if they run here, else to the library's own code."""
     from coref_automl.models import fused_deberta
 
     if attention == "sdpa":
@@ -165,8 +190,8 @@ def _use_for_deberta(model: Any, attention: str) -> list[str]:
         chosen = "fused" if obstacle is None else "eager"
         reason = f" (fused {obstacle})" if obstacle is not None and model.device.type == "cuda" else ""
     fused_deberta.install(model, fused=chosen == "fused")
-    return [_told(chosen, reason)]
+    return [_note(chosen, reason)]
 
 
-def _told(chosen: str, reason: str = "") -> str:
+def _note(chosen: str, reason: str = "") -> str:
     return say(f"{ATTENTION_LABEL['ko']}: {chosen}{reason}.", f"{ATTENTION_LABEL['en']}: {chosen}{reason}.")

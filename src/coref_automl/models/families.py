@@ -1,11 +1,11 @@
-"""The encoder families this package knows. In: a config's `model_type`. Out: where its positions live, which attention it has."""
+"""The supported encoder families. In: a config, or its `model_type`. Out: how positions are encoded, which length is read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from coref_automl.config import shown
+from coref_automl.config import short_repr
 from coref_automl.errors import ModelError
 
 Positions = Literal["absolute", "offset", "relative", "rotary"]
@@ -13,8 +13,8 @@ Positions = Literal["absolute", "offset", "relative", "rotary"]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`positions`: a table with one row per position (absolute), the same with rows before the first (offset, RoBERTa's padding
-    row), a table of distances (relative), or none at all (rotary). `pooler`: the encoder class builds one by default."""
+    """`positions`: a table with one row per position (absolute), the same after some unused rows (offset: RoBERTa's padding), a
+    table of distances (relative), or no table (rotary). `pooler`: the encoder class builds one by default."""
 
     positions: Positions
     pooler: bool = False
@@ -32,14 +32,14 @@ FAMILIES: dict[str, Family] = {
 }
 
 LONGEST = 131_072
-"""Tokens of the longest row or window: sixteen times what the longest of these families read. More is a slip of the hand."""
+"""Tokens of the longest row or window: sixteen times the longest of these families. Anything longer is taken for a typo."""
 
 PRE_NORM = frozenset({"modernbert"})
-"""Families whose residual path is not normalised: they bear a rate several times larger."""
+"""Families whose residual stream is not normalized, so that they train at a learning rate several times larger."""
 
 
 def family(name: str, where: str = "The model") -> Family:
-    """The family of a `model_type`, or an error that lists the known ones."""
+    """Return the family of a `model_type`, or raise an error that lists the supported ones."""
     if name not in FAMILIES:
         known = ", ".join(FAMILIES)
         raise ModelError(f"{where} is of the family {name!r}, which is not supported; choose a model of one of these: {known}.")
@@ -47,22 +47,22 @@ def family(name: str, where: str = "The model") -> Family:
 
 
 def first_row(config: Any) -> int:
-    """The row of the position table that the first token uses: 0, or the one after RoBERTa's padding row."""
-    known = _as_dict(config)
-    if family(known["model_type"]).positions != "offset":
+    """Return the row of the position table that the first token uses: 0, or the one after RoBERTa's padding row."""
+    settings = _as_dict(config)
+    if family(settings["model_type"]).positions != "offset":
         return 0
-    return _whole(known, "pad_token_id", 1) + 1
+    return _integer(settings, "pad_token_id", 1) + 1
 
 
 def length_of(config: Any) -> int:
-    """How many tokens a model of this config (an object, or the dict of config.json) reads."""
-    known = _as_dict(config)
-    usual = 512 + first_row(known)  # config.json leaves out nothing since transformers 4; older files may
-    return _whole(known, "max_position_embeddings", usual) - first_row(known)
+    """Return how many tokens a model of this config (an object, or the dict of config.json) reads."""
+    settings = _as_dict(config)
+    default = 512 + first_row(settings)  # files from before transformers 4 omit defaults
+    return _integer(settings, "max_position_embeddings", default) - first_row(settings)
 
 
 def too_long(seq_len: int) -> str | None:
-    """Why a length cannot be meant, as the end of a sentence; None where it can."""
+    """Return why a length is not supported, as the end of a sentence; None if it is."""
     return (
         f"should be {LONGEST:,} tokens or fewer, not {seq_len:,}; pass --seq-len 512 or another length"
         if seq_len > LONGEST
@@ -70,13 +70,13 @@ def too_long(seq_len: int) -> str | None:
     )
 
 
-def _whole(known: dict[str, Any], key: str, usual: int) -> int:
-    value = known.get(key)
+def _integer(settings: dict[str, Any], key: str, default: int) -> int:
+    value = settings.get(key)
     try:
-        return usual if value is None else int(value)
+        return default if value is None else int(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise ModelError(
-            f"The model's config.json has a {key} of {shown(value)}, which is not a whole number; correct it."
+            f"The model's config.json has a {key} of {short_repr(value)}, which is not a whole number; correct it."
         ) from error
 
 

@@ -1,8 +1,8 @@
-"""DeBERTa-v2 on the fused kernels. In: a loaded model on a CUDA device. Out: the same weights, with other layers around them.
+"""DeBERTa-v2 on the fused kernels. In: a loaded model on a CUDA device. Out: the same weights in layers that use the kernels.
 
-The library's attention writes several (B, H, L, L) tensors per layer. Here queries, keys and values are one product that goes
-straight into `disentangled.operation.attend`, and the documents of a batch are laid out once for all layers. Dropout, residual
-sum and layer norm are one kernel (`disentangled.residual`).
+The library's attention writes several (B, H, L, L) tensors per layer. Here queries, keys and values are one product, which is the
+input of `disentangled.operation.attend`, and the bounds of documents are computed once for all layers. Dropout, residual sum and
+layer norm are one kernel (`disentangled.residual`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from coref_automl.errors import ModelError
 from coref_automl.models.disentangled.layout import Distances, DocumentBounds, Documents, bounds_of, geometry
 
 LARGEST_HEAD = 128
-LEAST_CARD = (8, 0)
-PLACES_AT_ONCE = 65_536
-"""Pairs of a query and a key whose products are alive at once where single places are scored."""
+LEAST_CAPABILITY = (8, 0)
+PAIRS_AT_ONCE = 65_536
+"""Pairs of a query and a key per step when the last layer runs at single positions; bounds its memory."""
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
 class FusedLayer(DebertaV2Layer):  # type: ignore[misc]
-    """Takes over where the mask is the bounds of documents; a mask of pairs goes to the library's own code."""
+    """Runs the kernels if the mask is the bounds of documents; with a pairwise mask, the library's own code."""
 
     def forward(
         self,
@@ -46,60 +46,61 @@ class FusedLayer(DebertaV2Layer):  # type: ignore[misc]
         if output_attentions or query_states is not None:
             raise ModelError("Fused attention does not keep attention weights; load the model with attention 'eager'.")
         first, second = self.attention.output, self.output
-        joint, *weights = _rounded_weights(self)
+        joint, *weights = _half_weights(self)
         context = attention_of(self.attention.self, hidden_states, attention_mask, rel_embeddings, joint)
-        attended = _add_norm(first, _product(first.dense, context, weights[0]), hidden_states)
-        inner = _product(self.intermediate.dense, _rounded_once(attended), weights[1])
-        states = _product(second.dense, self.intermediate.intermediate_act_fn(inner), weights[2])
+        attended = _add_norm(first, _linear(first.dense, context, weights[0]), hidden_states)
+        inner = _linear(self.intermediate.dense, _in_half(attended), weights[1])
+        states = _linear(second.dense, self.intermediate.intermediate_act_fn(inner), weights[2])
         return _add_norm(second, states, attended), None
 
 
 class FusedEncoder(DebertaV2Encoder):  # type: ignore[misc]
-    """Lays the documents out once per forward pass. A model moved to the CPU goes on with the library's code."""
+    """Computes the bounds of documents once per forward pass. On the CPU, the library's code runs."""
 
     def get_attention_mask(self, attention_mask: Any) -> Any:
         documents = Documents.of(attention_mask)
         if documents is None:
             return super().get_attention_mask(attention_mask)
-        return bounds_of(documents.segments) if documents.segments.is_cuda or _interpreted() else documents.pairs()
+        on_kernels = documents.segments.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"  # interpreted, on a CPU too
+        return bounds_of(documents.segments) if on_kernels else documents.pairs()
 
     def get_rel_pos(self, _states: Tensor, _query_states: Tensor | None = None, relative_pos: Tensor | None = None) -> Any:
-        """Kernels know distances by themselves; the library's code makes its own table where it is given none."""
+        """Return no table of distances: the kernels need none, and the library's layers build their own."""
         return relative_pos
 
 
 Weights = tuple[Tensor, Tensor]
-"""Of a linear layer and its bias, in half precision; those of queries, keys and values are one."""
+"""Weight and bias of a linear layer in half precision; queries, keys and values are one layer."""
 
 
-class _Rounded(torch.autograd.Function):  # type: ignore[misc]
-    """Weights in half precision, each group's joined by rows: one launch for all of them, and one for their gradients."""
+class _ToHalf(torch.autograd.Function):  # type: ignore[misc]
+    """Convert weights to half precision, concatenated by group: one launch for all of them, and one for their gradients."""
 
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, groups: tuple[int, ...], *weights: Tensor) -> tuple[Tensor, ...]:
-        left = iter(weights)
-        ctx.rows = [[len(next(left)) for _ in range(count)] for count in groups]
-        firsts = (weights[sum(groups[:at])] for at in range(len(groups)))
+        remaining = iter(weights)
+        ctx.rows = [[len(next(remaining)) for _ in range(count)] for count in groups]
+        firsts = (weights[sum(groups[:group])] for group in range(len(groups)))
         joined = tuple(w.new_empty((sum(rows), *w.shape[1:]), dtype=dtype) for w, rows in zip(firsts, ctx.rows, strict=True))
         torch._foreach_copy_(_split(joined, ctx.rows), list(weights))
         return joined
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Any, ...]:
-        parts = _split(slopes, ctx.rows)
-        found = [torch.empty_like(part, dtype=torch.float32, memory_format=torch.contiguous_format) for part in parts]
-        torch._foreach_copy_(found, parts)
-        return None, None, *found
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+        parts = _split(grads, ctx.rows)
+        full = [torch.empty_like(part, dtype=torch.float32, memory_format=torch.contiguous_format) for part in parts]
+        torch._foreach_copy_(full, parts)
+        return None, None, *full
 
 
 def _split(joined: tuple[Tensor, ...], rows: list[list[int]]) -> list[Tensor]:
-    return [part for whole, counts in zip(joined, rows, strict=True) for part in whole.split(counts)]
+    return [part for group, counts in zip(joined, rows, strict=True) for part in group.split(counts)]
 
 
-def _rounded_weights(layer: Any) -> list[Weights] | list[None]:
-    """For a layer's four products: queries, keys and values in one; after attention; into the middle; out of it.
+def _half_weights(layer: Any) -> list[Weights] | list[None]:
+    """Convert the weights of a layer's four products: queries, keys and values as one; attention output; intermediate; output.
 
-    None where autocast is off, or where a product has low-rank changes beside it: each then rounds what it needs by itself.
+    None without autocast, or if a product has a LoRA update: each product then converts its own weights.
     """
     module = layer.attention.self
     parts = [module.query_proj, module.key_proj, module.value_proj]
@@ -109,24 +110,24 @@ def _rounded_weights(layer: Any) -> list[Weights] | list[None]:
     if not plain or not torch.is_autocast_enabled(kind):
         return [None] * 4
     weights = [part.weight for part in parts] + [part.bias for part in parts]
-    found = _Rounded.apply(torch.get_autocast_dtype(kind), (3, 1, 1, 1) * 2, *weights)
-    return list(zip(found[:4], found[4:], strict=True))
+    half = _ToHalf.apply(torch.get_autocast_dtype(kind), (3, 1, 1, 1) * 2, *weights)
+    return list(zip(half[:4], half[4:], strict=True))
 
 
-def _product(dense: Any, states: Tensor, weights: Weights | None) -> Tensor:
-    found: Tensor = dense(states) if weights is None else nn.functional.linear(states, *weights)
-    return found
+def _linear(dense: Any, states: Tensor, weights: Weights | None) -> Tensor:
+    result: Tensor = dense(states) if weights is None else nn.functional.linear(states, *weights)
+    return result
 
 
 def attention_of(
     module: Any, states: Tensor, bounds: DocumentBounds, table: Tensor | None, joint: Weights | None = None
 ) -> Tensor:
-    """Contexts (B, L, W) of one layer's attention, its projections included."""
+    """Return the contexts (B, L, W) of one layer's attention, from its hidden states."""
     from coref_automl.models.disentangled.operation import attend
 
     project = _joint_projection(module, joint)
     context = attend(
-        project(_rounded_once(states)), *_position_tables(module, table, project), bounds,
+        project(_in_half(states)), *_position_tables(module, table, project), bounds,
         _distances(module) if module.relative_attention and module.pos_att_type else Distances(-1, 1),
         scale=_scale(module), dropout=module.dropout.p if module.training else 0.0,
     )  # fmt: skip
@@ -134,76 +135,77 @@ def attention_of(
 
 
 def _add_norm(module: Any, states: Tensor, residual: Tensor) -> Tensor:
-    """The end of a block: dropout, residual sum and layer norm as one kernel, where the residual stream is float32."""
+    """Apply dropout, residual sum and layer norm, as one kernel if the residual stream is float32."""
     if residual.dtype != torch.float32 or module.LayerNorm.weight.dtype != torch.float32:
-        found: Tensor = module.LayerNorm(module.dropout(states) + residual)
-        return found
+        result: Tensor = module.LayerNorm(module.dropout(states) + residual)
+        return result
     from coref_automl.models.disentangled.residual import add_norm
 
-    half = states.dtype if states.dtype != torch.float32 else None
-    whole, rounded = add_norm(states, residual, module.LayerNorm, dropout=module.dropout.p if module.training else 0.0, half=half)
-    if rounded is not None:
-        whole.rounded = rounded
-    return whole
+    dtype = states.dtype if states.dtype != torch.float32 else None
+    normed, half = add_norm(states, residual, module.LayerNorm, dropout=module.dropout.p if module.training else 0.0, half=dtype)
+    if half is not None:
+        normed.in_half = half
+    return normed
 
 
 def can_encode_at(model: Any, attention_mask: Any) -> bool:
-    """May the last layer run at single places? Where nothing is learned, and a convolution does not follow it."""
+    """Tell whether the last layer may run at single positions: only for inference, and not if a convolution follows it."""
     on_device = isinstance(attention_mask, Tensor) and attention_mask.dim() == 2 and attention_mask.is_cuda
-    learning = torch.is_grad_enabled() or model.training
-    return on_device and not learning and installed(model) and len(model.base_model.encoder.layer) > 1
+    training = torch.is_grad_enabled() or model.training
+    return on_device and not training and installed(model) and len(model.base_model.encoder.layer) > 1
 
 
 def run_layer_at(layer: Any, hidden: Tensor, real: Tensor, rows: Tensor, columns: Tensor, table: Tensor | None) -> Tensor:
-    """One layer's output (N, H) at the places (rows[i], columns[i]); all real tokens of a row are one document."""
+    """Return one layer's output (N, H) at the positions (rows[i], columns[i]); the unpadded tokens of a row are one document."""
     module = layer.attention.self
-    states, own = _rounded_once(hidden), hidden[rows, columns]
-    query, key, value = _heads(module, module.query_proj(own)), module.key_proj(states), module.value_proj(states)
+    states, targets = _in_half(hidden), hidden[rows, columns]
+    query, key, value = _heads(module, module.query_proj(targets)), module.key_proj(states), module.value_proj(states)
     key, value = _heads(module, key), _heads(module, value)
     tables = _position_tables(module, table, _joint_projection(module))
-    step = max(1, PLACES_AT_ONCE // hidden.shape[1])
+    step = max(1, PAIRS_AT_ONCE // hidden.shape[1])
     context = torch.cat(
         [
             _attend_at(module, query[part], key, value, tables, real, rows[part], columns[part])
             for part in (slice(low, low + step) for low in range(0, len(rows), step))
         ]
     )
-    attended = layer.attention.output(context.to(key.dtype).flatten(1), own)
-    found: Tensor = layer.output(layer.intermediate(attended), attended)
-    return found
+    attended = layer.attention.output(context.to(key.dtype).flatten(1), targets)
+    result: Tensor = layer.output(layer.intermediate(attended), attended)
+    return result
 
 
 def _attend_at(
     module: Any, query: Tensor, key: Tensor, value: Tensor, tables: tuple[Tensor | None, Tensor | None], real: Tensor,
     rows: Tensor, columns: Tensor,
 ) -> Tensor:  # fmt: skip
-    """Contexts (N, H, D) of single queries, with scores in float32: a query meets the keys of its row, each at its distance."""
+    """Return the contexts (N, H, D) of single queries, each over the keys of its row, with scores in float32."""
     length = key.shape[1]
     position_key, position_query = tables
-    left = query.float()[:, None]
-    by_distance = columns[:, None] - torch.arange(length, device=key.device)[None, :]
+    factor = query.float()[:, None]
+    distances = columns[:, None] - torch.arange(length, device=key.device)[None, :]
     if position_key is not None or position_query is not None:
         points = geometry(_distances(module), -(-length // 1024) * 1024, key.device)
-        index = points.rows[by_distance + points.center]
+        index = points.rows[distances + points.center]
     if position_query is not None:
-        left = left + position_query[index].float()  # both terms of a key in one product
-    scores = (left * key[rows].float()).sum(-1).transpose(1, 2)
+        factor = factor + position_query[index].float()  # content and p2c in one product with the keys
+    scores = (factor * key[rows].float()).sum(-1).transpose(1, 2)
     if position_key is not None:
         terms = torch.einsum("nhd,rhd->nhr", query.float(), position_key.float())
         scores = scores + terms.gather(2, index[:, None, :].expand(-1, terms.shape[1], -1).long())
-    shares = (scores * _scale(module)).masked_fill(~real[rows][:, None, :], -torch.inf).softmax(-1)
-    return torch.einsum("nhl,nlhd->nhd", shares.to(value.dtype), value[rows]).float()
+    weights = (scores * _scale(module)).masked_fill(~real[rows][:, None, :], -torch.inf).softmax(-1)
+    return torch.einsum("nhl,nlhd->nhd", weights.to(value.dtype), value[rows]).float()
 
 
 def why_not(model: Any) -> str | None:
-    """What keeps this model from the fused kernels, as the end of a sentence; None if nothing does."""
+    """Return why this model cannot use the fused kernels, as the end of a sentence; None if it can."""
     if model.device.type != "cuda":
         return "needs a CUDA device"
     if importlib.util.find_spec("triton") is None:
         return "needs Triton, which is not installed"
-    card = torch.cuda.get_device_capability(model.device)
-    if card < LEAST_CARD:
-        return f"needs compute capability {_version(LEAST_CARD)} (Ampere) or later, and this card has {_version(card)}"
+    capability = torch.cuda.get_device_capability(model.device)
+    if capability < LEAST_CAPABILITY:
+        needed, own = (f"{major}.{minor}" for major, minor in (LEAST_CAPABILITY, capability))
+        return f"needs compute capability {needed} (Ampere) or later, and this card has {own}"
     if model.dtype not in DTYPES:
         return f"does not compute in {str(model.dtype).removeprefix('torch.')}"
     attention = model.base_model.encoder.layer[0].attention.self
@@ -215,7 +217,7 @@ def why_not(model: Any) -> str | None:
 
 
 def install(model: Any, *, fused: bool = True) -> None:
-    """Switch a DeBERTa-v2 in place: the classes change, parameters and their names stay. Not `fused`: back to the library's."""
+    """Switch a DeBERTa-v2 in place to the fused classes, or back to the library's; parameters and their names stay."""
     encoder = model.base_model.encoder
     encoder.__class__ = FusedEncoder if fused else DebertaV2Encoder
     for layer in encoder.layer:
@@ -231,25 +233,25 @@ def _heads(module: Any, states: Tensor) -> Tensor:
 
 
 def _joint_projection(module: Any, joint: Weights | None = None) -> Callable[[Tensor], Tensor]:
-    """States (..., W) to queries, keys and values (..., 3, H, D): one product for all three where their layers are plain."""
+    """Return the projection of states (..., W) to queries, keys and values (..., 3, H, D): one product, except with LoRA."""
     shape = (3, module.num_attention_heads, module.attention_head_size)
     if joint is not None:
         return lambda states: nn.functional.linear(states, *joint).unflatten(-1, shape)
     parts = (module.query_proj, module.key_proj, module.value_proj)
-    if any(type(part) is not nn.Linear for part in parts):  # low-rank changes stand beside theirs
+    if any(type(part) is not nn.Linear for part in parts):  # with LoRA
         return lambda states: torch.stack([_heads(module, part(states)) for part in parts], -3)
-    weight, bias = _rounded_once(torch.cat([part.weight for part in parts])), torch.cat([part.bias for part in parts])
+    weight, bias = _in_half(torch.cat([part.weight for part in parts])), torch.cat([part.bias for part in parts])
     return lambda states: nn.functional.linear(states, weight, bias).unflatten(-1, shape)
 
 
 def _position_tables(
     module: Any, table: Tensor | None, project: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The projected position tables (rows, H, D) of c2p and of p2c; None for a term that this model does not have."""
+    """Return the projected position tables (rows, H, D) of c2p and p2c; None for a term that this model does not have."""
     kinds = module.pos_att_type if module.relative_attention else []
     if not kinds:
         return None, None
-    table = _rounded_once(module.pos_dropout(table)[: 2 * module.pos_ebd_size])
+    table = _in_half(module.pos_dropout(table)[: 2 * module.pos_ebd_size])
     if module.share_att_key:
         query, key, _ = project(table).unbind(-3)
         return (key if "c2p" in kinds else None), (query if "p2c" in kinds else None)
@@ -261,23 +263,14 @@ def _scale(module: Any) -> float:
     return 1.0 / math.sqrt(module.attention_head_size * (1 + ("c2p" in module.pos_att_type) + ("p2c" in module.pos_att_type)))
 
 
-def _rounded_once(states: Tensor) -> Tensor:
-    """In autocast's precision, for several products; the layer norm before has often written it already (`rounded`)."""
+def _in_half(states: Tensor) -> Tensor:
+    """Convert to autocast's dtype once for several products; `_add_norm` has often written it already."""
     kind = states.device.type
     if not torch.is_autocast_enabled(kind):
         return states
-    rounded = getattr(states, "rounded", None)
-    return states.to(torch.get_autocast_dtype(kind)) if rounded is None else rounded
+    half = getattr(states, "in_half", None)
+    return states.to(torch.get_autocast_dtype(kind)) if half is None else half
 
 
 def _distances(attention: Any) -> Distances:
     return Distances(attention.position_buckets, attention.max_relative_positions)
-
-
-def _interpreted() -> bool:
-    """Does Triton run kernels in Python, which it does on a CPU too?"""
-    return os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def _version(card: tuple[int, int]) -> str:
-    return f"{card[0]}.{card[1]}"

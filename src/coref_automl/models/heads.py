@@ -1,6 +1,6 @@
-"""A masked language model in two halves. In: token ids, or hidden states at chosen positions. Out: hidden states, or logits.
+"""A masked language model in two parts. In: token ids, or hidden states at some positions. Out: hidden states, or logits.
 
-The head is the widest layer of a small encoder; running it only where an answer is wanted is most of this package's speed.
+The head is the widest layer of a small encoder; running it at the target positions alone is most of this package's speed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from coref_automl.models.families import first_row
 
 
 def encode(model: Any, input_ids: Tensor, attention_mask: Any, position_ids: Tensor | None = None) -> Tensor:
-    """Hidden states (B, L, H) of the last layer, without the mask head.
+    """Return the hidden states (B, L, H) of the last layer, without the mask head.
 
-    `attention_mask` is a (B, L) mask of real tokens or what `execution.packed_masks` made. `position_ids` count from 0 in every
-    family; left out, positions run from the first token on.
+    `attention_mask` is a (B, L) mask of unpadded tokens or a mask of `execution.packed_masks`. `position_ids` count from 0 in
+    every family; without them, positions are those in the row.
     """
     if position_ids is not None:
         position_ids = position_ids + first_row(model.config)
@@ -32,8 +32,8 @@ def encode(model: Any, input_ids: Tensor, attention_mask: Any, position_ids: Ten
 
 
 def encode_at(model: Any, input_ids: Tensor, attention_mask: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Hidden states (N, H) at the places (rows[i], columns[i]) alone; some families need not run all layers for the others."""
-    if model.config.model_type == "modernbert" and quick_modernbert.suits(model.base_model, attention_mask):
+    """Return the hidden states (N, H) at the positions (rows[i], columns[i]); in some families without computing all others."""
+    if model.config.model_type == "modernbert" and quick_modernbert.supports(model.base_model, attention_mask):
         return quick_modernbert.encode_at(model.base_model, input_ids, attention_mask, rows, columns)
     if model.config.model_type == "deberta-v2":
         from coref_automl.models.fused_deberta import can_encode_at
@@ -44,34 +44,34 @@ def encode_at(model: Any, input_ids: Tensor, attention_mask: Tensor, rows: Tenso
 
 
 def predict(model: Any, hidden: Tensor) -> Tensor:
-    """Logits (N, V) of the model's own mask head for hidden states (N, H)."""
+    """Return the logits (N, V) of the model's own mask head for hidden states (N, H)."""
     return _HEADS[model.config.model_type](model, hidden)
 
 
 def _encode_deberta(
-    base: Any, input_ids: Tensor, attention_mask: Any, position_ids: Tensor | None, places: tuple[Tensor, Tensor] | None = None
+    base: Any, input_ids: Tensor, attention_mask: Any, position_ids: Tensor | None, positions: tuple[Tensor, Tensor] | None = None
 ) -> Tensor:
-    """What the library's forward does, except that it takes a mask of pairs, with the convolution too, and does not keep the
-    hidden states of every layer alive. With `places` the last layer runs there alone."""
+    """Run the encoder like the library's forward, but accept a pairwise mask also with the convolution, and free the hidden
+    states of each layer. With `positions` (rows, columns) the last layer runs there alone."""
     encoder = base.encoder
     real = _real_tokens(attention_mask)
     first: Tensor = base.embeddings(input_ids=input_ids, position_ids=position_ids, mask=real)
     table = encoder.get_rel_embedding()
     pairs, distances = encoder.get_attention_mask(attention_mask), encoder.get_rel_pos(first)
     hidden = first
-    for number, layer in enumerate(encoder.layer if places is None else encoder.layer[:-1]):
+    for number, layer in enumerate(encoder.layer if positions is None else encoder.layer[:-1]):
         hidden = layer(hidden, pairs, relative_pos=distances, rel_embeddings=table)[0]
         if number == 0 and encoder.conv is not None:
             hidden = encoder.conv(first, hidden, real)
-    if places is None:
+    if positions is None:
         return hidden
     from coref_automl.models.fused_deberta import run_layer_at
 
-    return run_layer_at(encoder.layer[-1], hidden, real.bool(), *places, table)
+    return run_layer_at(encoder.layer[-1], hidden, real.bool(), *positions, table)
 
 
 def _real_tokens(attention_mask: Any) -> Tensor:
-    """The (B, L) mask of real tokens. In a mask of pairs a padding token does not even see itself."""
+    """Return the (B, L) mask of unpadded tokens. In a pairwise mask a padding token does not attend even to itself."""
     documents = Documents.of(attention_mask)
     if documents is not None:
         return documents.real()

@@ -1,8 +1,8 @@
-"""Import transformers' models for a forward pass alone. In: nothing. Out: 3 s less of a slow core's time, of 7.
+"""Import transformers' models for a forward pass alone. In: nothing. Out: 4 s of import on a slow core, in place of 7.
 
 The library imports torch's compiler for a few decorators, distributed tensors for sharded models, SciPy's optimizers for object
-detection, and looks through all installed packages and, twice, all of its model files. A process that loads a model, answers and
-ends needs none of that.
+detection, and scans all installed packages and, twice, all of its model files. A process that loads a model, predicts and ends
+needs none of that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 @contextmanager
 def light_imports() -> Iterator[None]:
-    """For a command that reads with a model and does nothing else: models that are loaded inside come without all that."""
+    """Load models in this block with the light imports; for commands that only predict."""
     if "transformers" in sys.modules:
         yield
         return
@@ -36,36 +36,36 @@ def _import_library() -> None:
     scipy = sys.modules.get("scipy")
     try:
         torch.distributed.is_available = lambda: False
-        importlib.metadata.packages_distributions = dict  # the library then looks for a package by its name
-        sys.modules["scipy"] = None  # type: ignore[assignment]  # cannot be imported
+        importlib.metadata.packages_distributions = dict  # the library then looks up packages by name
+        sys.modules["scipy"] = None  # type: ignore[assignment]  # makes its import fail
         from transformers.utils import import_utils
 
-        import_utils.is_torch_distributed_available()  # it asks once, and keeps the answer
+        import_utils.is_torch_distributed_available()  # these two cache their first answer
         import_utils.is_scipy_available()
     finally:
         torch.distributed.is_available, importlib.metadata.packages_distributions = distributed, packages
         del sys.modules["scipy"]
         sys.modules |= {"scipy": scipy} if scipy else {}
     library = sys.modules["transformers"]
-    models = ModuleType("transformers.models")  # a plain package, without names for all of its modules
+    models = ModuleType("transformers.models")  # a plain package, without lazy names for all of its modules
     models.__path__ = [f"{folder}/models" for folder in library.__path__]
     sys.modules |= {models.__name__: models, **{name: _StandIn(name) for name in _STAND_INS}}
 
 
-def _unchanged(function: Callable[..., Any] | None = None, *_: Any, **__: Any) -> Any:
-    return function or _unchanged
+def _no_decorator(function: Callable[..., Any] | None = None, *_: Any, **__: Any) -> Any:
+    return function or _no_decorator
 
 
 _COMPILER, _TRACING = "torch._dynamo", "torch._dynamo._trace_wrapped_higher_order_op"
 _STAND_INS: dict[str, dict[str, Callable[..., Any]]] = {
-    _COMPILER: dict.fromkeys(("assume_constant_result", "allow_in_graph", "disable"), _unchanged),
+    _COMPILER: dict.fromkeys(("assume_constant_result", "allow_in_graph", "disable"), _no_decorator),
     _TRACING: {"TransformGetItemToIndex": lambda: _real(_TRACING, "TransformGetItemToIndex")()},
 }
-"""What models want of the compiler when they are imported: decorators, and what few kinds of masks call."""
+"""Names of the compiler that models import: decorators, and a class that few kinds of masks use."""
 
 
 class _StandIn(ModuleType):
-    """A module of the compiler while models are imported; asked for anything else, the module itself is imported."""
+    """Stands in for a module of the compiler while models are imported; any other name imports the module itself."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

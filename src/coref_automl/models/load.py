@@ -1,7 +1,7 @@
-"""Load a model and its tokenizer, or say in one sentence why not. In: a hub id, a folder, or `bundled:` name. Out: LoadedModel.
+"""Load a model and its tokenizer, or raise a one-line error. In: a hub id, a folder, or `bundled:` name. Out: LoadedModel.
 
-Every weight that the model needs must be in the file, with the right shape; what the file holds beyond that is listed. Code from
-a model's repository is never run.
+Every weight that the model needs must be in the file, with the right shape; unused weights are listed in the notes. Code from a
+model's repository is never run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A masked language model ready to run. `notes` are sentences a person should read: what was decided, what was left out."""
+    """A masked language model ready to run. `notes` are for people: what was chosen automatically, which weights are unused."""
 
     model: Any
     tokenizer: Any
@@ -36,7 +36,7 @@ class LoadedModel:
 
 
 def load_tokenizer(model: str, folder: Path | None = None) -> PreTrainedTokenizerFast:
-    """`folder`: where the model lies, if that is known."""
+    """Load a fast tokenizer; `folder` is the model's, if it is known."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     folder = folder or model_files.folder_of(model, weights=False)
@@ -44,8 +44,8 @@ def load_tokenizer(model: str, folder: Path | None = None) -> PreTrainedTokenize
     try:
         with quiet_library(), without_panics():
             tokenizer = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
-            tokenizer("한국어")  # a wrong value in its config shows in use alone
-    except Exception as error:  # the library raises many kinds for a damaged or foreign tokenizer
+            tokenizer("한국어")  # a wrong value in its config only fails in use
+    except Exception as error:  # the library raises many types for a damaged or foreign tokenizer
         raise ModelError(
             f"The tokenizer of {model} cannot be read ({_first_line(error)}); copy it again from the base model."
         ) from error
@@ -59,10 +59,10 @@ def load_tokenizer(model: str, folder: Path | None = None) -> PreTrainedTokenize
 def load_masked_lm(
     model: str, *, seq_len: int | None = None, device: str = "cpu", new_head: bool | None = None, attention: str = "auto"
 ) -> LoadedModel:
-    """A model with its mask head, lengthened when `seq_len` asks for more than it reads.
+    """Load a model with its mask head, and lengthen it if `seq_len` is more than it reads.
 
-    `device`: cpu, cuda, cuda:N, or auto. `attention`: auto, sdpa, eager, fused. `new_head` allows a mask head that starts from
-    random weights; None where no command offers that.
+    `device`: cpu, cuda, cuda:N, or auto. `attention`: auto, sdpa, eager, fused. `new_head` allows a new mask head;
+    None: the caller has no option for it.
     """
     from transformers import AutoModelForMaskedLM
 
@@ -75,34 +75,34 @@ def load_masked_lm(
         raise ModelError(f"A model's length {why}.")
     files = _files(model)
     checks.check_head(model, files.tokenizer, files.shapes, new_head=new_head)
-    loaded, notes = _loaded(AutoModelForMaskedLM, model, files, device, new_head)
-    notes += bucket_fault(loaded.config)
-    longest = length_of(loaded.config)
+    masked_lm, notes = _load(AutoModelForMaskedLM, model, files, device, new_head)
+    notes += bucket_fault(masked_lm.config)
+    longest = length_of(masked_lm.config)
     if seq_len is not None and seq_len > longest:
-        notes += lengthen(loaded, seq_len)
+        notes += lengthen(masked_lm, seq_len)
     elif seq_len is None:
         seq_len = model_files.trained_length(files.folder, longest)
-    notes += use_attention(loaded, attention)
-    loaded.eval()
-    return LoadedModel(loaded, files.tokenizer, loaded.config.model_type, seq_len, tuple(notes))
+    notes += use_attention(masked_lm, attention)
+    masked_lm.eval()
+    return LoadedModel(masked_lm, files.tokenizer, masked_lm.config.model_type, seq_len, tuple(notes))
 
 
 def load_encoder(model: str, *, device: str = "cpu") -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """The encoder alone, without pooler or head; an ELECTRA discriminator will do."""
+    """Load the encoder alone, without pooler or head, also of an ELECTRA discriminator."""
     from transformers import AutoModel
 
     from coref_automl.models.execution import use_attention
 
     files = _files(model)
     options = {"add_pooling_layer": False} if family(files.config.model_type).pooler else {}
-    loaded, _ = _loaded(AutoModel, model, files, device, False, **options)
-    use_attention(loaded, "auto")
-    loaded.eval()
-    return loaded, files.tokenizer
+    encoder, _ = _load(AutoModel, model, files, device, False, **options)
+    use_attention(encoder, "auto")
+    encoder.eval()
+    return encoder, files.tokenizer
 
 
 def tokenizer_fingerprint(tokenizer: Any) -> str:
-    """A short name of a vocabulary and of the rules that cut text into it; padding, truncation and templates do not count."""
+    """Fingerprint a vocabulary and the rules that split text into it; padding, truncation and templates do not count."""
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
     added = sorted([entry["id"], entry["content"]] for entry in rules.get("added_tokens", ()))
     return fingerprint([rules.get("normalizer"), rules.get("pre_tokenizer"), rules["model"], added])
@@ -113,7 +113,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class _Files:
-    """What a model's folder holds, and fits together."""
+    """The contents of a model's folder, checked against each other."""
 
     folder: Path
     shapes: Shapes
@@ -131,52 +131,52 @@ def _files(model: str) -> _Files:
 
 
 def _config(folder: Path, shapes: Shapes) -> Any:
-    """The config, with what the weights themselves say about its head."""
+    """Load the config; for DeBERTa-v2 the weights decide which head it has."""
     from transformers import AutoConfig
 
-    written = model_files.config_of(folder)
-    family(written["model_type"], str(folder))
-    checks.check_layers(folder, written, shapes)
+    stored = model_files.config_of(folder)
+    family(stored["model_type"], str(folder))
+    checks.check_layers(folder, stored, shapes)
     try:
         with quiet_library():
             config = AutoConfig.from_pretrained(str(folder), trust_remote_code=False)
-    except Exception as error:  # the library's own checks of a config raise many kinds
+    except Exception as error:  # the library's own checks of a config raise many types
         raise ModelError(f"{folder / 'config.json'} cannot be read ({_first_line(error)}); copy the checkpoint again.") from error
     if config.model_type == "deberta-v2":
         new_head = any(name.startswith("lm_predictions.") for name in shapes) and "cls.predictions.bias" not in shapes
-        if new_head and "legacy" not in written:
+        if new_head and "legacy" not in stored:
             config.legacy = False
         if not config.legacy:
-            # this head multiplies by the word embeddings itself, and the library fails on a reload that ties what is not there
+            # this head multiplies by the word embeddings itself; with tied weights the library would fail to load it again
             config.tie_word_embeddings = False
     return config
 
 
-def _loaded(kind: Any, name: str, files: _Files, device: str, new_head: bool | None, **options: Any) -> tuple[Any, list[str]]:
-    """The model, and what a person should know of its weights."""
+def _load(kind: Any, name: str, files: _Files, device: str, new_head: bool | None, **options: Any) -> tuple[Any, list[str]]:
+    """Load the model; the notes are about its weights."""
     import torch
 
     device, folder, config = pick_device(device), files.folder, files.config
     try:
         with quiet_library(), torch.random.fork_rng(devices=[]):
             checks.check_size(folder, kind, config, files.shapes, **options)
-            torch.manual_seed(0)  # a new head starts the same way in every process
-            loaded, info = kind.from_pretrained(
+            torch.manual_seed(0)  # the same new head in every process
+            model, info = kind.from_pretrained(
                 str(folder),
                 config=config,
                 dtype=torch.float32,
                 use_safetensors=files.safetensors,
                 weights_only=True,
                 trust_remote_code=False,
-                ignore_mismatched_sizes=True,  # reported below with every name, instead of the first table the library prints
+                ignore_mismatched_sizes=True,  # reported below, in place of the library's table
                 output_loading_info=True,
                 **options,
             )
-            info["missing_keys"] = _without_twins(loaded, info["missing_keys"])
-            return loaded.to(device), checks.judge(name, loaded, info, new_head=new_head)
+            info["missing_keys"] = _without_decoder_bias(model, info["missing_keys"])
+            return model.to(device), checks.check_loading_report(name, model, info, new_head=new_head)
     except ModelError:
         raise
-    except Exception as error:  # the library raises many kinds; what was asked for and the reason are what a user needs
+    except Exception as error:  # the library raises many types; users need the folder and the reason
         if is_out_of_memory(error):
             raise WorkError(f"{folder} does not fit in the memory of {device}; free some, or pass another device.") from error
         raise ModelError(
@@ -184,19 +184,19 @@ def _loaded(kind: Any, name: str, files: _Files, device: str, new_head: bool | N
         ) from error
 
 
-def _without_twins(model: Any, missing: Iterable[str]) -> list[str]:
-    """Missing weights, less the bias of an untied decoder: in files of earlier versions the head's own bias is that too."""
+def _without_decoder_bias(model: Any, missing: Iterable[str]) -> list[str]:
+    """Fill the missing bias of an untied decoder from the head's bias, as in older files; return the other missing weights."""
     import torch
 
-    held, left = dict(model.named_parameters()), []
+    parameters, others = dict(model.named_parameters()), []
     for key in missing:
-        twin = f"{key.removesuffix('decoder.bias')}bias"
-        if key.endswith(".decoder.bias") and key in held and twin in held and twin not in missing:
+        head_bias = f"{key.removesuffix('decoder.bias')}bias"
+        if key.endswith(".decoder.bias") and key in parameters and head_bias in parameters and head_bias not in missing:
             with torch.no_grad():
-                held[key].copy_(held[twin])
+                parameters[key].copy_(parameters[head_bias])
         else:
-            left.append(key)
-    return left
+            others.append(key)
+    return others
 
 
 def _first_line(error: Exception) -> str:
@@ -206,7 +206,7 @@ def _first_line(error: Exception) -> str:
 
 @contextmanager
 def quiet_library(*, errors: bool = False) -> Iterator[None]:
-    """No tables and bars of transformers: what matters of them is in our notes, errors and events."""
+    """Silence the tables and progress bars of transformers; our notes, errors and events replace them."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

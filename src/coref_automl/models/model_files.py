@@ -1,6 +1,6 @@
 """A model as files. In: a hub id, a folder, or `bundled:` name. Out: the folder, its config, its weights' shapes, fingerprints.
 
-Nothing here imports torch unless the weights are an old `.bin`.
+torch is only imported for weights in the old `.bin` format.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 from coref_automl.errors import InputError, ModelError
 from coref_automl.fingerprints import fingerprint, fingerprint_files
+from coref_automl.folders import expand_home, natural_order
 from coref_automl.guard import LINE, TooLarge, check_packed, refuse_special
 from coref_automl.models.families import family, length_of
 from coref_automl.models.tokenizer_files import TOKENIZER_FILES, has_tokenizer, require_tokenizer
-from coref_automl.paths import at_home, natural_order
 from coref_automl.store import read_json
 
 BUNDLED = {"bundled:ko-mini": "ko-mini"}
@@ -26,10 +26,10 @@ PARTS = {
     "tokenizer_files": ("토크나이저", "tokenizer files"),
     SETTINGS: ("설정", "config or tokenizer settings"),
 }
-"""What identifies a model, as `model_fingerprints` names it, and in words."""
+"""The parts of `model_fingerprints`, in words."""
 _TOKENIZER_SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-_ABOUT = {"_name_or_path", "name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "_commit_hash"}
-"""Settings that change no score."""
+_NEUTRAL = {"_name_or_path", "name_or_path", "architectures", "transformers_version", "torch_dtype", "dtype", "_commit_hash"}
+"""Settings without effect on scores."""
 _ASSETS = Path(__file__).parent.parent / "assets" / "models"
 _HUB_ID = re.compile(r"(?=.{1,96}$)(?!.*(--|\.\.))\w([\w.-]*\w)?(/\w([\w.-]*\w)?)?", re.ASCII)
 _SMALL = ["config.json", "training.json", "tokenizer*", *_TOKENIZER_SETTINGS[1:], "vocab*", "merges.txt", "*.model"]
@@ -37,13 +37,13 @@ _SAFE, _OLD = ["model*.safetensors", "model.safetensors.index.json"], ["pytorch_
 
 
 def resolve(model: str) -> str:
-    """What `from_pretrained` takes: a folder that exists, or a hub id."""
+    """Return what `from_pretrained` takes: an existing folder, or a hub id."""
     if model in BUNDLED:
         folder = _ASSETS / BUNDLED[model]
         if not (folder / "config.json").is_file():
             raise ModelError(f"{model} is not part of this installation; reinstall it, or pass --model with a folder or hub id.")
         return str(folder)
-    path = at_home(model)
+    path = expand_home(model)
     if model and path.is_dir():
         return str(path)
     if path.is_file():
@@ -56,27 +56,27 @@ def resolve(model: str) -> str:
 
 
 def full_name(model: str) -> str:
-    """A model's name that means the same from every current folder: the resolved path of a folder, anything else as it is."""
-    return str(at_home(model).resolve()) if model and at_home(model).is_dir() else model
+    """Return a name that does not depend on the current folder: the absolute path of a folder, or the name unchanged."""
+    return str(expand_home(model).resolve()) if model and expand_home(model).is_dir() else model
 
 
 def is_local(model: str) -> bool:
-    """Whether a model can be opened without a download: a folder, a bundled one, or one in the hub's cache."""
+    """Tell whether a model can be opened without a download: a folder, a bundled model, or one in the hub's cache."""
     from huggingface_hub import try_to_load_from_cache
 
-    if at_home(model).is_dir() or model in BUNDLED:
+    if expand_home(model).is_dir() or model in BUNDLED:
         return True
     return bool(_HUB_ID.fullmatch(model)) and isinstance(try_to_load_from_cache(model, "config.json"), str)
 
 
 def folder_of(model: str, *, weights: bool = True) -> Path:
-    """The folder of a model; a hub id is downloaded (the tokenizer alone, unless weights are wanted) or found in the cache."""
-    found = resolve(model)
-    folder = Path(found) if Path(found).is_dir() else _from_hub(found, _SMALL)
+    """Return the folder of a model; a hub id is downloaded (without `weights` only the small files) or found in the cache."""
+    name = resolve(model)
+    folder = Path(name) if Path(name).is_dir() else _from_hub(name, _SMALL)
     try:
         for path in folder.iterdir():
             if not path.is_dir():
-                refuse_special(path)  # the library opens what it finds by name, and would wait at a pipe for ever
+                refuse_special(path)  # the library would open a pipe by its name, and wait for ever
     except PermissionError as error:
         raise ModelError(f"{folder} cannot be read ({error.strerror}); make it readable, or pass another checkpoint.") from error
     if not (folder / "config.json").is_file() and not (not weights and has_tokenizer(folder)):
@@ -84,15 +84,15 @@ def folder_of(model: str, *, weights: bool = True) -> Path:
         inside = sorted((path.name for path in folder.glob("checkpoint-*") if path.is_dir()), key=natural_order)
         hint = f"pass a checkpoint, such as {folder / inside[-1]}" if inside else "pass a folder that save_pretrained wrote"
         raise ModelError(f"{folder} is not a checkpoint (it has no config.json); {hint}.")
-    if weights and folder != Path(found):
-        folder = _from_hub(found, _SMALL + _SAFE)
+    if weights and folder != Path(name):
+        folder = _from_hub(name, _SMALL + _SAFE)
         if not any(folder.glob("*.safetensors")):
-            folder = _from_hub(found, _SMALL + _OLD)
+            folder = _from_hub(name, _SMALL + _OLD)
     return folder
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Folders that other libraries write in place of a model."""
+    """Refuse folders of other libraries that are not a whole model."""
     if (folder / "adapter_config.json").is_file():
         raise ModelError(f"{folder} is a LoRA adapter; merge it into its base (merge_and_unload, save_pretrained) and pass that.")
     if (folder / "modules.json").is_file():
@@ -107,16 +107,16 @@ def config_of(folder: Path) -> dict[str, Any]:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files that hold the weights, safetensors first; a folder without any is an error."""
+    """List the files of the weights, safetensors if there are any; a folder without weights is an error."""
     for single in ("model.safetensors", "pytorch_model.bin"):
         if (folder / single).is_file():
             return [folder / single]
         index = folder / f"{single}.index.json"
         if index.is_file():
-            written = _json(index)
-            if not isinstance(written, dict) or not isinstance(written.get("weight_map"), dict):
+            content = _json(index)
+            if not isinstance(content, dict) or not isinstance(content.get("weight_map"), dict):
                 raise ModelError(f"{index} names no weights; copy the checkpoint again.")
-            names = sorted({str(name) for name in written["weight_map"].values()})
+            names = sorted({str(name) for name in content["weight_map"].values()})
             if outside := [name for name in names if PurePath(name).is_absolute() or ".." in PurePath(name).parts]:
                 raise ModelError(
                     f"{index} names {outside[0]}, which lies outside its folder, and is not followed; copy the checkpoint again."
@@ -128,7 +128,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every weight, without reading the weights. A damaged or cut-off file is an error."""
+    """Return the shape of every weight by name, without reading the weights. A damaged or truncated file is an error."""
     shapes: dict[str, tuple[int, ...]] = {}
     for path in weight_files(folder):
         shapes |= _safetensors_shapes(path) if path.suffix == ".safetensors" else _pickled_shapes(path)
@@ -136,7 +136,7 @@ def weight_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 
 def detect_seq_len(model: str) -> int:
-    """The length a model reads: what it was trained at where a training.json says so, else what its config holds."""
+    """Return the length a model reads: the one it was trained at if training.json has it, else the config's."""
     folder = folder_of(model, weights=False)
     config = config_of(folder)
     family(config["model_type"], model)
@@ -144,22 +144,22 @@ def detect_seq_len(model: str) -> int:
 
 
 def trained_length(folder: Path, longest: int) -> int:
-    """The length a checkpoint was trained at, where a training.json beside it says so and the model reads that much."""
+    """Return the length in training.json if there is one and the model reads as much, else `longest`."""
     if (folder / "training.json").is_file():
-        written = _json(folder / "training.json")
-        trained = written.get("seq_len") if isinstance(written, dict) else None
+        content = _json(folder / "training.json")
+        trained = content.get("seq_len") if isinstance(content, dict) else None
         if isinstance(trained, int) and 0 < trained <= longest:
             return trained
     return longest
 
 
 def weights_fingerprint(model: str) -> str:
-    """A short name of the weights' bytes, whatever the folder is called: what links a checkpoint to its base."""
+    """Fingerprint the bytes of the weights, which link a checkpoint to its base wherever both are."""
     return model_fingerprints(model)["weights"]
 
 
 def published_files(folder: Path) -> list[Path]:
-    """What makes a folder a model that others can load: config, weights with their index, tokenizer."""
+    """List the files of a model that others can load: config, weights with their index, tokenizer."""
     config_of(folder)
     weight_shapes(folder)
     require_tokenizer(folder)
@@ -169,41 +169,41 @@ def published_files(folder: Path) -> list[Path]:
 
 
 def model_fingerprints(model: str, *, weights: bool = True) -> dict[str, str]:
-    """The identity of a model: fingerprints of its weights, its tokenizer's files, and the settings of both, wherever it lies.
+    """Identify a model by fingerprints of its weights, its tokenizer's files and the settings of both.
 
-    Whatever finishes, resumes or reuses work on a model compares these. Without `weights`, those of its tokenizer.
+    Code that finishes, resumes or reuses work on a model compares these. Without `weights`, only its tokenizer and settings.
     """
     folder = folder_of(model, weights=weights)
     names = TOKENIZER_FILES if (folder / "tokenizer.json").is_file() else (*TOKENIZER_FILES, "merges.txt")
     files = {"weights": weight_files(folder)} if weights else {}
     files |= {"tokenizer_files": [folder / name for name in names if (folder / name).is_file()]}
     try:
-        fingerprints = {name: fingerprint_files(held) for name, held in files.items()}
+        fingerprints = {name: fingerprint_files(paths) for name, paths in files.items()}
     except OSError as error:
         raise ModelError(f"{error.filename or folder} cannot be read ({error.strerror}); make it readable.") from error
     return {**fingerprints, SETTINGS: _settings_fingerprint(folder)}
 
 
 def models_fingerprint(models: Iterable[str]) -> str:
-    """The configs and tokenizers of several models, however they are spelled and in whatever order; weights are named apart."""
+    """Fingerprint the configs and tokenizers of several models, in any order and by any name, without their weights."""
     fingerprints = (model_fingerprints(model, weights=False) for model in models)
-    return fingerprint(sorted(sorted(held.items()) for held in fingerprints))
+    return fingerprint(sorted(sorted(parts.items()) for parts in fingerprints))
 
 
 def folder_fingerprint(folder: Path) -> str:
-    """The identity of a trained head: every file that was saved with it. Empty where nothing was saved."""
+    """Fingerprint the folder of a fine-tuned model: all of its files. Empty if there are none."""
     files = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
     return fingerprint(sorted(path.name for path in files), fingerprint_files(files)) if files else ""
 
 
 def _settings_fingerprint(folder: Path) -> str:
-    """A short name of a model's config and of its tokenizer's settings, without what says who saved them and where."""
-    found = {}
+    """Fingerprint a model's config and its tokenizer's settings, without neutral ones such as a path or a version."""
+    settings = {}
     for name in ("config.json", *_TOKENIZER_SETTINGS):
         if (folder / name).is_file():
-            written = _json(folder / name)
-            found[name] = {key: written[key] for key in written.keys() - _ABOUT} if isinstance(written, dict) else written
-    return fingerprint(found)
+            content = _json(folder / name)
+            settings[name] = {key: content[key] for key in content.keys() - _NEUTRAL} if isinstance(content, dict) else content
+    return fingerprint(settings)
 
 
 def _json(path: Path) -> Any:
@@ -226,19 +226,19 @@ def _from_hub(name: str, patterns: list[str]) -> Path:
         raise ModelError(f"{name} is gated: accept its terms on the hub, run `hf auth login`, and try again.") from error
     except RepositoryNotFoundError as error:
         raise ModelError(f"{name} is neither a folder here nor a model on the hub; check the name.") from error
-    except Exception as error:  # whatever the network throws; the stack stays behind --debug
+    except Exception as error:  # the network raises many types; --debug prints the traceback
         why = "cannot be reached" if isinstance(error, LocalEntryNotFoundError) else f"did not give it ({type(error).__name__})"
         raise ModelError(
             f"{name} is not a folder here, and the hub {why}; check the name, or download it where there is network and pass its "
             f"folder, or use bundled:ko-mini."
         ) from error
-    if not folder.is_dir():  # nothing there matched, so that nothing was written
+    if not folder.is_dir():  # no file matched, so nothing was written
         raise ModelError(f"{name} on the hub has no model (it has no config.json); check the name.")
     return folder
 
 
 def read_head(path: Path) -> dict[str, Any]:
-    """The tensors of a head of ours, which is stored beside its encoder."""
+    """Read the tensors of a fine-tuned head, which is stored beside its encoder."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -250,7 +250,7 @@ def read_head(path: Path) -> dict[str, Any]:
 
 
 def _safetensors_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The library checks the header, and that the file is exactly as long as the header says."""
+    """Read the shapes from the header; safetensors checks it, and that the file has exactly the length it says."""
     from safetensors import SafetensorError, safe_open
 
     with path.open("rb") as handle:
@@ -270,5 +270,5 @@ def _pickled_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     try:
         state = torch.load(path, map_location="meta", weights_only=True)
         return {name: tuple(value.shape) for name, value in state.items()}
-    except Exception as error:  # torch raises many kinds for a damaged file and for a pickle that holds more than weights
+    except Exception as error:  # torch raises many types for a damaged file, and for a pickle with more than weights
         raise ModelError(f"{path} is not plain weights ({type(error).__name__}); convert it to safetensors.") from error

@@ -1,8 +1,8 @@
-"""ModernBERT for scoring on a CPU. In: padded rows and the places that are asked for. Out: the hidden states there.
+"""ModernBERT for scoring on a CPU. In: padded rows and target positions. Out: the hidden states there.
 
-The library's forward runs every layer over a whole padded batch, and threads that share every operation wait for each other.
-Here a text passes through all layers alone, without padding and within the caches: one thread per text. And nothing is computed
-that no asked place depends on: a local layer needs only the neighbourhood of what the layer above needs.
+The library's forward runs each layer over a whole padded batch, and threads that share every operation wait for each other. Here
+one thread runs one text through all layers, without padding and within the caches. And only what the targets depend on is
+computed: a local layer needs no more than the neighborhood of the positions that the layer above needs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from torch import Tensor
 from torch.nn import functional
 
 _CHUNK = 128
-"""Queries of a local layer that are taken together: with the window on both sides they meet few keys that they may not see."""
+"""Queries of a local layer per product: together with the window on both sides, few of its keys are masked."""
 
 Span = tuple[int, int]
 Rotation = tuple[Tensor, Tensor]
 
 
-def suits(base: Any, attention_mask: Any) -> bool:
-    """Only where nothing is learned, nothing is dropped, and float32 means float32; padding must follow the text."""
+def supports(base: Any, attention_mask: Any) -> bool:
+    """Tell whether `encode_at` may run: inference on a CPU in float32 without dropout, padding after the text."""
     if not isinstance(attention_mask, Tensor) or attention_mask.dim() != 2 or attention_mask.device.type != "cpu":
         return False
     if torch.is_grad_enabled() or base.training or torch.is_autocast_enabled("cpu") or base.dtype != torch.float32:
@@ -34,28 +34,28 @@ def suits(base: Any, attention_mask: Any) -> bool:
 
 
 def encode_at(base: Any, input_ids: Tensor, attention_mask: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Hidden states (N, H) of the last layer at the places (rows[i], columns[i])."""
+    """Return the hidden states (N, H) of the last layer at the positions (rows[i], columns[i])."""
     lengths = attention_mask.sum(1).tolist()
-    asked: dict[int, list[int]] = {}
-    for place, row in enumerate(rows.tolist()):
-        asked.setdefault(row, []).append(place)
-    out = torch.empty(len(rows), base.config.hidden_size)
+    targets_of: dict[int, list[int]] = {}
+    for target, row in enumerate(rows.tolist()):
+        targets_of.setdefault(row, []).append(target)
+    states = torch.empty(len(rows), base.config.hidden_size)
 
-    def one(row: int) -> None:
+    def encode_row(row: int) -> None:
         with torch.inference_mode():
-            at = columns[asked[row]]
-            span = int(at.min()), int(at.max()) + 1
-            out[asked[row]] = _text(base, input_ids[row, : lengths[row]], span, rotations)[at - span[0]]
+            positions = columns[targets_of[row]]
+            span = int(positions.min()), int(positions.max()) + 1
+            states[targets_of[row]] = _encode_text(base, input_ids[row, : lengths[row]], span, rotations)[positions - span[0]]
 
-    with _a_thread_a_text() as threads:
+    with _thread_per_text() as threads:
         rotations = _rotations(base, input_ids)
-        list(threads.map(one, asked))
-    return out
+        list(threads.map(encode_row, targets_of))
+    return states
 
 
 @contextmanager
-def _a_thread_a_text() -> Iterator[ThreadPoolExecutor]:
-    """As many threads as torch would use inside one operation; meanwhile every operation runs on the thread that asked for it."""
+def _thread_per_text() -> Iterator[ThreadPoolExecutor]:
+    """Start as many threads as torch would use inside an operation, and let each operation run on its caller's thread alone."""
     count = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -66,91 +66,90 @@ def _a_thread_a_text() -> Iterator[ThreadPoolExecutor]:
 
 
 def _rotations(base: Any, input_ids: Tensor) -> dict[str, Rotation]:
-    """Cosines and sines (L, 1, d/2) of every kind of layer; the library writes both halves of them, which are equal."""
-    places = torch.arange(input_ids.shape[1])[None]
-    out = {}
+    """Return cosines and sines (L, 1, d/2) of every kind of layer; the library repeats them for both halves of a head."""
+    positions = torch.arange(input_ids.shape[1])[None]
+    rotations = {}
     for kind in set(base.config.layer_types):
-        cosines, sines = base.rotary_emb(base.embeddings.tok_embeddings.weight, places, kind)
+        cosines, sines = base.rotary_emb(base.embeddings.tok_embeddings.weight, positions, kind)
         half = cosines.shape[-1] // 2
-        out[kind] = (cosines[0, :, None, :half].contiguous(), sines[0, :, None, :half].contiguous())
-    return out
+        rotations[kind] = (cosines[0, :, None, :half].contiguous(), sines[0, :, None, :half].contiguous())
+    return rotations
 
 
-def _text(base: Any, ids: Tensor, asked: Span, rotations: dict[str, Rotation]) -> Tensor:
-    """The hidden states of one text at the places of `asked`."""
+def _encode_text(base: Any, ids: Tensor, targets: Span, rotations: dict[str, Rotation]) -> Tensor:
+    """Return the hidden states of one text at the positions of `targets`."""
     hidden: Tensor = base.embeddings(input_ids=ids)
-    have = (0, len(ids))
-    for layer, needed in zip(base.layers, spans(base.layers, asked, len(ids)), strict=True):
-        hidden = _layer(layer, hidden, _Reach(have, needed, layer.attn.sliding_window), rotations[layer.attention_type])
-        have = needed
+    inputs = (0, len(ids))
+    for layer, outputs in zip(base.layers, needed_spans(base.layers, targets, len(ids)), strict=True):
+        hidden = _layer(layer, hidden, _Range(inputs, outputs, layer.attn.sliding_window), rotations[layer.attention_type])
+        inputs = outputs
     states: Tensor = base.final_norm(hidden)
     return states
 
 
-def spans(layers: Sequence[Any], asked: Span, length: int) -> list[Span]:
-    """For every layer, the stretch of its output that the asked places depend on."""
-    out = [asked]
+def needed_spans(layers: Sequence[Any], targets: Span, length: int) -> list[Span]:
+    """Return, for every layer, the span of its output that the targets depend on."""
+    spans = [targets]
     for layer in reversed(layers[1:]):
-        low, high = out[-1]
+        low, high = spans[-1]
         window = layer.attn.sliding_window
-        out.append((0, length) if window is None else (max(0, low - window + 1), min(length, high + window - 1)))
-    return out[::-1]
+        spans.append((0, length) if window is None else (max(0, low - window + 1), min(length, high + window - 1)))
+    return spans[::-1]
 
 
 @dataclass(frozen=True, slots=True)
-class _Reach:
-    """A layer is given the states of the places `have` and gives those of `needed`; `window` is the library's: one more."""
+class _Range:
+    """The positions that a layer reads and writes. `window` is the library's: one more than the largest distance attended to."""
 
-    have: Span
-    needed: Span
+    inputs: Span
+    outputs: Span
     window: int | None
 
     @property
-    def inner(self) -> slice:
-        return slice(self.needed[0] - self.have[0], self.needed[1] - self.have[0])
+    def outputs_in_inputs(self) -> slice:
+        return slice(self.outputs[0] - self.inputs[0], self.outputs[1] - self.inputs[0])
 
 
-def _layer(layer: Any, hidden: Tensor, reach: _Reach, rotation: Rotation) -> Tensor:
-    hidden_there = hidden[reach.inner]
-    hidden_there = hidden_there + _attend(layer.attn, layer.attn_norm(hidden), reach, rotation)
-    result: Tensor = hidden_there + layer.mlp(layer.mlp_norm(hidden_there))
+def _layer(layer: Any, hidden: Tensor, span: _Range, rotation: Rotation) -> Tensor:
+    attended = hidden[span.outputs_in_inputs] + _attend(layer.attn, layer.attn_norm(hidden), span, rotation)
+    result: Tensor = attended + layer.mlp(layer.mlp_norm(attended))
     return result
 
 
-def _attend(module: Any, states: Tensor, reach: _Reach, rotation: Rotation) -> Tensor:
-    """`module` is the library's attention, whose weights are used."""
+def _attend(module: Any, states: Tensor, span: _Range, rotation: Rotation) -> Tensor:
+    """Run the library's attention `module` for the outputs alone."""
     width, size = module.Wo.weight.shape[1], module.head_dim
     weight, bias = module.Wqkv.weight, module.Wqkv.bias
     cosines, sines = rotation
-    everywhere, there = slice(*reach.have), slice(*reach.needed)
-    query = functional.linear(states[reach.inner], weight[:width], None if bias is None else bias[:width])
-    rest = functional.linear(states, weight[width:], None if bias is None else bias[width:])
-    query = _rotated(query.view(len(query), -1, size), cosines[there], sines[there]).transpose(0, 1)
-    key, value = rest.view(len(rest), 2, -1, size).unbind(1)
-    key = _rotated(key, cosines[everywhere], sines[everywhere]).transpose(0, 1)
-    context = _context(query, key, value.transpose(0, 1), reach).transpose(0, 1).reshape(-1, width)
+    inputs, outputs = slice(*span.inputs), slice(*span.outputs)
+    query = functional.linear(states[span.outputs_in_inputs], weight[:width], None if bias is None else bias[:width])
+    key_value = functional.linear(states, weight[width:], None if bias is None else bias[width:])
+    query = _rotate(query.view(len(query), -1, size), cosines[outputs], sines[outputs]).transpose(0, 1)
+    key, value = key_value.view(len(key_value), 2, -1, size).unbind(1)
+    key = _rotate(key, cosines[inputs], sines[inputs]).transpose(0, 1)
+    context = _context(query, key, value.transpose(0, 1), span).transpose(0, 1).reshape(-1, width)
     result: Tensor = module.Wo(context)
     return result
 
 
-def _rotated(states: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+def _rotate(states: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     first, second = states.chunk(2, -1)
     return torch.cat((first * cosines - second * sines, second * cosines + first * sines), -1)
 
 
-def _context(query: Tensor, key: Tensor, value: Tensor, reach: _Reach) -> Tensor:
-    """Scaled dot-product attention (heads, places, d); a local layer goes chunk by chunk, each with the keys near it."""
-    if reach.window is None:
+def _context(query: Tensor, key: Tensor, value: Tensor, span: _Range) -> Tensor:
+    """Scaled dot-product attention (heads, positions, d); a local layer works in chunks of queries, each with its near keys."""
+    if span.window is None:
         return functional.scaled_dot_product_attention(query[None], key[None], value[None])[0]
-    near, out = reach.window - 1, torch.empty_like(query)
-    for start in range(*reach.needed, _CHUNK):
-        end = min(start + _CHUNK, reach.needed[1])
-        low, high = max(reach.have[0], start - near), min(reach.have[1], end + near)
-        mine = slice(start - reach.needed[0], end - reach.needed[0])
-        keys = slice(low - reach.have[0], high - reach.have[0])
-        apart = torch.arange(start, end)[:, None] - torch.arange(low, high)
-        seen = None if end - low <= near + 1 and high - start <= near + 1 else apart.abs() <= near
-        out[:, mine] = functional.scaled_dot_product_attention(
-            query[None, :, mine], key[None, :, keys], value[None, :, keys], seen
+    reach, context = span.window - 1, torch.empty_like(query)
+    for start in range(*span.outputs, _CHUNK):
+        end = min(start + _CHUNK, span.outputs[1])
+        low, high = max(span.inputs[0], start - reach), min(span.inputs[1], end + reach)
+        queries = slice(start - span.outputs[0], end - span.outputs[0])
+        keys = slice(low - span.inputs[0], high - span.inputs[0])
+        distance = torch.arange(start, end)[:, None] - torch.arange(low, high)
+        mask = None if end - low <= reach + 1 and high - start <= reach + 1 else distance.abs() <= reach
+        context[:, queries] = functional.scaled_dot_product_attention(
+            query[None, :, queries], key[None, :, keys], value[None, :, keys], mask
         )[0]
-    return out
+    return context

@@ -1,9 +1,9 @@
-"""What tokenizers make of words and entities. In: tokenizers and annotated texts. Out: where spans lie in tokens; facts of each.
+"""How tokenizers split words and entities. In: tokenizers and annotated texts. Out: token positions of spans; statistics.
 
-A span is on token edges if a token begins where it begins and one ends where it ends; whole if one token is exactly the span;
-glued if the token with its last character also holds Hangul that is written on to it, as a particle is. Characters that a
-vocabulary lacks are found one by one: WordPiece gives up the whole word for one of them, and does not say which. No weights are
-loaded.
+A span is on token edges if a token starts where it starts and one ends where it ends; whole if one token is exactly the span;
+glued if the token of its last character also has the Hangul that follows without a blank, such as a particle. Characters that are
+not in a vocabulary are found one by one: WordPiece makes the whole word unknown, and does not say for which character. No weights
+are loaded.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from coref_automl.records import Record
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 TOO_LONG = "a word too long for the tokenizer"
-"""The cause of an unknown token all of whose characters are known."""
+"""The cause of an unknown token whose characters are all known."""
 WINDOWS = (512, 2048)
-"""Tokens of the windows whose characters are counted."""
+"""Window sizes in tokens, for which the characters that fit are estimated."""
 _CAUSES = 30
-_AT_ONCE = 2_000
+_BATCH = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class AnnotatedText:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpanLocations:
-    """Spans as places in pieces: `first` and `last` token, `count` of tokens (0 where the tokenizer leaves nothing of a span).
+    """Spans in tokens: the `first` and `last` token, and their `count` (0 if the tokenizer drops all of a span).
 
-    `before` and `over` are the characters of the first token before the span and of the last one behind it.
+    `before` and `over` are the characters of the first token before the span, and of the last token after it.
     """
 
     first: Ints
@@ -58,10 +58,10 @@ class SpanLocations:
 
 
 def locate(pieces: Pieces, spans: Sequence[tuple[int, int]]) -> SpanLocations:
-    """Where spans lie. A span without tokens gets the nearest one."""
+    """Locate spans in tokens. A span without tokens gets the nearest one."""
     if not spans or not len(pieces):
-        none = np.zeros(len(spans), np.int64)
-        return SpanLocations(none, none, none, none, none)
+        zeros = np.zeros(len(spans), np.int64)
+        return SpanLocations(zeros, zeros, zeros, zeros, zeros)
     edges = np.array(spans, np.int64)
     low, high = np.array([pieces.cover(*span) for span in spans], np.int64).T
     first = low.clip(0, len(pieces) - 1)
@@ -72,7 +72,7 @@ def locate(pieces: Pieces, spans: Sequence[tuple[int, int]]) -> SpanLocations:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpanFacts:
-    """What a tokenizer makes of spans, one entry per span. `broken`: a character of it is spread over several tokens."""
+    """How a tokenizer splits spans, one entry per span. `broken`: one of its characters is split into several tokens."""
 
     pieces: Ints
     on_edges: Bools
@@ -96,48 +96,48 @@ class SpanFacts:
 
 
 def span_facts(text: str, pieces: Pieces, spans: Sequence[tuple[int, int]], unknown: int | None) -> SpanFacts:
-    """What the pieces of a text make of its spans; blanks at a span's edges do not count."""
-    solid = [trimmed(text, *span) for span in spans]
-    placed = locate(pieces, solid)
-    shared = pieces.starts[1:] < pieces.ends[:-1]
-    lost, parted = [], []
-    for low, count in zip(placed.first.tolist(), placed.count.tolist(), strict=True):
-        lost.append(unknown is not None and unknown in pieces.ids[low : low + count])
-        parted.append(bool(shared[low : low + max(0, count - 1)].any()))
-    follows = [is_hangul(text[end : end + 1] or " ") for _, end in solid]
+    """Describe how the pieces of a text split its spans; blanks at a span's edges do not count."""
+    words = [trimmed(text, *span) for span in spans]
+    located = locate(pieces, words)
+    shares_character = pieces.starts[1:] < pieces.ends[:-1]
+    has_unknown, is_broken = [], []
+    for low, count in zip(located.first.tolist(), located.count.tolist(), strict=True):
+        has_unknown.append(unknown is not None and unknown in pieces.ids[low : low + count])
+        is_broken.append(bool(shares_character[low : low + max(0, count - 1)].any()))
+    hangul_follows = [is_hangul(text[end : end + 1] or " ") for _, end in words]
     return SpanFacts(
-        pieces=placed.count,
-        on_edges=placed.on_edges,
-        glued=np.asarray((placed.over > 0) & np.array(follows, np.bool_)),
-        unknown=np.array(lost, np.bool_),
-        broken=np.array(parted, np.bool_),
+        pieces=located.count,
+        on_edges=located.on_edges,
+        glued=np.asarray((located.over > 0) & np.array(hangul_follows, np.bool_)),
+        unknown=np.array(has_unknown, np.bool_),
+        broken=np.array(is_broken, np.bool_),
     )
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    """A span without the blanks at its edges: a blank is not part of any token."""
+    """Trim the blanks at a span's edges: a blank is not part of any token."""
     word = text[start:end]
     return start + len(word) - len(word.lstrip()), end - len(word) + len(word.rstrip())
 
 
 def unknown_characters(tokenizer: FastTokenizer, text: str, pieces: Pieces) -> Counter[str]:
-    """The characters behind the unknown tokens of a text, each as often as it occurs there."""
-    entries, found = read_entries(tokenizer), Counter[str]()
+    """Count the characters that cause the unknown tokens of a text."""
+    entries, causes = read_entries(tokenizer), Counter[str]()
     if entries.unknown is None:
-        return found
-    for at in np.flatnonzero(pieces.ids == entries.unknown).tolist():
-        start, end = int(pieces.starts[at]), int(pieces.ends[at])
-        opens = start < end and entries.begins_word(entries.unknown, text, start)
+        return causes
+    for index in np.flatnonzero(pieces.ids == entries.unknown).tolist():
+        start, end = int(pieces.starts[index]), int(pieces.ends[index])
+        initial = start < end and entries.begins_word(entries.unknown, text, start)
         composed = unicodedata.normalize("NFC", text[start:end])
-        found.update(entries.lacking(composed, initial=opens) or [TOO_LONG])
-    return found
+        causes.update(entries.missing_characters(composed, initial=initial) or [TOO_LONG])
+    return causes
 
 
 @dataclass(frozen=True, slots=True)
 class EntityFacts(Record):
-    """All entities of some texts. `pieces` is a mean; the others are shares of the entities, `unknown` a count.
+    """All entities of some texts. `pieces` is a mean, `unknown` a count; the others are fractions of the entities.
 
-    `one_entry` are those whose word, by itself, is one vocabulary entry: the ceiling of strict.
+    `one_entry`: the word by itself is one vocabulary entry, which is the upper bound of strict.
     """
 
     entities: int
@@ -152,9 +152,9 @@ class EntityFacts(Record):
 
 @dataclass(frozen=True, slots=True)
 class TokenizerFacts(Record):
-    """One tokenizer on some texts. `held` are the characters that windows of WINDOWS tokens hold, special tokens aside.
+    """One tokenizer on some texts. `held` are the characters that fit into windows of WINDOWS tokens, less special tokens.
 
-    `causes` are the characters behind unknown tokens, most frequent first; `entities` is None where nothing is annotated.
+    `causes` are the characters that cause unknown tokens, most frequent first; `entities` is None without annotations.
     """
 
     model: str
@@ -174,7 +174,7 @@ class TokenizerFacts(Record):
 
 
 def vocabulary_kind(entries: Entries) -> str:
-    """WordPiece, BPE, byte-level BPE or Unigram, and what it does with a character it lacks."""
+    """Name the model: WordPiece, BPE, byte-level BPE or Unigram, and whether it writes unknown characters as bytes."""
     name = type(entries.model).__name__
     if entries.byte_level:
         return f"byte-level {name}"
@@ -182,33 +182,33 @@ def vocabulary_kind(entries: Entries) -> str:
 
 
 def facts_of(model: str, tokenizer: FastTokenizer, texts: Sequence[AnnotatedText]) -> TokenizerFacts:
-    """All facts about one tokenizer."""
+    """Collect the statistics of one tokenizer."""
     entries, words = read_entries(tokenizer), {word for word in entry_words(tokenizer) if word}
     parts: list[SpanFacts] = []
     causes: Counter[str] = Counter()
     tokens = unknown_tokens = unknown_texts = 0
-    for low in range(0, len(texts), _AT_ONCE):
-        some = texts[low : low + _AT_ONCE]
-        for text, pieces in zip(some, tokenize_all(tokenizer, [one.text for one in some]), strict=True):
+    for low in range(0, len(texts), _BATCH):
+        batch = texts[low : low + _BATCH]
+        for text, pieces in zip(batch, tokenize_all(tokenizer, [text.text for text in batch]), strict=True):
             tokens += len(pieces)
-            if lost := int((pieces.ids == entries.unknown).sum()) if entries.unknown is not None else 0:
-                unknown_tokens += lost
+            if unknown := int((pieces.ids == entries.unknown).sum()) if entries.unknown is not None else 0:
+                unknown_tokens += unknown
                 unknown_texts += 1
                 causes += unknown_characters(tokenizer, text.text, pieces)
             parts.append(span_facts(text.text, pieces, text.spans, entries.unknown))
-    held = SpanFacts.joined(parts)
-    alone = [one.text[start:end].strip() in words for one in texts for start, end in one.spans]
+    spans = SpanFacts.joined(parts)
+    is_entry = [text.text[start:end].strip() in words for text in texts for start, end in text.spans]
     characters, count = sum(len(text.text) for text in texts), sum(len(text.text.split()) for text in texts)
-    room = int(tokenizer.num_special_tokens_to_add())
+    special = int(tokenizer.num_special_tokens_to_add())
     entities = EntityFacts(
-        entities=len(held), pieces=float(held.pieces.mean()), one_piece=float(held.whole.mean()),
-        on_edges=float(held.on_edges.mean()), glued=float(held.glued.mean()), broken=float(held.broken.mean()),
-        one_entry=sum(alone) / len(alone), unknown=int(held.unknown.sum()),
-    ) if len(held) else None  # fmt: skip
+        entities=len(spans), pieces=float(spans.pieces.mean()), one_piece=float(spans.whole.mean()),
+        on_edges=float(spans.on_edges.mean()), glued=float(spans.glued.mean()), broken=float(spans.broken.mean()),
+        one_entry=sum(is_entry) / len(is_entry), unknown=int(spans.unknown.sum()),
+    ) if len(spans) else None  # fmt: skip
     return TokenizerFacts(
         model=model, kind=vocabulary_kind(entries), entries=len(tokenizer), fingerprint=tokenizer_fingerprint(tokenizer),
         words=count, characters=characters, tokens=tokens, tokens_per_word=tokens / max(1, count),
         tokens_per_1000=1000 * tokens / max(1, characters),
-        held={str(window): round((window - room) * characters / max(1, tokens)) for window in WINDOWS},
+        held={str(window): round((window - special) * characters / max(1, tokens)) for window in WINDOWS},
         unknown_tokens=unknown_tokens, unknown_texts=unknown_texts, causes=dict(causes.most_common(_CAUSES)), entities=entities,
     )  # fmt: skip

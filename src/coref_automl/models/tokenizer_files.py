@@ -1,8 +1,8 @@
-"""A tokenizer as files. In: a folder. Out: an error in one sentence, before the library reads it.
+"""A tokenizer as files. In: a folder. Out: a one-line error, before the library reads it.
 
-Its rules could hang or crash a command. Nearly all tokenizers have rules of which none can; one with a regular expression that
-repeats a group, or with replacements that multiply a text, is tried first on long runs of its own letters, in a process with a
-limit of time and memory.
+Rules in tokenizer.json could hang or crash a command. Nearly all tokenizers have none that can; one with a regular expression
+that repeats a group, or with replacements that multiply a text, is first tried on long runs of its own letters, in a process with
+a limit of time and memory.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from coref_automl.store import read_json
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spm.model", "tokenizer.model", "sentencepiece.bpe.model")
 _WITH_RULES = ("tokenizer.json", "tokenizer_config.json")
 _VOCABULARIES = (*_WITH_RULES, "vocab.json", "added_tokens.json")
-_HOLES = 1 << 20
-"""Rows of nothing that cost little; entries in a list or a vocab.txt, which are counted nowhere, stay far below it too."""
+_UNUSED_IDS = 1 << 20
+"""Gaps in the ids up to this cost little memory; vocabularies that are plain lists, without ids to count, are far smaller."""
 _REPEATED = re.compile(r"\)\s*[*+{]|\\[1-9]")
-"""A group that is repeated, or a reference back: what makes matching take exponential time."""
-_SIMPLE = 2_000
-_GROWTH = 64
-_LETTERS = 24
+"""A repeated group or a back-reference, with which matching may take exponential time."""
+_LONG_PATTERN = 2_000
+_MOST_GROWTH = 64
+_MOST_LETTERS = 24
 _PROGRAM = """
 import sys
 from tokenizers import Tokenizer
@@ -47,17 +47,17 @@ def require_tokenizer(folder: Path) -> None:
 
 
 def check_tokenizer_files(name: str, folder: Path) -> None:
-    """Refuse what the library would stumble over; `name` is the model's."""
+    """Refuse files with which the library would hang or crash; `name` is the model's."""
     require_tokenizer(folder)
     check_rules(name, folder)
     _check_ids(name, folder)
 
 
 def _check_ids(name: str, folder: Path) -> None:
-    """Tables have a row for every id up to the highest, and the library counts up to it when it reads a vocabulary."""
+    """Refuse a huge id: tables have a row for every id up to it, and the library counts up to it."""
     ids = _ids(folder)
     entry = max(ids, key=ids.__getitem__, default="")
-    if ids and ids[entry] >= 2 * len(ids) + _HOLES:
+    if ids and ids[entry] >= 2 * len(ids) + _UNUSED_IDS:
         raise ModelError(
             f"The tokenizer of {name} has {len(ids):,} entries and gives {entry!r} the id {ids[entry]:,}; "
             f"copy it again from the base model."
@@ -65,26 +65,26 @@ def _check_ids(name: str, folder: Path) -> None:
 
 
 def _ids(folder: Path) -> dict[str, int]:
-    """Entries and their ids as a tokenizer's JSON files state them; a vocabulary that is a plain list states none."""
-    found: dict[str, int] = {}
+    """Read the ids of all entries from a tokenizer's JSON files; a vocabulary that is a plain list has none."""
+    ids: dict[str, int] = {}
     for name in _VOCABULARIES:
         try:
-            written = read_json(folder / name)
+            content = read_json(folder / name)
         except guard.TooLarge:
             raise
         except InputError:
-            continue  # missing, or damaged: that is for the library to say
-        written = written if isinstance(written, dict) else {}
-        model = written.get("model")
-        vocabulary = model.get("vocab") if isinstance(model, dict) else None if name in _WITH_RULES else written
-        found |= {entry: at for entry, at in vocabulary.items() if isinstance(at, int)} if isinstance(vocabulary, dict) else {}
-        added = written.get("added_tokens")
+            continue  # missing or damaged: the library reports that
+        content = content if isinstance(content, dict) else {}
+        model = content.get("model")
+        vocabulary = model.get("vocab") if isinstance(model, dict) else None if name in _WITH_RULES else content
+        ids |= {entry: id_ for entry, id_ in vocabulary.items() if isinstance(id_, int)} if isinstance(vocabulary, dict) else {}
+        added = content.get("added_tokens")
         for entry in added if isinstance(added, list) else ():
             if isinstance(entry, dict) and isinstance(entry.get("id"), int):
-                found[str(entry.get("content"))] = entry["id"]
-        decoder = written.get("added_tokens_decoder")
-        found |= {f"added {at}": int(at) for at in decoder if at.isdecimal()} if isinstance(decoder, dict) else {}
-    return found
+                ids[str(entry.get("content"))] = entry["id"]
+        decoder = content.get("added_tokens_decoder")
+        ids |= {f"added {id_}": int(id_) for id_ in decoder if id_.isdecimal()} if isinstance(decoder, dict) else {}
+    return ids
 
 
 def check_rules(name: str, folder: Path) -> None:
@@ -101,22 +101,22 @@ def _failure(path: Path, _size: int, _time: int) -> str:
     try:
         rules = read_json(path)
     except InputError:
-        return ""  # damaged: that is for the library to say
+        return ""  # damaged: the library reports that
     stages = [rules.get(stage) for stage in ("normalizer", "pre_tokenizer")] if isinstance(rules, dict) else []
     patterns, growth = list[str](), 1
     for part in (part for stage in stages for part in _parts(stage)):
         pattern, content = part.get("pattern"), part.get("content")
         if isinstance(pattern, dict) and isinstance(pattern.get("Regex"), str):
             patterns.append(pattern["Regex"])
-        growth *= max(1, len(content)) if isinstance(content, str) else 1  # characters in the place of one match
-    if growth <= _GROWTH and not any(_REPEATED.search(pattern) or len(pattern) > _SIMPLE for pattern in patterns):
+        growth *= max(1, len(content)) if isinstance(content, str) else 1  # characters that replace a match
+    if growth <= _MOST_GROWTH and not any(_REPEATED.search(pattern) or len(pattern) > _LONG_PATTERN for pattern in patterns):
         return ""
-    letters = "".join(dict.fromkeys([*(sign for pattern in patterns for sign in pattern if sign.isalnum()), *"a가 1\n"]))
-    return guard.failure_apart(_PROGRAM, str(path), letters[:_LETTERS])
+    letters = "".join(dict.fromkeys([*(char for pattern in patterns for char in pattern if char.isalnum()), *"a가 1\n"]))
+    return guard.failure_in_subprocess(_PROGRAM, str(path), letters[:_MOST_LETTERS])
 
 
 def _parts(stage: Any) -> Iterator[dict[str, Any]]:
-    """A stage, and those that it is a sequence of."""
+    """Yield a stage and the stages of a sequence."""
     if isinstance(stage, dict):
         yield stage
         for inner in ("normalizers", "pretokenizers"):

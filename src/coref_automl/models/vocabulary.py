@@ -1,7 +1,7 @@
-"""What a vocabulary's entries mean. In: a fast tokenizer and texts. Out: words for entries, and pieces with character offsets.
+"""A vocabulary's entries as words. In: a fast tokenizer and texts. Out: a word for each entry, pieces with character offsets.
 
-Two ways of telling the start of a word from its continuation are in use, and both are read here: a mark on continuations (`##`:
-WordPiece, BPE with a prefix), or a mark on starts (`Ġ`: byte-level BPE; `▁`: unigram and BPE over metaspaces).
+Vocabularies distinguish starts of words from continuations in two ways, and both are supported: a mark on continuations (`##`:
+WordPiece, BPE with a prefix) or a mark on starts (`Ġ`: byte-level BPE; `▁`: unigram and BPE over metaspaces).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 FastTokenizer: TypeAlias = "PreTrainedTokenizerFast"
-"""A tokenizer as transformers has it; the library is not imported for its name."""
+"""transformers' fast tokenizer, as a name that does not import the library."""
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
-_AT_ONCE = re.compile(rf"(?s:.{{{1 << 20}}}(?:[^ ]{{,50000}}(?= |\Z)|[^ \n]*)|.+|^$)")
-"""What the tokenizer reads at a time, as it takes half a kilobyte per token: to a blank, or a line break where none is near."""
+_PORTION = re.compile(rf"(?s:.{{{1 << 20}}}(?:[^ ]{{,50000}}(?= |\Z)|[^ \n]*)|.+|^$)")
+"""Text per call of the tokenizer, which needs half a kilobyte per token: to the next blank, or a line break if none is near."""
 
 
 def _byte_letters() -> dict[int, str]:
-    """GPT-2's alphabet: a printable character for each byte."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    rest = [byte for byte in range(256) if byte not in plain]
-    return {**{byte: chr(byte) for byte in plain}, **{byte: chr(256 + place) for place, byte in enumerate(rest)}}
+    """Return GPT-2's alphabet: a printable character for each byte."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {**{byte: chr(byte) for byte in printable}, **{byte: chr(256 + number) for number, byte in enumerate(others)}}
 
 
 _LETTER = _byte_letters()
@@ -42,11 +42,11 @@ _BYTE_OF = {letter: byte for byte, letter in _LETTER.items()}
 
 @dataclass(slots=True)
 class Entries:
-    """One vocabulary, read once. `inner_mark` opens continuations, `start_mark` opens starts; exactly one of the two is set."""
+    """One vocabulary, read once. `inner_mark` begins continuations, `start_mark` begins starts; exactly one of the two is set."""
 
     vocabulary: dict[str, int]
     model: Any
-    normaliser: Any
+    normalizer: Any
     inner_mark: str
     start_mark: str
     byte_level: bool
@@ -68,11 +68,11 @@ class Entries:
         self.inner_words = list(self.words)
         self.starts = np.zeros(len(self.words), np.bool_)
         for entry, number in self.vocabulary.items():
-            opens = entry.startswith(self.start_mark) if self.start_mark else not entry.startswith(self.inner_mark)
-            self.starts[number] = number in self.special or opens
+            is_start = entry.startswith(self.start_mark) if self.start_mark else not entry.startswith(self.inner_mark)
+            self.starts[number] = number in self.special or is_start
             if number not in self.special:
-                held, mark = (self.words, self.start_mark) if self.starts[number] else (self.inner_words, self.inner_mark)
-                held[number] = self._word(entry.removeprefix(mark))
+                words, mark = (self.words, self.start_mark) if is_start else (self.inner_words, self.inner_mark)
+                words[number] = self._word(entry.removeprefix(mark))
 
     def _word(self, word: str) -> str | None:
         if self.byte_level:
@@ -87,78 +87,78 @@ class Entries:
     def begins_word(self, number: int, text: str, start: int) -> bool:
         if number != self.unknown:
             return bool(self.starts[number])
-        # An unknown piece carries no mark. It is a start unless letters run on into it.
+        # an unknown piece has no mark: it is a start unless a letter stands directly before it
         return not self.start_mark and not (start > 0 and text[start - 1].isalnum() and text[start].isalnum())
 
     def read_part(self, part: str, *, initial: bool) -> list[tuple[int, int, int]]:
-        """A part of a word as rows (id, start, end): the start of a word, or the continuation of one."""
-        found = self.parts.get((part, initial))
-        if found is None:
-            found = self.parts[part, initial] = self._read(part, initial)
-        return found
+        """Tokenize the start of a word (`initial`) or the continuation of one, as rows (id, start, end)."""
+        rows = self.parts.get((part, initial))
+        if rows is None:
+            rows = self.parts[part, initial] = self._read(part, initial)
+        return rows
 
-    def lacking(self, part: str, *, initial: bool) -> list[str]:
-        """The characters of an unknown part that no entry can write there, longest entries first."""
-        plain = str(self.normaliser.normalize_str(part)) if self.normaliser else part
-        plain, found, at = "".join(plain.split()), [], 0
-        while at < len(plain):
-            lead = "" if initial and at == 0 else self.inner_mark
-            ends = range(min(len(plain), at + self.longest), at, -1)
-            known = next((end for end in ends if lead + plain[at:end] in self.vocabulary), at)
-            if known == at:
-                found.append(plain[at])
-            at = max(known, at + 1)
-        return found
+    def missing_characters(self, part: str, *, initial: bool) -> list[str]:
+        """List the characters of an unknown part that no entry has there, matching the longest entries first."""
+        normalized = str(self.normalizer.normalize_str(part)) if self.normalizer else part
+        normalized, missing, start = "".join(normalized.split()), [], 0
+        while start < len(normalized):
+            mark = "" if initial and start == 0 else self.inner_mark
+            ends = range(min(len(normalized), start + self.longest), start, -1)
+            match = next((end for end in ends if mark + normalized[start:end] in self.vocabulary), start)
+            if match == start:
+                missing.append(normalized[start])
+            start = max(match, start + 1)
+        return missing
 
     def _read(self, part: str, initial: bool) -> list[tuple[int, int, int]]:
-        """Ids, each with the characters of the part it stands for."""
+        """Return the ids of a part, each with the span of its characters."""
         if not part:
             return []
-        plain = str(self.normaliser.normalize_str(part)) if self.normaliser else part
-        plain = plain.strip(" " + self.start_mark)
-        found = self._by_model(plain, initial) if self.start_mark or initial else self._longest_first(plain)
-        if not found:
+        normalized = str(self.normalizer.normalize_str(part)) if self.normalizer else part
+        normalized = normalized.strip(" " + self.start_mark)
+        rows = self._by_model(normalized, initial) if self.start_mark or initial else self._longest_first(normalized)
+        if not rows:
             return [(self._unknown(), 0, len(part))]
-        if len(plain) == len(part):
-            return found
-        # The tokenizer writes these characters as more or fewer of its own: every piece stands for all of them.
-        return [(number, 0, len(part)) for number, _, _ in found]
+        if len(normalized) == len(part):
+            return rows
+        # normalization changed the number of characters: every piece gets the span of the whole part
+        return [(number, 0, len(part)) for number, _, _ in rows]
 
-    def _by_model(self, plain: str, initial: bool) -> list[tuple[int, int, int]]:
-        """As the tokenizer's own model reads a word, or the rest of one where starts carry the mark."""
-        lead = self.start_mark if initial else ""
+    def _by_model(self, normalized: str, initial: bool) -> list[tuple[int, int, int]]:
+        """Apply the tokenizer's own model to the start of a word, or to a continuation if starts have the mark."""
+        mark = self.start_mark if initial else ""
         if self.byte_level:
-            letters = "".join(_LETTER[byte] for byte in plain.encode("utf-8", "surrogatepass"))
-            sizes = [len(character.encode("utf-8", "surrogatepass")) for character in plain]
+            letters = "".join(_LETTER[byte] for byte in normalized.encode("utf-8", "surrogatepass"))
+            sizes = [len(character.encode("utf-8", "surrogatepass")) for character in normalized]
         else:
-            letters = plain.replace(" ", self.start_mark) if self.start_mark else plain
-            sizes = [1] * len(plain)
-        # The model counts UTF-8 bytes of the letters it is given; `owner` leads each of them back to a character of the part.
-        per_letter = [place for place, size in enumerate(sizes) for _ in range(size)]
+            letters = normalized.replace(" ", self.start_mark) if self.start_mark else normalized
+            sizes = [1] * len(normalized)
+        # the model's offsets are UTF-8 bytes of these letters; `owner` has each byte's character of the part, -1 for the mark
+        per_letter = [index for index, size in enumerate(sizes) for _ in range(size)]
         widths = [len(letter.encode("utf-8", "surrogatepass")) for letter in letters]
-        owner = [-1] * len(lead.encode()) + [p for p, width in zip(per_letter, widths, strict=True) for _ in range(width)]
-        found = []
-        for token in self.model.tokenize(lead + letters):
+        owner = [-1] * len(mark.encode()) + [i for i, width in zip(per_letter, widths, strict=True) for _ in range(width)]
+        rows = []
+        for token in self.model.tokenize(mark + letters):
             low, high = token.offsets
-            held = [place for place in owner[low:high] if place >= 0]
-            found.append((int(token.id), held[0], held[-1] + 1) if held else (int(token.id), 0, 0))
-        return found
+            characters = [index for index in owner[low:high] if index >= 0]
+            rows.append((int(token.id), characters[0], characters[-1] + 1) if characters else (int(token.id), 0, 0))
+        return rows
 
-    def _longest_first(self, plain: str) -> list[tuple[int, int, int]]:
-        """WordPiece's own rule, from the middle of a word. Byte pairs take it too: their merges are only defined from a start."""
-        found, at = [], 0
-        while at < len(plain):
-            for end in range(min(len(plain), at + self.longest), at, -1):
-                if (number := self.vocabulary.get(self.inner_mark + plain[at:end])) is not None:
-                    found.append((number, at, end))
-                    at = end
+    def _longest_first(self, normalized: str) -> list[tuple[int, int, int]]:
+        """Match the longest entries from inside a word, as WordPiece does; BPE as well, whose merges begin at a word's start."""
+        rows, start = [], 0
+        while start < len(normalized):
+            for end in range(min(len(normalized), start + self.longest), start, -1):
+                if (number := self.vocabulary.get(self.inner_mark + normalized[start:end])) is not None:
+                    rows.append((number, start, end))
+                    start = end
                     break
             else:
                 if type(self.model).__name__ == "WordPiece":
                     return []
-                found.append((self._unknown(), at, at + 1))
-                at += 1
-        return found
+                rows.append((self._unknown(), start, start + 1))
+                start += 1
+        return rows
 
     def _unknown(self) -> int:
         if self.unknown is None:
@@ -170,7 +170,7 @@ _READ: weakref.WeakKeyDictionary[Any, Entries] = weakref.WeakKeyDictionary()
 
 
 def read_entries(tokenizer: FastTokenizer) -> Entries:
-    """The entries of a tokenizer, read once for as long as it lives; entries added later are noticed."""
+    """Return the entries of a tokenizer, cached for its lifetime; entries that are added later are noticed."""
     entries = _READ.get(tokenizer)
     if entries is None or len(entries.words) < len(tokenizer):
         entries = _READ[tokenizer] = _read_vocabulary(tokenizer)
@@ -199,7 +199,7 @@ def _read_vocabulary(tokenizer: FastTokenizer) -> Entries:
     return Entries(
         vocabulary=tokenizer.get_vocab(),
         model=model,
-        normaliser=backend.normalizer,
+        normalizer=backend.normalizer,
         inner_mark=inner_mark,
         start_mark=start_mark,
         byte_level=byte_level and bool(start_mark),
@@ -209,15 +209,15 @@ def _read_vocabulary(tokenizer: FastTokenizer) -> Entries:
 
 
 _IS_BLANK = np.array([chr(code).isspace() for code in range(0x3001)] + [False])
-"""For every code up to the ideographic space, the last blank there is; one more place stands for all codes beyond."""
+"""For every code point up to the ideographic space, which is the last blank; the last element is for all beyond."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pieces:
-    """Token ids with the characters they stand for: piece i is `text[starts[i]:ends[i]]`, without the blanks around it.
+    """Token ids with their spans of characters: piece i is `text[starts[i]:ends[i]]`, without blanks around it.
 
-    Offsets never decrease. Pieces that share one character's bytes overlap. A piece of blanks is empty: a lone `▁` stands
-    where its word begins and belongs to that word, other blanks (a line break) stand where they are.
+    Offsets never decrease. Pieces that share one character's bytes overlap. A piece of blanks is empty: a lone `▁` is at the
+    start of its word and belongs to that word, other blanks (a line break) are where they are in the text.
     """
 
     ids: NDArray[np.int32]
@@ -228,7 +228,7 @@ class Pieces:
         return len(self.ids)
 
     def cover(self, start: int, end: int) -> tuple[int, int]:
-        """The pieces `low:high` that touch the characters `start:end`; after `split_at`, exactly those of the span."""
+        """Return the range `low, high` of the pieces that overlap the characters `start:end`; after `split_at`, exactly these."""
         low = int(np.searchsorted(self.ends, start, "right"))
         while low > 0 and self.starts[low - 1] == self.ends[low - 1] == start:
             low -= 1
@@ -236,70 +236,71 @@ class Pieces:
 
 
 def entry_words(tokenizer: FastTokenizer, *, initial: bool = True) -> list[str | None]:
-    """For every id: the word it stands for at the start of a word, or (`initial=False`) directly behind a sign or other letters;
-    None for entries of the other form, specials and parts of characters."""
+    """Return, for every id, the word it stands for at a word's start, or (`initial=False`) directly after other characters; None
+    for entries of the other form, special entries and parts of characters."""
     entries = read_entries(tokenizer)
     return list(entries.words if initial else entries.inner_words)
 
 
 def word_starts(tokenizer: FastTokenizer) -> NDArray[np.bool_]:
-    """For every id: does this entry begin a word? Special entries do, so that no word runs across one."""
+    """Return, for every id, whether it starts a word. Special entries do, so that no word extends across one."""
     return read_entries(tokenizer).starts.copy()
 
 
 def word_ids(tokenizer: FastTokenizer, word: str, *, initial: bool = True) -> list[int]:
-    """The pieces of a word that follows a blank, or that runs on from what stands before it."""
+    """Return the ids of a word that follows a blank, or (`initial=False`) that directly follows other characters."""
     if not initial:
         return [number for number, _, _ in read_entries(tokenizer).read_part(word, initial=False)]
-    lead = " " if read_entries(tokenizer).start_mark else ""
-    return [int(entry) for entry in tokenize(tokenizer, lead + word).ids]
+    blank = " " if read_entries(tokenizer).start_mark else ""
+    return [int(number) for number in tokenize(tokenizer, blank + word).ids]
 
 
 def tokenize(tokenizer: FastTokenizer, text: str) -> Pieces:
-    """The pieces of a text, without special entries. A literal `[MASK]` in the text is read as characters."""
-    read = [(part.start(), tokenize_all(tokenizer, [part[0]])[0]) for part in _AT_ONCE.finditer(text)]
-    parts = [(one.ids, one.starts + np.int32(at), one.ends + np.int32(at)) for at, one in read]
-    return Pieces(*map(np.concatenate, zip(*parts, strict=True)))
+    """Tokenize a text, without special entries. A literal `[MASK]` in the text is read as characters."""
+    portions = [(match.start(), tokenize_all(tokenizer, [match[0]])[0]) for match in _PORTION.finditer(text)]
+    shifted = [(pieces.ids, pieces.starts + np.int32(start), pieces.ends + np.int32(start)) for start, pieces in portions]
+    return Pieces(*map(np.concatenate, zip(*shifted, strict=True)))
 
 
 def tokenize_all(tokenizer: FastTokenizer, texts: Sequence[str]) -> list[Pieces]:
-    """The same for many texts at once: the tokenizer reads them side by side, on all cores."""
+    """Tokenize many texts in parallel, on all cores."""
     entries = read_entries(tokenizer)
     if not texts:
         return []
     backend = tokenizer.backend_tokenizer
-    if backend.truncation:  # left there by an earlier call, or by its file
+    if backend.truncation:  # set by an earlier call, or by its file
         backend.no_truncation()
     if backend.padding:
         backend.no_padding()
     if not backend.encode_special_tokens:
         backend.encode_special_tokens = True
-    read = backend.encode_batch(list(texts), add_special_tokens=False)
-    return [_pieces(entries, text, one.ids, one.offsets) for text, one in zip(texts, read, strict=True)]
+    encodings = backend.encode_batch(list(texts), add_special_tokens=False)
+    return [_pieces(entries, text, encoding.ids, encoding.offsets) for text, encoding in zip(texts, encodings, strict=True)]
 
 
-def _pieces(entries: Entries, text: str, read: list[int], offsets: list[tuple[int, int]]) -> Pieces:
-    ids = np.array(read, np.int32)
+def _pieces(entries: Entries, text: str, encoded: list[int], offsets: list[tuple[int, int]]) -> Pieces:
+    ids = np.array(encoded, np.int32)
     if entries.unknown is not None:  # a unigram model finds `[MASK]` among its own entries all the same
         ids[np.isin(ids, entries.reserved)] = entries.unknown
     starts, ends = np.array(offsets, np.int32).reshape(-1, 2).T
-    first, last = _letters(text)
-    trimmed, cut = first[starts], last[ends]
-    lone = ids == entries.lone_mark
-    blank = (trimmed >= ends) | lone
-    # The mark before a text's first word is the tokenizer's own: no blank stands for it, and it claims the first character.
-    place = np.where(lone & (trimmed > starts), starts + 1, starts)
-    return Pieces(ids, _rising(np.where(blank, place, trimmed)), _rising(np.where(blank, place, cut)))
+    next_letter, last_end = _letter_bounds(text)
+    trimmed_starts, trimmed_ends = next_letter[starts], last_end[ends]
+    is_lone_mark = ids == entries.lone_mark
+    is_blank = (trimmed_starts >= ends) | is_lone_mark
+    # the tokenizer itself adds the mark before a text's first word; without a blank, its offsets are those of the first character
+    position = np.where(is_lone_mark & (trimmed_starts > starts), starts + 1, starts)
+    piece_starts, piece_ends = (np.where(is_blank, position, trimmed) for trimmed in (trimmed_starts, trimmed_ends))
+    return Pieces(ids, _non_decreasing(piece_starts), _non_decreasing(piece_ends))
 
 
 def split_at(tokenizer: FastTokenizer, text: str, pieces: Pieces, spans: Iterable[Sequence[int]]) -> Pieces:
-    """The same text in pieces that never straddle an edge of a span, so that whole pieces cover each span.
+    """Split pieces at the edges of spans, so that every span is covered by whole pieces.
 
-    Only straddling pieces are read again: what stands at the start of a word stays a start, what follows an edge inside a word
-    becomes a continuation (`한국은` around `한국` becomes `한국`, `##은`).
+    Only pieces across an edge are tokenized again: the start of a word remains a start, and the text after an edge inside a word
+    becomes a continuation (`한국은` with the span `한국` becomes `한국`, `##은`).
     """
     edges = np.unique(np.array([(int(span[0]), int(span[1])) for span in spans], np.int32).reshape(-1))
-    groups = _straddling(pieces, edges)
+    groups = _across(pieces, edges)
     if not groups:
         return pieces
     entries = read_entries(tokenizer)
@@ -311,22 +312,22 @@ def split_at(tokenizer: FastTokenizer, text: str, pieces: Pieces, spans: Iterabl
         initial = entries.begins_word(int(pieces.ids[low]), text, start)
         parts += [Pieces(pieces.ids[done:low], pieces.starts[done:low], pieces.ends[done:low])]
         for a, b in zip([start, *inner], [*inner, end], strict=True):
-            at = a + len(text[a:b]) - len(text[a:b].lstrip())
-            table = np.array(entries.read_part(text[a:b].strip(), initial=initial and a == start), np.int32).reshape(-1, 3)
-            parts.append(Pieces(table[:, 0], table[:, 1] + np.int32(at), table[:, 2] + np.int32(at)))
+            shift = np.int32(a + len(text[a:b]) - len(text[a:b].lstrip()))
+            rows = np.array(entries.read_part(text[a:b].strip(), initial=initial and a == start), np.int32).reshape(-1, 3)
+            parts.append(Pieces(rows[:, 0], rows[:, 1] + shift, rows[:, 2] + shift))
         done = high
     parts.append(Pieces(pieces.ids[done:], pieces.starts[done:], pieces.ends[done:]))
     return Pieces(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("ids", "starts", "ends")))
 
 
-def _straddling(pieces: Pieces, edges: NDArray[np.int32]) -> list[tuple[int, int]]:
-    """Groups of neighbouring pieces to read again: a straddling piece, and those that share a character with it."""
+def _across(pieces: Pieces, edges: NDArray[np.int32]) -> list[tuple[int, int]]:
+    """Group the pieces to tokenize again: each piece across an edge, with those that share a character with it."""
     before = np.searchsorted(pieces.starts, edges, "left") - 1
-    hit = before >= 0
-    hit[hit] = pieces.ends[before[hit]] > edges[hit]
+    across = before >= 0
+    across[across] = pieces.ends[before[across]] > edges[across]
     groups: list[tuple[int, int]] = []
-    for at in before[hit].tolist():
-        low, high = at, at + 1
+    for index in before[across].tolist():
+        low, high = index, index + 1
         while low > 0 and pieces.ends[low - 1] > pieces.starts[low]:
             low -= 1
         while high < len(pieces) and pieces.starts[high] < pieces.ends[high - 1]:
@@ -336,14 +337,14 @@ def _straddling(pieces: Pieces, edges: NDArray[np.int32]) -> list[tuple[int, int
     return groups
 
 
-def _rising(offsets: NDArray[np.int32]) -> NDArray[np.int32]:
+def _non_decreasing(offsets: NDArray[np.int32]) -> NDArray[np.int32]:
     return np.minimum.accumulate(offsets[::-1])[::-1].astype(np.int32)
 
 
-def _letters(text: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """For each place of a text, and the one past its end: the first letter from there, and the end of the last before it."""
+def _letter_bounds(text: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return, for each position and the end of a text, the first non-blank from there and the end of the last one before it."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
     blank, size = _IS_BLANK[np.minimum(codes, len(_IS_BLANK) - 1)], len(codes)
     first = np.append(np.where(blank, size, np.arange(size)), size)
     last = np.append(0, np.where(blank, 0, np.arange(1, size + 1)))
-    return _rising(first), np.maximum.accumulate(last).astype(np.int32)
+    return _non_decreasing(first), np.maximum.accumulate(last).astype(np.int32)

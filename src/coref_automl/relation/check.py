@@ -1,6 +1,6 @@
 """Relation extraction as an outside check. In: starts of two methods. Out: a claim about micro-F1, runs paired by seed.
 
-Runs share their fine-tuning seeds, so starts of one pretraining seed are paired, and every start with the base.
+Runs share their fine-tuning seeds, so starts of one pretraining seed are paired, and every start is paired with the base.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from coref_automl.comparison.claims import Caveat, Claim
-from coref_automl.comparison.judging import Judged
-from coref_automl.comparison.runs import CHOSEN, CheckStage, OutsideCheck, RunOf, Start, Starts, TaskData
-from coref_automl.comparison.scores import grouped
+from coref_automl.comparison.judging import UncorrectedClaim
+from coref_automl.comparison.outside_checks import CHOSEN, CheckStage, OutsideCheck, TaskData
+from coref_automl.comparison.runs import RunOf, Start, Starts
 from coref_automl.config import Setting
 from coref_automl.errors import RecipeError
 from coref_automl.progress import Progress
-from coref_automl.records import Estimate
+from coref_automl.records import Estimate, grouped
 from coref_automl.relation.metrics import SeedPairs, over_pairs
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.results import RELATION_FILES, RelationResult, RowFacts
@@ -34,12 +34,12 @@ _Settings = Mapping[str, Any]
 BUNDLED = "bundled"
 _CONDITIONS = ("data", "train", "settings")
 _ROW_TOKENS = 64
-"""Tokens of a row, with its markers."""
+"""Tokens per row, markers included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelationStage(CheckStage):
-    """Once for each share of `train`: a file, or "bundled": as many generated `rows`."""
+    """One run per share of `train`: a file, or "bundled" for a number of generated `rows`."""
 
     train: Annotated[str, Setting("Relation rows to fine-tune on.", flags=("--re-train",))] = BUNDLED
     dev: Annotated[str | None, Setting("Relation rows to score; never used for selection.", flags=("--re-dev",))] = None
@@ -57,23 +57,25 @@ class RelationStage(CheckStage):
 class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
     name = ("관계 추출", "relation extraction")
     metric = ("관계 추출 micro-F1", "Relation extraction, micro-F1")
-    number = "micro-F1"
+    short_metric = "micro-F1"
     outcome = "relation_f1"
     documents = "rows"
     test = "paired"
     files = RELATION_FILES
-    folder = "relation run"
+    folder_kind = "relation run"
     next_command = "coref-automl re evaluate {} --data bundled:relations-dev"
     recipe = RelationRecipe
     stage = RelationStage
-    decided = ("train", "dev", "max_rows")
-    usual: ClassVar[_Settings] = {"keep_weights": False}
-    adapted: ClassVar[_Settings] = {"start": CHOSEN, "shares": [1.0], "seeds": 1, "settings": {"epochs": 3, "batch_size": 16}}
+    set_by_stage = ("train", "dev", "max_rows")
+    defaults: ClassVar[_Settings] = {"keep_weights": False}
+    adapt_defaults: ClassVar[_Settings] = {
+        "start": CHOSEN, "shares": [1.0], "seeds": 1, "settings": {"epochs": 3, "batch_size": 16},
+    }  # fmt: skip
 
     def comparable(self, runs: Sequence[Run]) -> list[list[Run]]:
-        """By split, data and settings, those with the most training rows first."""
-        found = grouped(runs, lambda run: (run.result.split, *map(run.result.fingerprints.get, _CONDITIONS)))
-        return sorted(found.values(), key=lambda some: -self.rows(some[0]))
+        """Group runs by split, data and settings, those with the most training rows first."""
+        groups = grouped(runs, lambda run: (run.result.split, *map(run.result.fingerprints.get, _CONDITIONS)))
+        return sorted(groups.values(), key=lambda group: -self.rows(group[0]))
 
     def rows(self, run: Run) -> int:
         return (run.result.train_rows or 0) + (run.result.validation_rows or 0)
@@ -81,31 +83,31 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
     def estimate(self, result: RelationResult) -> Estimate | None:
         return result.estimates.get("micro_f1")
 
-    def judge(self, claim: Claim, ours: _Starts, theirs: _Starts, seed: int) -> Judged | None:
+    def judge(self, claim: Claim, ours: _Starts, theirs: _Starts, seed: int) -> UncorrectedClaim | None:
         pairs = seed_pairs(ours, theirs)
         if not pairs:
             return None
-        count, found = over_pairs(pairs, seed=seed)
-        judged = count > 1 and found.p_seeds is not None
-        same = found.difference == 0 and found.interval.low == found.interval.high
-        lost: tuple[Caveat, ...] = () if judged or same else ("one seed" if count < 2 else "copies",)
+        count, verdict = over_pairs(pairs, seed=seed)
+        judged = count > 1 and verdict.p_seeds is not None
+        same = verdict.difference == 0 and verdict.interval.low == verdict.interval.high
+        caveats: tuple[Caveat, ...] = () if judged or same else ("one seed" if count < 2 else "copies",)
         run, _ = next(iter(next(iter(ours.values())).values()))  # all are comparable: any of them has the facts of the claim
         claim = replace(
             claim,
             count=run.result.n,
             seeds=(count, count),
-            difference=found.interval,
+            difference=verdict.interval,
             verdict="same" if same else "not judged",
             values=(_mean_f1(pair.a for pair in pairs), _mean_f1(pair.b for pair in pairs)),
-            detectable=found.detectable,
+            detectable=verdict.detectable,
             rows=self.rows(run) or None,
             share=run.result.share or _share_of_name(run.name),
-            against=(*claim.against, *lost),
+            against=(*claim.against, *caveats),
         )
-        return Judged(claim, found.p if judged else None, found.interval_at)
+        return UncorrectedClaim(claim, verdict.p if judged else None, verdict.interval_at)
 
     def open(self, stage: RelationStage, out: Path) -> TaskData:
-        """The rows that a stage names; the first of the bundled ones are written to OUT/relation-rows."""
+        """Read the rows of a stage; bundled ones are first written to OUT/relation-rows."""
         from coref_automl.corpus.sources import bundled_rows
         from coref_automl.relation.data import read_relations
         from coref_automl.relation.scoring import rows_fingerprint
@@ -118,9 +120,9 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
                 if not Path(str(files[file])).is_file():
                     write_json(Path(str(files[file])), list(islice(bundled_rows(name), count)))
         skip = bool(stage.settings.get("skip_bad", False))
-        read = {name: read_relations(path, skip_bad=skip).rows for name, path in files.items() if path}
-        fingerprints = {name: rows_fingerprint(rows) for name, rows in read.items()}
-        return TaskData(files, {name: len(rows) for name, rows in read.items()}, fingerprints)
+        data = {name: read_relations(path, skip_bad=skip).rows for name, path in files.items() if path}
+        fingerprints = {name: rows_fingerprint(rows) for name, rows in data.items()}
+        return TaskData(files, {name: len(rows) for name, rows in data.items()}, fingerprints)
 
     def variants(self, stage: RelationStage, data: TaskData) -> Iterator[tuple[str, dict[str, Any]]]:
         for share in stage.shares:
@@ -137,8 +139,9 @@ class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
 
 
 def seed_pairs(ours: _Starts, theirs: _Starts) -> list[SeedPairs]:
-    """What a claim compares; empty if too few seeds are shared. Of two methods, the starts of one pretraining seed, at least two;
-    of a method and a base, every start with the base's only one; of a single checkpoint, one pair per fine-tuning seed."""
+    """Pair the runs that a claim compares; empty if too few seeds are shared. Two methods: the starts of each pretraining seed,
+    at least two. A method and a base: every start with the base's only one. A single checkpoint: one pair per fine-tuning
+    seed."""
     against_method = len(theirs) > 1
     same_seed = [(start, theirs[seed]) for seed, start in ours.items() if seed in theirs]
     sides = same_seed if against_method else [*product(ours.values(), theirs.values())]
@@ -149,17 +152,18 @@ def seed_pairs(ours: _Starts, theirs: _Starts) -> list[SeedPairs]:
 
 
 def paired(a: _Start, b: _Start) -> SeedPairs | None:
-    """Both sides under their shared fine-tuning seeds; None if there are none, or if the rows differ."""
+    """Align two starts by their shared fine-tuning seeds; None if there are none, or if the rows differ."""
     seeds = tuple(seed for seed in a if seed in b)
     ours, theirs = ([run.facts.of([column]) for run, column in (side[seed] for seed in seeds)] for side in (a, b))
     if not seeds or not all(np.array_equal(rows.gold, ours[0].gold) for rows in (*ours, *theirs)):
         return None
-    return SeedPairs(_joined(ours), _joined(theirs), seeds)
+    return SeedPairs(_stack_seeds(ours), _stack_seeds(theirs), seeds)
 
 
-def _joined(rows: Sequence[RowFacts]) -> RowFacts:
-    """One column per seed."""
-    return replace(rows[0], right=np.hstack([one.right for one in rows]), given=np.hstack([one.given for one in rows]))
+def _stack_seeds(seeds: Sequence[RowFacts]) -> RowFacts:
+    """Stack the answers of seeds, one column each."""
+    columns = {name: np.hstack([getattr(facts, name) for facts in seeds]) for name in ("right", "given")}
+    return replace(seeds[0], **columns)
 
 
 def _mean_f1(sides: Iterable[RowFacts]) -> float:
@@ -167,9 +171,9 @@ def _mean_f1(sides: Iterable[RowFacts]) -> float:
 
 
 def _share_of_name(name: str) -> float | None:
-    """Results of versions up to 0.2.0 do not record their share of the rows; a study names it: 10pct-entity-512-s0."""
-    found = re.match(r"(\d+(?:\.\d+)?)pct-", name)
-    return float(found[1]) / 100 if found else None
+    """Read the share from a study's run name (10pct-entity-512-s0): results of versions up to 0.2.0 do not record it."""
+    match = re.match(r"(\d+(?:\.\d+)?)pct-", name)
+    return float(match[1]) / 100 if match else None
 
 
 CHECK = RelationCheck()

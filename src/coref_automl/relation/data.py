@@ -1,7 +1,7 @@
 """Relation data. In: a KLUE-RE file of any kind in `corpus/formats`, `hub:klue/re:train`, `bundled:relations`. Out: checked rows.
 
-Every bad row is listed with its number and the reason; it is an error unless bad rows may be skipped. A process that makes many
-runs on the same files (a grid, an ablation) shares one `RowCache`: rows are read, tokenised and marked once.
+Every bad row is listed with its number and reason; it is an error unless bad rows may be skipped. A process with many runs on
+the same files (a grid, an ablation) shares one `RowCache`: rows are read, tokenized and marked once.
 """
 
 from __future__ import annotations
@@ -14,27 +14,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from coref_automl.corpus.batch import KINDS, RowProblem, rows_of
 from coref_automl.corpus.formats import NOT_UTF8, Row, kind_of, stem_of
 from coref_automl.corpus.sources import bundled_rows
-from coref_automl.errors import MissingExtra, RelationDataError
+from coref_automl.errors import MissingExtra, RelationDataError, first_line
 from coref_automl.fingerprints import fingerprint
 from coref_automl.models.vocabulary import tokenize_all
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.markers import MarkedRow, Marker
-from coref_automl.relation.rows import LABELS, LONGER, BadRow, RelationRow, parse_row
+from coref_automl.relation.rows import LABELS, LONGER, BadRow, Ints, RelationRow, parse_row
 
 BUNDLED = ("bundled:relations", "bundled:relations-dev")
-"""Invented rows; the first thirty of each hold every label once."""
+"""Invented rows; the first thirty of each have every label once."""
 
 _LISTED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class RelationData:
-    """The rows of one split, under the name reported with every number measured on them; `share` is their part of its rows."""
+    """The rows of a split, under the name reported with every score on them; `share` is the fraction of its rows that is used."""
 
     split: str
     rows: tuple[RelationRow, ...]
@@ -45,7 +44,7 @@ class RelationData:
 def read_relations(
     name: str, *, labelled: bool = True, skip_bad: bool = False, max_rows: int | None = None, draw: int | None = None
 ) -> RelationData:
-    """The rows of a file or named source. A bad row is an error that lists the first few, unless `skip_bad`."""
+    """Read the rows of a file or named source. Bad rows are an error that lists the first few, unless `skip_bad`."""
     data = inspect_relations(name, labelled=labelled)
     if data.problems and not skip_bad:
         raise bad_rows(name, data.problems)
@@ -58,12 +57,12 @@ def read_relations(
 def bad_rows(name: str, problems: Sequence[RowProblem]) -> RelationDataError:
     listed = "; ".join(str(problem) for problem in problems[:_LISTED])
     more = f"; and {len(problems) - _LISTED:,} more bad rows" if len(problems) > _LISTED else ""
-    how = " max_length is --max-length in re train, settings: {max_length: 512} in a recipe of re grid or tune."
-    raised = how if any(LONGER in problem.reason for problem in problems) else ""
-    raised += " Save the file as UTF-8." if any(problem.reason == NOT_UTF8 for problem in problems) else ""
+    longer = " max_length is --max-length in re train, settings: {max_length: 512} in a recipe of re grid or tune."
+    advice = longer if any(LONGER in problem.reason for problem in problems) else ""
+    advice += " Save the file as UTF-8." if any(problem.reason == NOT_UTF8 for problem in problems) else ""
     return RelationDataError(
         f"{name}: {listed}{more}. Correct the file, or skip them: --skip-bad in re train, evaluate and predict, "
-        f"settings: {{skip_bad: true}} in a recipe of re grid or tune.{raised}"
+        f"settings: {{skip_bad: true}} in a recipe of re grid or tune.{advice}"
     )
 
 
@@ -85,32 +84,32 @@ def inspect_relations(name: str, *, labelled: bool = True) -> RelationData:
 
 
 def split_name(name: str) -> str:
-    """klue-re-v1.1_dev_a.json.xz -> klue-re-v1.1_dev_a: the name reported with a number."""
+    """Name a split as reported with its scores: klue-re-v1.1_dev_a.json.xz -> klue-re-v1.1_dev_a."""
     if name.startswith(("hub:", "bundled:")):
         return name.replace("hub:", "").replace("bundled:", "bundled-").replace("/", "-").replace(":", "-")
     return stem_of(Path(name), KINDS)
 
 
 def sentence_key(sentence: str) -> str:
-    """Two sentences with one key are the same sentence: composed alike, blanks aside."""
+    """Normalize a sentence: two with one key differ at most in Unicode composition and blanks."""
     return " ".join(unicodedata.normalize("NFC", sentence).split())
 
 
-def sentence_numbers(rows: Sequence[RelationRow]) -> NDArray[np.int64]:
-    """A number for each row; rows of one sentence share it."""
+def sentence_numbers(rows: Sequence[RelationRow]) -> Ints:
+    """Number the sentences of rows; rows of one sentence share a number."""
     return np.asarray(np.unique([sentence_key(row.sentence) for row in rows], return_inverse=True)[1], np.int64)
 
 
-def sentence_mark(sentence: str) -> str:
-    """A short name of a sentence, so that a run can say which rows of another file it has seen."""
+def sentence_fingerprint(sentence: str) -> str:
+    """Fingerprint a sentence, so that a run can tell which rows of another file it was trained on."""
     return fingerprint(sentence_key(sentence))[:12]
 
 
 def split_by_sentence(rows: Sequence[RelationRow], share: float) -> tuple[tuple[RelationRow, ...], tuple[RelationRow, ...]]:
-    """(kept, held out): no sentence is on both sides, and a sentence's side depends on its text alone."""
-    drawn = [_uniform(sentence_key(row.sentence)) < share for row in rows]
-    kept = tuple(row for row, out in zip(rows, drawn, strict=True) if not out)
-    held_out = tuple(row for row, out in zip(rows, drawn, strict=True) if out)
+    """Split rows into (kept, held out) without a common sentence; a sentence's side depends on its text alone."""
+    out = [_uniform(sentence_key(row.sentence)) < share for row in rows]
+    kept = tuple(row for row, held in zip(rows, out, strict=True) if not held)
+    held_out = tuple(row for row, held in zip(rows, out, strict=True) if held)
     if not kept or not held_out:
         raise RelationDataError(
             f"{len(rows):,} rows are too few to hold {100 * share:.0f}% of their sentences out for early stopping; "
@@ -120,7 +119,7 @@ def split_by_sentence(rows: Sequence[RelationRow], share: float) -> tuple[tuple[
 
 
 def sample_rows(rows: Sequence[RelationRow], count: int | None, draw: int | None = None) -> tuple[RelationRow, ...]:
-    """`count` rows in file order, of one draw the same ones every time; which ones depends on their ids alone."""
+    """Sample `count` rows in file order; which ones depends on their ids and `draw` alone."""
     if count is None or count >= len(rows):
         return tuple(rows)
     salt = "sample " if draw is None else f"sample {draw} "
@@ -133,7 +132,7 @@ def _uniform(text: str) -> float:
 
 
 def raw_rows(name: str) -> Iterable[Row]:
-    """Rows as they are in the source, with their numbers; a string is the reason why a line is not a row."""
+    """Read the rows of a source as they are, numbered; a string is the reason why a line is not a row."""
     if name.startswith("bundled:"):
         if name not in BUNDLED:
             raise RelationDataError(f"Unknown data {name}; known: {', '.join(BUNDLED)}.")
@@ -147,20 +146,19 @@ def raw_rows(name: str) -> Iterable[Row]:
 
 
 def _hub(name: str) -> Iterable[Any]:
-    """The rows of `hub:OWNER/NAME:SPLIT`, `hub:OWNER/NAME/CONFIG:SPLIT` or `hub:klue/re:SPLIT`, which all call it."""
+    """Read `hub:OWNER/NAME:SPLIT`, `hub:OWNER/NAME/CONFIG:SPLIT`, or `hub:klue/re:SPLIT`, the usual short name."""
     try:
         import datasets
     except ImportError as error:
         raise MissingExtra("datasets", "hub", "Reading a hub dataset") from error
-    place, _, split = name.removeprefix("hub:").partition(":")
-    parts = ("klue/klue/re" if place == "klue/re" else place).split("/", 2)
+    dataset, _, split = name.removeprefix("hub:").partition(":")
+    parts = ("klue/klue/re" if dataset == "klue/re" else dataset).split("/", 2)
     try:
         config = parts[2] if len(parts) > 2 else None
         return datasets.load_dataset("/".join(parts[:2]), config, split=split or "train")  # type: ignore[no-any-return]
     except Exception as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise RelationDataError(
-            f"{name} cannot be fetched ({first}); download klue-re-v1.1 by hand and pass the path of its JSON file."
+            f"{name} cannot be fetched ({first_line(error)}); download klue-re-v1.1 by hand and pass the path of its JSON file."
         ) from error
 
 
@@ -168,7 +166,7 @@ _AT_ONCE = 2_000
 
 
 class RowCache:
-    """One for a process that makes many runs on the same files (a grid, an ablation); a single run makes its own."""
+    """Rows read and marked once per process, shared by the runs of a grid or an ablation."""
 
     def __init__(self) -> None:
         self._read: dict[tuple[Any, ...], RelationData] = {}
@@ -183,7 +181,7 @@ class RowCache:
     def usable(
         self, name: str, marker: Marker, *, skip_bad: bool, max_rows: int | None = None, draw: int | None = None
     ) -> RelationData:
-        """The rows of a file that can be marked; the others are an error now, before any work, or are skipped and counted."""
+        """Read the rows of a file that can be marked; others raise before any work, or are listed as problems."""
         data = self.read(name, skip_bad=skip_bad, max_rows=max_rows, draw=draw)
         rows, _, problems = self.mark(data.rows, marker, progress=quiet(), skip_bad=skip_bad, name=name)
         return replace(data, rows=rows, problems=(*data.problems, *problems))
@@ -191,21 +189,21 @@ class RowCache:
     def mark(
         self, rows: Sequence[RelationRow], marker: Marker, *, progress: Progress, skip_bad: bool = False, name: str = "The rows"
     ) -> tuple[tuple[RelationRow, ...], list[MarkedRow], list[RowProblem]]:
-        """(rows, the same marked, what could not be); the last is an error unless `skip_bad`."""
+        """Mark rows: (rows, the same marked, problems); problems raise unless `skip_bad`."""
         with progress.stage("marking", len(rows), "rows") as stage:
-            for low in range(0, len(rows), _AT_ONCE):  # one by one, tokenising would take longer than marking
+            for low in range(0, len(rows), _AT_ONCE):  # tokenizing one by one would take longer than marking
                 part = rows[low : low + _AT_ONCE]
                 missing = [row for row in part if (marker.name, row) not in self._marked]
-                read = tokenize_all(marker.tokenizer, [row.sentence for row in missing])
-                for row, pieces in zip(missing, read, strict=True):
+                tokenized = tokenize_all(marker.tokenizer, [row.sentence for row in missing])
+                for row, pieces in zip(missing, tokenized, strict=True):
                     try:
                         self._marked[marker.name, row] = marker.mark(row, pieces)
                     except BadRow as error:
                         self._marked[marker.name, row] = RowProblem(row.number, row.guid, str(error))
                 stage.advance(len(part))
-        found = [(row, self._marked[marker.name, row]) for row in rows]
-        problems = [one for _, one in found if isinstance(one, RowProblem)]
+        results = [(row, self._marked[marker.name, row]) for row in rows]
+        problems = [problem for _, problem in results if isinstance(problem, RowProblem)]
         if problems and not skip_bad:
             raise bad_rows(name, problems)
-        kept = [(row, one) for row, one in found if isinstance(one, MarkedRow)]
-        return tuple(row for row, _ in kept), [one for _, one in kept], problems
+        kept = [(row, marked) for row, marked in results if isinstance(marked, MarkedRow)]
+        return tuple(row for row, _ in kept), [marked for _, marked in kept], problems

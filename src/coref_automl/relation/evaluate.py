@@ -1,6 +1,6 @@
-"""A trained run on data. In: its seeds and labelled rows. Out: the mean over seeds with its intervals, and what to know of it.
+"""A trained run on data. In: its seeds and labelled rows. Out: the mean over seeds with its intervals, and notes.
 
-One seed's model by itself (the best-model of a study) is scored too; nothing is written into its folder.
+A single seed's model (the best-model of a study) can be scored too; nothing is written into its folder.
 """
 
 from __future__ import annotations
@@ -20,35 +20,34 @@ from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding
 from coref_automl.errors import ModelError
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import MANIFEST, kind_of_folder
+from coref_automl.folders import MANIFEST, kind_of_folder, natural_order
 from coref_automl.locks import locked
 from coref_automl.models.load import load_tokenizer
-from coref_automl.paths import natural_order
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation import scoring
-from coref_automl.relation.data import RelationData, RowCache, sentence_key, sentence_mark, sentence_numbers
+from coref_automl.relation.data import RelationData, RowCache, sentence_fingerprint, sentence_key, sentence_numbers
 from coref_automl.relation.markers import Marker
-from coref_automl.relation.metrics import Ints, Scored, estimates, label_table, score
+from coref_automl.relation.metrics import Scored, estimates, label_table, score
+from coref_automl.relation.recipe import RETRAIN, is_model, model_of, settings_of
 from coref_automl.relation.results import RELATION_FILES, RelationResult, RelationSeed, RowFacts, Scores
-from coref_automl.relation.rows import LABELS, LabelMask, MaskKind, gold_indices
-from coref_automl.relation.settings import AGAIN, is_model, model_of, settings_of
+from coref_automl.relation.rows import LABELS, Ints, LabelMask, MaskKind, gold_indices
 from coref_automl.say import say
 from coref_automl.store import write_jsonl
 
 KIND = "relation run"
 METRICS = ("micro_f1", "auprc", "accuracy")
 _KNOWN = ("scheme", "head", "model", "train_rows", "validation_rows", "share")
-"""What a result says of its run in the words of the manifest."""
+"""Fields that a result takes from the manifest."""
 _LISTED = 20
 
 
-class _Newer(TypedDict, total=False):
-    """What version 0.2.0 did not write."""
+class _OptionalFields(TypedDict, total=False):
+    """Fields that version 0.2.0 did not write."""
 
     share: float
 
 
-class RelationManifest(_Newer):
+class RelationManifest(_OptionalFields):
     model: str
     scheme: str
     head: str
@@ -67,7 +66,7 @@ def read_manifest(run: Path) -> RelationManifest:
 
 
 def seeds_of(run: Path) -> list[Path]:
-    """The seeds that can answer: the finished ones of a run, or the folder itself where it is one seed's model."""
+    """List the seeds that can answer: a run's finished ones, or the folder itself if it is a seed's model."""
     return [run] if is_model(run) else finished_seeds(run)
 
 
@@ -77,39 +76,39 @@ def finished_seeds(run: Path) -> list[Path]:
             f"{run} is not a relation run, nor one seed's model (relation.json and head.safetensors); "
             "make a run with: coref-automl re train --model bundled:ko-mini --train hub:klue/re:train --out runs/re"
         )
-    found = sorted((seed for seed in run.glob("seed-*") if (seed / "DONE").exists()), key=lambda path: natural_order(path.name))
-    if not found:
+    seeds = sorted((seed for seed in run.glob("seed-*") if (seed / "DONE").exists()), key=lambda path: natural_order(path.name))
+    if not seeds:
         raise ModelError(f"{run} has no finished seed yet; run the same `coref-automl re train` again to resume.")
-    return found
+    return seeds
 
 
 def evaluate_relation(
     run: str | Path, data: str, *, skip_bad: bool = False, device: str = "auto", progress: Progress | None = None
 ) -> RelationResult:
-    """Every finished seed of a run, or one seed's model, on a labelled file: micro-F1, AUPRC, accuracy, n, split."""
+    """Evaluate every finished seed of a run, or a single seed's model, on a labelled file."""
     run = Path(run)
     with nullcontext() if is_model(run) or not run.is_dir() else locked(run):
         return _evaluate(run, data, skip_bad, device, progress or quiet(), RowCache())
 
 
 def _evaluate(run: Path, data: str, skip_bad: bool, device: str, progress: Progress, cache: RowCache) -> RelationResult:
-    read, seeds = cache.read(data, skip_bad=skip_bad), seeds_of(run)
+    rows, seeds = cache.read(data, skip_bad=skip_bad), seeds_of(run)
     if skip_bad:
         settings = settings_of(seeds[0])
         marker = Marker(load_tokenizer(str(model_of(seeds[0]))), settings.scheme, settings.max_length)
-        read = cache.usable(data, marker, skip_bad=True)
-        list_problems(None if is_model(run) else run, read, progress)
+        rows = cache.usable(data, marker, skip_bad=True)
+        list_problems(None if is_model(run) else run, rows, progress)
     if is_model(run):
-        found = scoring.seed_probabilities(run, read.rows, device=device, progress=progress, cache=cache, name=read.split)
-        return _of_model(run, read, found[1])
+        scored = scoring.seed_probabilities(run, rows.rows, device=device, progress=progress, cache=cache, name=rows.split)
+        return _model_result(run, rows, scored.probabilities)
     for seed in seeds:
-        if not scoring.has_predictions(seed, read):
-            scoring.predict_seed(seed, read, device=device, progress=progress, cache=cache)
-    return _summarised(run, read)[0]
+        if not scoring.has_predictions(seed, rows):
+            scoring.predict_seed(seed, rows, device=device, progress=progress, cache=cache)
+    return _run_result(run, rows)[0]
 
 
 def list_problems(run: Path | None, data: RelationData, progress: Progress) -> None:
-    """Report skipped rows, the first of them on the terminal and all in a run's bad-rows-SPLIT.jsonl."""
+    """Report skipped rows: the first ones on the terminal, all in a run's bad-rows-SPLIT.jsonl."""
     if not data.problems:
         return
     where = ""
@@ -122,45 +121,45 @@ def list_problems(run: Path | None, data: RelationData, progress: Progress) -> N
     progress.note(skipped(len(data.problems), data.split) + where)
 
 
-def keep_summary(run: Path, data: RelationData, *, chosen_here: bool) -> RelationResult:
-    """The summary, and beside it what micro-F1 needs of every row, so that runs can be compared without the rows themselves."""
-    result, probabilities = _summarised(run, data, chosen_here)
+def write_summary(run: Path, data: RelationData, *, selected_here: bool) -> RelationResult:
+    """Summarize a run, and write what micro-F1 needs of every row beside it, so that runs can be compared without the rows."""
+    result, probabilities = _run_result(run, data, selected_here)
     sentences = sentence_numbers(data.rows).astype(np.int32)
     RELATION_FILES.write(run, result, RowFacts.answered(gold_indices(data.rows), probabilities.argmax(2).T, sentences))
     return result
 
 
-def _summarised(run: Path, data: RelationData, chosen_here: bool = False) -> tuple[RelationResult, NDArray[np.float32]]:
-    """The mean over the seeds that have predictions for these rows. `chosen_here`: the same rows also chose the epoch."""
-    seeds = [folder for folder in finished_seeds(run) if scoring.has_predictions(folder, data)]
-    probabilities = np.stack([scoring.read_probabilities(seed, data.split) for seed in seeds])
-    trained = [read_stored(seed / "result.json", RelationSeed, remedy=AGAIN) for seed in seeds]
+def _run_result(run: Path, data: RelationData, selected_here: bool = False) -> tuple[RelationResult, NDArray[np.float32]]:
+    """Average the seeds that have predictions for these rows; `selected_here` if the same rows also selected the epoch."""
+    folders = [folder for folder in finished_seeds(run) if scoring.has_predictions(folder, data)]
+    probabilities = np.stack([scoring.read_probabilities(folder, data.split) for folder in folders])
+    seeds = [read_stored(folder / "result.json", RelationSeed, remedy=RETRAIN) for folder in folders]
     manifest = read_manifest(run)
-    learned = set(manifest["train_sentences"])
-    fresh = np.array([sentence_mark(row.sentence) not in learned for row in data.rows])
+    trained_on = set(manifest["train_sentences"])
+    unseen = np.array([sentence_fingerprint(row.sentence) not in trained_on for row in data.rows])
     mask = LabelMask.stored(manifest["label_mask"], manifest["mask_bias"], MANIFEST)
-    shared = _not_independent(data, chosen_here, int((~fresh).sum()), manifest["train"])
-    result = _sum_up(
+    overlap = _overlap_notes(data, selected_here, int((~unseen).sum()), manifest["train"])
+    result = _average(
         run,
         data,
         probabilities,
-        trained,
+        seeds,
         **{name: value for name, value in manifest.items() if name in _KNOWN},
-        without_overlap=_without_overlap(gold_indices(data.rows), probabilities, fresh),
-        notes=(*manifest["notes"], *_notes(data, mask), *shared),
+        without_overlap=_without_overlap(gold_indices(data.rows), probabilities, unseen),
+        notes=(*manifest["notes"], *_notes(data, mask), *overlap),
         fingerprints=_fingerprints(data, manifest["binding"]),
     )
     return result, probabilities
 
 
-def _of_model(folder: Path, data: RelationData, probabilities: Any) -> RelationResult:
+def _model_result(folder: Path, data: RelationData, probabilities: NDArray[np.float32]) -> RelationResult:
     settings = settings_of(folder)
-    alone = say(
+    note = say(
         f"{folder}: 시드 {settings.seed} 하나의 모델입니다. 학습 데이터의 기록이 없어 학습 문장과 겹치는 행을 세지 못합니다.",
         f"{folder} is the model of seed {settings.seed} alone, without a record of its training data: rows that share a "
         "sentence with it are not counted.",
     )
-    return _sum_up(
+    return _average(
         folder,
         data,
         np.stack([probabilities]),
@@ -168,17 +167,17 @@ def _of_model(folder: Path, data: RelationData, probabilities: Any) -> RelationR
         scheme=settings.scheme,
         head=settings.head,
         model=settings.base,
-        notes=(alone, *_notes(data, settings.mask)),
+        notes=(note, *_notes(data, settings.mask)),
         fingerprints={"data": scoring.rows_fingerprint(data.rows)},
     )
 
 
-def _sum_up(
-    run: Path, data: RelationData, probabilities: NDArray[np.float32], trained: Sequence[RelationSeed], **known: Any
+def _average(
+    run: Path, data: RelationData, probabilities: NDArray[np.float32], seeds: Sequence[RelationSeed], **known: Any
 ) -> RelationResult:
-    """The mean over seeds, [seeds, rows, labels]; `trained` is what they know of their training, empty for a lone model."""
+    """Average over the seeds of probabilities [seeds, rows, labels]; `seeds` describe their training, empty for a lone model."""
     gold = gold_indices(data.rows)
-    scores = [score(gold, one) for one in probabilities]
+    scores = [score(gold, of_seed) for of_seed in probabilities]
     mean: dict[str, Any] = _over_seeds(np.mean, scores)
     return RelationResult(
         run=str(run),
@@ -187,28 +186,28 @@ def _sum_up(
         **mean,
         spread=_over_seeds(partial(np.std, ddof=1), scores) if len(scores) > 1 else None,
         estimates=estimates(Scored(gold, probabilities, np.array([sentence_key(row.sentence) for row in data.rows]))),
-        seeds=tuple(replace(one, scores=own) for one, own in zip(trained, scores, strict=bool(trained))),
+        seeds=tuple(replace(seed, scores=own) for seed, own in zip(seeds, scores, strict=bool(seeds))),
         labels=label_table(gold, probabilities.mean(0)),
         **known,
     )
 
 
-def _over_seeds(of: Callable[[list[float]], Any], scores: Sequence[Scores]) -> dict[str, float]:
-    return {name: float(of([getattr(one, name) for one in scores])) for name in METRICS}
+def _over_seeds(statistic: Callable[[list[float]], Any], scores: Sequence[Scores]) -> dict[str, float]:
+    return {name: float(statistic([getattr(of_seed, name) for of_seed in scores])) for name in METRICS}
 
 
-def _without_overlap(gold: Ints, probabilities: NDArray[np.float32], fresh: NDArray[np.bool_]) -> Scores | None:
-    """The mean over seeds on rows whose sentence is not in train; None where all or none are such."""
-    if fresh.all() or not fresh.any():
+def _without_overlap(gold: Ints, probabilities: NDArray[np.float32], unseen: NDArray[np.bool_]) -> Scores | None:
+    """Average over seeds on rows whose sentence is not in train; None if all or none are such."""
+    if unseen.all() or not unseen.any():
         return None
-    return Scores(**_over_seeds(np.mean, [score(gold[fresh], one[fresh]) for one in probabilities]), n=int(fresh.sum()))
+    return Scores(**_over_seeds(np.mean, [score(gold[unseen], p[unseen]) for p in probabilities]), n=int(unseen.sum()))
 
 
 def _fingerprints(data: RelationData, binding: Binding) -> dict[str, str]:
-    """Which rows, and which settings: only runs that share both can be compared for their start alone. Seeds may differ."""
+    """Fingerprint rows and settings: only runs that share both can be compared by their start. Seeds may differ."""
     settings = {name: 0 if name == "first_seed" else value for name, value in binding["settings"].items()}
-    begun = {name: value for name, value in binding["fingerprints"].items() if name in ("weights", "train")}
-    return {**begun, "data": scoring.rows_fingerprint(data.rows), "settings": fingerprint(settings)}
+    inputs = {name: value for name, value in binding["fingerprints"].items() if name in ("weights", "train")}
+    return {**inputs, "data": scoring.rows_fingerprint(data.rows), "settings": fingerprint(settings)}
 
 
 def _notes(data: RelationData, mask: LabelMask | None) -> list[str]:
@@ -232,9 +231,9 @@ def _notes(data: RelationData, mask: LabelMask | None) -> list[str]:
     return notes
 
 
-def _not_independent(data: RelationData, chosen_here: bool, shared: int, train: str) -> list[str]:
-    """Rows that also chose the epoch, or that have a sentence of the training data."""
-    if chosen_here:
+def _overlap_notes(data: RelationData, selected_here: bool, shared: int, train: str) -> list[str]:
+    """Note rows that also selected the epoch, or that share a sentence with the training data."""
+    if selected_here:
         return [
             say(
                 "에폭을 고를 때 쓴 학습 데이터의 일부로 잰 값이므로 독립적인 측정이 아닙니다.",
@@ -242,8 +241,8 @@ def _not_independent(data: RelationData, chosen_here: bool, shared: int, train: 
             )
         ]
     rows, split = len(data.rows), data.split
-    both = say(
+    note = say(
         f"{split}의 행 {rows:,}개 가운데 {shared:,}개는 문장이 {train}에도 있습니다.",
         f"{shared:,} of the {rows:,} rows of {split} have a sentence that occurs in {train}.",
     )
-    return [both] if shared else []
+    return [note] if shared else []

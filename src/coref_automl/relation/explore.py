@@ -1,5 +1,5 @@
-"""What relation data hold. In: one split, or two. Out: counts, lengths, duplicates, conflicts, the shift between them; and what
-cannot be marked with a model's tokenizer."""
+"""What relation data hold. In: one split, or two. Out: counts, lengths, duplicates, conflicts, the shift between splits; and rows
+that cannot be marked with a model's tokenizer."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from coref_automl.records import Record
 from coref_automl.relation.data import RelationData, RowCache, sentence_key
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.rows import LABELS, TYPES, RelationRow
-from coref_automl.say import say
-from coref_automl.tables import align
+from coref_automl.say import align, say
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 _TOP = 5
-"""Labels that a terminal lists."""
+"""Labels listed on a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Conflict(Record):
 
 @dataclass(frozen=True, slots=True)
 class SplitFacts(Record):
-    """One split. `lengths` and `distances` are quantiles in characters."""
+    """Facts about a split. `lengths` and `distances` are quantiles in characters."""
 
     split: str
     rows: int
@@ -59,7 +58,7 @@ class SplitFacts(Record):
 
 @dataclass(frozen=True, slots=True)
 class RelationExploration(Record):
-    """`label_shift` and `pair_shift` are total variation distances: the share of rows that would have to change."""
+    """`label_shift` and `pair_shift` are total variation distances: the fraction of rows that would have to change."""
 
     splits: tuple[SplitFacts, ...]
     shared_sentences: int = 0
@@ -68,13 +67,13 @@ class RelationExploration(Record):
     pair_shift: float = 0.0
 
     def lines(self) -> list[str]:
-        shown = list(chain.from_iterable(_lines(facts) for facts in self.splits))
+        lines = list(chain.from_iterable(_lines(facts) for facts in self.splits))
         if len(self.splits) > 1:
             first, second = self.splits[:2]
             both = f"{first.split} / {second.split}"
             labels, pairs = f"{100 * self.label_shift:.1f}%", f"{100 * self.pair_shift:.1f}%"
             rows, sentences = f"{self.shared_rows:,}", f"{self.shared_sentences:,}"
-            shown += [
+            lines += [
                 say(
                     f"{both}: 분포 차이(총변동거리) 레이블 {labels}, 유형 쌍 {pairs}",
                     f"{both}: total variation distance of labels {labels}, of type pairs {pairs}",
@@ -84,7 +83,7 @@ class RelationExploration(Record):
                     f"{rows} rows of {second.split} share {sentences} sentences with {first.split}.",
                 ),
             ]
-        return shown
+        return lines
 
 
 def explore(splits: Sequence[RelationData]) -> RelationExploration:
@@ -129,17 +128,17 @@ def _facts(data: RelationData) -> SplitFacts:
 
 
 def entity_distance(row: RelationRow) -> int:
-    """Characters between the two entities; -1 where one lies inside the other."""
+    """Characters between the two entities; -1 if one lies inside the other."""
     return max(-1, max(row.subject.start, row.object.start) - min(row.subject.end, row.object.end))
 
 
 def _repeated(rows: Sequence[RelationRow]) -> list[list[RelationRow]]:
-    """Rows that ask the same question: one sentence, the same subject and object."""
-    found: dict[tuple[str | int, ...], list[RelationRow]] = {}
+    """Group rows that ask the same question: the same sentence, subject and object."""
+    groups: dict[tuple[str | int, ...], list[RelationRow]] = {}
     for row in rows:
         a, b = row.subject, row.object
-        found.setdefault((sentence_key(row.sentence), a.start, a.end, b.start, b.end), []).append(row)
-    return [group for group in found.values() if len(group) > 1]
+        groups.setdefault((sentence_key(row.sentence), a.start, a.end, b.start, b.end), []).append(row)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _conflict(group: list[RelationRow]) -> Conflict:
@@ -157,7 +156,7 @@ def _shift(a: dict[str, int], b: dict[str, int]) -> float:
 
 
 def _lines(facts: SplitFacts) -> list[str]:
-    def four(values: tuple[float, ...]) -> str:
+    def quantiles(values: tuple[float, ...]) -> str:
         return ", ".join(f"{value:.0f}" for value in (values[2], *values[4:])) if values else "-"
 
     def most(counts: dict[str, int], limit: int) -> list[tuple[str, int]]:
@@ -165,7 +164,7 @@ def _lines(facts: SplitFacts) -> list[str]:
 
     labels = [f"{label} {100 * count / max(1, facts.rows):.1f}%" for label, count in most(facts.labels, _TOP)]
     more = ["..."] if sum(map(bool, facts.labels.values())) > _TOP else []
-    lengths, distances, first = four(facts.lengths), four(facts.distances), f"{100 * facts.subject_first:.1f}%"
+    lengths, distances, first = quantiles(facts.lengths), quantiles(facts.distances), f"{100 * facts.subject_first:.1f}%"
     edges, conflicts = len(facts.blank_edges), len(facts.conflicts)
     rows = {
         say("레이블", "labels"): " ".join([", ".join(labels), *more]),
@@ -196,7 +195,7 @@ def _lines(facts: SplitFacts) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult(Record):
-    """One scheme over all rows of a split: `cut` counts shortened sentences, `unknown` those with an unknown token."""
+    """A scheme applied to all rows of a split: `cut` counts truncated sentences, `unknown` those with an unknown token."""
 
     scheme: str
     rows: int
@@ -207,11 +206,11 @@ class CheckResult(Record):
     split: str = ""
 
     def lines(self) -> list[str]:
-        wrong = len(self.problems)
+        errors = len(self.problems)
         head = f"{self.split}, {self.scheme}: " + say(
-            f"행 {self.rows:,}개 검사, 오류 {wrong:,}개, 잘린 행 {self.cut:,}개, 미등록 토큰이 있는 행 {self.unknown:,}개, "
+            f"행 {self.rows:,}개 검사, 오류 {errors:,}개, 잘린 행 {self.cut:,}개, 미등록 토큰이 있는 행 {self.unknown:,}개, "
             f"최대 {self.longest}토큰",
-            f"{self.rows:,} rows checked, {wrong:,} errors, {self.cut:,} truncated, {self.unknown:,} with an unknown token, "
+            f"{self.rows:,} rows checked, {errors:,} errors, {self.cut:,} truncated, {self.unknown:,} with an unknown token, "
             f"longest {self.longest} tokens",
         )
         return [head, *(f"  {problem.in_words()}" for problem in self.problems)]
@@ -220,14 +219,14 @@ class CheckResult(Record):
 def check_files(
     splits: Sequence[RelationData], model: str, schemes: Sequence[str], *, max_length: int, progress: Progress | None = None
 ) -> list[CheckResult]:
-    """Every row of every split marked under every scheme, with a model's tokenizer."""
-    limit, cache, found = min(max_length, detect_seq_len(model)), RowCache(), list[CheckResult]()
+    """Mark every row of every split under every scheme with a model's tokenizer."""
+    limit, cache, results = min(max_length, detect_seq_len(model)), RowCache(), list[CheckResult]()
     for data in splits:
         for scheme in schemes:
             marker = Marker(load_tokenizer(model), scheme, limit)
             _, marked, problems = cache.mark(data.rows, marker, progress=progress or quiet(), skip_bad=True)
-            lost, cut = marker.tokenizer.unk_token_id, sum(one.cut for one in marked)
-            unknown = sum(lost in one.ids.tolist() for one in marked)
-            longest = max((len(one.ids) for one in marked), default=0)
-            found.append(CheckResult(scheme, len(data.rows), cut, unknown, longest, tuple(problems), data.split))
-    return found
+            unknown_id, cut = marker.tokenizer.unk_token_id, sum(row.cut for row in marked)
+            unknown = sum(unknown_id in row.ids.tolist() for row in marked)
+            longest = max((len(row.ids) for row in marked), default=0)
+            results.append(CheckResult(scheme, len(data.rows), cut, unknown, longest, tuple(problems), data.split))
+    return results

@@ -1,8 +1,8 @@
-"""A grid. In: backbones x rates x batch sizes x epochs x schemes. Out: one run per cell, and a table of them.
+"""A grid. In: backbones x learning rates x batch sizes x epochs x schemes. Out: one run per cell, and a table of them.
 
-Cells are steps of the engine: finished ones are not run again, the error of one is written down and does not stop the others, and
-a later call tries it anew. Cells are ranked on the slice of train that chose their epoch: the scored split chooses nothing. Only
-the best cell keeps weights. A folder that was begun with other rows or settings is refused unwritten.
+Cells are steps of the engine: finished ones are not run again; an error is recorded, does not stop the others, and the cell is
+retried by the next call. Cells are ranked on the part of train that selected their epoch, never on the scored split. Only the
+best cell keeps weights. A folder with other rows or settings is refused before anything is written.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ import numpy as np
 from coref_automl.config import from_mapping, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, check_binding
-from coref_automl.engine.job import Attempt, Job, run_steps
+from coref_automl.engine.job import Job
 from coref_automl.engine.launch import InProcessLauncher
+from coref_automl.engine.schedule import Attempt, run_steps
 from coref_automl.errors import EvaluationError, InputsChanged, RecipeError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import MANIFEST, mark_done, remove
@@ -41,13 +42,11 @@ from coref_automl.store import write_json, write_text
 
 KIND = "relation grid"
 TASK = "coref_automl.relation.grid:train_cell"
-SIDES = ("model", "train", "dev", "out", "learning_rate", "batch_size", "epochs", "scheme")
-"""What of a relation recipe the grid itself sets, cell by cell."""
+SET_BY_GRID = ("model", "train", "dev", "out", "learning_rate", "batch_size", "epochs", "scheme")
+"""Fields of a relation recipe that the grid sets, cell by cell."""
 COLUMNS = ("model", "learning_rate", "epochs", "train_batch", "best_step", "micro_f1", "auprc", "accuracy", "val_loss")
-"""The columns of the table that this grid answers; ours follow them. micro_f1, auprc and accuracy are points of 100."""
-MORE = ("scheme", "split", "n", "seeds", "spread", "val_micro_f1", "error")
-Corner = tuple[str, str, int, int, float]
-"""Model, scheme, epochs, batch size, rate."""
+"""The columns of the table that this grid reproduces; ours follow. micro_f1, auprc and accuracy are points of 100."""
+EXTRA_COLUMNS = ("scheme", "split", "n", "seeds", "spread", "val_micro_f1", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +62,14 @@ class GridCell(Record):
 
     @property
     def validation(self) -> float:
-        """What ranks cells: the mean validation micro-F1 of the seeds."""
+        """The mean validation micro-F1 of the seeds, which ranks cells."""
         return float(np.mean([seed.validation.micro_f1 for seed in self.result.seeds])) if self.result else -1.0
 
     def values(self) -> dict[str, Any]:
-        line: dict[str, Any] = {name: getattr(self, name) for name in ("model", "learning_rate", "epochs", "scheme", "error")}
-        line["train_batch"] = self.batch_size
+        row: dict[str, Any] = {name: getattr(self, name) for name in ("model", "learning_rate", "epochs", "scheme", "error")}
+        row["train_batch"] = self.batch_size
         if (result := self.result) is not None:
-            line |= {
+            row |= {
                 "best_step": round(float(np.mean([seed.best_step for seed in result.seeds]))),
                 **{name: round(getattr(result, name), 4) for name in ("micro_f1", "auprc", "accuracy")},
                 "val_loss": round(float(np.mean([seed.validation_loss for seed in result.seeds])), 6),
@@ -80,7 +79,7 @@ class GridCell(Record):
                 "spread": round(result.spread["micro_f1"], 4) if result.spread else "",
                 "val_micro_f1": round(self.validation, 4),
             }
-        return line
+        return row
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,60 +93,55 @@ class GridResult(Record):
 
     @property
     def best(self) -> GridCell | None:
-        done = [cell for cell in self.cells if cell.result is not None]
-        return max(done, key=lambda cell: cell.validation) if done else None
+        finished = [cell for cell in self.cells if cell.result is not None]
+        return max(finished, key=lambda cell: cell.validation, default=None)
 
 
-Draw = Callable[[GridResult], None]
-"""Draws a page of the grid as far as it has come."""
+OnCell = Callable[[GridResult], None]
+"""Called with the cells so far after each of them."""
 
 
 def cells_of(recipe: GridRecipe) -> dict[str, RelationRecipe]:
-    """Every cell's recipe under a name that a folder can have. A key of `settings` that the grid spans is refused."""
-    if taken := sorted(set(SIDES) & set(recipe.settings)):
-        raise RecipeError(f"settings: {taken[0]!r} is set by the grid; set it there.")
-    sides = itertools.product(recipe.models, recipe.schemes, recipe.epochs, recipe.batch_sizes, recipe.learning_rates)
-    found = {}
-    for name, (model, scheme, epochs, batch, rate) in _names(list(dict.fromkeys(sides))).items():
-        corner = {"model": model, "scheme": scheme, "epochs": epochs, "batch_size": batch, "learning_rate": rate}
-        shared = {"train": recipe.train, "dev": recipe.dev, "out": str(Path(recipe.out) / "cells" / name)}
-        found[name] = from_mapping(RelationRecipe, {**recipe.settings, **corner, **shared}, "settings")
-    return found
-
-
-def _names(corners: list[Corner]) -> dict[str, Corner]:
-    """One folder name per corner. Names that would clash, also on a case-insensitive disk, end in a hash."""
-    plain = []
-    for model, scheme, epochs, batch, rate in corners:
+    """Name each cell's folder and build its recipe. A key of `settings` that the grid spans is refused."""
+    if refused := sorted(set(SET_BY_GRID) & set(recipe.settings)):
+        raise RecipeError(f"settings: {refused[0]!r} is set by the grid; set it there.")
+    axes = (recipe.models, recipe.schemes, recipe.epochs, recipe.batch_sizes, recipe.learning_rates)
+    points = list(dict.fromkeys(itertools.product(*axes)))
+    names = []
+    for model, scheme, epochs, batch, rate in points:
         name = unicodedata.normalize("NFC", f"{model}-{scheme}-e{epochs}-b{batch}-lr{rate:g}")
-        plain.append(re.sub(r"[^\w.-]+", "_", name).strip("_.-"))
-    taken = Counter(name.casefold() for name in plain)
-    return {
-        name if taken[name.casefold()] == 1 else f"{name}-{fingerprint(list(corner))[:6]}": corner
-        for name, corner in zip(plain, corners, strict=True)
-    }
+        names.append(re.sub(r"[^\w.-]+", "_", name).strip("_.-"))
+    count = Counter(name.casefold() for name in names)
+    cells = {}
+    for plain, point in zip(names, points, strict=True):
+        # names that clash, also on a case-insensitive disk, end in a hash
+        name = plain if count[plain.casefold()] == 1 else f"{plain}-{fingerprint(list(point))[:6]}"
+        values = dict(zip(("model", "scheme", "epochs", "batch_size", "learning_rate"), point, strict=True))
+        shared = {"train": recipe.train, "dev": recipe.dev, "out": str(Path(recipe.out) / "cells" / name)}
+        cells[name] = from_mapping(RelationRecipe, {**recipe.settings, **values, **shared}, "settings")
+    return cells
 
 
-def run_grid(recipe: GridRecipe, *, progress: Progress | None = None, draw: Draw | None = None) -> GridResult:
-    """Run what is not done yet. After every cell the table is written and `draw` called, so both can be read meanwhile."""
+def run_grid(recipe: GridRecipe, *, progress: Progress | None = None, on_cell: OnCell | None = None) -> GridResult:
+    """Run the unfinished cells. The table is written and `on_cell` called after each, so that both can be read meanwhile."""
     out, progress, rows = Path(recipe.out), progress or quiet(), RowCache()
     recipes, cells = cells_of(recipe), list[GridCell]()
     with claimed(out, KIND), progress.stage("grid", len(recipes), "cells") as stage:
         _begin(recipe, next(iter(recipes.values())), rows)
 
-        def ended(end: Attempt[str]) -> bool:
+        def on_end(end: Attempt[str]) -> bool:
             cells.append(_cell(end, recipes[end.step], progress))
             result = GridResult(str(out), tuple(cells))
             _keep_best_weights(result)
             _write_table(result)
-            if draw is not None:
-                draw(result)
+            if on_cell is not None:
+                on_cell(result)
             stage.advance()
             return True
 
         launcher = InProcessLauncher(InputsChanged, partial(train_cell, progress=progress, cache=rows))
-        jobs = {name: Job(TASK, name, str(out / "steps" / name), to_mapping(one)) for name, one in recipes.items()}
-        run_steps(list(recipes), launcher, jobs.__getitem__, ended)
+        jobs = {name: Job(TASK, name, str(out / "steps" / name), to_mapping(cell)) for name, cell in recipes.items()}
+        run_steps(list(recipes), launcher, jobs.__getitem__, on_end)
         if all(cell.error for cell in cells):
             raise EvaluationError(f"Every cell failed; the first says: {cells[0].error}")
         mark_done(out)
@@ -163,12 +157,9 @@ class _GridManifest(TypedDict):
 
 
 def _begin(recipe: GridRecipe, first: RelationRecipe, rows: RowCache) -> None:
-    """Write down what decides the numbers of all cells, or refuse a folder with cells of something else, before any writing.
-
-    A cell binds its own model.
-    """
+    """Record what decides the scores of all cells, or refuse a folder with other cells. Each cell binds its own model."""
     out = Path(recipe.out)
-    settings = {key: value for key, value in to_mapping(first).items() if key not in (*FREE, *SIDES)}
+    settings = {key: value for key, value in to_mapping(first).items() if key not in (*FREE, *SET_BY_GRID)}
     train = rows.read(first.train, skip_bad=first.skip_bad, max_rows=first.max_rows)
     dev = rows_fingerprint(rows.read(first.dev, skip_bad=first.skip_bad).rows) if first.dev else ""
     fingerprints = {"train": rows_fingerprint(train.rows), "dev": dev}
@@ -190,7 +181,7 @@ def _cell(end: Attempt[str], recipe: RelationRecipe, progress: Progress) -> Grid
 
 def _write_table(result: GridResult) -> None:
     out, table = Path(result.out), io.StringIO()
-    writer = csv.DictWriter(table, (*COLUMNS, *MORE), restval="", lineterminator="\n")
+    writer = csv.DictWriter(table, (*COLUMNS, *EXTRA_COLUMNS), restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(cell.values() for cell in result.ranked)
     write_text(out / "results.csv", table.getvalue())

@@ -1,11 +1,11 @@
 """KLUE-RE's metrics with intervals. In: gold labels, predictions, probabilities. Out: numbers from 0 to 100, or Estimates.
 
-Micro-F1 leaves no_relation out; AUPRC averages the 30 areas under the precision-recall curve (trapezoids, from recall 0 at
-precision 1, one point for each distinct probability). A label that gold does not hold has no curve and is left out of the
-average; KLUE's dev set holds all 30.
+Micro-F1 excludes no_relation; AUPRC averages the 30 areas under the precision-recall curve (trapezoids, from recall 0 at
+precision 1, one point for each distinct probability). A label without gold rows has no curve and is left out of the average;
+KLUE's dev set has all 30.
 
-Intervals and verdicts resample sentences, not rows: one sentence may carry several rows. A draw's AUPRC averages the labels
-that the draw holds. Their values are fractions, as in every Estimate.
+Intervals and verdicts resample sentences, not rows: one sentence may have several rows. A draw's AUPRC averages the labels that
+occur in the draw. Their values are fractions, as in every Estimate.
 """
 
 from __future__ import annotations
@@ -19,30 +19,28 @@ from numpy.typing import NDArray
 
 from coref_automl.records import Estimate
 from coref_automl.relation.results import LabelScore, RowFacts, Scores
-from coref_automl.relation.rows import LABELS, NO_RELATION
+from coref_automl.relation.rows import LABELS, NO_RELATION, Ints
 from coref_automl.statistics.intervals import bootstrap_mean, from_draws
 from coref_automl.statistics.methods import MethodVerdict
 from coref_automl.statistics.methods import method_verdict as judge
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from coref_automl.statistics.resampling import Floats
 
 
 def score(gold: Ints, probabilities: NDArray[np.floating]) -> Scores:
-    """All three numbers; the prediction is the most probable label."""
+    """Compute all three scores; the prediction is the most probable label."""
     predicted = probabilities.argmax(1)
     return Scores(micro_f1(gold, predicted), auprc(gold, probabilities), 100.0 * float((predicted == gold).mean()), len(gold))
 
 
 def micro_f1(gold: Ints, predicted: Ints) -> float:
-    """2 TP / (predicted relations + gold relations); 0 when there are neither."""
-    right = int(((predicted == gold) & (gold != NO_RELATION)).sum())
-    given = int((predicted != NO_RELATION).sum()) + int((gold != NO_RELATION).sum())
-    return 200.0 * right / given if given else 0.0
+    """2 TP / (predicted relations + gold relations); 0 if there are neither."""
+    true_positives = int(((predicted == gold) & (gold != NO_RELATION)).sum())
+    total = int((predicted != NO_RELATION).sum()) + int((gold != NO_RELATION).sum())
+    return 200.0 * true_positives / total if total else 0.0
 
 
 def auprc(gold: Ints, probabilities: NDArray[np.floating]) -> float:
-    """The mean area over the labels that gold holds."""
+    """Average the areas of the labels with gold rows."""
     areas = [area(gold == label, probabilities[:, label]) for label in np.unique(gold)]
     return 100.0 * float(np.mean(areas))
 
@@ -52,30 +50,30 @@ def area(positive: NDArray[np.bool_], scores: NDArray[np.floating]) -> float:
 
 
 def areas_by_draw(positive: NDArray[np.bool_], scores: NDArray[np.floating], weights: Floats) -> Floats:
-    """The same for many weightings of the rows (draws of a bootstrap), a row of `weights` each; NaN where no positive has any."""
+    """Compute the area for many weightings of the rows (bootstrap draws), one row of `weights` each; NaN without a positive."""
     order = np.argsort(-scores, kind="stable")
     ordered = scores[order]
     last_of_ties = np.append(ordered[1:] != ordered[:-1], True)
     sorted_weights = weights[:, order]
     hits = np.cumsum(sorted_weights * positive[order], axis=1)[:, last_of_ties]
-    seen = np.cumsum(sorted_weights, axis=1)[:, last_of_ties]
+    retrieved = np.cumsum(sorted_weights, axis=1)[:, last_of_ties]
     total = hits[:, -1:]
     with np.errstate(invalid="ignore", divide="ignore"):
-        precision = np.where(seen > 0, hits / seen, 1.0)
+        precision = np.where(retrieved > 0, hits / retrieved, 1.0)
         recall = hits / total
-        before = np.concatenate([np.ones((len(weights), 1)), precision[:, :-1]], axis=1)
+        previous = np.concatenate([np.ones((len(weights), 1)), precision[:, :-1]], axis=1)
         steps = np.diff(recall, axis=1, prepend=0.0)
-        return np.where(total[:, 0] > 0, (steps * (precision + before) / 2).sum(axis=1), np.nan)
+        return np.where(total[:, 0] > 0, (steps * (precision + previous) / 2).sum(axis=1), np.nan)
 
 
 def label_table(gold: Ints, probabilities: NDArray[np.floating]) -> tuple[LabelScore, ...]:
-    size, lines = len(LABELS), []
+    size, table = len(LABELS), []
     confusion = np.bincount(gold * size + probabilities.argmax(1), minlength=size * size).reshape(size, size)
     for label, name in enumerate(LABELS):
-        given = confusion[label]
-        right, in_gold, predicted = int(given[label]), int(given.sum()), int(confusion[:, label].sum())
-        wrong = np.where(np.arange(size) == label, 0, given)
-        lines.append(
+        predictions = confusion[label]
+        right, in_gold, predicted = int(predictions[label]), int(predictions.sum()), int(confusion[:, label].sum())
+        wrong = np.where(np.arange(size) == label, 0, predictions)
+        table.append(
             LabelScore(
                 label=name,
                 gold=in_gold,
@@ -85,10 +83,10 @@ def label_table(gold: Ints, probabilities: NDArray[np.floating]) -> tuple[LabelS
                 f1=200.0 * right / (predicted + in_gold) if predicted + in_gold else 0.0,
                 auprc=100.0 * area(gold == label, probabilities[:, label]) if in_gold else None,
                 confused_with=LABELS[int(wrong.argmax())] if wrong.any() else "",
-                given={LABELS[other]: int(given[other]) for other in np.flatnonzero(given)},
+                given={LABELS[other]: int(predictions[other]) for other in np.flatnonzero(predictions)},
             )
         )
-    return tuple(lines)
+    return tuple(table)
 
 
 AUPRC_DRAWS = 1_000
@@ -97,7 +95,7 @@ _BLOCK = 100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scored:
-    """What one or more seeds say of the same rows: gold [n], probabilities [seeds, n, 30], sentence of each row."""
+    """Rows scored by one or more seeds: gold [n], probabilities [seeds, n, 30], sentence of each row."""
 
     gold: Ints
     probabilities: NDArray[np.float32]
@@ -110,7 +108,7 @@ class Scored:
     def per_seed(self, metric: str) -> Floats:
         """One value per seed, a fraction."""
         if metric == "auprc":
-            return np.array([auprc(self.gold, one) for one in self.probabilities]) / 100
+            return np.array([auprc(self.gold, of_seed) for of_seed in self.probabilities]) / 100
         return self.facts.f1()
 
     def draws(self, metric: str, seed: int) -> Floats:
@@ -118,24 +116,23 @@ class Scored:
 
 
 def estimates(scored: Scored, *, seed: int = 0) -> dict[str, Estimate]:
-    """The mean over seeds of each metric, with the interval that other sentences would give."""
-    found = {
-        metric: from_draws(float(scored.per_seed(metric).mean()), scored.draws(metric, seed), scored.sentences)
-        for metric in ("micro_f1", "auprc")
-    }
-    right = (scored.probabilities.argmax(2) == scored.gold).mean(0)
-    accuracy = bootstrap_mean(right, scored.sentences, seed=seed)
-    return {**{metric: one.interval.within(0.0, 1.0) for metric, one in found.items()}, "accuracy": accuracy}
+    """Estimate each metric's mean over seeds, with an interval over sentences."""
+    intervals = {}
+    for metric in ("micro_f1", "auprc"):
+        bootstrap = from_draws(float(scored.per_seed(metric).mean()), scored.draws(metric, seed), scored.sentences)
+        intervals[metric] = bootstrap.interval.within(0.0, 1.0)
+    correct = (scored.probabilities.argmax(2) == scored.gold).mean(0)
+    return {**intervals, "accuracy": bootstrap_mean(correct, scored.sentences, seed=seed)}
 
 
 def method_verdict(a: Scored, b: Scored, *, metric: str = "micro_f1", seed: int = 0) -> MethodVerdict:
-    """Is method a better than b? Their seeds are the same, in the same order."""
+    """Judge method a against b; their seeds are the same, in the same order."""
     return _verdict(a.per_seed(metric) - b.per_seed(metric), a.draws(metric, seed) - b.draws(metric, seed), a.sentences)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeedPairs:
-    """Two sides on the same rows under the same fine-tuning seeds, a column each."""
+    """Two sides on the same rows under the same fine-tuning seeds, one column each."""
 
     a: RowFacts
     b: RowFacts
@@ -150,10 +147,10 @@ class SeedPairs:
 
 
 def over_pairs(pairs: Sequence[SeedPairs], *, seed: int) -> tuple[int, MethodVerdict]:
-    """Are the first sides better than the second ones, over pairs, fine-tuning seeds and sentences? And the number of pairs.
+    """Judge the first sides against the second, over pairs, fine-tuning seeds and sentences: (number of pairs, verdict).
 
-    If pairs share fine-tuning seeds, these are crossed with the pairs, provided that all pairs have them. Pairs that all have one
-    seed count as one: its luck is in each of them. A draw resamples the same sentences for all pairs.
+    Fine-tuning seeds that all pairs share are crossed with the pairs. Pairs that all have one seed count as one: its luck is in
+    each of them. A draw resamples the same sentences for all pairs.
     """
     crossed = len({number for pair in pairs for number in pair.seeds}) < sum(len(pair.seeds) for pair in pairs)
     if crossed and (common := [number for number in pairs[0].seeds if all(number in pair.seeds for pair in pairs)]):
@@ -161,27 +158,27 @@ def over_pairs(pairs: Sequence[SeedPairs], *, seed: int) -> tuple[int, MethodVer
         differences = np.stack([pair.differences() for pair in pairs])
     else:
         differences = np.array([pair.differences().mean() for pair in pairs])
-        differences = differences[:, None] if crossed else differences  # no seed is in every pair: counted as one seed
-    sentences = min((rows.sentences for pair in pairs for rows in (pair.a, pair.b)), key=lambda marks: len(np.unique(marks)))
+        differences = differences[:, None] if crossed else differences  # no seed is in every pair: count them as one
+    sentences = min((rows.sentences for pair in pairs for rows in (pair.a, pair.b)), key=lambda numbers: len(np.unique(numbers)))
     draws = np.mean([pair.a.draws(seed, sentences) - pair.b.draws(seed, sentences) for pair in pairs], axis=0)
     return 1 if differences.shape[1:] == (1,) else len(pairs), _verdict(differences, draws, sentences)
 
 
 def _verdict(differences: Floats, draws: Floats, sentences: NDArray[Any]) -> MethodVerdict:
-    """Shown only if neither other seeds nor other sentences can explain the difference."""
-    over = from_draws(float(differences.mean()), draws, sentences)
-    return judge(differences, over.interval, over.error, over.held)
+    """Judge a difference as shown only if neither other seeds nor other sentences can explain it."""
+    over_sentences = from_draws(float(differences.mean()), draws, sentences)
+    return judge(differences, over_sentences.interval, over_sentences.error, over_sentences.concentration)
 
 
 def auprc_by_draw(scored: Scored, *, seed: int, draws: int = AUPRC_DRAWS) -> Floats:
-    """AUPRC of resampled sentences, averaged over the seeds."""
+    """Compute AUPRC of resampled sentences, averaged over the seeds."""
     _, sentence_of = np.unique(scored.sentences, return_inverse=True)
     count, rng, blocks = int(sentence_of.max()) + 1, np.random.default_rng(seed), []
     for start in range(0, draws, _BLOCK):
         block = min(_BLOCK, draws - start)
-        drawn = rng.integers(0, count, size=(block, count)) + np.arange(block)[:, None] * count
-        counts = np.bincount(drawn.ravel(), minlength=block * count).reshape(block, count)
-        weights = counts[:, sentence_of].astype(np.float64)  # how often each row is drawn, one line per draw
+        sampled = rng.integers(0, count, size=(block, count)) + np.arange(block)[:, None] * count
+        counts = np.bincount(sampled.ravel(), minlength=block * count).reshape(block, count)
+        weights = counts[:, sentence_of].astype(np.float64)  # how often each row is sampled, one line per draw
         areas = [
             areas_by_draw(scored.gold == label, probabilities[:, label], weights)
             for probabilities in scored.probabilities

@@ -1,5 +1,5 @@
-"""The relation model, and rows as tensors on a device. In: an encoder, marked rows. Out: batches of like length, logits,
-probabilities; a model on disk."""
+"""The relation model, and rows as tensors on a device. In: an encoder, marked rows. Out: batches of similar length, logits,
+probabilities; a saved model."""
 
 from __future__ import annotations
 
@@ -15,33 +15,30 @@ from numpy.typing import NDArray
 from torch import nn
 
 from coref_automl.errors import ModelError
-from coref_automl.machine import tokens_at_once
-from coref_automl.models.execution import autocast, matmul_precision, move, packed_masks, without_bfloat16_warnings
+from coref_automl.machine import default_batch_tokens
+from coref_automl.models.execution import autocast, matmul_precision, move, packed_masks, with_dropout, without_bfloat16_warnings
 from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.models.model_files import read_head
 from coref_automl.models.vocabulary import word_ids
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation.markers import ROLE_WORDS, TYPE_WORDS, MarkedRow, Marker, special_tokens
-from coref_automl.relation.recipe import HeadKind
-from coref_automl.relation.rows import LABELS, LabelMask, RelationRow, gold_indices
-from coref_automl.relation.settings import HEAD, SETTINGS, ModelSettings, settings_of
-from coref_automl.relation.techniques import masked
+from coref_automl.relation.recipe import HEAD, SETTINGS, HeadKind, ModelSettings, settings_of
+from coref_automl.relation.rows import IMPOSSIBLE, LABELS, Ints, LabelMask, RelationRow, gold_indices
 from coref_automl.store import obey_umask, write_json
-from coref_automl.training.loss import with_dropout
 
 _PARTS = {"cls": slice(0, 1), "starts": slice(1, 3), "both": slice(0, 3)}
 _NOISE = 0.1
 _DISTANCE = "distance.weight"
 _EDGES = (2, 4, 8, 16, 32, 64, 128)
-"""Where a distance in tokens counts as longer."""
+"""Bucket boundaries of distances in tokens."""
 
 
 class RelationModel(nn.Module):  # type: ignore[misc]
-    """Reads [CLS], the start marks, or both; one hidden layer; 30 logits.
+    """Classifies from the states of [CLS], the start marks, or both: one hidden layer, 30 logits.
 
-    With `distance`, what the head reads is first moved by a learned vector for how far the object's mark is from the
-    subject's, and on which side. The vectors start at zero: before training, the model is the one without them.
+    With `distance`, the head's input is shifted by a learned vector for how far the object's mark is from the subject's, and on
+    which side. The vectors start at zero: before training, the model is the one without them.
     """
 
     base_model_prefix = "encoder"
@@ -52,11 +49,11 @@ class RelationModel(nn.Module):  # type: ignore[misc]
         self.config = encoder.config
         self.parts = _PARTS[head]
         hidden = encoder.config.hidden_size
-        read = (self.parts.stop - self.parts.start) * hidden
+        inputs = (self.parts.stop - self.parts.start) * hidden
         self.head = nn.Sequential(
-            nn.Dropout(dropout), nn.Linear(read, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, len(LABELS))
+            nn.Dropout(dropout), nn.Linear(inputs, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, len(LABELS))
         )
-        self.distance = nn.Embedding(2 * (len(_EDGES) + 1), read) if distance else None
+        self.distance = nn.Embedding(2 * (len(_EDGES) + 1), inputs) if distance else None
         if self.distance is not None:
             nn.init.zeros_(self.distance.weight)
         self.register_buffer("edges", torch.tensor(_EDGES), persistent=False)
@@ -65,21 +62,21 @@ class RelationModel(nn.Module):  # type: ignore[misc]
         if self.config.model_type != "deberta-v2":  # given a mask of tokens, the library asks the GPU whether it is all ones
             mask = packed_masks(self.encoder, mask)
         states = encode(self.encoder, ids, mask)
-        places = torch.cat([torch.zeros_like(starts[:, :1]), starts], dim=1)[:, self.parts]
-        read = states.gather(1, places[:, :, None].expand(-1, -1, states.shape[-1])).flatten(1)
+        positions = torch.cat([torch.zeros_like(starts[:, :1]), starts], dim=1)[:, self.parts]
+        inputs = states.gather(1, positions[:, :, None].expand(-1, -1, states.shape[-1])).flatten(1)
         if self.distance is not None:
-            read = read + self.distance(self._bucket(starts[:, 1] - starts[:, 0]))
-        return self.head(read).float()
+            inputs = inputs + self.distance(self._bucket(starts[:, 1] - starts[:, 0]))
+        return self.head(inputs).float()
 
     def _bucket(self, tokens: Any) -> Any:
-        """Distances in powers of two; those to the left come after those to the right."""
+        """Bucket distances by powers of two; those to the left come after those to the right."""
         return torch.bucketize(tokens.abs(), self.edges, right=True) + (tokens < 0) * (len(_EDGES) + 1)
 
 
 def build_model(settings: ModelSettings, *, encoder_dropout: float | None = None) -> tuple[RelationModel, Marker]:
-    """A model to train, with its marker. New marks start as the mean of words that say what they mean, with a little noise.
+    """Build a model to train, and its marker. Embeddings of new marks start as the mean of words with their meaning, plus noise.
 
-    `encoder_dropout` is the encoder's everywhere, attention included; None leaves what its makers chose.
+    `encoder_dropout` overrides the encoder's dropout everywhere, attention included.
     """
     encoder, tokenizer = load_encoder(settings.base)
     marker = Marker(tokenizer, settings.scheme, settings.max_length)
@@ -99,24 +96,25 @@ def _add_marks(encoder: Any, tokenizer: Any, scheme: str) -> None:
     if len(tokenizer) > rows:
         encoder.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     table = encoder.get_input_embeddings().weight.data
-    spread = float(table[: min(rows, len(table))].std())
+    deviation = float(table[: min(rows, len(table))].std())
     for token in tokens:
         role, _, kind = token.strip("[/]").partition("-")
         words = [ROLE_WORDS[role], *([TYPE_WORDS[kind]] if kind else [])]
         pieces = [piece for word in words for piece in word_ids(tokenizer, word)]
-        table[tokenizer.convert_tokens_to_ids(token)] = table[pieces].mean(0) + _NOISE * spread * torch.randn(table.shape[1])
+        noise = _NOISE * deviation * torch.randn(table.shape[1])
+        table[tokenizer.convert_tokens_to_ids(token)] = table[pieces].mean(0) + noise
 
 
 def save_model(folder: Path, model: RelationModel, marker: Marker, settings: ModelSettings) -> None:
-    """The encoder and tokenizer in the library's own layout, the head and the settings beside them."""
+    """Save encoder and tokenizer in the library's own layout, the head and the settings beside them."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
     with quiet_library():
         model.encoder.save_pretrained(folder)
     marker.tokenizer.save_pretrained(folder)
-    own = model.head.state_dict() | ({_DISTANCE: model.distance.weight} if model.distance is not None else {})
-    save_file({name: value.detach().cpu().contiguous() for name, value in own.items()}, folder / HEAD)
+    weights = model.head.state_dict() | ({_DISTANCE: model.distance.weight} if model.distance is not None else {})
+    save_file({name: value.detach().cpu().contiguous() for name, value in weights.items()}, folder / HEAD)
     obey_umask(folder)
     write_json(folder / SETTINGS, settings.to_json())
 
@@ -127,23 +125,23 @@ def load_model(folder: Path, device: str = "cpu") -> tuple[RelationModel, Marker
         raise ModelError(f"{folder} was trained for other labels; train it again with this version.")
     encoder, tokenizer = load_encoder(str(folder))
     model = RelationModel(encoder, settings.head, settings.dropout, distance=settings.distance)
-    own = read_head(folder / HEAD)
+    weights = read_head(folder / HEAD)
     try:
         if model.distance is not None:
-            model.distance.weight.data.copy_(own.pop(_DISTANCE))
-        model.head.load_state_dict(own)
+            model.distance.weight.data.copy_(weights.pop(_DISTANCE))
+        model.head.load_state_dict(weights)
     except (KeyError, RuntimeError) as error:
         raise ModelError(f"{folder / HEAD} is damaged, or {SETTINGS} was edited ({error}); train that seed again.") from error
     return move(model, device).eval(), Marker(tokenizer, settings.scheme, settings.max_length), settings
 
 
 _POOL = 40
-"""Batches' worth of shuffled rows that are sorted by length together: little padding, and still a random order."""
+"""Batches per pool of shuffled rows that is sorted by length: little padding, and still a random order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """Row numbers on the device, and how wide their batch is."""
+class BatchRows:
+    """Row numbers on the device, and the width of their batch."""
 
     rows: Any
     width: int
@@ -157,7 +155,7 @@ class Batch:
 
 
 class RowTensors:
-    """Marked rows on a device. `fixed` pads every row to one length, as the usual way does; only the benchmark asks for it."""
+    """Marked rows on a device. `fixed` pads every row to one length, as is usual; only the benchmark does so."""
 
     def __init__(self, rows: Sequence[MarkedRow], pad: int, device: str, *, fixed: int | None = None) -> None:
         self.lengths = np.array([len(row.ids) for row in rows], np.int64)
@@ -173,41 +171,39 @@ class RowTensors:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def place(self, order: Sequence[NDArray[np.int64]]) -> list[Chosen]:
-        """All batches of an order, on the device at once: a copy for every batch would hold up what launches the kernels."""
-        widths = [self._fixed or self._width(int(self.lengths[chosen].max())) for chosen in order]
-        parts = torch.from_numpy(np.concatenate(order)).to(self.device).split([len(chosen) for chosen in order])
-        return [Chosen(rows, width) for rows, width in zip(parts, widths, strict=True)]
+    def batch_rows(self, order: Sequence[Ints]) -> list[BatchRows]:
+        """Copy all row numbers of an order to the device at once: one copy per batch would delay kernel launches."""
+        widths = [self._fixed or self._width(int(self.lengths[rows].max())) for rows in order]
+        parts = torch.from_numpy(np.concatenate(order)).to(self.device).split([len(rows) for rows in order])
+        return [BatchRows(rows, width) for rows, width in zip(parts, widths, strict=True)]
 
-    def batch(self, chosen: Chosen, copies: int = 1) -> Batch:
-        """The tokens of the chosen rows, all of them `copies` times."""
+    def batch(self, chosen: BatchRows, copies: int = 1) -> Batch:
+        """Pad the tokens of the rows to their width, all rows `copies` times."""
         index = chosen.rows.repeat(copies) if copies > 1 else chosen.rows
         columns = torch.arange(chosen.width, device=self.device)
         mask = columns < self._sizes[index, None]
-        places = torch.where(mask, self._offsets[index, None] + columns, 0)
-        ids = torch.where(mask, self._flat[places], self._pad)
+        tokens = torch.where(mask, self._offsets[index, None] + columns, 0)
+        ids = torch.where(mask, self._flat[tokens], self._pad)
         return Batch(ids, mask.long(), self._starts[index])
 
     def _width(self, longest: int) -> int:
-        """On a GPU, multiples of eight: its matrix units work in such tiles."""
+        """Round up to a multiple of eight on a GPU, whose matrix units work in such tiles."""
         return min(-(-longest // 8) * 8, int(self.lengths.max())) if self.device.startswith("cuda") else longest
 
 
-def training_order(
-    lengths: NDArray[np.int64], chosen: NDArray[np.int64], size: int, rng: np.random.Generator
-) -> list[NDArray[np.int64]]:
-    """Batches of row numbers: every chosen row once, in a random order, neighbours of like length."""
-    shuffled = rng.permutation(chosen)
+def training_order(lengths: Ints, rows: Ints, size: int, rng: np.random.Generator) -> list[Ints]:
+    """Shuffle rows into batches of similar length, in random order."""
+    shuffled = rng.permutation(rows)
     batches = []
     for low in range(0, len(shuffled), size * _POOL):
         pool = shuffled[low : low + size * _POOL]
         pool = pool[np.argsort(lengths[pool], kind="stable")]
-        batches += [pool[at : at + size] for at in range(0, len(pool), size)]
+        batches += [pool[start : start + size] for start in range(0, len(pool), size)]
     return [batches[number] for number in rng.permutation(len(batches))]
 
 
-def scoring_order(lengths: NDArray[np.int64], tokens: int) -> list[NDArray[np.int64]]:
-    """Batches for a forward pass: sorted by length, about `tokens` tokens each."""
+def scoring_order(lengths: Ints, tokens: int) -> list[Ints]:
+    """Sort rows by length into batches of about `tokens` tokens."""
     order = np.argsort(lengths, kind="stable")
     batches, low = [], 0
     while low < len(order):
@@ -221,10 +217,10 @@ def scoring_order(lengths: NDArray[np.int64], tokens: int) -> list[NDArray[np.in
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledRows:
-    """One side of the data on the device: tokens, gold labels, and each row's label mask (None when it is off)."""
+    """Rows on the device: tokens, gold labels, and each row's label mask (None if it is off)."""
 
     tensors: RowTensors
-    gold: NDArray[np.int64]
+    gold: Ints
     bias: Any | None = None
 
     @classmethod
@@ -236,25 +232,36 @@ class LabelledRows:
 
 
 def probabilities(
-    model: RelationModel, side: LabelledRows, precision: str, *, tokens: int | None = None, progress: Progress | None = None
+    model: RelationModel, rows: LabelledRows, precision: str, *, tokens: int | None = None, progress: Progress | None = None
 ) -> NDArray[np.float32]:
-    """The distribution over labels for every row, in row order."""
-    device = side.tensors.device
+    """Compute the distribution over labels for every row, in row order."""
+    tensors, device = rows.tensors, rows.tensors.device
     model.eval()
-    found = torch.empty((len(side.tensors), model.head[-1].out_features), device=device)
-    rows = (progress or quiet()).stage("scoring", len(side.tensors), "rows")
-    with torch.inference_mode(), matmuls(precision), rows as stage:
-        for chosen in side.tensors.place(scoring_order(side.tensors.lengths, tokens or tokens_at_once(device))):
-            logits = logits_of(model, side, chosen, precision)
-            found[chosen.rows] = torch.softmax(logits if side.bias is None else masked(logits, side.bias[chosen.rows]), -1)
-            stage.advance(len(chosen.rows))
-    return found.cpu().numpy().astype(np.float32)  # type: ignore[no-any-return]
+    distribution = torch.empty((len(tensors), model.head[-1].out_features), device=device)
+    scoring = (progress or quiet()).stage("scoring", len(tensors), "rows")
+    with torch.inference_mode(), matmuls(precision), scoring as stage:
+        for batch in tensors.batch_rows(scoring_order(tensors.lengths, tokens or default_batch_tokens(device))):
+            distribution[batch.rows] = torch.softmax(logits_of(model, rows, batch, precision), -1)
+            stage.advance(len(batch.rows))
+    return distribution.cpu().numpy().astype(np.float32)  # type: ignore[no-any-return]
 
 
-def logits_of(model: RelationModel, side: LabelledRows, chosen: Chosen, precision: str, copies: int = 1) -> Any:
-    batch = side.tensors.batch(chosen, copies)
-    with autocast(side.tensors.device, precision):
-        return model(batch.ids, batch.mask, batch.starts)
+def logits_of(
+    model: RelationModel, rows: LabelledRows, chosen: BatchRows, precision: str, gold: Any | None = None, copies: int = 1
+) -> Any:
+    """Compute the logits of a batch, all rows `copies` times, under the label mask; `gold` labels stay possible."""
+    batch = rows.tensors.batch(chosen, copies)
+    with autocast(rows.tensors.device, precision):
+        logits = model(batch.ids, batch.mask, batch.starts)
+    return logits if rows.bias is None else apply_label_mask(logits, rows.bias[chosen.rows].repeat(copies, 1), gold)
+
+
+def apply_label_mask(logits: Any, bias: Any, gold: Any | None = None) -> Any:
+    """Add the label mask of each row's type pair; with `gold`, as in training, gold labels stay possible."""
+    if gold is None:
+        return logits + bias
+    is_gold = torch.zeros_like(bias).scatter_(1, gold[:, None], 1.0).bool()
+    return logits + torch.where(is_gold & (bias <= IMPOSSIBLE), torch.zeros_like(bias), bias)
 
 
 def matmuls(precision: str) -> AbstractContextManager[None]:

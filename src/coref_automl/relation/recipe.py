@@ -1,14 +1,18 @@
-"""The recipes of relation extraction, one run or a grid. In: YAML or options. Out: settings that are possible together."""
+"""The recipes of relation extraction, one run or a grid, and the settings of a saved model. In: YAML, options, a model's folder.
+Out: frozen records."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from coref_automl.config import Setting, choose, free_fields, typed
-from coref_automl.errors import RecipeError
+from coref_automl.decoder import read_stored
+from coref_automl.errors import ModelError, RecipeError
+from coref_automl.records import Record
 from coref_automl.relation.markers import SCHEMES
-from coref_automl.relation.rows import MaskKind
+from coref_automl.relation.rows import LabelMask, MaskKind
 
 HeadKind = Literal["cls", "starts", "both"]
 Head = Literal["auto", "cls", "starts", "both"]
@@ -17,15 +21,15 @@ ChooseBy = Literal["micro_f1", "auprc", "loss"]
 Precision = Literal["auto", "float32", "bfloat16"]
 RATE = ("--lr", "--learning-rate")
 FILE = "a .json, .jsonl, .csv or .parquet file (also .xz, .gz), hub:klue/re:train, hub:OWNER/NAME:SPLIT, or bundled:relations"
-"""Where relation rows can come from."""
+"""Sources of relation rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelationRecipe:
-    """`train` and `dev` are files or named sources. `dev` is scored once, with the weights that a slice of train chose.
+    """`train` and `dev` are files or named sources. `dev` is scored once, with the weights selected on a held-out part of train.
 
     `learning_rate` None: 3e-4 below a hidden size of 512, else 5e-5. `head` auto: [CLS] for a scheme without start marks, else
-    [CLS] and both start marks. `threshold` is in points of 100 (in the loss's own unit when `choose_by` is loss); `patience`
+    [CLS] and both start marks. `threshold` is in points of 100 (in the loss's own unit if `choose_by` is loss); `patience`
     counts epochs, 0 never stops. Techniques are off unless our own ablation shows a gain.
     """
 
@@ -91,7 +95,7 @@ FREE = free_fields(RelationRecipe)
 
 @dataclass(frozen=True, slots=True)
 class GridRecipe:
-    """Each list is one side of the grid; `settings` holds what all cells share, in the words of a relation recipe."""
+    """Each list is one axis of the grid; `settings` are fields of a relation recipe that all cells share."""
 
     models: Annotated[tuple[str, ...], Setting("Model; repeatable.", flags=("--model",))]
     train: Annotated[str, Setting(f"Training rows: {FILE}.")]
@@ -109,6 +113,50 @@ class GridRecipe:
                 raise RecipeError(f"The grid's {name} are empty; name at least one.")
 
 
-def usual_rate(hidden_size: int) -> float:
-    """Small encoders want a larger rate: the one our measurements used for them."""
+def default_learning_rate(hidden_size: int) -> float:
+    """Small encoders need a larger rate: the one our measurements used for them."""
     return 3e-4 if hidden_size < 512 else 5e-5
+
+
+SETTINGS, HEAD = "relation.json", "head.safetensors"
+"""The files that make a folder of weights a seed's model."""
+RETRAIN = "the file was edited: train that seed again"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings(Record):
+    """How a seed's model was built; `base` is its encoder."""
+
+    scheme: str
+    head: HeadKind
+    dropout: float
+    max_length: int
+    labels: tuple[str, ...]
+    base: str
+    seed: int
+    distance: bool = False
+    precision: str = "auto"
+    label_mask: MaskKind = "off"
+    mask_bias: tuple[tuple[float, ...], ...] | None = None
+
+    @property
+    def mask(self) -> LabelMask | None:
+        return LabelMask.stored(self.label_mask, self.mask_bias, SETTINGS)
+
+
+def is_model(folder: Path) -> bool:
+    """Whether a folder is a single seed's model, such as seed-N/model of a run or best-model of a study."""
+    return all((folder / name).is_file() for name in (SETTINGS, HEAD))
+
+
+def model_of(seed: Path) -> Path:
+    """The folder of a seed's saved weights, which is the folder itself if it is a model."""
+    if is_model(seed):
+        return seed
+    if not (seed / "model" / SETTINGS).is_file():
+        raise ModelError(f"{seed} kept no weights, so it cannot score new rows; train again with --keep-weights.")
+    return seed / "model"
+
+
+def settings_of(seed: Path) -> ModelSettings:
+    return read_stored(model_of(seed) / SETTINGS, ModelSettings, remedy=RETRAIN)

@@ -1,6 +1,6 @@
 """Results of relation extraction. In: scores of seeds. Out: the records of re_results.json, and of rows.npz beside it.
 
-Three facts per row determine micro-F1: whether it has a relation, whether one was predicted, whether it was the right one.
+Three facts per row determine micro-F1: whether it has a relation, whether one was predicted, whether it was correct.
 """
 
 from __future__ import annotations
@@ -15,13 +15,10 @@ from numpy.typing import NDArray
 from coref_automl.comparison.runs import TaskFiles
 from coref_automl.decoder import NOT_FINITE
 from coref_automl.records import SCHEMA, Estimate, Record, Tabular
-from coref_automl.relation.rows import NO_RELATION
-from coref_automl.say import say
+from coref_automl.relation.rows import NO_RELATION, Ints
+from coref_automl.say import align, say
 from coref_automl.statistics.intervals import DRAWS
-from coref_automl.statistics.resampling import resampled_f1
-from coref_automl.tables import align
-
-Bools = NDArray[np.bool_]
+from coref_automl.statistics.resampling import Bools, resampled_f1
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +31,9 @@ class Scores(Record):
 
 @dataclass(frozen=True, slots=True)
 class LabelScore(Record):
-    """One line of the per-label table. `given` counts the labels given to its rows: a line of the confusion matrix.
+    """One row of the per-label table. `given` counts the predictions for the label's rows: a row of the confusion matrix.
 
-    `confused_with` is the wrong one among them that is given most often.
+    `confused_with` is the most frequent wrong one among them.
     """
 
     label: str
@@ -52,7 +49,7 @@ class LabelScore(Record):
 
 @dataclass(frozen=True, slots=True)
 class RelationSeed(Record):
-    """One seed. `validation` is the slice of train that chose the epoch; `scores` are on the split, None when there is none."""
+    """One seed. `validation` are scores on the part of train that selected the epoch, `scores` on the split, if there is one."""
 
     seed: int
     best_step: int
@@ -67,11 +64,11 @@ class RelationSeed(Record):
 
 @dataclass(frozen=True, slots=True)
 class RelationResult(Tabular, Record):
-    """The mean over seeds, on the split that is named. Numbers are points of 100 (KLUE's scale); `estimates` are fractions.
+    """The mean over seeds on a split. Scores are points of 100 (KLUE's scale); `estimates` are fractions.
 
-    `spread` is the standard deviation over seeds, None for one seed. `without_overlap` leaves out rows whose sentence occurs in
-    train; `share` is the part of that file's rows that was trained on. With no evaluation file the split is the slice of train
-    that also chose the epoch, and says so. One seed's model alone knows nothing of its training: `seeds` is empty then, and
+    `spread` is the standard deviation over seeds, None for one seed. `without_overlap` excludes rows whose sentence occurs in
+    train; `share` is the fraction of that file's rows used for training. Without an evaluation file the split is the part of
+    train that also selected the epoch, and a note says so. A lone model has no record of its training: `seeds` is empty, and
     `train_rows`, `validation_rows` and `share` are None.
     """
 
@@ -118,43 +115,42 @@ class RelationResult(Tabular, Record):
             ("AUPRC", f"{self.auprc:.2f} {_interval(self.estimates['auprc'])}"),
             (say("정확도", "accuracy"), f"{self.accuracy:.2f} {_interval(self.estimates['accuracy'])}"),
         ]
-        shown = align(rows)
+        lines = align(rows)
         spread = f"{self.spread['micro_f1']:.2f}" if self.spread else ""
         seeds = say(f"시드 {count}개의 평균 (micro-F1 표준편차 {spread}). ", f"Mean of {count} seeds (SD of micro-F1 {spread}). ")
         interval = say(
             "대괄호: 문장 단위 부트스트랩 95% 신뢰구간.", "Brackets: 95% bootstrap confidence interval over sentences."
         )
-        shown.append(seeds + interval if spread else interval)
+        lines.append(seeds + interval if spread else interval)
         if self.without_overlap is not None:
-            other, rest = self.without_overlap, self.n - self.without_overlap.n
-            scores = f"micro-F1 {other.micro_f1:.2f}, AUPRC {other.auprc:.2f}"
-            shown.append(
+            unseen, overlap = self.without_overlap, self.n - self.without_overlap.n
+            scores = f"micro-F1 {unseen.micro_f1:.2f}, AUPRC {unseen.auprc:.2f}"
+            lines.append(
                 say(
-                    f"학습 데이터에 같은 문장이 있는 행 {rest:,}개를 빼면: {scores}",
-                    f"Without the {rest:,} rows whose sentence is in train: {scores}",
+                    f"학습 데이터에 같은 문장이 있는 행 {overlap:,}개를 빼면: {scores}",
+                    f"Without the {overlap:,} rows whose sentence is in train: {scores}",
                 )
             )
-        return [*shown, *self.notes]
+        return [*lines, *self.notes]
 
     def label_lines(self) -> list[str]:
-        """A line for each of the 30 labels, over the mean of the seeds' probabilities."""
+        """Format one line per label, from the mean of the seeds' probabilities."""
         count = len(self.seeds)
         head = (say("레이블", "label"), say("정답", "gold"), say("예측", "predicted"), "P", "R", "F1", "AUPRC")
         rows: list[tuple[str, ...]] = [head]
-        often = [say("가장 많이 혼동한 레이블", "most often confused with")]
-        for line in self.labels:
-            occurs = line.gold or line.predicted
-            scores = (line.precision, line.recall, line.f1, line.auprc) if occurs else (None,) * 4
-            rows.append(
-                (line.label, str(line.gold), str(line.predicted), *("-" if one is None else f"{one:.1f}" for one in scores))
-            )
-            often.append(f"{line.confused_with} ({line.given[line.confused_with]})" if line.confused_with else "")
-        told = say(
+        confused = [say("가장 많이 혼동한 레이블", "most often confused with")]
+        for label in self.labels:
+            occurs = label.gold or label.predicted
+            scores = (label.precision, label.recall, label.f1, label.auprc) if occurs else (None,) * 4
+            cells = ("-" if value is None else f"{value:.1f}" for value in scores)
+            rows.append((label.label, str(label.gold), str(label.predicted), *cells))
+            confused.append(f"{label.confused_with} ({label.given[label.confused_with]})" if label.confused_with else "")
+        note = say(
             f"레이블별 점수는 시드 {count}개의 확률을 평균해 구했습니다 (위의 점수는 시드별 점수의 평균).",
             f"By label, from the averaged probabilities of {count} seeds (the scores above average the seeds' scores).",
         )
-        table = [f"{cells}  {last}".rstrip() for cells, last in zip(align(rows, right=True), often, strict=True)]
-        return [*([told] if count > 1 else []), *table]
+        table = [f"{columns}  {last}".rstrip() for columns, last in zip(align(rows, right=True), confused, strict=True)]
+        return [*([note] if count > 1 else []), *table]
 
 
 def _interval(estimate: Estimate) -> str:
@@ -163,7 +159,8 @@ def _interval(estimate: Estimate) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowFacts:
-    """Rows of the scored split: `gold` [n]; `right` and `given` (predicted) [n, seeds]; the number of each row's sentence."""
+    """For each row of the scored split: whether it has a relation (`gold` [n]), whether the correct one (`right`) or any one
+    (`given`) was predicted [n, seeds], and the number of its sentence."""
 
     gold: Bools
     right: Bools
@@ -171,8 +168,8 @@ class RowFacts:
     sentences: NDArray[Any]
 
     @classmethod
-    def answered(cls, gold: NDArray[np.int64], predicted: NDArray[np.int64], sentences: NDArray[Any]) -> Self:
-        """The facts of labels as indices: gold [n], predicted [n, seeds]."""
+    def answered(cls, gold: Ints, predicted: Ints, sentences: NDArray[Any]) -> Self:
+        """Reduce labels as indices, gold [n] and predicted [n, seeds], to these facts."""
         relation = gold != NO_RELATION
         return cls(relation, (predicted == gold[:, None]) & relation[:, None], predicted != NO_RELATION, sentences)
 
@@ -184,13 +181,13 @@ class RowFacts:
         return {"gold": self.gold, "right": self.right, "given": self.given, "sentences": self.sentences}
 
     @classmethod
-    def of_arrays(cls, held: Mapping[str, NDArray[Any]]) -> Self:
-        return cls(held["gold"], held["right"], held["given"], held["sentences"])
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        return cls(arrays["gold"], arrays["right"], arrays["given"], arrays["sentences"])
 
     def f1(self) -> NDArray[np.float64]:
         """Micro-F1 of each seed, a fraction."""
-        both = self.given.sum(0) + self.gold.sum()
-        return np.asarray(2 * self.right.sum(0) / np.maximum(both, 1), np.float64)
+        total = self.given.sum(0) + self.gold.sum()
+        return np.asarray(2 * self.right.sum(0) / np.maximum(total, 1), np.float64)
 
     def draws(self, seed: int, sentences: NDArray[Any] | None = None) -> NDArray[np.float64]:
         """Micro-F1 of resampled sentences, averaged over the seeds."""

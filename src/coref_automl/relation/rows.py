@@ -1,4 +1,4 @@
-"""KLUE-RE's rows, labels and types. In: raw rows. Out: checked rows, labels in KLUE's order, what pairs of types say of them."""
+"""KLUE-RE's rows, labels and types. In: raw rows. Out: checked rows, labels in KLUE's order, label masks by type pair."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from coref_automl.errors import ModelError
 from coref_automl.records import Record
 
+Ints = NDArray[np.int64]
 TYPES = ("PER", "ORG", "LOC", "DAT", "POH", "NOH")
 LONGEST = 5000
-"""Characters. What is longer is a document: which of its sentences is meant is not for us to guess."""
+"""Characters. Longer text is a document, and which of its sentences is meant cannot be guessed."""
 
 LONGER = "raise max_length"
-"""What a row asks for whose marked entities do not fit. How that is done depends on the command: see `data.bad_rows`."""
+"""The advice for a row whose marked entities do not fit. How to follow it depends on the command: see `data.bad_rows`."""
 
 _FLAT = ("{role}_{key}", "{role}_entity_{key}", "{role}_entity.{key}")
 _KEYS = ("word", "start_idx", "end_idx", "type")
@@ -38,7 +39,7 @@ class Entity(Record):
 
 @dataclass(frozen=True, slots=True)
 class RelationRow(Record):
-    """`number` is its place in the file, from 1; 0 where it comes from none."""
+    """`number` is the row's position in its file, from 1; 0 without a file."""
 
     guid: str
     sentence: str
@@ -50,7 +51,7 @@ class RelationRow(Record):
 
 
 class BadRow(ValueError):
-    """Carries the reason; caught where the file and the row's number are known."""
+    """The reason why a row cannot be used; caught where its file and number are known."""
 
 
 def parse_row(raw: Any, *, number: int, labels: tuple[str, ...], labelled: bool = True) -> RelationRow:
@@ -79,7 +80,7 @@ def parse_row(raw: Any, *, number: int, labels: tuple[str, ...], labelled: bool 
 
 
 def why_not_together(subject: Entity, object_: Entity) -> str | None:
-    """The reason why two spans cannot both be marked, if there is one."""
+    """Return the reason why two spans cannot both be marked, if there is one."""
     a, b = (subject.start, subject.end), (object_.start, object_.end)
     if a == b:
         return f"subject and object are the same span {a[0]}..{a[1] - 1} ({subject.word!r})"
@@ -90,17 +91,17 @@ def why_not_together(subject: Entity, object_: Entity) -> str | None:
 
 
 def with_marks(text: str, marks: Iterable[tuple[int, int, str, str]], escape: Callable[[str], str] = str) -> str:
-    """The text with marks around spans (start, end, opening, closing), what lies between marks through `escape`.
+    """Insert marks around spans (start, end, opening, closing); the text between marks passes through `escape`.
 
-    At one place, closing marks come before opening ones, and nested spans nest their marks.
+    At one position, closing marks come before opening ones, and nested spans nest their marks.
     """
     edges = []
     for start, end, opening, closing in marks:
         edges += [(start, 1, -end, opening), (end, 0, -start, closing)]
     parts, done = [], 0
-    for place, _, _, mark in sorted(edges):
-        parts += [escape(text[done:place]), mark]
-        done = place
+    for position, _, _, mark in sorted(edges):
+        parts += [escape(text[done:position]), mark]
+        done = position
     return "".join([*parts, escape(text[done:])])
 
 
@@ -119,18 +120,18 @@ def _entity(raw: Mapping[str, Any], role: str, sentence: str) -> Entity:
 
 
 def _cell(raw: Mapping[str, Any], role: str) -> Mapping[str, Any]:
-    """The entity as an object, a text cell that spells one, or flat columns (subject_word, subject_start_idx ...)."""
+    """Read the entity from an object, a text cell that spells one, or flat columns (subject_word, subject_start_idx ...)."""
     value = raw.get(f"{role}_entity")
     if isinstance(value, Mapping):
         return value
     if isinstance(value, str) and value.strip():
-        for read in (ast.literal_eval, json.loads):
+        for parse in (ast.literal_eval, json.loads):
             try:
-                found = read(value)
+                cell = parse(value)
             except (ValueError, SyntaxError, MemoryError, RecursionError):
                 continue
-            if isinstance(found, Mapping):
-                return found
+            if isinstance(cell, Mapping):
+                return cell
         raise BadRow(f"the cell {role}_entity is not a dict: {value[:40]!r}")
     for pattern in _FLAT:
         flat = {key: raw.get(pattern.format(role=role, key=key)) for key in _KEYS}
@@ -149,23 +150,23 @@ def _whole(value: Any, role: str, key: str) -> int:
 
 
 def _why_no_match(word: str, start: int, last: int, role: str, sentence: str) -> str:
-    """Say what is at the offsets and where the word is; the user corrects the file, we do not."""
+    """Say what is at the offsets and where the word is, for the user to correct the file."""
     if not word.strip():
         return f"the {role}'s word is blank"
     if not 0 <= start <= last < len(sentence):
-        seen = f"characters {start}..{last} are outside the sentence of {len(sentence):,}"
+        actual = f"characters {start}..{last} are outside the sentence of {len(sentence):,}"
     else:
-        seen = f"characters {start}..{last} are {sentence[start : last + 1]!r}"
+        actual = f"characters {start}..{last} are {sentence[start : last + 1]!r}"
     if word not in sentence:
-        return f"the {role} {word!r} does not occur in the sentence; {seen}"
+        return f"the {role} {word!r} does not occur in the sentence; {actual}"
     if sentence[max(0, start) : last] == word:
-        return f"the {role} {word!r} ends at {last - 1}, not {last}: end_idx is inclusive; {seen}"
-    found = sentence.index(word)
-    return f"the {role}'s {seen}, not {word!r}, which is at {found}..{found + len(word) - 1}"
+        return f"the {role} {word!r} ends at {last - 1}, not {last}: end_idx is inclusive; {actual}"
+    index = sentence.index(word)
+    return f"the {role}'s {actual}, not {word!r}, which is at {index}..{index + len(word) - 1}"
 
 
 def _label(value: Any, labels: tuple[str, ...]) -> str:
-    """A label by name; whole numbers are what the hub's rows carry, in KLUE's order."""
+    """Read a label by name, or by number in KLUE's order, as the hub's rows have it."""
     if value is None or value == "":
         raise BadRow("the label is missing")
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(labels):
@@ -195,11 +196,13 @@ INDEX = {label: index for index, label in enumerate(LABELS)}
 MaskKind = Literal["off", "hard", "soft"]
 _FORBIDDEN = -1e4
 """Minus infinity in practice: exp(-1e4) is 0 in every float type, and a gradient through it is 0 and not NaN."""
+IMPOSSIBLE = -1e3
+"""A label with a logit or bias up to this cannot be answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelMask:
-    """What to add to the logits of a row, by its pair of types. Learned from train; nothing of dev enters it."""
+    """A bias on the logits of a row by its pair of types, learned from the training rows alone."""
 
     kind: MaskKind
     bias: NDArray[np.float32]
@@ -227,7 +230,7 @@ class LabelMask:
 
     @classmethod
     def stored(cls, kind: MaskKind, bias: Sequence[Sequence[float]] | None, file: str) -> LabelMask | None:
-        """The mask that a file of a run or a model keeps; None where it is off."""
+        """Rebuild the mask stored in a file of a run or model; None if it is off."""
         if kind == "off":
             return None
         if bias is None or len(bias) != len(TYPES) ** 2 or any(len(row) != len(LABELS) for row in bias):
@@ -241,7 +244,7 @@ class LabelMask:
         return np.asarray(self.bias[[pair_index(row) for row in rows]])
 
     def forbids(self, rows: Sequence[RelationRow]) -> NDArray[np.bool_]:
-        """For each row: does the mask rule out its gold label? Such a row cannot be answered right."""
+        """For each row, whether the mask rules out its gold label: it cannot be answered correctly."""
         gold = np.array([INDEX[row.label] if row.label else NO_RELATION for row in rows], np.int64)
         return np.asarray(self.for_rows(rows)[np.arange(len(rows)), gold] <= _FORBIDDEN)
 
@@ -250,6 +253,6 @@ def pair_index(row: RelationRow) -> int:
     return TYPES.index(row.subject.type) * len(TYPES) + TYPES.index(row.object.type)
 
 
-def gold_indices(rows: Sequence[RelationRow]) -> NDArray[np.int64]:
-    """The labels of rows as indices; rows without a label are a caller's mistake."""
+def gold_indices(rows: Sequence[RelationRow]) -> Ints:
+    """Labels of rows as indices; every row must have one."""
     return np.array([INDEX[row.label] for row in rows if row.label is not None], np.int64)

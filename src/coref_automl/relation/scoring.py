@@ -1,6 +1,6 @@
-"""A trained seed on rows. In: a seed's kept weights and labelled rows. Out: probabilities, on disk with whose they are.
+"""A trained seed on rows. In: a seed's saved weights and labelled rows. Out: probabilities, stored with their provenance.
 
-Predictions are kept with a fingerprint of the rows they were made for, and are not made twice.
+Stored predictions carry fingerprints of their rows and model, and are not computed twice.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,20 +22,20 @@ from coref_automl.folders import State, state_of
 from coref_automl.machine import pick_device
 from coref_automl.models.model_files import folder_fingerprint
 from coref_automl.progress import Progress
-from coref_automl.relation.data import RelationData, RowCache, sentence_mark
+from coref_automl.relation.data import RelationData, RowCache, sentence_fingerprint
 from coref_automl.relation.metrics import score
+from coref_automl.relation.recipe import RETRAIN, ModelSettings, model_of
 from coref_automl.relation.results import Scores
-from coref_automl.relation.rows import INDEX, LABELS, RelationRow, gold_indices
-from coref_automl.relation.settings import AGAIN, ModelSettings, model_of
+from coref_automl.relation.rows import INDEX, LABELS, Ints, RelationRow, gold_indices
 from coref_automl.store import read_jsonl, write_json, write_jsonl
 
 VERSION = 1
-"""Of everything that decides a prediction beside the model and the rows; predictions of another version are made again."""
+"""Of the code that predicts; predictions of another version are computed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredScores(Scores):
-    """The exact scores beside a seed's predictions, and whose they are: the rows, and the model if it was kept."""
+    """The exact scores of a seed's predictions, and fingerprints of the rows and of the model, if it was saved."""
 
     rows: str = ""
     model: str = ""
@@ -43,7 +43,7 @@ class StoredScores(Scores):
 
 
 def rows_fingerprint(rows: Sequence[RelationRow]) -> str:
-    """A short name of everything in the rows that a score depends on."""
+    """Fingerprint everything in the rows that a score depends on."""
     lines = (
         f"{r.guid}\t{r.sentence}\t{r.subject.start}:{r.subject.end}:{r.subject.type}"
         f"\t{r.object.start}:{r.object.end}:{r.object.type}\t{r.label}"
@@ -53,60 +53,68 @@ def rows_fingerprint(rows: Sequence[RelationRow]) -> str:
 
 
 def has_predictions(seed: Path, data: RelationData) -> bool:
-    """Are these rows labelled, by the model that the seed has now? Without kept weights nothing can have changed."""
+    """Whether predictions of the seed's current model for these rows are stored; without saved weights it cannot have changed."""
     path = seed / "predictions" / f"{data.split}.json"
     if not path.is_file():
         return False
-    stored, now = read_scores(path), folder_fingerprint(seed / "model")
-    return stored.rows == rows_fingerprint(data.rows) and stored.version == VERSION and now in ("", stored.model)
+    stored, current = read_scores(path), folder_fingerprint(seed / "model")
+    return stored.rows == rows_fingerprint(data.rows) and stored.version == VERSION and current in ("", stored.model)
 
 
 def read_scores(path: Path) -> StoredScores:
-    return read_stored(path, StoredScores, remedy=AGAIN)
+    return read_stored(path, StoredScores, remedy=RETRAIN)
 
 
 def predict_seed(seed: Path, data: RelationData, *, device: str, progress: Progress, cache: RowCache) -> None:
-    """Score rows with a seed's kept weights, and keep the predictions beside them."""
-    found = seed_probabilities(seed, data.rows, device=device, progress=progress, cache=cache, name=data.split)
-    store_predictions(seed, data, found[1])
+    """Score rows with a seed's saved weights, and store the predictions beside them."""
+    scored = seed_probabilities(seed, data.rows, device=device, progress=progress, cache=cache, name=data.split)
+    store_predictions(seed, data, scored.probabilities)
+
+
+class ScoredRows(NamedTuple):
+    """The rows that could be marked, their probabilities, and problems with the others."""
+
+    rows: tuple[RelationRow, ...]
+    probabilities: NDArray[np.float32]
+    problems: list[RowProblem]
 
 
 def seed_probabilities(
     seed: Path, rows: Sequence[RelationRow], *, device: str, progress: Progress, cache: RowCache, **marking: Any
-) -> tuple[tuple[RelationRow, ...], NDArray[np.float32], list[RowProblem]]:
-    """(rows that can be marked, what a seed's kept weights say of them, what could not be marked)"""
+) -> ScoredRows:
+    """Score rows with a seed's saved weights; `marking` are options of `RowCache.mark`."""
     from coref_automl.relation.model import LabelledRows, probabilities
 
     folder, device = model_of(seed), pick_device(device)
     model, marker, settings = _loaded(folder, device, state_of(folder))
     kept, marked, problems = cache.mark(rows, marker, progress=progress, **marking)
     if not kept:
-        return (), np.zeros((0, len(LABELS)), np.float32), problems
-    side = LabelledRows.of(kept, marked, marker, settings.mask, device)
-    return kept, probabilities(model, side, settings.precision, progress=progress), problems
+        return ScoredRows((), np.zeros((0, len(LABELS)), np.float32), problems)
+    tensors = LabelledRows.of(kept, marked, marker, settings.mask, device)
+    return ScoredRows(kept, probabilities(model, tensors, settings.precision, progress=progress), problems)
 
 
 @lru_cache(maxsize=2)
 def _loaded(folder: Path, device: str, _state: State) -> tuple[Any, Any, ModelSettings]:
-    """A model that was used just now is not loaded again, unless its files have changed."""
+    """Load a model, once until its files change."""
     from coref_automl.relation.model import load_model
 
     return load_model(folder, device)
 
 
 def store_predictions(seed: Path, data: RelationData, probabilities: NDArray[np.float32]) -> Scores:
-    """Predictions first, then the file that says whose they are: a kill in between leaves nothing that looks whole.
+    """Write predictions first, then their scores and provenance: a kill in between leaves nothing that looks complete.
 
-    One line per row: id, a mark of its sentence, gold, prediction, and the probabilities in label order, to all their digits. The
-    mark tells which rows share a sentence, so that predictions can be compared without the file they were made for.
+    One line per row: id, sentence fingerprint, gold, prediction, and the probabilities in label order, to full precision. The
+    fingerprint tells which rows share a sentence, so that predictions can be compared without their data file.
     """
     folder = seed / "predictions"
-    (folder / f"{data.split}.json").unlink(missing_ok=True)  # of other rows, perhaps
+    (folder / f"{data.split}.json").unlink(missing_ok=True)  # may be of other rows
     predicted = probabilities.argmax(1)
     lines = (
         {
             "guid": row.guid,
-            "sentence": sentence_mark(row.sentence),
+            "sentence": sentence_fingerprint(row.sentence),
             "gold": row.label,
             "pred": LABELS[best],
             "probs": [float(f"{p:.9g}") for p in line],
@@ -115,13 +123,13 @@ def store_predictions(seed: Path, data: RelationData, probabilities: NDArray[np.
     )
     write_jsonl(folder / f"{data.split}.jsonl", lines)
     scores = score(gold_indices(data.rows), probabilities)
-    whose = {"rows": rows_fingerprint(data.rows), "model": folder_fingerprint(seed / "model"), "version": VERSION}
-    write_json(folder / f"{data.split}.json", {**whose, **scores.to_json()})
+    provenance = {"rows": rows_fingerprint(data.rows), "model": folder_fingerprint(seed / "model"), "version": VERSION}
+    write_json(folder / f"{data.split}.json", {**provenance, **scores.to_json()})
     return scores
 
 
-def read_predictions(path: Path) -> tuple[list[str], NDArray[np.int64], NDArray[np.float32]]:
-    """(ids, gold as indices with -1 for none, probabilities), in the order of the file."""
+def read_predictions(path: Path) -> tuple[list[str], Ints, NDArray[np.float32]]:
+    """Read (ids, gold as indices with -1 for none, probabilities), in the order of the file."""
     lines: list[dict[str, Any]] = list(read_jsonl(path))
     try:
         gold = np.array([INDEX[line["gold"]] if line["gold"] else -1 for line in lines], np.int64)

@@ -1,12 +1,12 @@
-"""Losses and optional training techniques. In: logits, gold labels, a model. Out: a loss, rows to repeat.
+"""Losses, optional training techniques, and steps as CUDA graphs. In: logits, gold labels, a step. Out: a loss, rows to repeat.
 
-`pushed` is one adversarial step (FGM) on the word embeddings. Hard negatives are the no_relation rows that the model took most
-surely for a relation.
+Techniques: focal and class-balanced losses, label smoothing, R-Drop, FGM (one adversarial step on the word embeddings), and hard
+negatives: the no_relation rows with the highest margin of a relation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,43 +16,51 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from coref_automl.relation.rows import NO_RELATION
-
-IMPOSSIBLE = -1e3
-"""A logit, or a mask's bias, from which down a label cannot be answered."""
+from coref_automl.models.fused_deberta import installed
+from coref_automl.relation.model import BatchRows
+from coref_automl.relation.recipe import RelationRecipe
+from coref_automl.relation.rows import IMPOSSIBLE, LABELS, NO_RELATION, Ints
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LossSettings:
-    """`smoothing` gives that share of the target to all possible labels alike. `gamma` is that of the focal loss, 0 without it;
-    `weights`, one for each label, those of the class-balanced loss."""
+    """`smoothing` is spread uniformly over all possible labels. `gamma` is that of the focal loss, 0 without it; `weights`, one
+    per label, are those of the class-balanced loss."""
 
     smoothing: float = 0.0
     gamma: float = 0.0
     weights: Any | None = None
 
+    @classmethod
+    def of(cls, recipe: RelationRecipe, gold: Ints, device: str) -> LossSettings:
+        """The settings of a recipe; class weights come from the training labels."""
+        weights = None
+        if recipe.loss == "class-balanced":
+            weights = torch.from_numpy(effective_number_weights(gold, len(LABELS), recipe.balance_beta)).to(device)
+        return cls(recipe.label_smoothing, recipe.focal_gamma if recipe.loss == "focal" else 0.0, weights)
+
 
 def label_loss(logits: Any, gold: Any, settings: LossSettings) -> Any:
-    """The mean cross-entropy over rows. Labels that a mask has made impossible get nothing of what is smoothed.
+    """The mean cross-entropy over rows. Smoothing gives nothing to labels that a mask has made impossible.
 
-    Focal: a row counts (1 - p)^gamma of it, p the probability of its gold label. Class-balanced: rare labels count more.
+    Focal: a row is weighted by (1 - p)^gamma, p the probability of its gold label. Class-balanced: rare labels weigh more.
     """
     log_p = functional.log_softmax(logits, -1)
-    right = log_p.gather(1, gold[:, None])[:, 0]
-    each = -right
+    gold_log_p = log_p.gather(1, gold[:, None])[:, 0]
+    row_loss = -gold_log_p
     if settings.smoothing:
         possible = logits.detach() > IMPOSSIBLE
-        spread = torch.where(possible, log_p, 0.0).sum(-1) / possible.sum(-1)
-        each = (1 - settings.smoothing) * each - settings.smoothing * spread
+        uniform = torch.where(possible, log_p, 0.0).sum(-1) / possible.sum(-1)
+        row_loss = (1 - settings.smoothing) * row_loss - settings.smoothing * uniform
     if settings.gamma:
-        each = (1 - right.exp()) ** settings.gamma * each
-    return (each if settings.weights is None else settings.weights[gold] * each).mean()
+        row_loss = (1 - gold_log_p.exp()) ** settings.gamma * row_loss
+    return (row_loss if settings.weights is None else settings.weights[gold] * row_loss).mean()
 
 
-def effective_number_weights(gold: NDArray[np.int64], labels: int, beta: float) -> NDArray[np.float32]:
-    """(1 - beta) / (1 - beta^n) for a label with n rows: repeats of a label bring less and less that is new.
+def effective_number_weights(gold: Ints, labels: int, beta: float) -> NDArray[np.float32]:
+    """Weight a label with n rows by (1 - beta) / (1 - beta^n): repeats of a label add less and less information.
 
-    The mean over rows is 1, so that the rate means what it means without weights; a label without rows is given one.
+    Normalized to a mean of 1 over rows, so that the learning rate keeps its meaning; a label without rows counts as having one.
     """
     counts = np.maximum(np.bincount(gold, minlength=labels), 1)
     weights = (1 - beta) / (1 - beta**counts)
@@ -60,42 +68,86 @@ def effective_number_weights(gold: NDArray[np.int64], labels: int, beta: float) 
 
 
 def r_drop(first: Any, second: Any) -> Any:
-    """How far two passes of the same rows under different dropout are apart: the mean of both Kullback-Leibler divergences."""
+    """Symmetric Kullback-Leibler divergence of two passes of the same rows under different dropout."""
     p, q = functional.log_softmax(first, -1), functional.log_softmax(second, -1)
-    forth = functional.kl_div(q, p, log_target=True, reduction="batchmean")
-    back = functional.kl_div(p, q, log_target=True, reduction="batchmean")
-    return (forth + back) / 2
-
-
-def masked(logits: Any, bias: Any, gold: Any | None = None) -> Any:
-    """Logits with the label mask of each row's type pair. In training the gold label stays possible."""
-    if gold is None:
-        return logits + bias
-    own = torch.zeros_like(bias).scatter_(1, gold[:, None], 1.0).bool()
-    return logits + torch.where(own & (bias <= IMPOSSIBLE), torch.zeros_like(bias), bias)
+    forward = functional.kl_div(q, p, log_target=True, reduction="batchmean")
+    backward = functional.kl_div(p, q, log_target=True, reduction="batchmean")
+    return (forward + backward) / 2
 
 
 @contextmanager
-def pushed(table: Any, epsilon: float) -> Iterator[None]:
-    """The word embeddings `epsilon` up the gradient that a backward pass left on them; a second pass adds to all gradients."""
-    before = table.detach().clone()
+def adversarially_perturbed(embeddings: Any, epsilon: float) -> Iterator[None]:
+    """Move word embeddings by `epsilon` along their gradient; a second backward pass inside adds to all gradients (FGM)."""
+    original = embeddings.detach().clone()
     with torch.no_grad():
-        table.add_(table.grad * (epsilon / (table.grad.norm() + 1e-12)))
+        embeddings.add_(embeddings.grad * (epsilon / (embeddings.grad.norm() + 1e-12)))
     try:
         yield
     finally:
         with torch.no_grad():
-            table.copy_(before)
+            embeddings.copy_(original)
 
 
 def margins(logits: Any) -> Any:
-    """The margin of the best relation over no_relation, per row; large where the model sees a relation."""
+    """The margin of the best relation over no_relation, per row; large where the model predicts a relation."""
     return logits[:, NO_RELATION + 1 :].amax(1) - logits[:, NO_RELATION]
 
 
-def hard_negatives(gold: NDArray[np.int64], margin: NDArray[np.floating], share: float) -> NDArray[np.int64]:
-    """The `share` of no_relation rows with the largest margin, in row order; rows not seen yet (NaN) are never chosen."""
+def hard_negatives(gold: Ints, margin: NDArray[np.floating], share: float) -> Ints:
+    """Select the `share` of no_relation rows with the largest margin, in row order; rows not seen yet (NaN) are excluded."""
     negatives = np.flatnonzero((gold == NO_RELATION) & ~np.isnan(margin))
     count = int(share * len(negatives))
     hardest = negatives[np.argsort(-margin[negatives], kind="stable")[:count]]
     return np.sort(hardest).astype(np.int64)
+
+
+Step = Callable[[BatchRows], tuple[Any, Any]]
+"""Forward and backward of one batch; returns detached loss and logits."""
+CAPTURABLE = frozenset({"bert", "electra", "modernbert", "roberta", "xlm-roberta"})
+"""Families whose step has no host-device sync, so that CUDA graphs can capture it; DeBERTa-v2 only with fused attention."""
+
+
+def can_capture(model: Any, device: str) -> bool:
+    family = model.config.model_type
+    return device.startswith("cuda") and (family in CAPTURABLE or (family == "deberta-v2" and installed(model.encoder)))
+
+
+class CudaGraphStep:
+    """A step as CUDA graphs, one per batch width: the thousand short kernels of a small encoder's step take one launch. The few
+    batches with fewer rows run eagerly. Gradients must stay in place: zero them between steps, do not set them to None.
+
+    Loss and logits are overwritten by the next call.
+    """
+
+    def __init__(self, step: Step, weights: Sequence[Any], rows: int) -> None:
+        self._step = step
+        self._weights = weights
+        self._rows = torch.zeros(rows, dtype=torch.int64, device=weights[0].device)
+        self._pool = torch.cuda.graph_pool_handle()
+        self._graphs: dict[int, tuple[Any, Any, Any]] = {}
+
+    def __call__(self, batch: BatchRows) -> tuple[Any, Any]:
+        if len(batch.rows) != len(self._rows):
+            return self._step(batch)
+        self._rows.copy_(batch.rows)
+        if batch.width not in self._graphs:
+            self._graphs[batch.width] = self._capture(batch.width)
+        graph, loss, logits = self._graphs[batch.width]
+        graph.replay()
+        return loss, logits
+
+    def _capture(self, width: int) -> tuple[Any, Any, Any]:
+        """Warm up on a side stream, where libraries initialize and gradients get their memory, then capture. The random state
+        is restored, so that a resumed run draws the dropout of an uninterrupted one."""
+        batch, device = BatchRows(self._rows, width), self._rows.device
+        with torch.random.fork_rng(devices=[device]):
+            side = torch.cuda.Stream(device)
+            side.wait_stream(torch.cuda.current_stream(device))
+            with torch.cuda.stream(side):
+                self._step(batch)
+            torch.cuda.current_stream(device).wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._pool):
+                loss, logits = self._step(batch)
+            torch._foreach_zero_([weight.grad for weight in self._weights if weight.grad is not None])
+        return graph, loss, logits

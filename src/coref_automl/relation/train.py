@@ -3,8 +3,8 @@
     RUN/recipe.yaml manifest.json events.ndjson re_results.json DONE
     RUN/seed-0/{resume.pt, model/, result.json, predictions/<split>.jsonl, DONE}
 
-A finished seed is never trained again; an interrupted one resumes from its last whole epoch. Early stopping and the choice of
-the epoch look at a sentence-disjoint slice of train, never at the file that is scored.
+A finished seed is never trained again; an interrupted one resumes from its last whole epoch. Early stopping and the selection of
+the epoch use a sentence-disjoint part of train, never the file that is scored.
 """
 
 from __future__ import annotations
@@ -24,23 +24,22 @@ from coref_automl.models.load import load_tokenizer
 from coref_automl.models.model_files import detect_seq_len, model_fingerprints
 from coref_automl.progress import Progress, Shown, as_progress, quiet
 from coref_automl.relation import scoring
-from coref_automl.relation.data import RelationData, RowCache, read_relations, sentence_mark, split_by_sentence
-from coref_automl.relation.evaluate import KIND, keep_summary, list_problems
+from coref_automl.relation.data import RelationData, RowCache, read_relations, sentence_fingerprint, split_by_sentence
+from coref_automl.relation.evaluate import KIND, list_problems, write_summary
 from coref_automl.relation.markers import Marker
-from coref_automl.relation.recipe import FREE, RelationRecipe
+from coref_automl.relation.recipe import FREE, ModelSettings, RelationRecipe
 from coref_automl.relation.results import RelationResult, RelationSeed, Scores
 from coref_automl.relation.rows import LABELS, LabelMask
-from coref_automl.relation.settings import ModelSettings
 from coref_automl.say import say
 
 VALIDATION = "train-holdout"
 OnEpoch = Callable[[int, int, Scores], None]
-"""Called with the seed, the number of the epoch that just ended (from 1), and its scores on the slice that chooses."""
+"""Called with the seed, the number of the epoch that just ended (from 1), and its validation scores."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A recipe with its rows: all that one seed needs besides its number."""
+    """A recipe with its rows: all that a seed needs besides its number."""
 
     run: Path
     recipe: RelationRecipe
@@ -63,43 +62,43 @@ def relation(model: str | Path, train: str | Path, *, out: str | Path, progress:
 
     Example:
         >>> import coref_automl as ca
-        >>> found = ca.relation(model, rows, out=out, seeds=1, epochs=1, max_rows=40, device="cpu")
-        >>> 0 <= found.micro_f1 <= 100
+        >>> result = ca.relation(model, rows, out=out, seeds=1, epochs=1, max_rows=40, device="cpu")
+        >>> 0 <= result.micro_f1 <= 100
         True
     """
-    given = {"model": str(model), "train": str(train), "out": str(out), **options}
-    return train_relation(recipe_with(RelationRecipe, None, given, "relation"), progress=as_progress(progress))
+    values = {"model": str(model), "train": str(train), "out": str(out), **options}
+    return train_relation(recipe_with(RelationRecipe, None, values, "relation"), progress=as_progress(progress))
 
 
 def train_relation(
     recipe: RelationRecipe, *, progress: Progress | None = None, cache: RowCache | None = None, on_epoch: OnEpoch | None = None
 ) -> RelationResult:
-    """Train every seed that is not done yet, score `dev` (or, without one, the held-out slice of train), and sum up.
+    """Train every unfinished seed, score `dev` (or, without one, the held-out part of train), and summarize.
 
-    What `on_epoch` raises stops the run, which can resume.
+    What `on_epoch` raises stops the run, which can be resumed.
     """
     from coref_automl.models.execution import bfloat16_note
 
     recipe = expect(recipe, RelationRecipe, "train_relation")
-    slow = bfloat16_note(pick_device(recipe.device), recipe.precision)
+    precision_note = bfloat16_note(pick_device(recipe.device), recipe.precision)
     cache = cache or RowCache()
     work = _begin(recipe, cache)
     with claimed(work.run, KIND):
         _bind(work)
         progress = (progress or quiet()).into(work.run / EVENTS)
-        if slow:
-            progress.note(slow)
+        if precision_note:
+            progress.note(precision_note)
         for data in (work.train, work.dev):
             if data is not None:
                 list_problems(work.run, data, progress)
         for seed in range(recipe.first_seed, recipe.first_seed + recipe.seeds):
-            _bind(work)  # the model may have changed while the seed before was trained
+            _bind(work)  # the model may have changed while the previous seed was trained
             if not is_done(folder := work.run / f"seed-{seed}"):
-                own = _begin(recipe, cache, seed) if recipe.redraw else work
-                _train_seed(own, folder, seed, progress, cache, on_epoch)
+                seed_work = _begin(recipe, cache, seed) if recipe.redraw else work
+                _train_seed(seed_work, folder, seed, progress, cache, on_epoch)
             elif not scoring.has_predictions(folder, data := work.dev or work.valid):
                 scoring.predict_seed(folder, data, device=recipe.device, progress=progress, cache=cache)
-        result = keep_summary(work.run, work.dev or work.valid, chosen_here=work.dev is None)
+        result = write_summary(work.run, work.dev or work.valid, selected_here=work.dev is None)
         mark_done(work.run)
     return result
 
@@ -109,41 +108,34 @@ def _begin(recipe: RelationRecipe, cache: RowCache, draw: int | None = None) -> 
     marker = Marker(load_tokenizer(recipe.model), recipe.scheme, max_length)
     whole = cache.usable(recipe.train, marker, skip_bad=recipe.skip_bad, max_rows=recipe.max_rows, draw=draw)
     dev = cache.usable(recipe.dev, marker, skip_bad=recipe.skip_bad) if recipe.dev else None
-    kept, held = split_by_sentence(whole.rows, recipe.holdout)
+    kept, held_out = split_by_sentence(whole.rows, recipe.holdout)
     mask = None if recipe.label_mask == "off" else LabelMask.learn(kept, recipe.label_mask, support=recipe.mask_support)
-    return _Work(run, recipe, replace(whole, rows=kept), RelationData(VALIDATION, held), dev, mask, max_length)
+    return _Work(run, recipe, replace(whole, rows=kept), RelationData(VALIDATION, held_out), dev, mask, max_length)
 
 
 def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache: RowCache, on_epoch: OnEpoch | None) -> None:
     from coref_automl.models.execution import move
-    from coref_automl.relation.fit import fit
+    from coref_automl.relation.fit import train_model
     from coref_automl.relation.model import LabelledRows, build_model, probabilities, save_model
     from coref_automl.training.finetuning import finish_seed
 
-    recipe, device = work.recipe, pick_device(work.recipe.device)
-    settings = ModelSettings(
-        **{name: getattr(recipe, name) for name in ("scheme", "dropout", "distance", "precision", "label_mask")},
-        head=recipe.head_kind,
-        max_length=work.max_length,
-        labels=LABELS,
-        base=recipe.model,
-        seed=seed,
-        mask_bias=work.mask.as_rows() if work.mask else None,
-    )
+    recipe, device, settings = work.recipe, pick_device(work.recipe.device), _model_settings(work, seed)
     model, marker = build_model(settings, encoder_dropout=recipe.encoder_dropout)
     move(model, device)
 
-    def side(data: RelationData) -> LabelledRows:
+    def as_tensors(data: RelationData) -> LabelledRows:
         return LabelledRows.of(data.rows, cache.mark(data.rows, marker, progress=quiet())[1], marker, work.mask, device)
 
-    state = fit(model, side(work.train), side(work.valid), recipe, seed, folder, progress, on_epoch)
-    scored = [data for data in (work.valid, work.dev) if data is not None]
-    found = [probabilities(model, side(data), recipe.precision, progress=progress) for data in scored]
+    train, valid = as_tensors(work.train), as_tensors(work.valid)
+    state = train_model(model, train, valid, recipe, seed, folder, progress, on_epoch)
+    scored = [(work.valid, probabilities(model, valid, recipe.precision, progress=progress))]
+    if work.dev is not None:
+        scored.append((work.dev, probabilities(model, as_tensors(work.dev), recipe.precision, progress=progress)))
     if recipe.keep_weights:
         save_model(folder / "model", model, marker, settings)
-    for data, own in zip(scored, found, strict=True):
-        scoring.store_predictions(folder, data, own)
-    done = RelationSeed(
+    for data, predicted in scored:  # after the weights, whose fingerprint they carry
+        scoring.store_predictions(folder, data, predicted)
+    result = RelationSeed(
         seed=seed,
         best_step=state.best_step,
         best_epoch=state.best_epoch,
@@ -153,37 +145,45 @@ def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache:
         seconds=round(state.seconds, 2),
         rows_per_second=round(state.rows_seen / max(state.seconds, 1e-9), 1),
     )
-    finish_seed(folder, done)
+    finish_seed(folder, result)
+
+
+def _model_settings(work: _Work, seed: int) -> ModelSettings:
+    return ModelSettings(
+        **{name: getattr(work.recipe, name) for name in ("scheme", "dropout", "distance", "precision", "label_mask")},
+        head=work.recipe.head_kind,
+        max_length=work.max_length,
+        labels=LABELS,
+        base=work.recipe.model,
+        seed=seed,
+        mask_bias=work.mask.as_rows() if work.mask else None,
+    )
 
 
 def _bind(work: _Work) -> None:
     recipe, rows = work.recipe, (*work.train.rows, *work.valid.rows)
-    own = () if recipe.redraw else rows
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in (*FREE, "model", "train")}
-    binding = Binding(
-        settings=settings, fingerprints={**model_fingerprints(recipe.model), "train": scoring.rows_fingerprint(rows)}
-    )
-    begin_run(
-        work.run,
-        recipe,
-        binding,
-        lambda: {
-            "kind": KIND,
-            "model": recipe.model,
-            "scheme": recipe.scheme,
-            "head": recipe.head_kind,
-            "train": work.train.split,
-            "train_rows": len(work.train.rows),
-            "validation_rows": len(work.valid.rows),
-            "share": work.train.share,
-            "notes": _notes(work),
-            "label_mask": recipe.label_mask,
-            "mask_bias": work.mask.as_rows() if work.mask else None,
-            "train_sentences": sorted(
-                {sentence_mark(r.sentence) for r in own or read_relations(recipe.train, skip_bad=True).rows}
-            ),
-        },
-    )
+    fingerprints = {**model_fingerprints(recipe.model), "train": scoring.rows_fingerprint(rows)}
+    begin_run(work.run, recipe, Binding(settings=settings, fingerprints=fingerprints), lambda: _manifest(work))
+
+
+def _manifest(work: _Work) -> dict[str, Any]:
+    recipe = work.recipe
+    rows = read_relations(recipe.train, skip_bad=True).rows if recipe.redraw else (*work.train.rows, *work.valid.rows)
+    return {
+        "kind": KIND,
+        "model": recipe.model,
+        "scheme": recipe.scheme,
+        "head": recipe.head_kind,
+        "train": work.train.split,
+        "train_rows": len(work.train.rows),
+        "validation_rows": len(work.valid.rows),
+        "share": work.train.share,
+        "notes": _notes(work),
+        "label_mask": recipe.label_mask,
+        "mask_bias": work.mask.as_rows() if work.mask else None,
+        "train_sentences": sorted({sentence_fingerprint(row.sentence) for row in rows}),
+    }
 
 
 def _notes(work: _Work) -> list[str]:

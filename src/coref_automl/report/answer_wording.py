@@ -1,6 +1,6 @@
 """An Answer in words, Korean and English. In: an Answer. Out: its headline, reasons, badges and lines; nothing is decided.
 
-Where questions differ (their badge, and what is said after the leading claim) one table has it: `_WORDINGS`.
+Questions differ in their badge and in what follows the leading claim: `_WORDINGS` has both for each.
 """
 
 from __future__ import annotations
@@ -11,79 +11,80 @@ from typing import NamedTuple
 from coref_automl.comparison.claims import BASE, Answer, Caveat, Claim, NextTime, Question, QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.questions import TASKS
-from coref_automl.comparison.scores import grouped
+from coref_automl.records import grouped
 from coref_automl.report.page import is_same, note, points, rounded, tokens
-from coref_automl.report.wording import about, brief, caveat, expected_gain, in_a_word, phrase, sentence, short_title, task, title
+from coref_automl.report.wording import ClaimText, short_title, title
 from coref_automl.say import Say
 
 _NAMED = 4
-"""How many a sentence names."""
+"""How many names a sentence lists."""
 _OWN_BADGES = ("base", "method", "length", "last step", "peak to end")
-"""Questions, or parts of one method's curve, that are answered in words of their own."""
+"""Questions, and parts of a method's curve, that have badges of their own."""
 _OF_OTHER = {"worse": ("더 좋음", "better"), "better": ("더 나쁨", "worse")}
-"""What the verdict on a method says of the other one."""
+"""The verdict on a method, said of the other one."""
 
 
 def headline(answer: Answer, say: Say) -> str:
-    """What to do; a method with its ties."""
-    used = (answer.method, *answer.ties) if answer.action == "use method" and answer.method else (answer.highest,)
-    *first, last = used[: _NAMED + 1]
+    """What to do; a method is named with its ties."""
+    names = (answer.method, *answer.ties) if answer.action == "use method" and answer.method else (answer.highest,)
+    *first, last = names[: _NAMED + 1]
     name = f"{', '.join(first)}{say(' 또는 ', ' or ')}{last}" if first else last
     return note(f"headline: {answer.action}", say, name=name)
 
 
 def reasons(answer: Answer, say: Say) -> list[str]:
-    """Why: between which methods a task decides, the gain over the base, ties, what could have been shown, what is missing."""
-    question, lead, out = answer.question("base"), answer.gain, []
-    if lead is not None and answer.action in ("use method", "use checkpoint"):
-        gain = f"{sentence(lead, say)} {expected_gain(lead, say)}".strip()
-        out += [trade_off(answer, say), gain, " ".join(told_apart(answer, say))]
+    """Why: what decides between tied methods, the gain over the base, ties, what could have been shown, what is missing."""
+    question, lead, sentences = answer.question("base"), answer.gain, []
+    text = ClaimText(lead, say) if lead is not None else None
+    if text is not None and answer.action in ("use method", "use checkpoint"):
+        gain = f"{text.sentence()} {text.expected_gain()}".strip()
+        sentences += [trade_off(answer, say), gain, " ".join(other_methods(answer, say))]
         if answer.action == "use checkpoint":
-            out.append(note("one seed per method", say))
-    elif lead is not None and answer.action == "keep base":
-        out += [say("가장 높은 것: ", "Highest: ") + sentence(lead, say), " ".join(power(answer, say))]
+            sentences.append(note("one seed per method", say))
+    elif text is not None and answer.action == "keep base":
+        sentences += [say("가장 높은 것: ", "Highest: ") + text.sentence(), " ".join(power(answer, say))]
     elif answer.action == "no base":
         only = say(f"{answer.highest} 하나만 평가되었습니다.", f"Only {answer.highest} was evaluated.")
-        out.append(note("no base", say, highest=answer.highest) if answer.candidates > 1 else only)
+        sentences.append(note("no base", say, highest=answer.highest) if answer.candidates > 1 else only)
     elif question is not None and question.tested:
-        out.append(sentence(question.lead, say))
-    return [text for text in out if text]
+        sentences.append(ClaimText(question.lead, say).sentence())
+    return [sentence for sentence in sentences if sentence]
 
 
 def trade_off(answer: Answer, say: Say) -> str:
-    """Of methods that are tied: on which task which of them is better."""
-    told: dict[str, list[str]] = {}
+    """Which of the tied methods is better on which task."""
+    differences: dict[str, list[str]] = {}
     for (name, verdict), claims in grouped(answer.apart(), lambda claim: (claim.b, claim.verdict)).items():
         window = say(" (창 길이가 다름)", " (another window)") if claims[0].question == "length" else ""
-        on = "·".join(dict.fromkeys(task(claim, say) for claim in claims)) + window
+        tasks = "·".join(dict.fromkeys(ClaimText(claim, say).task() for claim in claims)) + window
         ko, en = _OF_OTHER[verdict]
-        told.setdefault(name, []).append(say(f"{on}에서 {ko}", f"{en} on {on}"))
-    if told:
-        listed = "; ".join(f"{name} {', '.join(words)}" for name, words in told.items())
+        differences.setdefault(name, []).append(say(f"{tasks}에서 {ko}", f"{en} on {tasks}"))
+    if differences:
+        listed = "; ".join(f"{name} {', '.join(verdicts)}" for name, verdicts in differences.items())
         return say(f"과제별 선택 ({answer.method} 대비): {listed}.", f"Choose by task (beside {answer.method}): {listed}.")
     return say("평가한 과제로는 구별되지 않습니다.", "No task tested here tells them apart.") if answer.unbeaten else ""
 
 
 def power(answer: Answer, say: Say) -> list[str]:
-    """What the study could have shown, and what it would take."""
-    able, out = answer.power, []
+    """What the study could have shown, and what it would take to show the largest gain."""
+    study, sentences = answer.power, []
     if "floor" in answer.against:
-        out.append(note("floor", say))
+        sentences.append(note("floor", say))
     if "few documents" in answer.against:
-        out.append(say("문서가 너무 적습니다.", "There are too few documents."))
-    if able is None:
-        return out
-    if able.detectable is not None:
-        could = f"{100 * able.detectable:.1f}"
-        out.append(note("detects", say, could=could, documents=able.documents, seeds=able.seeds))
-    if able.needed is not None and able.largest is not None:
-        gain, count, seeds = f"{100 * able.largest:+.1f}", f"{rounded(able.needed):,}", f"{rounded(able.needed_seeds or 0):,}"
-        out.append(note("needed", say, gain=gain, count=count, seeds=seeds))
-    return out
+        sentences.append(say("문서가 너무 적습니다.", "There are too few documents."))
+    if study is None:
+        return sentences
+    if study.detectable is not None:
+        detectable = f"{100 * study.detectable:.1f}"
+        sentences.append(note("detects", say, detectable=detectable, documents=study.documents, seeds=study.seeds))
+    if study.needed is not None and study.largest is not None:
+        gain, count, seeds = f"{100 * study.largest:+.1f}", f"{rounded(study.needed):,}", f"{rounded(study.needed_seeds or 0):,}"
+        sentences.append(note("needed", say, gain=gain, count=count, seeds=seeds))
+    return sentences
 
 
-def told_apart(answer: Answer, say: Say) -> list[str]:
-    """Every other method: tied, beaten, or without a verdict."""
+def other_methods(answer: Answer, say: Say) -> list[str]:
+    """How every other method compares with the one to use: tied, beaten, or without a verdict."""
     by_relation = {
         "unbeaten": [_with_lead(answer, name, say) for name in answer.unbeaten],
         "unproven": answer.unproven,
@@ -92,21 +93,22 @@ def told_apart(answer: Answer, say: Say) -> list[str]:
         "not compared": answer.not_compared(),
     }
     equal = {"unbeaten": _compared_at(answer, answer.unbeaten, say), "beaten": _compared_at(answer, answer.beats, say)}
-    out = [note(f"methods: {code}", say, at=equal.get(code), told=listing(some)) for code, some in by_relation.items() if some]
-    told = "; ".join(sentence(claim, say).removesuffix(".") for claim in answer.apart()[:_NAMED])
-    return [*out, note("methods: on another task", say, told=told)] if told else out
+    named = [(relation, listing(names)) for relation, names in by_relation.items() if names]
+    sentences = [note(f"methods: {relation}", say, at=equal.get(relation), names=names) for relation, names in named]
+    apart = "; ".join(ClaimText(claim, say).sentence().removesuffix(".") for claim in answer.apart()[:_NAMED])
+    return [*sentences, note("methods: on another task", say, names=apart)] if apart else sentences
 
 
 def _with_lead(answer: Answer, name: str, say: Say) -> str:
-    """Another method, and how far the method to use leads it."""
+    """Another method, with the lead of the method to use."""
     claim = answer.beside(name)
     if claim is None or is_same(claim.difference):
         return name
-    return f"{name} ({phrase(claim, say) if claim.verdict == 'equivalent' else points(claim.difference)})"
+    return f"{name} ({ClaimText(claim, say).phrase() if claim.verdict == 'equivalent' else points(claim.difference)})"
 
 
 def _compared_at(answer: Answer, names: Sequence[str], say: Say) -> str:
-    """Where methods are compared if training was unequal."""
+    """The words "at equal tokens" if these methods are compared there, because training was unequal; else empty."""
     claims = map(answer.beside, names)
     return note("methods: at equal tokens", say) if any(claim and claim.part == "equal tokens" for claim in claims) else ""
 
@@ -115,7 +117,7 @@ def _compared_at(answer: Answer, names: Sequence[str], say: Say) -> str:
 
 
 def badge(question: Question, answer: Answer, say: Say) -> str:
-    """A question answered in a word or two: yes, no, not known; of methods, how many are tied and beaten."""
+    """A question's answer in a few words: yes, no, not known; for methods, how many are tied and beaten."""
     if not question.tested:
         return say("비교 없음", "not compared")
     return _WORDINGS.get(question.id, _OF_CHECK).badge(question, answer, say)
@@ -125,40 +127,40 @@ def answer_line(question: Question, answer: Answer, say: Say) -> str:
     """A question's answer in a sentence for the first screen; its badge and its difference stand beside it."""
     if not question.tested:
         return untested(answer, say)
-    return " ".join([brief(question.lead, say), *_WORDINGS.get(question.id, _OF_CHECK).more(question, answer, say)])
+    return " ".join([ClaimText(question.lead, say).brief(), *_WORDINGS.get(question.id, _OF_CHECK).more(question, answer, say)])
 
 
 def question_line(question: Question, answer: Answer, say: Say) -> str:
     """A question and its plain answer, then the claim behind it."""
     if not question.tested:
         return f"{title(question.id, say)} {untested(answer, say)}"
-    wording = _WORDINGS.get(question.id, _OF_CHECK)
+    wording, text = _WORDINGS.get(question.id, _OF_CHECK), ClaimText(question.lead, say)
     plain = wording.badge(question, answer, say)
-    limits = "" if wording.badge_counts else caveat(question.lead, say)
-    opening = f"{title(question.id, say)} {plain[:1].upper()}{plain[1:]}{limits}."
+    caveat = "" if wording.badge_counts else text.caveat()
+    opening = f"{title(question.id, say)} {plain[:1].upper()}{plain[1:]}{caveat}."
     more = [] if wording.in_reasons else wording.more(question, answer, say)
-    return " ".join([opening, sentence(question.lead, say, judged=wording.badge_counts), *more])
+    return " ".join([opening, text.sentence(with_verdict=wording.badge_counts), *more])
 
 
 def _verdict_badge(question: Question, _answer: Answer, say: Say) -> str:
     """The verdict of the leading claim."""
-    lead = question.lead
+    lead, text = question.lead, ClaimText(question.lead, say)
     if lead.verdict in ("equivalent", "no gain", "not judged"):
-        return in_a_word(lead, say)
+        return text.verdict_word()
     if lead.verdict == "same":
-        return phrase(lead, say)
-    gain = lead.b in (BASE, lead.a)
+        return text.phrase()
+    is_gain = lead.b in (BASE, lead.a)
     if lead.verdict == "not shown":
-        return say("향상 미확인", "no gain shown") if gain else say("차이 미확인", "no difference shown")
+        return say("향상 미확인", "no gain shown") if is_gain else say("차이 미확인", "no difference shown")
     if lead.verdict == "better" and lead.of_checkpoint:
         return say("예, 체크포인트 하나에서", "yes, of one checkpoint")
-    about_ends = lead.part if lead.a == lead.b else question.id
-    asks = about_ends if about_ends in _OWN_BADGES else "base" if gain else "another"
-    return note(f"badge: {asks}: {lead.verdict}", say, other=lead.b)
+    kind = lead.part if lead.a == lead.b else question.id
+    kind = kind if kind in _OWN_BADGES else "base" if is_gain else "another"
+    return note(f"badge: {kind}: {lead.verdict}", say, other=lead.b)
 
 
 def _methods_badge(question: Question, answer: Answer, say: Say) -> str:
-    """How many methods are beaten and tied; the verdict if none is to be used."""
+    """How many methods are beaten and tied; the verdict if no method is to be used."""
     if answer.action != "use method":
         return _verdict_badge(question, answer, say)
     counts = {
@@ -170,7 +172,7 @@ def _methods_badge(question: Question, answer: Answer, say: Say) -> str:
 
 
 def _sources_badge(question: Question, answer: Answer, say: Say) -> str:
-    """On how many sources the gain is shown."""
+    """The number of sources on which the gain is shown."""
     lead = question.lead
     if lead.verdict not in ("better", "no gain", "not shown"):
         return _verdict_badge(question, answer, say)
@@ -179,48 +181,49 @@ def _sources_badge(question: Question, answer: Answer, say: Say) -> str:
 
 
 def _better_than_base(question: Question, _answer: Answer, say: Say) -> list[str]:
-    """Of methods or checkpoints, those that are better than the base."""
+    """The methods or checkpoints that are better than the base."""
     lead = question.lead
     alike = [claim for claim in _alike(question.claims, lead) if claim.part == lead.part]
     if len(alike) < 2:
         return []
     better = [claim.a for claim in alike if claim.verdict == "better"]
-    what = say("체크포인트", "checkpoints") if lead.test == "sign flips" else say("방법", "methods")
+    kind = say("체크포인트", "checkpoints") if lead.test == "sign flips" else say("방법", "methods")
     listed = f": {listing(better)}" if better and len(better) <= _NAMED else ""
-    return [say("{0} {1}개 중 {2}개가 더 좋음{3}.", "{2} of {1} {0} better{3}.").format(what, len(alike), len(better), listed)]
+    return [say("{0} {1}개 중 {2}개가 더 좋음{3}.", "{2} of {1} {0} better{3}.").format(kind, len(alike), len(better), listed)]
 
 
 def _weakest_source(question: Question, _answer: Answer, say: Say) -> list[str]:
     count, part = len({claim.part for claim in question.claims}), question.lead.part
-    told = say(f"데이터 소스 {count}개 중 가장 약한 곳: {part}.", f"Weakest of {count} sources: {part}.")
-    return [told] if count > 1 else []
+    weakest = say(f"데이터 소스 {count}개 중 가장 약한 곳: {part}.", f"Weakest of {count} sources: {part}.")
+    return [weakest] if count > 1 else []
 
 
 def _unbeaten_on_task(question: Question, answer: Answer, say: Say) -> list[str]:
-    """How the methods that are tied with the one to use do on the task."""
+    """The gains on the task of methods that are tied with the one to use."""
     gains = [claim for claim in _alike(question.others, question.lead) if claim.b == BASE and claim.a in answer.unbeaten]
-    return [f"{about(claim, say)}: {phrase(claim, say)}." for claim in gains]
+    return [f"{text.about()}: {text.phrase()}." for text in (ClaimText(claim, say) for claim in gains)]
 
 
 def _on_check(question: Question, answer: Answer, say: Say) -> list[str]:
-    """The method to use against another one, how many of its seeds were fine-tuned from, and the methods tied with it."""
-    lead, out = question.lead, []
+    """The method to use against another one, the number of its seeds that were fine-tuned, and the methods tied with it."""
+    lead, sentences = question.lead, []
     other = next((claim for claim in _alike(question.others, lead) if claim.a == lead.a and claim.b != BASE), None)
     if other is not None:
-        out.append(say(f"{other.b} 대비 {phrase(other, say)}.", f"Against {other.b}: {phrase(other, say)}."))
+        phrase = ClaimText(other, say).phrase()
+        sentences.append(say(f"{other.b} 대비 {phrase}.", f"Against {other.b}: {phrase}."))
     if answer.gain and not lead.of_checkpoint and lead.seeds[0] < answer.gain.seeds[0]:
-        out.append(note("some seeds", say, count=lead.seeds[0], full=answer.gain.seeds[0]))
-    return [*out, *_unbeaten_on_task(question, answer, say)]
+        sentences.append(note("some seeds", say, count=lead.seeds[0], full=answer.gain.seeds[0]))
+    return [*sentences, *_unbeaten_on_task(question, answer, say)]
 
 
 def _alike(claims: Sequence[Claim], lead: Claim) -> list[Claim]:
-    """Claims on the same outcome, and of relation extraction on as many rows."""
+    """Claims on the same outcome, and in relation extraction on as many rows."""
     return [claim for claim in claims if (claim.outcome, claim.rows) == (lead.outcome, lead.rows)]
 
 
 class _Wording(NamedTuple):
-    """A question's short answer (its badge), and what follows its leading claim. A terminal leaves out what is `in_reasons`, and
-    where `badge_counts` methods or sources, the claim keeps its own verdict."""
+    """A question's short answer (its badge), and what follows its leading claim. A terminal leaves out what is `in_reasons`; if
+    the badge counts methods or sources, the claim keeps its own verdict."""
 
     badge: Callable[[Question, Answer, Say], str]
     more: Callable[[Question, Answer, Say], list[str]]
@@ -230,7 +233,7 @@ class _Wording(NamedTuple):
 
 _WORDINGS: dict[QuestionId, _Wording] = {
     "base": _Wording(_verdict_badge, _better_than_base, in_reasons=True),
-    "method": _Wording(_methods_badge, lambda _, answer, say: told_apart(answer, say), in_reasons=True, badge_counts=True),
+    "method": _Wording(_methods_badge, lambda _, answer, say: other_methods(answer, say), in_reasons=True, badge_counts=True),
     "length": _Wording(_verdict_badge, lambda *_: []),
     "training": _Wording(
         _verdict_badge, lambda _, answer, say: [next_time(answer.next_time, say)] if answer.next_time else [], in_reasons=True
@@ -242,45 +245,46 @@ _OF_CHECK = _Wording(_verdict_badge, _on_check)
 
 
 def lacking(answer: Answer, say: Say) -> str:
-    """The tasks that what is to be used was not tested on."""
-    names, used = ", ".join(short_title(name, say) for name in answer.untested), answer.method or answer.highest
-    return say(f"{used} 미평가: {names}.", f"Not tested for {used}: {names}.") if names else ""
+    """The tasks that the recommended model was not tested on."""
+    tasks, name = ", ".join(short_title(name, say) for name in answer.untested), answer.method or answer.highest
+    return say(f"{name} 미평가: {tasks}.", f"Not tested for {name}: {tasks}.") if tasks else ""
 
 
 def untested(answer: Answer, say: Say) -> str:
-    """Of a question that others were put to, and not what is to be used."""
+    """The answer to a question whose claims are about other models."""
     name = answer.method or answer.highest
     return say(f"{name}: 비교되지 않았습니다.", f"Not compared for {name}.")
 
 
 def next_time(ahead: NextTime, say: Say) -> str:
     """How long to train next time."""
-    share, seen = f"{100 * (ahead.share or 0):.0f}%", tokens(ahead.tokens)
+    share, trained = f"{100 * (ahead.share or 0):.0f}%", tokens(ahead.tokens)
     ko, en = f"이번의 {share}", f"for {share} of this training"
     if ahead.tokens is not None:
-        ko, en = f"{seen} 토큰(이번의 {share})", f"until {seen} tokens ({share} of this training)"
+        ko, en = f"{trained} 토큰(이번의 {share})", f"until {trained} tokens ({share} of this training)"
     return note(f"next time: {ahead.how}", say, ko=ko, en=en, within=f"{100 * ahead.loss:.2g}")
 
 
 def keep_lines(answer: Answer, say: Say, *, named: bool = True) -> list[str]:
-    """The checkpoint to keep, and what makes it again where its weights are gone; `named`: neither stands anywhere else."""
+    """The checkpoint to keep, and what makes it again if its weights are gone; not `named` where the page shows both itself."""
     keep = answer.keep
     if keep is None:
         return []
     here = say("이 디스크에 있음", "on this disk") if keep.there else say("이 디스크에 없음", "not on this disk")
     facts = [say(f"체크포인트: {keep.path}", f"Checkpoint: {keep.path}")] if named or not keep.there else []
     facts += [say(f"{tokens(keep.tokens)} 토큰", f"{tokens(keep.tokens)} tokens")] if keep.tokens else []
-    if keep.expected is not None and answer.action == "use checkpoint":  # of a method it stands in the reasons
+    if keep.expected is not None and answer.action == "use checkpoint":  # that of a method is in the reasons
         gain = f"{100 * keep.expected:+.1f}"
         facts.append(say(f"기대 향상 {gain}점 (축소 추정)", f"expected gain {gain} points (shrunken)"))
-    on = say("선택용 절반", "the select half") if keep.chose else say("모든 문서", "all documents")
-    rule = note("highest shown" if answer.method is None else "chosen checkpoint", say, method=answer.method, on=on)
-    text = [f"{', '.join((*facts, here))}. {rule}"]
+    documents = say("선택용 절반", "the select half") if keep.chose else say("모든 문서", "all documents")
+    rule = note("highest shown" if answer.method is None else "chosen checkpoint", say, method=answer.method, on=documents)
+    lines = [f"{', '.join((*facts, here))}. {rule}"]
     if keep.tied:
-        text.append(say(f"값이 같은 체크포인트: {listing(keep.tied)}.", f"As high: {listing(keep.tied)}; the earliest is taken."))
+        tied = listing(keep.tied)
+        lines.append(say(f"값이 같은 체크포인트: {tied}.", f"As high: {tied}; the earliest is taken."))
     if keep.again and named and not (answer.step and answer.step.do == "make again"):
-        text.append(say(f"다시 만들기: {keep.again}", f"Make again: {keep.again}"))
-    return text
+        lines.append(say(f"다시 만들기: {keep.again}", f"Make again: {keep.again}"))
+    return lines
 
 
 def step_reason(answer: Answer, say: Say) -> str:
@@ -298,9 +302,9 @@ def answer_lines(answer: Answer, say: Say) -> list[str]:
     lines = [f"{headline(answer, say)}.", *reasons(answer, say), over_base(answer, say), *keep_lines(answer, say)]
     if answer.next_time is not None and not (answer.step and answer.step.do == "train longer"):
         lines.append(next_time(answer.next_time, say))
-    among_reasons, among_lacking = ("base",), (*TASKS, *CHECKS)
-    asked = [one for one in answer.questions if one.id not in (among_reasons if one.tested else among_lacking)]
-    lines += [*(question_line(question, answer, say) for question in asked), lacking(answer, say)]
+    in_reasons, in_lacking = ("base",), (*TASKS, *CHECKS)
+    questions = [question for question in answer.questions if question.id not in (in_reasons if question.tested else in_lacking)]
+    lines += [*(question_line(question, answer, say) for question in questions), lacking(answer, say)]
     if answer.step is not None:
         lines.append(f"{say('다음', 'Next')}: {step_reason(answer, say)}: {answer.step.command}")
     return [line for line in (*lines, *warnings(answer, say)) if line]
@@ -310,15 +314,15 @@ def over_base(answer: Answer, say: Say) -> str:
     """Every other method against its base."""
     question = answer.question("base")
     others = [claim for claim in question.claims if claim.test == "crossed" and claim is not answer.gain] if question else []
-    told = "; ".join(f"{claim.a} {phrase(claim, say)}" for claim in others)
-    return say(f"베이스 모델 대비 다른 방법: {told}.", f"Other methods over the base: {told}.") if told else ""
+    gains = "; ".join(f"{claim.a} {ClaimText(claim, say).phrase()}" for claim in others)
+    return say(f"베이스 모델 대비 다른 방법: {gains}.", f"Other methods over the base: {gains}.") if gains else ""
 
 
 def warnings(answer: Answer, say: Say) -> list[str]:
-    """How often it was judged, and what stands against the whole answer and is not said elsewhere."""
+    """How often the study was judged, and caveats of the whole answer that are not said elsewhere."""
     looks = [note("looks", say, looks=answer.looks)] if answer.looks > 1 else []
-    told: tuple[Caveat, ...] = ("unequal training", "few documents", "other tokenizer")
-    return [*looks, *(note(f"against: {code}", say) for code in answer.against if code in told)]
+    caveats: tuple[Caveat, ...] = ("unequal training", "few documents", "other tokenizer")
+    return [*looks, *(note(f"against: {code}", say) for code in answer.against if code in caveats)]
 
 
 def listing(names: Sequence[str]) -> str:

@@ -33,7 +33,7 @@ STATES = {
 }
 """How a trial ended, in both languages."""
 STATE_COLORS = {"complete": "#1a9a6c", "pruned": GREY, "failed": "#d1495b"}
-_FOUND = {"better": "#1a9a6c", "not shown": GREY, "worse": "#d1495b"}
+_FINDING_COLORS = {"better": "#1a9a6c", "not shown": GREY, "worse": "#d1495b"}
 _BAND = {"type": "area", "opacity": 0.16}
 _LINE = {"type": "line", "strokeWidth": 2}
 _RANGE = {"type": "rule", "strokeWidth": 2.5}
@@ -49,19 +49,19 @@ def runtime() -> str | None:
         import vl_convert
     except ImportError:
         return None
-    kept = default_cache() / f"vega-{version('vl-convert-python')}.js"
+    cached = default_cache() / f"vega-{version('vl-convert-python')}.js"
     with suppress(OSError, UnicodeError):
-        if kept.stat().st_uid == os.getuid():  # the folder may lie in /tmp
-            return kept.read_text("utf-8")
-    made = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace("</script", "<\\/script")
+        if cached.stat().st_uid == os.getuid():  # the folder may be in /tmp
+            return cached.read_text("utf-8")
+    bundle = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace("</script", "<\\/script")
     with suppress(OSError, StorageError):
-        write_text(kept, made)
-    return made
+        write_text(cached, bundle)
+    return bundle
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A chart that a notebook shows as a picture, where the drawing library is installed."""
+    """A chart that a notebook shows as a picture if the drawing library is installed."""
 
     spec: Spec
 
@@ -79,10 +79,8 @@ class Drawing:
 def learning_curve(
     rows: Rows, say: Say, *, axis: str, bases: Sequence[tuple[str, float]] = (), target: float | None = None
 ) -> Spec:
-    """One line per run, with 95% bands if there are few. A row: run, x, value, low, high, name.
-
-    `bases` are the dashed lines: the name of a base model (empty if there is only one) and a height.
-    """
+    """One line per run, with 95% bands if there are few. A row: run, x, value, low, high, name. `bases` are the dashed lines: the
+    name of a base model (empty if there is only one) and a height."""
     x, y, line = _number("x", axis, axis={"format": ".3~s"}), _number("value", "%", **_FREE), _group("run", legend=_LEGEND)
     layers = [
         *([_between(_BAND, "y", y, x=x, color=line)] if len({row["run"] for row in rows}) <= MOST_BANDS else []),
@@ -107,10 +105,10 @@ def forest(rows: Rows, say: Say) -> Spec:
     within = {
         "y": _group("task", sort=tasks, axis={"labelLimit": 220, "ticks": False}),
         **({"yOffset": {"field": "name", "type": "nominal", "sort": names}} if several else {}),
-        "color": _group("finding", scale={"domain": list(_FOUND), "range": list(_FOUND.values())}, legend=None),
+        "color": _group("finding", scale={"domain": list(_FINDING_COLORS), "range": list(_FINDING_COLORS.values())}, legend=None),
     }
     tooltip = _tooltip(say, "task", *(["name"] if several else []))
-    name = {"field": "name"}  # above its interval, from the left end: a label after the interval would be cut off
+    name = {"field": "name"}  # above its interval, from the left edge: a label after the interval would be cut off
     layers = [
         _zero("x"),
         _between(_RANGE, "x", x, **within),
@@ -122,7 +120,7 @@ def forest(rows: Rows, say: Say) -> Spec:
 
 
 def gains(rows: Rows, say: Say, *, axis: str, color: str = "") -> Spec:
-    """Gains over a base with bands. A row: run, x, value, low, high. `color` is that of a single run."""
+    """Gains over a base with bands. A row: run, x, value, low, high. `color` is for a single run."""
     x, y = _number("x", axis, axis={"format": ".3~s"}), _number("value", say("점", "points"))
     line = _group("run", legend=_LEGEND, **({"scale": {"range": [color]}} if color else {}))
     layers = [

@@ -7,17 +7,18 @@ import html
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from coref_automl.comparison.choice import POINTS, checked_margin
 from coref_automl.comparison.claims import Answer, NextStep
 from coref_automl.comparison.reader import open_results
+from coref_automl.comparison.study_data import POINTS, checked_margin
 from coref_automl.config import as_path, as_paths, typed_options
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.locks import claimed
-from coref_automl.records import Record
+from coref_automl.records import Estimate, Record
 from coref_automl.report.answer_wording import answer_lines, headline, keep_lines, lacking, power, reasons, step_reason, warnings
 from coref_automl.report.csv_page import csv_page, read_table
 from coref_automl.report.page import KeepPanel, Page, Part, Section, note
@@ -29,16 +30,16 @@ from coref_automl.store import write_text
 
 KIND = "report"
 SECTIONS: tuple[Callable[[Subject], Section | list[Section] | None], ...] = (
-    evidence.draw, evidence.targets,  # the second screen, and what follows from it
+    evidence.draw, evidence.targets,  # the second screen
     questions.draw,  # folded; their answers are on the first screen
     appendix.methods, evidence.learning_curves, appendix.rating, appendix.checkpoints, appendix.datasets, appendix.reading,
 )  # fmt: skip
-"""The sections of a report, in order; those that its data can fill are drawn."""
+"""The sections of a report, in order; those that its data cannot fill are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenReport(Record):
-    """The report's files, its answer (None for a table from elsewhere) and that in words. Usable as the path of its page."""
+    """The report's files, its answer (None for a table of external results) and that in words. Usable as the path of its page."""
 
     page: str
     markdown: str
@@ -89,8 +90,8 @@ def report(
 
     Example:
         >>> import coref_automl as ca
-        >>> made = ca.report(runs, out=out)
-        >>> made.page.endswith("report.html")
+        >>> written = ca.report(runs, out=out)
+        >>> written.page.endswith("report.html")
         True
     """
     if out is None:
@@ -98,16 +99,19 @@ def report(
             raise RecipeError("Name the folder to write the report to.")
         *rest, out = paths
         paths = tuple(rest)
-    allowed = checked_margin(margin)
-    goal = parse_target(target) if isinstance(target, str) else dict(target or {})
+    names = as_paths(paths, "paths")
+    if not names and table is None:
+        raise RecipeError("Name evaluated checkpoints or runs to report on, before the folder to write the report to.")
+    allowed_loss = checked_margin(margin)
+    targets = parse_target(target) if isinstance(target, str) else dict(target or {})
     folder = as_path(out, "out")
     with speaking(lang) as say, claimed(folder, KIND):
         if table is not None:
-            page = csv_page(read_table(Path(table)), say, source=Path(table).name, target=goal)
+            page = csv_page(read_table(Path(table)), say, source=Path(table).name, target=targets)
             results, answer, sentence = Path(table).read_text("utf-8"), None, page.sentence
         else:
-            chosen: dict[str, Any] = {"metric": metric, "margin": allowed, "evalset": eval_set, "seed": seed, "target": goal}
-            subject = read_subject(open_results(as_paths(paths, "paths")), say, **chosen)
+            options: dict[str, Any] = {"metric": metric, "margin": allowed_loss, "evalset": eval_set, "seed": seed}
+            subject = read_subject(open_results(names), say, **options, target=targets)
             page, results, answer = checkpoint_page(subject), results_csv(subject), subject.answer
             sentence = "\n".join([*answer_lines(subject.answer, say), *subject.notes])
         page = replace(page, title=title or page.title)
@@ -118,12 +122,12 @@ def report(
 
 
 def checkpoint_page(subject: Subject) -> Page:
-    """Screen one: the answer, question by question, and what to keep. Then the evidence, next actions; the rest folded."""
+    """The page: first the answer, question by question, and what to keep; then the evidence; the rest is folded."""
     say, answer = subject.say, subject.answer
     sections = draw_sections(subject)
     latest = max(entry.evaluation.evaluated_at for entry in subject.entries)[:10]
     dtypes = ", ".join(sorted({entry.evaluation.dtype for entry in subject.entries}))
-    made = {"fingerprint": subject.group.fingerprint, "scorer": subject.group.scorer, "dtypes": dtypes}
+    versions = {"fingerprint": subject.group.fingerprint, "scorer": subject.group.scorer, "dtypes": dtypes}
     return Page(
         lang=say.lang,
         title=say("체크포인트 비교 보고서", "Checkpoint comparison report"),
@@ -133,7 +137,7 @@ def checkpoint_page(subject: Subject) -> Page:
         sentence=" ".join(reasons(answer, say)),
         cannot_tell=_cannot_tell(subject),
         sections=tuple(sections),
-        colophon=(note("made with", say, **made, seed=subject.seed, draws=DRAWS, margin=100 * subject.margin),),
+        colophon=(note("made with", say, **versions, seed=subject.seed, draws=DRAWS, margin=100 * subject.margin),),
         notes=subject.notes,
         keep=_keep(subject),
         below=lacking(answer, say),
@@ -143,34 +147,34 @@ def checkpoint_page(subject: Subject) -> Page:
 
 def draw_sections(subject: Subject) -> list[Section]:
     drawn = [draw(subject) for draw in SECTIONS]
-    return [section for some in drawn if some is not None for section in (some if isinstance(some, list) else [some])]
+    return [section for result in drawn if result for section in (result if isinstance(result, list) else [result])]
 
 
 def _keep(subject: Subject) -> KeepPanel:
-    """What to keep if it is on this disk, what makes it again if it is not, and the one next step."""
+    """What to keep if it is on this disk, the command that makes it again if not, and the one next step."""
     answer, say, step = subject.answer, subject.say, subject.answer.step
-    further = step if step is not None and step.do != "make again" else None
+    next_step = step if step is not None and step.do != "make again" else None
     why = step_reason(answer, say)
     if answer.keep is None:
         path, name = answer.base_path if answer.action == "keep base" else "", answer.highest
         highest = say(f"학습한 것 중 점수가 가장 높은 체크포인트: {name}.", f"Highest of what was trained: {name}.")
-        return KeepPanel(path, True, (highest,), None, further, why)
+        return KeepPanel(path, True, (highest,), None, next_step, why)
     again = NextStep("make again", answer.keep.again) if answer.keep.again else None
     path = answer.keep.path if answer.keep.there else ""
-    return KeepPanel(path, False, tuple(keep_lines(answer, say, named=False)), again, further, why)
+    return KeepPanel(path, False, tuple(keep_lines(answer, say, named=False)), again, next_step, why)
 
 
 def _counts(subject: Subject) -> list[str]:
-    """What the page counts: methods over several seeds, checkpoints, and evaluations of models that were not trained here."""
-    say, methods = subject.say, sum(arm.seeds > 1 for arm in subject.arms)
+    """The numbers of methods with several seeds, of checkpoints, and of evaluations of untrained models; those above 0."""
+    say, methods = subject.say, len(subject.replicated)
     trained = sum(entry.trained for entry in subject.entries)
     rest = len(subject.entries) - trained
-    told = {
-        say(f"방법 {methods}개(시드 2개 이상)", f"{methods} method{'s' * (methods > 1)} with several seeds"): methods,
-        say(f"체크포인트 {trained}개", f"{trained} checkpoint{'s' * (trained > 1)}"): trained,
-        say(f"학습 전 모델의 평가 {rest}개", f"{rest} evaluation{'s' * (rest > 1)} of untrained models"): rest,
-    }
-    return [text for text, count in told.items() if count]
+    counts = [
+        (methods, say(f"방법 {methods}개(시드 2개 이상)", f"{methods} method{'s' * (methods > 1)} with several seeds")),
+        (trained, say(f"체크포인트 {trained}개", f"{trained} checkpoint{'s' * (trained > 1)}")),
+        (rest, say(f"학습 전 모델의 평가 {rest}개", f"{rest} evaluation{'s' * (rest > 1)} of untrained models")),
+    ]
+    return [text for count, text in counts if count]
 
 
 def _parts(sections: Sequence[Section], say: Say) -> tuple[tuple[Part, str], ...]:
@@ -180,19 +184,19 @@ def _parts(sections: Sequence[Section], say: Say) -> tuple[tuple[Part, str], ...
         "questions": say("질문별", "Questions"),
         "appendix": say("부록", "Appendix"),
     }
-    return tuple((part, title) for part, title in titles.items() if any(one.part == part for one in sections))
+    return tuple((part, title) for part, title in titles.items() if any(section.part == part for section in sections))
 
 
 def _cannot_tell(subject: Subject) -> tuple[str, ...]:
-    """Limits of the data: the form of Real items, then whatever is missing here."""
+    """Limits of the data: the form of Real items, the power of the study, caveats, items out of reach."""
     say, answer = subject.say, subject.answer
-    out = [note("form of Real", say)]
+    limits = [note("form of Real", say)]
     if answer.power is not None and answer.power.detectable is not None and answer.action != "keep base":
-        out += power(answer, say)
-    out += warnings(answer, say)
+        limits += power(answer, say)
+    limits += warnings(answer, say)
     if far := max((entry.evaluation.out_of_reach for entry in subject.entries), default=0):
-        out.append(note("out of reach", say, far=far))
-    return tuple(out)
+        limits.append(note("out of reach", say, far=far))
+    return tuple(limits)
 
 
 def results_csv(subject: Subject) -> str:
@@ -204,19 +208,21 @@ def results_csv(subject: Subject) -> str:
     judged = ["reference", "difference", "difference_low", "difference_high", "p", "p_adjusted", "correction", "finding"]
     writer.writerow(["name", "path", "run", "step", "epoch", "tokens", "seq_len", "evalset", *numbers, *judged])
     for entry in subject.entries:
-        made, held = entry.evaluation.provenance, entry.evaluation
-        trained = [made.epoch, made.tokens] if made else ["", ""]
-        found = [held.estimates.get(name) for name in metrics]
-        values = [v for e in found for v in ((*_exact(e.value, e.low, e.high), e.n) if e else ("",) * 4)]
+        evaluation, provenance = entry.evaluation, entry.evaluation.provenance
+        trained = [provenance.epoch, provenance.tokens] if provenance else ["", ""]
+        first = [entry.name, evaluation.path, entry.run, entry.step, *trained, evaluation.seq_len, evaluation.evalset]
+        values = chain.from_iterable(_cells(evaluation.estimates.get(name)) for name in metrics)
         last: list[Any] = [""] * len(judged)
-        if (answer := subject.judged.get(entry)) is not None:
-            change = answer.difference
-            moved = _exact(change.value, change.low, change.high, answer.p, answer.p_adjusted)
-            last = [answer.reference, *moved, answer.correction, answer.verdict]
-        first = [entry.name, held.path, entry.run, entry.step, *trained, held.seq_len, held.evalset]
+        if (comparison := subject.judged.get(entry)) is not None:
+            *difference, _ = _cells(comparison.difference)
+            ps = [f"{p:.6f}" for p in (comparison.p, comparison.p_adjusted)]
+            last = [comparison.reference, *difference, *ps, comparison.correction, comparison.verdict]
         writer.writerow([*first, *values, *last])
     return text.getvalue()
 
 
-def _exact(*values: float) -> list[str]:
-    return [f"{value:.6f}" for value in values]
+def _cells(estimate: Estimate | None) -> list[Any]:
+    """Value, low, high and n; empty without an estimate."""
+    if estimate is None:
+        return [""] * 4
+    return [*(f"{number:.6f}" for number in (estimate.value, estimate.low, estimate.high)), estimate.n]

@@ -1,6 +1,6 @@
 """A published table without item data. In: a CSV of checkpoints. Out: a Page: intervals, tests, composites recomputed.
 
-Columns: family, seq_len, checkpoint, epoch, real1, real5, lambada_top1, real_samples, lambada_samples; stated_score if any.
+Columns: family, seq_len, checkpoint, epoch, real1, real5, lambada_top1, real_samples, lambada_samples; optionally stated_score.
 Without items nothing can be paired: intervals follow from n, and tests are unpaired.
 """
 
@@ -14,11 +14,10 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 from coref_automl.comparison.claims import ALPHA
-from coref_automl.comparison.scores import grouped
 from coref_automl.errors import InputError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.guard import LINE, check_size
-from coref_automl.records import Estimate
+from coref_automl.records import Estimate, grouped
 from coref_automl.report import charts
 from coref_automl.report.page import Cell, Charts, Page, Points, Section, Table, Text, estimate_cells, note, notes, plotted, row
 from coref_automl.say import Say
@@ -68,7 +67,7 @@ class TableRow:
 class Unpaired:
     """An unpaired comparison of two rows on Real@1, adjusted (Holm) within its question."""
 
-    what: str
+    question: str
     a: TableRow
     b: TableRow
     difference: Estimate
@@ -98,9 +97,9 @@ def read_table(path: Path) -> list[TableRow]:
 
 
 def _table_row(line: Mapping[str, str | None], where: str) -> TableRow:
-    given = (*_NUMBERS, *(["stated_score"] if line.get("stated_score") else []))
+    columns = (*_NUMBERS, *(["stated_score"] if line.get("stated_score") else []))
     try:
-        numbers = {name: float(line.get(name) or "") for name in given}
+        numbers = {name: float(line.get(name) or "") for name in columns}
     except ValueError as error:
         raise InputError(f"{where} holds something that is not a number ({error}).") from error
     for name, number in numbers.items():
@@ -118,31 +117,31 @@ def _table_row(line: Mapping[str, str | None], where: str) -> TableRow:
 
 def curves(rows: Sequence[TableRow]) -> dict[tuple[str, int], list[TableRow]]:
     """Rows by family and length, in order of epochs."""
-    return grouped(sorted(rows, key=lambda one: one.epoch), lambda one: (one.family, one.seq_len))
+    return grouped(sorted(rows, key=lambda line: line.epoch), lambda line: (line.family, line.seq_len))
 
 
 def unpaired_tests(rows: Sequence[TableRow]) -> list[Unpaired]:
-    """Along every curve, and between the peaks of one family at two lengths or of two families at one length."""
-    found = list(curves(rows).values())
-    peaks = [max(curve, key=lambda one: one.real1) for curve in found]
-    pairs = list(combinations(sorted(peaks, key=lambda one: one.seq_len), 2))
-    asked: dict[str, list[tuple[TableRow, TableRow]]] = {
-        "first to last": [(curve[-1], curve[0]) for curve in found],
-        "peak over last": [(peak, curve[-1]) for peak, curve in zip(peaks, found, strict=True)],
-        "peak over first": [(peak, curve[0]) for peak, curve in zip(peaks, found, strict=True)],
+    """Compare rows along every curve, and the peaks of one family at two lengths or of two families at one length."""
+    families = list(curves(rows).values())
+    peaks = [max(curve, key=lambda line: line.real1) for curve in families]
+    pairs = list(combinations(sorted(peaks, key=lambda line: line.seq_len), 2))
+    questions: dict[str, list[tuple[TableRow, TableRow]]] = {
+        "first to last": [(curve[-1], curve[0]) for curve in families],
+        "peak over last": [(peak, curve[-1]) for peak, curve in zip(peaks, families, strict=True)],
+        "peak over first": [(peak, curve[0]) for peak, curve in zip(peaks, families, strict=True)],
         "length against length": [(a, b) for a, b in pairs if a.family == b.family],
         "family against family": [(a, b) if a.real1 > b.real1 else (b, a) for a, b in pairs if a.seq_len == b.seq_len],
     }
     out = []
-    for what, some in asked.items():
-        raw = [(a, b, *unpaired(a.estimates["real1"], b.estimates["real1"])) for a, b in some if a is not b]
-        adjusted = holm([p for *_, p in raw])
-        out += [Unpaired(what, a, b, moved, p, float(q)) for (a, b, moved, p), q in zip(raw, adjusted, strict=True)]
+    for question, asked in questions.items():
+        tests = [(a, b, *unpaired(a.estimates["real1"], b.estimates["real1"])) for a, b in asked if a is not b]
+        adjusted = holm([p for *_, p in tests])
+        out += [Unpaired(question, a, b, change, p, float(q)) for (a, b, change, p), q in zip(tests, adjusted, strict=True)]
     return out
 
 
 def csv_page(rows: Sequence[TableRow], say: Say, *, source: str, target: Mapping[str, float]) -> Page:
-    best = max(rows, key=lambda one: one.real1)
+    best = max(rows, key=lambda line: line.real1)
     return Page(
         lang=say.lang,
         title=say("표 다시 읽기", "A table, read again"),
@@ -162,34 +161,34 @@ def csv_page(rows: Sequence[TableRow], say: Say, *, source: str, target: Mapping
 
 
 def findings(rows: Sequence[TableRow], say: Say) -> list[str]:
-    """Wrong composites, unlike items, identical rows."""
+    """Wrong composites, different numbers of items, identical rows."""
     out = []
-    if wrong := [one for one in rows if one.wrong]:
-        families = ", ".join(dict.fromkeys(f"{one.family} {one.seq_len:,}" for one in wrong))
-        worst = max(wrong, key=lambda one: abs((one.stated_score or 0) - one.score))
-        told = {"stated": f"{worst.stated_score:.4f}", "computed": f"{worst.score:.4f}"}
-        out.append(note("table: wrong composites", say, count=len(wrong), families=families, name=worst.name, **told))
-    counts = sorted({(one.seq_len, one.estimates["real1"].n) for one in rows})
+    if wrong := [line for line in rows if line.wrong]:
+        families = ", ".join(dict.fromkeys(f"{line.family} {line.seq_len:,}" for line in wrong))
+        worst = max(wrong, key=lambda line: abs((line.stated_score or 0) - line.score))
+        scores = {"stated": f"{worst.stated_score:.4f}", "computed": f"{worst.score:.4f}"}
+        out.append(note("table: wrong composites", say, count=len(wrong), families=families, name=worst.name, **scores))
+    counts = sorted({(line.seq_len, line.estimates["real1"].n) for line in rows})
     if len({n for _, n in counts}) > 1:
         listed = ", ".join(f"{n:,} {say('문항', 'items')} @{length:,}" for length, n in counts)
         out.append(note("table: other items", say, listed=listed))
-    same = [(one, two) for curve in curves(rows).values() for one, two in pairwise(curve) if one.estimates == two.estimates]
-    return [*out, *(note("table: identical", say, one=one.name, two=two.checkpoint) for one, two in same)]
+    same = [(a, b) for curve in curves(rows).values() for a, b in pairwise(curve) if a.estimates == b.estimates]
+    return [*out, *(note("table: identical", say, one=a.name, two=b.checkpoint) for a, b in same)]
 
 
 def _curves(rows: Sequence[TableRow], say: Say, target: Mapping[str, float]) -> Section:
-    out = []
+    drawn = []
     for metric in _SAMPLES:
-        lines = [
-            {"run": f"{family} {length:,}", "x": one.epoch, "name": one.checkpoint, **plotted(one.estimates[metric])}
+        points = [
+            {"run": f"{family} {length:,}", "x": line.epoch, "name": line.checkpoint, **plotted(line.estimates[metric])}
             for (family, length), curve in curves(rows).items()
-            for one in curve
+            for line in curve
         ]
         goal = 100 * target[metric] if metric in target else None
-        spec = charts.learning_curve(lines, say, axis=say("에폭", "epoch"), target=goal)
-        out.append((METRICS[metric].label, spec))
+        spec = charts.learning_curve(points, say, axis=say("에폭", "epoch"), target=goal)
+        drawn.append((METRICS[metric].label, spec))
     caption = say("띠는 n에서 얻은 95% 구간입니다.", "Bands are 95% intervals from n.")
-    return Section("curves", say("학습 곡선", "Learning curves"), (Charts(tuple(out)), Text(caption, "quiet")))
+    return Section("curves", say("학습 곡선", "Learning curves"), (Charts(tuple(drawn)), Text(caption, "quiet")))
 
 
 def _tests(tests: Sequence[Unpaired], say: Say) -> Section:
@@ -197,23 +196,25 @@ def _tests(tests: Sequence[Unpaired], say: Say) -> Section:
         say("질문", "question"), say("비교 대상", "rows"), say("Real@1 차이 (점)", "Real@1, points"), "p", "p (Holm)",
         say("판정", "verdict"),
     )  # fmt: skip
-    shown = {True: Cell(say("확인", "shown"), "good"), False: Cell(say("미확인", "not shown"), "quiet")}
+    verdicts = {True: Cell(say("확인", "shown"), "good"), False: Cell(say("미확인", "not shown"), "quiet")}
     cells = estimate_cells([test.difference for test in tests], difference=True)
     lines = []
-    for one, cell in zip(tests, cells, strict=True):
-        sides, ps = f"{one.a.name} - {one.b.name}", (f"{one.p:.3f}", f"{one.p_adjusted:.3f}")
-        lines.append(row(say(*_QUESTIONS[one.what]), sides, cell, *ps, shown[one.shown]))
+    for test, cell in zip(tests, cells, strict=True):
+        sides, ps = f"{test.a.name} - {test.b.name}", (f"{test.p:.3f}", f"{test.p_adjusted:.3f}")
+        lines.append(row(say(*_QUESTIONS[test.question]), sides, cell, *ps, verdicts[test.shown]))
     return Section("tests", say("차이", "Differences"), (Table(head, tuple(lines), frozenset({2, 3, 4})),))
 
 
 def _rows(rows: Sequence[TableRow], say: Say) -> Section:
-    """Every row with its intervals, and the composite as it is stated and as its definition makes it."""
-    columns = [estimate_cells([one.estimates[name] for one in rows]) for name in _SAMPLES]
+    """Every row with its intervals, and the composite as stated and as computed from its definition."""
+    columns = [estimate_cells([line.estimates[name] for line in rows]) for name in _SAMPLES]
     lines = []
-    for one, *shown in zip(rows, *columns, strict=True):
-        stated = Cell("–", "quiet") if one.stated_score is None else Cell(f"{one.stated_score:.4f}", "bad" if one.wrong else "")
-        sizes, computed = (f"{one.epoch:g}", f"{one.estimates['real1'].n:,}"), f"{one.score:.4f}"
-        lines.append(row(one.name, *sizes, *shown, stated, computed, say("틀림", "wrong") if one.wrong else ""))
+    for line, *cells in zip(rows, *columns, strict=True):
+        stated = Cell("–", "quiet")
+        if line.stated_score is not None:
+            stated = Cell(f"{line.stated_score:.4f}", "bad" if line.wrong else "")
+        sizes, computed = (f"{line.epoch:g}", f"{line.estimates['real1'].n:,}"), f"{line.score:.4f}"
+        lines.append(row(line.name, *sizes, *cells, stated, computed, say("틀림", "wrong") if line.wrong else ""))
     head = (
         say("행", "row"), say("에폭", "epoch"), "n", *(METRICS[name].label for name in _SAMPLES),
         say("적힌 종합 점수", "stated composite"), say("계산한 값", "computed"), "",

@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from coref_automl.comparison.claims import NextStep
 from coref_automl.records import Estimate
-from coref_automl.say import Lang, Say
-from coref_automl.tables import align
+from coref_automl.say import Lang, Say, align
 
 Tone = Literal["", "good", "bad", "quiet", "strong", "even", "blank"]
 _CLOSE = 0.1
@@ -31,7 +30,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`text` may end with an interval in brackets; HTML draws it as the bar and shows the numbers on hover."""
+    """A cell of a table. If its text ends with an interval in brackets, HTML draws that as the bar, with the numbers on hover."""
 
     text: str
     tone: Tone = ""
@@ -45,7 +44,7 @@ Shows = Literal["", "all", "select", "confirm", "both"]
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`numeric` are the right-aligned columns."""
+    """A table with its caption; `numeric` are the right-aligned columns."""
 
     kind = "table"
     head: tuple[str, ...]
@@ -55,17 +54,17 @@ class Table:
     shows: Shows = ""
 
     def drawn(self) -> tuple[tuple[Cell, ...], ...]:
-        """The rows; differences that cells hold as estimates get bars on one scale for the table."""
-        held = [cell.estimate for line in self.rows for cell in line]
-        if not any(held):
+        """The rows; cells with an estimate get bars on one scale for the table."""
+        estimates = [cell.estimate for line in self.rows for cell in line]
+        if not any(estimates):
             return self.rows
-        bars = iter(bars_of(held))
+        bars = iter(bars_of(estimates))
         return tuple(tuple(replace(cell, bar=bar) if (bar := next(bars)) else cell for cell in line) for line in self.rows)
 
     def lines(self) -> list[str]:
         """The table for a terminal, under its caption."""
-        shown = align([self.head, *([cell.text for cell in line] for line in self.rows)])
-        return [self.caption, *shown] if self.caption else shown
+        lines = align([self.head, *([cell.text for cell in line] for line in self.rows)])
+        return [self.caption, *lines] if self.caption else lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +113,8 @@ class VerdictLine:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of a page. `short` replaces a long title in the contents; `answer` is there if the title is a question.
-
-    `verdict` puts the question into the answer table of the first screen. On a page of several parts, `part` says which.
-    """
+    """A section of a page. `short` replaces a long title in the contents; `answer` is there if the title is a question. `verdict`
+    puts the question into the answer table of the first screen. On a page of several parts, `part` says which."""
 
     id: str
     title: str
@@ -130,7 +127,8 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class KeepPanel:
-    """What to keep: its path if it is here, is that the base's, lines on it, what makes it again, the next step and why."""
+    """What to keep: its path if it is on this disk, whether that is the base, lines on it, the command that makes it again, and
+    the next step with its reason."""
 
     path: str
     base: bool
@@ -161,16 +159,14 @@ class Page:
 
     def answers(self) -> list[tuple[Section, VerdictLine, Bar | None]]:
         """The rows of the answer table; their bars share one scale."""
-        found = [(section, section.verdict) for section in self.sections if section.verdict is not None]
-        bars = bars_of([verdict.estimate for _, verdict in found], ends=self._ends())
-        return [(section, verdict, bar) for (section, verdict), bar in zip(found, bars, strict=True)]
+        rows = [(section, section.verdict) for section in self.sections if section.verdict is not None]
+        bars = bars_of([verdict.estimate for _, verdict in rows], ends=self._ends())
+        return [(section, verdict, bar) for (section, verdict), bar in zip(rows, bars, strict=True)]
 
     def axis(self) -> list[tuple[float, str]]:
-        """The labels of that scale in points, each with its place: both ends and 0; an end close to 0 has none.
-
-        Empty if there is no difference to draw.
-        """
-        if all(one.verdict is None or one.verdict.estimate is None or is_same(one.verdict.estimate) for one in self.sections):
+        """The labels of that scale in points, each with its place: both ends and 0; an end close to 0 has none. Empty if there is
+        no difference to draw."""
+        if all(map(is_same, self._differences())):
             return []
         low, high = self._ends()
         zero = -low / (high - low)
@@ -179,9 +175,13 @@ class Page:
 
     def _ends(self) -> tuple[float, float]:
         """Whole points around every difference of the answer table: at least one on either side of 0, and no more than 100."""
-        held = [one.verdict.estimate for one in self.sections if one.verdict is not None and one.verdict.estimate is not None]
-        low, high = min((one.low for one in held), default=0.0), max((one.high for one in held), default=0.0)
+        differences = self._differences()
+        low, high = min((e.low for e in differences), default=0.0), max((e.high for e in differences), default=0.0)
         return max(-100, min(math.floor(100 * low), -1)) / 100, min(100, max(math.ceil(100 * high), 1)) / 100
+
+    def _differences(self) -> list[Estimate]:
+        verdicts = [section.verdict for section in self.sections if section.verdict is not None]
+        return [verdict.estimate for verdict in verdicts if verdict.estimate is not None]
 
 
 def row(*cells: str | Cell) -> tuple[Cell, ...]:
@@ -190,28 +190,28 @@ def row(*cells: str | Cell) -> tuple[Cell, ...]:
 
 def estimate_cells(estimates: Sequence[Estimate | None], *, difference: bool = False) -> list[Cell]:
     """A column of estimates: number, interval, and a bar on the column's common scale."""
-    told = points if difference else interval
-    bars = zip(estimates, bars_of(estimates, zero=difference), strict=True)
-    return [Cell("–", "quiet") if e is None else Cell(told(e), bar=bar) for e, bar in bars]
+    text = points if difference else interval
+    bars = bars_of(estimates, zero=difference)
+    return [Cell("–", "quiet") if e is None else Cell(text(e), bar=bar) for e, bar in zip(estimates, bars, strict=True)]
 
 
 def bars_of(
     estimates: Sequence[Estimate | None], *, zero: bool = True, ends: tuple[float, float] | None = None
 ) -> list[Bar | None]:
-    """Intervals on one scale, which `ends` may give; with `zero`, it holds 0 and marks it."""
+    """Intervals on one scale, with the given ends or those of the intervals; with `zero`, it includes 0 and marks it."""
     known = [e for e in estimates if e is not None]
     low, high = ends or (min((e.low for e in known), default=0.0), max((e.high for e in known), default=1.0))
     if zero:
         low, high = min(low, 0.0), max(high, 0.0)
-    if low == high:  # nothing to spread: in the middle
+    if low == high:  # a single point: draw it in the middle
         low, high = low - 0.5, high + 0.5
     span = high - low
-    at = -low / span if zero else None
-    return [Bar((e.low - low) / span, (e.value - low) / span, (e.high - low) / span, at) if e else None for e in estimates]
+    zero_at = -low / span if zero else None
+    return [Bar((e.low - low) / span, (e.value - low) / span, (e.high - low) / span, zero_at) if e else None for e in estimates]
 
 
 def plotted(estimate: Estimate) -> dict[str, float]:
-    """An estimate as the row of a chart takes it, in percent."""
+    """An estimate in percent, as the row of a chart."""
     return {name: round(100 * getattr(estimate, name), 3) for name in ("value", "low", "high")}
 
 
@@ -220,16 +220,16 @@ def percent(estimate: Estimate) -> str:
 
 
 def interval(estimate: Estimate | None) -> str:
-    """A value in percent with its interval, without the sign: tables name the unit in their head."""
+    """A value in percent with its interval, without the percent sign: tables name the unit in their head."""
     if estimate is None:
         return "–"
     return f"{100 * estimate.value:.1f} [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
 
 
 def points(estimate: Estimate) -> str:
-    """A difference. A bound that would round to zero has one more digit and keeps its sign: the side of zero decides."""
-    held = estimate.within(-1.0, 1.0)
-    return f"{100 * held.value + 0.0:+.1f} [{bound(held.low)}, {bound(held.high)}]"
+    """A difference. A bound that would round to zero has one more digit, because its side of zero decides."""
+    clipped = estimate.within(-1.0, 1.0)
+    return f"{100 * clipped.value + 0.0:+.1f} [{bound(clipped.low)}, {bound(clipped.high)}]"
 
 
 def bound(share: float) -> str:
@@ -238,7 +238,7 @@ def bound(share: float) -> str:
 
 
 def is_same(difference: Estimate) -> bool:
-    """Is nothing different at all? An interval of no width would feign precision: words say it."""
+    """Does nothing differ at all? An interval of no width would feign precision, so words say it."""
     return difference.value == difference.low == difference.high == 0
 
 
@@ -262,11 +262,11 @@ def rounded(count: int) -> int:
 
 
 def note(name: str, say: Say, /, **values: Any) -> str:
-    """The one sentence of that name in notes.json."""
+    """The sentence of that name in notes.json."""
     return " ".join(notes(name, say, **values))
 
 
 def notes(name: str, say: Say, /, **values: Any) -> tuple[str, ...]:
-    """Sentences of notes.json, which has each in Korean and in English, with values in their places."""
-    held = json.loads((Path(__file__).parent / "templates" / "notes.json").read_text("utf-8"))
-    return tuple(say(ko, en).format(**values) for ko, en in held[name])
+    """The sentences of that name in notes.json, which has each in Korean and in English, with values filled in."""
+    sentences = json.loads((Path(__file__).parent / "templates" / "notes.json").read_text("utf-8"))
+    return tuple(say(ko, en).format(**values) for ko, en in sentences[name])

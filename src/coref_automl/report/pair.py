@@ -1,6 +1,6 @@
 """A pair compared. In: two sides of a group and a metric. Out: the claims about them, and where the difference comes from.
 
-Claims come from `comparison/study`; nothing is decided here.
+The claims are those of `comparison/study`; nothing is decided here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.claims import Claim
-from coref_automl.comparison.scores import Entry, Group, choose_metric
+from coref_automl.comparison.scores import Entry, Group, ItemMask, choose_metric
 from coref_automl.comparison.study import Side, Study, claim_of, of_checkpoints, of_methods
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.columns import NOT_RUN
@@ -22,17 +22,17 @@ from coref_automl.records import Half
 from coref_automl.report import charts
 from coref_automl.report.page import Charts, Section, Text, Tone, note
 from coref_automl.report.sections.evidence import curve_points, token_axis
-from coref_automl.report.wording import TONES, basis, change, claims_table, expected_gain, forest_row, outcome, verdict
+from coref_automl.report.sections.questions import claims_table
+from coref_automl.report.wording import TONES, ClaimText, forest_row
 from coref_automl.say import Say
 
 _FEWEST = 20
-"""Items that a bar of the picture needs."""
-Mask = NDArray[np.bool_]
+"""The items that a bar of the chart needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """All that the page shows of a pair: the verdict in a sentence, lines under it, the picture, the items by who is right."""
+    """A pair as its page shows it: the verdict in a sentence, lines under it, sections, and counts of items by who is right."""
 
     sentence: str
     tone: Tone
@@ -45,7 +45,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two sides of a group, with its study where there is one, and the language to write in."""
+    """Two sides of a group, with its study if there is one, and the language to write in."""
 
     group: Group
     study: Study | None
@@ -57,39 +57,43 @@ class Pair:
     def of_checkpoints(self) -> bool:
         return self.a.arm is None and self.b.arm is None
 
-    def of_entries(self, metric: str, half: Half | None, among: Mask | None = None) -> Claim:
+    def checkpoint_claim(self, metric: str, half: Half | None, mask: ItemMask = None) -> Claim:
         """The claim about two checkpoints."""
         seed = self.study.seed if self.study else 0
-        return of_checkpoints(self.group, self.a.entries[0], self.b.entries[0], metric, half, among, seed=seed)
+        return of_checkpoints(self.group, self.a.entries[0], self.b.entries[0], metric, half, mask, seed=seed)
 
 
-def compare_pair(pair: Pair, wanted: str, claimed: Sequence[Claim], *, colors: tuple[str, str]) -> Compared:
-    """The claim about a pair and its picture, on the wanted metric or the usual one; `claimed` are those of the answer on every
-    outcome. A pair that cannot be compared gets its reason instead."""
+def compare_pair(pair: Pair, requested: str, claimed: Sequence[Claim], *, colors: tuple[str, str]) -> Compared:
+    """Compare a pair on the requested metric, or on the usual one (""); if that is impossible, the sentence says why.
+
+    `claimed` are the answer's claims about the pair, on every outcome.
+    """
     a, b, say = pair.a, pair.b, pair.say
     both = replace(pair.group, entries=(*b.entries, *a.entries))
     metrics = tuple(both.metrics())
     try:
-        metric, text = choose_metric(both, wanted or None)
-        claim = next((one for one in claimed if one.outcome == metric), None) or claim_of(pair.group, pair.study, a, b, metric)
+        metric, metric_notes = choose_metric(both, requested or None)
+        known = next((claim for claim in claimed if claim.outcome == metric), None)
+        claim = known or claim_of(pair.group, pair.study, a, b, metric)
     except CorefError as error:
-        return Compared(str(error), "bad", (), metrics, wanted)
+        return Compared(str(error), "bad", (), metrics, requested)
+    text = ClaimText(claim, say)
     values = claim.values or [side.entries[0].evaluation.estimates[metric].value for side in (a, b)]
-    lines = [f"A {a.name} {100 * values[0]:.1f}% · B {b.name} {100 * values[1]:.1f}%", basis(claim, say), *text]
-    lines += [*_chosen(pair), expected_gain(claim, say)]
+    lines = [f"A {a.name} {100 * values[0]:.1f}% · B {b.name} {100 * values[1]:.1f}%", text.basis(), *metric_notes]
+    lines += [*_selected(pair), text.expected_gain()]
     lengths = sorted({entry.evaluation.seq_len for entry in both.entries})
     if len(lengths) > 1:
         listed = ", ".join(f"{length:,}" for length in lengths)
         lines.append(say(f"창의 길이가 다릅니다: {listed} 토큰.", f"Window lengths differ: {listed} tokens."))
     sections = [_outcomes(pair, claimed or [claim], metrics), _by_facet(pair, claim), _curves(pair, metric, colors)]
-    drawn = tuple(section for section in sections if section is not None)
-    sentence = f"A - B: {outcome(claim, say)} {change(claim, say)}, {verdict(claim, say)}."
+    filled = tuple(section for section in sections if section is not None)
+    sentence = f"A - B: {text.outcome()} {text.change()}, {text.verdict()}."
     tone = TONES.get(claim.verdict, "")
-    return Compared(sentence, tone, tuple(filter(None, lines)), metrics, metric, drawn, _counts(pair, metric))
+    return Compared(sentence, tone, tuple(filter(None, lines)), metrics, metric, filled, _counts(pair, metric))
 
 
-def _chosen(pair: Pair) -> Iterator[str]:
-    """Which side is a checkpoint that was picked because it was highest."""
+def _selected(pair: Pair) -> Iterator[str]:
+    """A note on each side that is a checkpoint selected for being the highest."""
     study = pair.study
     if study is None or study.answer.candidates < 2:
         return
@@ -99,22 +103,22 @@ def _chosen(pair: Pair) -> Iterator[str]:
 
 
 def _outcomes(pair: Pair, claims: Sequence[Claim], metrics: Sequence[str]) -> Section | None:
-    """Every outcome of the pair at once: what the answer claims; of checkpoints, each task by itself."""
-    rows, known = list(claims), {claim.outcome for claim in claims}
+    """Every outcome of the pair at once: the answer's claims; for checkpoints, one more per task."""
+    every, known = list(claims), {claim.outcome for claim in claims}
     if pair.of_checkpoints:
         first = [name for name in metrics if METRICS[name].at == 1 and not METRICS[name].parts]
-        plain = [name for name in first if METRICS[name].rule != "lenient" and name not in known]
-        rows += [pair.of_entries(name, pair.group.judging) for name in plain]
-    if len(rows) < 2:
+        others = [name for name in first if METRICS[name].rule != "lenient" and name not in known]
+        every += [pair.checkpoint_claim(name, pair.group.verdict_half) for name in others]
+    if len(every) < 2:
         return None
-    table = claims_table(rows, pair.say)  # without the names of both sides, which stand above
+    table = claims_table(every, pair.say)  # without the names of both sides, which are above
     numeric = frozenset(column - 2 for column in table.numeric)
     table = replace(table, head=table.head[2:], rows=tuple(line[2:] for line in table.rows), numeric=numeric)
     return Section("outcomes", pair.say("모든 과제", "Every task"), (table,))
 
 
 def _by_facet(pair: Pair, claim: Claim) -> Section | None:
-    """The difference by source, distance and tag: where it comes from, each bar by itself."""
+    """The difference by source, distance and tag, uncorrected."""
     drawn, say, half = [], pair.say, None if claim.documents == "all" else "confirm"
     for title, names in _facets(pair.group, say):
         rows = []
@@ -135,15 +139,15 @@ def _by_facet(pair: Pair, claim: Claim) -> Section | None:
     return Section("facets", title, (Charts(tuple(drawn)), Text(caption, "quiet")))
 
 
-def _part(pair: Pair, metric: str, half: Half | None, among: Mask) -> Claim | None:
-    """The difference on some items; None where sides are of two kinds, or too few of the items were run."""
+def _part(pair: Pair, metric: str, half: Half | None, mask: ItemMask) -> Claim | None:
+    """The difference on some items; None if the sides are of two kinds, or ran too few of the items."""
     if pair.study is not None and pair.a.arm is not None:
-        return of_methods(pair.group, pair.a, pair.b, metric, among)
+        return of_methods(pair.group, pair.a, pair.b, metric, mask)
     if not pair.of_checkpoints or METRICS[metric].parts:
         return None
     entries = (pair.a.entries[0], pair.b.entries[0])
-    enough = pair.group.columns(metric, half=half, entries=entries, among=among).items >= _FEWEST
-    return pair.of_entries(metric, half, among) if enough else None
+    enough = pair.group.columns(metric, half=half, entries=entries, mask=mask).items >= _FEWEST
+    return pair.checkpoint_claim(metric, half, mask) if enough else None
 
 
 def _facets(group: Group, say: Say) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -154,18 +158,18 @@ def _facets(group: Group, say: Say) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def in_order(name: str) -> tuple[int, str]:
-    """Buckets by their lower end."""
+    """A sort key: buckets of numbers by their lower end, then other names."""
     digits = name.split("-")[0].rstrip("+")
     return (int(digits), "") if digits.isdecimal() else (1 << 30, name)
 
 
-def _curves(pair: Pair, metric: str, drawn: tuple[str, str]) -> Section | None:
-    """The learning curves of both sides, with bands; runs are named with their window lengths where these differ."""
+def _curves(pair: Pair, metric: str, side_colors: tuple[str, str]) -> Section | None:
+    """The learning curves of both sides, with bands; runs are named with their window lengths if these differ."""
     say, entries = pair.say, (*pair.a.entries, *pair.b.entries)
     several = pair.a.entries[0].evaluation.seq_len != pair.b.entries[0].evaluation.seq_len
     lines = [_line(pair.group, side, several) for side in (pair.a, pair.b)]
-    rows = curve_points(pair.study, {name: steps for name, steps in lines if steps}, metric)
-    colors = {name: color for (name, steps), color in reversed(list(zip(lines, drawn, strict=True))) if steps}
+    rows = curve_points(pair.study, {name: points for name, points in lines if points}, metric)
+    colors = {name: color for (name, points), color in reversed(list(zip(lines, side_colors, strict=True))) if points}
     if len({row["x"] for row in rows}) < 2:
         return None  # a point is no curve
     untrained = [entry.evaluation.estimates for entry in entries if not entry.trained]
@@ -182,37 +186,39 @@ def _curves(pair: Pair, metric: str, drawn: tuple[str, str]) -> Section | None:
 
 
 def _line(group: Group, side: Side, lengths: bool) -> tuple[str, list[list[Entry]]]:
-    """The name and the points of a side's curve: of a method, the checkpoints of all seeds; of a checkpoint, those of its run."""
+    """The name and the points of a side's curve: the checkpoints of all seeds of a method, or those of a checkpoint's run."""
     if side.arm is not None:
-        return side.name, [list(step.values()) for step in side.arm.steps()]
-    one, length = side.entries[0], side.entries[0].evaluation.seq_len
-    same = [e for e in group.entries if one.trained and e.trained and e.run == one.run and e.evaluation.seq_len == length]
-    return f"{one.run} @{length}" if lengths else one.run, [[entry] for entry in sorted(same, key=lambda entry: entry.tokens)]
+        return side.name, [list(point.values()) for point in side.arm.matched_checkpoints()]
+    run, length = side.entries[0].run, side.entries[0].evaluation.seq_len
+    in_run = [entry for entry in group.entries if entry.trained and entry.run == run and entry.evaluation.seq_len == length]
+    points = sorted(in_run if side.entries[0].trained else [], key=lambda entry: entry.tokens)
+    return f"{run} @{length}" if lengths else run, [[entry] for entry in points]
 
 
 def _counts(pair: Pair, metric: str) -> tuple[tuple[str, str, int], ...]:
-    """How many items only A, only B, both and neither get right: the name of the filter, its words, the count."""
-    part, say = METRICS[metric], pair.say
-    if part.parts or part.at != 1:
+    """The number of items that only A, only B, both and neither get right, each with the name of its filter and a label."""
+    definition, say = METRICS[metric], pair.say
+    if definition.parts or definition.at != 1:
         return ()
-    rows = pair.group.items.facts["task"] == part.task
-    right = [right_items(side.entries, part.rule)[rows] for side in (pair.a, pair.b)]
+    rows = pair.group.items.facts["task"] == definition.task
+    right = [right_items(side.entries, definition.rule)[rows] for side in (pair.a, pair.b)]
     words = {
         "a-not-b": say("A만 맞음", "only A right"),
         "b-not-a": say("B만 맞음", "only B right"),
         "both-right": say("둘 다 맞음", "both right"),
         "both-wrong": say("둘 다 틀림", "both wrong"),
     }
-    return tuple((name, words[name], int(found.sum())) for name, found in by_who_is_right(*right).items())
+    return tuple((name, words[name], int(mask.sum())) for name, mask in by_who_is_right(*right).items())
 
 
 def right_items(entries: Sequence[Entry], rule: str) -> NDArray[np.int8]:
-    """1 for an item that most of the entries answer right, 0 for another, -1 where one of them was not asked."""
+    """1 for an item that most of the entries answer right, 0 for another, -1 if one of them did not run it."""
     ranks = np.stack([entry.ranks[rule] for entry in entries])
     most = 2 * (ranks == 1).sum(axis=0) > len(entries)
     return np.where((ranks == NOT_RUN).any(axis=0), -1, most).astype(np.int8)
 
 
-def by_who_is_right(one: NDArray[np.int8], other: NDArray[np.int8]) -> dict[str, Mask]:
-    wanted = {"a-not-b": (1, 0), "b-not-a": (0, 1), "both-right": (1, 1), "both-wrong": (0, 0)}
-    return {name: np.asarray((one == a) & (other == b)) for name, (a, b) in wanted.items()}
+def by_who_is_right(a: NDArray[np.int8], b: NDArray[np.int8]) -> dict[str, NDArray[np.bool_]]:
+    """The items of each combination of `right_items` of two sides."""
+    combinations = {"a-not-b": (1, 0), "b-not-a": (0, 1), "both-right": (1, 1), "both-wrong": (0, 0)}
+    return {name: np.asarray((a == of_a) & (b == of_b)) for name, (of_a, of_b) in combinations.items()}

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from coref_automl.coreference.predict import Chains, Confidence, chain_lines, written
+from coref_automl.coreference.predict import Chains, Confidence, chain_lines, mark_mentions
 from coref_automl.locks import claimed
 from coref_automl.records import Record
 from coref_automl.report import charts
@@ -25,16 +25,16 @@ _HUES = 12
 
 
 def words(say: Say) -> dict[str, Any]:
-    """The texts of the page itself; words.json has each in Korean and in English."""
+    """The labels of the page itself; words.json has each in Korean and in English."""
 
-    def told(text: Any) -> Any:
-        return {name: told(one) for name, one in text.items()} if isinstance(text, dict) else say(*text)
+    def in_language(entry: Any) -> Any:
+        return {name: in_language(value) for name, value in entry.items()} if isinstance(entry, dict) else say(*entry)
 
-    return dict(told(json.loads(_read("words.json"))))
+    return dict(in_language(json.loads(_read("words.json"))))
 
 
 def write_page(page: Page, record: Record, out: Path, name: str, kind: str) -> Path:
-    """NAME.html, NAME.md and NAME.json in a folder of this kind; returns the page's path."""
+    """Write NAME.html, NAME.md and NAME.json to a folder of this kind; return the page's path."""
     with claimed(out, kind):
         write_json(out / f"{name}.json", record.to_json())
         write_text(out / f"{name}.md", render_markdown(page))
@@ -63,7 +63,7 @@ def render_html(page: Page) -> str:
     scripts = [script for script in (library, _read("page.js")) if script]
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts)
     ui = words(Say(page.lang))
-    told = {
+    values = {
         "policy": f"{_POLICY} script-src {hashes}",
         "style": _read("style.css"),
         "data": for_script({"ui": ui, "charts": specs if library else []}),
@@ -71,13 +71,13 @@ def render_html(page: Page) -> str:
         "drawn": library is not None,
         "how_to_get": charts.HOW_TO_GET,
     }
-    return str(environment().get_template("report.html.j2").render(page=page, ui=ui, **told))
+    return str(environment().get_template("report.html.j2").render(page=page, ui=ui, **values))
 
 
 def for_script(value: Any) -> str:
     """JSON that cannot close the script element around it."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return re.sub("[<>&\u2028\u2029]", lambda found: f"\\u{ord(found[0]):04x}", text)
+    return re.sub("[<>&\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _read(name: str) -> str:
@@ -86,7 +86,7 @@ def _read(name: str) -> str:
 
 @cache
 def environment(*more: Path) -> Any:
-    """The templates of the report, and those of other folders."""
+    """The environment of the report's templates, and of those in other folders."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -104,8 +104,8 @@ def environment(*more: Path) -> Any:
 
 def _pieces(text: str) -> tuple[str, str, str]:
     """`+3.3 [+2.6, +4.1] shown` as value, interval and the rest."""
-    found = re.fullmatch(r"(.*?) (\[[^\]]*\])\s*(.*)", text)
-    return (found[1], found[2], found[3]) if found else (text, "", "")
+    match = re.fullmatch(r"(.*?) (\[[^\]]*\])\s*(.*)", text)
+    return (match[1], match[2], match[3]) if match else (text, "", "")
 
 
 def _cell(text: str) -> str:
@@ -113,13 +113,13 @@ def _cell(text: str) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Text from the data stays text: no tag, no line break, no emphasis by accident."""
+    """Escape text from the data: no tag, no line break, no emphasis by accident."""
     plain = " ".join(str(text).split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"[\\*`]|(?<!\w)_|_(?!\w)|\](?=\()|^[#>-]", r"\\\g<0>", plain)
 
 
 def in_html(text: str, chains: Chains, *, note: str = "", confidence: Confidence = ()) -> str:
-    """A self-contained fragment; hovering over a mention names its chain and how probable its link is."""
+    """A self-contained HTML fragment; hovering over a mention shows its chain and the probability of its link."""
     sizes = [len(chain) for chain in chains]
     links = {
         (number, span[0]): f", {value:.2f}"
@@ -128,17 +128,17 @@ def in_html(text: str, chains: Chains, *, note: str = "", confidence: Confidence
         if value is not None
     }
 
-    def opening(chain: int, place: int) -> str:
+    def opening(chain: int, position: int) -> str:
         name = html.escape(text[slice(*chains[chain][0])], quote=True)
-        hue = (chain * 5 % _HUES) * 360 // _HUES  # neighbouring chains get distant ones
+        hue = (chain * 5 % _HUES) * 360 // _HUES  # neighboring chains get distant ones
         style = f"background:hsl({hue} 80% 85%);color:#111;border-radius:3px;padding:0 2px"
-        return f'<mark title="{chain + 1}: {name} ({sizes[chain]}){links.get((chain, place), "")}" style="{style}">'
+        return f'<mark title="{chain + 1}: {name} ({sizes[chain]}){links.get((chain, position), "")}" style="{style}">'
 
-    body = written(text, chains, opening, lambda chain: f"<sub>{chain + 1}</sub></mark>", html.escape)
+    body = mark_mentions(text, chains, opening, lambda chain: f"<sub>{chain + 1}</sub></mark>", html.escape)
     lines = chain_lines(text, chains, colour=False, confidence=confidence)
     legend = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
-    told = f"<p>{html.escape(note)}</p>" if note else ""
-    return f'{told}<div style="line-height:1.9;white-space:pre-wrap">{body}</div><ul>{legend}</ul>'
+    paragraph = f"<p>{html.escape(note)}</p>" if note else ""
+    return f'{paragraph}<div style="line-height:1.9;white-space:pre-wrap">{body}</div><ul>{legend}</ul>'
 
 
 def html_page(fragment: str, title: str) -> str:

@@ -1,6 +1,6 @@
 """Results as lines for the terminal. In: evaluations, and words for a gap. Out: aligned text in Korean or English.
 
-Every table of several checkpoints has the un-adapted model, the copying baselines, and the ceiling of strict.
+Every table of several checkpoints includes the base model, the copying baselines, and the ceiling of strict.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.progress import duration
 from coref_automl.records import Estimate, Evaluation
-from coref_automl.say import Lang, Say
-from coref_automl.tables import align, cells_of
+from coref_automl.say import Lang, Say, align, cells_of
 
 _ROWS = (
     ("Real@1", "real1", "real1_strict", "real_word"),
@@ -46,8 +45,8 @@ _NOT_RUN = ("실행 안 함", "not run")
 
 
 def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = "ko") -> list[str]:
-    """What the evaluation guide prints, with intervals: checkpoint, length, items, metrics, time, and the best so far."""
-    say, found = Say(lang), evaluation.estimates
+    """The lines that the evaluation guide prints, with intervals: checkpoint, length, items, metrics, time, the best so far."""
+    say, estimates = Say(lang), evaluation.estimates
     titles = (say("지표", "Metric"), say("부분 일치", "lenient"), say("완전 일치", "strict"), say("단어", "word"))
     baselines = [(f"  {baseline_name(name, lang)}", *_baseline(rows, say)) for name, rows in evaluation.baselines.items()]
     seconds = say(f"{evaluation.seconds:.1f}초", duration(evaluation.seconds))
@@ -56,8 +55,8 @@ def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = 
         f"{say('체크포인트', 'Checkpoint')}: {evaluation.checkpoint}",
         f"{say('시퀀스 길이', 'Sequence length')}: {evaluation.seq_len}",
         f"{say('평가 세트', 'Evaluation set')}: {evaluation.evalset}",
-        f"{say('Real 문항 수', 'Real items')}: {found['real1'].n if 'real1' in found else 0:,}",
-        f"{say('LAMBADA 문항 수', 'LAMBADA items')}: {found['lambada_top1'].n if 'lambada_top1' in found else 0:,}",
+        f"{say('Real 문항 수', 'Real items')}: {estimates['real1'].n if 'real1' in estimates else 0:,}",
+        f"{say('LAMBADA 문항 수', 'LAMBADA items')}: {estimates['lambada_top1'].n if 'lambada_top1' in estimates else 0:,}",
         "",
         *align([titles, *_metric_rows(evaluation, say)]),
         f"{say(*_COMPOSITE)}: {_score(evaluation, say)}",
@@ -79,7 +78,7 @@ def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = 
 
 
 def baseline_name(baseline: str, lang: str) -> str:
-    """A baseline as tables name it; the glossary's word for what was not trained here is the base model."""
+    """A baseline as tables name it; the glossary calls the model before training the base model."""
     korean = {
         "copy-most-frequent": "최빈 명사 복사",
         "copy-nearest": "최근접 명사 복사",
@@ -92,9 +91,9 @@ def baseline_name(baseline: str, lang: str) -> str:
 def _metric_rows(evaluation: Evaluation, say: Say) -> list[tuple[str, ...]]:
     rows = []
     for label, *names in (*_ROWS, *_OTHERS):
-        held = [evaluation.estimates.get(name) if name else None for name in names]
-        if any(held) or label in _ALWAYS:
-            cells = [str(value) if value else say(*_NOT_RUN) if name else "-" for name, value in zip(names, held, strict=True)]
+        values = [evaluation.estimates.get(name) if name else None for name in names]
+        if any(values) or label in _ALWAYS:
+            cells = [str(value) if value else say(*_NOT_RUN) if name else "-" for name, value in zip(names, values, strict=True)]
             rows.append((str(label), *cells))
     return rows
 
@@ -112,39 +111,37 @@ def _baseline(rows: dict[str, Estimate], say: Say) -> tuple[str, ...]:
 def _compared(evaluation: Evaluation, best: Evaluation, say: Say) -> list[str]:
     rows = [("", say("최고", "best"), say("이번", "this"), say("변화", "change"))]
     for name in ("real1", "real5"):
-        before, now = best.estimates.get(name), evaluation.estimates.get(name)
-        if before and now:
-            change = f"{100 * (now.value - before.value):+.2f}{say('점', ' points')}"
-            rows.append((METRICS[name].label, f"{100 * before.value:.2f}%", f"{100 * now.value:.2f}%", change))
-    before, now = best.estimates.get("score"), evaluation.estimates.get("score")
-    if before and now:
-        rows.append((say(*_COMPOSITE), f"{before.value:.4f}", f"{now.value:.4f}", f"{now.value - before.value:+.4f}"))
+        top, this = best.estimates.get(name), evaluation.estimates.get(name)
+        if top and this:
+            change = f"{100 * (this.value - top.value):+.2f}{say('점', ' points')}"
+            rows.append((METRICS[name].label, f"{100 * top.value:.2f}%", f"{100 * this.value:.2f}%", change))
+    top, this = best.estimates.get("score"), evaluation.estimates.get("score")
+    if top and this:
+        rows.append((say(*_COMPOSITE), f"{top.value:.4f}", f"{this.value:.4f}", f"{this.value - top.value:+.4f}"))
     else:
         rows.append((say(*_COMPOSITE), say(*_NOT_RUN), say(*_NOT_RUN), "-"))
     lead = say("지금까지 가장 좋은 체크포인트와 비교", "Compared with the best checkpoint so far")
     differ = say("창 길이가 다릅니다", "window lengths differ")
-    unlike = f" ({differ}: {best.seq_len})" if best.seq_len != evaluation.seq_len else ""
+    window = f" ({differ}: {best.seq_len})" if best.seq_len != evaluation.seq_len else ""
     test = say("차이가 우연인지 보려면", "To see whether the difference is chance")
     command = shlex.join(["coref-automl", "compare", best.path, evaluation.path, "--reference", best.path])
-    return [f"{lead}: {best.checkpoint}{unlike}", *align(rows), f"{test}: {command}"]
+    return [f"{lead}: {best.checkpoint}{window}", *align(rows), f"{test}: {command}"]
 
 
-def best_of(stored: Sequence[StoredEvaluation], evaluation: Evaluation) -> Evaluation | None:
-    """The best other evaluation of the same items by the same scorer: by composite where both have it, else by Real@1.
+def best_of(evaluations: Sequence[StoredEvaluation], evaluation: Evaluation) -> Evaluation | None:
+    """The best other evaluation of the same items by the same scorer: by composite where both have it, else by Real@1. Of the
+    same tokenizer too: under another, strict and lenient ranks are not comparable."""
 
-    Of the same tokenizer too: under another, strict and lenient ranks are not comparable.
-    """
+    def conditions(scored: Evaluation) -> tuple[str | None, ...]:
+        return scored.fingerprints.get("items"), scored.fingerprints.get("tokenizer"), scored.scorer
 
-    def terms(one: Evaluation) -> tuple[str | None, ...]:
-        return one.fingerprints.get("items"), one.fingerprints.get("tokenizer"), one.scorer
-
-    others = [entry.evaluation for entry in stored if terms(entry.evaluation) == terms(evaluation)]
-    others = [one for one in others if one.fingerprints.get("weights") != evaluation.fingerprints.get("weights")]
-    others = [one for one in others if (one.path, one.seq_len) != (evaluation.path, evaluation.seq_len)]
+    others = [stored.evaluation for stored in evaluations if conditions(stored.evaluation) == conditions(evaluation)]
+    others = [other for other in others if other.fingerprints.get("weights") != evaluation.fingerprints.get("weights")]
+    others = [other for other in others if (other.path, other.seq_len) != (evaluation.path, evaluation.seq_len)]
     for name in ("score", "real1", "real_far1", "gold_word"):
-        held = [other for other in others if name in other.estimates]
-        if name in evaluation.estimates and held:
-            return max(held, key=lambda other: other.estimates[name].value)
+        scored = [other for other in others if name in other.estimates]
+        if name in evaluation.estimates and scored:
+            return max(scored, key=lambda other: other.estimates[name].value)
     return None
 
 
@@ -154,26 +151,26 @@ def format_overview(evaluations: Sequence[Evaluation], lang: Lang = "ko") -> lis
     say = Say(lang)
     head = (say("체크포인트", "Checkpoint"), *(METRICS[name].label for name in shown), say(*_CEILING))
     rows = [_row(e.checkpoint, e.estimates, shown, say(*_NOT_RUN), f"{100 * e.single_entry_share:.1f}%") for e in evaluations]
-    seen: dict[tuple[str, str], dict[str, Estimate]] = {}
+    baselines: dict[tuple[str, str], dict[str, Estimate]] = {}
     for evaluation in evaluations:
         for name, estimates in evaluation.baselines.items():
-            seen.setdefault((name, evaluation.evalset if name != "un-adapted" else str(estimates)), estimates)
-    rows += [_row(baseline_name(name, lang), estimates, shown, "-", "-") for (name, _), estimates in seen.items()]
+            baselines.setdefault((name, evaluation.evalset if name != "un-adapted" else str(estimates)), estimates)
+    rows += [_row(baseline_name(name, lang), estimates, shown, "-", "-") for (name, _), estimates in baselines.items()]
     return in_blocks([head, *rows], width())
 
 
-def format_by_group(stored: Sequence[StoredEvaluation], by: str, metric: str | None = None, lang: Lang = "ko") -> list[str]:
+def format_by_group(evaluations: Sequence[StoredEvaluation], by: str, metric: str | None = None, lang: Lang = "ko") -> list[str]:
     """One metric by source, tag, pieces, reach or distance: one row per group, one column per checkpoint."""
     metric = metric or _DEFAULT_METRIC.get(by, PRIMARY)
-    split = [(entry.evaluation.checkpoint, breakdown(entry.scores(), metric, by)) for entry in stored]
-    groups = list(dict.fromkeys(group for _, parts in split for group in parts))
+    columns = [(stored.evaluation.checkpoint, breakdown(stored.scores(), metric, by)) for stored in evaluations]
+    groups = list(dict.fromkeys(group for _, column in columns for group in column))
     if not groups:
         return [f"{METRICS[metric].label}: {Say(lang)(*_NOT_RUN)}"]
-    head = (f"{METRICS[metric].label} / {by}", "n", *(name for name, _ in split))
+    head = (f"{METRICS[metric].label} / {by}", "n", *(name for name, _ in columns))
     rows = []
     for group in groups:
-        cells = [str(parts[group]) if group in parts else "-" for _, parts in split]
-        rows.append((group, str(max(parts[group].n for _, parts in split if group in parts)), *cells))
+        cells = [str(column[group]) if group in column else "-" for _, column in columns]
+        rows.append((group, str(max(column[group].n for _, column in columns if group in column)), *cells))
     return in_blocks([head, *rows], width())
 
 
@@ -183,35 +180,35 @@ def _row(name: str, estimates: dict[str, Estimate], shown: Sequence[str], absent
 
 def format_filled(filled: Sequence[Filled]) -> list[str]:
     """One column per model, one line per rank."""
-    head = [" ", *(entry.model for entry in filled)]
-    depth = max(len(entry.words) for entry in filled)
-    rows = [[f"{place + 1}.", *(_cell(entry, place) for entry in filled)] for place in range(depth)]
+    head = [" ", *(answer.model for answer in filled)]
+    depth = max(len(answer.words) for answer in filled)
+    rows = [[f"{rank + 1}.", *(_cell(answer, rank) for answer in filled)] for rank in range(depth)]
     return align([head, *rows])
 
 
-def _cell(entry: Filled, place: int) -> str:
-    return f"{entry.words[place]} {100 * entry.probabilities[place]:.1f}%" if place < len(entry.words) else ""
+def _cell(answer: Filled, rank: int) -> str:
+    return f"{answer.words[rank]} {100 * answer.probabilities[rank]:.1f}%" if rank < len(answer.words) else ""
 
 
 def width() -> int | None:
-    """Columns of the terminal that is printed to; None where there is none (a file, a pipe)."""
+    """The width of the terminal; None if output goes to a file or a pipe."""
     return max(_NARROWEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
 
 
 def in_colour() -> bool:
-    """Colour on a terminal, unless NO_COLOR asks for none."""
+    """Is color wanted: on a terminal, unless NO_COLOR is set?"""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def in_blocks(rows: Sequence[Sequence[str]], most: int | None) -> list[str]:
-    """Aligned rows; where they are wider than `most`, in blocks of columns that fit, the first column in each of them."""
+    """Aligned rows; if wider than `most`, in blocks of columns that fit, each with the first column."""
     if not rows or most is None:
         return align(rows)
-    widths = [max(cells_of(row[at]) for row in rows) for at in range(len(rows[0]))]
+    widths = [max(cells_of(row[column]) for row in rows) for column in range(len(rows[0]))]
     blocks: list[list[int]] = [[]]
-    for at in range(1, len(widths)):
-        if blocks[-1] and widths[0] + sum(2 + widths[one] for one in (*blocks[-1], at)) > most:
+    for column in range(1, len(widths)):
+        if blocks[-1] and widths[0] + sum(2 + widths[inside] for inside in (*blocks[-1], column)) > most:
             blocks.append([])
-        blocks[-1].append(at)
-    parts = [align([[row[0], *(row[at] for at in block)] for row in rows]) for block in blocks]
+        blocks[-1].append(column)
+    parts = [align([[row[0], *(row[column] for column in block)] for row in rows]) for block in blocks]
     return [line for number, part in enumerate(parts) for line in (["", *part] if number else part)]

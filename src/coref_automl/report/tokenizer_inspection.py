@@ -1,4 +1,4 @@
-"""Tokenizers side by side. In: models and what to read with them. Out: an Inspection: tables for a terminal, and as a page.
+"""Tokenizers side by side. In: models, and texts to read with them. Out: an Inspection: tables for a terminal, and as a page.
 
 `--data` files are relation rows or annotated chains; plain text is read as a source, cloze items as an evaluation set.
 """
@@ -16,9 +16,9 @@ from coref_automl.corpus.formats import kind_of
 from coref_automl.corpus.sources import open_source
 from coref_automl.errors import SourceError
 from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.folders import expand_home, short_names
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.segmentation import WINDOWS, AnnotatedText, TokenizerFacts, facts_of
-from coref_automl.paths import at_home, short_names
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.data import inspect_relations
@@ -27,15 +27,15 @@ from coref_automl.report.rendering import write_page
 from coref_automl.say import Lang, Say
 
 BUNDLED = "bundled:relations-dev"
-"""What tokenizers are looked at with where nothing is named."""
+"""The texts if none are named."""
 LIMIT = 2_000
-"""Documents of a source that are read, unless more are asked for."""
+"""Documents read of a source by default."""
 _CAUSES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class InspectedTexts(Record):
-    """All tokenizers on the texts of one file, source or set; `bad` rows of it were left out."""
+    """All tokenizers on the texts of one file, source or set; its `bad` rows were left out."""
 
     name: str
     texts: int
@@ -49,7 +49,7 @@ class InspectedTexts(Record):
         return f"{self.name}: " + say(f"텍스트 {self.texts:,}개", f"{self.texts:,} texts") + entities + bad
 
     def tables(self, say: Say) -> list[Table]:
-        """Of the texts; where entities are annotated, of those."""
+        """A table of the texts and, if entities are annotated, one of these."""
         return [_text_table(self, say), *([_entity_table(self, say)] if self.entities else ())]
 
 
@@ -59,12 +59,12 @@ class Inspection(Record):
 
     def lines(self, lang: Lang = "en") -> list[str]:
         """The tables for a terminal."""
-        shown: list[str] = []
-        for found in self.data:
-            shown += [*([""] if shown else []), found.heading(Say(lang))]
-            for table in found.tables(Say(lang)):
-                shown += ["", *table.lines()]
-        return shown
+        lines: list[str] = []
+        for texts in self.data:
+            lines += [*([""] if lines else []), texts.heading(Say(lang))]
+            for table in texts.tables(Say(lang)):
+                lines += ["", *table.lines()]
+        return lines
 
 
 def inspect_tokenizers(
@@ -76,20 +76,18 @@ def inspect_tokenizers(
     limit: int | None = None,
     progress: Progress | None = None,
 ) -> Inspection:
-    """Any number of tokenizers on any number of texts; without any, on the bundled relation rows.
-
-    `limit` is the number of texts read of each; None: all of a file or set, LIMIT of a source.
-    """
+    """Any number of tokenizers on any number of texts; without any, on the bundled relation rows. `limit` is the number of texts
+    read of each; None: all of a file or set, LIMIT of a source."""
     tokenizers = {name: load_tokenizer(model) for model, name in _names(models).items()}
     read = [
         *(_read_data(name) for name in data or (() if sources or eval_sets else (BUNDLED,))),
         *(_read_source(name, limit or LIMIT) for name in sources),
         *(_read_set(folder) for folder in eval_sets),
     ]
-    found = []
+    inspected = []
     with (progress or quiet()).stage("tokenizers", len(read) * len(tokenizers), "tokenizers") as stage:
         for name, every, bad in read:
-            if not any(one.text.strip() for one in every):
+            if not any(text.text.strip() for text in every):
                 raise SourceError(
                     f"{name} has no usable text ({bad:,} bad rows); --data takes relation rows and annotated chains, "
                     "--source local:PATH takes plain text."
@@ -98,25 +96,25 @@ def inspect_tokenizers(
             for model, tokenizer in tokenizers.items():
                 facts.append(facts_of(model, tokenizer, texts))
                 stage.advance()
-            entities = sum(len(one.spans) for one in texts)
-            found.append(InspectedTexts(name, len(texts), entities, bad, tuple(facts)))
-    return Inspection(tuple(found))
+            entities = sum(len(text.spans) for text in texts)
+            inspected.append(InspectedTexts(name, len(texts), entities, bad, tuple(facts)))
+    return Inspection(tuple(inspected))
 
 
 Read = tuple[str, Sequence[AnnotatedText], int]
-"""The name of a file, source or set, its texts, and how many rows of it were left out."""
+"""The name of a file, source or set, its texts, and the number of rows left out."""
 
 
 def _read_data(name: str) -> Read:
-    """Annotated chains, or else relation rows: of a file, of `hub:OWNER/NAME:SPLIT` or of `bundled:relations`."""
+    """Annotated chains, else relation rows, from a file, `hub:OWNER/NAME:SPLIT` or `bundled:relations`."""
     if not name.startswith(("hub:", "bundled:")) and kind_of(Path(name)).lower() in ENDINGS:
         chains = inspect_coref(name)
         if chains.documents:
-            marked = [AnnotatedText(one.text, tuple((m.start, m.end) for m in one.mentions)) for one in chains.documents]
-            return chains.name, marked, len(chains.problems)
-    rows = inspect_relations(name, labelled=False)
-    pairs = [(one.sentence, ((one.subject.start, one.subject.end), (one.object.start, one.object.end))) for one in rows.rows]
-    return rows.split, [AnnotatedText(*pair) for pair in pairs], len(rows.problems)
+            texts = [AnnotatedText(text.text, tuple((m.start, m.end) for m in text.mentions)) for text in chains.documents]
+            return chains.name, texts, len(chains.problems)
+    relations = inspect_relations(name, labelled=False)
+    pairs = [(row.sentence, ((row.subject.start, row.subject.end), (row.object.start, row.object.end))) for row in relations.rows]
+    return relations.split, [AnnotatedText(*pair) for pair in pairs], len(relations.problems)
 
 
 def _read_source(name: str, limit: int) -> Read:
@@ -127,21 +125,21 @@ def _read_source(name: str, limit: int) -> Read:
 
 def _read_set(folder: Path) -> Read:
     """The documents of an evaluation set, with the answers of its items."""
-    held = EvalSet.open(folder)
+    evalset = EvalSet.open(folder)
     spans: dict[str, list[tuple[int, int]]] = {}
-    for item in held.select():
+    for item in evalset.select():
         spans.setdefault(item.document, []).append((item.start, item.end))
-    return held.name, [AnnotatedText(text, tuple(spans.get(name, ()))) for name, text in held.documents.items()], 0
+    return evalset.name, [AnnotatedText(text, tuple(spans.get(name, ()))) for name, text in evalset.documents.items()], 0
 
 
 def _names(models: Sequence[str]) -> dict[str, str]:
-    """What tables call each model: of a folder no more of its path than tells it from the others."""
-    folders = {model: at_home(model).resolve() for model in models if at_home(model).is_dir()}
+    """The name of each model in tables; that of a folder is as much of its path as tells it from the others."""
+    folders = {model: expand_home(model).resolve() for model in models if expand_home(model).is_dir()}
     short = short_names(folders.values())
     return {model: short[folders[model]] if model in folders else model for model in models}
 
 
-def _text_table(found: InspectedTexts, say: Say) -> Table:
+def _text_table(texts: InspectedTexts, say: Say) -> Table:
     head = (
         say("토크나이저", "tokenizer"), say("종류", "kind"), say("어휘", "entries"), say("단어당 토큰", "tokens / word"),
         say("1,000자당 토큰", "tokens / 1,000 chars"),
@@ -150,25 +148,27 @@ def _text_table(found: InspectedTexts, say: Say) -> Table:
     )  # fmt: skip
     lines = [
         row(
-            one.model, one.kind, f"{one.entries:,}", f"{one.tokens_per_word:.2f}", f"{one.tokens_per_1000:.0f}",
-            *(f"{one.held[str(size)]:,}" for size in WINDOWS), _counted(one.unknown_texts, found.texts),
-            " ".join(list(one.causes)[:_CAUSES]),
+            facts.model, facts.kind, f"{facts.entries:,}", f"{facts.tokens_per_word:.2f}", f"{facts.tokens_per_1000:.0f}",
+            *(f"{facts.held[str(size)]:,}" for size in WINDOWS), _count_and_share(facts.unknown_texts, texts.texts),
+            " ".join(list(facts.causes)[:_CAUSES]),
         )
-        for one in found.tokenizers
+        for facts in texts.tokenizers
     ]  # fmt: skip
     return Table(head, tuple(lines), frozenset(range(2, 8)))
 
 
-def _entity_table(found: InspectedTexts, say: Say) -> Table:
+def _entity_table(texts: InspectedTexts, say: Say) -> Table:
     head = (
         say("토크나이저", "tokenizer"), say("조각", "pieces"), say("한 조각 %", "one piece %"),
         say("경계 일치 %", "on token edges %"), say("조사 붙음 %", "particle glued %"), say("쪼개진 글자 %", "broken char %"),
         say("한 어휘 항목 %", "one entry %"), say("미등록", "unknown"),
     )  # fmt: skip
     lines = []
-    for model, facts in ((one.model, one.entities) for one in found.tokenizers if one.entities is not None):
+    for model, facts in ((tokenizer.model, tokenizer.entities) for tokenizer in texts.tokenizers):
+        if facts is None:
+            continue
         shares = [f"{100 * share:.1f}" for share in (facts.one_piece, facts.on_edges, facts.glued, facts.broken, facts.one_entry)]
-        lines.append(row(model, f"{facts.pieces:.2f}", *shares, _counted(facts.unknown, found.entities)))
+        lines.append(row(model, f"{facts.pieces:.2f}", *shares, _count_and_share(facts.unknown, texts.entities)))
     caption = say(
         "개체 (한 어휘 항목: 완전 일치 지표의 상한)",
         "entities (one entry: the word alone is one vocabulary entry, the ceiling of strict)",
@@ -176,29 +176,31 @@ def _entity_table(found: InspectedTexts, say: Say) -> Table:
     return Table(head, tuple(lines), frozenset(range(1, 8)), caption)
 
 
-def _counted(count: int, whole: int) -> str:
-    """`388 (9.9%)`: a count and its share."""
+def _count_and_share(count: int, whole: int) -> str:
+    """`388 (9.90%)`."""
     return f"{count:,} ({100 * count / max(1, whole):.2f}%)" if count else "0"
 
 
-def write_inspection(found: Inspection, out: Path, *, lang: Lang = "ko") -> Path:
-    """tokenizers.html, tokenizers.md and tokenizers.json in a folder; returns the page's path."""
-    say, first = Say(lang), found.data[0]
-    edges = say("경계 일치", "on token edges") if first.entities else say("단어당 토큰", "tokens per word")
-    shown = [f"{100 * one.entities.on_edges:.1f}%" if one.entities else f"{one.tokens_per_word:.2f}" for one in first.tokenizers]
-    values = ", ".join(f"{one.model} {value}" for one, value in zip(first.tokenizers, shown, strict=True))
+def write_inspection(inspection: Inspection, out: Path, *, lang: Lang = "ko") -> Path:
+    """Write tokenizers.html, tokenizers.md and tokenizers.json to a folder; return the page's path."""
+    say, first = Say(lang), inspection.data[0]
+    measure = say("경계 일치", "on token edges") if first.entities else say("단어당 토큰", "tokens per word")
+    values = ", ".join(
+        f"{facts.model} " + (f"{100 * facts.entities.on_edges:.1f}%" if facts.entities else f"{facts.tokens_per_word:.2f}")
+        for facts in first.tokenizers
+    )
     page = Page(
         lang=lang,
         title=say("토크나이저가 보는 개체", "What tokenizers make of entities"),
-        subtitle=", ".join(data.name for data in found.data),
+        subtitle=", ".join(data.name for data in inspection.data),
         lead=say("한눈에", "At a glance"),
-        headline=", ".join(one.model for one in first.tokenizers),
-        sentence=f"{first.name}: {edges}: {values}.",
+        headline=", ".join(facts.model for facts in first.tokenizers),
+        sentence=f"{first.name}: {measure}: {values}.",
         cannot_tell=(say("조각이 많은 것이 점수를 낮추는지는 여기서 알 수 없습니다.", "Whether many pieces cost score."),),
         sections=tuple(
             Section(f"data-{number}", data.heading(say), tuple(data.tables(say)), data.name)
-            for number, data in enumerate(found.data, 1)
+            for number, data in enumerate(inspection.data, 1)
         ),
         colophon=("coref-automl tokenizer inspect",),
     )
-    return write_page(page, found, out, "tokenizers", "tokenizer inspection")
+    return write_page(page, inspection, out, "tokenizers", "tokenizer inspection")

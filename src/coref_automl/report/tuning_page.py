@@ -20,7 +20,7 @@ def write_study_page(study: FinishedStudy) -> None:
 
 def study_page(study: FinishedStudy) -> Page:
     say, recipe, final = Say(language(study.recipe.lang)), study.recipe, study.final
-    counted, winner = study.result.trials, final.won
+    trials, winner = study.result.trials, final.won
     first, *others = lines_of(final, recipe, study.label, study.confirm_name, say)
     sections = [
         Section("says", say("그 밖의 결과", "What else it says"), tuple(map(Text, others))),
@@ -29,15 +29,15 @@ def study_page(study: FinishedStudy) -> Page:
         _trials(study, say),
         _again(recipe, study.result, say),
     ]
-    chose, judged = len(winner.select), len(final.judging)
+    selecting, judging = len(winner.select), len(final.judging)
     return Page(
         lang=say.lang,
         title=say(f"탐색 보고서: {recipe.study}", f"Study: {recipe.study}"),
         subtitle=say(
-            f"{study.label}, 시도 {sum(counted.values())}개(완료 {counted['complete']}, 중단 {counted['pruned']}, "
-            f"실패 {counted['failed']}), 선택에 시드 {chose}개, 판정에 새 시드 {judged}개",
-            f"{study.label}, {sum(counted.values())} trials ({counted['complete']} completed, {counted['pruned']} pruned, "
-            f"{counted['failed']} failed), seeds: {chose} to choose, {judged} new to judge",
+            f"{study.label}, 시도 {sum(trials.values())}개(완료 {trials['complete']}, 중단 {trials['pruned']}, "
+            f"실패 {trials['failed']}), 선택에 시드 {selecting}개, 판정에 새 시드 {judging}개",
+            f"{study.label}, {sum(trials.values())} trials ({trials['complete']} completed, {trials['pruned']} pruned, "
+            f"{trials['failed']} failed), seeds: {selecting} to choose, {judging} new to judge",
         ),
         lead=say("새 시드로 고른 설정", "Chosen by fresh seeds"),
         headline=named(winner, say),
@@ -50,14 +50,13 @@ def study_page(study: FinishedStudy) -> Page:
 
 
 def _end(study: FinishedStudy, final: Final, say: Say) -> Section:
-    compared = {found.against: found for found in (final.comparison, final.over_default) if found is not None}
+    judgements = {judged.against: judged for judged in (final.comparison, final.over_default) if judged is not None}
     lines = []
-    leads = [compared[one.number].verdict.interval if one.number in compared else None for one in final.raced]
-    gains = estimate_cells(leads, difference=True)
-    for one, gain in zip(final.raced, gains, strict=True):
-        name = Cell(named(one, say), "strong" if one.number == final.winner else "")
-        each = " · ".join(map(_value, one.select)) or "–"
-        lines.append(row(name, _value(one.nominated), each, gain, _decided(compared.get(one.number), say)))
+    leads = [judgements[trial.number].verdict.interval if trial.number in judgements else None for trial in final.raced]
+    for trial, lead in zip(final.raced, estimate_cells(leads, difference=True), strict=True):
+        name = Cell(named(trial, say), "strong" if trial.number == final.winner else "")
+        by_seed = " · ".join(map(_value, trial.select)) or "–"
+        lines.append(row(name, _value(trial.nominated), by_seed, lead, _decision(judgements.get(trial.number), say)))
     head = (
         say("설정", "settings"), say("탐색 때 select %", "select % in the search"),
         say("새 시드별 select %", "select % by fresh seed"),
@@ -68,40 +67,40 @@ def _end(study: FinishedStudy, final: Final, say: Say) -> Section:
     return Section("end", say("마지막 비교", "The end"), (table, Text(note("tuning: seeds", say))))
 
 
-def _decided(found: Judgement | None, say: Say) -> Cell:
+def _decision(judgement: Judgement | None, say: Say) -> Cell:
     words: dict[str, tuple[str, str, Tone]] = {
         "better": ("유의한 차이 확인", "shown", "good"),
         "worse": ("더 나쁨 확인", "shown worse", "bad"),
         "futile": ("의미 있는 향상 없음", "no gain that matters", "quiet"),
     }
-    if found is None:
+    if judgement is None:
         return Cell(say("판정하지 않음", "not judged"), "quiet")
-    korean, english, tone = words.get(found.verdict.decision, ("유의한 차이 미확인", "not shown", "quiet"))
-    return Cell(f"{say(korean, english)} ({len(found.seeds)})", tone)
+    korean, english, tone = words.get(judgement.verdict.decision, ("유의한 차이 미확인", "not shown", "quiet"))
+    return Cell(f"{say(korean, english)} ({len(judgement.seeds)})", tone)
 
 
 def _search(study: FinishedStudy, say: Say) -> Section:
-    past: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     best: float | None = None
     for trial in study.trials:
         value = trial.reports[max(trial.reports)] if trial.value is None and trial.reports else trial.value
         if trial.value is not None:
             best = trial.value if best is None else max(best, trial.value)
         state = charts.STATES[trial.state][say.lang]
-        past.append({"trial": trial.number, "state": state, "value": _percent(value), "best": _percent(best)})
+        rows.append({"trial": trial.number, "state": state, "value": _percent(value), "best": _percent(best)})
     title = say("시도와 지금까지의 최고", "Trials, and the best so far")
-    drawn = Charts(((title, charts.trial_history(past, say, study.label)),), wide=True)
-    return Section("search", say("탐색 과정", "The search"), (drawn,))
+    chart = Charts(((title, charts.trial_history(rows, say, study.label)),), wide=True)
+    return Section("search", say("탐색 과정", "The search"), (chart,))
 
 
 def _trials(study: FinishedStudy, say: Say) -> Section:
     tones: dict[str, Tone] = {"complete": "good", "failed": "bad"}
     lines = []
-    for trial in sorted(study.trials, key=lambda one: (1 if one.value is None else -(one.value or -1), one.number)):
+    for trial in sorted(study.trials, key=lambda trial: (1 if trial.value is None else -(trial.value or -1), trial.number)):
         cell = Cell(charts.STATES[trial.state][say.lang], tones.get(trial.state, "quiet"))
         settings = [_text(trial.params[name]) if name in trial.params else "" for name in study.space.names]
-        told = (*settings, say(in_korean(trial.reason), trial.reason))
-        lines.append(row(str(trial.number), cell, _value(trial.value), trial.name or trial.origin, *told))
+        reason, origin = say(in_korean(trial.reason), trial.reason), trial.name or trial.origin
+        lines.append(row(str(trial.number), cell, _value(trial.value), origin, *settings, reason))
     head = (say("시도", "trial"), say("상태", "state"), f"{study.label} %", "", *study.space.names, say("사유", "reason"))
     return Section("trials", say("모든 시도", "Every trial"), (Table(head, tuple(lines), frozenset(range(2, len(head) - 1))),))
 

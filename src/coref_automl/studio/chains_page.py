@@ -15,7 +15,7 @@ from typing import Any
 
 from coref_automl.coreference.data import inspect_coref
 from coref_automl.coreference.documents import CorefDocument, Mention, clusters_of, write_documents
-from coref_automl.coreference.metrics import added, conll, score_document
+from coref_automl.coreference.metrics import conll, score_document, sum_scores
 from coref_automl.errors import CorefError, InputError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.report.page import Cell, Section, Table, row
@@ -213,7 +213,7 @@ def _agreement(accepted: Mapping[str, Documents], say: Say) -> Section:
         if not both:
             rows.append(row(a, b, "0", "–", "–"))
             continue
-        scores = added(score_document(one[name].chains, other[name].chains) for name in both)
+        scores = sum_scores(score_document(one[name].chains, other[name].chains) for name in both)
         rows.append(row(a, b, str(len(both)), f"{100 * scores['mention'].f1:.1f}", f"{100 * conll(scores):.1f}"))
     return Section(
         "agreement", say("주석자 사이의 일치", "Agreement of annotators"), (Table(head, tuple(rows), frozenset({2, 3, 4})),)

@@ -144,7 +144,7 @@ def _judged(ws: Workspace, board: Board, study: Study, wanted: Sequence[str], re
     bases = [base_of(study.group.entries, side.arm) if side.arm is not None else None for side in sides]
     claims = [_claims(ws, board, study, *pair, against, wanted) for pair in zip(sides, bases, strict=True)]
     told = [one for one in study.answer.claims if not one.part and one.question != "sources"]
-    every = {_column(one): wording.outcome(one, say) for one in (*told, *chain(*claims))}
+    every = {_column(one): wording.ClaimText(one, say).outcome() for one in (*told, *chain(*claims))}
     usual = {key: label for key, label in every.items() if ":" not in key} or {study.metric: METRICS[study.metric].label}
     labels = {**{name: METRICS[name].label for name in wanted if name in METRICS}, **every}
     columns = {key: labels[key] for key in wanted if key in labels} or usual
@@ -304,6 +304,6 @@ def _table(rows: Sequence[BoardRow], columns: Mapping[str, str], say: Say) -> Ta
         cells = [one.of or one.name, one.name if one.of else "", str(one.seeds), str(one.length), str(one.tokens or "–")]
         for score in one.scores.values():
             cells += [f"{score.value:.2f}" if score.value is not None else "–", score.change or "–"]
-            cells.append(wording.verdict(score.claim, say) if score.claim is not None else "–")
+            cells.append(wording.ClaimText(score.claim, say).verdict() if score.claim is not None else "–")
         lines.append(row(*cells))
     return Table(tuple(head), tuple(lines))

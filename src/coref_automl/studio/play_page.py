@@ -18,7 +18,7 @@ from typing import Any, Literal, TypedDict
 
 from markupsafe import Markup, escape
 
-from coref_automl.coreference.predict import coreference, written
+from coref_automl.coreference.predict import coreference, mark_mentions
 from coref_automl.coreference.recipe import BUNDLED as CHAINS
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError, WorkError
@@ -152,7 +152,9 @@ def in_classes(text: str, chains: Any) -> Markup:
     def opening(chain: int, _place: int) -> str:
         return f'<mark class="chain chain-{chain % HUES}">'
 
-    return Markup(written(text, chains, opening, lambda chain: f"<sub>{chain + 1}</sub></mark>", lambda part: str(escape(part))))
+    return Markup(
+        mark_mentions(text, chains, opening, lambda chain: f"<sub>{chain + 1}</sub></mark>", lambda part: str(escape(part)))
+    )
 
 
 def _kind(address: Address) -> Kind:

@@ -13,8 +13,7 @@ from coref_automl.config import read_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.folders import EVENTS, MANIFEST
-from coref_automl.paths import natural_order
+from coref_automl.folders import EVENTS, MANIFEST, natural_order
 from coref_automl.progress import duration, parse_events
 from coref_automl.report import charts
 from coref_automl.report.page import (
@@ -222,7 +221,7 @@ def _checkpoints(
     if (family := max((one.family for one in against.values()), default=0)) > 1:
         ko = f"구간과 판정은 체크포인트 {family}개를 함께 보정했습니다 (max-T). 방법에 대한 판정은 순위표에 있습니다."
         notes.append(say(ko, f"Corrected for {family} checkpoints (max-T). Verdicts about methods: the leaderboard."))
-    if study is not None and study.group.judging is not None and against:
+    if study is not None and study.group.verdict_half is not None and against:
         held = "Differences are on the documents held back from choosing, values on all."
         notes.append(say("차이는 고르는 데 쓰지 않은 문서, 값은 모든 문서 기준입니다.", held))
     judged = [(entry, one) for entry, one in zip(entries, found, strict=True) if one is not None]

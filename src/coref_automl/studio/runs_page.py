@@ -165,7 +165,7 @@ def _result(ws: Workspace, run: Run, say: Say) -> tuple[str | Cell, ...]:
         if check:
             result = ws.folders.once(path, lambda at: check.files.result(at.parent))
             number = check.estimate(result)
-            shown = f"{check.number} {percent(number)}" if number else "–"
+            shown = f"{check.short_metric} {percent(number)}" if number else "–"
             return shown, f"{result.model} · {result.split}", say("끝남", "finished")
         held = ws.folders.once(path, lambda at: read_stored(at, _Result))
         counted = [f"{count} {name}" for name, count in held.get("trials", {}).items() if count]

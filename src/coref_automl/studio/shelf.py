@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.scores import grouped
-from coref_automl.comparison.superseded import one_dtype_each, what_counts
-from coref_automl.engine.pool import end_process, one_process
+from coref_automl.comparison.superseded import drop_superseded, one_dtype_each
+from coref_automl.engine.pool import kill_worker, single_worker
 from coref_automl.errors import InputError
 from coref_automl.evaluation.results import StoredEvaluation
-from coref_automl.machine import started_quietly
+from coref_automl.machine import block_sigint
+from coref_automl.records import grouped
 from coref_automl.studio.board import Board, Members, load
 from coref_automl.studio.folders import FolderContents, Folders
 from coref_automl.studio.pages import COLORS
@@ -95,7 +95,9 @@ class Shelf:
 
     def _of(self, evaluations: Mapping[str, StoredEvaluation], study: str | None) -> dict[str, Members]:
         of = {id(one): key for key, one in evaluations.items()}
-        once, _ = what_counts(list(evaluations.values()), look=lambda one: self._folders.holds(Path(one.evaluation.path)))
+        once, _ = drop_superseded(
+            list(evaluations.values()), may_be_replaced=lambda one: self._folders.holds(Path(one.evaluation.path))
+        )
         out = {}
         for (items, scorer), (kept, _) in one_dtype_each(once, set()).items():
             mark = f"{items[:12]}.{scorer}" + (f"~{study}" if study is not None else "")
@@ -150,8 +152,8 @@ class Shelf:
         try:
             if not stays:
                 return self.made(key, partial(self._alone, make), worker=self._beside)
-            with started_quietly():
-                pool = self._pools.get(stays) or self._pools.setdefault(stays, one_process())
+            with block_sigint():
+                pool = self._pools.get(stays) or self._pools.setdefault(stays, single_worker())
                 return self.made(key, make, worker=pool)
         except BrokenExecutor:
             self._pools.pop(stays, None)
@@ -161,7 +163,7 @@ class Shelf:
             ) from None
 
     def _alone(self, make: Callable[[], T]) -> T:
-        with started_quietly(), one_process() as self._pools[False]:
+        with block_sigint(), single_worker() as self._pools[False]:
             return self._pools[False].submit(make).result()
 
     def made(self, key: Key, make: Callable[[], T], *, worker: Executor | None = None) -> T:
@@ -187,7 +189,7 @@ class Shelf:
         for worker in (self._worker, self.slow, self._beside):
             worker.shutdown(wait=False, cancel_futures=True)
         for pool in self._pools.values():
-            end_process(pool)  # the interpreter would wait for what it does
+            kill_worker(pool)  # the interpreter would wait for what it does
 
 
 def _colors(sets: Sequence[Members]) -> dict[str, str]:

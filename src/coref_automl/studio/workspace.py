@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 
 from coref_automl.comparison.arms import base_of
-from coref_automl.comparison.choice import MARGIN
 from coref_automl.comparison.claims import Claim
 from coref_automl.comparison.reader import find_runs
 from coref_automl.comparison.scores import Group
 from coref_automl.comparison.study import Side, Study, between, looks_at, study_of
+from coref_automl.comparison.study_data import MARGIN
 from coref_automl.errors import ComparisonError
 from coref_automl.studio.board import Board
 from coref_automl.studio.folders import Folders

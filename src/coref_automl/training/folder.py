@@ -1,6 +1,6 @@
-"""A run's folder. In: a recipe and fingerprints of what it names. Out: a folder claimed for it, its checkpoints, their average.
+"""A run's folder. In: a recipe and fingerprints of its inputs. Out: a folder claimed for it, its checkpoints, their average.
 
-A folder that was begun with other data, another model or another recipe is refused, and the message says what differs.
+A folder that was begun with other data, another model or another recipe is refused; the error names the difference.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from coref_automl.folders import (
     claim_folder,
     is_done,
     kind_of_folder,
-    leave_empty,
     mark_done,
+    natural_order,
+    remove_if_unused,
 )
 from coref_automl.models.model_files import full_name, model_fingerprints, weight_shapes
-from coref_automl.paths import natural_order
 from coref_automl.records import Provenance
 from coref_automl.say import say
 from coref_automl.store import write_json, write_text
@@ -38,10 +38,10 @@ KIND = "run"
 BEST = "best.json"
 _WEIGHTS, _SOURCES = "model.safetensors", "sources.txt"
 WRITING = ".writing"
-"""Checkpoints are written here and moved to the run's folder when they are whole."""
+"""Checkpoints are written here and moved to the run's folder when they are complete."""
 
 REMOVING = ".removing"
-"""Checkpoints that are given up are moved here first: a kill midway leaves no folder that looks whole and has no weights."""
+"""Checkpoints to delete are moved here first, so that a kill leaves no folder that looks complete and has no weights."""
 
 
 class _Manifest(TypedDict, total=False):
@@ -67,7 +67,7 @@ def read_clock(checkpoint: Path) -> ClockFacts:
 
 
 def claim_run(recipe: TrainRecipe, fingerprints: dict[str, str], plan: dict[str, Any]) -> Path:
-    """The run's folder with recipe.yaml and manifest.json, new or the same as before."""
+    """Create the run's folder with recipe.yaml and manifest.json, or resume the same one."""
     run = Path(recipe.out)
     check_run(recipe, fingerprints, plan)
     claim_folder(run, KIND)
@@ -76,26 +76,26 @@ def claim_run(recipe: TrainRecipe, fingerprints: dict[str, str], plan: dict[str,
         write_text(run / "recipe.yaml", to_yaml(recipe))
         names = {"kind": KIND, "fingerprint": fingerprint(binding), "model": full_name(recipe.model), "dataset": recipe.dataset}
         write_json(run / MANIFEST, {**names, "plan": plan, "binding": binding, "versions": _versions()})
-    for left in (WRITING, REMOVING):
-        shutil.rmtree(run / left, ignore_errors=True)
+    for unfinished in (WRITING, REMOVING):
+        shutil.rmtree(run / unfinished, ignore_errors=True)
     return run
 
 
 def check_run(recipe: TrainRecipe, fingerprints: dict[str, str], plan: dict[str, Any]) -> None:
-    """Refuse a folder that `claim_run` refuses: one that holds something else, or a run of something else. Nothing is written."""
+    """Refuse a folder with other files or with another run, as `claim_run` does; nothing is written."""
     run = Path(recipe.out)
     check_folder(run, KIND)
     if not (run / MANIFEST).is_file():
         return
     manifest, rows = read_stored(run / MANIFEST, _Manifest), plan["rows"]
-    begun, now = manifest.get("binding", {}), binding_of(recipe, fingerprints)
-    if not is_done(run):  # a finished run needs no rows any more
-        begun, now = {**begun, "rows": manifest.get("plan", {}).get("rows", rows)}, {**now, "rows": rows}
-    check_binding(run, begun, now)
+    stored, current = manifest.get("binding", {}), binding_of(recipe, fingerprints)
+    if not is_done(run):  # a finished run no longer reads rows
+        stored, current = {**stored, "rows": manifest.get("plan", {}).get("rows", rows)}, {**current, "rows": rows}
+    check_binding(run, stored, current)
 
 
 def binding_of(recipe: TrainRecipe, fingerprints: dict[str, str]) -> dict[str, Any]:
-    """What decides a run's numbers: settings by value, what they name by its bytes, wherever it lies."""
+    """Collect what determines a run's numbers: settings by value, models and data by the fingerprint of their bytes."""
     free = {*FREE, "dataset", "words_from", *(() if recipe.shape else ("model",))}
     binding = {key: value for key, value in to_mapping(recipe).items() if key not in free}
     return {**binding, **{f"{BYTES}{name}": value for name, value in fingerprints.items()}}
@@ -104,17 +104,17 @@ def binding_of(recipe: TrainRecipe, fingerprints: dict[str, str]) -> dict[str, A
 def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {}
+    versions = {}
     for name in ("coref-automl", "torch", "transformers", "accelerate", "tokenizers"):
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"  # run from a source tree
-    return found
+            versions[name] = "not installed"  # run from a source tree
+    return versions
 
 
 def describe_state(run: Path) -> str:
-    """What an earlier call left, in words; empty where training starts from the beginning."""
+    """Describe what an earlier call left; empty if training starts from the beginning."""
     if is_done(run):
         return say(f"{run}: 이미 끝난 실행입니다.", f"{run} is finished; nothing to do.")
     resume = resumable(run)
@@ -122,42 +122,42 @@ def describe_state(run: Path) -> str:
 
 
 def release_untrained(run: Path) -> None:
-    """Free the folder of a run whose model or data cannot be used: where nothing was trained, nothing binds the next command."""
+    """Free the folder of a run whose model or data are unusable: without a checkpoint, other settings may take it."""
     if checkpoints_of(run):
         return
     for name in (MANIFEST, "recipe.yaml", EVENTS):
         (run / name).unlink(missing_ok=True)
-    leave_empty(run)
+    remove_if_unused(run)
 
 
 def checkpoints_of(run: Path) -> list[Path]:
-    """The whole checkpoints of a run, in the order of their steps."""
-    found = [path for path in run.glob("checkpoint-*") if (path / "training.json").is_file()]
-    return sorted(found, key=lambda path: natural_order(path.name))
+    """List the complete checkpoints of a run, by step."""
+    complete = [path for path in run.glob("checkpoint-*") if (path / "training.json").is_file()]
+    return sorted(complete, key=lambda path: natural_order(path.name))
 
 
 def resumable(run: Path) -> Path | None:
-    """The newest checkpoint that training can resume from; one whose state is truncated is an error before anything is loaded."""
-    able = [path for path in checkpoints_of(run) if (path / "optimizer.pt").is_file() and (path / TRAINER_STATE).is_file()]
-    if not able:
+    """Find the newest checkpoint that training can resume from; a truncated state is an error before anything is loaded."""
+    states = [path for path in checkpoints_of(run) if (path / "optimizer.pt").is_file() and (path / TRAINER_STATE).is_file()]
+    if not states:
         return None
-    newest = able[-1]
-    if (foreign := newest / "scaler.pt").exists():  # gradients are scaled for float16, which is not trained in
+    newest = states[-1]
+    if (foreign := newest / "scaler.pt").exists():  # a gradient scaler is for float16, in which this package never trains
         raise FolderError(f"{foreign} was not written by this training; remove it and run the same command again.")
     if damaged := damaged_state(newest):
-        earlier = f"remove {newest} to resume from {able[-2].name}" if len(able) > 1 else f"remove {run} to train again"
+        earlier = f"remove {newest} to resume from {states[-2].name}" if len(states) > 1 else f"remove {run} to train again"
         raise FolderError(f"{damaged} is damaged (empty or cut short); copy it here again, or {earlier}.")
     return newest
 
 
 def best_of(run: Path) -> Path | None:
-    """The checkpoint that the run's evaluations chose, if it was scored."""
-    chosen = run / BEST
-    return run / read_stored(chosen, _Best)["checkpoint"] if chosen.is_file() else None
+    """Return the best checkpoint by the run's evaluations, if it was scored."""
+    best = run / BEST
+    return run / read_stored(best, _Best)["checkpoint"] if best.is_file() else None
 
 
 def checkpoint_of_run(model: str, option: str) -> str | None:
-    """A run's folder means the checkpoint that its evaluations chose, or its newest one. None: it is not a run."""
+    """Return the best checkpoint of a run's folder, or its newest if none was scored; None if it is not a run."""
     folder = Path(model)
     if kind_of_folder(folder) != KIND:
         return None
@@ -168,53 +168,53 @@ def checkpoint_of_run(model: str, option: str) -> str | None:
 
 
 def remove_checkpoint(checkpoint: Path) -> None:
-    """Give a checkpoint's disk back: first it loses its name, then its files."""
-    aside = checkpoint.parent / REMOVING / checkpoint.name
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.parent.mkdir(exist_ok=True)
-    checkpoint.replace(aside)
-    shutil.rmtree(aside.parent, ignore_errors=True)
+    """Delete a checkpoint: it loses its name first, then its files."""
+    removing = checkpoint.parent / REMOVING / checkpoint.name
+    shutil.rmtree(removing, ignore_errors=True)
+    removing.parent.mkdir(exist_ok=True)
+    checkpoint.replace(removing)
+    shutil.rmtree(removing.parent, ignore_errors=True)
 
 
 def average_of(run: Path, last: int, out: Path) -> Path:
-    """The mean of a run's last checkpoints (in float64, stored as they were) as `out`/checkpoint-STEP; all else is the last's.
+    """Write the mean weights of a run's last checkpoints as `out`/checkpoint-STEP, with the other files of the newest.
 
-    An existing one of the same checkpoints is returned. Late checkpoints lie around a better point than any of them; with a rate
-    that falls to 0 the gain is small, and it costs nothing.
+    Means are taken in float64 and stored in the checkpoints' dtype. An existing average of the same checkpoints is returned. Late
+    checkpoints lie around a better point than any of them; with a learning rate that falls to 0 the gain is small.
     """
     checkpoints = _averageable(run, last)
     newest = checkpoints[-1]
-    made, aside = out / newest.name, out / WRITING / newest.name
+    average, writing = out / newest.name, out / WRITING / newest.name
     sources = "".join(f"{path.name} {fingerprint(model_fingerprints(str(path)))}\n" for path in checkpoints)
     check_folder(out, KIND)
     same = (out / _SOURCES).is_file() and (out / _SOURCES).read_text("utf-8", "replace") == sources
-    if same and is_done(out) and (made / "training.json").is_file():
-        return made
-    if out != run / AVERAGE and (is_done(out) or (out / MANIFEST).exists() or (made.exists() and not same)):
+    if same and is_done(out) and (average / "training.json").is_file():
+        return average
+    if out != run / AVERAGE and (is_done(out) or (out / MANIFEST).exists() or (average.exists() and not same)):
         raise FolderError(f"{out} holds another run and is left alone; choose another --out, or empty it first.")
     if is_done(out):
         shutil.rmtree(out, ignore_errors=True)
     claim_folder(out, KIND)
-    shutil.rmtree(aside.parent, ignore_errors=True)
-    shutil.copytree(newest, aside, ignore=shutil.ignore_patterns(*STATES, _WEIGHTS))
-    _write_mean(checkpoints, aside / _WEIGHTS)
+    shutil.rmtree(writing.parent, ignore_errors=True)
+    shutil.copytree(newest, writing, ignore=shutil.ignore_patterns(*STATES, _WEIGHTS))
+    _write_mean(checkpoints, writing / _WEIGHTS)
     provenance = read_stored(newest / "training.json", Provenance)
     name = f"{provenance.run}-{AVERAGE}" if out.name == AVERAGE else out.name
-    write_json(aside / "training.json", replace(provenance, run=name, method="", planned_end=None).to_json())
+    write_json(writing / "training.json", replace(provenance, run=name, method="", planned_end=None).to_json())
     write_text(out / _SOURCES, sources)
-    shutil.rmtree(made, ignore_errors=True)  # of a call that was killed before DONE
-    aside.replace(made)
-    shutil.rmtree(aside.parent, ignore_errors=True)
+    shutil.rmtree(average, ignore_errors=True)  # left by a call that was killed before DONE
+    writing.replace(average)
+    shutil.rmtree(writing.parent, ignore_errors=True)
     mark_done(out)
-    return made
+    return average
 
 
 def _averageable(run: Path, last: int) -> list[Path]:
-    """The last checkpoints of a run; refused where they are too few, or not of one shape."""
-    every = checkpoints_of(run)
-    if last < 2 or len(every) < last:
-        raise ModelError(f"{run} has {len(every)} checkpoints; an average takes two or more, and --average asks for {last}.")
-    checkpoints, newest = every[-last:], every[-1]
+    """Return the last checkpoints of a run; too few, or different shapes, are an error."""
+    present = checkpoints_of(run)
+    if last < 2 or len(present) < last:
+        raise ModelError(f"{run} has {len(present)} checkpoints; an average takes two or more, and --average asks for {last}.")
+    checkpoints, newest = present[-last:], present[-1]
     for path in checkpoints:
         if not (path / _WEIGHTS).is_file():
             raise ModelError(f"{path} has no {_WEIGHTS} to average; name checkpoints of a run that were saved whole.")
@@ -224,15 +224,15 @@ def _averageable(run: Path, last: int) -> list[Path]:
 
 
 def _write_mean(checkpoints: list[Path], path: Path) -> None:
-    """The mean of every tensor of floating point numbers; any other is the last's."""
+    """Write the mean of every floating-point tensor; other tensors are those of the last checkpoint."""
     import torch
     from safetensors import safe_open
     from safetensors.torch import save_file
 
-    opened: list[Any] = [safe_open(str(checkpoint / _WEIGHTS), "pt") for checkpoint in checkpoints]
+    files: list[Any] = [safe_open(str(checkpoint / _WEIGHTS), "pt") for checkpoint in checkpoints]
     mean: dict[str, torch.Tensor] = {}
-    for name in opened[0].keys():  # noqa: SIM118 - not a dict
-        values = [weights.get_tensor(name) for weights in opened]
+    for name in files[0].keys():  # noqa: SIM118 - not a dict
+        values = [weights.get_tensor(name) for weights in files]
         mean[name] = values[-1]
         if values[0].is_floating_point():
             mean[name] = (sum(value.double() for value in values) / len(values)).to(values[-1].dtype).contiguous()
@@ -240,10 +240,10 @@ def _write_mean(checkpoints: list[Path], path: Path) -> None:
 
 
 def check_disk_space(folder: Path, gigabytes: float) -> None:
-    """Refuse, before any training, checkpoints that would not fit on the disk; existing ones of the folder count among them."""
-    place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
+    """Refuse, before any training, checkpoints that would not fit on the disk; those already in the folder count towards it."""
+    parent = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
     present = sum(path.stat().st_size for path in folder.rglob("checkpoint-*/*") if path.is_file())
-    free = shutil.disk_usage(place).free
+    free = shutil.disk_usage(parent).free
     if 1e9 * gigabytes - present > free:
         raise StorageError(
             f"The checkpoints in {folder} would take about {gigabytes:,.1f} GB, and the disk has {free / 1e9:,.1f} GB free; free "

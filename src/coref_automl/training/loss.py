@@ -1,19 +1,18 @@
 """The losses of a training step. In: hidden states, labels, mentions. Out: a model whose call gives its loss, and its parts.
 
-Masked-token loss: the head runs at the asked positions alone; on a vocabulary of 130,000 the other logits would be most of the
-memory. Losses between mentions: a hidden mention, known by its context alone, must be found among the visible mentions of its
-document; those of its chain are right, those of the other chains are wrong.
+Masked-token loss: the head runs at the target positions alone; with a vocabulary of 130,000 the other logits would take most of
+the memory. Mention losses: a hidden mention, represented by its context alone, must be found among the visible mentions of its
+document; mentions of its chain are positives, those of other chains are negatives.
 
     copy   its first and last token, each through a projection, score the first and last tokens of the candidates
-    link   its vector and theirs, projected into one space, are compared by their cosine over a temperature
+    link   its vector and those of the candidates, projected into one space, are compared by cosine over a temperature
 
-Either is minus the log of the softmax mass on its chain. The projections are parameters of the objective, not of the model, and
+Each is the negative log of the softmax mass on its chain. The projections are parameters of the objective, not of the model, and
 are saved with the optimizer's state.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from types import MethodType
 from typing import Any
@@ -29,13 +28,8 @@ from coref_automl.models.execution import compiling_pays, packed_masks
 from coref_automl.models.heads import encode, predict
 from coref_automl.training.masking import IGNORED, MentionLoss, RowLike, later_mentions
 
-HEAD = "mention_losses"
-"""The name under which a model in training holds the projections of its objective."""
-
-_DROPOUT_SETTINGS = (
-    "hidden_dropout_prob", "attention_probs_dropout_prob", "attention_dropout", "embedding_dropout", "mlp_dropout", "dropout",
-    "pooler_dropout",
-)  # fmt: skip
+MODULE = "mention_losses"
+"""The submodule of a model in training that holds the projections of its objective."""
 
 
 def loss_at(
@@ -47,35 +41,33 @@ def loss_at(
     segments: Tensor | None = None,
     mentions: Tensor | None = None,
 ) -> Tensor:
-    """What a batch sums up to: the cross-entropy at the asked positions (flat over the batch); for each loss between mentions
-    that loss, and the mentions that were found."""
+    """Return the sums of a batch: the cross-entropy at the target positions (flat over the batch), then for each mention loss
+    the loss and the number of correct mentions."""
     hidden = encode(model, input_ids, mask)
-    asked = hidden.reshape(-1, hidden.shape[-1])[positions]
-    logits = predict(model, asked)
+    logits = predict(model, hidden.reshape(-1, hidden.shape[-1])[positions])
     total = functional.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum")[None]
-    return total if mentions is None else torch.cat([total, getattr(model, HEAD)(hidden, segments, mentions).reshape(-1)])
+    return total if mentions is None else torch.cat([total, getattr(model, MODULE)(hidden, segments, mentions).reshape(-1)])
 
 
-_ROOMS = 64
-"""How many sizes of asked positions a run may have: few rows at a time and drawn rates make more than the library's eight."""
+_RECOMPILE_LIMIT = 64
+"""Distinct numbers of target positions in a run: small micro-batches and sampled masking rates exceed torch's limit of eight."""
 
 
 def prepare_model(
     model: Any, *, cross_document: bool = False, compiled: bool = False, mention_losses: MentionLosses | None = None
 ) -> None:
-    """Make `model(**batch)` give {"loss": ..., "sums": ...} for the batches of `training.batches`.
+    """Make `model(**batch)` return {"loss": ..., "sums": ...} for the batches of `training.batches`.
 
-    `sums` is what `loss_at` gives, followed by the numbers of asked tokens and asked mentions. The method is replaced on the
-    instance, so that what wraps a model in training (DDP, FSDP, autocast) wraps this, and what saves it still sees the model it
-    knows; the projections of `mention_losses` become part of the instance for the same reason. `compiled` is
-    ignored where it does not pay.
+    `sums` is the result of `loss_at`, followed by the numbers of target tokens and target mentions. The method is replaced on the
+    instance, so that DDP, FSDP and autocast wrap it and `save_pretrained` still sees the model's class; the projections of
+    `mention_losses` become a submodule for the same reason. `compiled` is ignored where compiling does not pay.
     """
     compiled = compiled and compiling_pays(model)
     if compiled:
-        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _ROOMS)
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, _RECOMPILE_LIMIT)
     step = torch.compile(loss_at, dynamic=False) if compiled else loss_at
     if mention_losses is not None:
-        model.add_module(HEAD, mention_losses.to(model.device))
+        model.add_module(MODULE, mention_losses.to(model.device))
     weights = tuple(mention_losses.weights.values()) if mention_losses is not None else ()
 
     def forward(
@@ -87,81 +79,61 @@ def prepare_model(
         mentions: Tensor | None = None,
         num_items_in_batch: Any = None,
     ) -> dict[str, Tensor]:
-        """`num_items_in_batch` are the asked tokens, and mentions, of the whole effective batch."""
+        """`num_items_in_batch`: target tokens, and target mentions, of the whole effective batch."""
         mask = (segments > 0).long() if cross_document else packed_masks(self, segments)
         sums = step(self, input_ids, mask, positions, labels, *(() if mentions is None else (segments, mentions)))
-        here = count_targets(labels, mentions)
-        items = here if num_items_in_batch is None else torch.as_tensor(num_items_in_batch, device=sums.device).reshape(-1)
+        counts = count_targets(labels, mentions)
+        items = counts if num_items_in_batch is None else torch.as_tensor(num_items_in_batch, device=sums.device).reshape(-1)
         items = items.clamp(min=1)
         loss = sums[0] / items[0]
         for number, weight in enumerate(weights):
             loss = loss + weight * sums[1 + 2 * number] / items[1]
-        return {"loss": loss, "sums": torch.cat([sums.detach(), here])}
+        return {"loss": loss, "sums": torch.cat([sums.detach(), counts])}
 
     model.forward = MethodType(forward, model)
 
 
 def count_targets(labels: Tensor, mentions: Tensor | None) -> Tensor:
-    """How many tokens a batch asks for, and how many mentions where a loss is between them."""
+    """Count the target tokens of a batch, and with mention losses its target mentions."""
     tokens = labels.ne(IGNORED).sum()[None]
     return tokens if mentions is None else torch.cat([tokens, mentions[..., 3].eq(TARGET).sum()[None]])
 
 
 def named_losses(sums: Tensor, mention_losses: Sequence[str]) -> dict[str, float]:
-    """What the `sums` of one or more batches amount to, by name: means over the asked tokens and over the asked mentions."""
-    total, *parts, tokens, asked = sums.tolist()
-    found = {"mlm_loss": total / max(1, tokens), "asked_mentions": int(asked)}
-    for name, missed, met in zip(mention_losses, parts[::2], parts[1::2], strict=True):
-        found |= {f"{name}_loss": missed / max(1, asked), f"{name}_accuracy": met / max(1, asked)}
-    return found
-
-
-def dropout_of(config: dict[str, Any]) -> dict[str, float]:
-    """The dropout settings of a config.json, by name."""
-    return {name: config[name] for name in _DROPOUT_SETTINGS if isinstance(config.get(name), int | float)}
-
-
-def with_dropout(model: Any, share: float) -> Any:
-    """The same weights in a model whose dropout is `share` everywhere.
-
-    Built anew from the changed config: families leave a dropout of 0 out of their modules, where no later setting reaches it.
-    """
-    config = copy.deepcopy(model.config)
-    for name in dropout_of(config.to_dict()):
-        setattr(config, name, share)
-    bare = {"add_pooling_layer": False} if getattr(model, "pooler", model) is None else {}
-    with torch.random.fork_rng(devices=[]):
-        changed = type(model)(config, **bare)
-    changed.load_state_dict(model.state_dict())
-    return changed.to(device=model.device, dtype=model.dtype)
+    """Turn the `sums` of one or more batches into means over target tokens and over target mentions, by name."""
+    total, *parts, tokens, mentions = sums.tolist()
+    means = {"mlm_loss": total / max(1, tokens), "asked_mentions": int(mentions)}
+    for name, loss, correct in zip(mention_losses, parts[::2], parts[1::2], strict=True):
+        means |= {f"{name}_loss": loss / max(1, mentions), f"{name}_accuracy": correct / max(1, mentions)}
+    return means
 
 
 UNUSED, CANDIDATE, TARGET = 0, 1, 2
-"""Roles of a mention: part of nothing, a candidate, hidden with something to find."""
+"""Roles of a mention: in no loss; visible, to choose from; hidden, to be resolved."""
 
-_NEVER = -1e9
+_MASKED_LOGIT = -1e9
 
 
 def mention_table(row: RowLike, labels: NDArray[np.int64]) -> NDArray[np.int32]:
-    """(first token, last token, chain, role) of every mention of a masked row.
+    """Return (first token, last token, chain, role) of every mention of a masked row.
 
-    A candidate has no hidden token. A mention is asked for if all of its tokens are hidden and its document shows a mention of
-    its chain and one of another: without the first nothing is right, without the second nothing is wrong.
+    A candidate has no hidden token. A target has only hidden tokens, and its document has candidates both of its chain and of
+    another: otherwise the loss has no positive or no negative.
     """
     first, end, chain = np.asarray(row.mentions).T
-    before = np.concatenate([[0], np.cumsum(labels != IGNORED)])
-    hidden = before[end] - before[first]
-    seen = hidden == 0
+    masked_before = np.concatenate([[0], np.cumsum(labels != IGNORED)])
+    masked = masked_before[end] - masked_before[first]
+    visible = masked == 0
     document = np.asarray(row.segments)[first]
-    _, own = np.unique(document.astype(np.int64) << 32 | chain, return_inverse=True)
-    mates = np.bincount(own, seen)[own]
-    shown = np.bincount(document, seen)[document]
-    asked = (hidden == end - first) & (mates > 0) & (shown > mates)
-    return np.stack([first, end - 1, chain, np.where(asked, TARGET, np.where(seen, CANDIDATE, UNUSED))], 1).astype(np.int32)
+    _, chain_of_document = np.unique(document.astype(np.int64) << 32 | chain, return_inverse=True)
+    positives = np.bincount(chain_of_document, visible)[chain_of_document]
+    candidates = np.bincount(document, visible)[document]
+    target = (masked == end - first) & (positives > 0) & (candidates > positives)
+    return np.stack([first, end - 1, chain, np.where(target, TARGET, np.where(visible, CANDIDATE, UNUSED))], 1).astype(np.int32)
 
 
 def has_mention_target(row: RowLike) -> bool:
-    """Does a document of this row have two chains, one of them with a second mention?"""
+    """Tell whether a document of this row has two chains, one of them with a second mention."""
     mentions = np.asarray(row.mentions)
     labels = np.full(len(row.tokens), IGNORED, np.int64)
     for start, end, _ in later_mentions(mentions):
@@ -170,11 +142,11 @@ def has_mention_target(row: RowLike) -> bool:
 
 
 _PROJECTIONS = {"copy": ("copy_start", "copy_end"), "link": ("link",)}
-"""What a loss between mentions learns."""
+"""The linear layers of each mention loss."""
 
 
 class MentionLosses(nn.Module):  # type: ignore[misc]
-    """The projections of the losses that `weights` names. They begin as the identity, so that nothing is drawn for them."""
+    """The projections of the losses in `weights`. They start as the identity, so that no random number is needed for them."""
 
     def __init__(self, width: int, weights: dict[MentionLoss, float], temperature: float = 1.0) -> None:
         super().__init__()
@@ -184,20 +156,21 @@ class MentionLosses(nn.Module):  # type: ignore[misc]
         self.projections = nn.ModuleDict({name: _identity(width) for name in names})
 
     def forward(self, hidden: Tensor, segments: Tensor, mentions: Tensor) -> Tensor:
-        """(losses, 2): the loss summed over the asked mentions, and for how many of them the best candidate is of their chain.
+        """Return (losses, 2): the loss summed over the target mentions, and how many of them score a mention of their chain
+        highest.
 
-        `mentions` (rows, room, 4) holds what `mention_table` gives, filled up with zeros.
+        `mentions` (rows, capacity, 4) are `mention_table`s padded with zeros.
         """
         first, last, chain, role = mentions.long().unbind(-1)
         row = torch.arange(len(hidden), device=hidden.device)[:, None] * hidden.shape[1]
         document = segments.reshape(-1)[row + first]
         candidates = (document[:, :, None] == document[:, None, :]) & (role == CANDIDATE)[:, None, :]
-        own = candidates & (chain[:, :, None] == chain[:, None, :])
-        with torch.autocast(hidden.device.type, enabled=False):  # a temperature of 0.07 makes much of a rounding
+        positives = candidates & (chain[:, :, None] == chain[:, None, :])
+        with torch.autocast(hidden.device.type, enabled=False):  # a temperature of 0.07 amplifies rounding errors
             flat = hidden.reshape(-1, hidden.shape[-1])
-            ends = [flat.index_select(0, (row + at).reshape(-1)).reshape(*at.shape, -1).float() for at in (first, last)]
+            ends = [flat.index_select(0, (row + end).reshape(-1)).reshape(*end.shape, -1).float() for end in (first, last)]
             scores = [self._copy(*ends) if name == "copy" else self._link(*ends) for name in self.weights]
-            return torch.stack([_missed(score, candidates, own, role == TARGET) for score in scores])
+            return torch.stack([_loss_and_correct(score, candidates, positives, role == TARGET) for score in scores])
 
     def _copy(self, first: Tensor, last: Tensor) -> Tensor:
         start, end = self.projections["copy_start"](first), self.projections["copy_end"](last)
@@ -209,14 +182,14 @@ class MentionLosses(nn.Module):  # type: ignore[misc]
 
 
 def _identity(width: int) -> nn.Linear:
-    made = nn.utils.skip_init(nn.Linear, width, width)
-    nn.init.eye_(made.weight)
-    nn.init.zeros_(made.bias)
-    return made
+    layer = nn.utils.skip_init(nn.Linear, width, width)
+    nn.init.eye_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
 
 
-def _missed(scores: Tensor, candidates: Tensor, own: Tensor, asked: Tensor) -> Tensor:
-    shown = scores.masked_fill(~candidates, _NEVER)
-    missed = shown.logsumexp(-1) - scores.masked_fill(~own, _NEVER).logsumexp(-1)
-    met = own.gather(-1, shown.argmax(-1, keepdim=True)).squeeze(-1) & asked
-    return torch.stack([torch.where(asked, missed, 0.0).sum(), met.sum().float()])
+def _loss_and_correct(scores: Tensor, candidates: Tensor, positives: Tensor, targets: Tensor) -> Tensor:
+    logits = scores.masked_fill(~candidates, _MASKED_LOGIT)
+    loss = logits.logsumexp(-1) - scores.masked_fill(~positives, _MASKED_LOGIT).logsumexp(-1)
+    correct = positives.gather(-1, logits.argmax(-1, keepdim=True)).squeeze(-1) & targets
+    return torch.stack([torch.where(targets, loss, 0.0).sum(), correct.sum().float()])

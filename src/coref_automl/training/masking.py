@@ -1,14 +1,14 @@
-"""Objectives: which tokens are hidden. In: a packed row, a random generator. Out: what the model reads, and its labels.
+"""Objectives: which tokens are hidden. In: a packed row, a random generator. Out: input ids and labels.
 
 Pure numpy, about a tenth of a millisecond for a thousand tokens. Masks depend on (seed, epoch, row) alone, never on the order in
-which workers happen to ask: `row_rng` keys a counter-based generator with the three.
+which workers request rows: these three are the key of a counter-based generator (`row_rng`).
 
 Objectives:
-    mlm        random pieces or whole words; the rate runs from `min_prob` to `max_prob` with the document piece's real length,
-               or is drawn between them for each piece, or falls from the one to the other with the run
-    entity     later mentions of a repeated noun are hidden as whole spans, one [MASK] a piece; the first mention is never hidden;
-               a background of ordinary mlm, away from all mentions, keeps the language model alive
-    combined   a share `ratio` of the rows is entity, the rest mlm; a row without a repeated noun is always mlm
+    mlm        random tokens or whole words; the rate grows from `min_prob` to `max_prob` with the unpadded length of the document
+               piece, or is sampled between them per piece, or falls from the larger to the smaller over the run
+    entity     later mentions of a repeated noun are hidden as whole spans, one [MASK] per token, never the first mention;
+               ordinary mlm outside all mentions (`background`) preserves the language model
+    combined   a fraction `ratio` of the rows is entity, the others are mlm; a row without a repeated noun is always mlm
     copy, link, copy+link
                hide what entity hides; a hidden mention must also be found among the visible ones (`training/loss.py`)
 """
@@ -31,9 +31,9 @@ Rates = NDArray[np.float64] | float
 
 @dataclass(frozen=True, slots=True)
 class ObjectiveKind:
-    """What an objective hides. `entity_rows` is the share of rows, among those with a repeated noun, whose later mentions are
-    hidden; None takes `Masking.ratio`. Other rows are masked as mlm, or with `background` alone where chains are needed.
-    `losses` are added to the loss at the hidden tokens."""
+    """What an objective hides. `entity_rows` is the fraction of rows, among those with a repeated noun, whose later mentions are
+    hidden; None takes `Masking.ratio`. Other rows are masked as mlm, or with `background` alone if the objective needs chains.
+    `losses` are added to the loss of the hidden tokens."""
 
     about: str
     entity_rows: float | None
@@ -52,17 +52,18 @@ OBJECTIVES: dict[Objective, ObjectiveKind] = {
     "link": ObjectiveKind("entity masking, and a contrastive loss between mentions", 1.0, True, ("link",)),
     "copy+link": ObjectiveKind("entity masking, a copy loss and a contrastive loss of mentions", 1.0, True, ("copy", "link")),
 }
-"""Adding an objective is adding a line, and its name to `Objective` of `records`."""
+"""A new objective is a line here, and its name in `Objective` of `records`."""
 
 IGNORED = -100
-"""The label of a position that is not asked for; the value torch and transformers agree on."""
+"""The label of a position without a target, as torch and transformers define it."""
 
 FAR = 256
-"""Tokens to the nearest other mention of its chain beyond which a mention is far."""
+"""A mention with more tokens than this to the nearest other mention of its chain is far."""
 
 
 class RowLike(Protocol):
-    """What masking needs of a corpus row: tokens, piece number of each token (0 = padding), mentions (start, end, chain)."""
+    """The part of a corpus row that masking needs: tokens, document number of each token (0 = padding), mentions (start, end,
+    chain)."""
 
     @property
     def tokens(self) -> IntArray: ...
@@ -74,11 +75,11 @@ class RowLike(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Masking:
-    """How rows are masked. `special` and `starts` are tables over the vocabulary: never masked; begins a word.
+    """How rows are masked. `special` and `starts` are boolean tables over the vocabulary: never masked; begins a word.
 
-    `replace_all=True` puts [MASK] at every hidden position; False gives the 80/10/10 mixture to positions hidden by mlm. Hidden
-    mentions are [MASK] either way, since evaluation shows them so. `falling` rates are the same for all documents (`at`).
-    `far_weight` multiplies the entity rate of far mentions.
+    `replace_all=True` puts [MASK] at every hidden position; False applies 80/10/10 to positions hidden by mlm. Hidden mentions
+    are [MASK] either way, as in evaluation. `falling` rates are the same for all documents (`at`). `far_weight` multiplies the
+    entity rate of far mentions.
     """
 
     objective: Objective
@@ -97,7 +98,7 @@ class Masking:
     far_weight: float = 1.0
 
     def at(self, progress: float) -> Masking:
-        """These settings so far into a run: a falling rate goes from `max_prob` to `min_prob`."""
+        """Return the settings at a progress of the run: a falling rate goes from `max_prob` to `min_prob`."""
         if not self.falling:
             return self
         rate = self.max_prob + (self.min_prob - self.max_prob) * min(1.0, progress)
@@ -105,21 +106,21 @@ class Masking:
 
 
 def row_rng(seed: int, epoch: int, row: int) -> np.random.Generator:
-    """The generator of one row in one epoch. Counter-based, so that making it costs microseconds."""
+    """Return the generator of one row in one epoch; it is counter-based, as creating one takes microseconds."""
     return np.random.Generator(np.random.Philox(key=np.array([seed & (1 << 64) - 1, (epoch << 40) | row], dtype=np.uint64)))
 
 
 def mask_row(row: RowLike, settings: Masking, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The input ids and the labels of a row; labels are IGNORED wherever nothing is asked."""
+    """Return the input ids and the labels of a row; labels are IGNORED where nothing is hidden."""
     tokens = np.asarray(row.tokens).astype(np.int64)
     segments = np.asarray(row.segments)
     maskable = ~settings.special[tokens] & (segments > 0)
     objective = OBJECTIVES[settings.objective]
-    later = later_mentions(np.asarray(row.mentions)) if objective.entity_rows != 0 else _NONE
+    later = later_mentions(np.asarray(row.mentions)) if objective.entity_rows != 0 else _NO_MENTIONS
     as_entity = bool(len(later)) and (objective.entity_rows == 1 or rng.random() < objective.share(settings.ratio))
     spans = np.zeros(len(tokens), dtype=bool)
     if as_entity:
-        spans = _covered(_drawn(later, mention_rates(np.asarray(row.mentions), settings), rng), len(tokens)) & maskable
+        spans = _covered(_sampled(later, mention_rates(np.asarray(row.mentions), settings), rng), len(tokens)) & maskable
         free = maskable & ~_covered(np.asarray(row.mentions), len(tokens))
         rates: Rates = settings.background
     else:
@@ -127,7 +128,7 @@ def mask_row(row: RowLike, settings: Masking, rng: np.random.Generator) -> tuple
         rates = settings.background if objective.needs_chains else mlm_rates(segments, settings, rng)
     hidden = _hide(tokens, segments, free, rates, settings, rng)
     if not (hidden.any() or spans.any()) and free.any() and np.any(np.asarray(rates) > 0):
-        hidden[rng.choice(np.flatnonzero(free))] = True  # a row that asks nothing teaches nothing
+        hidden[rng.choice(np.flatnonzero(free))] = True  # a row without a target would teach nothing
     ids = tokens.copy()
     ids[hidden] = settings.mask_id if settings.replace_all else _mixture(tokens[hidden], settings, rng)
     ids[spans] = settings.mask_id
@@ -135,9 +136,9 @@ def mask_row(row: RowLike, settings: Masking, rng: np.random.Generator) -> tuple
 
 
 def later_mentions(mentions: IntArray) -> IntArray:
-    """The mentions that are not the first of their chain; only these may be hidden."""
+    """Return the mentions that are not the first of their chain; only these may be hidden."""
     if not len(mentions):
-        return _NONE
+        return _NO_MENTIONS
     ordered = mentions[np.argsort(mentions[:, 0], kind="stable")]
     _, first = np.unique(ordered[:, 2], return_index=True)
     keep = np.ones(len(ordered), dtype=bool)
@@ -146,7 +147,7 @@ def later_mentions(mentions: IntArray) -> IntArray:
 
 
 def mention_rates(mentions: IntArray, settings: Masking) -> NDArray[np.float64]:
-    """The probability of each later mention to be hidden."""
+    """Return the probability with which each later mention is hidden."""
     if settings.far_weight == 1 or not len(mentions):
         return np.full(len(later_mentions(mentions)), settings.entity_rate)
     distance = later_mentions(np.column_stack([mentions, nearest_coreferent(mentions)]))[:, 3]
@@ -154,21 +155,20 @@ def mention_rates(mentions: IntArray, settings: Masking) -> NDArray[np.float64]:
 
 
 def nearest_coreferent(mentions: IntArray) -> NDArray[np.int64]:
-    """Tokens from each mention to the nearest other one of its chain, on either side, hidden or not."""
+    """Return the tokens from each mention to the nearest other mention of its chain, on either side, hidden or not."""
     mentions = mentions.astype(np.int64)
     order = np.lexsort((mentions[:, 0], mentions[:, 2]))
     alone = np.iinfo(np.int64).max
     gaps = np.where(np.diff(mentions[order, 2]) == 0, np.diff(mentions[order, 0]), alone)
-    found = np.empty(len(mentions), np.int64)
-    found[order] = np.minimum(np.append(alone, gaps), np.append(gaps, alone))
-    return found
+    nearest = np.empty(len(mentions), np.int64)
+    nearest[order] = np.minimum(np.append(alone, gaps), np.append(gaps, alone))
+    return nearest
 
 
 def mlm_rates(segments: IntArray, settings: Masking, rng: np.random.Generator) -> NDArray[np.float64]:
-    """A rate for every position, the same within a document piece.
+    """Return a masking rate for every position, the same within a document piece.
 
-    Drawn rates keep a model from relying on masks being there: at a constant quarter it may learn to lean on them, and then
-    fails on a text with a single one.
+    Sampled rates keep a model from relying on many masks: at a constant 25% it may learn to, and then fail on a text with one.
     """
     low, high = settings.min_prob, settings.max_prob
     if not settings.drawn:
@@ -178,9 +178,9 @@ def mlm_rates(segments: IntArray, settings: Masking, rng: np.random.Generator) -
 
 
 def length_rates(segments: IntArray, low: float, high: float) -> NDArray[np.float64]:
-    """A rate for every position: from `low` for a very short document piece to `high` for one that fills the row.
+    """Return a masking rate for every position: from `low` for a very short document piece to `high` for one that fills the row.
 
-    The piece counts, not the block: full blocks would turn the range into a constant, as padded rows once did.
+    By piece, not by block: with full blocks the rate would be constant.
     """
     lengths = np.bincount(segments)
     lengths[0] = 0
@@ -201,7 +201,8 @@ def _hide(
     return hidden
 
 
-def _drawn(later: IntArray, rates: NDArray[np.float64], rng: np.random.Generator) -> IntArray:
+def _sampled(later: IntArray, rates: NDArray[np.float64], rng: np.random.Generator) -> IntArray:
+    """Sample the mentions to hide, at least one unless all rates are 0."""
     chosen = rng.random(len(later)) < rates
     if rates.any() and not chosen.any():
         uniform = (rates == rates[0]).all()
@@ -210,7 +211,7 @@ def _drawn(later: IntArray, rates: NDArray[np.float64], rng: np.random.Generator
 
 
 def _covered(spans: IntArray, length: int) -> BoolArray:
-    """True at the positions inside any of the spans."""
+    """Return True at the positions inside any of the spans."""
     edges = np.zeros(length + 1, dtype=np.int64)
     np.add.at(edges, spans[:, 0], 1)
     np.add.at(edges, spans[:, 1], -1)
@@ -219,10 +220,11 @@ def _covered(spans: IntArray, length: int) -> BoolArray:
 
 
 def _mixture(tokens: NDArray[np.int64], settings: Masking, rng: np.random.Generator) -> NDArray[np.int64]:
-    draw = rng.random(len(tokens))
+    """Replace 80% of the tokens by [MASK] and 10% by random ones."""
+    draws = rng.random(len(tokens))
     ordinary = np.flatnonzero(~settings.special)
-    other = ordinary[rng.integers(len(ordinary), size=len(tokens))]
-    return np.where(draw < 0.8, settings.mask_id, np.where(draw < 0.9, other, tokens))
+    random = ordinary[rng.integers(len(ordinary), size=len(tokens))]
+    return np.where(draws < 0.8, settings.mask_id, np.where(draws < 0.9, random, tokens))
 
 
-_NONE: IntArray = np.zeros((0, 3), dtype=np.int32)
+_NO_MENTIONS: IntArray = np.zeros((0, 3), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""The recipe of a training run. In: YAML keys or options. Out: TrainRecipe, defaults filled in from a table with its sources."""
+"""The recipe of a training run. In: YAML keys or options. Out: a TrainRecipe, its defaults from a table with their sources."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from coref_automl.comparison.choice import checked_margin
-from coref_automl.config import Setting, choose, free_fields, typed, weights_of
+from coref_automl.comparison.study_data import checked_margin
+from coref_automl.config import Setting, choose, free_fields, parse_weights, typed
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW, SHAPES
 from coref_automl.models.families import LONGEST, PRE_NORM
@@ -26,7 +26,7 @@ _RATIO = 0.5
 
 @dataclass(frozen=True, slots=True)
 class TrainRecipe:
-    """Everything a run depends on. A field that is None is filled by `settle`; every other value, 0 included, stays as given."""
+    """Everything a run depends on. `settle` fills fields that are None; every other value, including 0, is kept."""
 
     model: Annotated[str, Setting("Hub id, folder, bundled:ko-mini, or new:SHAPE for random weights.")]
     dataset: Annotated[str, Setting("Folder made by `coref-automl prepare`.")]
@@ -83,7 +83,7 @@ class TrainRecipe:
     log_every: Annotated[int, Setting("Steps between log entries.", 1, free=True)] = 10
     report_to: Annotated[tuple[str, ...], Setting("tensorboard, trackio, wandb ...; repeatable.", free=True)] = ()
     method: Annotated[str, Setting("", free=True)] = ""
-    """What a study calls the method of this run."""
+    """The name that a study gives to the method of this run."""
 
     def __post_init__(self) -> None:
         typed(self)
@@ -97,7 +97,7 @@ FREE = free_fields(TrainRecipe)
 
 
 def settle(recipe: TrainRecipe, seq_len: int) -> tuple[TrainRecipe, list[str]]:
-    """Fill what was left open for blocks of this length; the notes say which values were filled and why."""
+    """Fill the fields that are None for blocks of this length; the notes name these values and their source."""
     advice = recommended(seq_len, recipe.model, words=recipe.words_from is not None)
     names = ("learning_rate", "weight_decay", "warmup", "min_prob", "max_prob", "batch")
     filled: dict[str, Any] = {name: getattr(advice, name) for name in names if getattr(recipe, name) is None}
@@ -117,14 +117,14 @@ def settle(recipe: TrainRecipe, seq_len: int) -> tuple[TrainRecipe, list[str]]:
     if recipe.epochs is None and recipe.max_tokens is None and recipe.max_minutes is None:
         filled["epochs"] = DEFAULT_EPOCHS
     losses = OBJECTIVES[recipe.objective].losses
-    filled |= {name: value for name, (loss, value) in OF_LOSSES.items() if loss in losses and getattr(recipe, name) is None}
+    filled |= {name: value for name, (loss, value) in LOSS_SETTINGS.items() if loss in losses and getattr(recipe, name) is None}
     settled = dataclasses.replace(recipe, seq_len=seq_len, **filled)
     check(settled)
     return settled, notes
 
 
 def check(recipe: TrainRecipe) -> None:
-    """Values that cannot be meant are an error before anything is loaded."""
+    """Refuse settings that contradict each other, before anything is loaded."""
     if recipe.min_prob is not None and recipe.max_prob is not None and recipe.min_prob > recipe.max_prob:
         raise RecipeError(f"min_prob {recipe.min_prob:g} is above max_prob {recipe.max_prob:g}; swap them.")
     if recipe.shape is not None and recipe.tokenizer is None:
@@ -132,30 +132,30 @@ def check(recipe: TrainRecipe) -> None:
     if recipe.words_from is not None and recipe.shape is None:
         raise RecipeError(f"{recipe.model} is a trained model; --words-from is for --model new:SHAPE.")
     _check_losses(recipe)
-    weights_of(recipe.mix, "--mix")
-    ahead = "--rates falling" if recipe.rates == "falling" else "--curriculum" if recipe.curriculum else ""
-    if ahead and recipe.max_minutes is not None and not (recipe.epochs or recipe.max_tokens):
-        raise RecipeError(f"{ahead} needs a run of known length; give --epochs or --max-tokens.")
+    parse_weights(recipe.mix, "--mix")
+    planned = "--rates falling" if recipe.rates == "falling" else "--curriculum" if recipe.curriculum else ""
+    if planned and recipe.max_minutes is not None and not (recipe.epochs or recipe.max_tokens):
+        raise RecipeError(f"{planned} needs a run of known length; give --epochs or --max-tokens.")
     if recipe.stop_when_flat and recipe.eval_set is None:
         raise RecipeError("--stop-when-flat needs an evaluation set; pass --eval-set FOLDER.")
     checked_margin(recipe.margin)
 
 
-OF_LOSSES: dict[str, tuple[MentionLoss, float]] = {
+LOSS_SETTINGS: dict[str, tuple[MentionLoss, float]] = {
     "copy_weight": ("copy", 1.0),
     "link_weight": ("link", 1.0),
     "temperature": ("link", 0.07),
 }
-"""Settings of the losses between mentions: whose they are, and their defaults."""
+"""Settings of the mention losses: the loss and the default of each."""
 
 
 def _check_losses(recipe: TrainRecipe) -> None:
-    """A setting that would change nothing under this objective is refused, and so is one that leaves its loss nothing."""
+    """Refuse settings that have no effect under this objective, and those that leave a loss without weight or targets."""
     objective = OBJECTIVES[recipe.objective]
-    for name, (loss, _) in OF_LOSSES.items():
+    for name, (loss, _) in LOSS_SETTINGS.items():
         value, option = getattr(recipe, name), f"--{name.replace('_', '-')}"
         if value is not None and loss not in objective.losses:
-            others = " or ".join(other for other, held in OBJECTIVES.items() if loss in held.losses)
+            others = " or ".join(key for key, kind in OBJECTIVES.items() if loss in kind.losses)
             raise RecipeError(f"{option} changes nothing under --objective {recipe.objective}; it is for {others}.")
         if value == 0 and name != "temperature":
             raise RecipeError(f"{option} 0 leaves the {loss} loss out; choose an --objective without it, such as entity.")
@@ -169,7 +169,7 @@ def _check_losses(recipe: TrainRecipe) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Recommended:
-    """Settings for a length, and where they come from. `up_to` is the longest block they are meant for."""
+    """Recommended settings and their source. `up_to` is the longest block they are for."""
 
     up_to: int
     learning_rate: float
@@ -201,7 +201,7 @@ FROM_WORDS_POST_NORM = dataclasses.replace(FROM_SCRATCH, learning_rate=4e-4, pro
 
 
 def recommended(seq_len: int, model: str = "", *, words: bool = False) -> Recommended:
-    """For blocks of this length, and for the family of a new:SHAPE model; `words` says that it begins with those of another."""
+    """Return the settings for blocks of this length and for a new:SHAPE model's family; `words`: it inherits word embeddings."""
     if not model.startswith(NEW):
         return next(entry for entry in RECOMMENDED if seq_len <= entry.up_to)
     family = choose(model.removeprefix(NEW), SHAPES, "shape").family

@@ -1,7 +1,7 @@
-"""One training run. In: a TrainRecipe. Out: a folder of checkpoints, each of which loads alone and says how it came to be.
+"""One training run. In: a TrainRecipe. Out: a folder of checkpoints, each a complete model with its provenance.
 
-Interrupted at any moment, the same command resumes from the newest complete checkpoint. On a CPU the result is bit for bit
-that of an uninterrupted run. Runs under `accelerate launch` as it is.
+After an interruption at any moment, the same command resumes from the newest complete checkpoint. On a CPU the result is bit for
+bit that of an uninterrupted run. Works unchanged under `accelerate launch`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError, ModelError, OutOfMemory
 from coref_automl.folders import AVERAGE, EVENTS, is_done, mark_done
 from coref_automl.locks import claimed
-from coref_automl.machine import release
+from coref_automl.machine import free_memory
 from coref_automl.models.execution import matmul_precision, without_bfloat16_warnings, without_cudnn
 from coref_automl.models.load import quiet_library
 from coref_automl.models.model_files import full_name
@@ -32,19 +32,18 @@ from coref_automl.store import read_json, write_json
 from coref_automl.training import folder as files
 from coref_automl.training import setup
 from coref_automl.training.batches import Collator, MaskedRows, micro_batch
-from coref_automl.training.callback import RunCallback
 from coref_automl.training.judge import Judge, ProcessGroup, score_average
 from coref_automl.training.loss import prepare_model
 from coref_automl.training.optimizer import OPEN_END, Clock, parameter_groups
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import Prepared, settled
 from coref_automl.training.state import MENTION_LOSSES, check_trainer_state, stored_state
-from coref_automl.training.trainer import Loop, MaskedTrainer
+from coref_automl.training.trainer import Loop, MaskedTrainer, RunCallback
 
 
 @dataclass(frozen=True, slots=True)
 class TrainResult(Record, Tabular):
-    """What a run left behind. `stopped` says why it ended before its budget, if it did."""
+    """The outcome of a run. `stopped` is the reason if it ended before its budget was spent."""
 
     run: Path
     checkpoints: tuple[Path, ...]
@@ -95,7 +94,7 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
     group = ProcessGroup(work.processes, work.device)
     run = Path(work.recipe.out)
     files.check_disk_space(run, work.disk())
-    with claimed(run, files.KIND) if main else nullcontext():  # the other processes work for the first one
+    with claimed(run, files.KIND) if main else nullcontext():  # the first process holds the lock for all
         try:
             result = _train(work, run, main, group, progress, started)
         except (DatasetError, ModelError):
@@ -108,17 +107,17 @@ def train(recipe: TrainRecipe, *, progress: Progress | None = None) -> TrainResu
 
 
 def _averaged(work: Prepared, run: Path, progress: Progress) -> Path | None:
-    """The average of the last checkpoints, scored as they are; None where there are too few."""
+    """Average the last checkpoints and score the average; None if there are too few."""
     last = min(settled(work.recipe.average), len(files.checkpoints_of(run)))
     if last < 2:
         progress.note("평균할 체크포인트가 둘보다 적습니다.", "Fewer than two checkpoints: there is nothing to average.")
         return None
-    made = files.average_of(run, last, run / AVERAGE)
+    average = files.average_of(run, last, run / AVERAGE)
     if work.recipe.eval_set is not None:
-        value = score_average(work.recipe, made, work.device)
-        progress.into(run / EVENTS).event(AVERAGE, checkpoint=made.name, metric=work.recipe.metric, value=value)
+        value = score_average(work.recipe, average, work.device)
+        progress.into(run / EVENTS).event(AVERAGE, checkpoint=average.name, metric=work.recipe.metric, value=value)
         progress.note(f"{AVERAGE}: {work.recipe.metric} {100 * value:.2f}%")
-    return made
+    return average
 
 
 def _train(work: Prepared, run: Path, main: bool, group: ProcessGroup, progress: Progress, started: float) -> TrainResult:
@@ -136,12 +135,12 @@ def _train(work: Prepared, run: Path, main: bool, group: ProcessGroup, progress:
         progress.note(note)
     newest = files.resumable(run)
     earlier = files.read_clock(newest).get("seconds", 0.0) if newest else 0.0
-    micro, origin = work.micro, started - earlier  # when the run would have begun, had it never stopped
+    micro, origin = work.micro, started - earlier  # the start of the run as if it had never stopped
     while True:
         try:
             return _attempt(work, group, run, micro, progress, origin)
         except torch.OutOfMemoryError as error:
-            if work.processes > 1:  # the other processes wait inside the step and cannot begin again with this one
+            if work.processes > 1:  # the other processes wait inside the step and cannot restart with this one
                 raise OutOfMemory(
                     f"Out of memory with {micro} rows per process; pass --micro-batch {max(1, micro // 2)}."
                 ) from error
@@ -156,7 +155,7 @@ def _train(work: Prepared, run: Path, main: bool, group: ProcessGroup, progress:
             f"메모리가 부족해 한 번에 행 {micro}개씩 계속합니다. 유효 배치는 {batch} 그대로입니다.",
             f"Out of memory: continuing with {micro} rows at a time; the effective batch stays {batch}.",
         )
-        release()
+        free_memory()
 
 
 def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progress: Progress, origin: float) -> TrainResult:
@@ -169,8 +168,8 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
     model = loaded.model
     mention_losses = setup.mention_losses_of(work, model)
     if mention_losses is not None and resume is not None:
-        with stored_state(resume / MENTION_LOSSES) as learned:
-            mention_losses.load_state_dict(learned)
+        with stored_state(resume / MENTION_LOSSES) as projections:
+            mention_losses.load_state_dict(projections)
     prepare_model(model, cross_document=recipe.cross_document, compiled=recipe.compile, mention_losses=mention_losses)
     groups = parameter_groups(
         model,
@@ -179,15 +178,15 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
         layer_decay=recipe.layer_decay,
     )
     masking = setup.masking_of(work, model)
-    past = files.read_clock(resume) if resume else {}
+    stored = files.read_clock(resume) if resume else {}
     clock = Clock(
         work.last,
         recipe.max_minutes,
-        earlier=past.get("seconds", 0.0),
-        lost=past.get("lost", 0.0),
-        reserve=1.0 + 12.0 * sum(parameter.numel() for parameter in model.parameters()) / 300e6,  # a guess at the last save
+        earlier=stored.get("seconds", 0.0),
+        lost=stored.get("lost", 0.0),
+        reserve=1.0 + 12.0 * sum(parameter.numel() for parameter in model.parameters()) / 300e6,  # estimate of the last save
         first=int(resume.name.rpartition("-")[2]) if resume else 0,
-        started=origin + past.get("seconds", 0.0),
+        started=origin + stored.get("seconds", 0.0),
     )
     finish = partial(_complete, work, run, clock)
     trainer = MaskedTrainer(
@@ -196,10 +195,10 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
         rows=MaskedRows(work.dataset, masking, recipe.seed, plan, work.last),
         collator=Collator.of(work.dataset, masking),
         tokenizer=work.tokenizer,
-        loop=Loop(plan, groups, clock, (recipe.schedule, settled(recipe.warmup)), finish, group.wait, recipe.keep_states),
+        loop=Loop(plan, groups, clock, recipe.schedule, settled(recipe.warmup), finish, group.wait, recipe.keep_states),
     )
     if work.processes > 1:
-        clock.shared = lambda progress: _agree(trainer, progress)
+        clock.shared = lambda progress: _of_first_process(trainer, progress)
     if resume:
         check_trainer_state(resume)
         progress.note(files.describe_state(run))
@@ -223,7 +222,7 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
             judge=judge.after_checkpoint,
         )
         trainer.add_callback(callback)
-        # a process that was killed while it scored has left its newest checkpoint unscored, and perhaps nothing to train
+        # a process that was killed while scoring left its newest checkpoint unscored, and perhaps no step to train
         callback.stopped = judge.after_checkpoint() if resume else None
         if callback.stopped is None and not clock.finished(clock.first):
             try:
@@ -236,39 +235,39 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
     return _result(run, callback.last_loss, callback.stopped)
 
 
-def _start(work: Prepared) -> str:
-    """What the run begins from; runs of one method begin from the same, the words of a new model included."""
+def _base(work: Prepared) -> str:
+    """Name the start of the run, the same for all runs of a method; it includes the words that a new model inherits."""
     model, words = work.recipe.model, work.recipe.words_from
     return f"{model}+{Path(words).name}-{work.fingerprints['words'][:6]}" if words else full_name(model)
 
 
 def _complete(work: Prepared, run: Path, clock: Clock, folder: Path, step: int) -> None:
-    """Give a checkpoint, while it still lies aside, what the Trainer does not: the time so far, a card, and what made it."""
+    """Add to a checkpoint, before it is renamed, what the Trainer does not write: time, original dropout, provenance."""
     recipe, plan = work.recipe, work.plan
     provenance = Provenance(
         run=run.name, step=step, epoch=round(step / plan.steps_per_epoch, 6), tokens=plan.tokens_after(step),
-        objective=recipe.objective, base=_start(work), seq_len=work.dataset.seq_len, seed=recipe.seed, dataset=recipe.dataset,
+        objective=recipe.objective, base=_base(work), seq_len=work.dataset.seq_len, seed=recipe.seed, dataset=recipe.dataset,
         dataset_bytes=work.dataset.fingerprint, planned_end=step == work.last and recipe.eval_set is None,
         base_bytes=work.fingerprints.get("weights", ""), method=recipe.method,
     )  # fmt: skip
     write_json(folder / "config.json", read_json(folder / "config.json") | work.own_dropout)
-    far = round(clock.progress(step), 4)
-    write_json(folder / "clock.json", {"seconds": round(clock.elapsed(), 3), "lost": round(clock.lost, 3), "progress": far})
+    progress = round(clock.progress(step), 4)
+    write_json(folder / "clock.json", {"seconds": round(clock.elapsed(), 3), "lost": round(clock.lost, 3), "progress": progress})
     write_json(folder / "training.json", provenance.to_json())
 
 
 def _result(run: Path, loss: float | None, stopped: str | None) -> TrainResult:
     checkpoints = files.checkpoints_of(run)
-    made = read_stored(checkpoints[-1] / "training.json", Provenance) if checkpoints else None
+    newest = read_stored(checkpoints[-1] / "training.json", Provenance) if checkpoints else None
     seconds = files.read_clock(checkpoints[-1]).get("seconds", 0.0) if checkpoints else 0.0
     return TrainResult(
-        run=run, checkpoints=tuple(checkpoints), steps=made.step if made else 0, epochs=made.epoch if made else 0.0,
-        tokens=made.tokens if made else 0, seconds=seconds, loss=loss, best=files.best_of(run), stopped=stopped,
+        run=run, checkpoints=tuple(checkpoints), steps=newest.step if newest else 0, epochs=newest.epoch if newest else 0.0,
+        tokens=newest.tokens if newest else 0, seconds=seconds, loss=loss, best=files.best_of(run), stopped=stopped,
     )  # fmt: skip
 
 
-def _agree(trainer: MaskedTrainer, progress: float) -> float:
+def _of_first_process(trainer: MaskedTrainer, progress: float) -> float:
     shared = torch.tensor([progress], dtype=torch.float64, device=trainer.args.device)
     torch.distributed.broadcast(shared, 0)
-    agreed: float = shared.item()
-    return agreed
+    value: float = shared.item()
+    return value

@@ -1,4 +1,4 @@
-"""What a run needs, opened and checked. In: a TrainRecipe. Out: dataset, steps, model, masks, the Trainer's arguments."""
+"""The inputs of a run, opened and checked. In: a TrainRecipe. Out: dataset, steps, model, masks, the Trainer's arguments."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from coref_automl.config import choose, weights_of
+from coref_automl.config import choose, parse_weights
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.errors import DatasetError, ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.machine import pick_first_gpu, tokens_at_once, usable_cores
+from coref_automl.machine import default_batch_tokens, pick_first_gpu, usable_cores
 from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words
 from coref_automl.models.context import lengthen
-from coref_automl.models.execution import bfloat16_note, use_attention
+from coref_automl.models.execution import bfloat16_note, dropout_of, use_attention, with_dropout
 from coref_automl.models.load import LoadedModel, load_masked_lm, load_tokenizer, tokenizer_fingerprint
 from coref_automl.models.model_files import config_of, folder_of, model_fingerprints, models_fingerprint, weight_shapes
 from coref_automl.models.tokenizer_files import has_tokenizer
@@ -30,7 +30,7 @@ from coref_automl.progress import Progress, duration
 from coref_automl.say import language, say
 from coref_automl.training.batches import BatchPlan, micro_batch
 from coref_automl.training.folder import WRITING, checkpoint_of_run
-from coref_automl.training.loss import MentionLosses, dropout_of, has_mention_target, with_dropout
+from coref_automl.training.loss import MentionLosses, has_mention_target
 from coref_automl.training.masking import OBJECTIVES, Masking
 from coref_automl.training.optimizer import OPEN_END, even_steps, save_steps, total_steps
 from coref_automl.training.recipe import TrainRecipe, check, settle
@@ -38,7 +38,7 @@ from coref_automl.training.recipe import TrainRecipe, check, settle
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """A recipe with everything it names opened: what --dry-run shows, and what `train` works with."""
+    """A recipe whose inputs are open: shown by --dry-run, used by `train`. `last` is the final step, `micro` the micro-batch."""
 
     recipe: TrainRecipe
     dataset: PackedDataset
@@ -51,14 +51,13 @@ class Prepared:
     fingerprints: dict[str, str]
     notes: tuple[str, ...]
     own_dropout: dict[str, float]
-    """Of the config that training starts from, and of its checkpoints; a new model has none but the recipe's."""
+    """Dropout of the start's config, which checkpoints keep; empty for a new model."""
 
     def summary(self) -> dict[str, Any]:
-        spe = self.plan.steps_per_epoch
         return {
             "rows": self.plan.rows,
             "real_tokens_per_epoch": self.plan.tokens_per_epoch,
-            "steps_per_epoch": spe,
+            "steps_per_epoch": self.plan.steps_per_epoch,
             "steps": self.last if self.last < OPEN_END else None,
             "minutes": self.recipe.max_minutes,
             "checkpoints": list(self.saves()) or None,
@@ -72,12 +71,12 @@ class Prepared:
         return save_steps(self.plan.steps_per_epoch, self.recipe.save_every, self.last)
 
     def disk(self) -> float:
-        """Gigabytes of its checkpoints and of the optimizer's state of the newest; those of a new model are not known before."""
+        """Estimate the gigabytes of all checkpoints and the newest's optimizer state; 0 for a new model, not yet built."""
         if self.recipe.shape is not None:
             return 0.0
-        numbers = sum(map(math.prod, weight_shapes(folder_of(self.recipe.model)).values()))
-        kept = len(self.saves()) or self.recipe.checkpoints or 1
-        return 4e-9 * numbers * (kept + 2)
+        parameters = sum(map(math.prod, weight_shapes(folder_of(self.recipe.model)).values()))
+        checkpoints = len(self.saves()) or self.recipe.checkpoints or 1
+        return 4e-9 * parameters * (checkpoints + 2)
 
     def lines(self, micro: int | None = None) -> list[str]:
         recipe, plan, micro = self.recipe, self.plan, micro or self.micro
@@ -107,22 +106,22 @@ class Prepared:
 
 
 def prepare_run(recipe: TrainRecipe) -> Prepared:
-    """Open the dataset and the tokenizer, fill the recipe, count the steps; nothing is written and no model is loaded."""
+    """Open the dataset and the tokenizer, fill the recipe, and count the steps; nothing is written, no model is loaded."""
     check(recipe)
     if recipe.shape is not None:
         choose(recipe.shape, SHAPES, "shape")
-    recipe, found = _checkpoints_of_runs(recipe)
+    recipe, resolved = _checkpoints_of_runs(recipe)
     dataset = PackedDataset.open(Path(recipe.dataset))
     if recipe.seq_len is not None:
         dataset = dataset.cut_to(recipe.seq_len)
     tokenizer = load_tokenizer(recipe.tokenizer or recipe.model)
-    tokens_print = tokenizer_fingerprint(tokenizer)
-    dataset.check_tokenizer(tokens_print)
-    _check_tokenizer(recipe, tokens_print)
+    tokenizer_id = tokenizer_fingerprint(tokenizer)
+    dataset.check_tokenizer(tokenizer_id)
+    _check_tokenizer(recipe, tokenizer_id)
     _check_mentions(recipe, dataset)
     if recipe.eval_set is not None:
         choose(recipe.metric, METRICS, "metric")
-        EvalSet.open(Path(recipe.eval_set)).noun_table(tokenizer)  # what is missing is better said now than after half an epoch
+        EvalSet.open(Path(recipe.eval_set)).noun_table(tokenizer)  # fails now rather than after half an epoch
     recipe, filled = settle(recipe, dataset.seq_len)
     own_dropout = {} if recipe.shape else dropout_of(config_of(folder_of(recipe.model)))
     recipe, dropped = _without_dropout(recipe, max(own_dropout.values(), default=0.0))
@@ -135,7 +134,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     batch = settled(recipe.batch)
     if batch % processes:
         raise RecipeError(f"A batch of {batch} rows cannot be shared by {processes} processes; choose a multiple of {processes}.")
-    plan = BatchPlan.of(dataset, batch=batch, seed=recipe.seed, mix=weights_of(recipe.mix, "--mix"))
+    plan = BatchPlan.of(dataset, batch=batch, seed=recipe.seed, mix=parse_weights(recipe.mix, "--mix"))
     last = total_steps(plan.steps_per_epoch, recipe.epochs, recipe.max_tokens, plan.tokens_per_epoch)
     if recipe.curriculum:
         sorted_rows = min(plan.rows, round(recipe.curriculum * min(last, plan.steps_per_epoch) * batch))
@@ -143,21 +142,21 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     if last >= OPEN_END and recipe.max_minutes is None:
         raise RecipeError(f"That is a budget of over {OPEN_END:,} steps. Lower --epochs or --max-tokens.")
     device = pick_first_gpu(recipe.device)
-    wanted = recipe.micro_batch or max(1, tokens_at_once(device) // dataset.seq_len)
-    micro = micro_batch(batch, min(wanted, max(1, -(-plan.rows // processes))), processes)
-    fingerprints = {"dataset": dataset.fingerprint, "tokenizer": tokens_print}
+    fits = recipe.micro_batch or max(1, default_batch_tokens(device) // dataset.seq_len)
+    micro = micro_batch(batch, min(fits, max(1, -(-plan.rows // processes))), processes)
+    fingerprints = {"dataset": dataset.fingerprint, "tokenizer": tokenizer_id}
     if recipe.words_from is not None:
-        _check_words(recipe, recipe.words_from, tokens_print)
+        _check_words(recipe, recipe.words_from, tokenizer_id)
         fingerprints["words"] = model_fingerprints(recipe.words_from)["weights"]
     fingerprints |= {"models": models_fingerprint([recipe.tokenizer])} if recipe.tokenizer else {}
     fingerprints |= model_fingerprints(recipe.model) if recipe.shape is None else {}
     slow = bfloat16_note(device, recipe.dtype)
-    notes = (*found, *filled, *dropped, *([slow] if slow else []))
+    notes = (*resolved, *filled, *dropped, *([slow] if slow else []))
     return Prepared(recipe, dataset, tokenizer, plan, last, device, micro, processes, fingerprints, notes, own_dropout)
 
 
 def verify_dataset(work: Prepared, progress: Progress) -> None:
-    """Are the arrays what was prepared, and is there something in them that the objective can ask?"""
+    """Check that the arrays are unchanged since `prepare`, and that some row has a target for every loss."""
     objective, dataset = work.recipe.objective, work.dataset
     dataset.verify(progress)
     if OBJECTIVES[objective].losses and not any(has_mention_target(dataset.row(number)) for number in range(len(dataset))):
@@ -177,39 +176,39 @@ def _check_mentions(recipe: TrainRecipe, dataset: PackedDataset) -> None:
         )
 
 
-def _check_tokenizer(recipe: TrainRecipe, tokens_print: str) -> None:
-    """A trained model knows its own tokens by their numbers; those of another would mean other words to it."""
+def _check_tokenizer(recipe: TrainRecipe, tokenizer_id: str) -> None:
+    """Refuse another tokenizer for a trained model: its embeddings belong to its own token ids."""
     if recipe.tokenizer is None or recipe.shape is not None or not has_tokenizer(folder_of(recipe.model)):
         return
-    if tokenizer_fingerprint(load_tokenizer(recipe.model)) != tokens_print:
+    if tokenizer_fingerprint(load_tokenizer(recipe.model)) != tokenizer_id:
         raise ModelError(
             f"{recipe.model} was trained with a tokenizer of its own, not {recipe.tokenizer}; leave --tokenizer out."
         )
 
 
-def _check_words(recipe: TrainRecipe, source: str, tokens_print: str) -> None:
-    if tokenizer_fingerprint(load_tokenizer(source)) != tokens_print:
+def _check_words(recipe: TrainRecipe, source: str, tokenizer_id: str) -> None:
+    if tokenizer_fingerprint(load_tokenizer(source)) != tokenizer_id:
         raise ModelError(f"{source} and {recipe.tokenizer} have different vocabularies; pass a model with the same tokenizer.")
-    config, wanted = config_of(folder_of(source)), SHAPES[settled(recipe.shape)].hidden
-    wide = next((config[name] for name in ("embedding_size", "hidden_size", "dim") if name in config), None)
-    if wide != wanted:
-        raise ModelError(f"The embeddings of {source} have width {wide} and {recipe.model} needs {wanted}; pass another shape.")
+    config, needed = config_of(folder_of(source)), SHAPES[settled(recipe.shape)].hidden
+    width = next((config[name] for name in ("embedding_size", "hidden_size", "dim") if name in config), None)
+    if width != needed:
+        raise ModelError(f"The embeddings of {source} have width {width} and {recipe.model} needs {needed}; pass another shape.")
 
 
 def _checkpoints_of_runs(recipe: TrainRecipe) -> tuple[TrainRecipe, list[str]]:
-    """The recipe with checkpoints in place of runs, for the model and for the words of a new one; and which they are."""
+    """Replace runs by their checkpoints in --model and --words-from; the notes name them."""
     notes = []
     for field, option in (("model", "--model"), ("words_from", "--words-from")):
-        given = getattr(recipe, field)
-        if given and (chosen := checkpoint_of_run(given, option)):
-            change: dict[str, Any] = {field: chosen}
+        model = getattr(recipe, field)
+        if model and (checkpoint := checkpoint_of_run(model, option)):
+            change: dict[str, Any] = {field: checkpoint}
             recipe = dataclasses.replace(recipe, **change)
-            notes.append(f"{option}: {chosen}")
+            notes.append(f"{option}: {checkpoint}")
     return recipe, notes
 
 
 def _without_dropout(recipe: TrainRecipe, own: float) -> tuple[TrainRecipe, list[str]]:
-    """Continued pretraining is without dropout unless the recipe asks for some; `own` is the model's."""
+    """Set dropout to 0 unless the recipe has a value; `own` is the model's."""
     if recipe.dropout is not None or not own:
         return recipe, []
     note = say(
@@ -222,13 +221,13 @@ def _without_dropout(recipe: TrainRecipe, own: float) -> tuple[TrainRecipe, list
 
 
 def settled(value: Any) -> Any:
-    """A setting that `settle` has filled."""
+    """Return a setting that `settle` has filled; for the type checker."""
     assert value is not None
     return value
 
 
 def load_model(work: Prepared, resume: Path | None) -> LoadedModel:
-    """The model to train: a checkpoint to resume from, random weights, or the recipe's model made as long as the blocks."""
+    """Load the model to train: the checkpoint to resume from, random weights, or the recipe's model lengthened to the blocks."""
     recipe, length = work.recipe, work.dataset.seq_len
     notes: list[str] = []
     if resume is not None:
@@ -261,16 +260,16 @@ def masking_of(work: Prepared, model: Any) -> Masking:
     special[list(work.tokenizer.all_special_ids)] = True
     special[len(work.tokenizer) :] = True
     starts[: len(begins)] = begins
-    same = ("objective", "min_prob", "max_prob", "whole_word", "entity_rate", "background", "ratio")
+    copied = ("objective", "min_prob", "max_prob", "whole_word", "entity_rate", "background", "ratio")
     return Masking(
-        **{name: getattr(recipe, name) for name in same}, mask_id=int(work.tokenizer.mask_token_id), special=special,
+        **{name: getattr(recipe, name) for name in copied}, mask_id=int(work.tokenizer.mask_token_id), special=special,
         starts=starts, drawn=recipe.rates == "drawn", falling=recipe.rates == "falling",
         replace_all=recipe.replacement == "mask", far_weight=1.0 if recipe.far_weight is None else recipe.far_weight,
     )  # fmt: skip
 
 
 def mention_losses_of(work: Prepared, model: Any) -> MentionLosses | None:
-    """What the objective learns beside the model; None where it has no loss between mentions."""
+    """Build the projections of the objective's mention losses; None if it has none."""
     recipe = work.recipe
     losses = OBJECTIVES[recipe.objective].losses
     weights = {loss: settled(getattr(recipe, f"{loss}_weight")) for loss in losses}
@@ -278,7 +277,7 @@ def mention_losses_of(work: Prepared, model: Any) -> MentionLosses | None:
 
 
 def spare_workers(processes: int) -> int:
-    """How many processes may prepare batches for each process of a training; one core is that one's own."""
+    """Return how many data-loading processes each training process may have; it keeps one core for itself."""
     return min(8, max(0, usable_cores() // processes - 1))
 
 
@@ -289,7 +288,7 @@ def arguments_of(work: Prepared, run: Path, micro: int) -> Any:
     bf16 = recipe.dtype == "bfloat16" or (recipe.dtype == "auto" and cuda and torch.cuda.is_bf16_supported())
     workers = recipe.workers if recipe.workers is not None else spare_workers(work.processes) if cuda else 0
     if workers:
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # else the library warns about every process that is forked
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # else the library warns at every fork
     if "tensorboard" in recipe.report_to:
         os.environ.setdefault("TENSORBOARD_LOGGING_DIR", str(run / "tensorboard"))
     arguments = TrainingArguments(
@@ -299,8 +298,8 @@ def arguments_of(work: Prepared, run: Path, micro: int) -> Any:
         gradient_accumulation_steps=settled(recipe.batch) // (micro * work.processes),
         gradient_checkpointing=recipe.gradient_checkpointing,
         gradient_checkpointing_kwargs={"use_reentrant": False} if recipe.gradient_checkpointing else None,
-        learning_rate=settled(recipe.learning_rate),
-        weight_decay=settled(recipe.weight_decay),
+        learning_rate=settled(recipe.learning_rate),  # not used by our optimizer: recorded by --report-to and training_args.bin
+        weight_decay=settled(recipe.weight_decay),  # the same
         max_grad_norm=recipe.clip,
         seed=recipe.seed,
         bf16=bf16,
@@ -323,5 +322,5 @@ def arguments_of(work: Prepared, run: Path, micro: int) -> Any:
         ddp_find_unused_parameters=False if work.processes > 1 else None,
         label_names=["labels"],
     )
-    arguments._n_gpu = min(1, arguments.n_gpu)  # several GPUs go through `accelerate launch`, one process each
+    arguments._n_gpu = min(1, arguments.n_gpu)  # several GPUs need `accelerate launch`, one process each
     return arguments

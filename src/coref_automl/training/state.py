@@ -1,6 +1,6 @@
-"""What a resumption needs of a checkpoint. In: the state of a loop. Out: files that are whole, or one error that says what to do.
+"""The training state in a checkpoint. In: the state of a loop. Out: complete files, or one error that says what to do.
 
-Torch, safetensors and the library each fail in their own way on a state that is damaged or foreign, and on a full disk.
+torch, safetensors and transformers each fail in their own way on a damaged or foreign state, and on a full disk.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from coref_automl.guard import check_packed
 from coref_automl.store import atomic_write, read_json
 
 MENTION_LOSSES = "mention_losses.pt"
-"""What a loss between mentions has learned beside the model."""
+"""The projections of the mention losses, which are not part of the model."""
 
 STATES = ("optimizer.pt", "scheduler.pt", "rng_state*.pth", MENTION_LOSSES)
-"""What only a resumption needs; most of a checkpoint's size."""
+"""Files that only a resumption reads; most of a checkpoint's size."""
 
 TRAINER_STATE = "trainer_state.json"
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EFBIG)
-_UNWRITABLE_SAID = (
+_UNWRITABLE_MESSAGES = (
     "No space left", "StorageFull", "Disk quota", "File too large", "os error 27", "os error 28",
     "PytorchStreamWriter failed", "iostream error", "unexpected pos",
 )  # fmt: skip
 
 
 def write_state(path: Path, state: dict[str, Any]) -> None:
-    """Write what `torch.load` reads, whole or not at all.
+    """Write a state with `torch.save`, atomically.
 
-    Torch turns an exception of the file it writes into one of its own, or dies of it: it is shown none, and the first is raised
-    once torch has ended.
+    torch replaces an exception of the file it writes to by one of its own, or crashes. So the file hides its errors from torch,
+    and the first is raised when torch is done.
     """
     import torch
 
@@ -48,7 +48,7 @@ def write_state(path: Path, state: dict[str, Any]) -> None:
 
 
 class _Writer:
-    """A file that never refuses; it keeps the first error, a Ctrl-C included, and writes nothing more."""
+    """A file that never raises: it keeps the first error, including Ctrl-C, and writes nothing more."""
 
     def __init__(self, handle: IO[bytes]) -> None:
         self._handle = handle
@@ -68,7 +68,7 @@ class _Writer:
 
 @contextmanager
 def readable_state(path: Path) -> Iterator[None]:
-    """Turn every way a foreign training state fails into one FolderError."""
+    """Turn every error of a damaged or foreign training state into one FolderError."""
     import torch
 
     try:
@@ -76,13 +76,13 @@ def readable_state(path: Path) -> Iterator[None]:
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, ValueError, OSError, EOFError, UnpicklingError, LookupError, TypeError, AttributeError) as error:
-        what = "missing, damaged, or not the state of this training"
-        raise FolderError(f"{path} is {what}; remove {path.parent} and run the same command again.") from error
+        problem = "missing, damaged, or not the state of this training"
+        raise FolderError(f"{path} is {problem}; remove {path.parent} and run the same command again.") from error
 
 
 @contextmanager
 def stored_state(path: Path) -> Iterator[dict[str, Any]]:
-    """What `write_state` wrote, for the block to take up. Nothing but numbers is read: a pickle that asks for more is refused."""
+    """Open a state of `write_state`; its errors, also inside the block, become one FolderError. Pickled code is refused."""
     import torch
 
     with readable_state(path):
@@ -91,7 +91,7 @@ def stored_state(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def check_trainer_state(checkpoint: Path) -> None:
-    """Refuse the trainer's record of another step."""
+    """Refuse a trainer_state.json of another step."""
     from transformers import TrainerState
 
     path, step = checkpoint / TRAINER_STATE, int(checkpoint.name.rpartition("-")[2])
@@ -101,14 +101,14 @@ def check_trainer_state(checkpoint: Path) -> None:
 
 
 def damaged_state(checkpoint: Path) -> Path | None:
-    """The first file of a state that is empty or cut short."""
+    """Find the first file of a training state that is empty or truncated."""
     states = [path for pattern in STATES for path in checkpoint.glob(pattern)]
     files = [checkpoint / TRAINER_STATE, checkpoint / "clock.json", *states]
     return next((path for path in files if not _is_whole(path)), None)
 
 
 def _is_whole(path: Path) -> bool:
-    """Can a file of a checkpoint's state be read? torch writes archives, whose table of contents is at their end."""
+    """Tell whether a file is complete: torch writes zip archives, whose table of contents is at the end."""
     if path.suffix != ".json":
         check_packed(path)
         return is_zipfile(path)
@@ -119,14 +119,14 @@ def _is_whole(path: Path) -> bool:
 
 
 def drop_states(checkpoint: Path) -> None:
-    """Make a checkpoint a plain model: it loads and scores as before, and can no longer be resumed."""
+    """Remove a checkpoint's training state: it loads and scores as before, but cannot be resumed."""
     for pattern in STATES:
         for path in checkpoint.glob(pattern):
             path.unlink()
 
 
 def flush_folder(folder: Path) -> None:
-    """Every byte on disk before the folder gets its name."""
+    """Flush all files to disk, before the folder gets its final name."""
     for path in folder.iterdir():
         if path.is_file():
             with path.open("rb") as handle:
@@ -134,7 +134,7 @@ def flush_folder(folder: Path) -> None:
 
 
 def is_disk_trouble(error: BaseException) -> bool:
-    """The ways in which torch, safetensors and the system say that a file cannot be written."""
+    """Tell whether torch, safetensors or the system could not write a file."""
     if isinstance(error, OSError):
         return error.errno in _UNWRITABLE
-    return any(said in str(error) for said in _UNWRITABLE_SAID)
+    return any(message in str(error) for message in _UNWRITABLE_MESSAGES)

@@ -1,9 +1,10 @@
-"""The training loop: Hugging Face's Trainer with our batches, optimizer and checkpoints. In: a model, a plan, a clock."""
+"""The training loop on Hugging Face's Trainer, with our batches, optimizer, losses, checkpoints and events."""
 
 from __future__ import annotations
 
 import math
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,42 +12,53 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from transformers import PrinterCallback, Trainer, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 
-from coref_automl.errors import NotFinite, StorageError
+from coref_automl.errors import NotFinite, StorageError, TrainingError
+from coref_automl.progress import Progress, Stage, peak_gigabytes
 from coref_automl.store import obey_umask
-from coref_automl.training import state as disk
+from coref_automl.training import state as checkpoint_state
 from coref_automl.training.batches import BatchPlan, Collator, EpochSampler, MaskedRows
 from coref_automl.training.folder import checkpoints_of
-from coref_automl.training.loss import HEAD, count_targets, named_losses
-from coref_automl.training.optimizer import Clock, ParameterGroup, adamw, load_optimizer_state, schedule_factor
+from coref_automl.training.loss import MODULE, count_targets, named_losses
+from coref_automl.training.optimizer import (
+    OPEN_END,
+    Clock,
+    ParameterGroup,
+    adamw,
+    crossed_mark,
+    is_save_step,
+    load_optimizer_state,
+    schedule_factor,
+)
 
-_WATCHED = ("loss", "gradient")
+_CHECKED = ("loss", "gradient")
 _NEVER = torch.iinfo(torch.long).max
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """What is ours in the loop. `schedule` is its kind and the share of warm-up; `finish` completes the folder of a checkpoint;
-    `wait` is for the other processes."""
+    """What this package supplies to the Trainer. `finish` completes the folder of a checkpoint of a step; `wait` is a barrier of
+    all processes."""
 
     plan: BatchPlan
     groups: list[ParameterGroup]
     clock: Clock
-    schedule: tuple[str, float]
+    schedule: str
+    warmup: float
     finish: Callable[[Path, int], None]
     wait: Callable[[], None]
     keep_states: bool
 
 
 class MaskedTrainer(Trainer):  # type: ignore[misc]
-    """The loop people know, with its own sampler, optimizer, parts of the loss, watch over it, and saving.
+    """Hugging Face's Trainer with our sampler, optimizer, auxiliary losses, NaN checks and checkpointing.
 
-    Private hooks of transformers 5.17 that are overridden, and what would be without them:
-    _get_train_sampler          the library's order of rows: no exact resumption
-    _get_grad_norm              a gradient that is not finite changes the weights before it is seen
-    _save_checkpoint, _save     folders half written; what the objective learned among the model's own weights
-    _load_optimizer_and_scheduler, _load_rng_state    a damaged state of a checkpoint is a traceback, not a sentence
+    Private hooks of transformers 5.17 that are overridden, and what would happen without them:
+    _get_train_sampler          rows in the library's order: no exact resumption
+    _get_grad_norm              a NaN or infinite gradient changes the weights before it is noticed
+    _save_checkpoint, _save     half-written folders; projections of the mention losses saved among the model's own weights
+    _load_optimizer_and_scheduler, _load_rng_state    a damaged training state raises a traceback, not a one-line error
     """
 
     def __init__(
@@ -54,18 +66,19 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
     ) -> None:
         super().__init__(model=model, args=args, train_dataset=rows, data_collator=collator, processing_class=tokenizer)
         self.remove_callback(PrinterCallback)
-        self.model_accepts_loss_kwargs = True  # our forward divides by the items of the whole effective batch
+        self.model_accepts_loss_kwargs = True  # our forward divides by the targets of the whole effective batch
         self.loop = loop
-        self._first_bad = torch.full((len(_WATCHED),), _NEVER, device=args.device)
-        self._mention_losses = tuple(getattr(model, HEAD).weights) if hasattr(model, HEAD) else ()
+        # the first step with a NaN or infinite value, per quantity; on the device, as reading it would synchronize every step
+        self._first_nonfinite = torch.full((len(_CHECKED),), _NEVER, device=args.device)
+        self._mention_losses = tuple(getattr(model, MODULE).weights) if hasattr(model, MODULE) else ()
         self._sums: torch.Tensor | None = None
 
-    # the sampler
+    # sampler
     def _get_train_sampler(self, train_dataset: Any = None) -> EpochSampler:  # noqa: ARG002 - the signature is the library's
         group = self.args.per_device_train_batch_size * self.args.world_size
         return EpochSampler(self.loop.plan, group, lambda: int(self.state.global_step))
 
-    # the optimizer and its rate
+    # optimizer and learning rate
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:  # noqa: ARG002 - the signature is the library's
         if self.optimizer is None:  # type: ignore[has-type]
             self.optimizer = adamw(self.loop.groups, fused=self.args.device.type == "cuda")
@@ -73,21 +86,22 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> torch.optim.lr_scheduler.LRScheduler:
         if self.lr_scheduler is None:  # type: ignore[has-type]
-            kind, warmup = self.loop.schedule
-            first = 0.5 / max(1, num_training_steps)  # the first step would have a rate of exactly 0 otherwise
+            loop = self.loop
+            half_step = 0.5 / max(1, num_training_steps)  # otherwise the first step would have a learning rate of exactly 0
             self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
-                optimizer or self.optimizer, lambda step: schedule_factor(self.loop.clock.progress(step) + first, kind, warmup)
+                optimizer or self.optimizer,
+                lambda step: schedule_factor(loop.clock.progress(step) + half_step, loop.schedule, loop.warmup),
             )
             self._created_lr_scheduler = True
         return self.lr_scheduler
 
-    # the parts of the loss
+    # losses
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> tuple[list[Any], Any]:
-        """Beside the asked tokens of the whole effective batch, its asked mentions: a loss between them is a mean over those."""
+        """Count the target tokens of the effective batch, and with mention losses its target mentions: both losses are means."""
         batches, items = super().get_batch_samples(epoch_iterator, num_batches, device)
         if self._mention_losses and batches:
-            asked = sum(count_targets(batch["labels"], batch["mentions"]) for batch in batches).to(device)
-            items = self.accelerator.gather(asked[None]).sum(0) if self.args.world_size > 1 else asked
+            targets = sum(count_targets(batch["labels"], batch["mentions"]) for batch in batches).to(device)
+            items = self.accelerator.gather(targets[None]).sum(0) if self.args.world_size > 1 else targets
         return batches, items
 
     def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None) -> Any:
@@ -97,48 +111,47 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         return (loss, outputs) if return_outputs else loss
 
     def take_losses(self) -> dict[str, float]:
-        """The parts of the loss since the last call, where it has several; every process must ask."""
+        """Return each loss since the last call, if there are several. A collective: call it in every process."""
         if self._sums is None:
             return {}
         sums = self.accelerator.gather(self._sums[None]).sum(0) if self.args.world_size > 1 else self._sums
         self._sums = None
         return named_losses(sums, self._mention_losses)
 
-    # the watch over it
+    # NaN and infinity
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         loss: torch.Tensor = super().training_step(model, inputs, num_items_in_batch)
-        self._watch(loss, "loss")
+        self._record_nonfinite(loss, "loss")
         return loss
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        """A finite loss may have a gradient that is not: the norm is known before the weights are changed by it."""
+        """Check the norm before the optimizer's step: a finite loss may have an infinite gradient."""
         norm = super()._get_grad_norm(model, grad_norm=grad_norm)
-        self._watch(torch.as_tensor(norm, device=self._first_bad.device), "gradient")
+        self._record_nonfinite(torch.as_tensor(norm, device=self._first_nonfinite.device), "gradient")
         return norm
 
-    def _watch(self, value: torch.Tensor, name: str) -> None:
-        """Remembered on the device: asking for a value here would make the CPU wait for every step."""
-        first = self._first_bad[_WATCHED.index(name)]
+    def _record_nonfinite(self, value: torch.Tensor, name: str) -> None:
+        first = self._first_nonfinite[_CHECKED.index(name)]
         first.copy_(torch.where(torch.isfinite(value), first, first.clamp(max=self.state.global_step)))
 
     def check_finite(self) -> None:
-        """Raise if any loss or gradient since the start was NaN or infinite; every process must ask."""
-        first = self._first_bad[None]
-        # every process must come to the same end, or the others would wait for one that has left
+        """Raise if any loss or gradient since the start was NaN or infinite. A collective: call it in every process."""
+        first = self._first_nonfinite[None]
+        # all processes must raise together, or the others would wait for the one that did
         steps = (self.accelerator.gather(first) if self.args.world_size > 1 else first).amin(0).tolist()
         step = min(steps)
         if step < _NEVER:
-            parts = self.take_losses()
-            bad = [name.removesuffix("_loss") for name, value in parts.items() if "_loss" in name and not math.isfinite(value)]
+            losses = self.take_losses()
+            bad = [name.removesuffix("_loss") for name, value in losses.items() if "_loss" in name and not math.isfinite(value)]
             named = f" ({', '.join(bad)})" if bad else ""
             raise NotFinite(
-                f"The {_WATCHED[steps.index(step)]} of step {step + 1} is NaN or infinite{named}. "
+                f"The {_CHECKED[steps.index(step)]} of step {step + 1} is NaN or infinite{named}. "
                 f"Earlier checkpoints are intact: lower --learning-rate and start in another folder."
             )
 
-    # saving, and loading what was saved
+    # checkpoints
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        """Write aside, complete, rename; a full disk removes what was begun and leaves earlier checkpoints alone."""
+        """Write a checkpoint in a temporary folder, complete it, and rename it; on a full disk, remove only what was begun."""
         self.check_finite()
         writing = Path(self.args.output_dir)
         name = f"checkpoint-{self.state.global_step}"
@@ -148,13 +161,13 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
             if self.is_world_process_zero():
                 self.loop.finish(writing / name, self.state.global_step)
                 obey_umask(writing / name)
-                disk.flush_folder(writing / name)
+                checkpoint_state.flush_folder(writing / name)
                 older = checkpoints_of(writing.parent)
                 (writing / name).replace(writing.parent / name)
                 for checkpoint in () if self.loop.keep_states else older:
-                    disk.drop_states(checkpoint)
+                    checkpoint_state.drop_states(checkpoint)
         except (OSError, RuntimeError, SafetensorError) as error:
-            if not disk.is_disk_trouble(error):
+            if not checkpoint_state.is_disk_trouble(error):
                 raise
             shutil.rmtree(writing, ignore_errors=True)
             raise StorageError(
@@ -164,38 +177,142 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         self.loop.wait()
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """The model alone in its own files; what the objective learned beside it in another, which only a resumption needs."""
+        """Save the model alone; the projections of the mention losses go to a file that only a resumption reads."""
         if self._mention_losses:
             weights = self.model.state_dict() if state_dict is None else state_dict
-            state_dict = {name: value for name, value in weights.items() if not name.startswith(f"{HEAD}.")}
+            state_dict = {name: value for name, value in weights.items() if not name.startswith(f"{MODULE}.")}
             folder = Path(output_dir or self.args.output_dir)
             folder.mkdir(parents=True, exist_ok=True)
-            disk.write_state(folder / disk.MENTION_LOSSES, getattr(self.model, HEAD).state_dict())
+            checkpoint_state.write_state(folder / checkpoint_state.MENTION_LOSSES, getattr(self.model, MODULE).state_dict())
         super()._save(output_dir, state_dict)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
-            with disk.stored_state(Path(checkpoint) / "optimizer.pt") as stored:
+            with checkpoint_state.stored_state(Path(checkpoint) / "optimizer.pt") as stored:
                 load_optimizer_state(self.optimizer, stored)
-            with disk.stored_state(Path(checkpoint) / "scheduler.pt") as stored:
+            with checkpoint_state.stored_state(Path(checkpoint) / "scheduler.pt") as stored:
                 self.lr_scheduler.load_state_dict(stored)
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
-            with disk.readable_state(Path(checkpoint) / "rng_state.pth"):
-                if not any(Path(checkpoint).glob("rng_state*.pth")):  # one for each process, where there are several
+            with checkpoint_state.readable_state(Path(checkpoint) / "rng_state.pth"):
+                if not any(Path(checkpoint).glob("rng_state*.pth")):  # one per process
                     raise FileNotFoundError("rng_state.pth")
                 super()._load_rng_state(checkpoint)
 
-    # what a step should not cost
+    # overhead removed
     def close_workers(self) -> None:
-        """End the processes that prepare batches; left to the interpreter's exit, each of them costs five seconds."""
+        """Stop the data-loading processes; left to the interpreter's exit, each of them costs five seconds."""
         loader = self.callback_handler.train_dataloader
         for owner in [part for part in (loader, getattr(loader, "base_dataloader", None)) if part is not None]:
-            running = getattr(owner, "_iterator", None)
-            if running is not None and hasattr(running, "_shutdown_workers"):
-                running._shutdown_workers()
+            iterator = getattr(owner, "_iterator", None)
+            if iterator is not None and hasattr(iterator, "_shutdown_workers"):
+                iterator._shutdown_workers()
                 owner._iterator = None
 
-    def floating_point_ops(self, inputs: Any) -> int:  # noqa: ARG002 - counting parameters at every step costs more than it tells
+    def floating_point_ops(self, inputs: Any) -> int:  # noqa: ARG002 - the library would count parameters at every step
         return 0
+
+
+class RunCallback(TrainerCallback):  # type: ignore[misc]
+    """Decides when to save and when to stop, and reports at logging steps.
+
+    `judge` scores each new checkpoint and returns a reason to stop, or None.
+    """
+
+    def __init__(
+        self,
+        trainer: MaskedTrainer,
+        *,
+        save_every: float,
+        checkpoints: int | None,
+        stage: Stage,
+        progress: Progress,
+        judge: Callable[[], str | None],
+    ) -> None:
+        self.last_loss: float | None = None
+        self.stopped: str | None = None
+        self._trainer, self._plan, self._clock = trainer, trainer.loop.plan, trainer.loop.clock
+        self._save_every, self._checkpoints = save_every, checkpoints
+        self._stage, self._progress, self._judge = stage, progress, judge
+        self._saved_at = 0.0
+        self._step, self._tokens, self._logged_at, self._timed_from = 0, 0, 0.0, 0.0
+
+    def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        step = state.global_step
+        self._step, self._tokens = step, self._plan.tokens_after(step)
+        self._logged_at = self._timed_from = time.monotonic()
+        self._saved_at = self._clock.progress(step)
+        self._stage.skip(step if self._clock.last < OPEN_END else self._clock.earlier)
+
+    def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> Any:
+        step = state.global_step
+        finished = self._clock.finished(step)
+        if finished:
+            control.should_training_stop = True
+        if finished or self._save_is_due(step):
+            control.should_log = control.should_save = True
+        return control
+
+    def _save_is_due(self, step: int) -> bool:
+        if self._checkpoints is None:
+            return is_save_step(step, self._plan.steps_per_epoch, self._save_every, self._clock.last)
+        previous, self._saved_at = self._saved_at, self._clock.progress(step)
+        return crossed_mark(previous, self._saved_at, self._checkpoints)
+
+    def on_log(self, _args: Any, state: Any, _control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
+        if not logs or "loss" not in logs:
+            return
+        self.last_loss, step = float(logs["loss"]), state.global_step
+        self._trainer.check_finite()
+        if self.last_loss == 0.0:
+            raise TrainingError(f"The loss is exactly 0 at step {step}: no position has a label; check the masking rates.")
+        losses = {name: round(value, 5) for name, value in self._trainer.take_losses().items()}
+        if state.is_world_process_zero:
+            speed = self._throughput(step)
+            self._write_event(step, logs, losses, speed)
+            self._advance(step, logs, losses, speed)
+
+    def _throughput(self, step: int) -> float:
+        """Return tokens per second since the last report, without the time spent scoring checkpoints."""
+        previous, self._tokens = self._tokens, self._plan.tokens_after(step)
+        since, self._timed_from = self._timed_from, time.monotonic()
+        return (self._tokens - previous) / max(self._timed_from - since, 1e-9)
+
+    def _write_event(self, step: int, logs: dict[str, float], losses: dict[str, float], speed: float) -> None:
+        progress, elapsed = self._clock.progress(step), self._clock.elapsed()
+        facts = {
+            "step": step,
+            "epoch": round(step / self._plan.steps_per_epoch, 4),
+            "progress": round(progress, 4),
+            "loss": round(logs["loss"], 5),
+            **losses,
+            "rate": float(logs["learning_rate"]),
+            "gradient": round(float(logs.get("grad_norm", 0.0)), 4),
+            "tokens": self._tokens,
+            "tokens_per_second": round(speed),
+            "seconds": round(elapsed, 2),
+        }
+        if torch.cuda.is_available():
+            facts["peak_gigabytes"] = peak_gigabytes()
+        left = round(elapsed * (1 - progress) / progress, 1) if 0 < progress < 1 else None
+        self._progress.event("step", **facts, left=left)
+
+    def _advance(self, step: int, logs: dict[str, float], losses: dict[str, float], speed: float) -> None:
+        """Move the progress bar, whose unit is a step, or a second if the budget is in minutes alone."""
+        previous_step, self._step = self._step, step
+        previous_time, self._logged_at = self._logged_at, time.monotonic()
+        shown = {name.replace("_", " "): value for name, value in losses.items() if name.endswith("_accuracy")}
+        shown = {"loss": round(logs["loss"], 4), **shown, "rate": float(logs["learning_rate"]), "tokens/s": round(speed)}
+        if self._clock.last == OPEN_END:
+            self._stage.advance(self._logged_at - previous_time, step=step, **shown)
+        else:
+            self._stage.advance(step - previous_step, **shown)
+
+    def on_save(self, _args: Any, _state: Any, control: Any, **_: Any) -> Any:
+        reason = self._judge()
+        self._timed_from = time.monotonic()
+        if reason is not None and not control.should_training_stop:
+            self.stopped = reason
+            control.should_training_stop = True
+        return control

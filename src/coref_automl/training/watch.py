@@ -1,4 +1,4 @@
-"""The live view of a run. In: a run's folder. Out: its state as its events tell it, once or until it ends."""
+"""The live view of a run. In: a run's folder. Out: its status by its events, once or until it ends."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from coref_automl.records import Estimate, Record
 from coref_automl.say import language, say
 
 _GRACE = 10.0
-"""Seconds after its last event in which a run whose lock is not seen yet, or no more, counts as training."""
-_DRAWN = 600
-"""Points of a loss curve, at most."""
+"""A run without a lock counts as training for this many seconds after its last event."""
+_CURVE_POINTS = 600
+"""Most points of a loss curve."""
 _BARS = "▁▂▃▄▅▆▇█"
 _STATES = {"training": "학습 중", "finished": "완료", "stopped": "중단", "silent": "응답 없음"}
 
 
 @dataclass(frozen=True, slots=True)
 class RunStatus(Record):
-    """A run at one moment. `state` is training, finished, stopped (ended without finishing, or nobody works on it), or silent:
-    whoever works on it has given no sign of life for two minutes. `quiet` are the seconds since its last event: a slow step is
-    no silence."""
+    """A run at one moment. `state` is training, finished, stopped (ended early, or no process holds its lock) or silent: the
+    process that holds the lock has sent no heartbeat for two minutes. `quiet` is the time since the last event in seconds, which
+    may only mean a slow step."""
 
     run: str
     state: str
@@ -63,22 +63,22 @@ class RunStatus(Record):
                 )
             )
         out += [say("마지막 평가", "last evaluation") + f": {self.last_evaluation}"] if self.last_evaluation else []
-        repeated = self.last_note.replace(": ", " ", 1) == self.last_evaluation  # the note that went with it
+        repeated = self.last_note.replace(": ", " ", 1) == self.last_evaluation  # the note of that evaluation
         return out + ([self.last_note] if self.last_note and not repeated else [])
 
 
 class RunWatch:
-    """A run as its events tell it; each `status()` reads only what was written since the last.
+    """Follows the events of a run; each `status()` reads only those written since the last call.
 
-    `curve` has a loss for every step, thinned out where they are many; `scores` the value of each checkpoint scored in training.
+    `curve` has the loss by step, thinned out if there are many; `scores` has the value of each checkpoint scored in training.
     """
 
     def __init__(self, run: Path) -> None:
         self.run = run
         self._events = run / EVENTS
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._read = 0
         self._step: dict[str, Any] = {}
         self._losses: deque[float] = deque(maxlen=200)
@@ -94,8 +94,8 @@ class RunWatch:
                 f"{self.run} is not a run (no events.ndjson); pass the --out folder of a `coref-automl train` command."
             )
         with self._events.open("rb") as handle:
-            if handle.seek(0, SEEK_END) < self._read:  # begun anew
-                self._forget()
+            if handle.seek(0, SEEK_END) < self._read:  # the file was written anew
+                self._reset()
             handle.seek(self._read)
             for line in lines_of(self._events, handle):
                 if not line.endswith(b"\n"):
@@ -120,12 +120,12 @@ class RunWatch:
         try:
             kind, self._last = row["event"], float(row["time"])
             if kind == "step":
-                found = {name: row[name] for name in _FROM_STEP if row.get(name) is not None}
-                if not all(isinstance(value, int | float) for value in found.values()):
+                step = {name: row[name] for name in _STEP_FIELDS if row.get(name) is not None}
+                if not all(isinstance(value, int | float) for value in step.values()):
                     raise TypeError
                 self._losses.append(float(row["loss"]))
-                self._step = found
-                self._draw(int(found.get("step", 0)), float(row["loss"]))
+                self._step = step
+                self._add_to_curve(int(step.get("step", 0)), float(row["loss"]))
             elif kind == "note":
                 self._note = str(row["text"])
             elif kind == "evaluation":
@@ -133,18 +133,18 @@ class RunWatch:
                 self.metric = str(row["metric"])
                 low, value, high = (float(row[part]) for part in ("low", "value", "high"))
                 self.scores[str(row["checkpoint"])] = Estimate(value, low, high, int(row["n"]))
-        except (KeyError, TypeError, ValueError):  # a damaged line tells nothing; those after it do
+        except (KeyError, TypeError, ValueError):  # skip a damaged line
             return
         if row.get("stage") == "train":
             self._stopped = kind == "stopped"
 
-    def _draw(self, step: int, loss: float) -> None:
-        while self.curve and self.curve[-1][0] >= step:  # a resumed run takes some steps again
+    def _add_to_curve(self, step: int, loss: float) -> None:
+        while self.curve and self.curve[-1][0] >= step:  # a resumed run repeats some steps
             self.curve.pop()
         self._seen += 1
         if self._seen % self._stride == 0:
             self.curve.append((step, loss))
-        if len(self.curve) > _DRAWN:
+        if len(self.curve) > _CURVE_POINTS:
             self.curve, self._stride = self.curve[1::2], self._stride * 2
 
 
@@ -152,7 +152,7 @@ def status_of(run: Path) -> RunStatus:
     return RunWatch(run).status()
 
 
-_FROM_STEP = ("step", "epoch", "loss", "rate", "tokens", "tokens_per_second", "seconds", "left")
+_STEP_FIELDS = ("step", "epoch", "loss", "rate", "tokens", "tokens_per_second", "seconds", "left")
 
 
 def follow(run: Path, every: float = 1.0) -> RunStatus:
@@ -170,11 +170,11 @@ def follow(run: Path, every: float = 1.0) -> RunStatus:
 
 
 def spark(values: tuple[float, ...], width: int = 40) -> str:
-    """A line of bars; each is the mean of its share of the values."""
+    """Draw a line of bars, each the mean of an equal share of the values."""
     if not values:
         return ""
     count = min(width, len(values))
-    edges = [len(values) * place // count for place in range(count + 1)]
+    edges = [len(values) * bar // count for bar in range(count + 1)]
     means = [sum(values[begin:end]) / (end - begin) for begin, end in pairwise(edges)]
     low, high = min(means), max(means)
     return "".join(_BARS[round((len(_BARS) - 1) * (mean - low) / (high - low))] if high > low else _BARS[0] for mean in means)

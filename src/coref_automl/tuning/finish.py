@@ -233,7 +233,7 @@ class JudgingRounds:
         if not shared:
             return None
         first, second = (side.jobs(self.problem, shared, confirm=True) for side in (ours, theirs))
-        verdict = self.problem.paired(first, second, "confirm").judged(level, worth=self.recipe.worth / 100, last=last)
+        verdict = self.problem.paired(first, second, "confirm").judged(level, min_effect=self.recipe.worth / 100, last=last)
         return Judgement(theirs.number, tuple(shared), verdict, self.problem.guarded(first, second, "confirm"))
 
     def curve(self, side: Contender) -> dict[int, float]:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison.claims import QuestionId
-from coref_automl.comparison.outside_checks import CHECKS, judge_starts, start_of
+from coref_automl.comparison.outside_checks import CHECKS, CheckStage, TaskData, judge_starts, start_of
 from coref_automl.comparison.power import Evidence
-from coref_automl.comparison.runs import CheckStage, TaskData
 from coref_automl.config import from_mapping, to_mapping
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.corpus.prepare import prepare_texts
@@ -24,18 +23,17 @@ from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import PRIMARY, WORD, strict_has_room
 from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
 from coref_automl.evaluation.slot import SCORER
-from coref_automl.folders import AVERAGE, is_done
+from coref_automl.folders import AVERAGE, is_done, natural_order
 from coref_automl.machine import device_seen
 from coref_automl.models.build import NEW
 from coref_automl.models.load import load_masked_lm, load_tokenizer
 from coref_automl.models.model_files import weights_fingerprint
-from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Half, ItemScore
 from coref_automl.statistics.planning import Paired
 from coref_automl.training.batches import BatchPlan
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
-from coref_automl.training.recipe import OF_LOSSES, TrainRecipe, check, recommended
+from coref_automl.training.recipe import LOSS_SETTINGS, TrainRecipe, check, recommended
 from coref_automl.training.state import drop_states
 from coref_automl.tuning.portfolio import known_entries, settle_space
 from coref_automl.tuning.problem import Problem, Report, Start, events_of, job_of, models_bytes, run_folder, shape_of
@@ -48,7 +46,7 @@ AVERAGED = 2
 _PLAIN = to_mapping(TrainRecipe("", "", ""))
 DEFAULTS = {
     **{name: _PLAIN[name] for name in TUNABLE["mlm"] if _PLAIN[name] is not None},
-    **{name: value for name, (_, value) in OF_LOSSES.items()},
+    **{name: value for name, (_, value) in LOSS_SETTINGS.items()},
     "far_weight": 1.0,
     "dropout": 0.0,
 }

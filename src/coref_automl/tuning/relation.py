@@ -25,7 +25,7 @@ from coref_automl.progress import Progress
 from coref_automl.records import Half
 from coref_automl.relation.data import RelationData, read_relations, sentence_key, split_by_sentence
 from coref_automl.relation.metrics import Scored, method_verdict
-from coref_automl.relation.recipe import RelationRecipe, usual_rate
+from coref_automl.relation.recipe import RelationRecipe, default_learning_rate
 from coref_automl.relation.rows import gold_indices
 from coref_automl.relation.scoring import read_predictions, read_scores, rows_fingerprint
 from coref_automl.relation.train import VALIDATION, train_relation
@@ -52,7 +52,7 @@ class RelationProblem(Problem):
         return [Start("recommended", "recommended", point) for point in points]
 
     def plain(self, model: str) -> dict[str, Any]:
-        rate = usual_rate(shape_of(model)[1])
+        rate = default_learning_rate(shape_of(model)[1])
         return {**to_mapping(RelationRecipe("", "", "")), "learning_rate": rate, "model": model}
 
     def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:  # noqa: ARG002

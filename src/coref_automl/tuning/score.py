@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from coref_automl.comparison.claims import QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.power import Evidence, sizes_of
-from coref_automl.config import choose, weights_of
+from coref_automl.config import choose, parse_weights
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.evalset import EvalSet, half_set
 from coref_automl.evaluation.metrics import METRICS, PRIMARY, hits
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.records import Estimate, Half, ItemScore, Record, Task
 from coref_automl.statistics.intervals import difference_intervals
-from coref_automl.statistics.planning import Paired, can_show, plans_for
+from coref_automl.statistics.planning import Paired, detectable_difference, plans_for
 from coref_automl.statistics.resampling import Floats, Part
 from coref_automl.tuning.recipe import TuneRecipe
 
@@ -118,7 +118,7 @@ def score_of(recipe: TuneRecipe) -> Score:
     if recipe.score is None:
         metric = choose(recipe.metric or PRIMARY, METRICS, "metric")
         return Score(metric.parts or ((metric.name, 1.0),), metric.label, guards)
-    parts = [(_plain(name), weight) for name, weight in weights_of(recipe.score, "--score").items()]
+    parts = [(_plain(name), weight) for name, weight in parse_weights(recipe.score, "--score").items()]
     if any(weight <= 0 for _, weight in parts) or abs(sum(weight for _, weight in parts) - 1) > 1e-6:
         raise RecipeError(f"The weights of --score {recipe.score} should be above 0 and sum to 1.")
     return Score(tuple(parts), " + ".join(f"{weight:g} {METRICS[name].label}" for name, weight in parts), guards)
@@ -162,7 +162,7 @@ _USUAL_GAIN = 0.01
 def power_of(confirm: EvalSet, score: Score, recipe: TuneRecipe) -> Evidence:
     """By the spreads of the archived studies; a weighted score is planned by the metric that weighs most."""
     sizes = sizes_of(confirm, score.main)
-    detectable = can_show(sizes, recipe.seeds)
+    detectable = detectable_difference(sizes, recipe.seeds)
     plans = plans_for(_USUAL_GAIN, items_a_document=float(sizes.mean()), offered=(recipe.seeds,)) if recipe.seeds > 1 else []
     far = plans and (detectable is None or detectable > _USUAL_GAIN)
     return Evidence(score.main, int(sizes.sum()), len(sizes), detectable, recipe.seeds, plans[0].documents if far else None)

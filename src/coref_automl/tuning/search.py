@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from coref_automl.engine.job import Attempt, Job, Launcher, Running, Schedule, run_steps
+from coref_automl.engine.job import Job, Launcher, Running
+from coref_automl.engine.schedule import Attempt, Schedule, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
 from coref_automl.say import in_words, say
@@ -77,7 +78,7 @@ class Search:
         with self.progress.stage("trials", self.total, "trials") as self.stage:
             self.stage.skip(min(self.total, self.ended()))
             try:
-                schedule = Schedule(more=self._next, stopped=self._stopped)
+                schedule = Schedule(next_step=self._next, poll=self._stopped)
                 run_steps((), self.launcher, lambda active: active.job, self._end, schedule=schedule, wait=self.wait)
             except BaseException:
                 self._hand_back()
@@ -176,9 +177,9 @@ class Search:
     def _end(self, end: Attempt[ActiveTrial]) -> bool:
         """A process that is over: done, failed with a reason, or dead without one. Trials run again through the queue alone."""
         active = end.step
-        end = replace(end, attempt=1 + active.trial.user_attrs.get("attempt", 0))
+        end = replace(end, earlier=(end.kind,) * active.trial.user_attrs.get("attempt", 0))
         with self._unless_taken(active):
-            if end.outcome is None and end.attempt == 1:
+            if end.outcome is None and end.number == 1:
                 self._try_again(active, end.reason)
             elif not end.done:
                 self._close(active, _Ending("FAIL", reason=end.reason, kind=end.kind))

@@ -31,7 +31,7 @@ def _write_band(
     X, T, BAND, FAR, bh, first, last, low, high, m, a, x_row, t_row, length, E, stride, offset, center, scale,
     SIGN: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_U: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One position term of rows of one class, and its values beyond both ends."""
+    """Write one position term of rows of one class as a band, and its values beyond both ends."""
     rows, d = a * CLASS + m, tl.arange(0, BLOCK_D)
     x = load_rows(X, x_row, rows, d, length, D, BLOCK_D)
     for end in tl.static_range(2):
@@ -60,7 +60,7 @@ def bands_kernel(
 ):  # fmt: skip
     """Both position terms as bands (c2p: rows are queries; p2c: rows are keys), and their values beyond both ends.
 
-    Every place that a tile of scores may touch is written, so that none holds NaN.
+    Every element that a tile of scores may read is written, so that none is NaN.
     """
     E, stride, offset, band_head = E_words * CLASS, stride_words * CLASS, offset_words * CLASS, band_words.to(tl.int64) * CLASS
     m = tl.program_id(0) % CLASS
@@ -85,7 +85,7 @@ def bands_kernel(
 
 @triton.jit
 def _forward_zone(
-    total, top, weight, low, high, q, rows, bh, draws, DRAWS, limit, nothing,
+    acc, row_max, row_sum, low, high, q, rows, bh, draws, DRAWS, limit, nothing,
     K, V, k_row, v_row, length, stride, offset, band_head, scale,
     C, P, QUERY_FAR, KEY_FAR, row_segments, SEGMENTS, solid_low, solid_high,
     C2P: tl.constexpr, P2C: tl.constexpr, ZONE: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
@@ -101,18 +101,18 @@ def _forward_zone(
             q, k, rows, columns, bh, length, stride, offset, band_head, scale, C, P, KEY_FAR, row_segments, SEGMENTS,
             solid_low, solid_high, C2P, P2C, ZONE, EVEN, PRECISION,
         )  # fmt: skip
-        new = tl.maximum(top, tl.max(scores, 1) + far)
-        safe = tl.where(new == float("-inf"), 0.0, new)
-        share_of = tl.exp2(scores - (safe - far)[:, None])
-        fade = tl.exp2(top - safe)
-        weight = weight * fade + tl.sum(share_of, 1)
+        new_max = tl.maximum(row_max, tl.max(scores, 1) + far)
+        safe_max = tl.where(new_max == float("-inf"), 0.0, new_max)
+        prob = tl.exp2(scores - (safe_max - far)[:, None])
+        rescale = tl.exp2(row_max - safe_max)
+        row_sum = row_sum * rescale + tl.sum(prob, 1)
         if DROPOUT:
-            others = load_numbers(DRAWS, columns, length, EVEN)
-            share_of = tl.where(kept_by_dropout(draws[:, None], others[None, :], limit), share_of, nothing)
+            column_draws = load_numbers(DRAWS, columns, length, EVEN)
+            prob = tl.where(kept_by_dropout(draws[:, None], column_draws[None, :], limit), prob, nothing)
         v = load_rows(V, v_row, columns, d, length, D, BLOCK_D, EVEN)
-        total = tl.dot(share_of.to(v.dtype), v, total * fade[:, None], input_precision=PRECISION)
-        top = new
-    return total, top, weight
+        acc = tl.dot(prob.to(v.dtype), v, acc * rescale[:, None], input_precision=PRECISION)
+        row_max = new_max
+    return acc, row_max, row_sum
 
 
 @triton.jit(do_not_specialize=VARYING)
@@ -123,10 +123,10 @@ def forward_kernel(
     C2P: tl.constexpr, P2C: tl.constexpr, DROPOUT: tl.constexpr, D: tl.constexpr, BLOCK_D: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Contexts of a block of queries, and the base-2 logarithm of each query's sum (0 for a query that sees no key)."""
+    """Contexts of a block of queries, and the base-2 log-sum-exp of each query (0 for a query without keys)."""
     stride, offset, band_head = stride_words * CLASS, offset_words * CLASS, band_words.to(tl.int64) * CLASS
     if EVEN:
-        length = length // BLOCK * BLOCK  # as it is; so the compiler sees that rows of numbers are aligned
+        length = length // BLOCK * BLOCK  # no change; it shows the compiler that rows are aligned
     begin = tl.program_id(0) * BLOCK_M
     bh = tl.program_id(1)
     b, h = (bh // heads).to(tl.int64), bh % heads
@@ -134,26 +134,28 @@ def forward_kernel(
     rows, d = begin + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)
     q = load_rows(Q + b * q_batch + h * q_head, q_row, rows, d, length, D, BLOCK_D)
     K, V, SEGMENTS = K + b * k_batch + h * k_head, V + b * v_batch + h * v_head, SEGMENTS + b * length
-    own = tl.load(SEGMENTS + rows, mask=rows < length, other=0)
-    own = tl.where(own > 0, own, -1)
+    row_segments = tl.load(SEGMENTS + rows, mask=rows < length, other=0)
+    row_segments = tl.where(row_segments > 0, row_segments, -1)
     low, left, right, high = zones(FIRST, LAST, b, rows, length, begin, BLOCK_M, BLOCK_N, high_reach, low_reach)
     solid_low, solid_high = solid_columns(INNER, LAST, b, rows, length)
     DRAWS += bh.to(tl.int64) * length
     draws = tl.load(DRAWS + rows, mask=rows < length, other=0) if DROPOUT else 0
-    total = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
-    top = tl.full([BLOCK_M], float("-inf"), tl.float32)
-    weight = tl.zeros([BLOCK_M], tl.float32)
+    acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    row_max = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    row_sum = tl.zeros([BLOCK_M], tl.float32)
     for zone in tl.static_range(3):
         end = far if zone == BEHIND else 0  # keys behind their query are far beyond the table's last row
         start, stop = zone_limits(low, left, right, high, zone)
-        total, top, weight = _forward_zone(
-            total, top, weight, start, stop, q, rows, bh, draws, DRAWS + far, limit, boost * 0.0, K, V, k_row, v_row, length,
-            stride, offset, band_head, scale, C, P, QUERY_FAR + end, KEY_FAR + end, own, SEGMENTS, solid_low, solid_high,
+        acc, row_max, row_sum = _forward_zone(
+            acc, row_max, row_sum, start, stop, q, rows, bh, draws, DRAWS + far, limit, boost * 0.0, K, V, k_row, v_row, length,
+            stride, offset, band_head, scale, C, P, QUERY_FAR + end, KEY_FAR + end, row_segments, SEGMENTS, solid_low, solid_high,
             C2P, P2C, zone, DROPOUT, D, BLOCK_D, BLOCK_N, EVEN, PRECISION,
         )  # fmt: skip
-    weight = tl.where(weight > 0, weight, 1.0)
-    total = total * (boost / weight)[:, None]
-    store_rows(OUT + b * o_batch + h * o_head, o_row, rows, d, total, length, D, BLOCK_D)
+    row_sum = tl.where(row_sum > 0, row_sum, 1.0)
+    acc = acc * (boost / row_sum)[:, None]
+    store_rows(OUT + b * o_batch + h * o_head, o_row, rows, d, acc, length, D, BLOCK_D)
     tl.store(
-        LSE + bh.to(tl.int64) * length + rows, tl.where(top == float("-inf"), 0.0, top + tl.log2(weight)), mask=rows < length
+        LSE + bh.to(tl.int64) * length + rows,
+        tl.where(row_max == float("-inf"), 0.0, row_max + tl.log2(row_sum)),
+        mask=rows < length,
     )

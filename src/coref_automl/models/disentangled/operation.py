@@ -1,8 +1,8 @@
-"""Disentangled attention as one differentiable operation. In: queries, keys and values side by side, two position tables.
-Out: contexts.
+"""Disentangled attention as one differentiable operation. In: queries, keys and values in one tensor, two position tables. Out:
+contexts.
 
-`forward` and `backward` do the arithmetic and `layout` says where things lie; here are the launches, and their place in autograd.
-Of the forward pass only its inputs, its output and one number per query are kept for the backward pass.
+`forward` and `backward` have the kernels, `layout` the memory layout; this module launches them and connects them to autograd.
+The backward pass needs the inputs and the output of the forward pass, and one number per query.
 """
 
 from __future__ import annotations
@@ -15,18 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from coref_automl.models.disentangled import backward, backward_tables, forward
+from coref_automl.models.disentangled import backward, forward
 from coref_automl.models.disentangled.builds import launch, rehearse
 from coref_automl.models.disentangled.layout import BLOCK, CLASS, Distances, DocumentBounds, band_of, geometry
 
 _LOG2E = math.log2(math.e)
-Inputs = tuple[Tensor, Tensor, Tensor]
-"""States and two position tables."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Sizes of a kernel's tile and how it is launched."""
+    """Tile sizes and launch options of a kernel."""
 
     rows: int
     columns: int
@@ -36,7 +34,7 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True)
 class KernelTiles:
-    """The tiles of every kernel: queries x keys, queries x keys, keys x queries, and rows of a class x columns (twice)."""
+    """Tiles of every kernel: queries x keys, queries x keys, keys x queries, and rows of a class x columns (twice)."""
 
     forward: Tiles
     query: Tiles
@@ -58,7 +56,7 @@ _INTERPRETED = KernelTiles(
 
 
 def plan_for(dtype: torch.dtype, size: int, device: str) -> KernelTiles:
-    """Tiles that fit the registers and the shared memory of cards from Ampere on; measured on an H200."""
+    """Return tiles that fit the registers and shared memory of Ampere and later GPUs; tuned on an H200."""
     if device == "cpu":
         return _INTERPRETED
     if dtype == torch.float32:
@@ -76,31 +74,31 @@ def attend(
     scale: float,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Contexts (B, L, H, D) of `states` (B, L, 3, H, D), which are queries, keys and values; position tables are (rows, H, D) or
+    """Return contexts (B, L, H, D) for `states` (B, L, 3, H, D): queries, keys and values. Position tables are (rows, H, D), or
     None."""
-    if dropout >= 1:  # nothing is kept
+    if dropout >= 1:  # everything is dropped
         states, dropout = states * 0, 0.0
     batch, length, _, heads, size = states.shape
-    draws = draw(states.device, 2, batch * heads, length) if dropout > 0 else bounds.segments
+    draws = dropout_draws(states.device, 2, batch * heads, length) if dropout > 0 else bounds.segments
     tables = [states.new_empty(0) if x is None else x for x in (position_key, position_query)]
     c2p, p2c = (x is not None for x in (position_key, position_query))
     work = _launch((batch, length, heads, size), states.dtype, states.device, c2p, p2c, distances, scale, dropout)
-    out: Tensor = _Attention.apply(work, *map(_side_by_side, (states, *tables)), *bounds.tensors(), draws)
+    out: Tensor = _Attention.apply(work, *map(_with_unit_stride, (states, *tables)), *bounds.tensors(), draws)
     return out
 
 
-def draw(device: torch.device, *shape: int) -> Tensor:
-    """What `tiles.kept_by_dropout` multiplies, from torch's own generator of the device."""
+def dropout_draws(device: torch.device, *shape: int) -> Tensor:
+    """Sample the factors of `tiles.kept_by_dropout` from torch's generator of the device."""
     return torch.randint(-(2**31), 2**31, shape, dtype=torch.int32, device=device)
 
 
-def drop(share: float) -> tuple[int, float]:
-    """For a share of places to drop: the least product that is kept, and what the kept ones are multiplied by."""
-    return int(share * 2**32) - 2**31 if share else 0, 1 / (1 - share)
+def dropout_limit(rate: float) -> tuple[int, float]:
+    """Return the least product of draws that is kept at a dropout rate, and the factor on what is kept."""
+    return int(rate * 2**32) - 2**31 if rate else 0, 1 / (1 - rate)
 
 
 class _Launch:
-    """What the launches of one shape share: the band, distances on the device, the options that kernels are built for."""
+    """What the launches for one shape have in common: the band, distances on the device, compile-time options."""
 
     def __init__(
         self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device, c2p: bool, p2c: bool, distances: Distances,
@@ -108,7 +106,7 @@ class _Launch:
     ) -> None:  # fmt: skip
         self.batch, self.length, self.heads, self.size = shape
         self.c2p, self.p2c, self.scale, self.dropout = c2p, p2c, scale, dropout
-        self.limit, self.boost = drop(dropout)
+        self.limit, self.boost = dropout_limit(dropout)
         reach = 2 * distances.longest + 2
         points = geometry(distances, reach, device)
         self.plan = plan_for(dtype, self.size, device.type)
@@ -121,40 +119,40 @@ class _Launch:
         self.block_d = max(16, 1 << (self.size - 1).bit_length())
         self.rehearsed: set[bool] = set()
 
-    def new_band(self, like: Tensor, wanted: bool) -> Tensor:
-        return like.new_empty(self.batch * self.heads * self.band.size if wanted else 0)
+    def new_band(self, like: Tensor, has_term: bool) -> Tensor:
+        return like.new_empty(self.batch * self.heads * self.band.size if has_term else 0)
 
     def by_distance(self, table: Tensor) -> Tensor:
-        """A position table with a row for every distance."""
+        """Expand a position table to one row per distance."""
         return table.index_select(0, self.points.rows) if table.numel() else table[None, None]
 
     def bands(self, query: Tensor, key: Tensor, tables: tuple[Tensor, Tensor], bounds: list[Tensor]) -> tuple[Tensor, ...]:
-        """Both position terms as bands, and their values beyond both ends: c2p, p2c, of queries, of keys."""
+        """Return both position terms as bands, and their values beyond both ends: c2p, p2c, of queries, of keys."""
         far = query.new_empty(2, 2 * self.batch * self.heads * self.length, dtype=torch.float32)
-        found = (self.new_band(query, self.c2p), self.new_band(key, self.p2c), far[0], far[1])
+        terms = (self.new_band(query, self.c2p), self.new_band(key, self.p2c), far[0], far[1])
         if self.c2p or self.p2c:
             tiles = self.plan.band
             grid = (CLASS * -(-self.length // (CLASS * tiles.rows)), self.batch * self.heads, 2)
             launch(forward.bands_kernel, grid)(
-                query, key, *tables, *bounds[4:], *found, *_strides(query), *_strides(key),
+                query, key, *tables, *bounds[4:], *terms, *_strides(query), *_strides(key),
                 *(stride for table in tables for stride in (table.stride(1), table.stride(0))),
                 self.length, self.heads, *self.band.words, self.band.size // CLASS, self.points.center, self.scale * _LOG2E,
                 C2P=self.c2p, P2C=self.p2c, D=self.size, BLOCK_D=self.block_d, BLOCK_A=tiles.rows, BLOCK_U=tiles.columns,
                 PRECISION=self.precision, num_warps=tiles.warps, num_stages=tiles.stages,
             )  # fmt: skip
-        return found
+        return terms
 
     def far_sums(self, outer: Tensor, x: Tensor) -> Tensor:
-        """Sums of `x` over all positions, weighted by what lies beyond both ends: (2, H, D)."""
+        """Return the sums (2, H, D) of `x` over all positions, weighted by the gradients beyond each end."""
         grid = (-(-self.length // 256), self.batch * self.heads)
         part = outer.new_empty(self.batch * grid[0], 2, self.heads, self.size)
-        launch(backward_tables.far_sums_kernel, grid)(
+        launch(backward.far_sums_kernel, grid)(
             outer, x, part, *_strides(x), self.length, self.heads, outer.stride(0), D=self.size, BLOCK_D=self.block_d, BLOCK=256
         )
         return part.sum(0)
 
     def options(self, tiles: Tiles, rows: str, columns: str) -> dict[str, Any]:
-        """What an attention kernel is built for; `rows` and `columns` name the sides of its tile."""
+        """Return the compile-time options of an attention kernel; `rows` and `columns` name the sides of its tile."""
         return {
             "C2P": self.c2p, "P2C": self.p2c, "DROPOUT": self.dropout > 0, "D": self.size, "BLOCK_D": self.block_d,
             rows: tiles.rows, columns: tiles.columns, "EVEN": self.length % BLOCK == 0, "PRECISION": self.precision,
@@ -162,7 +160,7 @@ class _Launch:
         }  # fmt: skip
 
     def numbers(self) -> tuple[Any, ...]:
-        """What every attention kernel takes before its options, from `length` to `boost`."""
+        """Return the scalar arguments of every attention kernel, from `length` to `boost`."""
         band, points = self.band, self.points
         return (
             self.length, self.heads, *band.words[1:], band.size // CLASS, points.high, points.low, self.scale * _LOG2E,
@@ -174,11 +172,11 @@ _launch = lru_cache(maxsize=256)(_Launch)
 
 
 def _strides(x: Tensor) -> tuple[int, int, int]:
-    """Of batch, head and row; the numbers of a head lie side by side."""
+    """Return the strides of batch, head and row; the last one is 1."""
     return x.stride(0), x.stride(2), x.stride(1)
 
 
-def _side_by_side(x: Tensor) -> Tensor:
+def _with_unit_stride(x: Tensor) -> Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
@@ -199,10 +197,10 @@ def _forward(
 
 
 def _backward(
-    work: _Launch, slope: Tensor, out: Tensor, lse: Tensor, states: Tensor, position_key: Tensor, position_query: Tensor,
+    work: _Launch, grad: Tensor, out: Tensor, lse: Tensor, states: Tensor, position_key: Tensor, position_query: Tensor,
     bounds: list[Tensor], draws: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    slope = _side_by_side(slope)  # that of a sum is one number, repeated
+    grad = _with_unit_stride(grad)  # the gradient of a sum is an expanded scalar
     query, key, value = states.unbind(2)
     dstates = states.new_empty(states.shape)
     dquery, dkey, dvalue = dstates.unbind(2)
@@ -211,38 +209,38 @@ def _backward(
     grid = (-(-work.length // work.plan.query.rows), work.batch * work.heads)
     delta, content = torch.empty_like(lse), lse.new_empty(*lse.shape, work.size)
     dband, outer = work.new_band(query, work.c2p), lse.new_empty(2, *lse.shape)
-    launch(backward.query_slopes_kernel, grid)(
-        query, key, value, *terms, *bounds[:4], out, slope, lse, draws, delta, content, dband, outer,
-        *_strides(query), *_strides(key), *_strides(value), *_strides(out), *_strides(slope), *work.numbers(),
+    launch(backward.query_gradients_kernel, grid)(
+        query, key, value, *terms, *bounds[:4], out, grad, lse, draws, delta, content, dband, outer,
+        *_strides(query), *_strides(key), *_strides(value), *_strides(out), *_strides(grad), *work.numbers(),
         **work.options(work.plan.query, "BLOCK_M", "BLOCK_N"),
     )  # fmt: skip
     high, low = work.points.high, work.points.low
-    dposition_key = _finish(
+    dposition_key = _input_and_table_gradients(
         work, query, key_table, bounds, dband, content, outer, 1, work.plan.query, (high, low), work.c2p, dquery
     )
     dband = work.new_band(key, work.p2c) if dband.numel() == 0 else dband
     grid = (-(-work.length // work.plan.key.rows), work.batch * work.heads)
-    launch(backward.key_slopes_kernel, grid)(
-        query, key, value, *terms, *bounds[:4], slope, lse, draws, delta, content, dvalue, dband,
-        outer, *_strides(query), *_strides(key), *_strides(value), *_strides(slope), *_strides(dvalue), *work.numbers(),
+    launch(backward.key_gradients_kernel, grid)(
+        query, key, value, *terms, *bounds[:4], grad, lse, draws, delta, content, dvalue, dband,
+        outer, *_strides(query), *_strides(key), *_strides(value), *_strides(grad), *_strides(dvalue), *work.numbers(),
         **work.options(work.plan.key, "BLOCK_N", "BLOCK_M"),
     )  # fmt: skip
-    dposition_query = _finish(
+    dposition_query = _input_and_table_gradients(
         work, key, query_table, bounds, dband, content, outer, -1, work.plan.key, (low, high), work.p2c, dkey
     )
     return dstates, dposition_key, dposition_query
 
 
-def _finish(
+def _input_and_table_gradients(
     work: _Launch, x: Tensor, table: Tensor, bounds: list[Tensor], dband: Tensor, content: Tensor, outer: Tensor,
-    sign: int, tiles: Tiles, limits: tuple[int, int], wanted: bool, dx: Tensor,
+    sign: int, tiles: Tiles, limits: tuple[int, int], has_term: bool, dx: Tensor,
 ) -> Tensor:  # fmt: skip
-    """Gradients of one side, written into `dx`, and of its position table, from the gradients of its band.
+    """Write the gradients of queries or keys into `dx`, and return those of their position table, from the gradients of the band.
 
-    Kernels leave out what all gradients of scores are multiplied by: the scale, and what dropout multiplies the kept by.
+    The constant factor on all gradients of scores is applied here: the scale, and dropout's factor on what is kept.
     """
     scale = work.scale * work.boost
-    if not wanted:
+    if not has_term:
         dx.copy_(content.transpose(1, 2) * scale)
         return table.new_empty(0)
     band, points, sums = work.band, work.points, work.plan.sums
@@ -251,57 +249,57 @@ def _finish(
         "COLUMN_BLOCK": tiles.columns, "PRECISION": work.precision, "num_warps": sums.warps, "num_stages": sums.stages,
     }  # fmt: skip
     grid: tuple[int, ...] = (CLASS * -(-work.length // (CLASS * sums.rows)), work.batch * work.heads)
-    launch(backward_tables.content_slopes_kernel, grid)(
+    launch(backward.input_gradients_kernel, grid)(
         dband, table, *bounds[1:3], content, outer, dx, table.stride(1), table.stride(0), band.size // CLASS, *_strides(dx),
         work.length, work.heads, *band.words, points.center, *limits, scale,
         SIGN=sign, FAR=work.far, **shapes,
     )  # fmt: skip
     part = content.new_empty(CLASS, work.heads, 2 * band.reach, work.size)
     grid = (CLASS, -(-2 * band.reach // sums.columns), work.heads)
-    launch(backward_tables.table_slopes_kernel, grid)(
+    launch(backward.table_gradients_kernel, grid)(
         dband, x, *bounds[1:3], part, band.size // CLASS, *_strides(x), work.length, work.batch, work.heads, *band.words,
         *limits, **shapes,
     )  # fmt: skip
     beyond = work.far_sums(outer, x) if work.far else outer
     dtable = table.new_empty(work.rows, work.heads, work.size)
-    launch(backward_tables.table_sums_kernel, (work.rows, work.heads))(
+    launch(backward.table_sums_kernel, (work.rows, work.heads))(
         part, points.starts, beyond, dtable, work.heads, band.reach, work.rows, scale, SIGN=sign, FAR=work.far,
         D=work.size, BLOCK_D=work.block_d, num_warps=1,
     )  # fmt: skip
     return dtable
 
 
-def _rehearse(work: _Launch, learning: bool, tensors: Inputs, bounds: list[Tensor], draws: Tensor) -> None:
-    """Have the kernels built side by side; those of the backward pass, which take longest, first."""
+def _rehearse(work: _Launch, training: bool, tensors: tuple[Tensor, Tensor, Tensor], bounds: list[Tensor], draws: Tensor) -> None:
+    """Build the kernels in parallel, those of the backward pass first, as they take longest."""
     states = tensors[0]
 
     def passes() -> None:
-        if learning:
+        if training:
             out = states.new_empty(states[:, :, 0].shape)
             lse = states.new_empty(work.batch, work.heads, work.length, dtype=torch.float32)
             _backward(work, out, out, lse, *tensors, bounds, draws)
         _forward(work, *tensors, bounds, draws)
 
-    kinds = work.options(work.plan.forward, "BLOCK_M", "BLOCK_N")
-    rehearse(("attention", learning, states.dtype, states.device, work.far, *kinds.values()), states.device, passes)
-    work.rehearsed.add(learning)
+    options = work.options(work.plan.forward, "BLOCK_M", "BLOCK_N")
+    rehearse(("attention", training, states.dtype, states.device, work.far, *options.values()), states.device, passes)
+    work.rehearsed.add(training)
 
 
 class _Attention(torch.autograd.Function):  # type: ignore[misc]
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        """`inputs`: how to launch; states, two position tables; six tensors of bounds; the draws."""
+        """`inputs`: a `_Launch`; states and two position tables; six tensors of bounds; the draws of dropout."""
         work, states, position_key, position_query, *bounds, draws = inputs
-        tensors, learning = (states, position_key, position_query), any(ctx.needs_input_grad)
-        if learning not in work.rehearsed:
-            _rehearse(work, learning, tensors, bounds, draws)
+        tensors, training = (states, position_key, position_query), any(ctx.needs_input_grad)
+        if training not in work.rehearsed:
+            _rehearse(work, training, tensors, bounds, draws)
         out, lse = _forward(work, *tensors, bounds, draws)
         ctx.save_for_backward(out, lse, *tensors, draws, *bounds)
         ctx.work = work
         return out
 
     @staticmethod
-    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         out, lse, states, position_key, position_query, draws, *bounds = ctx.saved_tensors
         tables = (states, position_key, position_query)
-        return (None, *_backward(ctx.work, slope, out, lse, *tables, bounds, draws), *[None] * 7)
+        return (None, *_backward(ctx.work, grad, out, lse, *tables, bounds, draws), *[None] * 7)

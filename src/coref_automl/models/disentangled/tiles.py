@@ -1,14 +1,14 @@
-"""What the kernels of disentangled attention share. In: pointers and positions. Out: rows, zones, and tiles of scores.
+"""Building blocks of the attention kernels. In: pointers and positions. Out: rows, zones, and tiles of scores.
 
 A score is query x key plus two position terms that depend on the distance d = q - k: c2p (query x position key) and p2c (key x
-position query). Each term is first written as a *band*: c2p of (q, k) lies at `q * stride + k`, p2c at `k * stride + q`. In this
-layout a tile of scores is an aligned tile of the band, so the attention kernels add it without a gather, and store the gradients
-of scores the same way. To write a band in whole 16-byte words, rows that are eight apart are computed together: within such a
-class the distance of a column does not depend on the row, so the band is a matrix product.
+position query). Each term is first written as a *band*: c2p of (q, k) is at index `q * stride + k`, p2c at `k * stride + q`. In
+this layout a tile of scores is an aligned tile of the band, so the attention kernels add it without a gather, and store the
+gradients of scores the same way. To write a band in whole 16-byte words, rows that are eight apart are computed together: within
+such a class the distance of a column does not depend on the row, so the band is a matrix product.
 
-Beyond the last bucket all distances share one row of the table: tiles out there take one number per query and one per key
-(`far`). Documents are runs of equal segments; `first` and `last` bound the keys of each position, and tiles outside are skipped.
-Sums are float32 and there are no atomics, so results repeat bit by bit. Logits are in base 2: `scale` includes log2(e) wherever
+Beyond the last bucket all distances share one row of the table: tiles there need one number per query and one per key (`far`).
+Documents are runs of equal segments; `first` and `last` bound the keys of each position, and tiles outside are skipped. Sums are
+float32 and there are no atomics, so results are reproducible bit by bit. Logits are in base 2: `scale` includes log2(e) wherever
 scores are computed.
 """
 
@@ -28,18 +28,18 @@ VARYING = [
     "length", "heads", "batch", "E", "E_words", "stride_words", "offset_words", "band_words", "center", "table_rows",
     "high_reach", "low_reach", "behind", "ahead", "limit",
 ]  # fmt: skip
-"""Numbers that change with the length of a batch: no kernel is built anew for them."""
+"""Arguments that vary with the length of a batch: kernels are not specialized for their values."""
 BEHIND = tl.constexpr(0)
 IN_BAND = tl.constexpr(1)
 AHEAD = tl.constexpr(2)
-"""Zones of a block of rows: columns so far behind that all distances share a row of the table, the band, columns as far ahead."""
+"""Zones of a block of rows: columns so far behind that all distances share a row of the table; the band; columns as far ahead."""
 _SHIFT = tl.constexpr(1 << 20)
-"""Added before an integer division and taken off after it: Triton rounds towards zero, and positions may be negative here."""
+"""Added before an integer division and subtracted after it: Triton rounds towards zero, and positions may be negative here."""
 
 
 @triton.jit
 def load_rows(base, stride, rows, d, length, D: tl.constexpr, BLOCK_D: tl.constexpr, EVEN: tl.constexpr = False):
-    """Rows of `D` numbers; 0 beyond `length` and `D`. EVEN: the length is whole tiles, so that nothing lies beyond it."""
+    """Load rows of `D` numbers; 0 beyond `length` and `D`. EVEN: the length is a multiple of the tile, so no row is beyond it."""
     at = base + rows.to(tl.int64)[:, None] * stride + d[None, :]
     if EVEN and D == BLOCK_D:
         value = tl.load(at)
@@ -54,7 +54,7 @@ def load_rows(base, stride, rows, d, length, D: tl.constexpr, BLOCK_D: tl.conste
 
 @triton.jit
 def load_numbers(base, places, length, EVEN: tl.constexpr):
-    """One number of each place; 0 beyond the length."""
+    """Load one number per position; 0 beyond the length."""
     return tl.load(base + places) if EVEN else tl.load(base + places, mask=places < length, other=0)
 
 
@@ -68,8 +68,8 @@ def store_rows(base, stride, rows, d, value, length, D: tl.constexpr, BLOCK_D: t
 
 @triton.jit
 def band_limits(start, ROW_BLOCK: tl.constexpr, COLUMN_BLOCK: tl.constexpr, behind, ahead):
-    """For rows [start, start + ROW_BLOCK): columns before the first number are all `behind` or more behind every row, and
-    columns from the second on all `ahead` or more ahead; both are multiples of COLUMN_BLOCK."""
+    """Return two columns for rows [start, start + ROW_BLOCK): columns before the first are `behind` or more behind every row,
+    columns from the second on are `ahead` or more ahead; both are multiples of COLUMN_BLOCK."""
     left = (start - behind + 1 + _SHIFT) // COLUMN_BLOCK * COLUMN_BLOCK - _SHIFT
     right = (start + ROW_BLOCK - 1 + ahead + COLUMN_BLOCK - 1 + _SHIFT) // COLUMN_BLOCK * COLUMN_BLOCK - _SHIFT
     return left, right
@@ -77,7 +77,7 @@ def band_limits(start, ROW_BLOCK: tl.constexpr, COLUMN_BLOCK: tl.constexpr, behi
 
 @triton.jit
 def solid_columns(INNER, LAST, b, rows, length):
-    """The columns that every row of a block sees, so that tiles within need no mask; rows beyond the length do not count."""
+    """Return the bounds of the columns that every row of a block attends to, whose tiles need no mask; padding does not count."""
     inside = rows < length
     low = tl.max(tl.load(INNER + b * length + rows, mask=inside, other=0), 0)
     return low, tl.min(tl.load(LAST + b * length + rows, mask=inside, other=length), 0)
@@ -85,7 +85,7 @@ def solid_columns(INNER, LAST, b, rows, length):
 
 @triton.jit
 def zones(FIRST, LAST, b, rows, length, start, ROW_BLOCK: tl.constexpr, COLUMN_BLOCK: tl.constexpr, behind, ahead):
-    """The columns that a block of rows may see, in whole blocks: the four limits of three zones."""
+    """Return the columns that a block of rows may attend to, in whole blocks: the four limits of three zones."""
     inside = rows < length
     first = tl.load(FIRST + b * length + rows, mask=inside, other=length)
     last = tl.load(LAST + b * length + rows, mask=inside, other=0)
@@ -101,7 +101,7 @@ def zones(FIRST, LAST, b, rows, length, start, ROW_BLOCK: tl.constexpr, COLUMN_B
 
 @triton.jit
 def zone_limits(low, left, right, high, ZONE: tl.constexpr):
-    """First column of a zone, and the one after its last."""
+    """Return the first column of a zone and the one after its last."""
     if ZONE == BEHIND:
         start, stop = low, left
     elif ZONE == IN_BAND:
@@ -113,9 +113,9 @@ def zone_limits(low, left, right, high, ZONE: tl.constexpr):
 
 @triton.jit
 def class_columns(FIRST, LAST, b, rows, length, E, SHARED: tl.constexpr):
-    """For rows of one class: their documents in words of eight, and the columns (from E before each row's word) they span.
+    """Return, for rows of one class, their documents in words of eight and the columns (from E before each row's word) they span.
 
-    SHARED: bounds are those of the rows' blocks of so many.
+    SHARED: rows per entry of the bounds.
     """
     size = (length + SHARED - 1) // SHARED
     inside = rows < size * SHARED
@@ -130,11 +130,11 @@ def class_columns(FIRST, LAST, b, rows, length, E, SHARED: tl.constexpr):
 
 @triton.jit
 def kept_by_dropout(first, second, limit):
-    """Which places dropout keeps: the product of a row's and a column's draw (both made odd, modulo 2^32) is at least `limit`.
+    """Tell which elements dropout keeps: the product of a row's and a column's draw (both made odd, modulo 2^32) is >= `limit`.
 
-    Along a row, and along a column, places are independent as the draws are. A draw per place (Philox) would cost more than all
-    else a kernel does with a score; this is one multiplication, the same in every kernel and for every size of tile. What takes
-    the place of the dropped is a 0 that compilers cannot see (`nothing`): one they can see, they round and pack apart.
+    Along a row, and along a column, elements are independent as the draws are. A draw per element (Philox) would cost more than
+    all else that a kernel does with a score; this is one multiplication, the same in every kernel and for every tile size.
+    Dropped elements become a 0 that the compiler cannot see (`nothing`): a visible one is rounded and packed separately.
     """
     return (first | 1) * (second | 1) >= limit
 
@@ -150,14 +150,14 @@ def tile_scores(
     ROW_BAND, COLUMN_BAND, COLUMN_FAR, row_segments, SEGMENTS, solid_low, solid_high,
     ROW_TERM: tl.constexpr, COLUMN_TERM: tl.constexpr, ZONE: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Logits (base 2) of a tile whose rows are `left` and whose columns are `right`; ROW_BAND lies along the rows.
+    """Return the logits (base 2) of a tile with rows `left` and columns `right`; ROW_BAND is indexed by row.
 
-    Outside the band the rows' own term is one number for all columns and is left to the caller.
+    Outside the band the rows' own term is the same for all columns and is added by the caller.
     """
     value = tl.dot(left, tl.trans(right), input_precision=PRECISION)
     if ZONE == IN_BAND:
         base = bh.to(tl.int64) * band_head + offset
-        if COLUMN_TERM:  # times the identity: tensor cores transpose a tile where it lies, which registers do slowly
+        if COLUMN_TERM:  # times the identity: tensor cores transpose a tile in place, in registers it is slow
             at = columns.to(tl.int64)[:, None] * stride + rows[None, :]
             other = tl.load(COLUMN_BAND + base + at)
             value = tl.dot(tl.trans(other), identity(columns.shape[0], other.dtype), value, input_precision=PRECISION)
@@ -176,7 +176,7 @@ def tile_scores(
 
 @triton.jit
 def far_term(FAR, bh, rows, length, TERM: tl.constexpr, ZONE: tl.constexpr):
-    """The rows' own term beyond an end of the table; 0 within the band."""
+    """Return the rows' own term beyond an end of the table; 0 within the band."""
     if TERM and ZONE != IN_BAND:
         far = tl.load(FAR + bh.to(tl.int64) * length + rows, mask=rows < length, other=0.0)
     else:

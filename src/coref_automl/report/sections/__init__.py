@@ -1,7 +1,7 @@
 """What a report is about, and its sections. In: the results behind paths. Out: a Subject, which every section reads.
 
-Adding one: a function of a Subject in a module here, which returns a Section, None or a list, and its place in SECTIONS of
-`report/checkpoint_report`.
+To add a section, write a function of a Subject in a module here that returns a Section, None or a list, and list it in SECTIONS
+of `report/checkpoint_report`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from coref_automl.comparison.choice import MARGIN
 from coref_automl.comparison.groups import others_than, read_groups
 from coref_automl.comparison.reader import Results
 from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.study import Study, study_at
+from coref_automl.comparison.study_data import MARGIN
 from coref_automl.config import choose
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.metrics import METRICS
@@ -42,11 +42,11 @@ def read_subject(
     target: Mapping[str, float] | None = None,
     groups: Sequence[Group] | None = None,
 ) -> Subject:
-    """What a report on the results is about: the largest group of evaluations, or the first of those that a caller has read."""
+    """The subject of a report on the results: the largest group of evaluations, or the first of the given `groups`."""
     groups = read_groups(results, evalset=evalset) if groups is None else groups
     chosen = groups[0]
     study = study_at(results, chosen, metric=metric, margin=margin, seed=seed)
-    missing = [path for path in results.check_evaluated() if path not in results.runs.damaged]  # those are named as left out
+    missing = [path for path in results.check_evaluated() if path not in results.runs.damaged]  # those are notes of the results
     names, command = ", ".join(missing), f"coref-automl evaluate {' '.join(missing)}"
     notes = [
         *([note("not evaluated", say, names=names, command=command)] if names else ()),
@@ -56,17 +56,17 @@ def read_subject(
         *study.notes,
         *([note("dropped items", say, dropped=study.dropped)] if study.dropped else ()),
     ]
-    values = {part.name: getattr(study, part.name) for part in fields(study)}
+    values = {item.name: getattr(study, item.name) for item in fields(study)}
     return Subject(**{**values, "notes": tuple(notes)}, say=say, target=target or {})
 
 
 def _still_training(group: Group, say: Say) -> list[str]:
-    """Runs that have started and not finished: reported as they are."""
+    """A note on runs that have started and not finished; they are reported as they are."""
     folders = {Path(entry.evaluation.path).parent for entry in group.entries if entry.trained}
-    going = sorted(folder.name for folder in folders if (folder / "events.ndjson").is_file() and not is_done(folder))
-    if not going:
+    unfinished = sorted(folder.name for folder in folders if (folder / "events.ndjson").is_file() and not is_done(folder))
+    if not unfinished:
         return []
-    names = ", ".join(going)
+    names = ", ".join(unfinished)
     return [say(f"아직 학습 중: {names}. 지금까지의 체크포인트로 썼습니다.", f"Still training: {names}. Reported as it stands.")]
 
 
@@ -76,7 +76,7 @@ def epoch_text(entry: Entry) -> str:
 
 def parse_target(text: str) -> dict[str, float]:
     """Parse `real1=0.68,real5=0.83`; 68 means 68%."""
-    out: dict[str, float] = {}
+    targets: dict[str, float] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, value = part.partition("=")
         choose(name.strip(), METRICS, "metric")
@@ -87,5 +87,5 @@ def parse_target(text: str) -> dict[str, float]:
         number = number / 100 if number > 1 else number
         if not 0 < number <= 1:
             raise RecipeError(f"--target {part!r} should lie between 0 and 1 (or 100 percent).")
-        out[name.strip()] = number
-    return out
+        targets[name.strip()] = number
+    return targets

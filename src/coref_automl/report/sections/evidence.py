@@ -1,4 +1,4 @@
-"""The evidence on one screen. In: a Subject. Out: the leading claims about the method to use, gains, targets, learning curves."""
+"""The evidence on one screen. In: a Subject. Out: a forest plot of the leading claims, gains, targets, learning curves."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from coref_automl.comparison.arms import Arm, base_of
-from coref_automl.comparison.judging import judge_pairs, means, speaking_half
+from coref_automl.comparison.judging import Estimand, judge_pair, means
 from coref_automl.comparison.outside_checks import CHECKS
-from coref_automl.comparison.scores import Entry
+from coref_automl.comparison.scores import Entry, verdict_half
 from coref_automl.comparison.study import Study
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report import charts
 from coref_automl.report.page import Cell, Charts, Section, Table, Text, interval, is_same, note, plotted, row
 from coref_automl.report.sections import Subject
-from coref_automl.report.wording import about, forest_row, outcome, which_documents
+from coref_automl.report.wording import ClaimText, forest_row, which_documents
 from coref_automl.say import Say
 
 _MOST_LINES = 4
-"""More in one chart would cover each other."""
+"""More lines in one chart would cover each other."""
 _TASKS = ("base", "method", "far", "lambada")
 _CURVES = ("real1", "real5", "lambada_top1", "score", "real_word", "gold_word")
 
@@ -40,7 +40,7 @@ def draw(subject: Subject) -> Section | None:
 
 
 def _forest(subject: Subject) -> Chart | None:
-    """Of every question its leading claim, and the same method's others on all items, those it is tied with first."""
+    """The leading claim of every question, then the same method's others on all items, ties first."""
     say, ties, rows = subject.say, subject.answer.ties, []
     for question in subject.answer.questions:
         if question.id not in (*_TASKS, *CHECKS) or not question.tested:
@@ -53,27 +53,24 @@ def _forest(subject: Subject) -> Chart | None:
         ]
         others = [claim for claim in others if "unequal training" not in claim.against]
         ties_first = sorted(others, key=lambda claim: claim.b not in ties)
-        shown = (lead, *ties_first[: _MOST_LINES - 1])
-        rows += [forest_row(outcome(claim, say), about(claim, say), claim) for claim in shown]
+        texts = [ClaimText(claim, say) for claim in (lead, *ties_first[: _MOST_LINES - 1])]
+        rows += [forest_row(text.outcome(), text.about(), text.claim) for text in texts]
     title = say("과제별 차이 (점)", "Differences by task (points)")
     return Chart(title, note("forest", say), charts.forest(rows, say)) if rows else None
 
 
 def _curve(subject: Subject) -> Chart | None:
-    """Gains over the base checkpoint by checkpoint: the method to use first, then others at its length."""
+    """Gains over the base point by point: the method to use first, then others at its length."""
     say, lines = subject.say, _methods_with_curves(subject)
-    pairs = [(arm.ending_at(step), base) for arm, base in lines for step in arm.steps()]
-    if not pairs:
+    points = [(arm.ending_at(point), base) for arm, base in lines for point in arm.matched_checkpoints()]
+    if not points:
         return None
-    half = speaking_half(arm.ends for arm, _ in lines)
-    judged = judge_pairs(subject.group, "training", pairs, subject.metric, half=half)
-    if all(gain is None or is_same(gain.claim.difference) for gain in judged):  # nothing has moved: the answer says so
+    half = verdict_half(arm.ends for arm, _ in lines)
+    estimand = Estimand(group=subject.group, question="training", metric=subject.metric, half=half)
+    gains = [(arm, gain.claim.difference) for arm, base in points if (gain := judge_pair(estimand, arm, base)) is not None]
+    if all(is_same(difference) for _, difference in gains):  # nothing has moved: the answer says so
         return None
-    rows = [
-        {"run": arm.name, "x": arm.ends[0].tokens, **plotted(gain.claim.difference)}
-        for (arm, _), gain in zip(pairs, judged, strict=True)
-        if gain is not None
-    ]
+    rows = [{"run": arm.name, "x": arm.ends[0].tokens, **plotted(difference)} for arm, difference in gains]
     label, which = METRICS[subject.metric].label, which_documents(half, say)
     fewest = min(arm.seeds for arm, _ in lines)
     caption = say(
@@ -87,17 +84,17 @@ def _curve(subject: Subject) -> Chart | None:
 def _methods_with_curves(subject: Subject) -> list[tuple[Arm, Entry]]:
     """The lines of the chart with their bases: the method to use and others in its setting, mlm before the rest."""
     curves = [(arm.with_curve(), base) for arm in subject.arms if (base := base_of(subject.entries, arm)) is not None]
-    curves = [(arm, base) for arm, base in curves if len(arm.steps()) > 1]
+    curves = [(arm, base) for arm, base in curves if len(arm.matched_checkpoints()) > 1]
     if not curves:
         return []
-    used = [arm for arm, _ in curves if arm.name == subject.answer.method]
-    first = used[0] if used else max((arm for arm, _ in curves), key=lambda arm: arm.seeds)
+    recommended = [arm for arm, _ in curves if arm.name == subject.answer.method]
+    first = recommended[0] if recommended else max((arm for arm, _ in curves), key=lambda arm: arm.seeds)
     in_setting = [(arm, base) for arm, base in curves if arm.same_setting_as(first)]
     return sorted(in_setting, key=lambda line: (line[0] is not first, line[0].objective != "mlm"))[:_MOST_LINES]
 
 
 def targets(subject: Subject) -> Section | None:
-    """How far it is to the targets; None without any."""
+    """The distance to the targets; None without targets."""
     if not subject.target:
         return None
     say, lines = subject.say, []
@@ -125,7 +122,7 @@ def learning_curves(subject: Subject) -> Section | None:
     say, drawn = subject.say, []
     methods = [arm for arm in map(Arm.with_curve, subject.arms) if arm.seeds > 1]
     lines = _lines(subject, methods)
-    bases = dict.fromkeys(base for steps in lines.values() if (base := subject.own_base(steps[0][0])) is not None)
+    bases = dict.fromkeys(base for points in lines.values() if (base := subject.own_base(points[0][0])) is not None)
     for metric in dict.fromkeys([subject.metric, *subject.metrics(_CURVES)]):
         heights = [(base.name, estimate) for base in bases if (estimate := base.evaluation.estimates.get(metric))]
         target = subject.target.get(metric)
@@ -147,27 +144,27 @@ def learning_curves(subject: Subject) -> Section | None:
 
 
 def token_axis(entries: Sequence[Entry], say: Say) -> str:
-    """What is on the horizontal axis: tokens where every run recorded them, else steps."""
+    """The label of the horizontal axis: tokens if every run recorded them, else steps."""
     by_tokens = all(entry.recorded_tokens is not None for entry in entries if entry.trained)
     return say("학습 토큰", "training tokens") if by_tokens else say("스텝", "steps")
 
 
 def _lines(subject: Subject, methods: list[Arm]) -> dict[str, list[list[Entry]]]:
-    """The points of each line: the checkpoints that a point is the mean of."""
+    """The points of each line, and of each point the checkpoints that it is the mean of."""
     if methods:
-        return {arm.name: [list(step.values()) for step in arm.steps()] for arm in methods}
+        return {arm.name: [list(point.values()) for point in arm.matched_checkpoints()] for arm in methods}
     return {run: [[entry] for entry in entries] for run, entries in subject.runs().items() if len(entries) > 1}
 
 
 def curve_points(study: Study | None, lines: dict[str, list[list[Entry]]], metric: str) -> charts.Rows:
-    """The rows of a chart: of several checkpoints the mean, which needs their study."""
-    points = [(name, step) for name, steps in lines.items() for step in steps]
-    if study is None or all(len(step) == 1 for _, step in points):
-        values = [step[0].evaluation.estimates.get(metric) for _, step in points]
+    """The rows of a chart; a point of several checkpoints is their mean, which needs their study."""
+    points = [(name, entries) for name, line in lines.items() for entries in line]
+    if study is None or all(len(entries) == 1 for _, entries in points):
+        values = [entries[0].evaluation.estimates.get(metric) for _, entries in points]
     else:
-        values = means(study.group, [step for _, step in points], metric, seed=study.seed)
+        values = means(study.group, [entries for _, entries in points], metric, seed=study.seed)
     return [
-        {"run": name, "x": step[0].tokens, "name": step[0].name, **plotted(value)}
-        for (name, step), value in zip(points, values, strict=True)
+        {"run": name, "x": entries[0].tokens, "name": entries[0].name, **plotted(value)}
+        for (name, entries), value in zip(points, values, strict=True)
         if value is not None
     ]
