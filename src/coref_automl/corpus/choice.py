@@ -1,5 +1,5 @@
-"""The choice of documents. In: the index of all that was read, evaluation documents. Out: a reason for each left out, and what
-evaluation text still occurs, word for word, in the documents that train.
+"""The choice of documents, and its overlap with evaluation. In: the index of all that was read, evaluation documents. Out: a
+reason for each document left out, and the evaluation text that still occurs, word for word, in those that train.
 """
 
 from __future__ import annotations

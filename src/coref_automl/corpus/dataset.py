@@ -276,8 +276,7 @@ def write_dataset(
 ) -> dict[str, Any]:
     """Write the arrays, the manifest with their fingerprint, its card, and last DONE; one window at a time is in memory.
 
-    `manifest` is called with the number of blocks once all are written. It must return `pad_id`, `tokenizer` and
-    `tokenizer_fingerprint`, and may return more.
+    `manifest` is called with the number of blocks; it must return `pad_id`, `tokenizer` and `tokenizer_fingerprint`.
     """
     claim_folder(folder, KIND)
     arrays = [folder / name for name in (TOKENS, PIECES, MENTIONS)]

@@ -195,8 +195,8 @@ class _Packer:
             stage.advance(packing.blocks)
 
     def _read(self, pieces: Ints, piece: int) -> Ints:
-        shard, start, length, *_ = pieces[piece].tolist()
-        tokens: Ints = self._tokens(shard)[start : start + length]
+        row = pieces[piece]
+        tokens: Ints = self._tokens(int(row["shard"]))[row["start"] : row["start"] + row["length"]]
         return tokens
 
     def _packed_mentions(self, pieces: Ints, packing: Packing, first_block: int) -> Iterator[Ints]:
@@ -205,12 +205,12 @@ class _Packer:
         for piece in packing.order.tolist():
             if packing.block[piece] != current:
                 current, chains = int(packing.block[piece]), 0
-            shard, *_, of_piece, first, count = pieces[piece].tolist()
-            if count:
-                _, start, end, chain = self._mentions(shard)[first : first + count].T
+            row = pieces[piece]
+            if count := int(row["mentions"]):
+                _, start, end, chain = self._mentions(int(row["shard"]))[row["first_mention"] :][:count].T
                 offset = packing.start[piece]
                 yield np.column_stack([np.full(count, first_block + current), start + offset, end + offset, chain + chains])
-                chains += of_piece
+                chains += int(row["chains"])
 
 
 def _windows(stems: list[Path]) -> Iterator[Ints]:

@@ -177,8 +177,7 @@ class _Builder:
 class SourceTexts:
     """Documents of the sources. `counts` has each source's rows, those held out and kept, and its drops by reason.
 
-    Documents that belong to training data are not drops. `others` are some of them, in which collocations are counted; if all
-    documents are used, they are these documents.
+    Collocations are counted in `others`, some documents of the training data; if all are used, in the documents themselves.
     """
 
     documents: list[Document] = field(default_factory=list)

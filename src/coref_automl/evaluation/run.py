@@ -44,10 +44,7 @@ JOB = f"{__name__}:evaluate_job"
 
 @dataclass(frozen=True, slots=True)
 class EvaluateRecipe:
-    """How to evaluate. Defaults: the bundled set, and each model's own length. `base` also evaluates the base model.
-
-    `engine` is local (one process per GPU of this machine) or ray (tasks of a cluster that sees the same folders).
-    """
+    """How to evaluate. Defaults: the bundled set, and each model's own length. `base` also evaluates the base model."""
 
     eval_sets: Annotated[
         tuple[Path, ...], Setting("Evaluation set; repeatable. Default: the bundled set.", flags=("--eval-set",))

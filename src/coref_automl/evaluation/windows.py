@@ -62,8 +62,7 @@ class Window:
 class WindowMaker:
     """Cuts windows for one tokenizer and one length, and caches them.
 
-    `window` tokenizes one text at a time, once for consecutive items of a document; `prepare` tokenizes the texts of many items
-    on all cores.
+    `window` tokenizes one text at a time, once for consecutive items; `prepare` those of many items, on all cores.
     """
 
     def __init__(self, tokenizer: FastTokenizer, seq_len: int) -> None:

@@ -54,8 +54,7 @@ class Usage(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """The settings of `prepare eval` for every task. `answers`: the only words that may be hidden; None allows any. `usage`: of
-    each source, counted in documents without items."""
+    """The settings of `prepare eval` for every task. Only words in `answers` are hidden, if given; `usage` is by source."""
 
     seed: int = 0
     per_document: int = 3
