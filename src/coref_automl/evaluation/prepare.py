@@ -235,7 +235,6 @@ def _keep_some(others: dict[str, list[Document]], document: Document) -> None:
 
 
 def _documents(recipe: EvalRecipe, texts: SourceTexts | None) -> Iterator[Document]:
-    """Yield all documents of the sources; `texts` counts them and the flawed rows."""
     zeros = {"documents": 0, **({} if recipe.all_documents else {"held out": 0}), "kept": 0}
     for part in (part for name in recipe.sources for part in inputs_of(name)):
         for entry in islice(read_input(part, field=recipe.field), recipe.limit):

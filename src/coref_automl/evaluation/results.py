@@ -55,7 +55,7 @@ def open_evaluation(folder: Path) -> StoredEvaluation | None:
 
 
 def _with_current_paths(evaluation: Evaluation, folder: Path) -> Evaluation:
-    """An evaluation whose checkpoint and set were moved with it names them where they are now."""
+    """The evaluation with the paths of its checkpoint and set as they are now, if these were moved with it."""
     run, fingerprints = run_of(folder), evaluation.fingerprints
     if run is not None and (checkpoint := run / folder.name).is_dir():
         evaluation = replace(evaluation, checkpoint=f"{run.resolve().name}/{folder.name}", path=str(checkpoint))
