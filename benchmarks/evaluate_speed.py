@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from base_models import base_deberta
+from coref_automl.evaluation.answers import sample
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.scorer import Scorer, pick
-from coref_automl.evaluation.windows import sample
 from coref_automl.models.execution import use_attention
 from coref_automl.models.load import LoadedModel, load_tokenizer
 from coref_automl.records import ClozeItem

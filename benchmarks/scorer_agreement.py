@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from coref_automl.evaluation.answers import sample
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.scorer import Scorer
-from coref_automl.evaluation.windows import sample
 from coref_automl.models.load import load_masked_lm
 
 METRICS = ("strict@1", "lenient@1", "lenient@5")

@@ -41,7 +41,7 @@ def main() -> None:
 
     from base_models import base_deberta, base_modernbert
     from coref_automl.bench import TrainBench
-    from coref_automl.bench.train import against, race
+    from coref_automl.bench.train import against, timed_variants
     from coref_automl.models.build import train_tokenizer
 
     shapes = {"deberta": base_deberta, "modernbert": base_modernbert}
@@ -59,7 +59,7 @@ def main() -> None:
                 compile=family == "modernbert",
                 attention=arguments.attention,
             )
-            variants = race(settings, texts, tokenizer, partial(fresh, shapes[family], int(length), arguments.dropout))
+            variants = timed_variants(settings, texts, tokenizer, partial(fresh, shapes[family], int(length), arguments.dropout))
         except torch.OutOfMemoryError:
             print(f"{name}: out of memory", flush=True)
             continue

@@ -187,7 +187,7 @@ def level(studies: int, gain: float = 0.0) -> tuple[float, float]:
         for look in looks:
             values = (gain + fixed + each[: look.pairs]) / 100
             error = document_error(look.pairs)
-            found = judged(values, error, look.level, worth=0.005, last=look is looks[-1], items=ITEMS["confirm"])
+            found = judged(values, error, look.level, min_effect=0.005, last=look is looks[-1], items=ITEMS["confirm"])
             if found.decision != "open":
                 break
         better += found.decision == "better"

@@ -24,7 +24,7 @@ from coref_automl.records import Estimate
 from coref_automl.statistics.crossed import Crossed, crossed
 from coref_automl.statistics.intervals import difference_intervals, step_down_max_t
 from coref_automl.statistics.methods import method_verdict
-from coref_automl.statistics.planning import Components, can_show
+from coref_automl.statistics.planning import Components, detectable_difference
 from coref_automl.statistics.resampling import Gathered, Part
 from coref_automl.statistics.shrinkage import method_means
 
@@ -129,7 +129,7 @@ def winner(sets: int) -> Iterator[Row]:
             over = []
             for true, runs in zip(rng.normal(0, between, (sets, 6)), drawn, strict=True):
                 held = Gathered((runs[:-1] - runs[-1:]).T, sizes)
-                gains, moves = held.means() + np.repeat(true, seeds), held.left_out()
+                gains, moves = held.means() + np.repeat(true, seeds), held.jackknife()
                 means = gains.reshape(6, seeds).mean(axis=1)
                 best = int(means.argmax())
                 believed = method_means(gains, moves.T @ moves, methods=np.repeat(np.arange(6), seeds).tolist())
@@ -153,13 +153,14 @@ def curves(sets: int) -> Iterator[Row]:
 
 
 def plans(sets: int) -> Iterator[Row]:
-    """How often a difference is shown that `can_show` states for 80%."""
+    """How often a difference is shown that `detectable_difference` states for 80%."""
     yield ("seeds", "60 documents", "300", "1,200")
     spreads = Components(0.18, 0.12, 0.003)
     for seeds in SEEDS:
         cells = []
         for documents in (60, 300, 1200):
-            rng, gain = np.random.default_rng((10, seeds, documents)), can_show(np.ones(documents), seeds, components=spreads)
+            rng = np.random.default_rng((10, seeds, documents))
+            gain = detectable_difference(np.ones(documents), seeds, components=spreads)
             over = rng.normal(gain or 0.0, spreads.items, (sets // 4, 1, documents))
             sides = [
                 one

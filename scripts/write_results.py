@@ -17,7 +17,7 @@ from coref_automl.comparison.archive import archive
 from coref_automl.comparison.reader import open_results
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.results import StoredEvaluation
-from coref_automl.paths import natural_order
+from coref_automl.folders import natural_order
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.printout import recommend
 from coref_automl.report.rendering import markdown_table

@@ -36,12 +36,12 @@ FUNCTIONS = {
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, dataset: Path, tokenizer_folder: Path) -> dict[str, Any]:
     """What the examples of the docstrings speak of."""
-    place = tmp_path_factory.mktemp("world")
-    freeze_tiny(place / "set")
-    save_checkpoint(place / "model", seed=0)
-    write_json(place / "rows.json", list(islice(bundled_rows("relations"), 60)))
+    folder = tmp_path_factory.mktemp("world")
+    freeze_tiny(folder / "set")
+    save_checkpoint(folder / "model", seed=0)
+    write_json(folder / "rows.json", list(islice(bundled_rows("relations"), 60)))
     return {
-        "eval_set": place / "set", "model": str(place / "model"), "rows": place / "rows.json", "dataset": dataset,
+        "eval_set": folder / "set", "model": str(folder / "model"), "rows": folder / "rows.json", "dataset": dataset,
         "tokenizer": tokenizer_folder,
     }  # fmt: skip
 
@@ -62,12 +62,12 @@ def test_the_example_of_the_docstring_runs(
 
 
 def test_evaluations_show_themselves(world: dict[str, Any], tmp_path: Path) -> None:
-    found = ca.evaluate(world["model"], eval_set=world["eval_set"], out=tmp_path / "out", device="cpu", words="none", base=False)
-    assert repr(found).count("\n") == 0
-    assert "Real@1 strict" in repr(found)
-    assert found._repr_html_().startswith("<table>")
-    assert "real1_low" not in found._repr_html_()
-    (row,) = found.to_rows()
+    result = ca.evaluate(world["model"], eval_set=world["eval_set"], out=tmp_path / "out", device="cpu", words="none", base=False)
+    assert repr(result).count("\n") == 0
+    assert "Real@1 strict" in repr(result)
+    assert result._repr_html_().startswith("<table>")
+    assert "real1_low" not in result._repr_html_()
+    (row,) = result.to_rows()
     assert row["real1_low"] <= row["real1"] <= row["real1_high"]
 
 
@@ -79,8 +79,8 @@ def test_verdicts_show_themselves(evaluated: Maker) -> None:
     assert [row["finding"] for row in table.to_rows()].count("better") == 2
     assert str(advice).startswith(repr(advice))
     assert sum(row["leads"] for row in advice.to_rows()) == len(advice.questions)
-    made = ca.report(root, out=root.parent / "report")
-    assert repr(made).startswith(made.page)
+    result = ca.report(root, out=root.parent / "report")
+    assert repr(result).startswith(result.page)
 
 
 def test_without_pandas_a_frame_is_one_sentence_and_rows_stay(evaluated: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,8 +111,8 @@ def test_trained_runs_show_themselves(
     write_json(rows, list(islice(bundled_rows("relations"), 60)))
     named = {"model": "new:tiny", "tokenizer": str(tokenizer_folder), "dataset": str(dataset), "out": str(tmp_path / "run")}
     run = ca.train(**named, max_tokens=2_000, device="cpu")
-    found = ca.relation(run.checkpoints[-1], rows, out=tmp_path / "re", seeds=1, epochs=1, max_rows=40, device="cpu")
-    for result, names in ((run, ["checkpoint", "path", "best"]), (found, ["metric", "value", "low", "high"])):
+    results = ca.relation(run.checkpoints[-1], rows, out=tmp_path / "re", seeds=1, epochs=1, max_rows=40, device="cpu")
+    for result, names in ((run, ["checkpoint", "path", "best"]), (results, ["metric", "value", "low", "high"])):
         assert repr(result).count("\n") == 0
         assert len(repr(result)) < 160
         assert list(result.to_rows()[0]) == names

@@ -54,7 +54,7 @@ class Open(TypedDict, total=False):
         ({"kind": "a", "loss": 10**400}, "f.json: loss should be a number, not 1000"),
     ],
 )
-def test_a_misfit_names_field_expected_and_found(value: Any, said: str) -> None:
+def test_an_error_names_the_field_what_is_expected_and_what_is_there(value: Any, said: str) -> None:
     with pytest.raises(EvalSetError) as caught:
         decode_stored(Whole, value, "f.json", error=EvalSetError, remedy="make it again")
     assert str(caught.value).startswith(said)

@@ -34,13 +34,13 @@ def nodes(path: Path) -> list[ast.AST]:
 
 
 def imported(path: Path) -> list[str]:
-    found = []
+    result = []
     for node in nodes(path):
         if isinstance(node, ast.Import):
-            found += [alias.name for alias in node.names]
+            result += [alias.name for alias in node.names]
         if isinstance(node, ast.ImportFrom):
-            found += [f"{node.module}.{alias.name}" for alias in node.names]
-    return found
+            result += [f"{node.module}.{alias.name}" for alias in node.names]
+    return result
 
 
 def imports(path: Path) -> list[tuple[str, ...]]:
@@ -54,7 +54,7 @@ def test_a_module_imports_only_from_its_floor_or_below() -> None:
         module = path.relative_to(ROOT).with_suffix("").parts
         above[module] = [".".join(target) for target in imports(path) if floor_of(target) > floor_of(module)]
     assert len(above) > 200
-    assert {module: found for module, found in above.items() if found} == {}
+    assert {module: result for module, result in above.items() if result} == {}
 
 
 def test_a_room_has_a_floor() -> None:
@@ -78,8 +78,8 @@ def import_graph(root: Path) -> dict[str, set[str]]:
     modules = {name_of(path, root): path for path in root.rglob("*.py")}
     graph: dict[str, set[str]] = {}
     for name, path in modules.items():
-        found = imported(path)
-        owners = {target if target in modules else target.rpartition(".")[0] for target in found}
+        result = imported(path)
+        owners = {target if target in modules else target.rpartition(".")[0] for target in result}
         graph[name] = (owners & modules.keys()) - {name}
     return graph
 
@@ -87,25 +87,25 @@ def import_graph(root: Path) -> dict[str, set[str]]:
 def circles(graph: Mapping[str, set[str]]) -> list[tuple[str, ...]]:
     """The modules that import each other: each reaches itself, and all others of its circle, which reach it back."""
     reached = {name: _reached(name, graph) for name in graph}
-    alike = (tuple(sorted(other for other in found if name in reached[other])) for name, found in reached.items())
+    alike = (tuple(sorted(other for other in result if name in reached[other])) for name, result in reached.items())
     return sorted({circle for circle in alike if circle})
 
 
 def _reached(name: str, graph: Mapping[str, set[str]]) -> set[str]:
-    found, waiting = set[str](), [name]
+    result, waiting = set[str](), [name]
     while waiting:
-        new = graph[waiting.pop()] - found
-        found |= new
+        new = graph[waiting.pop()] - result
+        result |= new
         waiting += new
-    return found
+    return result
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Imports inside functions and for typing count: a circle is a circle, whenever it closes."""
     graph = import_graph(ROOT)
     assert len(graph) > 200
-    found = circles(graph)
-    assert not found, "\n".join(", ".join(circle) for circle in found)
+    result = circles(graph)
+    assert not result, "\n".join(", ".join(circle) for circle in result)
 
 
 def test_a_circle_is_found_by_whatever_import_closes_it(tmp_path: Path) -> None:
@@ -173,4 +173,4 @@ def test_one_class_name_has_one_meaning() -> None:
         classes = (node for node in nodes(path) if isinstance(node, ast.ClassDef))
         for name in (node.name for node in classes if not node.name.startswith("_")):
             homes.setdefault(name, []).append(str(path.relative_to(ROOT)))
-    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+    assert {name: result for name, result in homes.items() if len(result) > 1} == {}

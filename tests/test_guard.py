@@ -17,7 +17,17 @@ from coref_automl.config import read_yaml
 from coref_automl.coreference.data import inspect_coref
 from coref_automl.corpus.formats import READERS
 from coref_automl.errors import InputError, ModelError, RecipeError
-from coref_automl.guard import LARGEST, LINE, TooLarge, check_packed, failure_apart, lines_of, parse_json, read_arrays, read_whole
+from coref_automl.guard import (
+    LARGEST,
+    LINE,
+    TooLarge,
+    check_packed,
+    failure_in_subprocess,
+    lines_of,
+    parse_json,
+    read_arrays,
+    read_whole,
+)
 from coref_automl.models.tokenizer_files import check_rules
 from coref_automl.store import read_json, read_jsonl
 
@@ -85,11 +95,11 @@ def test_a_number_in_base_sixty_is_no_work_of_minutes(tmp_path: Path) -> None:
 
 
 def test_a_program_apart_ends_in_time_and_within_its_memory() -> None:
-    assert failure_apart("pass") == ""
-    assert failure_apart("while True: pass", seconds=0.5) == "no answer in 0 s"
-    assert "4" in failure_apart("raise SystemExit(4)")
+    assert failure_in_subprocess("pass") == ""
+    assert failure_in_subprocess("while True: pass", seconds=0.5) == "no answer in 0 s"
+    assert "4" in failure_in_subprocess("raise SystemExit(4)")
     if sys.platform == "linux":
-        assert failure_apart("b'a' * (2 << 30)") == "MemoryError"
+        assert failure_in_subprocess("b'a' * (2 << 30)") == "MemoryError"
 
 
 def _split(pattern: str) -> dict[str, object]:

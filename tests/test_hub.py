@@ -74,10 +74,10 @@ def test_what_the_hub_does_not_give_is_said_in_a_sentence(place: Path, hub: Hub,
         hub, place, *lines, tokens=(None, OTHER, TOKEN, None, None, None)
     )
     assert granted.status == 0, granted.err
-    for told in (stranger, refused, nothing, broken, bare):
-        assert told.status == 2, told.err
-    for told in (stranger, refused):
-        assert "owner/gated is gated: accept its terms on the hub, run `hf auth login`, and try again." in told.err
+    for done in (stranger, refused, nothing, broken, bare):
+        assert done.status == 2, done.err
+    for done in (stranger, refused):
+        assert "owner/gated is gated: accept its terms on the hub, run `hf auth login`, and try again." in done.err
     assert "owner/nothing is neither a folder here nor a model on the hub; check the name." in nothing.err
     assert "owner/broken is not a folder here, and the hub " in broken.err
     assert "owner/bare on the hub has no model (it has no config.json); check the name." in bare.err
@@ -159,9 +159,9 @@ def test_ko_lambada_asks_for_a_token_and_is_read_with_one(place: Path, hub: Hub)
     hub.datasets[LAMBADA] = Repository({"test.parquet": _parquet(passages)}, tokens=(TOKEN,))
     line = ["prepare", "eval", "--lambada", "ko-lambada", "--model", "model", "--out", "cloze"]
     stranger, refused, granted = commands(hub, place, line, line, line, tokens=(None, OTHER, TOKEN))
-    for told in (stranger, refused):
-        assert told.status == 2
-        assert "accept its terms on the hub and set HF_TOKEN" in told.err
+    for done in (stranger, refused):
+        assert done.status == 2
+        assert "accept its terms on the hub and set HF_TOKEN" in done.err
     assert granted.status == 0, granted.err
     assert "6 items, frozen" in granted.out
 

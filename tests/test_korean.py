@@ -39,8 +39,8 @@ def test_nouns_equal_their_spans_in_any_text_and_order_is_kept(tagger: Tagger, t
 def test_nouns_names_and_pronouns_are_told_apart(tagger: Tagger) -> None:
     text = "서울은 큰 도시이다. 우리는 그 도시를 좋아한다."
     (tags,) = tagger.tag([text])
-    found = {(text[start:end], KINDS[kind]) for (start, end), kind in zip(tags.spans, tags.kinds, strict=True)}
-    assert {("서울", "NNP"), ("도시", "NNG"), ("우리", "NP")} <= found
+    result = {(text[start:end], KINDS[kind]) for (start, end), kind in zip(tags.spans, tags.kinds, strict=True)}
+    assert {("서울", "NNP"), ("도시", "NNG"), ("우리", "NP")} <= result
     assert len(tags.sentence_ends) == 2
 
 
@@ -72,21 +72,21 @@ def test_a_text_is_tagged_once_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(korean, "_kiwi", never)
     assert [tags.pack() for tags in Tagger(tmp_path).tag(texts)] == first
-    assert sum(Tagger(tmp_path).remember(texts)) == sum(map(len, texts))
+    assert sum(Tagger(tmp_path).fill_cache(texts)) == sum(map(len, texts))
     with pytest.raises(AssertionError, match="tagged again"):
         list(Tagger(tmp_path).tag(["다른 글이다."]))
 
 
 def test_what_is_remembered_is_found_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [korean_text(seed) for seed in range(3)]
-    assert sum(Tagger(tmp_path, threads=1).remember(texts)) == sum(map(len, texts))
+    assert sum(Tagger(tmp_path, threads=1).fill_cache(texts)) == sum(map(len, texts))
     monkeypatch.setattr(korean, "_kiwi", None)
     assert len(list(Tagger(tmp_path).tag(texts))) == 3
 
 
 def test_a_tagger_without_a_cache_cannot_remember() -> None:
     with pytest.raises(ValueError, match="without a cache"):
-        list(Tagger(None).remember(["글"]))
+        list(Tagger(None).fill_cache(["글"]))
 
 
 def test_a_cache_on_a_full_disk_is_one_sentence(tmp_path: Path) -> None:

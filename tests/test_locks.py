@@ -81,11 +81,11 @@ def test_a_folder_in_use_is_refused_with_who_and_since_when(
     with claimed(out, kind):
         before = sorted(out.iterdir())
         assert run([*command.split(), *words, "--out", str(out)]) == 2
-        said = capsys.readouterr().err
-        assert f"{out} is in use by `" in said, said
-        assert f"(process {os.getpid()} on " in said
-        assert ", since 20" in said
-        assert "choose another --out" in said
+        text = capsys.readouterr().err
+        assert f"{out} is in use by `" in text, text
+        assert f"(process {os.getpid()} on " in text
+        assert ", since 20" in text
+        assert "choose another --out" in text
         assert sorted(out.iterdir()) == before
 
 
@@ -185,9 +185,9 @@ def test_a_second_prepare_is_refused_while_the_first_runs_and_goes_on_after_it_w
         time.sleep(0.02)
     first.send_signal(signal.SIGSTOP)  # or it might finish on a fast machine
     assert run(command) == 2
-    said = capsys.readouterr().err
-    assert f"(process {first.pid} on " in said
-    assert "prepare mlm --source" in said
+    text = capsys.readouterr().err
+    assert f"(process {first.pid} on " in text
+    assert "prepare mlm --source" in text
     first.kill()
     first.wait()
     assert (out / ".lock.json").is_file()
@@ -208,9 +208,9 @@ def test_a_holder_on_another_machine_is_believed_while_it_gives_signs_of_life(
     (elsewhere / ".lock").unlink()
     shutil.copytree(elsewhere, out)
     assert run(command) == 2
-    said = capsys.readouterr().err
-    assert "on node-7, since" in said
-    assert "last sign of life" in said
+    text = capsys.readouterr().err
+    assert "on node-7, since" in text
+    assert "last sign of life" in text
     old = time.time() - locks.SILENT - 1
     os.utime(out / ".lock.json", (old, old))
     assert run(command) == 0
@@ -247,11 +247,11 @@ def test_an_evaluation_that_another_process_makes_is_waited_for(
     monkeypatch.chdir(tmp_path)
     freeze_tiny(Path("evalsets/tiny"))
     save_checkpoint(Path("runs/a/checkpoint-65"), seed=1)
-    held, waited, sleep = threading.Event(), threading.Event(), time.sleep
+    is_locked, waited, sleep = threading.Event(), threading.Event(), time.sleep
 
     def hold() -> None:
         with locked(Path("runs/a/evaluations/tiny-128/checkpoint-65")):
-            held.set()
+            is_locked.set()
             assert waited.wait(600)
 
     def slept(seconds: float) -> None:
@@ -262,7 +262,7 @@ def test_an_evaluation_that_another_process_makes_is_waited_for(
 
     other = threading.Thread(target=hold)
     other.start()
-    held.wait()
+    is_locked.wait()
     assert run(["evaluate", "runs/a", "--eval-set", "evalsets/tiny", "--device", "cpu", "--dtype", "float32"]) == 0
     other.join()
     assert "Waiting: runs/a/evaluations/tiny-128/checkpoint-65 is in use by" in capsys.readouterr().err

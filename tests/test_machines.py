@@ -48,7 +48,7 @@ def test_the_masked_cpu_warns_where_nobody_listens_for_it(plain_cpu: None) -> No
         with autocast_to("cpu", torch.bfloat16):
             layer(values)
             warnings.warn("something else", UserWarning, stacklevel=1)
-    assert [str(one.message) for one in heard] == ["something else"]
+    assert [str(item.message) for item in heard] == ["something else"]
 
 
 def test_bfloat16_is_scored_in_software_with_one_note(place: Path, plain_cpu: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,14 +117,14 @@ def bound_and_read_in_comprehensions(function: ast.AST) -> set[str]:
 
 def test_no_comprehension_binds_a_module_s_name_that_another_reads() -> None:
     """Python 3.12.0 and 3.12.1 take the second for the local variable of the first, which has no value by then."""
-    found = []
+    result = []
     for path in sorted(Path(coref_automl.__file__).parent.rglob("*.py")):
         tree = ast.parse(path.read_text("utf-8"))
         own = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef):
-                found += [f"{path.name}: {node.name}: {name}" for name in bound_and_read_in_comprehensions(node) & own]
-    assert not found
+                result += [f"{path.name}: {node.name}: {name}" for name in bound_and_read_in_comprehensions(node) & own]
+    assert not result
 
 
 @pytest.mark.parametrize("device", ["mps", "xpu:0", "meta"])

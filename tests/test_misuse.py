@@ -18,11 +18,11 @@ NOTHING: Any = None
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("misuse")
-    freeze_tiny(place / "set")
+    folder = tmp_path_factory.mktemp("misuse")
+    freeze_tiny(folder / "set")
     for step in (1, 2):
-        save_checkpoint(place / f"run/checkpoint-{step}", seed=step)
-    return place
+        save_checkpoint(folder / f"run/checkpoint-{step}", seed=step)
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_one_path_is_one_path_however_it_is_given(place: Path, tmp_path: Path, k
     recipe = ca.EvaluateRecipe(eval_sets=kind(place / "set"), out=str(tmp_path / "out"), device="cpu", words="none")
     assert recipe.eval_sets == (place / "set",)
     done = ca.evaluate(kind(place / "run"), recipe)
-    assert [one.checkpoint for one in done] == ["run/checkpoint-1", "run/checkpoint-2"]
+    assert [item.checkpoint for item in done] == ["run/checkpoint-1", "run/checkpoint-2"]
     ca.compare(kind(tmp_path / "out"))
     ca.recommend(kind(tmp_path / "out"))
     ca.report(kind(tmp_path / "out"), out=str(tmp_path / "report"))
@@ -40,8 +40,8 @@ def test_one_path_is_one_path_however_it_is_given(place: Path, tmp_path: Path, k
 
 
 def test_recipes_take_paths_for_text_and_one_source_for_a_list(tmp_path: Path) -> None:
-    made = ca.PrepareRecipe(mode="mlm", sources=f"local:{tmp_path}", model=tmp_path, eval_sets=tmp_path)  # type: ignore[arg-type]
-    assert (made.sources, made.model, made.eval_sets) == ((f"local:{tmp_path}",), str(tmp_path), (str(tmp_path),))
+    result = ca.PrepareRecipe(mode="mlm", sources=f"local:{tmp_path}", model=tmp_path, eval_sets=tmp_path)  # type: ignore[arg-type]
+    assert (result.sources, result.model, result.eval_sets) == ((f"local:{tmp_path}",), str(tmp_path), (str(tmp_path),))
     run = ca.TrainRecipe(tmp_path, tmp_path, tmp_path, seed=np.int64(3), report_to="wandb")  # type: ignore[arg-type]
     assert (run.model, run.seed, type(run.seed), run.report_to) == (str(tmp_path), 3, int, ("wandb",))
     assert ca.EvalRecipe(models="bundled:ko-mini", sources=["bundled:passages"]).sources == ("bundled:passages",)  # type: ignore[arg-type]

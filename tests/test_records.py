@@ -80,13 +80,13 @@ def test_a_cluster_keeps_its_half_and_halves_are_near_equal() -> None:
 
 def test_a_small_set_is_split_evenly_and_a_shared_cluster_has_one_half() -> None:
     novels = [("gold", f"novel-{number}") for number in range(41)]
-    found = halves_of(novels)
-    assert sorted(found.values()).count("select") == 21
+    result = halves_of(novels)
+    assert sorted(result.values()).count("select") == 21
     assert sum(half_of(name) == "select" for _, name in novels) != 21  # the hash alone is uneven
     many = [("real", f"document-{number}") for number in range(200)]
     some = [("real-far", f"document-{number}") for number in range(30)]
     both = halves_of([*many, *some, *novels])
-    assert both == {**{name: half_of(name) for _, name in many}, **found}
+    assert both == {**{name: half_of(name) for _, name in many}, **result}
     few = halves_of([("real", f"d{n}") for n in range(40)] + [("real-far", f"d{n}") for n in range(20, 60)])
     assert sorted(few.values()).count("select") == 30
     assert halves_of([("real", "alone")]) == {"alone": "select"}

@@ -41,8 +41,8 @@ def without_library(page: str) -> str:
 @pytest.mark.parametrize("lang", ["en", "ko"])
 def test_the_pages_come_from_the_kept_evaluations(writer: ModuleType, lang: str) -> None:
     for path, text in writer.pages(lang).items():
-        held = path.read_text("utf-8")
-        assert (without_library(held) == without_library(text)) if path.suffix == ".html" else (held == text)
+        stored = path.read_text("utf-8")
+        assert (without_library(stored) == without_library(text)) if path.suffix == ".html" else (stored == text)
 
 
 @pytest.mark.journey
@@ -52,11 +52,11 @@ def test_the_carry_over_page_has_the_verdicts_of_the_kept_study(writer: ModuleTy
     nouns = writer.noun_table()
     assert writer.between_markers(page, nouns, *writer.NOUNS) == page
     elsewhere = r"## What changed with the items.*?(?=## How it was judged)"  # runs of which no archive is kept
-    said = re.findall(INTERVAL, re.sub(elsewhere, "", page.split(writer.BEGIN)[0], flags=re.DOTALL))  # written by hand
-    assert said
+    intervals = re.findall(INTERVAL, re.sub(elsewhere, "", page.split(writer.BEGIN)[0], flags=re.DOTALL))  # written by hand
+    assert intervals
     experiment = (writer.DOCS / "results.md").read_text("utf-8").replace("\\-", "-")
-    kept = re.findall(INTERVAL, (writer.STUDY / "verdicts.md").read_text("utf-8") + experiment + nouns)
-    assert set(said) <= {*kept, *(one.replace("+", "") for one in kept)}
+    published = re.findall(INTERVAL, (writer.STUDY / "verdicts.md").read_text("utf-8") + experiment + nouns)
+    assert set(intervals) <= {*published, *(item.replace("+", "") for item in published)}
 
 
 @pytest.mark.journey
@@ -81,13 +81,13 @@ def test_the_page_is_light_and_what_is_kept_has_no_text(writer: ModuleType) -> N
     assert sum(path.stat().st_size for path in files) < 6_000_000
     assert not any(path.name in ("items.jsonl", "documents.jsonl") for path in files)
     for path in files:
-        held = ""
+        content = ""
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as columns:
-                held = "".join(
+                content = "".join(
                     "".join(map(str, columns[name].ravel())) for name in columns.files if columns[name].dtype.kind == "U"
                 )
         elif path.suffix == ".json":
-            held = path.read_text("utf-8")
-        assert not re.search(r"[가-힣]", held)
-        assert '"/' not in held  # no path of a machine
+            content = path.read_text("utf-8")
+        assert not re.search(r"[가-힣]", content)
+        assert '"/' not in content  # no path of a machine

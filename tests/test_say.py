@@ -12,7 +12,7 @@ import coref_automl
 from coref_automl.cli.app import run
 from coref_automl.corpus import choice, encode
 from coref_automl.corpus.batch import RowProblem
-from coref_automl.corpus.clean import too_little_hangul, too_short
+from coref_automl.corpus.clean import Filters, reason_to_drop
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.tasks.task import INSIDE_WORD, NO_CHOICE
 from coref_automl.experiment.recipe import kind_name, step_kinds
@@ -95,9 +95,9 @@ def test_what_is_told_in_korean_holds_no_english_sentence(
     """
     for line in lines.strip().splitlines():
         assert run([*line.split(), "--lang", "ko"]) == 0, line
-        told = "".join(capfd.readouterr())
-        assert re.search("[가-힣]", told), line
-        assert not ENGLISH.findall(told), line
+        text = "".join(capfd.readouterr())
+        assert re.search("[가-힣]", text), line
+        assert not ENGLISH.findall(text), line
         assert run([*line.split(), "--lang", "en"]) == 0
         assert "니다" not in "".join(capfd.readouterr()), line
 
@@ -131,23 +131,24 @@ def _filled(words: ast.JoinedStr) -> str:
 
 
 def test_every_stage_and_unit_of_the_package_has_a_korean_name() -> None:
-    found = set()
+    result = set()
     for path in Path(coref_automl.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("stage", "track"):
                 words = [*node.args, *(keyword.value for keyword in node.keywords)]
-                found |= {word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str)}
-                found |= {_filled(word) for word in words if isinstance(word, ast.JoinedStr)}
-    assert len(found) > 20
-    assert {name for name in found if in_korean(name) == name} == set()
+                result |= {word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str)}
+                result |= {_filled(word) for word in words if isinstance(word, ast.JoinedStr)}
+    assert len(result) > 20
+    assert {name for name in result if in_korean(name) == name} == set()
     assert set(catalogue().values()).isdisjoint(catalogue())
 
 
 def test_reasons_for_dropped_rows_follow_the_language() -> None:
-    known = (*choice.REASONS[1:], *encode.REASONS[1:], INSIDE_WORD, NO_CHOICE, too_short("가", 400), too_little_hangul("a", 0.5))
+    filtered = reason_to_drop("가", Filters(min_characters=400)), reason_to_drop("a", Filters(0, 0.5))
+    known = (*choice.REASONS[1:], *encode.REASONS[1:], INSIDE_WORD, NO_CHOICE, *filtered)
     with speaking("ko"):
-        told = [in_words(reason) for reason in known if reason]
-        assert all(re.search("[가-힣]", one) for one in told)
+        translated = [in_words(reason) for reason in known if reason]
+        assert all(re.search("[가-힣]", item) for item in translated)
         assert in_words("under 400 characters") == "400자 미만"
         reason = "the subject '물' does not occur in the sentence; characters 0..1 are '불은'"
         korean = "3행 (a-1): 주체 '물'이(가) 문장에 없음; 글자 0..1 위치는 '불은'임"

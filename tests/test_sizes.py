@@ -32,10 +32,10 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
     def told(*arguments: str | Path) -> str:
         capsys.readouterr()
         assert run(list(map(str, arguments))) == 2
-        said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("coref-automl: ")]
-        assert len(said) == 1
-        assert len(said[0]) < 600
-        return said[0]
+        lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("coref-automl: ")]
+        assert len(lines) == 1
+        assert len(lines[0]) < 600
+        return lines[0]
 
     return told
 
@@ -87,16 +87,16 @@ def training(dataset: Path, tmp_path: Path) -> list[str]:
 )
 def test_a_config_that_describes_more_than_its_weights_is_refused(model: Path, refused: Refused, name: str, value: int) -> None:
     edit(model / "config.json", **{name: value})
-    told = refused("fill", "서울은 [MASK]이다.", "--model", model)
-    assert f"{model / 'config.json'}" in told or "embedding" in told
-    assert "correct" in told or "copy" in told
-    assert f"{value:,}" in told or name in ("intermediate_size", "hidden_size")
+    text = refused("fill", "서울은 [MASK]이다.", "--model", model)
+    assert f"{model / 'config.json'}" in text or "embedding" in text
+    assert "correct" in text or "copy" in text
+    assert f"{value:,}" in text or name in ("intermediate_size", "hidden_size")
 
 
 def test_a_config_is_checked_for_the_encoder_alone_too(model: Path, tmp_path: Path, refused: Refused) -> None:
     edit(model / "config.json", intermediate_size=10**9)
-    told = refused("re", "train", "--model", model, "--train", "bundled:relations", "--max-rows", "50", "--out", tmp_path / "run")
-    assert "the weight files hold 11," in told
+    text = refused("re", "train", "--model", model, "--train", "bundled:relations", "--max-rows", "50", "--out", tmp_path / "run")
+    assert "the weight files hold 11," in text
 
 
 def test_an_id_far_beyond_the_vocabulary_is_refused(model: Path, tmp_path: Path, refused: Refused) -> None:
@@ -119,16 +119,16 @@ def test_an_id_far_beyond_the_vocabulary_is_refused(model: Path, tmp_path: Path,
     ids=lambda command: command[0],
 )
 def test_a_length_that_cannot_be_meant_is_refused(command: list[str], tmp_path: Path, refused: Refused) -> None:
-    told = refused(*command, "--seq-len", HUGE, "--out", tmp_path / "out")
-    assert "seq_len should" in told
-    assert "131,072" in told
+    text = refused(*command, "--seq-len", HUGE, "--out", tmp_path / "out")
+    assert "seq_len should" in text
+    assert "131,072" in text
     assert not (tmp_path / "out").exists()
 
 
 def test_a_vocabulary_that_cannot_be_meant_is_refused(tmp_path: Path, refused: Refused) -> None:
-    told = refused("tokenizer", "learn", "--source", "bundled:passages", "--vocab-size", 10**12, "--out", tmp_path / "out")
-    assert " should " in told
-    assert "1,000,000,000,000" in told
+    text = refused("tokenizer", "learn", "--source", "bundled:passages", "--vocab-size", 10**12, "--out", tmp_path / "out")
+    assert " should " in text
+    assert "1,000,000,000,000" in text
 
 
 def claiming(shape: tuple[int, ...], held: bytes) -> Callable[[Path], None]:
@@ -158,8 +158,8 @@ def test_an_array_that_holds_less_than_it_claims_is_refused(
     dataset: Path, tmp_path: Path, refused: Refused, name: str, damage: Callable[[Path], None], reason: str
 ) -> None:
     damage(dataset / name)
-    told = refused(*training(dataset, tmp_path))
-    assert f"is damaged ({name}: {reason}); prepare it again in another folder." in told
+    text = refused(*training(dataset, tmp_path))
+    assert f"is damaged ({name}: {reason}); prepare it again in another folder." in text
 
 
 def test_a_noun_table_is_checked_the_same_way(tmp_path: Path, refused: Refused) -> None:
@@ -167,9 +167,9 @@ def test_a_noun_table_is_checked_the_same_way(tmp_path: Path, refused: Refused) 
     for damage, reason in ((emptied, "the file is empty"), (claiming((10**12,), b""), "header claims 4,000,000,000,000 bytes")):
         for table in evalset.glob("nouns-*.npy"):
             damage(table)
-        told = refused("evaluate", MINI, "--eval-set", evalset, "--device", "cpu", "--out", tmp_path / "out")
-        assert reason in told
-        assert "delete it, and it is built again" in told
+        text = refused("evaluate", MINI, "--eval-set", evalset, "--device", "cpu", "--out", tmp_path / "out")
+        assert reason in text
+        assert "delete it, and it is built again" in text
 
 
 @pytest.mark.parametrize("name", ["tokens.npy", "blocks.npy", "mentions.npy"])
@@ -177,8 +177,8 @@ def test_an_edited_array_is_noticed_before_the_first_step(dataset: Path, tmp_pat
     array = np.load(dataset / name, mmap_mode="r+")
     array[1, 3] += 1
     array.flush()
-    told = refused(*training(dataset, tmp_path))
-    assert f"The arrays of {dataset} have changed since they were prepared: edited, or damaged; restore them" in told
+    text = refused(*training(dataset, tmp_path))
+    assert f"The arrays of {dataset} have changed since they were prepared: edited, or damaged; restore them" in text
     assert not (tmp_path / "run").exists()
 
 
@@ -196,8 +196,8 @@ MERGES = "a: &a {x: 1}\n" + "".join(
 @pytest.mark.parametrize("command", [["train"], ["tune"], ["adapt"]], ids=lambda command: command[0])
 def test_aliases_are_refused(text: str, command: list[str], tmp_path: Path, refused: Refused) -> None:
     (tmp_path / "recipe.yaml").write_text(text, "utf-8")
-    told = refused(*command, "--recipe", tmp_path / "recipe.yaml", "--out", tmp_path / "out")
-    assert "it has an alias (*name)" in told
+    message = refused(*command, "--recipe", tmp_path / "recipe.yaml", "--out", tmp_path / "out")
+    assert "it has an alias (*name)" in message
 
 
 def test_long_values_are_quoted_in_part(tmp_path: Path, refused: Refused) -> None:
@@ -216,16 +216,16 @@ def test_an_index_that_names_a_file_outside_its_folder_is_refused(
     (model / "model.safetensors").rename(tmp_path / "elsewhere" / "model.safetensors")
     index = {"metadata": {}, "weight_map": {"model.embeddings.tok_embeddings.weight": name}}
     (model / "model.safetensors.index.json").write_text(json.dumps(index), "utf-8")
-    told = refused("fill", "서울은 [MASK]이다.", "--model", model)
-    assert f"names {name}, which lies outside its folder, and is not followed; copy the checkpoint again." in told
+    text = refused("fill", "서울은 [MASK]이다.", "--model", model)
+    assert f"names {name}, which lies outside its folder, and is not followed; copy the checkpoint again." in text
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors", "training.json"])
 def test_a_pipe_in_a_models_folder_is_refused(model: Path, refused: Refused, name: str) -> None:
     (model / name).unlink(missing_ok=True)
     os.mkfifo(model / name)
-    told = refused("fill", "서울은 [MASK]이다.", "--model", model)
-    assert f"{model / name} is a pipe, a socket or a device" in told
+    text = refused("fill", "서울은 [MASK]이다.", "--model", model)
+    assert f"{model / name} is a pipe, a socket or a device" in text
 
 
 def test_a_pipe_in_place_of_a_head_is_refused(tmp_path: Path, refused: Refused) -> None:
@@ -244,8 +244,8 @@ def test_epochs_without_end_are_refused(dataset: Path, tmp_path: Path, refused: 
 def test_a_pipe_in_a_dataset_is_refused(dataset: Path, tmp_path: Path, refused: Refused, name: str) -> None:
     (dataset / name).unlink()
     os.mkfifo(dataset / name)
-    told = refused(*training(dataset, tmp_path))
-    assert "is a pipe, a socket or a device" in told or "is not a prepared dataset" in told
+    text = refused(*training(dataset, tmp_path))
+    assert "is a pipe, a socket or a device" in text or "is not a prepared dataset" in text
 
 
 def test_a_pipe_as_an_input_is_refused(tmp_path: Path, refused: Refused) -> None:
@@ -280,5 +280,5 @@ def test_a_file_that_ends_too_early_is_not_called_an_interruption(
         assert run(["ends-early"]) == 1
         assert "A file ends too early (No data left in file)" in capsys.readouterr().err
     finally:
-        app.registered_commands[:] = [one for one in app.registered_commands if one.name != "ends-early"]
+        app.registered_commands[:] = [command for command in app.registered_commands if command.name != "ends-early"]
         _parser.cache_clear()

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from coref_automl.errors import FolderError, InputError, StorageError
 from coref_automl.fingerprints import fingerprint, fingerprint_files
-from coref_automl.folders import check_folder, claim_folder, is_done, kind_of_folder, mark_done
-from coref_automl.paths import natural_order, short_names
+from coref_automl.folders import check_folder, claim_folder, is_done, kind_of_folder, mark_done, natural_order, short_names
 from coref_automl.store import JsonlAppender, atomic_write, read_json, read_jsonl, write_json, write_jsonl
 
 
@@ -82,10 +81,10 @@ def test_a_torn_last_line_is_left_out_and_overwritten(
         rows.append(texts)
     raw = path.read_bytes()
     path.write_bytes(raw[: max(0, len(raw) - cut)])
-    kept = list(read_jsonl(path))
-    assert kept == texts[: len(kept)]
+    remaining = list(read_jsonl(path))
+    assert remaining == texts[: len(remaining)]
     with JsonlAppender(path) as rows:
-        rows.append(texts[len(kept) :])
+        rows.append(texts[len(remaining) :])
     assert list(read_jsonl(path)) == texts
     assert path.read_bytes() == raw
 
@@ -169,9 +168,9 @@ def test_bytes_that_move_from_one_file_to_the_next_change_the_fingerprint(
     tmp_path: Path, left: tuple[bytes, ...], right: tuple[bytes, ...]
 ) -> None:
     prints = set()
-    for side, held in (("left", left), ("right", right)):
+    for side, stored in (("left", left), ("right", right)):
         (tmp_path / side).mkdir()
-        for number, content in enumerate(held):
+        for number, content in enumerate(stored):
             (tmp_path / side / str(number)).write_bytes(content)
         prints.add(fingerprint_files(sorted((tmp_path / side).iterdir())))
     assert len(prints) == 2

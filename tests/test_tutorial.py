@@ -15,12 +15,12 @@ KEPT = ROOT / "docs" / "tutorial.ipynb"
 
 def outputs(notebook: dict[str, Any]) -> list[list[tuple[str, tuple[str, ...]]]]:
     cells = (cell for cell in notebook["cells"] if cell["cell_type"] == "code")
-    return [[(one["output_type"], tuple(one.get("data", ()))) for one in cell["outputs"]] for cell in cells]
+    return [[(item["output_type"], tuple(item.get("data", ()))) for item in cell["outputs"]] for cell in cells]
 
 
 def test_the_notebook_holds_text_and_one_picture() -> None:
-    kept = json.loads(KEPT.read_text("utf-8"))
-    kinds = [kind for cell in outputs(kept) for _, kinds in cell for kind in kinds]
+    notebook = json.loads(KEPT.read_text("utf-8"))
+    kinds = [kind for cell in outputs(notebook) for _, kinds in cell for kind in kinds]
     assert kinds.count("image/png") == 1
     assert kinds.count("text/plain") >= 5
     assert KEPT.stat().st_size < 200_000
@@ -32,6 +32,6 @@ def test_the_notebook_holds_text_and_one_picture() -> None:
 def test_every_cell_runs_and_says_as_much_as_is_kept(tmp_path: Path) -> None:
     pytest.importorskip("vl_convert", reason="the report extra is not installed")
     pytest.importorskip("kiwipiepy", reason="Kiwi is not installed")
-    kept = json.loads(KEPT.read_text("utf-8"))
-    made = runpy.run_path(str(ROOT / "scripts" / "write_tutorial.py"))["executed"](json.loads(json.dumps(kept)), tmp_path)
-    assert outputs(made) == outputs(kept)
+    notebook = json.loads(KEPT.read_text("utf-8"))
+    result = runpy.run_path(str(ROOT / "scripts" / "write_tutorial.py"))["executed"](json.loads(json.dumps(notebook)), tmp_path)
+    assert outputs(result) == outputs(notebook)

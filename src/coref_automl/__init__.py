@@ -1,6 +1,6 @@
 """Continue the pretraining of a Korean encoder, measure every checkpoint, choose the one the evidence supports.
 
-The names below are the public ones; each is imported when it is first used, so that `import coref_automl` costs nothing.
+The names below are the public ones; each is imported on first use, so that `import coref_automl` is fast.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _PUBLIC = {
     "report.printout": "compare recommend",
     "training.recipe": "TrainRecipe",
 }
-"""Public names by module; those without one are rooms that can be called."""
+"""Public names by module; those under "" are packages that can be called."""
 _HOMES = {name: module for module, names in _PUBLIC.items() for name in names.split()}
 
 __all__ = sorted([*_HOMES, "__version__"])
@@ -68,7 +68,7 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("coref-automl")
-    if _HOMES.get(name) == "":  # a room that can be called: importing any of its modules puts it in this place, too
+    if _HOMES.get(name) == "":  # a package that can be called; importing one of its modules sets this name, too
         return importlib.import_module(f"coref_automl.{name}")
     if name in _HOMES:
         return getattr(importlib.import_module(f"coref_automl.{_HOMES[name]}"), name)

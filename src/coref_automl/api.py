@@ -1,6 +1,6 @@
 """The functions of `import coref_automl as ca` that take the options of a command by name. In: paths, options. Out: records.
 
-`compare`, `recommend` and `report` are in the report room; every function here builds a recipe from its options and runs it.
+`compare`, `recommend` and `report` are in the report room; the functions here build a recipe from their options and run it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from coref_automl.config import as_path, as_paths, checked, recipe_with, shown
+from coref_automl.config import as_path, as_paths, checked, recipe_with, short_repr
 from coref_automl.errors import InputError
 from coref_automl.evaluation.fill import Filled, fill_all, find_gap
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
@@ -29,23 +29,23 @@ Models = str | Path | Sequence[str | Path]
 
 
 class Evaluations(Tabular, list[Evaluation]):
-    """Evaluations in the order of their paths: a list that shows itself as a table of metrics in percent."""
+    """Evaluations in the order of their paths; as a notebook shows them, a table of metrics in percent."""
 
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per evaluation: every metric in percent, with the ends of its interval."""
-        names = [name for name in METRICS if any(name in one.estimates for one in self)]
-        out = []
-        for one in self:
-            row: dict[str, Any] = {"checkpoint": one.checkpoint, "evalset": one.evalset, "seq_len": one.seq_len}
+        names = [name for name in METRICS if any(name in evaluation.estimates for evaluation in self)]
+        rows = []
+        for result in self:
+            row: dict[str, Any] = {"checkpoint": result.checkpoint, "evalset": result.evalset, "seq_len": result.seq_len}
             for name in names:
-                held = one.estimates.get(name)
-                row |= {name: 100 * held.value if held else None}
-                row |= {f"{name}_{end}": 100 * getattr(held, end) if held else None for end in ("low", "high")}
-            out.append(row)
-        return out
+                estimate = result.estimates.get(name)
+                row |= {name: 100 * estimate.value if estimate else None}
+                row |= {f"{name}_{end}": 100 * getattr(estimate, end) if estimate else None for end in ("low", "high")}
+            rows.append(row)
+        return rows
 
     def __repr__(self) -> str:
-        return "\n".join(_line(one) for one in self) or "no evaluation"
+        return "\n".join(map(_line, self)) or "no evaluation"
 
     def _repr_html_(self) -> str:
         ends = ("_low", "_high")
@@ -58,13 +58,13 @@ class Fills(Tabular, list[Filled]):
     def to_rows(self) -> list[dict[str, Any]]:
         """One row per word: model, rank, word, probability in percent."""
         return [
-            {"model": one.model, "rank": rank, "word": word, "percent": 100 * chance}
-            for one in self
-            for rank, (word, chance) in enumerate(zip(one.words, one.probabilities, strict=True), 1)
+            {"model": filled.model, "rank": rank, "word": word, "percent": 100 * probability}
+            for filled in self
+            for rank, (word, probability) in enumerate(zip(filled.words, filled.probabilities, strict=True), 1)
         ]
 
     def __repr__(self) -> str:
-        return "\n".join(f"{one.model}: {', '.join(one.words[:5])}" for one in self)
+        return "\n".join(f"{filled.model}: {', '.join(filled.words[:5])}" for filled in self)
 
     def _repr_html_(self) -> str:
         return html_table(self.to_rows())
@@ -77,22 +77,22 @@ def evaluate(
 
     Args:
         paths: one or several checkpoints, runs, folders of runs, or model names.
-        recipe: all options at once, instead of naming them.
+        recipe: all options in one object, instead of by name.
         progress: True shows progress on standard error.
         options: every option of `coref-automl evaluate` with underscores: eval_set (one or several), seq_len, out, device,
             dtype, words, batch_tokens, base, new_head, seed, engine.
 
     Example:
         >>> import coref_automl as ca
-        >>> found = ca.evaluate("bundled:ko-mini", eval_set=eval_set, device="cpu", words="none")
-        >>> [one.checkpoint for one in found]
+        >>> results = ca.evaluate("bundled:ko-mini", eval_set=eval_set, device="cpu", words="none")
+        >>> [result.checkpoint for result in results]
         ['bundled-ko-mini']
     """
     fields = {"eval_set": "eval_sets", "batch_tokens": "budget"}
-    given = {fields.get(name, name): value for name, value in options.items()}
-    if given.get("eval_sets") is not None:
-        given["eval_sets"] = as_paths(given["eval_sets"], "eval_set")
-    return Evaluations(run(paths, recipe_with(EvaluateRecipe, recipe, given, "evaluate"), progress=as_progress(progress)))
+    values = {fields.get(name, name): value for name, value in options.items()}
+    if values.get("eval_sets") is not None:
+        values["eval_sets"] = as_paths(values["eval_sets"], "eval_set")
+    return Evaluations(run(paths, recipe_with(EvaluateRecipe, recipe, values, "evaluate"), progress=as_progress(progress)))
 
 
 @overload
@@ -108,7 +108,7 @@ def fill(text: Sequence[str], models: Models = ..., *, nouns: bool = ..., top: i
 def fill(
     text: str | Sequence[str], models: Models = "bundled:ko-mini", *, nouns: bool = True, top: int = 10, device: str = "cpu"
 ) -> Fills | list[Fills]:
-    """What models put into the one [MASK] of a text, or of each text of a list, as `coref-automl fill` does.
+    """Predict the words of the one [MASK] in a text, or in each text of a list, as `coref-automl fill` does.
 
     Args:
         text: a sentence with one [MASK], or a list of them; a particle after it stays with the hidden word.
@@ -119,26 +119,26 @@ def fill(
 
     Example:
         >>> import coref_automl as ca
-        >>> found = ca.fill("서울은 [MASK]의 수도이다.", nouns=False, top=3)
-        >>> len(found[0].words)
+        >>> fills = ca.fill("서울은 [MASK]의 수도이다.", nouns=False, top=3)
+        >>> len(fills[0].words)
         3
-        >>> [one[0].words for one in ca.fill(["서울은 [MASK]의 수도이다."], nouns=False, top=3)] == [found[0].words]
+        >>> [fill[0].words for fill in ca.fill(["서울은 [MASK]의 수도이다."], nouns=False, top=3)] == [fills[0].words]
         True
     """
     texts: list[Any] = list(text) if isinstance(text, list | tuple) else [text]
-    for one in texts:
-        find_gap(one)
+    for sentence in texts:
+        find_gap(sentence)
     checked(str, device, "device")
     names = as_paths(models, "models")
-    each = [fill_all(load_masked_lm(name, device=device), texts, name=name, nouns_only=nouns, top=top) for name in names]
-    found = [Fills(of_text) for of_text in zip(*each, strict=True)]
-    return found[0] if isinstance(text, str) else found
+    by_model = [fill_all(load_masked_lm(name, device=device), texts, name=name, nouns_only=nouns, top=top) for name in names]
+    by_text = [Fills(of_text) for of_text in zip(*by_model, strict=True)]
+    return by_text[0] if isinstance(text, str) else by_text
 
 
 def predict_relations(
     run: str | Path, texts: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, ensemble: bool = False, device: str = "auto"
 ) -> Any:
-    """The relation between two words of a sentence, or of each sentence of a list, as `coref-automl re predict` does.
+    """Predict the relation between two words of a sentence, or of each sentence of a list, as `coref-automl re predict` does.
 
     Args:
         run: a run of `re train`, or one seed's model.
@@ -149,24 +149,26 @@ def predict_relations(
 
     Example:
         >>> import coref_automl as ca
-        >>> made = ca.relation(model, rows, out=out, seeds=1, epochs=1, max_rows=40, device="cpu")
-        >>> asked = {"sentence": "이순신은 서울에서 태어났다.", "subject": "이순신", "object": "서울"}
-        >>> found = ca.predict_relations(made.run, asked | {"subject_type": "PER", "object_type": "LOC"}, device="cpu")
-        >>> len(found.ranked)
+        >>> result = ca.relation(model, rows, out=out, seeds=1, epochs=1, max_rows=40, device="cpu")
+        >>> row = {"sentence": "이순신은 서울에서 태어났다.", "subject": "이순신", "object": "서울"}
+        >>> prediction = ca.predict_relations(result.run, row | {"subject_type": "PER", "object_type": "LOC"}, device="cpu")
+        >>> len(prediction.ranked)
         30
     """
     from coref_automl.relation.predict import predict_texts
 
     rows = [texts] if isinstance(texts, Mapping) else texts
     if not isinstance(rows, list | tuple):
-        raise InputError(f"texts should be a mapping with sentence, subject and object, or a list of them, not {shown(texts)}.")
+        raise InputError(
+            f"texts should be a mapping with sentence, subject and object, or a list of them, not {short_repr(texts)}."
+        )
     device = checked(str, device, "device")
-    found = predict_texts(as_path(run, "run"), list(rows), ensemble=checked(bool, ensemble, "ensemble"), device=device)
-    return found[0] if rows is not texts else found
+    predictions = predict_texts(as_path(run, "run"), list(rows), ensemble=checked(bool, ensemble, "ensemble"), device=device)
+    return predictions[0] if rows is not texts else predictions
 
 
 def path(model: str | Path) -> str:
-    """What `from_pretrained` takes: the folder of a bundled model or of a run's chosen checkpoint; a hub id stays as it is.
+    """A path for `from_pretrained`: the folder of a bundled model or of a run's chosen checkpoint; hub ids are unchanged.
 
     Example:
         >>> import coref_automl as ca
@@ -181,11 +183,11 @@ def path(model: str | Path) -> str:
 
 
 def load(model: str | Path, *, seq_len: int | None = None, device: str = "cpu") -> LoadedModel:
-    """A masked language model, checked, with `.model` and `.tokenizer` as transformers has them.
+    """Load and check a masked language model; the result has `.model` and `.tokenizer` of transformers.
 
     Args:
         model: a hub id, a folder, a run (its chosen checkpoint), or bundled:ko-mini.
-        seq_len: lengthen the model to read this many tokens. Default: its own length.
+        seq_len: lengthen the model to this many tokens. Default: its own length.
         device: cpu, cuda, cuda:1, or auto.
 
     Example:
@@ -221,7 +223,7 @@ def adapt(
         objective: mlm, combined or entity. Default: all three.
         yes: train even where the texts give too few steps.
         progress: True shows progress on standard error.
-        options: further parts of the recipe as dictionaries: train, texts, evaluate, relation, coreference; seeds, device, ...
+        options: other sections of the recipe as dictionaries (train, texts, evaluate, relation, coreference); seeds, device, ...
 
     Example:
         >>> import coref_automl as ca
@@ -234,14 +236,14 @@ def adapt(
     from coref_automl.experiment.adapt import adapt as run
     from coref_automl.experiment.adapt import adapt_recipe, recipe_values
 
-    named = [one if ":" in one else f"local:{one}" for one in as_paths(source, "source")]
-    texts = {**options.pop("texts", {}), "sources": named}
+    sources = [name if ":" in name else f"local:{name}" for name in as_paths(source, "source")]
+    texts = {**options.pop("texts", {}), "sources": sources}
     objectives = as_paths(objective or (), "objective")
-    given = {"model": str(as_path(model, "model")), "out": str(as_path(out, "out")), "texts": texts, **options}
+    values = {"model": str(as_path(model, "model")), "out": str(as_path(out, "out")), "texts": texts, **options}
     for key, value in recipe_values(seq_len, epochs, objectives).items():
-        given[key] = {**given.get(key, {}), **value} if key == "train" else value
+        values[key] = {**values.get(key, {}), **value} if key == "train" else value
     return run(
-        adapt_recipe(None, given), progress=as_progress(progress), confirm=lambda preflight: yes or not preflight.too_short
+        adapt_recipe(None, values), progress=as_progress(progress), confirm=lambda preflight: yes or not preflight.too_short
     )
 
 
@@ -249,7 +251,7 @@ def train(recipe: TrainRecipe | None = None, *, progress: Shown = None, **option
     """Train a model on prepared data, or resume, as `coref-automl train` does.
 
     Args:
-        recipe: all options at once, instead of naming them.
+        recipe: all options in one object, instead of by name.
         progress: True shows progress on standard error.
         options: every option of `coref-automl train` with underscores: model, dataset, out, objective, epochs, seed, ...
 
@@ -265,7 +267,7 @@ def train(recipe: TrainRecipe | None = None, *, progress: Shown = None, **option
     return run(recipe_with(TrainRecipe, recipe, options, "train"), progress=as_progress(progress))
 
 
-def _line(one: Evaluation) -> str:
-    metric = PRIMARY if PRIMARY in one.estimates else next(iter(one.estimates), "")
-    result = f"{METRICS[metric].label} {one.estimates[metric]}" if metric else "nothing was run"
-    return f"{one.checkpoint} on {one.evalset} at {one.seq_len:,} tokens: {result}"
+def _line(evaluation: Evaluation) -> str:
+    metric = PRIMARY if PRIMARY in evaluation.estimates else next(iter(evaluation.estimates), "")
+    result = f"{METRICS[metric].label} {evaluation.estimates[metric]}" if metric else "nothing was run"
+    return f"{evaluation.checkpoint} on {evaluation.evalset} at {evaluation.seq_len:,} tokens: {result}"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from coref_automl.decoder import DecodeError, decode, hints_of
 from coref_automl.decoder import nearest as nearest
-from coref_automl.decoder import shown as shown
+from coref_automl.decoder import short_repr as short_repr
 from coref_automl.errors import RecipeError
 from coref_automl.folders import with_article
 from coref_automl.guard import refuse_special
@@ -35,10 +35,10 @@ P = ParamSpec("P")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
-    """What a recipe says of a field, inside `Annotated`: its help, its range, other names of its option.
+    """The metadata of a recipe's field, inside `Annotated`: its help, its range, other names of its option.
 
-    `free`: it may change between two calls on one folder, because it does not decide what is computed. A field without a Setting,
-    or without help, can be given in a recipe, not as an option.
+    `free`: it does not influence results, so that it may change between two calls on one folder. A field without a Setting, or
+    without help, can be set in a recipe, but has no option.
     """
 
     help: str
@@ -69,8 +69,8 @@ def _number(value: float) -> str:
 def described(recipe: Any) -> dict[str, Setting]:
     """The fields of a recipe that have a Setting, in order."""
     hints = typing.get_type_hints(recipe, include_extras=True)
-    notes = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
-    return {name: note for name, held in notes.items() for note in held if isinstance(note, Setting)}
+    metadata = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+    return {name: entry for name, entries in metadata.items() for entry in entries if isinstance(entry, Setting)}
 
 
 def free_fields(recipe: Any) -> tuple[str, ...]:
@@ -83,8 +83,7 @@ _LARGEST, _DIGITS = 1 << 18, 1_000
 
 @functools.cache
 def _loader() -> type[yaml.SafeLoader]:
-    """YAML without aliases, which turn a few hundred bytes into billions, without keys that stand twice in a mapping, and without
-    endless numbers: those in base 60 (1:1:1:...) take minutes."""
+    """A YAML loader without aliases, which expand to gigabytes, duplicate keys, and endless numbers (1:1:1:... in base 60)."""
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -99,18 +98,18 @@ def _loader() -> type[yaml.SafeLoader]:
         def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
             keys = Counter(str(key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode))
             if twice := next((key for key, count in keys.items() if count > 1), None):
-                raise yaml.YAMLError(f"it names {shown(twice)} twice, keep one of them")
+                raise yaml.YAMLError(f"it names {short_repr(twice)} twice, keep one of them")
             return super().construct_mapping(node, deep=deep)
 
     return Loader
 
 
 def choose(name: str, registry: Mapping[str, T], what: str) -> T:
-    """Look a name up in a registry; an unknown one is an error that names the nearest."""
+    """Look up a name in a registry; an unknown one is an error that suggests the nearest."""
     try:
         return registry[name]
     except KeyError:
-        raise RecipeError(f"Unknown {what} {shown(name)}. {nearest(name, registry)}") from None
+        raise RecipeError(f"Unknown {what} {short_repr(name)}. {nearest(name, registry)}") from None
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -127,63 +126,63 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise RecipeError(f"Cannot read the recipe {path} ({error.strerror}).") from error
     except RecursionError as error:
         raise RecipeError(f"{path} is nested too deeply to be a recipe.") from error
-    except (yaml.YAMLError, ValueError) as error:  # a date or a number that cannot be is a ValueError
+    except (yaml.YAMLError, ValueError) as error:  # impossible dates and numbers are ValueErrors
         raise RecipeError(f"{path} is not YAML: {' '.join(str(error).split(';')[0].split())}.") from error
     if not isinstance(data, dict):
         raise RecipeError(f"{path} should hold `key: value` lines at the top level.")
     return data
 
 
-def overlaid(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """`given` over the values of a file, key by key in their stages, too; what should be a stage and is none is left to
-    `from_mapping`, which names the file."""
-    found = dict(values)
-    for name, value in given.items():
-        held = found.get(name) or {}
+def overlaid(values: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Override the values of a file by options, key by key, also inside stages. A stage that is not a mapping is left for
+    `from_mapping` to refuse, which names the file."""
+    merged = dict(values)
+    for name, value in options.items():
+        stage = merged.get(name) or {}
         if not isinstance(value, Mapping):
-            found[name] = value
-        elif isinstance(held, Mapping):
-            found[name] = overlaid(held, value)
-    return found
+            merged[name] = value
+        elif isinstance(stage, Mapping):
+            merged[name] = overlaid(stage, value)
+    return merged
 
 
 def from_mapping(recipe: type[T], data: Mapping[str, Any], where: str) -> T:
-    """Build a (possibly nested) frozen dataclass; every key is known and every value has the field's type."""
-    gathered = getattr(recipe, "gathered", None)  # a recipe whose sections are not all fields of it
+    """Build a (possibly nested) recipe; unknown keys and values of wrong types are errors."""
+    gathered = getattr(recipe, "gathered", None)  # for a recipe with sections that are not fields
     return typing.cast(T, checked(recipe, gathered(data, where) if gathered else data, where))
 
 
 def typed(recipe: Any) -> None:
-    """Check types and ranges in a recipe's `__post_init__`: a path is accepted for text and back, one entry for a list."""
+    """Check types and ranges in a recipe's `__post_init__`. Text and paths convert into each other, one entry into a list."""
     kind: Any = type(recipe)
     for name, shape in hints_of(kind).items():
-        value = checked(shape, _as_meant(shape, getattr(recipe, name)), f"{kind.__name__}: {name}")
+        value = checked(shape, _coerced(shape, getattr(recipe, name)), f"{kind.__name__}: {name}")
         object.__setattr__(recipe, name, value)
     for name, setting in described(kind).items():
         value = getattr(recipe, name)
         if isinstance(value, int | float) and not isinstance(value, bool) and (fault := setting.fault(value)):
-            known = not setting.flags or f"--{name.replace('_', '-')}" in setting.flags
-            raise RecipeError(f"{name if known else f'{name} ({setting.flags[0]})'} {fault}.")
+            is_option = not setting.flags or f"--{name.replace('_', '-')}" in setting.flags
+            raise RecipeError(f"{name if is_option else f'{name} ({setting.flags[0]})'} {fault}.")
 
 
-def weights_of(text: str, option: str) -> dict[str, float]:
-    """The numbers of NAME=NUMBER,NAME=NUMBER."""
-    found: dict[str, float] = {}
+def parse_weights(text: str, option: str) -> dict[str, float]:
+    """Parse NAME=NUMBER,NAME=NUMBER."""
+    weights: dict[str, float] = {}
     for entry in filter(None, text.split(",")):
         name, _, number = (part.strip() for part in entry.partition("="))
-        if name in found:
+        if name in weights:
             raise RecipeError(f"{option} {text} names {name} twice; name it once.")
         with suppress(ValueError):
-            found[name] = float(number)
-        if not 0 <= found.get(name, -1) < math.inf:
+            weights[name] = float(number)
+        if not 0 <= weights.get(name, -1) < math.inf:
             raise RecipeError(f"{option}: {entry.strip()!r} should read NAME=NUMBER, with a number of 0 or more.")
-    return found
+    return weights
 
 
 def expect(recipe: Any, kind: type[T], function: str) -> T:
-    """The recipe, if it is of this kind; else an error."""
+    """Return the recipe, or raise an error if it is of another kind."""
     if not isinstance(recipe, kind):
-        raise RecipeError(f"{function} needs {with_article(kind.__name__)}, not {shown(recipe)}.")
+        raise RecipeError(f"{function} needs {with_article(kind.__name__)}, not {short_repr(recipe)}.")
     return recipe
 
 
@@ -191,7 +190,7 @@ def as_path(value: Any, what: str) -> Path:
     with suppress(UnicodeEncodeError):
         if isinstance(value, str | os.PathLike) and isinstance(os.fspath(value), str) and b"\0" not in os.fsencode(value):
             return Path(value)
-    raise RecipeError(f"{what} should be a path, not {shown(value)}.")
+    raise RecipeError(f"{what} should be a path, not {short_repr(value)}.")
 
 
 def as_paths(value: Any, what: str) -> list[str]:
@@ -201,37 +200,37 @@ def as_paths(value: Any, what: str) -> list[str]:
     if isinstance(value, os.PathLike):
         return [str(as_path(value, what))]
     if not isinstance(value, Iterable) or isinstance(value, bytes | Mapping):
-        raise RecipeError(f"{what} should be a path or a list of paths, not {shown(value)}.")
+        raise RecipeError(f"{what} should be a path or a list of paths, not {short_repr(value)}.")
     return [path for entry in value for path in as_paths(entry, what)]
 
 
 def recipe_with(kind: type[T], recipe: T | None, options: Mapping[str, Any], function: str) -> T:
-    """A recipe as it was given, or one made from options; None is an option that was not given."""
-    given = {name: plain(value) for name, value in options.items() if value is not None}
+    """Return the recipe, or build one from options; an option of None counts as absent."""
+    values = {name: plain(value) for name, value in options.items() if value is not None}
     if recipe is None:
-        return from_mapping(kind, given, function)
-    if given:
-        raise RecipeError(f"{function}: pass a recipe or options, not both; {next(iter(given))} belongs in the recipe.")
+        return from_mapping(kind, values, function)
+    if values:
+        raise RecipeError(f"{function}: pass a recipe or options, not both; {next(iter(values))} belongs in the recipe.")
     return recipe
 
 
 def typed_options(function: Callable[P, T]) -> Callable[P, T]:
-    """A public function whose keyword options are checked as a recipe's fields are."""
+    """Decorate a public function to check its keyword options as the fields of a recipe."""
 
     @wraps(function)
-    def call(*given: P.args, **options: P.kwargs) -> T:
+    def call(*arguments: P.args, **options: P.kwargs) -> T:
         shapes = hints_of(function)
         for name, value in options.items():
             if name not in shapes or name == "return":
                 raise RecipeError(f"{function.__name__}: unknown option {name!r}. {nearest(name, shapes)}")
-            options[name] = checked(shapes[name], _as_meant(shapes[name], value), f"{function.__name__}: {name}")
-        return function(*given, **options)
+            options[name] = checked(shapes[name], _coerced(shapes[name], value), f"{function.__name__}: {name}")
+        return function(*arguments, **options)
 
     return call
 
 
 def to_mapping(recipe: Any) -> dict[str, Any]:
-    """The recipe as plain values, as `recipe.yaml` holds it."""
+    """The recipe as plain values, as in `recipe.yaml`."""
     return typing.cast(dict[str, Any], plain(recipe))
 
 
@@ -241,17 +240,17 @@ def to_yaml(recipe: Any) -> str:
     return yaml.safe_dump(to_mapping(recipe), allow_unicode=True, sort_keys=False)
 
 
-def _as_meant(kind: Any, value: Any) -> Any:
+def _coerced(kind: Any, value: Any) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
         entries = (value,) if isinstance(value, str | Path) else value
-        return tuple(_as_meant(arguments[0], entry) for entry in entries) if isinstance(entries, list | tuple) else entries
+        return tuple(_coerced(arguments[0], entry) for entry in entries) if isinstance(entries, list | tuple) else entries
     wants_text = kind is str or (str in arguments and Path not in arguments)
     return str(value) if wants_text and isinstance(value, Path) else value
 
 
 def checked(kind: Any, value: Any, where: str) -> Any:
-    """The value, if it is of this type; else an error that names where it stands."""
+    """Return the value as this type, or raise an error that names the field."""
     try:
         return decode(kind, value, lenient=True)
     except DecodeError as error:
@@ -259,7 +258,7 @@ def checked(kind: Any, value: Any, where: str) -> Any:
 
 
 def callable_package(package: str, function: str) -> None:
-    """Make calls of a package calls of the function `MODULE.NAME`, which is imported when it is first called."""
+    """Make a package callable: it calls the function `MODULE.NAME`, which is imported on the first call."""
     module, _, name = function.rpartition(".")
 
     class CallablePackage(ModuleType):

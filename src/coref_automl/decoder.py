@@ -1,6 +1,6 @@
 """One typed decoder for records, recipes and stored results. In: plain values and a type. Out: that type, or a `DecodeError`.
 
-A `DecodeError` says which field is wrong, what was expected and what was found. `config` turns it into an error about a recipe,
+A `DecodeError` says which field is wrong, what is expected and what is there. `config` turns it into an error about a recipe,
 `Record.from_json` and `read_stored` into one about a file. Types: str, int, float, bool, Path, None, Any, Literal, unions,
 tuples, lists, dicts, dataclasses (no unknown keys) and TypedDicts (unknown keys are kept). Numbers are below 2**63 and finite,
 except in fields marked `NOT_FINITE`.
@@ -27,7 +27,7 @@ from coref_automl.store import read_json, read_jsonl
 T = TypeVar("T")
 
 SCHEMA = 1
-"""Version of the stored shapes. A file of another version is refused with the command that makes it anew."""
+"""Version of the stored shapes. A file of a newer version is refused."""
 
 NOT_FINITE = {"finite": False}
 """Metadata of a dataclass field of floats that may be infinite or NaN, such as a loss."""
@@ -42,83 +42,86 @@ Decode = Callable[[Any], Any]
 
 
 class DecodeError(Exception):
-    """A value that does not fit its type. `place` grows from the value outwards; `advice` is for whoever wrote the value."""
+    """A value that does not fit its type.
 
-    def __init__(self, problem: str, advice: str = "") -> None:
+    `problem` continues a sentence about the value ("should be text, not 5"), or follows a colon if `link` is one ("unknown key").
+    `path` leads to the value and grows from the inside out. `advice` is for whoever wrote the value.
+    """
+
+    def __init__(self, problem: str, advice: str = "", *, link: str = " ") -> None:
         super().__init__(problem)
-        self.problem = problem
-        self.advice = advice
-        self.place = ""
+        self.problem, self.advice, self.link = problem, advice, link
+        self.path = ""
 
     def inside(self, part: str) -> DecodeError:
-        self.place = part + self.place
+        self.path = part + self.path
         return self
 
     def at(self, where: str) -> str:
         """The clause that names the field and the problem; `where` names the file or the recipe."""
-        place = self.place.removeprefix(".")
-        return f"{f'{where}: {place}' if place else where}{self.problem}"
+        subject = f"{where}: {self.path.removeprefix('.')}" if self.path else where
+        return f"{subject}{self.link}{self.problem}"
 
 
 def decode(kind: type[T], value: Any, *, lenient: bool = False) -> T:
-    """The value as this type. `lenient` converts what people write in recipes: text to numbers and paths, lists to tuples."""
+    """Return the value as this type. `lenient` converts what people write: text to numbers and paths, lists to tuples."""
     wanted: Any = kind
     return typing.cast(T, _decoder(wanted, lenient)(value))
 
 
 def decoder_of(kind: Any) -> Decode:
-    """The function that decodes one stored value of this type, for columns of many; it raises `DecodeError`."""
+    """Return a function that decodes stored values of this type; it raises `DecodeError`."""
     return _decoder(kind, False)
 
 
 def decode_stored(kind: type[T], value: Any, where: str, *, error: type[InputError] = InputError, remedy: str = EDITED) -> T:
-    """The value as this type, or an error of one sentence that ends with `remedy`."""
-    if isinstance(value, dict) and type(held := value.get("schema")) is int and held > SCHEMA:
-        raise error(f"{where} was written by a newer version (schema {held}, this one reads {SCHEMA}); update coref-automl.")
+    """Return the value as this type, or raise an error of one sentence that ends with `remedy`."""
+    if isinstance(value, dict) and type(schema := value.get("schema")) is int and schema > SCHEMA:
+        raise error(f"{where} was written by a newer version (schema {schema}, this one reads {SCHEMA}); update coref-automl.")
     try:
         return decode(kind, value)
-    except DecodeError as misfit:
-        raise error(f"{misfit.at(where)}; {remedy}.") from misfit
+    except DecodeError as wrong:
+        raise error(f"{wrong.at(where)}; {remedy}.") from wrong
 
 
 def read_stored(path: Path, kind: type[T], *, error: type[InputError] = InputError, remedy: str = EDITED) -> T:
-    """A JSON file that this package wrote, as this type."""
+    """Read a JSON file that this package wrote, as this type."""
     with _as_error(error):
         value = read_json(path)
     return decode_stored(kind, value, str(path), error=error, remedy=remedy)
 
 
 def read_stored_rows(path: Path, kind: type[T], *, error: type[InputError] = InputError, remedy: str = EDITED) -> Iterator[T]:
-    """The rows of a JSONL file that this package wrote, as this type."""
+    """Read the rows of a JSONL file that this package wrote, as this type."""
     decode_row = decoder_of(kind)
     with _as_error(error):
         for number, row in enumerate(read_jsonl(path), 1):
             try:
                 yield decode_row(row)
-            except DecodeError as misfit:
-                raise error(f"{misfit.at(f'{path}, line {number}')}; {remedy}.") from misfit
+            except DecodeError as wrong:
+                raise error(f"{wrong.at(f'{path}, line {number}')}; {remedy}.") from wrong
 
 
 @contextmanager
 def _as_error(error: type[InputError]) -> Iterator[None]:
-    """What cannot be read, as this kind of error; a special kind of it (`TooLarge`) stays what it is."""
+    """Raise unreadable input as this kind of error; a subclass of it (`TooLarge`) stays what it is."""
     try:
         yield
-    except InputError as unread:
-        if isinstance(unread, error):
+    except InputError as unreadable:
+        if isinstance(unreadable, error):
             raise
-        raise error(str(unread)) from unread
+        raise error(str(unreadable)) from unreadable
 
 
 def nearest(name: Any, known: Iterable[str]) -> str:
-    """A closing sentence for an unknown name, which in YAML may be a date or a number: the nearest known one, or all of them."""
+    """A sentence that suggests the nearest known name, or lists all; an unknown name of YAML may be a date or a number."""
     known = sorted(known)
-    close = difflib.get_close_matches(name if isinstance(name, str) else shown(name), known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name if isinstance(name, str) else short_repr(name), known, n=1, cutoff=0.5)
     return f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}."
 
 
-def shown(value: Any) -> str:
-    """A value in an error, however large it is."""
+def short_repr(value: Any) -> str:
+    """A value as an error shows it, cut if it is long."""
     try:
         return reprlib.repr(value) if not isinstance(value, str) else repr(value if len(value) <= 120 else value[:117] + "...")
     except ValueError:  # Python does not print numbers of more than 4,300 digits
@@ -132,7 +135,7 @@ def hints_of(kind: Any) -> dict[str, Any]:
 
 
 def _decoder(kind: Any, lenient: bool) -> Decode:
-    """Only classes are cached: `a | b` and `b | a` are equal as keys, and the first that fits is taken."""
+    """Build the decoder of a type. Only those of classes are cached: `a | b` and `b | a` are equal as keys, not in order."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         return _union(arguments, lenient)
@@ -148,53 +151,54 @@ def _decoder(kind: Any, lenient: bool) -> Decode:
         return _open_object(kind, lenient)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _record(kind, lenient)
-    return (_lenient if lenient else _strict)(kind)
+    return (_plain_written if lenient else _plain_stored)(kind)
 
 
-def _unlike(kind: Any, value: Any) -> DecodeError:
-    return DecodeError(f" should be {_NAMES.get(kind, getattr(kind, '__name__', kind))}, not {shown(value)}")
+def _wrong_type(kind: Any, value: Any) -> DecodeError:
+    return DecodeError(f"should be {_NAMES.get(kind, getattr(kind, '__name__', kind))}, not {short_repr(value)}")
 
 
-def _strict(kind: Any) -> Decode:
-    """A plain value that JSON holds; it is kept as it is."""
+def _plain_stored(kind: Any) -> Decode:
+    """The decoder of a plain value in JSON, which is not converted."""
 
     def decode_plain(value: Any) -> Any:
-        found = type(value)
-        fits = found is kind or (kind is float and found is int)
-        if not fits or (found is int and abs(value) >= _LARGEST) or (found is float and not math.isfinite(value)):
-            raise _unlike(kind, value)
+        actual = type(value)
+        fits = actual is kind or (kind is float and actual is int)
+        if not fits or (actual is int and abs(value) >= _LARGEST) or (actual is float and not math.isfinite(value)):
+            raise _wrong_type(kind, value)
         return value
 
     if kind is Any:
         return lambda value: value
-    return decode_plain if kind is not Path else lambda value: Path(_strict(str)(value))
+    return decode_plain if kind is not Path else lambda value: Path(_plain_stored(str)(value))
 
 
-def _lenient(kind: Any) -> Decode:
-    """A plain value as a recipe or a caller gives it, converted."""
+def _plain_written(kind: Any) -> Decode:
+    """The decoder of a plain value that a person or a caller wrote, which is converted."""
 
     def decode_plain(value: Any) -> Any:
         if kind is float and isinstance(value, int | float | str) and not isinstance(value, bool):
             try:
                 number = float(value)  # YAML reads 5e-5 as text
             except (ValueError, OverflowError):
-                raise _unlike(kind, value) from None
+                raise _wrong_type(kind, value) from None
             if math.isfinite(number):
                 return number
         elif kind is Path and isinstance(value, str | Path):
             return Path(value)
         elif kind is int and not isinstance(value, bool) and hasattr(value, "__index__"):
-            whole = operator.index(value)  # numpy's integers too
+            whole = operator.index(value)  # also of numpy's integers
             if abs(whole) < _LARGEST:
                 return whole
         elif kind is not int and isinstance(value, kind):
             return value
-        raise _unlike(kind, value)
+        raise _wrong_type(kind, value)
 
     return (lambda value: value) if kind is Any else decode_plain
 
 
 def _union(arguments: tuple[Any, ...], lenient: bool) -> Decode:
+    """The first type that fits; if none does, the error is that of the last."""
     optional = types.NoneType in arguments
     inner = [_decoder(kind, lenient) for kind in arguments if kind is not types.NoneType]
 
@@ -216,28 +220,28 @@ def _literal(known: tuple[Any, ...]) -> Decode:
         for literal in known:
             if type(literal) is type(value) and literal == value:
                 return literal
-        raise DecodeError(f" cannot be {shown(value)}", nearest(value, map(str, known)))
+        raise DecodeError(f"cannot be {short_repr(value)}", nearest(value, map(str, known)))
 
     return decode_literal
 
 
 def _sequence(arguments: tuple[Any, ...], lenient: bool, build: type) -> Decode:
-    endless = arguments[1:] == (...,)
-    inner = [_decoder(kind, lenient) for kind in (arguments[:1] if endless else arguments)]
+    variadic = arguments[1:] == (...,)
+    inner = [_decoder(kind, lenient) for kind in (arguments[:1] if variadic else arguments)]
 
     def decode_sequence(value: Any) -> Any:
         if not isinstance(value, list | tuple):
-            raise DecodeError(f" should be a list, not {shown(value)}")
-        if not endless and len(value) != len(inner):
-            raise DecodeError(f" should have {len(inner)} entries, not {len(value)}")
-        kinds = inner * len(value) if endless else inner
-        at, found = 0, []
-        try:  # one for the whole list, as lists are long
-            for at, decode_entry in enumerate(kinds):
-                found.append(decode_entry(value[at]))
-        except DecodeError as misfit:
-            raise misfit.inside(f"[{at}]") from None
-        return build(found)
+            raise DecodeError(f"should be a list, not {short_repr(value)}")
+        if not variadic and len(value) != len(inner):
+            raise DecodeError(f"should have {len(inner)} entries, not {len(value)}")
+        kinds = inner * len(value) if variadic else inner
+        index, entries = 0, []
+        try:  # a single one for the whole list: lists are long
+            for index, decode_entry in enumerate(kinds):
+                entries.append(decode_entry(value[index]))
+        except DecodeError as error:
+            raise error.inside(f"[{index}]") from None
+        return build(entries)
 
     return decode_sequence
 
@@ -249,25 +253,25 @@ def _mapping(arguments: tuple[Any, ...], lenient: bool) -> Decode:
 
     def decode_mapping(value: Any) -> Any:
         if not isinstance(value, Mapping):
-            raise _no_object(value, lenient)
+            raise _not_an_object(value, lenient)
         return {key: _inside(inner, entry, key) for key, entry in value.items()}
 
     return decode_mapping
 
 
 def _any_float(value: Any) -> Any:
-    return value if type(value) is float else _strict(float)(value)
+    return value if type(value) is float else _plain_stored(float)(value)
 
 
 def _inside(inner: Decode, value: Any, key: Any) -> Any:
     try:
         return inner(value)
-    except DecodeError as misfit:
-        raise misfit.inside(f".{key}") from None
+    except DecodeError as error:
+        raise error.inside(f".{key}") from None
 
 
-def _no_object(value: Any, lenient: bool) -> DecodeError:
-    return DecodeError(f" should {'hold `key: value` lines' if lenient else 'be an object'}, not {shown(value)}")
+def _not_an_object(value: Any, lenient: bool) -> DecodeError:
+    return DecodeError(f"should {'hold `key: value` lines' if lenient else 'be an object'}, not {short_repr(value)}")
 
 
 @cache
@@ -277,9 +281,9 @@ def _open_object(kind: Any, lenient: bool) -> Decode:
 
     def decode_open(value: Any) -> Any:
         if not isinstance(value, dict):
-            raise _no_object(value, lenient)
-        if lost := [key for key in required if key not in value]:
-            raise _missing(lost)
+            raise _not_an_object(value, lenient)
+        if absent := [key for key in required if key not in value]:
+            raise _missing(absent)
         return {key: _inside(inner[key], entry, key) if key in inner else entry for key, entry in value.items()}
 
     return decode_open
@@ -295,21 +299,21 @@ def _record(kind: Any, lenient: bool) -> Decode:
         if lenient and isinstance(value, kind):
             return value
         if not isinstance(value, Mapping):
-            raise _no_object(value, lenient)
-        found = {}
+            raise _not_an_object(value, lenient)
+        decoded = {}
         for key, entry in value.items():
             if (decode_field := inner.get(key)) is None:
-                raise DecodeError(f": unknown key {shown(key)}", nearest(key, inner))
-            found[key] = _inside(decode_field, entry, key)
-        if lost := [key for key in required if key not in found]:
-            raise _missing(lost)
-        return kind(**found)
+                raise DecodeError(f"unknown key {short_repr(key)}", nearest(key, inner), link=": ")
+            decoded[key] = _inside(decode_field, entry, key)
+        if absent := [key for key in required if key not in decoded]:
+            raise _missing(absent)
+        return kind(**decoded)
 
     return decode_record
 
 
 def _missing(keys: Sequence[str]) -> DecodeError:
     if len(keys) == 1:
-        return DecodeError(f": the key {keys[0]!r} is missing", "Give it in the recipe or as an option.")
+        return DecodeError(f"the key {keys[0]!r} is missing", "Give it in the recipe or as an option.", link=": ")
     names = ", ".join(map(repr, keys))
-    return DecodeError(f": the keys {names} are missing", "Give them in the recipe or as options.")
+    return DecodeError(f"the keys {names} are missing", "Give them in the recipe or as options.", link=": ")

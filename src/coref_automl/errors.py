@@ -9,7 +9,7 @@ CorefError
 │   ├── ModelError            a model or checkpoint cannot be loaded as what was asked for
 │   ├── RelationDataError     a relation-extraction row is wrong
 │   ├── CoreferenceDataError  an annotated text is wrong
-│   ├── ComparisonError       evaluations that must not be compared
+│   ├── ComparisonError       evaluations that cannot be compared
 │   ├── FolderError           an output folder holds something else
 │   │   └── InputsChanged         it was begun with other settings, data or model files
 │   └── MissingExtra          an optional package is not installed
@@ -18,9 +18,9 @@ CorefError
     │   ├── NotFinite             the loss is NaN or infinite
     │   └── OutOfMemory           not even the smallest batch fits
     ├── EvaluationError       one or more checkpoints could not be scored
-    ├── TuningError           a study that cannot continue
+    ├── TuningError           a study cannot continue
     ├── StorageError          the disk is full or a folder cannot be written
-    └── WorkerDied            a worker process was killed, as often as it was tried
+    └── WorkerDied            a worker process was killed at every attempt
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class InputsChanged(FolderError): ...
 
 class MissingExtra(InputError):
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(package, extra, purpose)  # as they came, so that the error can travel between processes
+        super().__init__(package, extra, purpose)  # unchanged, so that the error can be pickled
 
     def __str__(self) -> str:
         package, extra, purpose = self.args
@@ -100,5 +100,5 @@ class WorkerDied(WorkError): ...
 
 
 def first_line(error: BaseException) -> str:
-    """What an error says in one line; one without a message is named."""
+    """The first line of an error's message, or its class name if it has none."""
     return (str(error).splitlines() or [""])[0] or type(error).__name__

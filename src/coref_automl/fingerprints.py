@@ -12,7 +12,7 @@ from coref_automl.guard import refuse_special
 
 _CHUNK = 1 << 20
 _FRAMED = {".safetensors", ".bin", ".npy", ".npz", ".model", ".pt", ".parquet", ".arrow", ".gz", ".xz", ".zip", ".zst", ".bz2"}
-"""Files that say themselves how long they are. Any other ends at a NUL, or has its length counted."""
+"""Formats that contain their own length. Files of other formats end at a NUL byte, or their size is hashed."""
 
 
 def fingerprint(*parts: Any) -> str:
@@ -25,7 +25,7 @@ def fingerprint(*parts: Any) -> str:
 
 
 def chunks_of(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, a megabyte at a time."""
+    """Yield the bytes of a file in chunks of a megabyte."""
     refuse_special(path)
     with path.open("rb") as handle:
         while chunk := handle.read(_CHUNK):
@@ -33,10 +33,10 @@ def chunks_of(path: Path) -> Iterator[bytes]:
 
 
 def fingerprint_files(paths: Iterable[Path], *, read: Callable[[Path], Iterable[bytes]] = chunks_of) -> str:
-    """A hash of the bytes of some files, whatever their names and wherever `read` finds them.
+    """A hash of the bytes of several files, independent of their names and folders; `read` yields the bytes of a path.
 
-    A NUL byte ends each file. Where a file may itself contain one, two splits of the same bytes could agree, so the sizes are
-    hashed too; only there, since stored results name the files by the hash without sizes.
+    A NUL byte ends each file. If a file contains NUL bytes itself, another split of the same bytes could have the same hash, so
+    sizes are hashed too; only then, since stored results hold hashes without sizes.
     """
     digest = hashlib.blake2b(digest_size=12)
     sizes, ambiguous = [], False

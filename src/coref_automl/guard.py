@@ -1,7 +1,7 @@
-"""What a file may cost. In: a path or a stream. Out: its bytes, or one sentence before memory is asked for.
+"""Limits on untrusted files. In: a path or a stream. Out: its bytes, or an error of one sentence before memory is allocated.
 
-A few hundred kilobytes can unpack to gigabytes, a line can have no end, and a short JSON text can become millions of objects.
-Every reader takes its limits from here: with them a command stays under a gigabyte whatever a file claims.
+A few hundred kilobytes can unpack to gigabytes, a line can be endless, and a short JSON text can become millions of objects. All
+readers take their limits from here, so that a command stays under a gigabyte whatever a file claims.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LARGEST = 64 << 20
-"""Bytes of a file that is read whole, once unpacked."""
+"""Bytes of a file that is read as a whole, unpacked."""
 LINE = 16 << 20
-"""Bytes of the longest line that is read as one row; a longer one is a broken export."""
+"""Bytes of the longest line that is read as a row; a longer one is a broken export."""
 ARRAYS = 256 << 20
 """Bytes of all arrays of one packed file."""
-_UNREADABLE = (OSError, ValueError, EOFError, MemoryError, TokenError)  # the last of numpy's header, from Python 3.12
+_UNREADABLE = (OSError, ValueError, EOFError, MemoryError, TokenError)  # numpy raises the last for a header, from Python 3.12 on
 _OBJECTS = 600 << 20
 """Bytes that the objects of a JSON text may take."""
-_EACH = {b"[": 64, b"{": 240, b",": 60}
-"""What a list, a mapping and one more entry take at most; text takes four bytes a character where one of them is rare."""
+_BYTES_OF = {b"[": 64, b"{": 240, b",": 60}
+"""Upper bounds for a list, a mapping and an entry; text takes up to four bytes per character."""
 
 
 class TooLarge(InputError):
-    """A file that would take more memory than its kind can need."""
+    """A file that would take more memory than a file of its kind needs."""
 
 
 def check_size(path: Path, largest: int = LARGEST) -> None:
-    """Refuse a file that is larger than one of its kind can be."""
+    """Refuse a file that is too large for its kind."""
     size = path.stat().st_size
     if size > largest:
         raise TooLarge(f"{path} has {size:,} bytes, and at most {largest >> 20:,} MB are read; split it, or pass the right file.")
@@ -60,7 +60,7 @@ def read_whole(path: Path, stream: IO[bytes] | None = None, largest: int = LARGE
 
 
 def lines_of(path: Path, stream: IO[bytes], longest: int = LINE) -> Iterator[bytes]:
-    """The lines of a stream with their ends; one without an end in sight is refused."""
+    """Yield the lines of a stream with their ends; refuse one that is too long."""
     while line := stream.readline(longest + 1):
         if len(line) > longest:
             raise TooLarge(f"{path} has a line over {longest >> 20} MB; it is damaged, or not a file of this kind.")
@@ -68,21 +68,21 @@ def lines_of(path: Path, stream: IO[bytes], longest: int = LINE) -> Iterator[byt
 
 
 def parse_json(raw: bytes) -> Any:
-    """The value of a JSON text in UTF-8. One that would become too many objects is a ValueError, like one that is not JSON."""
-    if 4 * len(raw) + sum(raw.count(sign) * size for sign, size in _EACH.items()) > _OBJECTS:
+    """Parse JSON in UTF-8. Text that would become too many objects raises a ValueError, as text that is not JSON does."""
+    if 4 * len(raw) + sum(raw.count(sign) * size for sign, size in _BYTES_OF.items()) > _OBJECTS:
         raise ValueError(f"over {_OBJECTS >> 20} MB once read")
     return json.loads(raw.decode("utf-8"))
 
 
 def refuse_special(path: Path) -> None:
-    """Refuse a pipe, a socket or a device, which may block or never end. A missing path is left to the caller."""
+    """Refuse a folder, and a pipe, socket or device, which may block or never end; a missing path is left to the caller."""
     if path.exists() and not path.is_file():
         what = "a folder" if path.is_dir() else "a pipe, a socket or a device"
         raise InputError(f"{path} is {what}, and a regular file is needed; copy the content into one and pass that.")
 
 
 def read_array(path: Path, *, mapped: bool = False) -> NDArray[Any]:
-    """The array of an .npy file, in memory or memory-mapped. What is wrong with it is an InputError of half a sentence."""
+    """Read an .npy file, in memory or memory-mapped; an InputError says in half a sentence what is wrong with it."""
     import numpy as np
 
     refuse_special(path)
@@ -102,20 +102,20 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with path.open("rb") as file:
             with zipfile.ZipFile(file) as packed:
-                if (whole := sum(entry.file_size for entry in packed.infolist())) > ARRAYS:
-                    raise ValueError(f"its arrays claim {whole:,} bytes, and at most {ARRAYS >> 20:,} MB are read")
+                if (total := sum(entry.file_size for entry in packed.infolist())) > ARRAYS:
+                    raise ValueError(f"its arrays claim {total:,} bytes, and at most {ARRAYS >> 20:,} MB are read")
                 for entry in packed.infolist():
                     with packed.open(entry) as handle:
                         _check_claim(handle, entry.file_size)
             file.seek(0)
-            with np.load(file, allow_pickle=False) as held:
-                return {name: held[name] for name in held.files}
+            with np.load(file, allow_pickle=False) as arrays:
+                return {name: arrays[name] for name in arrays.files}
     except (*_UNREADABLE, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{path.name}: {_why(error)}") from error
 
 
 def _check_claim(handle: IO[bytes], size: int) -> None:
-    """What the header announces must follow it: numpy would ask for all of that memory before it reads."""
+    """Refuse a header that claims more than follows it: numpy would allocate all of it before reading."""
     from numpy.lib import format as npy
 
     if not size:
@@ -123,9 +123,9 @@ def _check_claim(handle: IO[bytes], size: int) -> None:
     version = npy.read_magic(handle)
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     shape, _, dtype = read(handle)
-    claimed, held = math.prod(shape) * dtype.itemsize, size - handle.tell()
-    if min(shape, default=0) < 0 or claimed > held:
-        raise ValueError(f"its header claims {claimed:,} bytes and {held:,} follow")
+    claimed, available = math.prod(shape) * dtype.itemsize, size - handle.tell()
+    if min(shape, default=0) < 0 or claimed > available:
+        raise ValueError(f"its header claims {claimed:,} bytes and {available:,} follow")
 
 
 def _why(error: Exception) -> str:
@@ -133,7 +133,7 @@ def _why(error: Exception) -> str:
 
 
 def check_packed(path: Path) -> None:
-    """Refuse weights in a zip that unpack to more than the file holds: torch writes them as they are."""
+    """Refuse zipped weights that unpack to more bytes than the file has: torch stores them uncompressed."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as packed:
             claimed = sum(entry.file_size for entry in packed.infolist())
@@ -141,16 +141,16 @@ def check_packed(path: Path) -> None:
             raise TooLarge(f"{path} has {path.stat().st_size:,} bytes and unpacks to {claimed:,}; it is damaged, copy it again.")
 
 
-def failure_apart(program: str, *arguments: str, seconds: float = 20.0, megabytes: int = 1024) -> str:
-    """Run a short program in a process with limits of its own. Empty if it ends well, else what happened, in half a sentence."""
+def failure_in_subprocess(program: str, *arguments: str, seconds: float = 20.0, megabytes: int = 1024) -> str:
+    """Run a short program in a process with limits. Return half a sentence on what went wrong; empty if nothing did."""
     limit = f"import resource as r; r.setrlimit(r.RLIMIT_AS, ({megabytes << 20},) * 2)\n" if os.name == "posix" else ""
     words = [sys.executable, "-c", limit + program, *arguments]
     try:
-        ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False)
+        finished = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
         return f"no answer in {seconds:.0f} s"
-    if not ended.returncode:
+    if not finished.returncode:
         return ""
-    lines = ended.stderr.decode("utf-8", "replace").strip().splitlines()
+    lines = finished.stderr.decode("utf-8", "replace").strip().splitlines()
     last = next((line for line in reversed(lines) if not line.startswith("note:")), "")
-    return last[:200] or f"its process ended with status {ended.returncode}"
+    return last[:200] or f"its process ended with status {finished.returncode}"

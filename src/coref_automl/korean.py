@@ -1,4 +1,4 @@
-"""Korean morphology. In: texts. Out: character spans of nouns and pronouns, and sentence ends. The one place that knows Kiwi."""
+"""Korean morphology. In: texts. Out: character spans of nouns and pronouns, and sentence ends. The only module that uses Kiwi."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
     from kiwipiepy import Kiwi, Token
 
 KINDS = ("NNG", "NNP", "NP")
-"""Tags that are kept: common noun, proper noun, pronoun. The low bits of `Tags.surroundings` are indices into this tuple."""
+"""Tags that are kept: common noun, proper noun, pronoun. The low bits of `Tags.surroundings` index this tuple."""
 
 PRONOUN = KINDS.index("NP")
 VERBAL, GLUED, JOINED, COPULA, CLAUSE = 4, 8, 16, 32, 64
-"""What surrounds a noun. Behind it: a suffix or verb that makes it one (지정한다), letters of a longer word (국제적), `and` (와),
-the copula (이다). Before it: the end of a clause that describes it (새로 지은 건물)."""
+"""Flags of a noun's surroundings. After it: a suffix or verb that turns it into a verb (지정한다), the rest of a longer word
+(국제적), `and` (와), the copula (이다). Before it: the end of a relative clause (새로 지은 건물)."""
 KIND = 3
-"""The bits of a kind."""
+"""The mask of a kind's bits."""
 _HARMLESS = frozenset({"들", "님", "씨"})
-"""Suffixes that leave a noun the word it is."""
+"""Suffixes that do not make another word of a noun."""
 _LIGHT_VERBS = frozenset({"하", "되", "시키", "당하"})
 _BATCH_CHARACTERS = 400_000
 _PIECE = 100_000
-"""Characters that Kiwi reads at once: the memory and the time of a longer text grow faster than the text."""
+"""Characters that Kiwi analyses at once: its memory and time grow faster than the length of a text."""
 _BREAKS = ("\n", ". ", " ")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tags:
-    """What the tagger says of one text. Spans are code points, sorted; every noun's span equals its form in the text.
+    """The nouns and sentence ends of a text. Spans count code points and are sorted; each spans exactly its noun in the text.
 
-    `surroundings` holds one byte per span: its kind, and flags for what stands around it.
+    `surroundings` has one byte per span: its kind, and the flags of its surroundings.
     """
 
     spans: NDArray[np.int32]
@@ -65,8 +65,8 @@ class Tags:
 
     def pack(self) -> bytes:
         head = np.array([len(self.surroundings), len(self.sentence_ends)], np.int32)
-        held = self.surroundings.astype(np.uint8)
-        parts = (head, self.spans.astype(np.int32), held, self.sentence_ends.astype(np.int32))
+        surroundings = self.surroundings.astype(np.uint8)
+        parts = (head, self.spans.astype(np.int32), surroundings, self.sentence_ends.astype(np.int32))
         return zlib.compress(b"".join(part.tobytes() for part in parts), 1)
 
     @classmethod
@@ -82,33 +82,33 @@ class Tags:
 
 
 def kiwi_version() -> str:
-    """The version that decides what a tag is: code and model together."""
+    """The versions of Kiwi's code and model, which decide the tags."""
     require_kiwi()
     return f"kiwi{version('kiwipiepy')}-{version('kiwipiepy_model')}"
 
 
 def require_kiwi() -> None:
-    """Say in one sentence that the tagger is not there; ask before the work begins."""
+    """Raise an error of one sentence if Kiwi is not installed; call it before long work."""
     if find_spec("kiwipiepy") is None:
         raise InputError("Finding nouns needs Kiwi, which is not installed here. Run: pip install kiwipiepy")
 
 
 def default_cache() -> Path:
-    """Where tags are cached: COREF_AUTOML_CACHE, or coref-automl in the user's cache folder, or, without one, in /tmp."""
+    """The cache folder: COREF_AUTOML_CACHE, else coref-automl in the user's cache folder, else in the temporary folder."""
     if chosen := os.environ.get("COREF_AUTOML_CACHE"):
         return Path(chosen)
-    with suppress(RuntimeError):  # nobody knows this user's home
+    with suppress(RuntimeError):  # the user has no home
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "coref-automl"
-        above = next(path for path in (folder, *folder.parents) if path.exists())
-        if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
+        existing = next(path for path in (folder, *folder.parents) if path.exists())
+        if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
             return folder
     return Path(tempfile.gettempdir()) / f"coref-automl-{os.getuid()}"
 
 
 class Tagger:
-    """Tags texts in order, with Kiwi's own threads, and never the same text twice: results are kept on disk.
+    """Tags texts in order, on Kiwi's threads, with a cache on disk.
 
-    The cache is keyed by the text's bytes and Kiwi's version. `cache=None` keeps nothing.
+    The cache is keyed by the bytes of the text and Kiwi's version; `cache=None` turns it off.
     """
 
     def __init__(self, cache: Path | None = None, threads: int | None = None) -> None:
@@ -116,57 +116,57 @@ class Tagger:
         self._store = _TagStore(cache / f"tags2-{kiwi_version()}.sqlite") if cache else None
 
     def tag(self, texts: Iterable[str]) -> Iterator[Tags]:
-        """One `Tags` a text, in the order of the texts."""
+        """Yield one `Tags` per text, in order."""
         for batch in _batches(texts):
             yield from self._tag_batch(batch)
 
-    def remember(self, texts: Iterable[str]) -> Iterator[int]:
-        """Tag what the cache does not hold yet, so that other processes find it there; yields the characters of every batch."""
+    def fill_cache(self, texts: Iterable[str]) -> Iterator[int]:
+        """Tag the texts that are not in the cache, for other processes to read; yield the characters of every batch."""
+        if self._store is None:
+            raise ValueError("a tagger without a cache has none to fill")
         for batch in _batches(texts):
-            if self._store is None:
-                raise ValueError("a tagger without a cache cannot remember")
             keys = [_key(text) for text in batch]
-            known = self._store.get(keys)
-            missing = {key: text for key, text in zip(keys, batch, strict=True) if key not in known}
-            self._fresh(missing)
+            cached = self._store.get(keys)
+            self._tag_new({key: text for key, text in zip(keys, batch, strict=True) if key not in cached})
             yield sum(map(len, batch))
 
     def are_nouns(self, words: Sequence[str]) -> NDArray[np.bool_]:
         """For each word: is it, alone, a noun or a compound of nouns of two or more syllables?"""
-        whole = [unicodedata.normalize("NFC", word) for word in words]
-        asked = [word for word in whole if len(word) >= 2 and is_hangul(word)]
-        found = {
+        composed_words = [unicodedata.normalize("NFC", word) for word in words]
+        candidates = [word for word in composed_words if len(word) >= 2 and is_hangul(word)]
+        nouns = {
             word
-            for word, tokens in zip(asked, self._tokenize(asked), strict=True)
-            if all(token.tag in KINDS[:PRONOUN] for token in tokens) and "".join(t.form for t in tokens) == word
+            for word, tokens in zip(candidates, self._tokenize(candidates), strict=True)
+            if all(token.tag in KINDS[:PRONOUN] for token in tokens) and "".join(token.form for token in tokens) == word
         }
-        return np.array([word in found for word in whole], dtype=np.bool_)
+        return np.array([word in nouns for word in composed_words], dtype=np.bool_)
 
     def _tag_batch(self, texts: list[str]) -> Iterator[Tags]:
         keys = [_key(text) for text in texts]
-        known = self._store.get(keys) if self._store else {}
-        fresh = self._fresh({key: text for key, text in zip(keys, texts, strict=True) if key not in known})
+        cached = self._store.get(keys) if self._store else {}
+        new = self._tag_new({key: text for key, text in zip(keys, texts, strict=True) if key not in cached})
         for key in keys:
-            yield fresh[key] if key in fresh else Tags.unpack(known[key])
+            yield new[key] if key in new else Tags.unpack(cached[key])
 
-    def _fresh(self, missing: dict[bytes, str]) -> dict[bytes, Tags]:
-        pieces = [piece for text in missing.values() for piece in _pieces(text)]
-        tagged = map(_read_tokens, pieces, self._tokenize(pieces))
-        fresh = {key: _joined([(piece, next(tagged)) for piece in _pieces(text)]) for key, text in missing.items()}
-        if self._store and fresh:
-            self._store.put(fresh)
-        return fresh
+    def _tag_new(self, texts: dict[bytes, str]) -> dict[bytes, Tags]:
+        """Tag texts that are not cached, and cache them."""
+        pieces = [piece for text in texts.values() for piece in _pieces(text)]
+        tags = map(_read_tokens, pieces, self._tokenize(pieces))
+        new = {key: _joined([(piece, next(tags)) for piece in _pieces(text)]) for key, text in texts.items()}
+        if self._store and new:
+            self._store.put(new)
+        return new
 
     def _tokenize(self, texts: list[str]) -> Iterable[list[Token]]:
         if not texts:
             return ()
-        tagged: Iterable[list[Token]] = _kiwi(self._threads).tokenize(texts)
-        return tagged
+        tokens: Iterable[list[Token]] = _kiwi(self._threads).tokenize(texts)
+        return tokens
 
 
 @lru_cache(maxsize=1)
 def _kiwi(threads: int) -> Kiwi:
-    """One for a process: it takes seconds to load and hundreds of megabytes to keep."""
+    """One per process: it takes seconds to load, and hundreds of megabytes."""
     require_kiwi()
     from kiwipiepy import Kiwi
 
@@ -174,27 +174,27 @@ def _kiwi(threads: int) -> Kiwi:
 
 
 def release_kiwi() -> None:
-    """Give the tagger's memory back; the next text that needs it loads it again."""
+    """Free the tagger's memory; the next text loads it again."""
     _kiwi.cache_clear()
 
 
 class _TagStore:
-    """A small key-value file. SQLite, because several processes share it and a killed one must not spoil it."""
+    """A key-value file; in SQLite, because processes share it and a killed one must not damage it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with self._explained():
+        with self._storage_errors():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(path, timeout=60)
-            weakref.finalize(self, self._db.close)  # from Python 3.13 on, one that is left open is warned about
+            weakref.finalize(self, self._db.close)  # from Python 3.13 on, an open connection causes a warning
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.execute("CREATE TABLE IF NOT EXISTS tags (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID")
             self._db.commit()
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """A full disk, a damaged file or a closed folder, in one sentence."""
+    def _storage_errors(self) -> Iterator[None]:
+        """Turn errors of a full disk, a damaged file or an unwritable folder into one sentence."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:
@@ -204,29 +204,29 @@ class _TagStore:
             ) from error
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        found: dict[bytes, bytes] = {}
-        with self._explained():
-            for low in range(0, len(keys), 500):
-                part = keys[low : low + 500]
-                marks = ",".join("?" * len(part))
-                found.update(self._db.execute(f"SELECT key, value FROM tags WHERE key IN ({marks})", part))
-        return found
+        values: dict[bytes, bytes] = {}
+        with self._storage_errors():
+            for start in range(0, len(keys), 500):
+                part = keys[start : start + 500]
+                placeholders = ",".join("?" * len(part))
+                values.update(self._db.execute(f"SELECT key, value FROM tags WHERE key IN ({placeholders})", part))
+        return values
 
-    def put(self, fresh: dict[bytes, Tags]) -> None:
-        rows = [(key, tags.pack()) for key, tags in fresh.items()]
-        with self._explained(), self._db:
+    def put(self, new: dict[bytes, Tags]) -> None:
+        rows = [(key, tags.pack()) for key, tags in new.items()]
+        with self._storage_errors(), self._db:
             self._db.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", rows)
 
 
 @lru_cache(maxsize=64)
-def word_tails(text: str) -> dict[int, int]:
-    """Where each particle, copula and verb ending of a text begins, by where it ends; contracted ones cannot be cut off."""
-    found, at = dict[int, int](), 0
+def suffix_starts(text: str) -> dict[int, int]:
+    """Map the end of each particle, copula and verb ending to its start; contracted ones cannot be cut off."""
+    starts, offset = dict[int, int](), 0
     for piece, tokens in zip(_pieces(text), _kiwi(usable_cores()).tokenize(_pieces(text)), strict=True):
-        tails = [token for token in tokens if token.tag[0] in "JE" or token.tag.startswith("VCP")]
-        found |= {at + t.start + t.len: at + t.start for t in tails if piece[t.start : t.start + t.len] == t.form}
-        at += len(piece)
-    return found
+        suffixes = [token for token in tokens if token.tag[0] in "JE" or token.tag.startswith("VCP")]
+        starts |= {offset + t.start + t.len: offset + t.start for t in suffixes if piece[t.start : t.start + t.len] == t.form}
+        offset += len(piece)
+    return starts
 
 
 def is_hangul(text: str) -> bool:
@@ -238,25 +238,24 @@ _DECOMPOSED = re.compile("[\u1100-\u1112][\u1161-\u1175][\u11a8-\u11c2]?")
 
 
 def composed(text: str) -> tuple[str, list[int]]:
-    """The text with decomposed Hangul (NFD) written in whole syllables, and for each place in it, the end included, the place in
-    the original."""
-    parts, places, done = list[str](), list[int](), 0
-    for found in _DECOMPOSED.finditer(text):
-        parts += [text[done : found.start()], unicodedata.normalize("NFC", found.group())]
-        places += range(done, found.start() + 1)
-        done = found.end()
-    return "".join([*parts, text[done:]]), [*places, *range(done, len(text) + 1)]
+    """Compose decomposed Hangul (NFD) into syllables; also return the original position of each character and of the end."""
+    parts, positions, done = list[str](), list[int](), 0
+    for match in _DECOMPOSED.finditer(text):
+        parts += [text[done : match.start()], unicodedata.normalize("NFC", match.group())]
+        positions += range(done, match.start() + 1)
+        done = match.end()
+    return "".join([*parts, text[done:]]), [*positions, *range(done, len(text) + 1)]
 
 
-def splits_a_letter(text: str, at: int) -> bool:
-    """Would the letters on both sides of a place become one when composed, as a tokenizer may do?"""
-    before, after = text[max(0, at - 3) : at], text[at : at + 3]
-    whole, *parts = (unicodedata.normalize("NFC", one) for one in (before + after, before, after))
+def splits_syllable(text: str, position: int) -> bool:
+    """Would the characters around a position be composed into one, as a tokenizer may do?"""
+    before, after = text[max(0, position - 3) : position], text[position : position + 3]
+    whole, *parts = (unicodedata.normalize("NFC", part) for part in (before + after, before, after))
     return whole != "".join(parts)
 
 
 def ends_in_consonant(word: str) -> bool:
-    """True when the last syllable has a final consonant: the fact on which Korean particles turn."""
+    """True when the last syllable has a final consonant, on which the form of a Korean particle depends."""
     last = ord(word[-1]) - 0xAC00
     return 0 <= last < 11172 and last % 28 != 0
 
@@ -279,35 +278,35 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _pieces(text: str) -> list[str]:
-    """A long text cut behind a line, a sentence or a word."""
-    found, at = list[str](), 0
-    while len(text) - at > _PIECE:
-        cuts = (text.rfind(sign, at + _PIECE // 2, at + _PIECE) + len(sign) for sign in _BREAKS)
-        cut = next((cut for cut in cuts if cut > at + _PIECE // 2), at + _PIECE)
-        found.append(text[at:cut])
-        at = cut
-    return [*found, text[at:]]
+    """Split a long text after lines, sentences or words."""
+    pieces, start = list[str](), 0
+    while len(text) - start > _PIECE:
+        cuts = (text.rfind(sign, start + _PIECE // 2, start + _PIECE) + len(sign) for sign in _BREAKS)
+        cut = next((cut for cut in cuts if cut > start + _PIECE // 2), start + _PIECE)
+        pieces.append(text[start:cut])
+        start = cut
+    return [*pieces, text[start:]]
 
 
 def _joined(parts: list[tuple[str, Tags]]) -> Tags:
-    """The tags of a text from those of its pieces. A sentence ends behind its last word; the last one, with the text."""
+    """Join the tags of a text's pieces. A sentence ends with its last word, the last sentence with the text."""
     if len(parts) == 1:
         return parts[0][1]
-    spans, ends, at = [], [], 0
+    spans, ends, offset = [], [], 0
     for number, (piece, tags) in enumerate(parts, 1):
         last = len(piece) if number == len(parts) else len(piece.rstrip())
-        spans.append(tags.spans + at)
-        ends.append(np.minimum(tags.sentence_ends, last) + at)
-        at += len(piece)
-    around = np.concatenate([tags.surroundings for _, tags in parts])
-    return Tags(np.concatenate(spans).astype(np.int32), around, np.concatenate(ends).astype(np.int32))
+        spans.append(tags.spans + offset)
+        ends.append(np.minimum(tags.sentence_ends, last) + offset)
+        offset += len(piece)
+    surroundings = np.concatenate([tags.surroundings for _, tags in parts])
+    return Tags(np.concatenate(spans).astype(np.int32), surroundings, np.concatenate(ends).astype(np.int32))
 
 
 def _read_tokens(text: str, tokens: list[Token]) -> Tags:
-    """Keep nouns whose span equals their form (Kiwi restores contracted forms, and those cannot be hidden) and all pronouns."""
+    """Keep pronouns, and nouns whose span is their form: contracted nouns, which Kiwi restores, cannot be masked."""
     spans, kinds = [], []
-    around = [None, *tokens, None]
-    for before, token, after in zip(around, tokens, around[2:], strict=False):
+    neighbours = [None, *tokens, None]
+    for before, token, after in zip(neighbours, tokens, neighbours[2:], strict=False):
         if token.tag not in KINDS:
             continue
         start, end = token.start, token.start + token.len
@@ -323,7 +322,7 @@ def _read_tokens(text: str, tokens: list[Token]) -> Tags:
 
 
 def _follows(end: int, after: Token) -> int:
-    """The flag of a noun that ends at `end`, from the token behind it. Nouns that follow directly are part of one compound."""
+    """The flag of a noun that ends at `end`, from the token after it; a noun that follows directly is of the same compound."""
     tag, gap = after.tag, after.start - end
     if tag in ("XSV", "XSA") or (tag in ("VV", "VV-R", "VV-I") and after.form in _LIGHT_VERBS and gap <= 1):
         return VERBAL

@@ -1,7 +1,7 @@
-"""Who works in a folder. In: a folder. Out: the folder for this process alone while it works; others hear who has it, since when.
+"""Locks on folders: one process writes at a time, and a refused one is told who holds the lock and since when.
 
-The lock is the operating system's and ends with its process, however that ends. `.lock.json` beside it names the holder. A folder
-may be shared by machines that do not see each other's locks: there the file's age decides, since its holder keeps it young.
+The lock is the operating system's and ends with its process, however that ends; `.lock.json` beside it names the holder. Machines
+that share a folder may not see each other's locks: there the age of that file decides, which its holder touches as a heartbeat.
 """
 
 from __future__ import annotations
@@ -21,19 +21,16 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from coref_automl.errors import FolderError, InputError
-from coref_automl.folders import HOLDER, LOCK, check_folder, claim_folder, contents, is_done, leave_empty, remove
+from coref_automl.folders import HOLDER, LOCK, check_folder, claim_folder, contents, is_done, remove, remove_if_unused
 from coref_automl.progress import duration
 from coref_automl.records import Record
 from coref_automl.say import say
 from coref_automl.store import os_errors_as_ours, read_json, sweep, write_json
 
 HEARTBEAT_SECONDS = 20.0
-"""Seconds between two heartbeats of a holder."""
-
 SILENT = 120.0
-"""Seconds without one after which a holder on another machine counts as gone."""
-
-_SHOWN = 120
+"""Seconds without a heartbeat after which a holder on another machine counts as gone."""
+_MAX_COMMAND = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,9 @@ class Holder(Record):
         words = [Path(sys.argv[0]).name, *sys.argv[1:]] if sys.argv and sys.argv[0] else ["python"]
         command = shlex.join(words)
         since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-        return cls(os.getpid(), socket.gethostname(), command if len(command) <= _SHOWN else f"{command[:_SHOWN]} ...", since)
+        return cls(
+            os.getpid(), socket.gethostname(), command if len(command) <= _MAX_COMMAND else f"{command[:_MAX_COMMAND]} ...", since
+        )
 
     def __str__(self) -> str:
         return f"`{self.command}` (process {self.pid} on {self.host}, since {self.since})"
@@ -56,7 +55,7 @@ class Holder(Record):
 
 @contextmanager
 def claimed(folder: Path, kind: str, *, fresh: bool = False) -> Iterator[None]:
-    """`claim_folder`, and nobody else writes there until the block ends. A block that fails before it wrote leaves nothing."""
+    """Claim and lock a folder for the block. If the block fails before it has written anything, the folder is removed."""
     try:
         check_folder(folder, kind, fresh=fresh)
     except FolderError:
@@ -68,85 +67,84 @@ def claimed(folder: Path, kind: str, *, fresh: bool = False) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            leave_empty(folder)
+            remove_if_unused(folder)
             raise
 
 
 @contextmanager
 def locked(folder: Path, *, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold a folder; it is made if missing, and goes again if nothing was put into it.
+    """Lock a folder for the block; create it if missing, and remove it afterwards if it is still empty.
 
-    A folder in use is an error, or with `on_wait` is waited for, and `on_wait` hears why. One that is done and closed to writing
-    is only read from, and needs no lock.
+    A folder in use is an error; `on_wait` is called with it, and the folder waited for. Finished read-only folders need no lock.
     """
     if is_done(folder) and not os.access(folder, os.W_OK | os.X_OK):
         yield
         return
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    lock = _acquired(folder, on_wait)
-    over = threading.Event()
+    lock = _acquire(folder, on_wait)
+    released = threading.Event()
     try:
         with os_errors_as_ours(folder):
             write_json(folder / HOLDER, Holder.me().to_json())
-        threading.Thread(target=_send_heartbeats, args=(folder / HOLDER, over), daemon=True).start()
+        threading.Thread(target=_send_heartbeats, args=(folder / HOLDER, released), daemon=True).start()
         yield
     finally:
-        over.set()
-        for name in (HOLDER, LOCK):  # whoever opened the lock just now finds it without a name, and opens it anew
+        released.set()
+        for name in (HOLDER, LOCK):  # from 3.20.4 on filelock opens a lock anew that was unlinked meanwhile
             (folder / name).unlink(missing_ok=True)
         if missing and folder.is_dir() and not contents(folder):
             remove(folder)
         lock.release()
         for path in missing[1:] if not folder.exists() else ():
-            with suppress(OSError):  # the folders above it that were made for it, if nobody else uses them by now
+            with suppress(OSError):  # parents created for it, unless others use them by now
                 path.rmdir()
 
 
 def holder_of(folder: Path) -> Holder | None:
-    """Who says that the folder is theirs, rightly or not; None where nobody does."""
+    """The holder that the folder names, which may be gone; None if it names none."""
     with suppress(InputError, OSError, TypeError, ValueError, KeyError):
         return Holder.from_json(read_json(folder / HOLDER))
     return None
 
 
 def is_alive(folder: Path) -> bool:
-    """Has whoever works in the folder given a sign of life of late? However slow its steps are, it gives one while it runs."""
+    """Is the last heartbeat of the folder's holder recent? Heartbeats do not depend on how slow its work is."""
     try:
         return time.time() - (folder / HOLDER).stat().st_mtime < SILENT
     except OSError:
         return False
 
 
-def _acquired(folder: Path, on_wait: Callable[[str], None] | None) -> FileLock:
+def _acquire(folder: Path, on_wait: Callable[[str], None] | None) -> FileLock:
     announced = False
     while True:
         with os_errors_as_ours(folder):
             folder.mkdir(parents=True, exist_ok=True)
             lock = FileLock(folder / LOCK, thread_local=False)
-            why = _try(lock, folder)
-        if why is None:
+            refusal = _try(lock, folder)
+        if refusal is None:
             return lock
         if on_wait is None:
-            raise FolderError(why)
+            raise FolderError(refusal)
         if not announced:
-            on_wait(say(f"기다리는 중: {why}", f"Waiting: {why}"))
+            on_wait(say(f"기다리는 중: {refusal}", f"Waiting: {refusal}"))
             announced = True
         time.sleep(0.2)
 
 
 def _try(lock: FileLock, folder: Path) -> str | None:
-    """Take the lock, or say who has it and what to do."""
+    """Take the lock, or return a sentence on who has it and what to do."""
     try:
         lock.acquire(timeout=0)
     except Timeout:
         who = holder_of(folder) or "another process"
         return f"{folder} is in use by {who}; wait for it to end, or choose another --out."
-    except FileNotFoundError:  # its last holder has just removed the folder
+    except FileNotFoundError:  # its last holder is removing the folder
         return f"{folder} is being removed by another process; run the same command again."
     holder = holder_of(folder)
     if holder is None or holder.host == socket.gethostname():
-        return None  # what a process of this machine holds, the lock itself would have told
-    silent = _age(folder)
+        return None  # of this machine: if it were alive, the lock would have been refused
+    silent = _seconds_since_heartbeat(folder)
     if silent > SILENT:
         return None
     lock.release()
@@ -157,7 +155,7 @@ def _try(lock: FileLock, folder: Path) -> str | None:
 
 
 def _remove_stale(folder: Path) -> None:
-    """Remove the lock of a command that was killed when its work was done: no later one takes that folder and clears it away."""
+    """Remove the lock that a killed command left in a finished folder, where no later command would lock and clear it."""
     if not is_done(folder) or not any((folder / name).exists() for name in (LOCK, HOLDER)):
         return
     lock = FileLock(folder / LOCK, thread_local=False)
@@ -168,13 +166,13 @@ def _remove_stale(folder: Path) -> None:
             lock.release()
 
 
-def _age(folder: Path) -> float:
-    """Seconds since the holder's last sign of life, by the clock of the disk: two machines' clocks may differ."""
+def _seconds_since_heartbeat(folder: Path) -> float:
+    """Seconds since the holder's last heartbeat, by the clock of the disk: clocks of machines may differ."""
     (folder / LOCK).touch()
     return (folder / LOCK).stat().st_mtime - (folder / HOLDER).stat().st_mtime
 
 
-def _send_heartbeats(path: Path, over: threading.Event) -> None:
-    while not over.wait(HEARTBEAT_SECONDS):
+def _send_heartbeats(path: Path, released: threading.Event) -> None:
+    while not released.wait(HEARTBEAT_SECONDS):
         with suppress(OSError):
             os.utime(path)

@@ -1,4 +1,4 @@
-"""The machine: its cores and devices, memory that ran out or is given back, calls that must hear Ctrl-C, orphaned processes."""
+"""The machine: its cores and devices, memory that ran out or is freed, Ctrl-C and processes that end with their parent."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from contextlib import contextmanager, suppress
 from multiprocessing import connection, parent_process, resource_tracker
 from typing import TypeVar
 
-from coref_automl.errors import ModelError, RecipeError, WorkError
+from coref_automl.errors import ModelError, RecipeError, WorkError, first_line
 
 T = TypeVar("T")
 
 
 def interruptible(call: Callable[[], T]) -> T:
-    """A long call of a library that hears Ctrl-C only when it returns. Interrupted, it is left, and ends with the process."""
-    answer: Future[T] = Future()
+    """Run a blocking library call in a thread so that Ctrl-C works; an abandoned call ends with the process."""
+    future: Future[T] = Future()
 
     def work() -> None:
         try:
-            answer.set_result(call())
-        except BaseException as error:  # a panic of a library in Rust is no Exception
-            answer.set_exception(error)
+            future.set_result(call())
+        except BaseException as error:  # the panic of a Rust library is not an Exception
+            future.set_exception(error)
 
     threading.Thread(target=work, daemon=True).start()
-    while not answer.done():
-        wait([answer], 0.2)
-    return answer.result()
+    while not future.done():
+        wait([future], 0.2)
+    return future.result()
 
 
-def devices_here() -> list[str]:
-    """The devices that jobs can be spread over: every visible GPU, or the CPU once."""
+def visible_devices() -> list[str]:
+    """The devices for jobs: every visible GPU, or else the CPU."""
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -44,14 +44,11 @@ def devices_here() -> list[str]:
 
 
 CORES = "COREF_AUTOML_CORES"
-"""How many cores a process may take for itself; what starts several side by side sets it for each of them."""
+"""The number of cores that a process may use; set for each of several processes that are started side by side."""
 
 
 def usable_cores() -> int:
-    """The cores this process may run on: its share of them if others run beside it.
-
-    Where the system keeps no such list (macOS), all of them.
-    """
+    """The number of cores this process may use: those it may run on (on macOS all), at most its share in COREF_AUTOML_CORES."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     share = os.environ.get(CORES)
     if not share:
@@ -62,7 +59,7 @@ def usable_cores() -> int:
 
 
 def environment_of(device: str) -> dict[str, str]:
-    """The environment in which a process sees this device alone. Numbers count among the GPUs visible here."""
+    """The environment in which a process sees only this device. GPU numbers are those of this process."""
     if not device.startswith("cuda:"):
         return {"CUDA_VISIBLE_DEVICES": "-1"}
     number = int(device.removeprefix("cuda:"))
@@ -71,7 +68,7 @@ def environment_of(device: str) -> dict[str, str]:
 
 
 def device_seen(device: str) -> str:
-    """The name that a device has in a process that sees this one alone."""
+    """The name of a device inside a process that sees only this one."""
     return "cuda:0" if device.startswith("cuda:") else device
 
 
@@ -84,7 +81,7 @@ def pick_device(device: str) -> str:
         wanted = torch.device(device)
     except RuntimeError as error:
         raise ModelError(f"Unknown device {device!r}; choose cpu, cuda, cuda:0 ... or auto.") from error
-    if wanted.type not in ("cpu", "cuda"):  # Apple's MPS among them: nothing here was ever run on it
+    if wanted.type not in ("cpu", "cuda"):  # such as Apple's MPS, which is untested
         raise ModelError(f"The device {device} is not supported; pass --device cpu, or cuda where there is an NVIDIA GPU.")
     if wanted.type == "cuda" and (wanted.index or 0) >= torch.cuda.device_count():
         raise ModelError(f"This machine has no such CUDA device, so --device {device} cannot be used; pass --device cpu.")
@@ -92,7 +89,7 @@ def pick_device(device: str) -> str:
 
 
 def pick_first_gpu(device: str) -> str:
-    """The device to train on in this process: the Trainer takes the first GPU it sees; another is chosen before it starts."""
+    """The device to train on in this process. The Trainer uses the first visible GPU; any other is refused."""
     import torch
 
     if torch.device(pick_device(device)).index:
@@ -104,79 +101,79 @@ def pick_first_gpu(device: str) -> str:
     return pick_device(device)
 
 
-def tokens_at_once(device: str) -> int:
-    """Tokens of a batch: on a CPU more is slower (page faults); on a GPU these fill it, and memory halves them when it must."""
+def default_batch_tokens(device: str) -> int:
+    """Tokens per batch: more are slower on a CPU (page faults); these fill a GPU, and are halved when memory runs out."""
     return 4_096 if device.startswith("cpu") else 65_536
 
 
 @contextmanager
 def without_panics() -> Iterator[None]:
-    """Turn a panic of a Rust library, which is not an Exception and has a class per library, into an error of ours."""
+    """Turn a panic of a Rust library, which is not an Exception and has a class per library, into a WorkError."""
     try:
         yield
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        first = (str(error).splitlines() or [""])[0][:200]
+        problem = first_line(error)[:200]
         raise WorkError(
-            f"A library failed on what it was given ({first}); copy tokenizer and model again from their source."
+            f"A library failed on what it was given ({problem}); copy tokenizer and model again from their source."
         ) from error
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Torch has an exception of its own on a GPU, and only a sentence on a CPU and for some CUDA libraries."""
+    """Is memory exhausted? Torch has an exception for it on a GPU, but only a message on a CPU and in some CUDA libraries."""
     if isinstance(error, RuntimeError):
-        return type(error).__name__ == "OutOfMemoryError" or any(said in str(error) for said in _MEMORY)
+        return type(error).__name__ == "OutOfMemoryError" or any(message in str(error) for message in _OUT_OF_MEMORY)
     return isinstance(error, MemoryError)
 
 
-_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
+_OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
 
 
 def end_with_parent(pipe: int | None = None) -> None:
-    """When the process that started this one is gone, so is this, whatever it is doing. `pipe`: one that the parent holds open.
+    """End this process, whatever it is doing, when its parent is gone. `pipe`: one whose writing end the parent holds open.
 
-    Linux kills this process as soon as the pipe has no writer; elsewhere a thread waits for that, as far as it gets a turn.
+    Linux kills this process as soon as the pipe has no writer; elsewhere a thread waits for that.
     """
     parent = parent_process()
     if pipe is None and parent is None:
         return
-    held = pipe if pipe is not None else parent.sentinel  # type: ignore[union-attr]
+    sentinel = pipe if pipe is not None else parent.sentinel  # type: ignore[union-attr]
     if sys.platform == "linux":
         import fcntl
 
-        fcntl.fcntl(held, fcntl.F_SETOWN, os.getpid())
-        fcntl.fcntl(held, fcntl.F_SETSIG, signal.SIGKILL)
-        fcntl.fcntl(held, fcntl.F_SETFL, fcntl.fcntl(held, fcntl.F_GETFL) | os.O_ASYNC)
+        fcntl.fcntl(sentinel, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(sentinel, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(sentinel, fcntl.F_SETFL, fcntl.fcntl(sentinel, fcntl.F_GETFL) | os.O_ASYNC)
 
     def watch() -> None:
-        connection.wait([held])
+        connection.wait([sentinel])
         os._exit(70)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager
-def started_quietly() -> Iterator[None]:
-    """Processes started here do not hear Ctrl-C, which reaches the whole group: their parent ends them without a stack."""
+def block_sigint() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C, which reaches the whole process group: the parent ends them, without their stacks."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
-    resource_tracker.ensure_running()  # on its own start it lets the signal through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    resource_tracker.ensure_running()  # it unblocks the signal when it is started later
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
-def release() -> None:
-    """Between two models: a trainer and its model refer to each other, and glibc keeps what they held for later requests."""
+def free_memory() -> None:
+    """Free the memory of the last model: a trainer and its model form a reference cycle, and glibc keeps freed memory."""
     import torch
 
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     if sys.platform == "linux":
-        with suppress(OSError, AttributeError):  # another C library
+        with suppress(OSError, AttributeError):  # a C library other than glibc
             ctypes.CDLL("libc.so.6").malloc_trim(0)

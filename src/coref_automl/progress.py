@@ -1,6 +1,6 @@
 """Progress as events. In: stages that advance. Out: a bar on a terminal, plain lines elsewhere, events.ndjson in a run folder.
 
-Everything goes to standard error, so that standard output holds the result alone.
+All of it goes to standard error, so that standard output has nothing but the result.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ T = TypeVar("T")
 _LINE_EVERY = 10.0
 _BAR_EVERY = 0.1
 _WARM_UP = 1 / 50
-"""The share of the work that is warm-up: no ETA before as much again is done; the time it took does not count."""
+"""The share of the work that is warm-up. Its time does not count, and there is no ETA before as much again is done."""
 
 
 class Stage:
-    """One piece of work with a known or unknown total. Advancing it reports it."""
+    """A piece of work with a known or unknown total, reported as it advances."""
 
     def __init__(self, name: str, total: float | None, unit: str, progress: Progress) -> None:
         self.name = name
@@ -41,34 +41,34 @@ class Stage:
         self._progress = progress
         self._started = time.monotonic()
         self._skipped = 0.0
-        self._since = (self._started, 0.0)
+        self._warmed_up = (self._started, 0.0)
         self._shown = self._started
         self._facts: dict[str, Any] = {}
         self._outcome: dict[str, Any] = {}
 
     def advance(self, amount: float = 1, **facts: Any) -> None:
-        """More is done; `facts` (loss=2.1, ...) are shown beside the bar and kept in the events."""
+        """Count more work as done; `facts` (loss=2.1, ...) are shown beside the bar and stored in the events."""
         self.done += amount
         self._facts.update(facts)
         now = time.monotonic()
         worked = self.done - self._skipped
         if self.total and worked < _WARM_UP * (self.total - self._skipped):
-            self._since = (now, worked)
+            self._warmed_up = (now, worked)
         if now - self._shown >= self._progress.every:
             self._shown = now
             self._progress.show(self)
 
     def skip(self, amount: float) -> None:
-        """This much was finished by an earlier call: it counts as done, not towards throughput."""
+        """Count work that an earlier call finished: it is done, but not part of the throughput."""
         self.done += amount
         self._skipped += amount
 
     def conclude(self, **facts: Any) -> None:
-        """What the work came to; the last line tells it, and the end event keeps it."""
+        """Add results of the work to the last line and to the end event."""
         self._outcome.update(facts)
 
     def line(self) -> str:
-        say, facts = self._progress.say, self._told(self._facts)
+        say, facts = self._progress.say, self._formatted(self._facts)
         left = self.seconds_left()
         name, unit, wait = in_korean(self.name), self._unit(), duration(left or 0, say.lang)
         share = say(f"/{self.total:,.0f}", f" of {self.total:,.0f}") if self.total else ""
@@ -79,31 +79,31 @@ class Stage:
         )
 
     def end(self) -> str:
-        """The last line, with the time it took and what it came to."""
-        say, came_to = self._progress.say, self._told(self._outcome)
+        """The last line, with the time taken and the results."""
+        say, outcome = self._progress.say, self._formatted(self._outcome)
         took = duration(self.seconds(), say.lang)
         return say(
-            f"{in_korean(self.name)}: {self._unit()} {self.done:,.0f}, {took}{came_to}".replace(":  ", ": "),
-            f"{self.name}: {self.done:,.0f} {self._unit()} in {took}{came_to}".replace("  ", " "),
+            f"{in_korean(self.name)}: {self._unit()} {self.done:,.0f}, {took}{outcome}".replace(":  ", ": "),
+            f"{self.name}: {self.done:,.0f} {self._unit()} in {took}{outcome}".replace("  ", " "),
         )
 
-    def _told(self, facts: Mapping[str, Any]) -> str:
+    def _formatted(self, facts: Mapping[str, Any]) -> str:
         say = self._progress.say
         short = {key: f"{value:.4g}" if isinstance(value, float) else str(value) for key, value in facts.items()}
         return "".join(f", {say(in_korean(key), key.replace('_', ' '))} {value}" for key, value in short.items())
 
     def _unit(self) -> str:
-        """The unit, unless the stage is named after it."""
+        """The unit; empty if it is the name of the stage."""
         if self.unit == self.name:
             return ""
         english = self.unit.removesuffix("s") if (self.total or self.done) == 1 else self.unit
         return self._progress.say(catalogue().get(f"{self.name} {self.unit}", in_korean(self.unit)), english)
 
     def seconds_left(self) -> float | None:
-        """ETA from throughput after warm-up; None until there is enough of it."""
+        """ETA from the throughput after warm-up; None until that is known."""
         if not self.total or self.done >= self.total:
             return None
-        then, before = self._since
+        then, before = self._warmed_up
         worked = self.done - self._skipped - before
         if worked < _WARM_UP * (self.total - self._skipped):
             return None
@@ -117,7 +117,7 @@ class Stage:
 
 
 class Progress:
-    """Where stages report. One for a command; rooms receive it as an argument and default to `quiet()`."""
+    """Where stages report. A command has one; functions take it as an argument and default to `quiet()`."""
 
     def __init__(self, *, shown: bool = True, events: Path | None = None, lang: str | None = None) -> None:
         self.say = Say(language(lang))
@@ -143,14 +143,14 @@ class Progress:
             self.event(outcome, stage=name, done=stage.done, seconds=round(stage.seconds(), 3), **stage.facts())
             self._close(stage, finished)
 
-    def track(self, things: Iterable[T], name: str, total: float | None = None, unit: str = "") -> Iterator[T]:
+    def track(self, items: Iterable[T], name: str, total: float | None = None, unit: str = "") -> Iterator[T]:
         with self.stage(name, total, unit) as stage:
-            for thing in things:
-                yield thing
+            for item in items:
+                yield item
                 stage.advance()
 
     def note(self, text: str, english: str | None = None) -> None:
-        """One line a person should read; of Korean and English, the one spoken now."""
+        """Print a line for people, in the current language if both are given."""
         text = text if english is None else say(text, english)
         self.event("note", text=text)
         if self._shown:
@@ -164,16 +164,16 @@ class Progress:
             print(stage.line(), file=sys.stderr, flush=True)
 
     def event(self, kind: str, **facts: Any) -> None:
-        """Append to events.ndjson; a reader such as `watch` follows the file."""
+        """Append an event to events.ndjson, which `watch` follows."""
         if self._events is None:
             return
         row = {"time": round(time.time(), 3), "event": kind, **facts}
         with self._events.open("a+b") as handle:
-            torn = handle.tell() > 0 and handle.seek(-1, os.SEEK_END) >= 0 and handle.read(1) != b"\n"  # by a kill
+            torn = handle.tell() > 0 and handle.seek(-1, os.SEEK_END) >= 0 and handle.read(1) != b"\n"  # a kill cut the last row
             handle.write(b"\n" * torn + json.dumps(row, ensure_ascii=False).encode() + b"\n")
 
     def into(self, events: Path) -> Progress:
-        """The same display, with the events also written to a run's folder."""
+        """The same display, with events written to this file."""
         events.parent.mkdir(parents=True, exist_ok=True)
         refuse_special(events)
         other = copy(self)
@@ -188,7 +188,7 @@ class Progress:
 
 
 class _Bars:
-    """One bar per stage under way, on a terminal. While any is shown, what is printed to standard error appears above them."""
+    """A bar on the terminal for every running stage; lines printed to standard error appear above the bars."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -216,7 +216,7 @@ class _Bars:
 
 
 Shown = Progress | bool | None
-"""How Python asks for progress: a Progress of its own, True to see it, or nothing."""
+"""The `progress` argument of public functions: a Progress, True to show it, or None."""
 
 
 def as_progress(shown: Shown) -> Progress:
@@ -228,7 +228,7 @@ def quiet() -> Progress:
 
 
 def read_events(path: Path) -> Iterator[dict[str, Any]]:
-    """The events of a run's file, oldest first; none where there is no file. A line that a kill cut in two is passed over."""
+    """Yield the events of a file, oldest first; none if there is no file. A line that a kill cut is skipped."""
     if path.is_file():
         with path.open("rb") as handle:
             for line in lines_of(path, handle):
@@ -245,7 +245,7 @@ def parse_events(lines: bytes) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Spent(Record):
-    """What a command took so far: wall time, and the largest resident memory of its process and of any finished child."""
+    """The cost of a command so far: wall time, and the peak resident memory of its process and of any finished child."""
 
     seconds: float
     peak_bytes: int
@@ -257,14 +257,14 @@ class Spent(Record):
 
 
 def spent(since: float) -> Spent:
-    """Since a reading of time.monotonic()."""
+    """The cost since a reading of time.monotonic()."""
     unit = 1 if sys.platform == "darwin" else 1024  # macOS counts bytes, Linux kilobytes
     peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return Spent(round(time.monotonic() - since, 1), peak * unit)
 
 
 def peak_gigabytes() -> float:
-    """The most memory that this process has held at once: allocated on its GPU where it has used one, or else resident."""
+    """Peak memory of this process: that allocated on its GPU if it has used one, else resident memory."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         return round(float(torch.cuda.max_memory_allocated()) / 1e9, 2)

@@ -1,28 +1,30 @@
-"""The records that one room hands to another. Each is frozen, and converts to and from plain JSON."""
+"""The records that rooms exchange: frozen dataclasses that convert to and from plain JSON."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, Literal, Self, TypeVar, cast, get_args
 
 from coref_automl.decoder import SCHEMA as SCHEMA
 from coref_automl.decoder import decode_stored
 from coref_automl.errors import InputError
 
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 Half = Literal["select", "confirm"]
 Correction = Literal["none", "holm", "bh", "max-t"]
 Finding = Literal["better", "worse", "same", "not shown"]
 FEW_CLUSTERS = 100
-"""Fewer clusters than this are split evenly into halves."""
+"""With fewer clusters than this, halves are equally large."""
 Objective = Literal["mlm", "combined", "entity", "copy", "link", "copy+link"]
 OBJECTIVES: tuple[str, ...] = get_args(Objective)
-"""Of training, in the order of tables; what each hides: `training/masking`."""
+"""Training objectives in the order of tables; `training/masking` says what each hides."""
 Task = str
-"""Name of a task: a key of the table in `evaluation/tasks`."""
+"""The name of a cloze task, a key of the table in `evaluation/tasks`."""
 
 
 class Record:
@@ -39,7 +41,7 @@ class Record:
 
 
 class Tabular(ABC):
-    """A result that can be listed: `to_rows()` as dictionaries, `to_frame()` as a pandas table."""
+    """A result with rows: `to_rows()` as dictionaries, `to_frame()` as a pandas table."""
 
     __slots__ = ()
 
@@ -47,7 +49,7 @@ class Tabular(ABC):
     def to_rows(self) -> list[dict[str, Any]]: ...
 
     def to_frame(self) -> Any:
-        """The rows as a pandas DataFrame; install pandas for it, the package does not."""
+        """The rows as a pandas DataFrame; pandas is not installed with this package."""
         try:
             import pandas
         except ImportError:
@@ -55,12 +57,12 @@ class Tabular(ABC):
         return pandas.DataFrame(self.to_rows())
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows: the table as pandas draws it. Without pandas it is the short repr."""
+        """What a notebook shows: the table of pandas, or without pandas the repr."""
         try:
-            drawn: str = self.to_frame()._repr_html_()
+            table: str = self.to_frame()._repr_html_()
         except InputError:
             return None
-        return drawn
+        return table
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,9 @@ class ClozeItem(Record):
 
     `start:end` is the hidden span of the document's text and `text[start:end] == answer`. The antecedent is the first mention
     (real), the nearest other occurrence (real-far) or the nearest other mention of the entity (gold). `candidates` are groups of
-    surfaces, the right group first; outside gold every group holds one word. `distance` counts reference tokens from antecedent
-    to gap, -1 without an antecedent. `before`: an earlier mention is in reach, not only later ones; `copyable`: the answer stands
-    beside the same word elsewhere in the document; both None where the task's rules do not say.
+    surface forms, the right group first; except in gold, every group is one word. `distance` counts reference tokens from
+    antecedent to gap, -1 without an antecedent. `before`: an earlier mention is in reach, not only later ones; `copyable`: the
+    answer occurs next to the same word elsewhere in the document; both are None if the task does not define them.
     """
 
     id: str
@@ -105,8 +107,8 @@ class ClozeItem(Record):
 class ItemScore(Record):
     """The score of one model on one item. Ranks count from 1; 0 means that no vocabulary entry can match.
 
-    `word_rank` is the rank of the right group among the item's candidates, ties against it; None if `word` was not run.
-    Cluster, source, tag, distance and answer are the item's, repeated so that a file of scores can be read alone.
+    `word_rank` is the rank of the right group among the item's candidates, last among ties; None if `word` was not run. Cluster,
+    source, tag, distance and answer are copied from the item, so that a file of scores can be read by itself.
     """
 
     item: str
@@ -140,17 +142,17 @@ class Estimate(Record):
     def __str__(self) -> str:
         return f"{100 * self.value:.2f}% [{100 * self.low:.2f}, {100 * self.high:.2f}]"
 
-    def within(self, least: float, most: float) -> Estimate:
-        """The interval without what cannot be: a share lies between 0 and 1, a difference of shares between -1 and 1."""
-        return Estimate(self.value, max(least, self.low), min(most, self.high), self.n)
+    def within(self, minimum: float, maximum: float) -> Estimate:
+        """Clip the interval to possible values: 0 to 1 for a share, -1 to 1 for a difference of shares."""
+        return Estimate(self.value, max(minimum, self.low), min(maximum, self.high), self.n)
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance(Record):
-    """How a checkpoint came to be; written beside its weights as `training.json`.
+    """How a checkpoint was trained; stored beside its weights as `training.json`.
 
-    `planned_end`: the last step of a run of fixed length without an evaluation set: nothing selected this checkpoint. None in
-    records of before it was kept. `method` is what the study calls it that the run belongs to; empty for a run by itself.
+    `planned_end`: it is the last step of a run of fixed length without an evaluation set, so that nothing selected it; None in
+    records of earlier versions. `method` is the run's method in its study; empty without a study.
     """
 
     run: str
@@ -169,17 +171,17 @@ class Provenance(Record):
 
     @property
     def data(self) -> str:
-        """What it was trained on: the fingerprint of the dataset where it is known, because folders move."""
+        """The dataset: its fingerprint if known, since folders move."""
         return self.dataset_bytes or self.dataset
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation(Record):
-    """One checkpoint on one evaluation set at one window length.
+    """The result of one checkpoint on one evaluation set at one window length.
 
-    `estimates` maps a metric's name (see evaluation/metrics) to its estimate; a metric that was not run is absent.
-    `fingerprints` name bytes: weights, items, tokenizer. `baselines` maps a baseline's name to its own estimates. `evalset_path`
-    is where the set was when it was last evaluated on; empty in an archive. `half` is that of a larger set, if the set is one.
+    `estimates` maps the name of a metric (see evaluation/metrics) to its estimate; metrics that were not run are absent.
+    `fingerprints` are hashes of weights, items and tokenizer. `baselines` maps the name of a baseline to its estimates.
+    `evalset_path` is the path of the set at the last evaluation; empty in an archive. `half`: the set is this half of another.
     """
 
     checkpoint: str
@@ -202,12 +204,12 @@ class Evaluation(Record):
 
     @property
     def condition(self) -> tuple[object, ...]:
-        """How it was scored, whatever the model: fingerprint of the items, scorer version, dtype, length."""
+        """How it was scored, independent of the model: fingerprint of the items, scorer version, dtype, length."""
         return self.fingerprints.get("items", ""), self.scorer, self.dtype, self.seq_len
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What it is, whatever its name and folder: all fingerprints, scorer version, dtype, length."""
+        """What it is, independent of its name and folder: all fingerprints, scorer version, dtype, length."""
         return tuple(sorted(self.fingerprints.items())), *self.condition
 
 
@@ -215,8 +217,8 @@ class Evaluation(Record):
 class Comparison(Record):
     """A paired comparison: does `name` differ from `reference` on `metric`? Differences are fractions, not percent.
 
-    `family` is the number of comparisons that `p_adjusted` corrects for, `correction` how. The interval is simultaneous: it
-    excludes 0 exactly where the verdict is better or worse. Same: the same on every item.
+    `family` is the number of comparisons that `p_adjusted` corrects for, `correction` the procedure. The interval is
+    simultaneous: it excludes 0 exactly if the verdict is better or worse. "same" means equal on every item.
     """
 
     name: str
@@ -231,31 +233,31 @@ class Comparison(Record):
     correction: Correction = "none"
 
 
-def halves_of(places: Iterable[tuple[str, str]]) -> dict[str, Half]:
-    """The half of every cluster, from the tasks and clusters of a set's items: `select` chooses, `confirm` judges.
+def halves_of(items: Iterable[tuple[str, str]]) -> dict[str, Half]:
+    """Assign every cluster to a half: checkpoints are selected on `select` and judged on `confirm`. `items` are (task, cluster).
 
-    The hash of its name decides, for ever. Of fewer than a hundred clusters the hash would put too many on one side: they are
-    split evenly in the order of their hashes. Tasks that share a cluster are split together, so that it has one half in all.
+    The hash of the cluster's name decides, always the same way. With fewer than a hundred clusters halves could be too unequal,
+    so clusters are split evenly in the order of their hashes. Tasks that share clusters are split together.
     """
     by_task: dict[str, set[str]] = {}
-    for task, cluster in places:
+    for task, cluster in items:
         by_task.setdefault(task, set()).add(cluster)
-    together: list[set[str]] = []
+    connected: list[set[str]] = []
     for clusters in by_task.values():
-        sharing = [other for other in together if other & clusters]
-        together = [other for other in together if not other & clusters] + [clusters.union(*sharing)]
-    out: dict[str, Half] = {}
-    for clusters in together:
+        overlapping = [other for other in connected if other & clusters]
+        connected = [other for other in connected if not other & clusters] + [clusters.union(*overlapping)]
+    halves: dict[str, Half] = {}
+    for clusters in connected:
         if len(clusters) >= FEW_CLUSTERS:
-            out |= {cluster: half_of(cluster) for cluster in clusters}
+            halves |= {cluster: half_of(cluster) for cluster in clusters}
             continue
         ordered = sorted(clusters, key=_hash)
-        out |= {cluster: "select" if 2 * at < len(ordered) else "confirm" for at, cluster in enumerate(ordered)}
-    return out
+        halves |= {cluster: "select" if 2 * rank < len(ordered) else "confirm" for rank, cluster in enumerate(ordered)}
+    return halves
 
 
 def half_of(cluster: str) -> Half:
-    """The half of a cluster in a set of many."""
+    """The half of a cluster in a set of a hundred or more."""
     return "select" if _hash(cluster)[0] < 128 else "confirm"
 
 
@@ -263,15 +265,23 @@ def _hash(cluster: str) -> bytes:
     return hashlib.sha256(cluster.encode()).digest()
 
 
+def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
+    """Group items by a key, in the order in which keys first occur."""
+    groups: dict[K, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def plain(value: Any) -> Any:
-    """As JSON and YAML hold it: records as mappings, sequences as lists, paths as text."""
+    """Convert a value for JSON and YAML: records to mappings, sequences to lists, paths to text."""
     if type(value) in _SCALARS:
         return value
     if fields := getattr(value, "__dataclass_fields__", None):
-        return {name: held if type(held := getattr(value, name)) in _SCALARS else plain(held) for name in fields}
+        return {name: entry if type(entry := getattr(value, name)) in _SCALARS else plain(entry) for name in fields}
     if isinstance(value, dict):
         return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, tuple | list):

@@ -1,4 +1,4 @@
-"""Files. In: values. Out: files that are complete or absent, as text, JSON and JSONL, and what is read back from them."""
+"""Files. In: values. Out: files that are complete or absent, as text, JSON or JSONL; and the values read back from them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,29 @@ from coref_automl.errors import InputError, StorageError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.guard import lines_of, parse_json, read_whole, refuse_special
 
-_CLOSED = {
+NOT_JSON = (ValueError, RecursionError)
+"""What Python raises for text that is not JSON: wrong syntax or encoding, a number of thousands of digits, deep nesting."""
+_UNWRITABLE = {
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL,
 }  # fmt: skip
-"""Places where nothing can be written, now or later."""
+"""Errors of a path where nothing can be written, now or later."""
 _BLOCK = 1 << 16
+
+
+def lone_surrogate(text: str) -> int | None:
+    """The position of half a surrogate pair, which JSON and Python allow and no UTF-8 file can hold; None if there is none."""
+    match = re.search("[\ud800-\udfff]", text)
+    return match.start() if match else None
+
+
+def is_text(name: str) -> bool:
+    """Can the name be written as UTF-8? Bytes of a file name that are not UTF-8 reach Python as lone surrogates."""
+    return lone_surrogate(name) is None
 
 
 @contextmanager
 def os_errors_as_ours(path: Path, *, opened: bool = False) -> Iterator[None]:
-    """Turn an operating system error on writing into one sentence.
-
-    `opened`: only what an open file can meet; a block that also reads has other errors, which are not the file's.
-    """
+    """Turn an operating system error on writing into one sentence; of an `opened` file only a full disk or a size limit."""
     try:
         yield
     except OSError as error:
@@ -42,7 +52,7 @@ def os_errors_as_ours(path: Path, *, opened: bool = False) -> Iterator[None]:
             raise StorageError(
                 f"The disk is full while writing {path}; free some space and run the same command again."
             ) from error
-        if error.errno in _CLOSED and not opened:
+        if error.errno in _UNWRITABLE and not opened:
             raise StorageError(f"Cannot write {path} ({error.strerror}); choose another --out.") from error
         raise
 
@@ -50,36 +60,36 @@ def os_errors_as_ours(path: Path, *, opened: bool = False) -> Iterator[None]:
 @contextmanager
 def atomic_write(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """Write to a temporary file, flush to disk, rename: a reader sees the old file or the new one, never a partial one."""
-    aside = path.with_name(f".{path.name}.{_host()}-{os.getpid()}-{threading.get_ident()}.part")
+    temporary = path.with_name(f".{path.name}.{_host()}-{os.getpid()}-{threading.get_ident()}.part")
     try:
         with os_errors_as_ours(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            handle = aside.open(mode, encoding=None if "b" in mode else "utf-8")
+            handle = temporary.open(mode, encoding=None if "b" in mode else "utf-8")
         with os_errors_as_ours(path, opened=True), handle:
             yield handle
             with os_errors_as_ours(path):
                 handle.flush()
                 os.fsync(handle.fileno())
         with os_errors_as_ours(path):
-            aside.replace(path)
+            temporary.replace(path)
     finally:
         with os_errors_as_ours(path):
-            aside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def sweep(folder: Path, *, deep: bool = True) -> None:
     """Remove partial files of killed processes; those of live processes and of other machines stay."""
-    for stray in folder.rglob(".*.part") if deep else folder.glob(".*.part"):
-        writer = re.search(r"\.([0-9a-f]{6})-(\d+)(-\d+)?\.part$", stray.name)
+    for partial in folder.rglob(".*.part") if deep else folder.glob(".*.part"):
+        writer = re.search(r"\.([0-9a-f]{6})-(\d+)(-\d+)?\.part$", partial.name)
         if writer and writer[1] == _host() and not _is_alive(int(writer[2])):
-            stray.unlink(missing_ok=True)
+            partial.unlink(missing_ok=True)
 
 
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except OSError as error:
-        return not isinstance(error, ProcessLookupError)  # else another user's
+        return not isinstance(error, ProcessLookupError)  # any other error: it runs as another user
     return True
 
 
@@ -89,8 +99,8 @@ def _host() -> str:
 
 
 def obey_umask(folder: Path) -> None:
-    """Give the files of a folder the permissions of the umask: the library that writes weights makes them private."""
-    mask = os.umask(0o077)
+    """Give the files of a folder the permissions of the umask; the library that writes weights makes them private."""
+    mask = os.umask(0o077)  # it can only be read by setting it
     os.umask(mask)
     for path in folder.iterdir():
         if path.is_file():
@@ -104,6 +114,12 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
+    with atomic_write(path) as handle:
+        for row in rows:
+            handle.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 @contextmanager
@@ -125,24 +141,14 @@ def read_json(path: Path) -> Any:
         raise InputError(f"{path} is not JSON ({json_fault(error)}); it is damaged or belongs to something else.") from error
 
 
-NOT_JSON = (ValueError, RecursionError)
-"""What Python raises for text that is not JSON: wrong syntax or encoding, a number of thousands of digits, deep nesting."""
-
-
 def json_fault(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply"
     return str(error).split(";")[0]  # the rest is advice to programmers about a limit of the interpreter
 
 
-def write_jsonl(path: Path, rows: Iterable[Any]) -> None:
-    with atomic_write(path) as handle:
-        for row in rows:
-            handle.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
 def read_jsonl(path: Path) -> Iterator[Any]:
-    """The rows of a JSONL file. A last line without a line break was cut off by a kill and is skipped."""
+    """Yield the rows of a JSONL file. A last line without a line break was cut off by a kill and is skipped."""
     refuse_special(path)
     with _reading(path), path.open("rb") as handle:
         for number, line in enumerate(lines_of(path, handle), 1):
@@ -155,7 +161,7 @@ def read_jsonl(path: Path) -> Iterator[Any]:
 
 
 def _whole_lines(handle: IO[bytes], size: int) -> int:
-    """The bytes up to the last line break of an open file, sought from its end."""
+    """The number of bytes up to the last line break of an open file, searched from its end."""
     while size:
         begin = max(0, size - _BLOCK)
         handle.seek(begin)
@@ -166,7 +172,7 @@ def _whole_lines(handle: IO[bytes], size: int) -> int:
 
 
 class JsonlAppender:
-    """Append rows to a file whose writer may be killed at any moment; a torn last line is removed first."""
+    """Appends rows to a file whose writer may be killed at any moment; a torn last line is removed first."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -185,7 +191,7 @@ class JsonlAppender:
             self._handle.flush()
 
     def close(self) -> None:
-        with os_errors_as_ours(self._path):  # rows that a full disk refused are tried once more
+        with os_errors_as_ours(self._path):  # rows that did not fit on a full disk are written again
             self._handle.close()
 
     def __enter__(self) -> JsonlAppender:

@@ -41,14 +41,14 @@ def eval_real_coref_top5(
 def eval_lambada_topk(
     model: Any, eval_set: Set = None, k: int = 1, batch_size: Size = None, seq_len: Size = None, *, strict: bool = False
 ) -> float | None:
-    """LAMBADA@k: the share of hidden words among the model's first k words; None where the set has no such items."""
+    """LAMBADA@k: the share of hidden words among the model's first k words; None if the set has no such items."""
     return _share(model, eval_set, "lambada", k, batch_size, seq_len, strict)
 
 
-def _share(model: Any, given: Set, task: Task, k: int, batch_size: Size, seq_len: Size, strict: bool) -> float | None:
+def _share(model: Any, eval_set: Set, task: Task, k: int, batch_size: Size, seq_len: Size, strict: bool) -> float | None:
     from coref_automl.evaluation.scorer import Scorer, pick
 
-    evalset = given if isinstance(given, EvalSet) else EvalSet.open(given or bundled_eval_set())
+    evalset = eval_set if isinstance(eval_set, EvalSet) else EvalSet.open(eval_set or bundled_eval_set())
     items = evalset.items.get(task, ())
     if not items:
         return None
@@ -62,7 +62,7 @@ def _share(model: Any, given: Set, task: Task, k: int, batch_size: Size, seq_len
 
 
 def _loaded(model: Any, seq_len: Size) -> LoadedModel:
-    """A loaded model from any form of one. A pipeline's model is used on its device, at no more than its own length."""
+    """Load a path or name; wrap the model of a pipeline, which stays on its device and cannot be lengthened."""
     from coref_automl.evaluation.scorer import pick
 
     if isinstance(model, LoadedModel):
@@ -79,20 +79,20 @@ def _loaded(model: Any, seq_len: Size) -> LoadedModel:
     return LoadedModel(model.model, model.tokenizer, model.model.config.model_type, seq_len or longest, ())
 
 
-_USUAL = {"--model": "bundled:ko-mini", "--out": "runs/tune", "--source": "bundled:synthetic", "--train-limit": "2000"}
-"""What the guide's command takes where neither the command line nor a recipe says it."""
+_DEFAULTS = {"--model": "bundled:ko-mini", "--out": "runs/tune", "--source": "bundled:synthetic", "--train-limit": "2000"}
+"""Options of the guide's command that neither the command line nor a recipe sets."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Tune as `coref-automl tune` does, on bundled texts where no data are named."""
+    """Tune as `coref-automl tune` does, by default on bundled texts."""
     from coref_automl.cli.app import run
 
     words = list(sys.argv[1:] if arguments is None else arguments)
     passed = {word.partition("=")[0] for word in words}
-    named = passed | ({"--out"} if "--output-dir" in passed else set())
-    named |= {"--source", "--train-limit"} if passed & {"--dataset", "--train"} else set()
-    usual = {} if "--recipe" in passed else {flag: value for flag, value in _USUAL.items() if flag not in named}
-    return run(["tune", *words, *(f"{flag}={value}" for flag, value in usual.items())])
+    decided = passed | ({"--out"} if "--output-dir" in passed else set())
+    decided |= {"--source", "--train-limit"} if passed & {"--dataset", "--train"} else set()
+    defaults = {} if "--recipe" in passed else {flag: value for flag, value in _DEFAULTS.items() if flag not in decided}
+    return run(["tune", *words, *(f"{flag}={value}" for flag, value in defaults.items())])
 
 
 if __name__ == "__main__":

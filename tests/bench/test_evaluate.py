@@ -42,7 +42,7 @@ def test_both_ways_agree_and_the_last_line_is_the_ratio(place: Path, capsys: pyt
 
 
 def test_a_disagreement_would_be_counted(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluate, "_any", lambda words, answer: True)
+    monkeypatch.setattr(evaluate, "_hit", lambda words, answer: True)
     result = evaluate.run(EvaluateBench(str(place / "model"), eval_set=str(place / "set"), items=8, seq_len=64, device="cpu"))
     agreement = next(line for line in result.lines if line.startswith("lenient hits"))
     assert "0 differ at @1" not in agreement

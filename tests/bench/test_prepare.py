@@ -20,6 +20,6 @@ def test_every_stage_is_measured_and_padding_is_shown_for_both(tmp_path: Path) -
     assert result.ours > 0
     assert result.usual > 0
     assert result.unit == "MB/s"
-    told = "\n".join(result.lines)
+    text = "\n".join(result.lines)
     for stage in ("read and clean", "choose", "tag, 1 threads", "encode, 1 processes", "pack", "dropping"):
-        assert stage in told
+        assert stage in text

@@ -46,7 +46,7 @@ def test_help_and_reports_import_neither_torch_nor_transformers() -> None:
 def test_every_command_is_found_in_the_module_that_is_imported_for_it() -> None:
     listed = {verb: module for verb, (module, _) in COMMANDS.items()}
     shown = load_commands()
-    commands = {one.name or getattr(one.callback, "__name__", ""): one for one in shown.registered_commands}
+    commands = {command.name or getattr(command.callback, "__name__", ""): command for command in shown.registered_commands}
     commands |= {str(group.name): group.typer_instance.registered_commands[0] for group in shown.registered_groups}
     assert {verb: one.callback.__module__.rpartition(".")[2] for verb, one in commands.items()} == listed
 
@@ -78,10 +78,10 @@ def test_an_error_is_one_sentence_and_debug_shows_the_stack(tmp_path: Path, caps
 
 def test_an_error_that_repeats_a_long_word_stays_short(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["watch", "runs/a", "a" * 6_000]) == 2
-    said = capsys.readouterr().err
-    assert "unexpected extra argument" in said
-    assert said.rstrip().endswith("--help.")
-    assert len(said) < 2_000
+    text = capsys.readouterr().err
+    assert "unexpected extra argument" in text
+    assert text.rstrip().endswith("--help.")
+    assert len(text) < 2_000
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -116,7 +116,7 @@ def test_all_missing_options_are_named_at_once(capsys: pytest.CaptureFixture[str
 
 def test_generated_pages_say_what_the_code_says() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "write_docs.py"))
-    made = script["pages"]()
-    assert set((ROOT / "docs" / "cli").iterdir()) <= set(made), "a page of a command that is gone: run make docs"
-    for path, text in made.items():
+    result = script["pages"]()
+    assert set((ROOT / "docs" / "cli").iterdir()) <= set(result), "a page of a command that is gone: run make docs"
+    for path, text in result.items():
         assert path.read_text("utf-8") == text, f"{path.name}: run make docs"

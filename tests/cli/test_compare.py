@@ -37,9 +37,9 @@ def test_compare_prints_a_table_and_a_recommendation(runs: Path, capsys: pytest.
 def test_without_a_base_compare_names_what_it_took_as_the_reference(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(runs / "evaluations")
     assert run(["compare", str(runs)]) == 0
-    told = capsys.readouterr().out
-    assert "No base model was evaluated here, so checkpoint-" in told
-    assert "is the reference; --reference NAME takes another." in told
+    text = capsys.readouterr().out
+    assert "No base model was evaluated here, so checkpoint-" in text
+    assert "is the reference; --reference NAME takes another." in text
 
 
 @pytest.mark.parametrize("columns", [80, 100, 200])
@@ -70,14 +70,14 @@ def test_no_colour_where_none_is_wanted_or_none_can_be(monkeypatch: pytest.Monke
 
 def test_compare_json_is_the_result_alone(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["compare", str(runs), "--json", "--metric", "score", "--margin", "3"]) == 0
-    held = json.loads(capsys.readouterr().out)
-    assert held["metric"] == "score"
-    answer = held["answer"]
+    stored = json.loads(capsys.readouterr().out)
+    assert stored["metric"] == "score"
+    answer = stored["answer"]
     assert (answer["margin"], answer["action"]) == (0.03, "use checkpoint")
     assert answer["keep"]["path"] == answer["highest_path"]
     assert answer["questions"][0]["lead"]["verdict"] == "better"
     assert set(answer["next_time"]) >= {"how", "tokens", "share", "loss"}
-    assert [row["comparison"] is None for row in held["rows"]] == [True, False, False]
+    assert [row["comparison"] is None for row in stored["rows"]] == [True, False, False]
 
 
 def test_report_writes_three_files_and_prints_the_page(
@@ -97,15 +97,15 @@ def test_common_compares_models_of_which_one_was_also_scored_on_a_second_set(
 ) -> None:
     def compared(*options: str) -> dict[str, Any]:
         assert run(["compare", str(runs), *options, "--json"]) == 0
-        found: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return found
+        result: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return result
 
     shared = compared()["rows"]
     more = Model("run", 100, 0.4)
     write_evaluation(runs, more, make_scores(more, documents=40, set_name="b"), set_name="b")
-    found = compared("--common")
-    assert found["rows"] == shared
-    assert "items that all have" in found["notes"][-1]
+    result = compared("--common")
+    assert result["rows"] == shared
+    assert "items that all have" in result["notes"][-1]
     assert compared("--common", "--eval-set", "a")["rows"] == shared
     assert compared("--eval-set", "items-a")["rows"] == shared
     assert run(["compare", str(runs), "--common", "--eval-set", "c"]) == 2
@@ -136,9 +136,9 @@ def test_common_takes_a_model_scored_on_two_overlapping_sets_over_both(runs: Pat
     for name, part in (("first", whole[: len(whole) // 2]), ("second", whole[len(whole) // 3 :])):
         write_evaluation(runs, Model("run", 200, 0.5), part, set_name=name)
     assert run(["compare", str(runs), "--common", "--metric", "score", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [row["name"] for row in found["rows"]] == ["base", "checkpoint-100", "checkpoint-200"]
-    assert "(0 left out)" in found["notes"][-1]
+    result = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in result["rows"]] == ["base", "checkpoint-100", "checkpoint-200"]
+    assert "(0 left out)" in result["notes"][-1]
 
 
 DAMAGES = ("{", "null", '{"a": 1}', '{"fingerprints": null}', "\x00")
@@ -154,14 +154,14 @@ def test_a_damaged_evaluation_among_others_is_named_and_left_out(
     damaged = runs / "run/evaluations/a-128/checkpoint-100/result.json"
     damaged.write_text(damage, "utf-8")
     assert run(["compare", str(runs), "--json"]) == 0
-    held = json.loads(capsys.readouterr().out)
-    assert [row["name"] for row in held["rows"]] == ["base", "checkpoint-200"]
-    assert len(told := [note for note in held["notes"] if note.startswith("Left out: ")]) == 1
-    assert str(damaged) in told[0]
-    for lang, said in (("en", "Left out:"), ("ko", "제외:")):
+    stored = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in stored["rows"]] == ["base", "checkpoint-200"]
+    assert len(notes := [note for note in stored["notes"] if note.startswith("Left out: ")]) == 1
+    assert str(damaged) in notes[0]
+    for lang, message in (("en", "Left out:"), ("ko", "제외:")):
         assert run(["report", str(runs), "--out", str(tmp_path / lang), "--lang", lang]) == 0
         page = (tmp_path / lang / "report.md").read_text("utf-8").replace("\\", "")
-        assert f"{said} {damaged}" in page
+        assert f"{message} {damaged}" in page
 
 
 def test_a_damaged_evaluation_that_was_asked_for_is_an_error(
@@ -192,6 +192,6 @@ def test_a_damaged_evaluation_that_was_asked_for_is_an_error(
 )
 def test_wrong_commands_exit_2_with_one_sentence(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(arguments) == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert told.count("\n") == 1
+    text = capsys.readouterr().err
+    assert message in text
+    assert text.count("\n") == 1

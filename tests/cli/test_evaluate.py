@@ -141,8 +141,8 @@ def test_a_broken_checkpoint_among_others_is_listed_with_status_1(place: Path, c
     assert "1 of 3 checkpoints could not be scored: mlm_v2_scratch_1536/checkpoint-130" in shown.err
     assert "mlm_v2_scratch_1536/checkpoint-655" in shown.out
     assert run(["evaluate", RUN, "--device", "cpu", "--json"]) == 1
-    told = [json.loads(line)["checkpoint"].rpartition("/")[2] for line in capsys.readouterr().out.splitlines()]
-    assert told == ["checkpoint-65", "checkpoint-655"]
+    checkpoints = [json.loads(line)["checkpoint"].rpartition("/")[2] for line in capsys.readouterr().out.splitlines()]
+    assert checkpoints == ["checkpoint-65", "checkpoint-655"]
 
 
 @pytest.mark.parametrize(

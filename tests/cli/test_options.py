@@ -66,8 +66,8 @@ def shown(*arguments: str) -> list[str]:
 
 def test_only_what_was_passed_is_given() -> None:
     assert shown("--model", "m")[0] == "{'model': 'm'}"
-    given = ["--model", "m", "--slow", "--rates", "1e-4", "--rates", "2", "--length", "8", "--name", "x", "--twice"]
-    first, second = shown(*given)
+    arguments = ["--model", "m", "--slow", "--rates", "1e-4", "--rates", "2", "--length", "8", "--name", "x", "--twice"]
+    first, second = shown(*arguments)
     assert first == "{'model': 'm', 'inner': {'length': 8, 'names': ['x']}, 'rates': [0.0001, 2.0], 'fast': False}"
     assert second.endswith("fast=False, limit=None) True")
 
@@ -115,4 +115,4 @@ def test_help_shows_the_recipe_s_own_defaults() -> None:
     ],
 )
 def test_what_a_recipe_can_say_the_command_line_can_say(recipe: Any, left_out: set[str]) -> None:
-    assert {one.name for one in fields(recipe)} - left_out == set(described(recipe))
+    assert {item.name for item in fields(recipe)} - left_out == set(described(recipe))

@@ -16,28 +16,28 @@ STUDY = Path(__file__).resolve().parents[2] / "results" / "carry-over"
 
 def answered(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     assert run(["power", *arguments, "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return result
 
 
 def test_a_set_says_what_it_can_show_for_the_seeds_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    held = bundled_eval_set()
-    found = answered(["--eval-set", str(held), "--seeds", "3", "--seeds", "8"], capsys)
-    items = EvalSet.open(held).items["real"]
-    assert [one["seeds"] for one in found["able"]] == [3, 8]
-    assert {(one["items"], one["documents"]) for one in found["able"]} == {(len(items), len({item.cluster for item in items}))}
-    three, eight = (one["difference"] for one in found["able"])
+    bundled = bundled_eval_set()
+    result = answered(["--eval-set", str(bundled), "--seeds", "3", "--seeds", "8"], capsys)
+    items = EvalSet.open(bundled).items["real"]
+    assert [one["seeds"] for one in result["able"]] == [3, 8]
+    assert {(one["items"], one["documents"]) for one in result["able"]} == {(len(items), len({item.cluster for item in items}))}
+    three, eight = (entry["difference"] for entry in result["able"])
     assert three > eight > 0
-    assert (found["measured"], found["plans"], found["cost"]) == (0, [], None)
+    assert (result["measured"], result["plans"], result["cost"]) == (0, [], None)
 
 
 def test_a_study_brings_its_own_spreads_and_costs(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answered([str(STUDY), "--difference", "1", "--metric", "lambada_top1_strict"], capsys)
-    assert found["measured"] == 1
-    assert found["components"]["seeds"] == pytest.approx(0.002, abs=0.0015)
-    assert found["cost"]["tokens"] == 11_986_098
-    assert found["cost"]["training"] > 0
-    assert [plan["difference"] for plan in found["plans"]] == [0.01] * len(found["plans"])
+    result = answered([str(STUDY), "--difference", "1", "--metric", "lambada_top1_strict"], capsys)
+    assert result["measured"] == 1
+    assert result["components"]["seeds"] == pytest.approx(0.002, abs=0.0015)
+    assert result["cost"]["tokens"] == 11_986_098
+    assert result["cost"]["training"] > 0
+    assert [plan["difference"] for plan in result["plans"]] == [0.01] * len(result["plans"])
     assert run(["power", "--difference", "1", "--lang", "ko"]) == 0
     printed = capsys.readouterr().out
     assert "1점 차이를 검정력 80%로 검출하려면" in printed
@@ -45,9 +45,9 @@ def test_a_study_brings_its_own_spreads_and_costs(capsys: pytest.CaptureFixture[
 
 
 def test_comparisons_and_a_base_change_what_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    held = ["--eval-set", str(bundled_eval_set()), "--seeds", "5"]
+    options = ["--eval-set", str(bundled_eval_set()), "--seeds", "5"]
     usual, corrected, base = (
-        answered([*held, *more], capsys)["able"][0]["difference"] for more in ([], ["--comparisons", "6"], ["--against-base"])
+        answered([*options, *more], capsys)["able"][0]["difference"] for more in ([], ["--comparisons", "6"], ["--against-base"])
     )
     assert corrected > usual > base
 

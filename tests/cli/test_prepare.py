@@ -99,10 +99,10 @@ def test_sources_of_many_files_are_checked_in_few_lines_and_bad_ones_all_shown(
     for number in range(30):
         (tmp_path / f"{number:02}.jsonl").write_text('{"text": "글"}\n' if number != 20 else '{"body": 1}\n', "utf-8")
     run(["sources", "--check", f"local:{tmp_path}", "--lang", "en"])
-    told = capsys.readouterr().out.splitlines()
-    assert len(told) == 7
-    assert "20.jsonl" in told[5]
-    assert told[6] == f"readable  24 more files of local:{tmp_path}"
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 7
+    assert "20.jsonl" in lines[5]
+    assert lines[6] == f"readable  24 more files of local:{tmp_path}"
 
 
 def test_the_script_of_the_guide_prepares(corpus: Path, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,8 +170,8 @@ def test_a_tokenizer_or_evaluation_set_that_changed_is_noticed_in_a_finished_fol
     own = tmp_path / "own"
     shutil.copytree(model, own)
     for seed in (0, 1):
-        held = ["prepare", "eval", "--source", f"local:{texts}", "--model", model, "--task", "real", "--seed", str(seed)]
-        assert run([*held, "--all-documents", "--limit", str(2 + seed), "--out", str(tmp_path / f"set-{seed}")]) == 0
+        evaluation = ["prepare", "eval", "--source", f"local:{texts}", "--model", model, "--task", "real", "--seed", str(seed)]
+        assert run([*evaluation, "--all-documents", "--limit", str(2 + seed), "--out", str(tmp_path / f"set-{seed}")]) == 0
     shutil.copytree(tmp_path / "set-0", tmp_path / "set")
     command = ["prepare", "mlm", "--source", f"local:{texts}", "--model", str(own), "--seq-len", "64", "--holdout", "0"]
     command += ["--eval-set", str(tmp_path / "set"), "--out", str(tmp_path / "out")]
@@ -189,14 +189,14 @@ def test_one_bad_line_costs_a_file_of_named_sources_that_line_alone(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = [json.dumps(row, ensure_ascii=False) for row in (*rows(6, source="news"), *rows(6, first=6, source="novels"))]
-    for place in (0, 3, 9, 12):
-        path = tmp_path / f"mixed-{place}.jsonl"
-        path.write_text("\n".join([*lines[:place], "{broken", '{"title": "no text"}', *lines[place:]]) + "\n", "utf-8")
+    for position in (0, 3, 9, 12):
+        path = tmp_path / f"mixed-{position}.jsonl"
+        path.write_text("\n".join([*lines[:position], "{broken", '{"title": "no text"}', *lines[position:]]) + "\n", "utf-8")
         command = ["prepare", "mlm", "--source", f"local:{path}", "--model", model, "--seq-len", "64", "--holdout", "0"]
-        assert run([*command, "--out", str(tmp_path / f"out-{place}"), "--json"]) == 0
-        made = {source["name"]: source for source in json.loads(capsys.readouterr().out)["sources"]}
-        assert {name: source["kept"] for name, source in made.items()} == {"news": 6, "novels": 6}
-        assert made["novels" if place > 6 else "news"]["dropped"] == {"no field 'text'": 1, "not JSON": 1}
-    held = ["prepare", "eval", "--source", f"local:{tmp_path / 'mixed-0.jsonl'}", "--model", model, "--task", "real"]
-    assert run([*held, "--all-documents", "--out", str(tmp_path / "set"), "--json"]) == 0
+        assert run([*command, "--out", str(tmp_path / f"out-{position}"), "--json"]) == 0
+        result = {source["name"]: source for source in json.loads(capsys.readouterr().out)["sources"]}
+        assert {name: source["kept"] for name, source in result.items()} == {"news": 6, "novels": 6}
+        assert result["novels" if position > 6 else "news"]["dropped"] == {"no field 'text'": 1, "not JSON": 1}
+    evaluation = ["prepare", "eval", "--source", f"local:{tmp_path / 'mixed-0.jsonl'}", "--model", model, "--task", "real"]
+    assert run([*evaluation, "--all-documents", "--out", str(tmp_path / "set"), "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)["documents"]) == {"news", "novels"}

@@ -26,17 +26,17 @@ def test_counts_drops_and_the_fingerprint_are_printed(
 ) -> None:
     assert run([*arguments, "--out", str(tmp_path / "set")]) == 0
     shown = capsys.readouterr().out
-    held = EvalSet.open(tmp_path / "set")
-    assert held.fingerprint in shown
-    assert f"real: {len(held.items['real'])} items of 4 documents" in shown
+    evalset = EvalSet.open(tmp_path / "set")
+    assert evalset.fingerprint in shown
+    assert f"real: {len(evalset.items['real'])} items of 4 documents" in shown
     assert "dropped: " in shown
 
 
 def test_json_is_the_manifest_and_nothing_else(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*arguments, "--task", "real", "--output-dir", str(tmp_path / "set"), "--json"]) == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out) == EvalSet.open(tmp_path / "set").manifest
-    assert said.err == ""
+    output = capsys.readouterr()
+    assert json.loads(output.out) == EvalSet.open(tmp_path / "set").manifest
+    assert output.err == ""
 
 
 @pytest.mark.parametrize(

@@ -42,17 +42,17 @@ def test_every_command_that_a_sentence_names_exists_with_its_options() -> None:
     application = typer.main.get_command(load_commands())
     wrong, seen = [], 0
     for where, text in sentences():
-        for found in _COMMAND.finditer(text):
-            command, names = application, found[1].split()
+        for match in _COMMAND.finditer(text):
+            command, names = application, match[1].split()
             while names and hasattr(command, "commands") and names[0] in command.commands:
                 command = command.commands[names.pop(0)]
             if command is application:
-                wrong.append(f"{where}: {found[0]}")
+                wrong.append(f"{where}: {match[0]}")
                 continue
             known = {option for param in getattr(command, "params", ()) for option in (*param.opts, *param.secondary_opts)}
-            asked = re.findall(r"(?<!\S)--[a-z][a-z-]*", found[2])
+            flags = re.findall(r"(?<!\S)--[a-z][a-z-]*", match[2])
             seen += 1
-            wrong += [f"{where}: {command.name} has no {flag}" for flag in asked if known and flag not in {*known, "--help"}]
+            wrong += [f"{where}: {command.name} has no {flag}" for flag in flags if known and flag not in {*known, "--help"}]
     assert seen > 60
     assert not wrong
 

@@ -27,19 +27,19 @@ MODEL = "model"
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model, an evaluation set, a dataset and an evaluated run, as the commands make them."""
-    place = tmp_path_factory.mktemp("made")
-    freeze_tiny(place / "set")
-    save_checkpoint(place / MODEL, seed=1)
+    folder = tmp_path_factory.mktemp("made")
+    freeze_tiny(folder / "set")
+    save_checkpoint(folder / MODEL, seed=1)
     text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows(8))
-    (place / "texts.jsonl").write_text(text, "utf-8")
-    source = ["--source", f"local:{place / 'texts.jsonl'}", "--exact-only", "--holdout", "0"]
-    data = ["--model", str(place / MODEL), "--seq-len", "64", "--out", str(place / "data")]
+    (folder / "texts.jsonl").write_text(text, "utf-8")
+    source = ["--source", f"local:{folder / 'texts.jsonl'}", "--exact-only", "--holdout", "0"]
+    data = ["--model", str(folder / MODEL), "--seq-len", "64", "--out", str(folder / "data")]
     assert run(["prepare", "mlm", *source, *data]) == 0
-    training = ["--dataset", str(place / "data"), "--epochs", "1", "--batch", "8", "--save-every", "0.5", "--device", "cpu"]
-    assert run(["train", "--model", str(place / MODEL), *training, "--out", str(place / "run")]) == 0
-    how = ["--eval-set", str(place / "set"), "--device", "cpu", "--words", "none", "--no-base"]
-    assert run(["evaluate", str(place / "run"), *how]) == 0
-    return place
+    training = ["--dataset", str(folder / "data"), "--epochs", "1", "--batch", "8", "--save-every", "0.5", "--device", "cpu"]
+    assert run(["train", "--model", str(folder / MODEL), *training, "--out", str(folder / "run")]) == 0
+    how = ["--eval-set", str(folder / "set"), "--device", "cpu", "--words", "none", "--no-base"]
+    assert run(["evaluate", str(folder / "run"), *how]) == 0
+    return folder
 
 
 @pytest.fixture
@@ -53,10 +53,10 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     def call(*arguments: str | Path, status: int = 2) -> str:
         capsys.readouterr()
-        found = run([str(argument) for argument in arguments])
+        result = run([str(argument) for argument in arguments])
         shown = capsys.readouterr().err
         assert "run it again with --debug" not in shown
-        assert found == status, shown
+        assert result == status, shown
         assert len(shown) < 2_000
         return shown
 

@@ -32,17 +32,17 @@ CHAIN = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Texts of every kind, and a tokenizer of every kind that the command learns from them."""
-    made = tmp_path_factory.mktemp("tokenizers")
+    folder = tmp_path_factory.mktemp("tokenizers")
     lines = rows(30)
-    (made / "texts.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in lines), "utf-8")
-    (made / "rows.json").write_text(json.dumps(make_raw_rows(24), ensure_ascii=False), "utf-8")
-    (made / "rows.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in make_raw_rows(24)), "utf-8")
-    (made / "chains.jsonl").write_text(json.dumps(CHAIN, ensure_ascii=False) + "\n", "utf-8")
-    tokenizer_of("bytes").save_pretrained(made / "bytes")  # of another tool
+    (folder / "texts.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in lines), "utf-8")
+    (folder / "rows.json").write_text(json.dumps(make_raw_rows(24), ensure_ascii=False), "utf-8")
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in make_raw_rows(24)), "utf-8")
+    (folder / "chains.jsonl").write_text(json.dumps(CHAIN, ensure_ascii=False) + "\n", "utf-8")
+    tokenizer_of("bytes").save_pretrained(folder / "bytes")  # of another tool
     for name in LEARNED:
-        source = ["--source", f"local:{made / 'texts.jsonl'}", "--vocab-size", "1000", "--no-nouns", "--holdout", "0"]
-        assert run(["tokenizer", "learn", *source, *KINDS[name][1], "--out", str(made / name)]) == 0
-    return made
+        source = ["--source", f"local:{folder / 'texts.jsonl'}", "--vocab-size", "1000", "--no-nouns", "--holdout", "0"]
+        assert run(["tokenizer", "learn", *source, *KINDS[name][1], "--out", str(folder / name)]) == 0
+    return folder
 
 
 def inspected(folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str, models: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -79,15 +79,15 @@ def test_relation_rows_and_chains_are_known_by_their_rows(
 ) -> None:
     (data,) = inspected(folder, capsys, "--data", str(folder / file))["data"]
     assert (data["texts"], data["entities"]) == (texts, entities)
-    assert [(one["model"], one["kind"]) for one in data["tokenizers"]] == [(name, kind) for name, (kind, _) in KINDS.items()]
-    assert all(one["entities"]["entities"] == entities for one in data["tokenizers"])
+    assert [(item["model"], item["kind"]) for item in data["tokenizers"]] == [(name, kind) for name, (kind, _) in KINDS.items()]
+    assert all(entry["entities"]["entities"] == entities for entry in data["tokenizers"])
 
 
 def test_sources_and_evaluation_sets_stand_beside_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     more = ("--source", f"local:{folder / 'texts.jsonl'}", "--limit", "5", "--eval-set", str(bundled_eval_set()))
     data = inspected(folder, capsys, "--data", str(folder / "rows.json"), *more)["data"]
-    assert [one["texts"] for one in data] == [5, 5, 5]
-    assert [bool(one["entities"]) for one in data] == [True, False, True]
+    assert [item["texts"] for item in data] == [5, 5, 5]
+    assert [bool(entry["entities"]) for entry in data] == [True, False, True]
     assert data[1]["tokenizers"][0]["entities"] is None
 
 
@@ -107,9 +107,9 @@ def test_unknown_tokens_are_counted_with_the_characters_behind_them(
 ) -> None:
     (tmp_path / "rare.txt").write_text("시민은 뷁을 찾았다. 뷁뷁\n", "utf-8")
     (data,) = inspected(folder, capsys, "--source", f"local:{tmp_path / 'rare.txt'}")["data"]
-    found = {one["model"]: (one["unknown_tokens"], one["causes"]) for one in data["tokenizers"]}
-    assert found["wordpiece"] == (2, {"뷁": 3})
-    assert found["bytes"] == found["unigram"] == (0, {})
+    result = {item["model"]: (item["unknown_tokens"], item["causes"]) for item in data["tokenizers"]}
+    assert result["wordpiece"] == (2, {"뷁": 3})
+    assert result["bytes"] == result["unigram"] == (0, {})
 
 
 @pytest.mark.parametrize(("lang", "word"), [("en", "particle glued %"), ("ko", "조사 붙음 %")])
@@ -119,9 +119,9 @@ def test_the_page_and_the_tables_speak_both_languages(
     models = [str(folder / name) for name in KINDS]
     out = tmp_path / lang
     assert run(["tokenizer", "inspect", *models, "--data", str(folder / "rows.json"), "--lang", lang, "--out", str(out)]) == 0
-    told = capsys.readouterr().out
-    assert word in told
-    assert str(out / "tokenizers.html") in told
+    message = capsys.readouterr().out
+    assert word in message
+    assert str(out / "tokenizers.html") in message
     for name in ("tokenizers.html", "tokenizers.md"):
         text = (out / name).read_text("utf-8")
         assert word in text
@@ -134,9 +134,9 @@ def test_weights_are_not_needed(folder: Path) -> None:
 
 
 def test_bad_rows_are_left_out_and_counted(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made = make_raw_rows(4)
-    made[1]["subject_entity"]["start_idx"] += 1
-    (tmp_path / "rows.json").write_text(json.dumps(made, ensure_ascii=False), "utf-8")
+    rows = make_raw_rows(4)
+    rows[1]["subject_entity"]["start_idx"] += 1
+    (tmp_path / "rows.json").write_text(json.dumps(rows, ensure_ascii=False), "utf-8")
     (data,) = inspected(folder, capsys, "--data", str(tmp_path / "rows.json"))["data"]
     assert (data["texts"], data["bad"]) == (3, 1)
 

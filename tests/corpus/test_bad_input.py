@@ -46,8 +46,8 @@ def test_with_allow_missing_the_readable_part_is_kept_and_the_rest_counted(token
     path = truncated(tmp_path)
     with pytest.raises(SourceError, match="breaks off"):
         prepare(recipe(tokenizer_folder, path, holdout=0.0), tmp_path / "out")
-    made = prepare(recipe(tokenizer_folder, path, holdout=0.0, allow_missing=True), tmp_path / "out2")
-    assert made["sources"][0]["dropped"] == {"the file breaks off": 1}
+    manifest = prepare(recipe(tokenizer_folder, path, holdout=0.0, allow_missing=True), tmp_path / "out2")
+    assert manifest["sources"][0]["dropped"] == {"the file breaks off": 1}
     assert names(tmp_path / "out2")[:6] == [f"d{number}" for number in range(6)]
 
 
@@ -84,10 +84,10 @@ def test_a_very_long_line_is_counted_and_the_next_is_read(tmp_path: Path, monkey
     monkeypatch.setattr(formats, "LONGEST", 1 << 20)
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"text": "' + b"x" * (5 << 20) + b'"}\n' + lines(rows(2)))
-    found = list(read_file(path, name="n"))
-    assert [type(entry).__name__ for entry in found] == ["Flaw", "Document", "Document"]
-    assert isinstance(found[0], Flaw)
-    assert found[0].reason == "a line over 1 MB"
+    entries = list(read_file(path, name="n"))
+    assert [type(entry).__name__ for entry in entries] == ["Flaw", "Document", "Document"]
+    assert isinstance(entries[0], Flaw)
+    assert entries[0].reason == "a line over 1 MB"
 
 
 def test_an_empty_file_is_named(tmp_path: Path) -> None:
@@ -115,11 +115,11 @@ def test_a_document_with_a_literal_mask_keeps_its_text_and_gets_no_mask_token(
 ) -> None:
     text = korean_text(1) + " 이 글에는 [MASK]라는 말과 [SEP]라는 말이 있다."
     path = write_rows("a.jsonl", [{"id": "mask", "text": text}, *rows(3, first=5)])
-    made = prepare(recipe(tokenizer_folder, path, holdout=0.0), tmp_path / "out")
+    manifest = prepare(recipe(tokenizer_folder, path, holdout=0.0), tmp_path / "out")
     dataset = PackedDataset.open(tmp_path / "out")
     assert "mask" in names(tmp_path / "out")
-    assert not (dataset.tokens == made["mask_id"]).any()
-    assert (dataset.tokens == made["sep_id"]).sum() == len(dataset.pieces)
+    assert not (dataset.tokens == manifest["mask_id"]).any()
+    assert (dataset.tokens == manifest["sep_id"]).sum() == len(dataset.pieces)
 
 
 def test_emoji_old_hangul_and_decomposed_text_come_through(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
@@ -129,9 +129,9 @@ def test_emoji_old_hangul_and_decomposed_text_come_through(tokenizer_folder: Pat
         {"id": "nfd", "text": unicodedata.normalize("NFD", korean_text(2))},
     ]
     path = write_rows("a.jsonl", [*odd, {"id": "nfc", "text": korean_text(2)}])
-    made = prepare(recipe(tokenizer_folder, path, mode="combined", holdout=0.0), tmp_path / "out")
+    manifest = prepare(recipe(tokenizer_folder, path, mode="combined", holdout=0.0), tmp_path / "out")
     assert names(tmp_path / "out") == ["emoji", "old", "nfd"]
-    assert made["sources"][0]["dropped"] == {"exact duplicate": 1}
+    assert manifest["sources"][0]["dropped"] == {"exact duplicate": 1}
     assert normalise(odd[2]["text"]) == normalise(korean_text(2))
 
 

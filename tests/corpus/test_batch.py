@@ -34,7 +34,7 @@ def write(path: Path, texts: Sequence[Any]) -> str:
 
 
 def answered(data: str, out: Path, answer: Any = lengths, model: str = "a", **options: Any) -> Answered:
-    given = {"column": "text", "at_once": 8, **options}
+    given = {"column": "text", "batch_size": 8, **options}
     return answer_texts(data, out, "test answers", answer, {"weights": model}, progress=quiet(), **given)
 
 
@@ -56,11 +56,11 @@ def test_a_killed_command_resumes_to_the_same_bytes(tmp_path: Path, kind: str) -
             answered(data, tmp_path / "out", dies)
         with (tmp_path / "out" / f"answers.{kind}").open("ab") as handle:
             handle.write(b'torn, "half')
-    made = answered(data, tmp_path / "out", dies)
-    assert Path(made.path).read_bytes() == whole
+    answers = answered(data, tmp_path / "out", dies)
+    assert Path(answers.path).read_bytes() == whole
     assert seen == TEXTS  # none twice
-    assert (made.rows, made.skipped) == (50, 0)
-    assert answered(data, tmp_path / "out", None) == made  # finished work is not done again
+    assert (answers.rows, answers.skipped) == (50, 0)
+    assert answered(data, tmp_path / "out", None) == answers  # finished work is not done again
 
 
 def test_answers_keep_the_columns_of_their_rows(tmp_path: Path) -> None:
@@ -75,9 +75,9 @@ def test_answers_keep_the_columns_of_their_rows(tmp_path: Path) -> None:
 def test_rows_that_are_hardly_korean_are_counted_once_and_on_every_run(tmp_path: Path) -> None:
     data = write(tmp_path / "in.jsonl", ["영수는 웃었다.", "Obama was born in Hawaii.", "서울", "He wrote a book."])
     for _ in range(2):
-        made = answered(data, tmp_path / "out", at_once=1)
-        assert (made.rows, made.foreign) == (4, 2)
-        assert "Hangul: 2." in made.lines()[-1]
+        answers = answered(data, tmp_path / "out", batch_size=1)
+        assert (answers.rows, answers.foreign) == (4, 2)
+        assert "Hangul: 2." in answers.lines()[-1]
     assert answered(write(tmp_path / "ko.jsonl", TEXTS), tmp_path / "ko").foreign == 0
 
 
@@ -88,13 +88,13 @@ def test_a_table_without_the_column_names_the_option(tmp_path: Path) -> None:
 
 def test_other_rows_or_another_model_are_refused_and_nothing_is_written_over(tmp_path: Path) -> None:
     data = write(tmp_path / "in.jsonl", TEXTS)
-    made = Path(answered(data, tmp_path / "out").path)
-    before = made.read_bytes()
+    answers = Path(answered(data, tmp_path / "out").path)
+    before = answers.read_bytes()
     with pytest.raises(InputsChanged, match="other bytes of the rows"):
         answered(write(tmp_path / "other.jsonl", TEXTS[1:]), tmp_path / "out")
     with pytest.raises(InputsChanged, match="other bytes of the weights"):
         answered(data, tmp_path / "out", model="b")
-    assert made.read_bytes() == before
+    assert answers.read_bytes() == before
 
 
 def test_a_bad_row_is_said_before_any_work_or_skipped_and_counted(tmp_path: Path) -> None:
@@ -102,22 +102,22 @@ def test_a_bad_row_is_said_before_any_work_or_skipped_and_counted(tmp_path: Path
     with pytest.raises(InputError, match=r"row 51 \(50\): no text under 'text'.*and 1 more.*--skip-bad"):
         answered(data, tmp_path / "out", None)
     assert not (tmp_path / "out").exists()
-    made = answered(data, tmp_path / "out", skip_bad=True)
-    assert (made.rows, made.skipped, [problem.row for problem in made.problems]) == (51, 2, [51, 53])
+    answers = answered(data, tmp_path / "out", skip_bad=True)
+    assert (answers.rows, answers.skipped, [problem.row for problem in answers.problems]) == (51, 2, [51, 53])
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     """At most one block is held: the answers of a block are on disk before the next one is asked for."""
-    data, out, held = write(tmp_path / "in.jsonl", TEXTS), tmp_path / "out", list[int]()
+    data, out, read = write(tmp_path / "in.jsonl", TEXTS), tmp_path / "out", list[int]()
 
     def counts(texts: Sequence[str]) -> Iterator[dict[str, Any]]:
         path = out / "answers.jsonl"
-        held.append(len(path.read_text("utf-8").splitlines()))
+        read.append(len(path.read_text("utf-8").splitlines()))
         assert len(texts) <= 8
         return lengths(texts)
 
     answered(data, out, counts)
-    assert held == [0, 8, 16, 24, 32, 40, 48]
+    assert read == [0, 8, 16, 24, 32, 40, 48]
 
 
 @pytest.mark.parametrize(

@@ -42,20 +42,20 @@ def runs(text: str) -> set[str]:
 
 
 def test_there_are_passages_of_every_genre_and_length_fits() -> None:
-    found = passages()
-    counts = Counter(document.source for document in found)
+    documents = passages()
+    counts = Counter(document.source for document in documents)
     assert set(counts) == GENRES
     assert min(counts.values()) >= 10
-    assert len(found) >= 120
-    assert all(300 <= len(document.text) <= 900 for document in found)
-    assert all(normalise(document.text) == document.text for document in found)
-    assert all(document.title and document.id.startswith(document.source) for document in found)
+    assert len(documents) >= 120
+    assert all(300 <= len(document.text) <= 900 for document in documents)
+    assert all(normalise(document.text) == document.text for document in documents)
+    assert all(document.title and document.id.startswith(document.source) for document in documents)
 
 
 def test_there_are_cloze_passages_with_one_blank_each() -> None:
-    found = list(bundled_rows("cloze"))
-    assert len(found) >= 190
-    for row in found:
+    rows = list(bundled_rows("cloze"))
+    assert len(rows) >= 190
+    for row in rows:
         assert list(row) == ["index", "title", "text", "answer", "candidate"]
         assert row["text"].count("_") == 1
         assert 80 <= len(row["text"]) <= 250
@@ -68,10 +68,10 @@ def test_there_are_cloze_passages_with_one_blank_each() -> None:
 
 
 def test_answers_are_varied_and_mostly_said_before() -> None:
-    found = list(bundled_rows("cloze"))
-    said = [row["answer"] in row["text"].split("_")[0] for row in found]
+    rows = list(bundled_rows("cloze"))
+    said = [row["answer"] in row["text"].split("_")[0] for row in rows]
     assert sum(said) / len(said) >= 0.9
-    assert max(Counter(row["answer"] for row in found).values()) <= 2
+    assert max(Counter(row["answer"] for row in rows).values()) <= 2
 
 
 def test_ids_titles_and_texts_are_their_own() -> None:
@@ -105,11 +105,11 @@ def test_the_particle_after_the_blank_agrees_with_the_answer() -> None:
 
 @pytest.mark.parametrize(("name", "least", "most"), [("synthetic", 1_500, 6_000), ("synthetic-short", 600, 1_400)])
 def test_generated_documents_are_of_six_registers_and_read_clean(name: str, least: int, most: int) -> None:
-    found = list(bundled_rows(name))
-    assert len(found) == len({row["id"] for row in found}) == len({row["text"] for row in found}) == 500
-    assert len({row["source"] for row in found}) == 6
-    assert all(least <= len(row["text"]) <= most for row in found)
-    assert all(normalise(row["text"]) == row["text"] for row in found)
+    rows = list(bundled_rows(name))
+    assert len(rows) == len({row["id"] for row in rows}) == len({row["text"] for row in rows}) == 500
+    assert len({row["source"] for row in rows}) == 6
+    assert all(least <= len(row["text"]) <= most for row in rows)
+    assert all(normalise(row["text"]) == row["text"] for row in rows)
 
 
 def test_the_first_thirty_relation_rows_hold_every_label_once() -> None:
@@ -120,9 +120,9 @@ def test_the_first_thirty_relation_rows_hold_every_label_once() -> None:
 def test_every_passage_has_three_nouns_to_hide() -> None:
     documents = passages()
     for document, tags in zip(documents, Tagger(threads=1).tag([d.text for d in documents]), strict=True):
-        found = chains(mentions(document.text, tags), cap=None)
+        repeated = chains(mentions(document.text, tags), cap=None)
         between = tags.spans[tags.kinds == PRONOUN].tolist()
-        fit = [a.form for a, b, *_ in found if not any(a.end <= start < b.start for start, _ in between)]
+        fit = [a.form for a, b, *_ in repeated if not any(a.end <= start < b.start for start, _ in between)]
         assert len(fit) >= 3, document.id
 
 

@@ -20,8 +20,8 @@ def tags(*rows: tuple[int, int, str]) -> Tags:
 
 def test_nouns_written_together_are_one_mention_and_a_name_makes_it_a_name() -> None:
     text = "서울시청 직원"
-    found = mentions(text, tags((0, 2, "NNP"), (2, 4, "NNG"), (5, 7, "NNG")))
-    assert found == [NounMention(0, 4, "서울시청", "NNP"), NounMention(5, 7, "직원", "NNG")]
+    nouns = mentions(text, tags((0, 2, "NNP"), (2, 4, "NNG"), (5, 7, "NNG")))
+    assert nouns == [NounMention(0, 4, "서울시청", "NNP"), NounMention(5, 7, "직원", "NNG")]
 
 
 def test_a_single_syllable_joins_a_compound_but_is_no_mention_alone() -> None:
@@ -37,16 +37,16 @@ def test_a_pronoun_between_two_nouns_keeps_them_apart() -> None:
 
 
 def test_only_names_leaves_common_nouns_out() -> None:
-    found = mentions("서울시청 직원", tags((0, 2, "NNP"), (2, 4, "NNG"), (5, 7, "NNG")), only_names=True)
-    assert [m.form for m in found] == ["서울시청"]
+    nouns = mentions("서울시청 직원", tags((0, 2, "NNP"), (2, 4, "NNG"), (5, 7, "NNG")), only_names=True)
+    assert [m.form for m in nouns] == ["서울시청"]
 
 
 def test_a_noun_inside_another_is_not_a_second_mention() -> None:
     assert [m.form for m in mentions("대한민국", tags((0, 4, "NNP"), (2, 4, "NNG")))] == ["대한민국"]
 
 
-def mention(place: int, form: str) -> NounMention:
-    return NounMention(3 * place, 3 * place + len(form), form, "NNG")
+def mention(start: int, form: str) -> NounMention:
+    return NounMention(3 * start, 3 * start + len(form), form, "NNG")
 
 
 def test_a_form_that_occurs_once_is_no_chain() -> None:
@@ -54,18 +54,18 @@ def test_a_form_that_occurs_once_is_no_chain() -> None:
 
 
 def test_a_frequent_form_keeps_its_first_and_last_mention() -> None:
-    found = chains([mention(place, "서울") for place in range(30)], cap=4)
+    found = chains([mention(start, "서울") for start in range(30)], cap=4)
     assert [[m.start // 3 for m in chain] for chain in found] == [[0, 10, 19, 29]]
 
 
 def test_a_cap_below_two_is_refused() -> None:
     with pytest.raises(ValueError, match="two or more"):
-        chains([mention(place, "서울") for place in range(3)], cap=1)
+        chains([mention(start, "서울") for start in range(3)], cap=1)
 
 
 @given(st.lists(st.sampled_from(["서울", "부산", "한강", "시청"]), max_size=60), st.sampled_from([None, 2, 3, 8]))
 def test_chains_keep_order_share_a_form_and_stay_under_the_cap(forms: list[str], cap: int | None) -> None:
-    all_mentions = [mention(place, form) for place, form in enumerate(forms)]
+    all_mentions = [mention(start, form) for start, form in enumerate(forms)]
     found = chains(all_mentions, cap=cap)
     assert {chain[0].form for chain in found} == {form for form in forms if forms.count(form) >= 2}
     assert [chain[0].start for chain in found] == sorted(chain[0].start for chain in found)
@@ -85,10 +85,10 @@ def test_mentions_never_overlap_and_equal_their_span(steps: list[tuple[int, int,
     for gap, length, kind in steps:
         rows.append((at + gap, at + gap + length, kind))
         at += gap + length
-    found = mentions(text, tags(*rows))
-    for before, after in pairwise(found):
+    nouns = mentions(text, tags(*rows))
+    for before, after in pairwise(nouns):
         assert before.end < after.start
-    for m in found:
+    for m in nouns:
         assert text[m.start : m.end] == m.form
         assert len(m.form) >= 2
 

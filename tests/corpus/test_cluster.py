@@ -68,10 +68,10 @@ def test_a_machine_without_the_package_is_a_sentence_with_the_way_to_ship_it(
     lacking.parent.mkdir(parents=True)
     lacking.write_text("raise ModuleNotFoundError(\"No module named 'coref_automl'\", name='coref_automl')\n", "utf-8")
     nodes(env_vars={"PYTHONPATH": str(lacking.parents[1])})
-    told = said(command(tokenizer_folder, write_rows("a.jsonl", rows(4)), tmp_path / "out"), tmp_path)
-    assert "A machine of the cluster has no coref-automl" in told
-    assert "ray job submit" in told
-    assert "Traceback" not in told
+    printed = said(command(tokenizer_folder, write_rows("a.jsonl", rows(4)), tmp_path / "out"), tmp_path)
+    assert "A machine of the cluster has no coref-automl" in printed
+    assert "ray job submit" in printed
+    assert "Traceback" not in printed
 
 
 def test_a_folder_that_machines_do_not_see_is_named(
@@ -88,9 +88,9 @@ def test_a_folder_that_machines_do_not_see_is_named(
     ):
         script = f'mount -t tmpfs none hidden && mkdir -p {start} && cd {start} && exec "$@"'
         alone = ["unshare", "-m", "sh", "-c", script, "sh", *words]
-        told = said(alone, tmp_path)
-        assert f"{hidden}" in told
-        assert step in told
+        printed = said(alone, tmp_path)
+        assert f"{hidden}" in printed
+        assert step in printed
 
 
 @pytest.mark.parametrize("engine", ["local", "ray"])

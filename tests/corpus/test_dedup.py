@@ -26,26 +26,26 @@ def in_turn(_: str, jobs: list[dict[str, Any]]) -> None:
 
 
 def near(
-    folder: Path, found: dedup.Signatures, similarity: float, protected: int = 0, at_once: int = 1000, shard: int = 7
+    folder: Path, signatures: dedup.Signatures, similarity: float, protected: int = 0, at_once: int = 1000, shard: int = 7
 ) -> dict[int, int]:
     """Entry and original, of signatures that lie in shards of a few."""
     folder.mkdir(exist_ok=True)
-    parts = [found[low : low + shard] for low in range(0, len(found), shard)]
+    parts = [signatures[low : low + shard] for low in range(0, len(signatures), shard)]
     stems = [folder / f"s{number}" for number in range(len(parts))]
     for stem, part in zip(stems, parts, strict=True):
         write_signatures(stem, part)
-    entries, counts = np.arange(len(found)), list(map(len, parts))
+    entries, counts = np.arange(len(signatures)), list(map(len, parts))
     return dict(
         near_duplicates(stems, counts, entries, folder, in_turn, similarity=similarity, at_once=at_once, protected=protected)
     )
 
 
-def plainly(found: dedup.Signatures, similarity: float, protected: int) -> dict[int, int]:
+def plainly(signatures: dedup.Signatures, similarity: float, protected: int) -> dict[int, int]:
     """The same by comparing every pair."""
     dropped: dict[int, int] = {}
-    for later in range(protected, len(found)):
+    for later in range(protected, len(signatures)):
         for earlier in range(later):
-            same = found[later] == found[earlier]
+            same = signatures[later] == signatures[earlier]
             if earlier not in dropped and same.reshape(BANDS, ROWS).all(axis=1).any() and same.mean() >= similarity:
                 dropped[later] = earlier
                 break
@@ -55,13 +55,13 @@ def plainly(found: dedup.Signatures, similarity: float, protected: int) -> dict[
 @pytest.mark.parametrize("at_once", [1000, 20, 3])
 def test_however_documents_are_divided_the_same_are_found(tmp_path: Path, at_once: int) -> None:
     random = np.random.default_rng(5)
-    found = random.integers(0, 1 << 32, (60, dedup.PERMUTATIONS), np.uint32)
+    signatures = random.integers(0, 1 << 32, (60, dedup.PERMUTATIONS), np.uint32)
     for copy in range(20, 60):  # chains of copies: many resemble one that is dropped itself
-        found[copy] = found[random.integers(0, copy)]
-        found[copy, random.integers(0, dedup.PERMUTATIONS, random.integers(1, 24))] += 1
-    expected = plainly(found, 0.8, protected=25)
+        signatures[copy] = signatures[random.integers(0, copy)]
+        signatures[copy, random.integers(0, dedup.PERMUTATIONS, random.integers(1, 24))] += 1
+    expected = plainly(signatures, 0.8, protected=25)
     assert 10 < len(expected) < 35
-    assert near(tmp_path, found, 0.8, protected=25, at_once=at_once) == expected
+    assert near(tmp_path, signatures, 0.8, protected=25, at_once=at_once) == expected
 
 
 def edited(text: str, every: int) -> str:
@@ -97,8 +97,8 @@ def test_what_resembles_a_dropped_text_only_stays(tmp_path: Path) -> None:
     middle[-20:] += 1000
     far[-40:] += 1000
     far[-20:] += 1000
-    found = near(tmp_path, np.stack([base, middle, far]), 0.8)
-    assert found == {1: 0}  # `far` is near `middle` alone, and `middle` is gone
+    dropped = near(tmp_path, np.stack([base, middle, far]), 0.8)
+    assert dropped == {1: 0}  # `far` is near `middle` alone, and `middle` is gone
 
 
 def test_protected_texts_are_kept_even_when_they_repeat_each_other(tmp_path: Path) -> None:

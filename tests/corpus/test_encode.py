@@ -66,10 +66,10 @@ def test_mentions_stand_for_their_characters_and_no_token_is_lost(
     assert reason == (0 if len(whole) else 2)
     assert np.concatenate([ids for ids, _ in pieces] or [[]]).tolist() == whole.ids.tolist()
     base = 0
-    for ids, found in pieces:
+    for ids, spans in pieces:
         assert len(ids) <= seq_len - 2
         by_chain: dict[int, list[str]] = {}
-        for start, end, chain in found.tolist():
+        for start, end, chain in spans.tolist():
             first, last = base + start - 1, base + end - 2
             by_chain.setdefault(chain, []).append(text[whole.starts[first] : whole.ends[last]])
         for forms in by_chain.values():
@@ -77,20 +77,20 @@ def test_mentions_stand_for_their_characters_and_no_token_is_lost(
             assert len(set(forms)) == 1
             assert forms[0] in {m.form for m in repeated}
         assert sorted(by_chain) == list(range(len(by_chain)))
-        assert (np.diff(found[:, 0]) > 0).all()
+        assert (np.diff(spans[:, 0]) > 0).all()
         base += len(ids)
 
 
 def test_only_names_leaves_common_nouns_alone(tokenizer: PreTrainedTokenizerFast, special: Special) -> None:
     text = "서울은 크다. 서울은 넓다."
     chosen = EncodeSettings(Path(), "combined", 64, True, 8, Path())
-    ((_, found),), _ = encode._encode(text, tags_of(text), tokenizer, special, chosen)
-    assert not len(found)
+    ((_, spans),), _ = encode._encode(text, tags_of(text), tokenizer, special, chosen)
+    assert not len(spans)
 
 
 def test_a_worker_reads_the_same_tokenizer_without_the_library_that_made_it(tokenizer_folder: Path, tmp_path: Path) -> None:
     text = "서울의 도서관은 [MASK] 힣 a1 서울에 있다."
-    held = store_tokenizer(str(tokenizer_folder), tmp_path / "tokenizer.json")
+    stored = store_tokenizer(str(tokenizer_folder), tmp_path / "tokenizer.json")
     code = (
         "import sys; from pathlib import Path; from coref_automl.corpus import encode, shards;"
         "from coref_automl.models.vocabulary import read_entries, split_at, tokenize;"
@@ -99,11 +99,11 @@ def test_a_worker_reads_the_same_tokenizer_without_the_library_that_made_it(toke
         "print(read.ids.tolist(), read.starts.tolist(), len(one), one.special, entries.unknown, sorted(entries.special));"
         "assert not {'torch', 'transformers'} & set(sys.modules)"
     )
-    told = subprocess.run([sys.executable, "-c", code, str(held), text], capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run([sys.executable, "-c", code, str(stored), text], capture_output=True, text=True, check=True).stdout
     whole = load_tokenizer(str(tokenizer_folder))
     read = split_at(whole, text, tokenize(whole, text), [(0, 1)])
     named = (whole.unk_token_id, sorted(whole.all_special_ids))
-    assert told.split("\n")[0] == " ".join(
+    assert printed.split("\n")[0] == " ".join(
         map(str, (read.ids.tolist(), read.starts.tolist(), len(whole), special_of(whole, "m"), *named))
     )
 

@@ -17,9 +17,9 @@ from tests.corpus.conftest import WriteRows, rows
 
 
 def documents(path: Path, **options: object) -> list[Document]:
-    found = list(read_file(path, name="n", **options))  # type: ignore[arg-type]
-    assert all(isinstance(entry, Document) for entry in found), found
-    return [entry for entry in found if isinstance(entry, Document)]
+    entries = list(read_file(path, name="n", **options))  # type: ignore[arg-type]
+    assert all(isinstance(entry, Document) for entry in entries), entries
+    return [entry for entry in entries if isinstance(entry, Document)]
 
 
 @pytest.mark.parametrize("suffix", ["", ".xz", ".gz", ".bz2", ".zst"])
@@ -32,8 +32,8 @@ def test_json_lines_read_the_same_however_packed(write_rows: WriteRows, suffix: 
         packed.write_bytes(pyarrow.compress(raw, codec="zstd", asbytes=True))
     elif suffix:
         packed.write_bytes({".xz": lzma.compress, ".gz": gzip.compress, ".bz2": bz2.compress}[suffix](raw))
-    found = documents(packed)
-    assert [(d.id, d.source, d.text) for d in found] == [(r["id"], "s", r["text"]) for r in rows(5)]
+    entries = documents(packed)
+    assert [(d.id, d.source, d.text) for d in entries] == [(r["id"], "s", r["text"]) for r in rows(5)]
 
 
 def test_csv_and_parquet_and_text_files_are_read(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from coref_automl.corpus.clean import limits, rank
 from tests.corpus.held import held_out
 
 
-@pytest.mark.parametrize(("count", "held"), [(0, 0), (1, 0), (9, 4), (100, 50), (1_000, 300), (15_000, 300), (20_000, 400)])
-def test_how_many_are_held_out(count: int, held: int) -> None:
-    assert len(held_out([f"d{number}" for number in range(count)])) == held
+@pytest.mark.parametrize(("count", "expected"), [(0, 0), (1, 0), (9, 4), (100, 50), (1_000, 300), (15_000, 300), (20_000, 400)])
+def test_how_many_are_held_out(count: int, expected: int) -> None:
+    assert len(held_out([f"d{number}" for number in range(count)])) == expected
 
 
 def test_share_nothing_holds_nothing_out() -> None:
@@ -30,6 +30,6 @@ def test_the_order_of_the_ids_does_not_matter(ids: list[str], random: Random) ->
 
 def test_sources_are_decided_apart() -> None:
     pairs = [("a", f"d{n}") for n in range(40)] + [("b", f"d{n}") for n in range(10)]
-    found = limits(pairs)
-    assert {d for s, d in pairs if s == "a" and rank(d) <= found["a"]} == held_out([f"d{n}" for n in range(40)])
-    assert {d for s, d in pairs if s == "b" and rank(d) <= found["b"]} == held_out([f"d{n}" for n in range(10)])
+    limit_of = limits(pairs)
+    assert {d for s, d in pairs if s == "a" and rank(d) <= limit_of["a"]} == held_out([f"d{n}" for n in range(40)])
+    assert {d for s, d in pairs if s == "b" and rank(d) <= limit_of["b"]} == held_out([f"d{n}" for n in range(10)])

@@ -17,10 +17,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from coref_automl.corpus import encode, shards
 from coref_automl.corpus import files as remote
-from coref_automl.corpus.inputs import surveyed
+from coref_automl.corpus.inputs import survey
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.sources import check_source, inputs_of, read_input
-from coref_automl.corpus.status import prepare_status
+from coref_automl.corpus.work import prepare_status
 from coref_automl.errors import DatasetError, SourceError, WorkError
 from coref_automl.progress import quiet
 from coref_automl.records import Document
@@ -45,15 +45,15 @@ def test_a_large_file_is_read_in_spans_and_every_row_keeps_its_number(
     path = write_rows("a.jsonl", mixed(30))
     path.write_bytes(path.read_bytes().replace(b"\n", b"\n\n", 3) + b"\n" * 25_000)  # empty lines count as lines
     chosen = recipe(tokenizer_folder, path, portion=600)
-    _, parts = surveyed(chosen, inputs_of(chosen.sources[0]), quiet())
+    _, parts = survey(chosen, inputs_of(chosen.sources[0]), quiet())
     assert len(parts) > 4
     assert parts[-1].span is not None
     assert parts[-1].span.end == path.stat().st_size
     (whole,) = inputs_of(chosen.sources[0])
     assert [entry for part in parts for entry in read_input(part)] == list(read_input(whole))
     prepare(chosen, tmp_path / "spans")
-    made = prepare(replace(chosen, portion=4_000_000), tmp_path / "whole")
-    assert made["inputs"][0]["rows"] == 36
+    manifest = prepare(replace(chosen, portion=4_000_000), tmp_path / "whole")
+    assert manifest["inputs"][0]["rows"] == 36
     assert files(tmp_path / "spans") == files(tmp_path / "whole")
 
 
@@ -65,7 +65,7 @@ def test_a_file_that_is_limited_or_packed_is_one_part(tokenizer_folder: Path, wr
     packed.write_bytes(gzip.compress(path.read_bytes()))
     for source, changes in ((path, {"limit": 15}), (packed, {})):
         chosen = recipe(tokenizer_folder, source, portion=600, **changes)
-        assert len(surveyed(chosen, inputs_of(chosen.sources[0]), quiet())[1]) == 1
+        assert len(survey(chosen, inputs_of(chosen.sources[0]), quiet())[1]) == 1
 
 
 class Flaky(MemoryFileSystem):  # type: ignore[misc]
@@ -132,8 +132,8 @@ def test_folders_globs_and_other_formats_are_read_through_urls(
     table.write_text("text\n표의 글\n", "utf-8")
     put(store, "news/t.csv", table)
     for name in ("flaky://bucket/news", "flaky://bucket/news/*"):
-        found = [entry for part in inputs_of(name) for entry in read_input(part) if isinstance(entry, Document)]
-        assert [(entry.id, entry.source) for entry in found] == [("part2-1", "news"), ("part10-1", "news"), ("t-2", "news")]
+        documents = [entry for part in inputs_of(name) for entry in read_input(part) if isinstance(entry, Document)]
+        assert [(entry.id, entry.source) for entry in documents] == [("part2-1", "news"), ("part10-1", "news"), ("t-2", "news")]
     assert [entry.readable for entry in check_source("flaky://bucket/news")] == [True] * 3
 
 
@@ -186,7 +186,7 @@ def test_what_kills_its_workers_is_named_and_set_aside_on_request(
     name: str,
     reason: str,
 ) -> None:
-    from coref_automl.corpus import prepare as module
+    from coref_automl.corpus import work as module
 
     entries = rows(24)
     entries[15]["text"] += " 죽음."
@@ -200,14 +200,14 @@ def test_what_kills_its_workers_is_named_and_set_aside_on_request(
     monkeypatch.setattr(module, "Call", call)
     with pytest.raises(WorkError, match=r"a\.jsonl, bytes .*died 4 times\. Everything else is done and stays.*--allow-missing"):
         prepare(chosen, tmp_path / "out")
-    told = prepare_status(tmp_path / "out")
-    assert (told.alive, told.stage, told.total - told.done) == (False, {"read": "read and clean"}.get(name, name), 1)
-    assert [text for text in told.failed if "died 4 times" in text]
+    status = prepare_status(tmp_path / "out")
+    assert (status.alive, status.stage, status.total - status.done) == (False, {"read": "read and clean"}.get(name, name), 1)
+    assert [text for text in status.failed if "died 4 times" in text]
     finished = {path: path.stat().st_mtime_ns for path in (tmp_path / "out" / "work").glob("*/*.npz")}
-    made = prepare(replace(chosen, allow_missing=True), tmp_path / "out")
+    manifest = prepare(replace(chosen, allow_missing=True), tmp_path / "out")
     assert len(finished) > 2
-    assert len(made["missing"]) == 1
-    assert sum(source["dropped"].get(f"could not be {reason}", 0) for source in made["sources"]) >= 1
+    assert len(manifest["missing"]) == 1
+    assert sum(source["dropped"].get(f"could not be {reason}", 0) for source in manifest["sources"]) >= 1
     assert "d15" not in names(tmp_path / "out")
     assert {"d0", "d23"} <= set(names(tmp_path / "out"))
 
@@ -221,9 +221,9 @@ def test_the_status_of_a_stopped_preparation_is_read_from_its_files(
             killed_at(patch, module, function, call)
             with pytest.raises(_Killed):
                 prepare(chosen, tmp_path / "out")
-        told = prepare_status(tmp_path / "out")
-        assert (told.stage, told.alive, told.seconds_left) == (stage, False, None)
-        assert 0 < told.done < told.total
+        status = prepare_status(tmp_path / "out")
+        assert (status.stage, status.alive, status.seconds_left) == (stage, False, None)
+        assert 0 < status.done < status.total
     prepare(chosen, tmp_path / "out")
     assert prepare_status(tmp_path / "out").stage == "finished"
     with pytest.raises(DatasetError, match="not a dataset"):
@@ -245,8 +245,8 @@ def test_the_status_command_prints_what_is_left(
         with pytest.raises(_Killed):
             prepare(chosen, tmp_path / "out")
     assert run(["prepare", "status", str(tmp_path / "out"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["stage"], told["done"]) == ("encode", 2)
+    status = json.loads(capsys.readouterr().out)
+    assert (status["stage"], status["done"]) == ("encode", 2)
     monkeypatch.setenv("LANG", "en_US.UTF-8")
     assert run(["prepare", "status", str(tmp_path / "out")]) == 0
     assert "2/" in capsys.readouterr().out

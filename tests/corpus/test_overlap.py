@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coref_automl.corpus.overlap import WORDS, among, evaluation_documents, grams, report, write_grams
+from coref_automl.corpus.choice import WORDS, among, grams, overlap_of, write_grams
+from coref_automl.corpus.inputs import evaluation_documents
 from coref_automl.errors import EvalSetError
 from coref_automl.records import Document
 from tests.corpus.conftest import korean_text
@@ -26,9 +27,9 @@ def test_a_run_of_thirteen_words_is_found_and_twelve_are_not(tmp_path: Path) -> 
 def test_the_report_counts_documents_and_names_examples() -> None:
     documents = [Document("e1", "s", korean_text(1)), Document("e2", "s", korean_text(2))]
     runs = grams(korean_text(1))
-    found = report(documents, np.unique(runs[:3]), [(int(runs[0]), "train", "t9", "낱말")])
-    assert (found.documents, found.documents_touched, found.runs_found) == (2, 1, 3)
-    (example,) = found.examples
+    overlap = overlap_of(documents, np.unique(runs[:3]), [(int(runs[0]), "train", "t9", "낱말")])
+    assert (overlap.documents, overlap.documents_touched, overlap.runs_found) == (2, 1, 3)
+    (example,) = overlap.examples
     assert (example.evaluation_document, example.training_document) == ("e1", "t9")
 
 

@@ -22,15 +22,15 @@ def words_of(text: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(2, 25))
-def test_parts_fit_and_lose_nothing(sentences: list[int], room: int) -> None:
+def test_parts_fit_and_lose_nothing(sentences: list[int], capacity: int) -> None:
     text = " ".join(" ".join(["가나"] * length) + "다." for length in sentences)
     starts, ends = words_of(text)
-    found = cuts(starts, ends, sentence_ends(text, None), room)
-    assert found[0] == 0
-    assert found[-1] == len(starts)
-    assert all(0 < high - low <= room for low, high in pairwise(found))
+    edges = cuts(starts, ends, sentence_ends(text, None), capacity)
+    assert edges[0] == 0
+    assert edges[-1] == len(starts)
+    assert all(0 < high - low <= capacity for low, high in pairwise(edges))
     sentence_starts = {0, *np.searchsorted(starts, sentence_ends(text, None)).tolist()}
-    for low, high in pairwise(found):
+    for low, high in pairwise(edges):
         inside = [at for at in sentence_starts if low < at <= high]
         assert high == len(starts) or not inside or high == max(inside)
 

@@ -42,15 +42,15 @@ def test_every_token_of_every_document_is_in_the_blocks_in_order(
     prepare(recipe(tokenizer_folder, path, holdout=0.0), tmp_path / "out")
     dataset = PackedDataset.open(tmp_path / "out")
     tokenizer = load_tokenizer(str(tokenizer_folder))
-    found: dict[int, list[int]] = {}
+    tokens: dict[int, list[int]] = {}
     order = np.lexsort((dataset.pieces[:, 1], dataset.pieces[:, 0]))
     for block, start, length, document in dataset.pieces[order]:
         ids = dataset.tokens[block, start : start + length].tolist()
         assert (ids[0], ids[-1]) == (tokenizer.cls_token_id, tokenizer.sep_token_id)
-        found.setdefault(int(document), []).extend(ids[1:-1])
+        tokens.setdefault(int(document), []).extend(ids[1:-1])
     for number, identity in enumerate(names(tmp_path / "out")):
         text = normalise(korean_text(int(identity[1:])))
-        assert found[number] == tokenize(tokenizer, text).ids.tolist()
+        assert tokens[number] == tokenize(tokenizer, text).ids.tolist()
 
 
 def test_pieces_of_a_document_stand_in_order_in_the_corpus(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
@@ -98,27 +98,27 @@ def test_a_particle_after_a_mention_is_a_continuation(tokenizer_folder: Path, wr
 def test_entity_keeps_only_documents_with_a_chain(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
     lone = {"id": "lone", "text": "하늘이 맑고 바람이 불었다. 우리는 그저 걷고 또 걸었다."}
     path = write_rows("a.jsonl", [*rows(3), lone])
-    made = prepare(recipe(tokenizer_folder, path, mode="entity", holdout=0.0, min_characters=10), tmp_path / "entity")
+    manifest = prepare(recipe(tokenizer_folder, path, mode="entity", holdout=0.0, min_characters=10), tmp_path / "entity")
     assert names(tmp_path / "entity") == ["d0", "d1", "d2"]
-    assert made["sources"][0]["dropped"] == {"no noun chain": 1}
+    assert manifest["sources"][0]["dropped"] == {"no noun chain": 1}
     prepare(recipe(tokenizer_folder, path, mode="combined", holdout=0.0, min_characters=10), tmp_path / "combined")
     assert names(tmp_path / "combined") == ["d0", "d1", "d2", "lone"]
 
 
 def test_held_out_documents_and_their_copies_do_not_train(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
     entries = rows(20)
-    held = held_out([row["id"] for row in entries])
-    copied = next(row for row in entries if row["id"] in held)
+    ids = held_out([row["id"] for row in entries])
+    copied = next(row for row in entries if row["id"] in ids)
     near = {"id": "near", "source": "b", "text": copied["text"] + " 끝."}
     first = write_rows("a.jsonl", entries)
     second = write_rows("b.jsonl", [{**copied, "id": "copy", "source": "b"}, near, *rows(9, first=50, source="b")])
-    made = prepare(recipe(tokenizer_folder, first, second), tmp_path / "out")
+    manifest = prepare(recipe(tokenizer_folder, first, second), tmp_path / "out")
     trained = set(names(tmp_path / "out"))
-    assert len(held) == 10
-    assert not trained & held
+    assert len(ids) == 10
+    assert not trained & ids
     others = {"copy", "near", *(row["id"] for row in rows(9, first=50))}
     assert {"copy", "near"} & trained <= set()
-    dropped = made["sources"][1]["dropped"]
+    dropped = manifest["sources"][1]["dropped"]
     kept_apart = held_out(sorted(others))
     expected = {
         "repeats a held-out document": "copy" not in kept_apart,
@@ -145,15 +145,15 @@ def test_documents_of_an_evaluation_set_go_by_id_text_and_near_text(
     ]
     (folder / "documents.jsonl").write_text("".join(json.dumps(d, ensure_ascii=False) + "\n" for d in documents), "utf-8")
     options = {"holdout": 0.0, "eval_sets": (str(folder),)}
-    made = prepare(recipe(tokenizer_folder, write_rows("a.jsonl", entries), **options), tmp_path / "out")
-    assert made["sources"][0]["dropped"] == {
+    manifest = prepare(recipe(tokenizer_folder, write_rows("a.jsonl", entries), **options), tmp_path / "out")
+    assert manifest["sources"][0]["dropped"] == {
         "in an evaluation set": 1,
         "nearly repeats an evaluation document": 1,
         "repeats an evaluation document": 1,
     }
     assert names(tmp_path / "out") == [f"d{number}" for number in range(3, 12)]
-    assert made["overlap"]["documents_touched"] == 1
-    assert {example["training_document"] for example in made["overlap"]["examples"]} == {"d5"}
+    assert manifest["overlap"]["documents_touched"] == 1
+    assert {example["training_document"] for example in manifest["overlap"]["examples"]} == {"d5"}
     assert "d5" in (tmp_path / "out" / "card.md").read_text("utf-8")
 
 
@@ -161,10 +161,10 @@ def test_duplicates_are_kept_once(tokenizer_folder: Path, write_rows: WriteRows,
     entries = rows(5, sentences=40)
     near = {**entries[0], "id": "near", "text": entries[0]["text"].replace("제", "재", 1) + " 덧붙임."}
     path = write_rows("a.jsonl", [*entries, {**entries[1], "id": "copy"}, near])
-    made = prepare(recipe(tokenizer_folder, path, holdout=0.0), tmp_path / "near")
-    assert made["sources"][0]["dropped"] == {"exact duplicate": 1, "near duplicate": 1}
-    made = prepare(recipe(tokenizer_folder, path, holdout=0.0, near_duplicates=False), tmp_path / "exact")
-    assert made["sources"][0]["dropped"] == {"exact duplicate": 1}
+    manifest = prepare(recipe(tokenizer_folder, path, holdout=0.0), tmp_path / "near")
+    assert manifest["sources"][0]["dropped"] == {"exact duplicate": 1, "near duplicate": 1}
+    manifest = prepare(recipe(tokenizer_folder, path, holdout=0.0, near_duplicates=False), tmp_path / "exact")
+    assert manifest["sources"][0]["dropped"] == {"exact duplicate": 1}
 
 
 def test_near_duplicates_without_the_package_end_before_the_work(
@@ -205,8 +205,8 @@ def test_a_source_that_gives_nothing_ends_the_command_and_is_named(
         WorkError, match=r"empty \(an empty file\), short \(under 200 characters\).*prepare also takes --allow-empty"
     ):
         prepare(recipe(tokenizer_folder, good, short, empty), tmp_path / "out")
-    made = prepare(recipe(tokenizer_folder, good, short, empty, allow_empty=True), tmp_path / "out")
-    assert {source["name"]: source["kept"] for source in made["sources"]} == {"good": 3, "short": 0, "empty": 0}
+    manifest = prepare(recipe(tokenizer_folder, good, short, empty, allow_empty=True), tmp_path / "out")
+    assert {source["name"]: source["kept"] for source in manifest["sources"]} == {"good": 3, "short": 0, "empty": 0}
 
 
 def test_what_cannot_be_read_ends_the_command_before_any_work(
@@ -216,8 +216,8 @@ def test_what_cannot_be_read_ends_the_command_before_any_work(
     with pytest.raises(SourceError, match=r"no field 'text'(.|\n)*--allow-missing"):
         prepare(recipe(tokenizer_folder, good, wrong), tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    made = prepare(recipe(tokenizer_folder, good, wrong, allow_missing=True), tmp_path / "out")
-    assert len(made["missing"]) == 1
+    manifest = prepare(recipe(tokenizer_folder, good, wrong, allow_missing=True), tmp_path / "out")
+    assert len(manifest["missing"]) == 1
     assert "Could not be read" in (tmp_path / "out" / "card.md").read_text("utf-8")
 
 
@@ -235,11 +235,11 @@ def test_a_finished_dataset_is_returned_and_other_settings_are_refused(
 
 def test_the_card_states_sources_reasons_and_fingerprints(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
     path = write_rows("a.jsonl", [*rows(6), {"text": "짧다"}])
-    made = prepare(recipe(tokenizer_folder, path), tmp_path / "out")
+    manifest = prepare(recipe(tokenizer_folder, path), tmp_path / "out")
     card = (tmp_path / "out" / "card.md").read_text("utf-8")
-    for part in (made["fingerprint"], made["inputs"][0]["bytes"], "under 200 characters", "held out", "transformers"):
+    for part in (manifest["fingerprint"], manifest["inputs"][0]["bytes"], "under 200 characters", "held out", "transformers"):
         assert part in card
-    source = made["sources"][0]
+    source = manifest["sources"][0]
     assert source["in"] == source["kept"] + sum(source["dropped"].values()) == 7
 
 

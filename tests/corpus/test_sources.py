@@ -141,8 +141,8 @@ def test_a_hub_source_is_pinned_when_the_work_begins_and_asks_for_no_network_whe
     now[0] = "second"
     hub.asked.clear()
     shutil.rmtree(tmp_path / "out" / "work" / "read")
-    made = prepare(chosen, tmp_path / "out")
-    assert made["inputs"][0]["bytes"] == "first"
+    manifest = prepare(chosen, tmp_path / "out")
+    assert manifest["inputs"][0]["bytes"] == "first"
     assert hub.asked[-1][1]["revision"] == "first"
     monkeypatch.setattr(sources, "_hub_answers", lambda: False)
-    assert prepare(chosen, tmp_path / "out") == made
+    assert prepare(chosen, tmp_path / "out") == manifest

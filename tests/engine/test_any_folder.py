@@ -34,13 +34,13 @@ from tests.engine.test_matrix import CHANGES
 @pytest.fixture(scope="module")
 def trained(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which a run was trained from `model` and evaluated with its base, by relative paths. Copied, never changed."""
-    place: Path = tmp_path_factory.mktemp("trained") / "A"
-    shutil.copytree(home, place)
+    root: Path = tmp_path_factory.mktemp("trained") / "A"
+    shutil.copytree(home, root)
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
+        patch.chdir(root)
         train(TrainRecipe("model", "dataset", "runs/x", epochs=1, batch=8, checkpoints=2, device="cpu"))
         score("runs/x", Path("evalset"))
-    return place
+    return root
 
 
 def score(path: Path | str, evalset: Path, **options: Any) -> None:
@@ -86,16 +86,16 @@ def test_the_command_that_trains_again_runs_from_any_folder_after_a_move(
     moved.parent.mkdir()
     study.rename(moved)
     (tmp_path / "elsewhere").mkdir()
-    for folder, place in ((tmp_path, moved.relative_to(tmp_path)), (tmp_path / "elsewhere", moved)):
+    for folder, root in ((tmp_path, moved.relative_to(tmp_path)), (tmp_path / "elsewhere", moved)):
         monkeypatch.chdir(folder)
-        (group,) = read_groups(open_results([str(place / ("evaluations" if apart else "runs"))]))
+        (group,) = read_groups(open_results([str(root / ("evaluations" if apart else "runs"))]))
         top = next(entry for entry in group.entries if entry.trained)
-        assert Path(top.evaluation.path).parent == place / "runs/x"
-        assert Path(top.evaluation.evalset_path) in (place / "evalset", trained / "evalset")
+        assert Path(top.evaluation.path).parent == root / "runs/x"
+        assert Path(top.evaluation.evalset_path) in (root / "evalset", trained / "evalset")
         for line in (train_command(top, seed=1), train_command(top, tokens=4_000), train_command(top)):
             assert command([*shlex.split(line)[1:], "--dry-run", "--json"]) == 0, line
-            told = json.loads(capsys.readouterr().out)["recipe"]
-            assert (told["model"], told["dataset"]) == (str(place / "model"), str(place / "dataset"))
+            recipe = json.loads(capsys.readouterr().out)["recipe"]
+            assert (recipe["model"], recipe["dataset"]) == (str(root / "model"), str(root / "dataset"))
 
 
 def test_a_command_names_no_other_model_or_dataset_of_the_name(
@@ -110,13 +110,13 @@ def test_a_command_names_no_other_model_or_dataset_of_the_name(
     monkeypatch.chdir(tmp_path)
     (group,) = read_groups(open_results(["A/runs"]))
     top = next(entry for entry in group.entries if entry.trained)
-    told = shlex.split(train_command(top, seed=1))
-    assert "--model" not in told
-    assert "--dataset" not in told
+    words = shlex.split(train_command(top, seed=1))
+    assert "--model" not in words
+    assert "--dataset" not in words
     (tmp_path / "A/runs/x/recipe.yaml").unlink()
-    told = shlex.split(train_command(top, seed=1))
-    assert told[told.index("--model") + 1] == str(trained / "model")
-    assert told[told.index("--dataset") + 1] == "dataset"  # as its record has it
+    words = shlex.split(train_command(top, seed=1))
+    assert words[words.index("--model") + 1] == str(trained / "model")
+    assert words[words.index("--dataset") + 1] == "dataset"  # as its record has it
 
 
 def test_a_run_that_is_made_longer_is_not_ended_by_its_minutes_and_an_average_is_made_by_its_run(
@@ -129,8 +129,8 @@ def test_a_run_that_is_made_longer_is_not_ended_by_its_minutes_and_an_average_is
     (group,) = read_groups(open_results(["A/runs"]))
     top = next(entry for entry in group.entries if entry.trained)
     assert top.evaluation.provenance
-    told = shlex.split(train_command(top, tokens=5 * top.evaluation.provenance.tokens))
-    assert told[told.index("--max-minutes") + 1] == "30"
+    words = shlex.split(train_command(top, tokens=5 * top.evaluation.provenance.tokens))
+    assert words[words.index("--max-minutes") + 1] == "30"
     average = replace(top, evaluation=replace(top.evaluation, path="A/runs/x/average/checkpoint-9"))
     assert train_command(average) == train_command(top)
 
@@ -220,25 +220,27 @@ def test_a_model_beside_its_runs_is_scored_once(trained: Path, tmp_path: Path, m
     monkeypatch.chdir(tmp_path / "A")
     for path in Path("runs/x").glob("checkpoint-*/training.json"):
         write_json(path, {**read_json(path), "base": str(tmp_path / "A/model")})
-    asked: list[int] = []
-    kept = Scorer.score
+    batches: list[int] = []
+    score_items = Scorer.score
     monkeypatch.setattr(
-        Scorer, "score", lambda self, todo, *more, **options: asked.append(len(todo)) or kept(self, todo, *more, **options)
+        Scorer,
+        "score",
+        lambda self, todo, *more, **options: batches.append(len(todo)) or score_items(self, todo, *more, **options),
     )
     score("model", Path("evalset"), seq_len=16)
     score("runs/x", Path("evalset"))
-    assert [count for count in asked if count] == [40]
+    assert [count for count in batches if count] == [40]
     assert len(find_evaluations([Path("runs/x") / BASES])) == 1
 
 
 def closed(patch: pytest.MonkeyPatch, folder: Path) -> None:
     """As the system refuses a folder to an ordinary user."""
-    kept = os.scandir
+    scandir = os.scandir
 
     def refuse(path: Any = ".") -> Any:
         if Path(os.fsdecode(path)).resolve() == folder.resolve():
             raise PermissionError(13, "Permission denied", str(folder))
-        return kept(path)
+        return scandir(path)
 
     patch.setattr(os, "scandir", refuse)
 

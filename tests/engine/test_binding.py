@@ -19,9 +19,9 @@ def test_the_same_settings_and_bytes_agree_flat_or_in_groups() -> None:
 
 @pytest.mark.parametrize("name", PRINTS)
 def test_other_bytes_of_a_model_are_named_and_unrecorded_ones_are_not_held_against_it(name: str) -> None:
-    held = {"settings": {}, "fingerprints": PRINTS}
+    stored = {"settings": {}, "fingerprints": PRINTS}
     now = {"settings": {}, "fingerprints": {**PRINTS, name: "other"}}
-    assert difference(held, now).startswith("other bytes of the ")
+    assert difference(stored, now).startswith("other bytes of the ")
     earlier = {key: value for key, value in PRINTS.items() if key != name}
     assert difference({"settings": {}, "fingerprints": earlier}, now) == ""
     assert difference(now, {"settings": {}, "fingerprints": earlier})

@@ -14,8 +14,9 @@ from threading import Event
 
 import pytest
 
-from coref_automl.engine.job import JOB, OUTCOME, Attempt, Job, Outcome, Running, Schedule, run_job, run_steps
+from coref_automl.engine.job import JOB, OUTCOME, Job, Outcome, Running, run_job
 from coref_automl.engine.launch import LocalLauncher, ProcessHandle, run_in_process
+from coref_automl.engine.schedule import Attempt, Schedule, run_steps
 from coref_automl.machine import CORES
 from coref_automl.store import read_json, write_json
 
@@ -81,11 +82,11 @@ def test_who_waits_for_a_folder_changes_nothing_there_and_takes_the_outcome_of_t
         assert works.wait(20)
         other = pool.submit(run_job, second.to_json(), call=lambda _: {"by": "second"})
         assert waits.wait(20)
-        held = read_json(tmp_path / "job" / JOB)
+        stored = read_json(tmp_path / "job" / JOB)
         goes_on.set()
         assert one.result().facts == {"by": "first"}
         assert other.result().facts == facts
-    assert held == first.to_json()
+    assert stored == first.to_json()
 
 
 @pytest.mark.parametrize(("task", "code", "kind"), [("kill_itself", -signal.SIGKILL, "killed"), ("answer", 0, "")])
@@ -99,7 +100,7 @@ def test_a_process_that_has_to_start_anew_ends_as_the_job_did(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     job = job_at(tmp_path / "job", task)
     ends: list[Attempt[Job]] = []
-    assert run_steps([job], ForkLauncher(), lambda one: one, lambda end: ends.append(end) is None) == 0
+    assert run_steps([job], ForkLauncher(), lambda item: item, lambda end: ends.append(end) is None) == 0
     assert [(end.code, end.done, end.kind) for end in ends] == [(code, code == 0, kind)]
 
 
@@ -107,7 +108,7 @@ def test_a_process_that_dies_before_its_work_leaves_no_failure_of_an_earlier_cal
     job, ends = job_at(tmp_path / "job"), list[Attempt[Job]]()
     write_json(tmp_path / "job" / OUTCOME, Outcome(False, "not a number", "The loss is NaN.").to_json())
     (tmp_path / "job" / JOB).mkdir()  # which cannot be written, as on a full disk
-    assert run_steps([job], ForkLauncher(), lambda one: one, lambda end: ends.append(end) is None) == 0
+    assert run_steps([job], ForkLauncher(), lambda item: item, lambda end: ends.append(end) is None) == 0
     assert [(end.outcome, end.kind) for end in ends] == [(None, "no outcome")]
 
 
@@ -115,14 +116,14 @@ def test_steps_that_can_never_run_are_not_left_to_do(tmp_path: Path) -> None:
     """The time is up just as the training fails that the second one needs."""
     training, evaluation = job_at(tmp_path / "train", "fail"), job_at(tmp_path / "evaluate")
     ends: list[Attempt[Job]] = []
-    schedule: Schedule[Job] = Schedule(lost=lambda job: job is evaluation and bool(ends))
+    schedule: Schedule[Job] = Schedule(unreachable=lambda job: job is evaluation and bool(ends))
     steps = [training, evaluation, training]
 
     def hear(end: Attempt[Job]) -> bool:
         ends.append(end)
         return True
 
-    left = run_steps(steps, ForkLauncher(), lambda job: job, hear, schedule=schedule, over=lambda: bool(ends))
+    left = run_steps(steps, ForkLauncher(), lambda job: job, hear, schedule=schedule, should_stop=lambda: bool(ends))
     assert [end.done for end in ends] == [False]
     assert left == 1
 

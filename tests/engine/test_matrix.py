@@ -116,22 +116,22 @@ def do_grid(home: Path, **changes: Any) -> Any:
     settings: dict[str, Any] = {"epochs": (1,), "batch_sizes": (16,), "learning_rates": (1e-3,), "schemes": ("plain",)}
     settings |= {"settings": {"max_length": 64, "holdout": 0.2, "device": "cpu", "seeds": 1}, **changes}
     with chdir(home):  # cells are named by the models' paths
-        found = run_grid(GridRecipe(models=("model",), train="train.json", dev="dev.json", out="out", **settings))
-    return [(cell.result.micro_f1, cell.result.fingerprints) for cell in found.cells if cell.result]
+        result = run_grid(GridRecipe(models=("model",), train="train.json", dev="dev.json", out="out", **settings))
+    return [(cell.result.micro_f1, cell.result.fingerprints) for cell in result.cells if cell.result]
 
 
 def do_evaluate(home: Path, **changes: Any) -> Any:
     settings: dict[str, Any] = {"out": home / "out", "device": "cpu", "words": "none", **changes}
-    (found,) = evaluate([home / "model"], EvaluateRecipe(eval_sets=(home / "evalset",), **settings))
-    return found.seq_len, found.estimates, found.fingerprints
+    (result,) = evaluate([home / "model"], EvaluateRecipe(eval_sets=(home / "evalset",), **settings))
+    return result.seq_len, result.estimates, result.fingerprints
 
 
 def do_relation_evaluate(home: Path) -> Any:
     if not (home / "out").is_dir():
         do_relation(home)
-    held = evaluate_relation(home / "out", str(home / "dev.json"), device="cpu")
+    evaluated = evaluate_relation(home / "out", str(home / "dev.json"), device="cpu")
     (seed,) = (home / "out/seed-0/predictions").glob("dev.json")
-    return held.estimates, json.loads(seed.read_text("utf-8"))["model"], held.fingerprints["data"]
+    return evaluated.estimates, json.loads(seed.read_text("utf-8"))["model"], evaluated.fingerprints["data"]
 
 
 def do_coreference_evaluate(home: Path, rank: int = 0) -> Any:
@@ -151,10 +151,10 @@ def do_tune(home: Path, **changes: Any) -> Any:
     space = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}}
     settings: dict[str, Any] = {"datasets": (str(home / "dataset"),), "eval_set": str(home / "evalset"), "space": space}
     settings |= {"settings": {"batch": 2}, "epochs": 1, "trials": 1, "finalists": 1, "seeds": 2, "device": "cpu", **changes}
-    found = run_tuning(
+    result = run_tuning(
         TuneRecipe((str(home / "model"),), str(home / "out"), **settings), launcher=InlineLauncher(), wait=lambda: None
     )
-    return found.sentence
+    return result.sentence
 
 
 def do_study(home: Path, **changes: Any) -> Any:
@@ -218,14 +218,14 @@ CASES = [(name, change) for name, command in COMMANDS.items() for change in comm
 @pytest.fixture(scope="module")
 def finished(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Any]]:
     """A home in which a command has finished, and what it answered; made once, and never changed."""
-    held: dict[str, tuple[Path, Any]] = {}
+    cache: dict[str, tuple[Path, Any]] = {}
 
     def of(name: str) -> tuple[Path, Any]:
-        if name not in held:
-            place = tmp_path_factory.mktemp("finished") / "home"
-            shutil.copytree(home, place)
-            held[name] = place, {**COMMANDS, **LONG}[name].run(place)
-        return held[name]
+        if name not in cache:
+            copy = tmp_path_factory.mktemp("finished") / "home"
+            shutil.copytree(home, copy)
+            cache[name] = copy, {**COMMANDS, **LONG}[name].run(copy)
+        return cache[name]
 
     return of
 
@@ -246,17 +246,17 @@ def never_stale(command: Command, home: Path, before: Any, **settings: Any) -> N
 def test_a_change_after_the_work_is_seen(
     finished: Callable[[str], tuple[Path, Any]], tmp_path: Path, name: str, change: str
 ) -> None:
-    held, before = finished(name)
-    shutil.copytree(held, tmp_path / "home")
+    source, before = finished(name)
+    shutil.copytree(source, tmp_path / "home")
     CHANGES[change](tmp_path / "home")
     never_stale(COMMANDS[name], tmp_path / "home", before)
 
 
 @pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.settings])
 def test_other_settings_are_seen(finished: Callable[[str], tuple[Path, Any]], tmp_path: Path, name: str) -> None:
-    held, before = finished(name)
+    source, before = finished(name)
     for number, settings in enumerate(COMMANDS[name].settings):
-        shutil.copytree(held, tmp_path / str(number))
+        shutil.copytree(source, tmp_path / str(number))
         never_stale(COMMANDS[name], tmp_path / str(number), before, **settings)
 
 
@@ -264,8 +264,8 @@ def test_other_settings_are_seen(finished: Callable[[str], tuple[Path, Any]], tm
 def test_nothing_changed_is_answered_from_what_was_done(
     finished: Callable[[str], tuple[Path, Any]], tmp_path: Path, name: str
 ) -> None:
-    held, before = finished(name)
-    shutil.copytree(held, tmp_path / "moved")
+    source, before = finished(name)
+    shutil.copytree(source, tmp_path / "moved")
     stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "moved/out").rglob("*.safetensors")}
     assert COMMANDS[name].run(tmp_path / "moved") == before
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "moved/out").rglob("*.safetensors")} == stamps
@@ -276,8 +276,8 @@ def test_another_language_is_no_other_result(
     finished: Callable[[str], tuple[Path, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """What is stored has no language: neither recomputed nor answered otherwise."""
-    held, before = finished(name)
-    shutil.copytree(held, tmp_path / "home")
+    source, before = finished(name)
+    shutil.copytree(source, tmp_path / "home")
     results = {path: path.stat().st_mtime_ns for path in (tmp_path / "home/out").rglob("*.safetensors")}
     for language in ("en", "ko"):
         monkeypatch.setenv(VARIABLE, language)
@@ -304,8 +304,8 @@ def test_another_version_of_the_scoring_code_scores_again(
     shutil.copytree(finished(name)[0], tmp_path / "home")
     COMMANDS[name].run(tmp_path / "home")
     before = stamps()
-    for place in SCORED_BY[name]:
-        monkeypatch.setattr(f"coref_automl.{place}", 9 if "relation" in place else "another")
+    for constant in SCORED_BY[name]:
+        monkeypatch.setattr(f"coref_automl.{constant}", 9 if "relation" in constant else "another")
     COMMANDS[name].run(tmp_path / "home")
     assert stamps() != before
 
@@ -313,18 +313,18 @@ def test_another_version_of_the_scoring_code_scores_again(
 @pytest.fixture(scope="module")
 def interrupted(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """A home in which a command was killed in the middle."""
-    held: dict[str, Path] = {}
+    homes: dict[str, Path] = {}
 
     def of(name: str) -> Path:
-        if name not in held:
-            held[name] = tmp_path_factory.mktemp("killed") / "home"
-            shutil.copytree(home, held[name])
+        if name not in homes:
+            homes[name] = tmp_path_factory.mktemp("killed") / "home"
+            shutil.copytree(home, homes[name])
             options = {} if name == "train" else {"on_epoch": die}
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(RunCallback, "on_step_begin", lambda *given, **_: die() if given[2].global_step == 3 else None)
                 with pytest.raises(Killed):
-                    COMMANDS[name].run(held[name], **options)
-        return held[name]
+                    COMMANDS[name].run(homes[name], **options)
+        return homes[name]
 
     return of
 
@@ -373,8 +373,8 @@ def test_a_model_that_changes_while_it_is_scored_leaves_no_evaluation(
 def test_a_change_after_a_study_is_refused(
     finished: Callable[[str], tuple[Path, Any]], tmp_path: Path, name: str, change: str
 ) -> None:
-    held, _ = finished(name)
-    shutil.copytree(held, tmp_path / "home")
+    source, _ = finished(name)
+    shutil.copytree(source, tmp_path / "home")
     CHANGES[change](tmp_path / "home")
     with pytest.raises(CorefError):
         LONG[name].run(tmp_path / "home")
@@ -385,10 +385,10 @@ def test_a_change_after_a_study_is_refused(
 def test_a_study_of_another_version_of_the_scoring_code_is_refused(
     finished: Callable[[str], tuple[Path, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    held, _ = finished(name)
-    shutil.copytree(held, tmp_path / "home")
-    for place in ("evaluation.slot", "evaluation.run", "experiment.plan", "tuning.masked"):
-        monkeypatch.setattr(f"coref_automl.{place}.SCORER", "another")
+    source, _ = finished(name)
+    shutil.copytree(source, tmp_path / "home")
+    for module in ("evaluation.slot", "evaluation.run", "experiment.plan", "tuning.masked"):
+        monkeypatch.setattr(f"coref_automl.{module}.SCORER", "another")
     with pytest.raises(CorefError, match="scoring code"):
         LONG[name].run(tmp_path / "home")
 
@@ -398,20 +398,20 @@ def test_a_study_of_another_version_of_the_scoring_code_is_refused(
 def test_a_finished_study_is_told_in_the_language_asked_for(
     finished: Callable[[str], tuple[Path, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    held, _ = finished(name)
-    shutil.copytree(held, tmp_path / "home")
-    told = []
+    source, _ = finished(name)
+    shutil.copytree(source, tmp_path / "home")
+    sentences = []
     for language in ("en", "ko"):
         monkeypatch.setenv(VARIABLE, language)
-        told.append(LONG[name].run(tmp_path / "home"))
-    assert [any("가" <= sign <= "힣" for sign in sentence) for sentence in told] == [False, True]
+        sentences.append(LONG[name].run(tmp_path / "home"))
+    assert [any("가" <= sign <= "힣" for sign in sentence) for sentence in sentences] == [False, True]
 
 
 @pytest.mark.journey
 @pytest.mark.parametrize("name", LONG)
 def test_a_study_with_other_settings_is_refused(finished: Callable[[str], tuple[Path, Any]], tmp_path: Path, name: str) -> None:
-    held, _ = finished(name)
-    shutil.copytree(held, tmp_path / "home")
+    source, _ = finished(name)
+    shutil.copytree(source, tmp_path / "home")
     for settings in LONG[name].settings:
         with pytest.raises(CorefError):
             LONG[name].run(tmp_path / "home", **settings)

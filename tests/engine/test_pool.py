@@ -127,8 +127,8 @@ def test_the_workers_of_a_killed_process_end_with_it(tmp_path: Path) -> None:
 
 
 def test_a_worker_sees_its_own_device_only() -> None:
-    asked: list[Any] = [Call(str(index), f"{HERE}:visible", {"_": index}) for index in range(2)]
-    outcomes = run_calls(asked, workers=2, devices=["cuda:0", "cuda:1"])
+    calls: list[Any] = [Call(str(index), f"{HERE}:visible", {"_": index}) for index in range(2)]
+    outcomes = run_calls(calls, workers=2, devices=["cuda:0", "cuda:1"])
     assert {outcome.value for outcome in outcomes} <= {"0", "1"}
 
 
@@ -200,8 +200,8 @@ def test_a_call_that_hears_no_signal_is_left_when_interrupted() -> None:
         assert process.stdout.readline() == "begun\n"
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
-    assert "KeyboardInterrupt" in said
+        _, text = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in text
 
 
 def test_what_such_a_call_gives_or_raises_comes_back() -> None:

@@ -11,7 +11,7 @@ from tokenizers import Regex, Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from coref_automl import korean
-from coref_automl.evaluation.tasks.task import ReadDocument, read_document
+from coref_automl.evaluation.tasks.task import ParsedDocument, parse_document
 from coref_automl.korean import KINDS, Tags
 from coref_automl.records import Document
 
@@ -30,23 +30,23 @@ def letter_tokenizer() -> PreTrainedTokenizerFast:
 LETTERS = letter_tokenizer()
 
 
-def sketch(parts: Sequence[Part], *, name: str = "document") -> ReadDocument:
+def sketch(parts: Sequence[Part], *, name: str = "document") -> ParsedDocument:
     """The parts written one after another; a blank before a part begins a word and is no part of its span."""
     text, rows = "", []
-    for kind, letters in parts:
-        start = len(text) + len(letters) - len(letters.lstrip())
-        text += letters
+    for kind, word in parts:
+        start = len(text) + len(word) - len(word.lstrip())
+        text += word
         if kind:
             tag, _, flag = kind.partition(":")
             rows.append((start, len(text), KINDS.index(tag) | (getattr(korean, flag) if flag else 0)))
     spans = np.array([row[:2] for row in rows], np.int32).reshape(-1, 2)
-    ends = [place.end() for place in re.finditer(r"\.(?=\s|$)", text)] or [len(text)]
+    ends = [match.end() for match in re.finditer(r"\.(?=\s|$)", text)] or [len(text)]
     tags = Tags(spans, np.array([row[2] for row in rows], np.uint8), np.array(ends, np.int32))
-    return read_document(Document(name, "sketches", text), tags, LETTERS)
+    return parse_document(Document(name, "sketches", text), tags, LETTERS)
 
 
-def letters_between(text: str, one: tuple[int, int], other: tuple[int, int]) -> int:
-    before, after = sorted((one, other))
+def letters_between(text: str, span: tuple[int, int], other: tuple[int, int]) -> int:
+    before, after = sorted((span, other))
     return len("".join(text[before[1] : after[0]].split()))
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from coref_automl.errors import EvaluationError
 from coref_automl.evaluation import scorer
 from coref_automl.evaluation.scorer import Budget, in_batches
-from coref_automl.machine import is_out_of_memory, tokens_at_once
+from coref_automl.machine import default_batch_tokens, is_out_of_memory
 
 UNITS = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 100)), max_size=40)
 
@@ -45,17 +45,17 @@ def test_what_a_failed_batch_held_is_gone_before_memory_is_given_back(monkeypatc
     class Tensor:
         pass
 
-    held: list[weakref.ref[Tensor]] = []
+    tensors: list[weakref.ref[Tensor]] = []
     left: list[int] = []
 
     def run(batch: list[tuple[int, int]]) -> int:
         tensor = Tensor()
-        held.append(weakref.ref(tensor))
+        tensors.append(weakref.ref(tensor))
         if len(batch) > 3:
             raise MemoryError
         return len(batch)
 
-    monkeypatch.setattr(scorer, "release", lambda: left.append(sum(one() is not None for one in held)))
+    monkeypatch.setattr(scorer, "free_memory", lambda: left.append(sum(tensor() is not None for tensor in tensors)))
     list(in_batches([(1, 10)] * 20, lambda unit: unit, Budget(1000), run))
     assert left == [0, 0, 0]
 
@@ -78,4 +78,4 @@ def test_other_errors_pass_through() -> None:
 
 
 def test_a_gpu_takes_larger_batches() -> None:
-    assert tokens_at_once("cpu") == 4096 < tokens_at_once("cuda:1")
+    assert default_batch_tokens("cpu") == 4096 < default_batch_tokens("cuda:1")

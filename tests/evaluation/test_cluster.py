@@ -52,22 +52,28 @@ def numbers(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def test_a_cluster_gives_the_same_and_loses_nothing(ray_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {}
+    evaluations = {}
     for engine in ("local", "ray"):
-        place = tmp_path / engine
-        place.mkdir()
-        monkeypatch.chdir(place)
+        folder = tmp_path / engine
+        folder.mkdir()
+        monkeypatch.chdir(folder)
         freeze_tiny(Path("evalsets/tiny"))
         for step, seed in ((131, 2), (65, 1), (200, 3)):
             save_checkpoint(Path(f"runs/a/checkpoint-{step}"), seed=seed)
         if engine == "ray":
             monkeypatch.setattr("coref_automl.evaluation.run.JOB", "tests.evaluation.test_cluster:killed_once")
-        found[engine] = evaluate(["runs/a"], replace(RECIPE, engine=engine))
-    assert [one.checkpoint for one in found["ray"]] == ["a/checkpoint-65", "a/checkpoint-131", "a/checkpoint-200"]
-    assert [numbers(one) for one in found["ray"]] == [numbers(one) for one in found["local"]]
-    label, asked = Path("killed").read_text("utf-8").split()
+        evaluations[engine] = evaluate(["runs/a"], replace(RECIPE, engine=engine))
+    assert [evaluation.checkpoint for evaluation in evaluations["ray"]] == [
+        "a/checkpoint-65",
+        "a/checkpoint-131",
+        "a/checkpoint-200",
+    ]
+    assert [numbers(evaluation) for evaluation in evaluations["ray"]] == [
+        numbers(evaluation) for evaluation in evaluations["local"]
+    ]
+    label, requested = Path("killed").read_text("utf-8").split()
     left = dict(line.split() for line in Path("scored").read_text("utf-8").splitlines())
-    assert int(left[label]) < int(asked)  # it went on where the killed worker had stopped
+    assert int(left[label]) < int(requested)  # it went on where the killed worker had stopped
     for step in (65, 131, 200):
         folder = Path(f"runs/a/evaluations/tiny-128/checkpoint-{step}")
         assert (folder / "DONE").exists()

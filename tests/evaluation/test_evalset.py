@@ -44,12 +44,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_frozen_set_reads_back_equal(folder: Path) -> None:
-    held = EvalSet.open(folder)
-    assert held.name == "wiki"
-    assert held.documents == {"d1": DOCUMENT.text}
-    assert held.items == {"real": (ITEM,)}
-    assert held.fingerprint == held.manifest["fingerprint"]
-    assert EvalSet.open(str(folder)).fingerprint == held.fingerprint
+    evalset = EvalSet.open(folder)
+    assert evalset.name == "wiki"
+    assert evalset.documents == {"d1": DOCUMENT.text}
+    assert evalset.items == {"real": (ITEM,)}
+    assert evalset.fingerprint == evalset.manifest["fingerprint"]
+    assert EvalSet.open(str(folder)).fingerprint == evalset.fingerprint
 
 
 def test_the_fingerprint_names_bytes_and_not_the_folder(folder: Path, tmp_path: Path) -> None:

@@ -26,21 +26,21 @@ def test_the_probabilities_are_those_of_the_full_model() -> None:
     import torch
 
     ready = loaded(seed=2)
-    found = fill(ready, "시민은 [MASK]을 찾았다.", nouns_only=False, top=5)
+    filled = fill(ready, "시민은 [MASK]을 찾았다.", nouns_only=False, top=5)
     pieces = ["[CLS]", "시민", "##은", "[MASK]", "##을", "찾", "##았", "##다", ".", "[SEP]"]
     row = torch.tensor([ready.tokenizer.convert_tokens_to_ids(pieces)])
     with torch.inference_mode():
         chances = ready.model(input_ids=row).logits[0, 3].softmax(-1).numpy()
     words = entry_words(ready.tokenizer)
     order = [at for at in np.argsort(-chances) if words[at]][:5]
-    assert found.words == tuple(words[at] for at in order)
-    assert found.probabilities == pytest.approx([chances[at] for at in order], rel=1e-4)
+    assert filled.words == tuple(words[at] for at in order)
+    assert filled.probabilities == pytest.approx([chances[at] for at in order], rel=1e-4)
 
 
 def test_the_noun_filter_leaves_only_nouns() -> None:
-    found = fill(loaded(), "시민은 [MASK]을 찾았다.")
-    assert set(found.words) <= {*NOUNS, "한빛"}
-    assert found.probabilities == tuple(sorted(found.probabilities, reverse=True))
+    filled = fill(loaded(), "시민은 [MASK]을 찾았다.")
+    assert set(filled.words) <= {*NOUNS, "한빛"}
+    assert filled.probabilities == tuple(sorted(filled.probabilities, reverse=True))
 
 
 @pytest.mark.parametrize("gap", ["[MASK]", "<mask>", "_", "____"])
@@ -59,18 +59,18 @@ SENTENCES = ["시민은 [MASK]을 찾았다.", "[MASK]을 찾았다.", "한빛�
 
 def test_a_tokenizer_that_drops_every_word_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = save_checkpoint(tmp_path / "model")
-    held = json.loads((folder / "tokenizer.json").read_text("utf-8"))
-    held["pre_tokenizer"] = {"type": "Split", "pattern": {"String": ""}, "behavior": "Removed", "invert": True}
-    (folder / "tokenizer.json").write_text(json.dumps(held), "utf-8")
+    stored = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    stored["pre_tokenizer"] = {"type": "Split", "pattern": {"String": ""}, "behavior": "Removed", "invert": True}
+    (folder / "tokenizer.json").write_text(json.dumps(stored), "utf-8")
     assert run(["fill", "시민은 [MASK]을 찾았다.", "--model", str(folder)]) == 2
     assert "makes no token of" in capsys.readouterr().err
 
 
 def test_sentences_together_are_filled_as_each_alone() -> None:
     ready = loaded(seed=2)
-    for one, alone in zip(fill_all(ready, SENTENCES), [fill(ready, sentence) for sentence in SENTENCES], strict=True):
-        assert one.words == alone.words
-        assert one.probabilities == pytest.approx(alone.probabilities, rel=1e-5)
+    for filled, alone in zip(fill_all(ready, SENTENCES), [fill(ready, sentence) for sentence in SENTENCES], strict=True):
+        assert filled.words == alone.words
+        assert filled.probabilities == pytest.approx(alone.probabilities, rel=1e-5)
 
 
 def test_a_file_of_sentences_is_filled_as_python_fills_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,10 +82,10 @@ def test_a_file_of_sentences_is_filled_as_python_fills_a_list(tmp_path: Path, ca
     assert run(command) == 2
     assert "The columns are 'body', and none is 'text'" in capsys.readouterr().err
     assert run([*command, "--column", "body", "--skip-bad"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["rows"], told["skipped"]) == (3, 1)
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["rows"], printed["skipped"]) == (3, 1)
     listed = ca.fill(SENTENCES, model, top=3)
-    assert [line.split(",")[1] for line in Path(told["path"]).read_text("utf-8").splitlines()[1:]] == [
-        found[0].words[0] for found in listed
+    assert [line.split(",")[1] for line in Path(printed["path"]).read_text("utf-8").splitlines()[1:]] == [
+        filled[0].words[0] for filled in listed
     ]
     assert listed[0][0].words == ca.fill(SENTENCES[0], model, top=3)[0].words

@@ -24,14 +24,14 @@ PLACES = ("서울", "부산", "대구", "인천", "광주", "대전", "울산", 
 
 
 def text_of(number: int) -> str:
-    """Three mentions each of five nouns; no neighbour of one stands beside the same noun in another text."""
-    place, other = PLACES[number % 10], PLACES[(number + 3) % 10]
-    told = [f"{place} 시장은 아침 일찍 집을 나섰다. {other} 사람은 책을 {number}쪽 읽었다."]
+    """Three mentions each of five nouns; no neighbour of a noun is beside the same noun in another text."""
+    city, other = PLACES[number % 10], PLACES[(number + 3) % 10]
+    sentences = [f"{city} 시장은 아침 일찍 집을 나섰다. {other} 사람은 책을 {number}쪽 읽었다."]
     for at, noun in enumerate(("천문대", "합창단", "방앗간", "양조장", "강변")):
-        told.append(f"그해 {number + 3 * at}일쯤에 {noun}에서는 {number}{at}명쯤이 모여 놀았다.")
-        told.append(f"그러다 {number + 3 * at + 40}일쯤까지 {noun}에는 {at}{number}개쯤이 쌓여 있었다.")
-        told.append(f"이듬해 {number + 3 * at + 70}일쯤부터 {noun}에도 {number}{at}{at}대쯤은 다녔다.")
-    return " ".join(told)
+        sentences.append(f"그해 {number + 3 * at}일쯤에 {noun}에서는 {number}{at}명쯤이 모여 놀았다.")
+        sentences.append(f"그러다 {number + 3 * at + 40}일쯤까지 {noun}에는 {at}{number}개쯤이 쌓여 있었다.")
+        sentences.append(f"이듬해 {number + 3 * at + 70}일쯤부터 {noun}에도 {number}{at}{at}대쯤은 다녔다.")
+    return " ".join(sentences)
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> str:
@@ -80,9 +80,9 @@ def test_a_source_in_several_files_holds_out_over_all_of_them(model: str, tmp_pa
     write(tmp_path / "b.jsonl", rows[5:])
     whole = write(tmp_path / "whole.txt.jsonl", rows)
     apart = (f"local:{tmp_path}/a.jsonl", f"local:{tmp_path}/b.jsonl")
-    one = prepare_eval(recipe(model, whole, least=4), tmp_path / "one")
+    first = prepare_eval(recipe(model, whole, least=4), tmp_path / "one")
     two = prepare_eval(recipe(model, "", sources=apart, least=4), tmp_path / "two")
-    assert one.documents == two.documents
+    assert first.documents == two.documents
 
 
 def test_the_same_inputs_give_the_same_bytes_and_another_seed_gives_others(model: str, source: str, tmp_path: Path) -> None:
@@ -94,24 +94,24 @@ def test_the_same_inputs_give_the_same_bytes_and_another_seed_gives_others(model
 
 
 def test_a_finished_set_is_not_built_again(model: str, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = recipe(model, source, least=4)
-    before = prepare_eval(asked, tmp_path / "set")
+    chosen = recipe(model, source, least=4)
+    before = prepare_eval(chosen, tmp_path / "set")
 
     def refuse(*_: object) -> None:
         raise AssertionError("tagged again")
 
     monkeypatch.setattr(Tagger, "tag", refuse)
     monkeypatch.setattr(Tagger, "are_nouns", refuse)
-    assert prepare_eval(asked, tmp_path / "set").fingerprint == before.fingerprint
+    assert prepare_eval(chosen, tmp_path / "set").fingerprint == before.fingerprint
 
 
 def test_a_set_that_was_not_finished_is_built_anew(model: str, source: str, tmp_path: Path) -> None:
-    asked = recipe(model, source, least=4)
-    whole = prepare_eval(asked, tmp_path / "set")
+    chosen = recipe(model, source, least=4)
+    whole = prepare_eval(chosen, tmp_path / "set")
     before = files_of(tmp_path / "set")
     (tmp_path / "set" / "DONE").unlink()
     (tmp_path / "set" / "items-real.jsonl").write_text("half", "utf-8")
-    assert prepare_eval(asked, tmp_path / "set").fingerprint == whole.fingerprint
+    assert prepare_eval(chosen, tmp_path / "set").fingerprint == whole.fingerprint
     assert files_of(tmp_path / "set") == before
 
 
@@ -123,13 +123,13 @@ def test_other_settings_do_not_overwrite_a_frozen_set(model: str, source: str, t
 
 def test_other_bytes_under_the_same_name_are_other_inputs(model: str, tmp_path: Path) -> None:
     rows = [{"id": f"n{number}", "text": text_of(number)} for number in range(4)]
-    asked = recipe(model, write(tmp_path / "news.jsonl", rows), all_documents=True)
-    prepare_eval(asked, tmp_path / "set")
+    chosen = recipe(model, write(tmp_path / "news.jsonl", rows), all_documents=True)
+    prepare_eval(chosen, tmp_path / "set")
     write(tmp_path / "news.jsonl", rows[:3])
     with pytest.raises(
         FolderError, match=r"is frozen; it was made with other bytes of the input news\.jsonl than this command has; choose"
     ):
-        prepare_eval(asked, tmp_path / "set")
+        prepare_eval(chosen, tmp_path / "set")
 
 
 def test_of_two_inputs_of_one_name_both_are_known_by_their_bytes(model: str, tmp_path: Path) -> None:
@@ -137,11 +137,11 @@ def test_of_two_inputs_of_one_name_both_are_known_by_their_bytes(model: str, tmp
         (tmp_path / folder).mkdir()
         write(tmp_path / folder / "news.jsonl", [{"id": f"{folder}{n}", "text": text_of(10 * number + n)} for n in range(4)])
     sources = tuple(f"local:{tmp_path}/{folder}/news.jsonl" for folder in ("first", "second"))
-    asked = EvalRecipe(models=(model,), sources=sources, all_documents=True)
-    prepare_eval(asked, tmp_path / "set")
+    chosen = EvalRecipe(models=(model,), sources=sources, all_documents=True)
+    prepare_eval(chosen, tmp_path / "set")
     write(tmp_path / "first" / "news.jsonl", [{"id": "other", "text": text_of(5)}])
     with pytest.raises(FolderError, match=r"bytes of the input news\.jsonl"):
-        prepare_eval(asked, tmp_path / "set")
+        prepare_eval(chosen, tmp_path / "set")
 
 
 def test_a_second_model_adds_its_noun_table_and_leaves_the_items(
@@ -165,11 +165,11 @@ def test_all_four_tasks_live_in_one_set(model: str, source: str, tmp_path: Path)
         "title": "책",
     }
     cloze = write(tmp_path / "cloze.jsonl", [row, {**row, "index": 2, "text": "빈칸이 없다."}])
-    asked = recipe(
+    chosen = recipe(
         model, source, all_documents=True, tasks=("real", "real-far", "lambada", "gold"), gold=(gold,), lambada=(cloze,)
     )
-    built = prepare_eval(asked, tmp_path / "set")
-    assert {task: bool(items) for task, items in built.items.items()} == dict.fromkeys(asked.tasks, True)
+    built = prepare_eval(chosen, tmp_path / "set")
+    assert {task: bool(items) for task, items in built.items.items()} == dict.fromkeys(chosen.tasks, True)
     assert built.manifest["tasks"]["lambada"]["drops"] == {"no blank": 1}
     assert {item.cluster for item in built.items["gold"]} == {"운수"}
     assert {item.cluster for item in built.items["lambada"]} == {"책"}
@@ -208,18 +208,18 @@ def test_repeated_ids_and_texts_are_counted(model: str, tmp_path: Path) -> None:
 
 
 def test_rows_that_are_no_documents_are_counted_by_reason(model: str, tmp_path: Path) -> None:
-    place = write(tmp_path / "news.jsonl", [{"id": "a", "text": text_of(1)}, {"id": "b", "body": "x"}])
-    path = Path(place.removeprefix("local:"))
+    source = write(tmp_path / "news.jsonl", [{"id": "a", "text": text_of(1)}, {"id": "b", "body": "x"}])
+    path = Path(source.removeprefix("local:"))
     path.write_bytes(path.read_bytes() + b"{broken\n" + b'{"text": "\xff"}\n')
-    built = prepare_eval(recipe(model, place, all_documents=True), tmp_path / "set")
+    built = prepare_eval(recipe(model, source, all_documents=True), tmp_path / "set")
     counts = built.manifest["documents"]["news"]
     assert counts == {"documents": 4, "kept": 1, "no field 'text'": 1, "not JSON": 1, "not UTF-8": 1}
 
 
 def test_a_document_that_holds_a_literal_mask_keeps_its_offsets(model: str, tmp_path: Path) -> None:
     text = "빈칸은 [MASK] 이다. " + text_of(1)
-    place = write(tmp_path / "news.jsonl", [{"id": "a", "text": text}])
-    built = prepare_eval(recipe(model, place, all_documents=True), tmp_path / "set")
+    source = write(tmp_path / "news.jsonl", [{"id": "a", "text": text}])
+    built = prepare_eval(recipe(model, source, all_documents=True), tmp_path / "set")
     assert built.documents == {"a": text}
 
 
@@ -263,31 +263,31 @@ def test_two_annotated_files_of_one_name_are_both_used(model: str, tmp_path: Pat
     for out, given in (("one", names[:1]), ("two", names)):
         files = [word for name in given for word in (f"--{task}", name)]
         assert command([*words, *files, "--out", str(tmp_path / out)]) == 0
-    one, two = EvalSet.open(tmp_path / "one"), EvalSet.open(tmp_path / "two")
-    assert len(two.documents) == 2 * len(one.documents)
-    assert len(two.items[task]) == 2 * len(one.items[task])
-    assert list(two.documents)[: len(one.documents)] == list(one.documents)
-    assert [name.rpartition("-")[0] for name in one.documents] == ["test"] * len(one.documents)
+    first, two = EvalSet.open(tmp_path / "one"), EvalSet.open(tmp_path / "two")
+    assert len(two.documents) == 2 * len(first.documents)
+    assert len(two.items[task]) == 2 * len(first.items[task])
+    assert list(two.documents)[: len(first.documents)] == list(first.documents)
+    assert [name.rpartition("-")[0] for name in first.documents] == ["test"] * len(first.documents)
     assert list(two.manifest["documents"]) == ["test", "test (2)"]
-    assert two.manifest["documents"]["test (2)"] == two.manifest["documents"]["test"] == one.manifest["documents"]["test"]
+    assert two.manifest["documents"]["test (2)"] == two.manifest["documents"]["test"] == first.manifest["documents"]["test"]
 
 
 def test_a_file_given_twice_adds_nothing(model: str, tmp_path: Path) -> None:
-    place = passages(tmp_path / "a" / "test.jsonl", 0)
-    once = prepare_eval(EvalRecipe(models=(model,), tasks=("lambada",), lambada=(place,)), tmp_path / "once")
-    twice = prepare_eval(EvalRecipe(models=(model,), tasks=("lambada",), lambada=(place, place)), tmp_path / "twice")
+    source = passages(tmp_path / "a" / "test.jsonl", 0)
+    once = prepare_eval(EvalRecipe(models=(model,), tasks=("lambada",), lambada=(source,)), tmp_path / "once")
+    twice = prepare_eval(EvalRecipe(models=(model,), tasks=("lambada",), lambada=(source, source)), tmp_path / "twice")
     assert twice.fingerprint == once.fingerprint
     assert twice.manifest["tasks"]["lambada"]["drops"] == {"repeats an earlier item": 6}
 
 
 def test_files_of_two_tasks_and_a_source_may_share_a_name(model: str, tmp_path: Path) -> None:
-    place = passages(tmp_path / "a" / "test.jsonl", 0)
+    cloze = passages(tmp_path / "a" / "test.jsonl", 0)
     (tmp_path / "b").mkdir()
     gold = write(tmp_path / "b" / "test.jsonl", [{**row_of(TEXT, *FULL), "doc_id": "1"}])
     (tmp_path / "c").mkdir()
     source = write(tmp_path / "c" / "test.jsonl", [{"id": f"n{number}", "text": text_of(number)} for number in range(3)])
-    asked = recipe(model, source, all_documents=True, tasks=("real", "lambada", "gold"), gold=(gold,), lambada=(place,))
-    built = prepare_eval(asked, tmp_path / "set")
+    chosen = recipe(model, source, all_documents=True, tasks=("real", "lambada", "gold"), gold=(gold,), lambada=(cloze,))
+    built = prepare_eval(chosen, tmp_path / "set")
     assert (len(built.items["lambada"]), bool(built.items["gold"])) == (6, True)
     counts = built.manifest["documents"]
     assert counts["test"] == {"documents": 3, "kept": 9, "rows": 6}
@@ -308,23 +308,23 @@ def test_text_is_normalised_before_offsets_are_taken(model: str, tmp_path: Path)
     import unicodedata
 
     raw = unicodedata.normalize("NFD", text_of(1)).replace(" ", "\u00a0  ")
-    place = write(tmp_path / "news.jsonl", [{"id": "a", "text": raw}])
-    built = prepare_eval(recipe(model, place, all_documents=True), tmp_path / "set")
+    source = write(tmp_path / "news.jsonl", [{"id": "a", "text": raw}])
+    built = prepare_eval(recipe(model, source, all_documents=True), tmp_path / "set")
     assert built.documents == {"a": text_of(1)}
 
 
 def test_the_manifest_names_the_reference_and_no_folder_of_this_machine(model: str, source: str, tmp_path: Path) -> None:
     built = prepare_eval(recipe(model, source, least=4), tmp_path / "set")
-    held = (tmp_path / "set" / "manifest.json").read_text("utf-8")
+    manifest = (tmp_path / "set" / "manifest.json").read_text("utf-8")
     assert built.manifest["reference"]["model"] == Path(model).name
-    assert str(tmp_path) not in held
-    assert source.removeprefix("local:") not in held
+    assert str(tmp_path) not in manifest
+    assert source.removeprefix("local:") not in manifest
 
 
 def test_no_items_is_an_error_that_gives_the_reasons(model: str, tmp_path: Path) -> None:
-    place = write(tmp_path / "news.jsonl", [{"id": "a", "text": "짧다."}])
+    source = write(tmp_path / "news.jsonl", [{"id": "a", "text": "짧다."}])
     with pytest.raises(EvalSetError, match="No real item came out"):
-        prepare_eval(recipe(model, place, all_documents=True), tmp_path / "set")
+        prepare_eval(recipe(model, source, all_documents=True), tmp_path / "set")
     assert not (tmp_path / "set" / "DONE").exists()
 
 
@@ -346,19 +346,19 @@ def test_a_source_that_is_not_there_is_named(model: str, tmp_path: Path) -> None
 
 
 def test_two_sources_that_count_from_one_both_keep_their_held_out_documents(model: str, tmp_path: Path) -> None:
-    places = [
+    sources = [
         write(tmp_path / f"{name}.jsonl", [{"id": str(number), "text": text_of(first + number)} for number in range(8)])
         for name, first in (("court", 0), ("news", 50))
     ]
-    asked = EvalRecipe(models=(model,), sources=tuple(places), tasks=("real",), least=2, holdout=0.3)
-    built = prepare_eval(asked, tmp_path / "set")
+    chosen = EvalRecipe(models=(model,), sources=tuple(sources), tasks=("real",), least=2, holdout=0.3)
+    built = prepare_eval(chosen, tmp_path / "set")
     kept = {name: counts["kept"] for name, counts in built.manifest["documents"].items()}
     assert kept["court"] == kept["news"] > 0
     assert len(built.documents) == 2 * kept["news"]
     assert {name.split("/")[0] for name in built.documents if "/" in name} == {"news"}
     training = PrepareRecipe(
-        mode="mlm", sources=tuple(places), model=model, seq_len=64, workers=1, holdout=0.0, eval_sets=(str(tmp_path / "set"),)
+        mode="mlm", sources=tuple(sources), model=model, seq_len=64, workers=1, holdout=0.0, eval_sets=(str(tmp_path / "set"),)
     )
-    made = prepare(training, tmp_path / "data")
-    left = {entry["name"]: entry["dropped"].get("in an evaluation set", 0) for entry in made["sources"]}
+    manifest = prepare(training, tmp_path / "data")
+    left = {entry["name"]: entry["dropped"].get("in an evaluation set", 0) for entry in manifest["sources"]}
     assert left == kept

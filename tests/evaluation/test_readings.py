@@ -23,23 +23,23 @@ def read(folder: Path, keys: str, *more: str) -> str:
 
 
 def test_marks_are_kept_and_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    held = freeze_tiny(tmp_path / "set", tasks=("real",))
-    assert "not read yet" in read(held.folder, "")
-    read(held.folder, "ffaq", "--reader", "kim", "--sample", "6")
-    assert sorted(marks_of(held.folder)["kim"].values()) == ["ambiguous", "fair", "fair"]
-    told = read(held.folder, "fff", "--reader", "kim", "--sample", "6")
-    assert "[1/3]" in told
-    assert len(marks_of(held.folder)["kim"]) == 6
-    assert EvalSet.open(held.folder).fingerprint == held.fingerprint
+    evalset = freeze_tiny(tmp_path / "set", tasks=("real",))
+    assert "not read yet" in read(evalset.folder, "")
+    read(evalset.folder, "ffaq", "--reader", "kim", "--sample", "6")
+    assert sorted(marks_of(evalset.folder)["kim"].values()) == ["ambiguous", "fair", "fair"]
+    printed = read(evalset.folder, "fff", "--reader", "kim", "--sample", "6")
+    assert "[1/3]" in printed
+    assert len(marks_of(evalset.folder)["kim"]) == 6
+    assert EvalSet.open(evalset.folder).fingerprint == evalset.fingerprint
 
 
 def test_two_readers_are_compared_and_an_item_is_fair_where_both_say_so(tmp_path: Path) -> None:
-    held = freeze_tiny(tmp_path / "set", tasks=("real",))
-    read(held.folder, "ffff", "--reader", "kim", "--sample", "4")
-    assert "agreement 50.0% (kappa 0.00)" in read(held.folder, "ffal", "--reader", "lee", "--sample", "4")
-    (found,) = json.loads(read(held.folder, "", "--json"))
-    assert (found["fair"]["value"], found["fair"]["n"], found["agreement"], found["kappa"]) == (0.5, 4, 0.5, 0.0)
-    assert found["fair"]["low"] < 0.5 < found["fair"]["high"]
+    evalset = freeze_tiny(tmp_path / "set", tasks=("real",))
+    read(evalset.folder, "ffff", "--reader", "kim", "--sample", "4")
+    assert "agreement 50.0% (kappa 0.00)" in read(evalset.folder, "ffal", "--reader", "lee", "--sample", "4")
+    (reading,) = json.loads(read(evalset.folder, "", "--json"))
+    assert (reading["fair"]["value"], reading["fair"]["n"], reading["agreement"], reading["kappa"]) == (0.5, 4, 0.5, 0.0)
+    assert reading["fair"]["low"] < 0.5 < reading["fair"]["high"]
 
 
 def test_kappa_is_agreement_beyond_chance() -> None:

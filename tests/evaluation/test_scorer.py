@@ -43,8 +43,8 @@ def slow_score(ready: LoadedModel, case: ClozeItem, allowed: np.ndarray[Any, Any
     logits = full_logits(ready, case, 1)[0].numpy()
     order = [at for at in np.argsort(-logits, kind="stable") if at < len(words) and allowed[at]]
     ranked = [words[at] or "" for at in order]
-    strict = next((place for place, word in enumerate(ranked, 1) if word == case.answer), 0)
-    lenient = next((place for place, word in enumerate(ranked, 1) if matches(word, case.answer)), 0)
+    strict = next((rank for rank, word in enumerate(ranked, 1) if word == case.answer), 0)
+    lenient = next((rank for rank, word in enumerate(ranked, 1) if matches(word, case.answer)), 0)
     means = []
     for (word,) in case.candidates:
         pieces = word_ids(ready.tokenizer, word)[:4]
@@ -62,18 +62,18 @@ def score_all(ready: LoadedModel, kind: str, cases: list[ClozeItem], **settings:
 @pytest.mark.parametrize("shape", FAMILIES)
 def test_scores_equal_the_full_logits_of_every_family(shape: str) -> None:
     ready = loaded(shape)
-    found = score_all(ready, "wordpiece", items())
+    scores = score_all(ready, "wordpiece", items())
     for case in items():
-        score = found[case.id]
+        score = scores[case.id]
         assert (score.strict_rank, score.lenient_rank, score.top, score.word_rank) == slow_score(ready, case, noun_table())
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_scores_equal_the_full_logits_for_every_vocabulary(kind: str) -> None:
     ready = loaded("bert-tiny", kind, seed=3)
-    found = score_all(ready, kind, items())
+    scores = score_all(ready, kind, items())
     for case in items():
-        score = found[case.id]
+        score = scores[case.id]
         assert (score.strict_rank, score.lenient_rank, score.top, score.word_rank) == slow_score(ready, case, noun_table(kind))
 
 
@@ -81,9 +81,9 @@ def test_deberta_with_its_other_head() -> None:
     ready = loaded("deberta-tiny")
     config = type(ready.model.config)(**{**ready.model.config.to_dict(), "legacy": False, "tie_word_embeddings": False})
     other = replace(ready, model=type(ready.model)(config).eval())
-    found = score_all(other, "wordpiece", items())
+    scores = score_all(other, "wordpiece", items())
     for case in items():
-        assert found[case.id].strict_rank == slow_score(other, case, noun_table())[0]
+        assert scores[case.id].strict_rank == slow_score(other, case, noun_table())[0]
 
 
 def test_the_batch_does_not_change_a_score() -> None:
@@ -262,16 +262,16 @@ def test_a_gap_is_asked_in_the_form_that_its_document_has_there(kind: str, behin
     engine = Scorer(ready, nouns, seq_len=64)
     for occurrence, initial in ((0, True), (1, behind_quote), (2, behind_break)):
         case = item("q", "도서관", occurrence, text=text, candidates=(("도서관",), ("강변",), ("시민",)))
-        unit = engine.unit(case, text, words=True)
-        assert unit.window.initial == initial
-        assert unit.candidates is not None
+        prepared = engine.prepare(case, text, words=True)
+        assert prepared.window.initial == initial
+        assert prepared.candidates is not None
         own = (starts if initial else inner).index("도서관")
-        assert unit.candidates.words[0] == (own,)
+        assert prepared.candidates.words[0] == (own,)
         assert engine.table("real", initial).of("도서관")[0].tolist() == [own]
         (score,) = collect(engine.score([case], {"q": text}, words={case.id})).values()
-        row = torch.from_numpy(unit.window.filled([engine.mask_id])).long()[None]
+        row = torch.from_numpy(prepared.window.filled([engine.mask_id])).long()[None]
         with torch.inference_mode():
-            logits = ready.model(input_ids=row, attention_mask=torch.ones_like(row)).logits[0, unit.window.gap]
+            logits = ready.model(input_ids=row, attention_mask=torch.ones_like(row)).logits[0, prepared.window.gap]
         rivals = [(starts if initial else inner).index(word) for word in ("강변", "시민")]
         assert score.strict_rank == 1 + sum(bool(logits[rival] >= logits[own]) for rival in rivals)
         assert score.word_rank == score.strict_rank

@@ -117,11 +117,11 @@ def test_a_stretch_of_a_long_document_gives_the_window_of_the_whole(
     sliced = [WindowMaker(tokenizer, length).window(case, text) for case in cases]
     assert min(read) < len(text) // 4
     monkeypatch.setattr(windows, "_CHARACTERS", 10_000)
-    for case, one in zip(cases, sliced, strict=True):
+    for case, single in zip(cases, sliced, strict=True):
         whole = WindowMaker(tokenizer, length).window(case, text)
-        assert np.array_equal(one.before, whole.before)
-        assert np.array_equal(one.after, whole.after)
-        assert (one.own_distance, one.out_of_reach) == (whole.own_distance, whole.out_of_reach)
+        assert np.array_equal(single.before, whole.before)
+        assert np.array_equal(single.after, whole.after)
+        assert (single.own_distance, single.out_of_reach) == (whole.own_distance, whole.out_of_reach)
 
 
 def test_a_stretch_that_is_too_short_is_cut_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,9 +129,9 @@ def test_a_stretch_that_is_too_short_is_cut_again(monkeypatch: pytest.MonkeyPatc
     case = item("0", "도서관", 60, text=text)
     expected = WindowMaker(tokenizer_of("wordpiece"), 64).window(case, text)
     monkeypatch.setattr(windows, "_CHARACTERS", 1)
-    found = WindowMaker(tokenizer_of("wordpiece"), 64).window(case, text)
-    assert np.array_equal(found.before, expected.before)
-    assert np.array_equal(found.after, expected.after)
+    window = WindowMaker(tokenizer_of("wordpiece"), 64).window(case, text)
+    assert np.array_equal(window.before, expected.before)
+    assert np.array_equal(window.after, expected.after)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -139,24 +139,24 @@ def test_a_stretch_that_is_too_short_is_cut_again(monkeypatch: pytest.MonkeyPatc
 def test_windows_of_many_items_are_those_cut_one_by_one(kind: str, characters: int, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer, long = tokenizer_of(kind), " ".join(TEXTS * 40)
     monkeypatch.setattr(windows, "_CHARACTERS", characters)
-    monkeypatch.setattr(windows, "_AT_ONCE", 3)
+    monkeypatch.setattr(windows, "_BATCH", 3)
     wanted = [(item("0", word, at, text=long), long) for word in ("도서관", "나무", "한빛전자") for at in (1, 20, 60, 79)]
     wanted += [(item("1", "도서관", 1), TEXTS[1]), (item("1", "도서관", 2), TEXTS[1]), wanted[0]]
-    alone = [WindowMaker(tokenizer, 40).window(*one) for one in wanted]
+    alone = [WindowMaker(tokenizer, 40).window(*pair) for pair in wanted]
     read: list[str] = []
     monkeypatch.setattr(windows, "tokenize", lambda t, part: read.append(part) or tokenize(t, part))
     together = WindowMaker(tokenizer, 40)
     together.prepare(wanted)
     assert bool(read) is (characters == 1)  # only a stretch that turns out too short is read by itself
     read.clear()
-    cut = [together.window(*one) for one in wanted]
+    cut = [together.window(*pair) for pair in wanted]
     together.prepare(wanted)
     assert not read
-    assert [together.window(*one) for one in wanted] == cut  # the very same: windows compare by identity
-    for found, one in zip(cut, alone, strict=True):
-        assert np.array_equal(found.before, one.before)
-        assert np.array_equal(found.after, one.after)
-        assert (found.own_distance, found.out_of_reach) == (one.own_distance, one.out_of_reach)
+    assert [together.window(*pair) for pair in wanted] == cut  # the very same: windows compare by identity
+    for window, single in zip(cut, alone, strict=True):
+        assert np.array_equal(window.before, single.before)
+        assert np.array_equal(window.after, single.after)
+        assert (window.own_distance, window.out_of_reach) == (single.own_distance, single.out_of_reach)
 
 
 def test_own_distance_counts_the_pieces_between() -> None:
@@ -174,10 +174,10 @@ def test_own_distance_counts_the_pieces_between() -> None:
 def test_the_context_is_the_same_for_every_number_of_masks() -> None:
     maker = WindowMaker(tokenizer_of("wordpiece"), 32)
     window = maker.window(item("1", "도서관", 2), TEXTS[1])
-    one, four = window.filled([maker.mask_id]), window.filled([maker.mask_id] * 4)
-    assert len(four) - len(one) == 3
-    assert np.array_equal(one[: window.gap], four[: window.gap])
-    assert np.array_equal(one[window.gap + 1 :], four[window.gap + 4 :])
+    single, four = window.filled([maker.mask_id]), window.filled([maker.mask_id] * 4)
+    assert len(four) - len(single) == 3
+    assert np.array_equal(single[: window.gap], four[: window.gap])
+    assert np.array_equal(single[window.gap + 1 :], four[window.gap + 4 :])
 
 
 def test_a_window_without_context_is_refused() -> None:
@@ -216,6 +216,6 @@ def test_tokenizers_with_another_frame_do_not_share_windows() -> None:
     framed = tokenizer_of("wordpiece")
     bare = deepcopy(framed)
     bare.backend_tokenizer.post_processor = processors.TemplateProcessing(single="$A", special_tokens=[])
-    one = item("1", "도서관")
-    first, second = (maker_for(tokenizer, 64).window(one, TEXTS[1]) for tokenizer in (framed, bare))
+    case = item("1", "도서관")
+    first, second = (maker_for(tokenizer, 64).window(case, TEXTS[1]) for tokenizer in (framed, bare))
     assert len(first.before) == len(second.before) + 1

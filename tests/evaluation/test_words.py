@@ -6,13 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from coref_automl.evaluation.windows import (
-    Candidates,
-    masked_rows,
-    read_candidates,
-    sample,
-    wanted_ids,
-)
+from coref_automl.evaluation.answers import Candidates, masked_rows, read_candidates, sample, wanted_ids
 from tests.evaluation.tiny import item, items
 
 MASK, UNKNOWN = 4, 1
@@ -25,20 +19,20 @@ def candidates(*groups: tuple[str, ...]) -> Candidates:
 
 def test_one_row_for_each_number_of_pieces() -> None:
     rows = masked_rows(candidates(("한국",), ("서울",), ("부산",)), MASK)
-    assert [row.middle for row in rows] == [(MASK,), (MASK, MASK)]
-    assert rows[1].asks == (((20, 1), (30, 2)), ((21, 1), (31, 2)))
+    assert [row.gap_ids for row in rows] == [(MASK,), (MASK, MASK)]
+    assert rows[1].targets == (((20, 1), (30, 2)), ((21, 1), (31, 2)))
 
 
 def test_a_long_word_is_scored_by_its_first_four_pieces() -> None:
-    found = candidates(("가나다라마",), ("한국",))
-    assert found.words[0] == (40, 41, 42, 43)
-    assert max(len(row.middle) for row in masked_rows(found, MASK)) == 4
+    words = candidates(("가나다라마",), ("한국",))
+    assert words.words[0] == (40, 41, 42, 43)
+    assert max(len(row.gap_ids) for row in masked_rows(words, MASK)) == 4
 
 
 def test_the_score_is_a_mean_so_that_length_does_not_decide() -> None:
-    found = candidates(("한국",), ("서울",))
-    assert found.rank(np.array([-2.0, -3.0])) == 2
-    assert found.rank(np.array([-1.0, -3.0])) == 1
+    words = candidates(("한국",), ("서울",))
+    assert words.rank(np.array([-2.0, -3.0])) == 2
+    assert words.rank(np.array([-1.0, -3.0])) == 1
 
 
 def test_ties_go_against_the_answer() -> None:

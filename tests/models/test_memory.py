@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from coref_automl.errors import StorageError
-from coref_automl.machine import release
+from coref_automl.machine import free_memory
 from coref_automl.training.state import write_state
 
 STATE = {"model": {"a": torch.arange(70_000.0), "b": torch.ones(3)}, "step": 3}
@@ -67,6 +67,6 @@ class _Faulty:
 
 
 def test_unused_memory_can_be_given_back_on_any_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    release()
+    free_memory()
     monkeypatch.setattr("ctypes.CDLL", lambda name: (_ for _ in ()).throw(OSError(name)))
-    release()
+    free_memory()

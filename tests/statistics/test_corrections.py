@@ -45,15 +45,15 @@ def test_max_t_alone_is_the_sign_flip_test_and_its_first_step_the_largest_of_all
     values, clusters = correlated(np.random.default_rng(0), 6)
     values[:, 2] += 0.25
     part = Part(values, clusters)
-    found = step_down_max_t([part], seed=3)
+    result = step_down_max_t([part], seed=3)
     sums = np.add.reduceat(values, np.arange(0, len(clusters), 2))
     signs = np.random.default_rng(9).choice([-1.0, 1.0], size=(20_000, len(sums)))
     spread = np.sqrt((sums**2).sum(axis=0))
     largest = (np.abs(signs @ sums) / spread).max(axis=1)
     first = np.abs(sums.sum(axis=0)) / spread
     flipped = np.abs(signs @ sums) / spread
-    assert found.alone.tolist() == pytest.approx(np.mean(flipped >= first, axis=0).tolist(), abs=0.02)
-    assert found.adjusted[first.argmax()] == pytest.approx(np.mean(largest >= first.max()), abs=0.01)
+    assert result.alone.tolist() == pytest.approx(np.mean(flipped >= first, axis=0).tolist(), abs=0.02)
+    assert result.adjusted[first.argmax()] == pytest.approx(np.mean(largest >= first.max()), abs=0.01)
 
 
 def test_max_t_is_never_under_the_p_alone_nor_over_holm_and_keeps_their_order() -> None:
@@ -61,26 +61,26 @@ def test_max_t_is_never_under_the_p_alone_nor_over_holm_and_keeps_their_order() 
     for _ in range(20):
         values, clusters = correlated(rng, 9, documents=40)
         values[:, :3] += rng.normal(0, 0.4, size=3)
-        found = step_down_max_t([Part(values, clusters)], seed=0)
-        assert np.all(found.adjusted >= found.alone)
-        assert np.all(found.adjusted <= holm(found.alone) + 0.02)  # the draws are finite
+        result = step_down_max_t([Part(values, clusters)], seed=0)
+        assert np.all(result.adjusted >= result.alone)
+        assert np.all(result.adjusted <= holm(result.alone) + 0.02)  # the draws are finite
 
 
 def test_columns_that_are_one_and_the_same_are_counted_once() -> None:
     rng = np.random.default_rng(2)
     one = rng.normal(0.3, 1, size=(80, 1))
-    found = step_down_max_t([Part(np.repeat(one, 40, axis=1), np.arange(80))], seed=0)
-    assert found.adjusted.tolist() == pytest.approx(found.alone.tolist())
-    assert found.level == pytest.approx(0.05, abs=0.01)
+    result = step_down_max_t([Part(np.repeat(one, 40, axis=1), np.arange(80))], seed=0)
+    assert result.adjusted.tolist() == pytest.approx(result.alone.tolist())
+    assert result.level == pytest.approx(0.05, abs=0.01)
 
 
 def test_a_column_without_a_difference_is_called_equal_and_costs_the_others_nothing() -> None:
     rng = np.random.default_rng(4)
     values = np.zeros((60, 30))
     values[:, 0] = rng.normal(0.3, 1, size=60)
-    found = step_down_max_t([Part(values, np.arange(60))], seed=0)
-    assert found.adjusted[1:].tolist() == [1.0] * 29
-    assert found.adjusted[0] == found.alone[0] < 1
+    result = step_down_max_t([Part(values, np.arange(60))], seed=0)
+    assert result.adjusted[1:].tolist() == [1.0] * 29
+    assert result.adjusted[0] == result.alone[0] < 1
 
 
 def test_the_level_of_the_hardest_step_lies_between_one_comparison_and_bonferroni() -> None:
@@ -91,8 +91,8 @@ def test_the_level_of_the_hardest_step_lies_between_one_comparison_and_bonferron
 
 
 def test_one_document_shows_nothing() -> None:
-    found = step_down_max_t([Part(np.ones((5, 3)), np.zeros(5))], seed=0)
-    assert found.adjusted.tolist() == [1.0, 1.0, 1.0]
+    result = step_down_max_t([Part(np.ones((5, 3)), np.zeros(5))], seed=0)
+    assert result.adjusted.tolist() == [1.0, 1.0, 1.0]
 
 
 def test_a_family_of_equal_models_is_told_apart_in_at_most_one_study_of_twenty() -> None:

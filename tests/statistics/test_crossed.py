@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -31,19 +31,19 @@ def test_variances_by_hand_on_documents_of_equal_size() -> None:
     """Two-way layout: the document variance is that of a t test over documents, the flips are its mean square of interaction."""
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(3, 150)), rng.normal(size=(4, 150))
-    found = crossed(a, b, np.ones(150))
+    result = crossed(a, b, np.ones(150))
     over = a.mean(axis=0) - b.mean(axis=0)
-    assert float(found.documents) == pytest.approx(stats.sem(over) ** 2)
-    assert float(found.seeds) == pytest.approx(a.mean(axis=1).var(ddof=1) / 3 + b.mean(axis=1).var(ddof=1) / 4)
+    assert float(result.documents) == pytest.approx(stats.sem(over) ** 2)
+    assert float(result.seeds) == pytest.approx(a.mean(axis=1).var(ddof=1) / 3 + b.mean(axis=1).var(ddof=1) / 4)
     left = [side - side.mean(axis=0) - side.mean(axis=1, keepdims=True) + side.mean() for side in (a, b)]
-    squares = [(one**2).sum() / ((len(one) - 1) * 149) / (len(one) * 150) for one in left]
-    assert float(found.flips) == pytest.approx(sum(squares))
-    assert float(found.seed_degrees) == pytest.approx(
+    squares = [(item**2).sum() / ((len(item) - 1) * 149) / (len(item) * 150) for item in left]
+    assert float(result.flips) == pytest.approx(sum(squares))
+    assert float(result.seed_degrees) == pytest.approx(
         stats.ttest_ind(a.mean(axis=1), b.mean(axis=1), equal_var=False).df,
     )
-    own, theirs = stats.t.ppf(0.975, 149), stats.t.ppf(0.975, int(found.seed_degrees))
-    half = math.sqrt(own**2 * float(found.documents) + theirs**2 * float(found.beyond))
-    assert float(found.half_width()) == pytest.approx(half, rel=1e-6)
+    own, theirs = stats.t.ppf(0.975, 149), stats.t.ppf(0.975, int(result.seed_degrees))
+    half = math.sqrt(own**2 * float(result.documents) + theirs**2 * float(result.beyond))
+    assert float(result.half_width()) == pytest.approx(half, rel=1e-6)
 
 
 def test_seeds_that_flip_items_alone_add_nothing_and_the_interval_is_that_of_documents() -> None:
@@ -64,6 +64,7 @@ def test_runs_that_differ_as_a_whole_widen_the_interval() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.integers(2, 5), st.integers(2, 5), st.integers(2, 30), st.floats(0.0, 1.0))
+@example(seed=604, ours=4, theirs=2, documents=2, share=1.0)  # every document differs by as much: no variance
 def test_the_interval_excludes_nought_exactly_where_it_is_shown(
     seed: int, ours: int, theirs: int, documents: int, share: float
 ) -> None:
@@ -85,12 +86,12 @@ def test_few_documents_widen_the_interval_by_a_fixed_factor() -> None:
     rng = np.random.default_rng(3)
     for documents, factor in ((99, TIGHTER), (100, 1.0)):
         values = rng.normal(size=(3, documents)), rng.normal(size=(3, documents))
-        found = crossed(*values, np.ones(documents))
+        result = crossed(*values, np.ones(documents))
         plain = math.sqrt(
-            stats.t.ppf(0.975, documents - 1) ** 2 * float(found.documents)
-            + stats.t.ppf(0.975, int(found.seed_degrees)) ** 2 * float(found.beyond)
+            stats.t.ppf(0.975, documents - 1) ** 2 * float(result.documents)
+            + stats.t.ppf(0.975, int(result.seed_degrees)) ** 2 * float(result.beyond)
         )
-        assert float(found.half_width()) == pytest.approx(factor * plain, rel=1e-6)
+        assert float(result.half_width()) == pytest.approx(factor * plain, rel=1e-6)
 
 
 def test_two_runs_beside_more_take_nothing_off_for_flips() -> None:
@@ -109,15 +110,15 @@ def test_two_runs_beside_more_take_nothing_off_for_flips() -> None:
 def test_hardly_any_documents_keep_the_widest_of_three_intervals() -> None:
     rng = np.random.default_rng(11)
     a, b = rng.normal(size=(3, 5)), rng.normal(size=(3, 5))
-    found = crossed(a, b, np.ones(5))
-    seeds, documents = float(found.seeds), float(found.documents)
+    result = crossed(a, b, np.ones(5))
+    seeds, documents = float(result.seeds), float(result.documents)
     degrees = int((seeds + documents) ** 2 / (seeds**2 / 2 + documents**2 / 4))
     three = (
         stats.t.ppf(0.975, 2) * seeds**0.5,
         stats.t.ppf(0.975, 4) * documents**0.5,
         stats.t.ppf(0.975, degrees) * (seeds + documents) ** 0.5,
     )
-    assert float(found.half_width()) == pytest.approx(max(three), rel=1e-6)
+    assert float(result.half_width()) == pytest.approx(max(three), rel=1e-6)
 
 
 def test_one_seed_on_either_side_shows_nothing_but_a_base_stands_for_itself() -> None:
@@ -219,8 +220,8 @@ def test_the_tasks_of_a_composite_have_documents_of_their_own() -> None:
     b = [weight * np.stack(runs(rng, marks, 3, 0.4)) for weight, marks in zip((0.7, 0.3), clusters, strict=True)]
     verdict = composite_crossed(a, b, clusters)
     alone = [crossed_verdict(x, y, marks) for x, y, marks in zip(a, b, clusters, strict=True)]
-    assert verdict.difference == pytest.approx(sum(one.difference for one in alone))
-    assert verdict.by_documents == pytest.approx(math.hypot(*(one.by_documents for one in alone)))
+    assert verdict.difference == pytest.approx(sum(item.difference for item in alone))
+    assert verdict.by_documents == pytest.approx(math.hypot(*(entry.by_documents for entry in alone)))
 
 
 @pytest.mark.parametrize(
@@ -231,8 +232,8 @@ def test_equal_methods_are_rarely_told_apart(seeds: int, documents: int, spread:
     rng, sets = np.random.default_rng(seeds + documents), 600
     own = rng.normal(size=(2, sets, 1, documents)) + spread * rng.normal(size=(2, sets, seeds, 1))
     values = own + 0.7 * rng.normal(size=(2, sets, seeds, documents))
-    found = crossed(values[0], values[1], np.ones(documents))
-    shown = np.mean(np.abs(found.difference) > found.half_width())
+    result = crossed(values[0], values[1], np.ones(documents))
+    shown = np.mean(np.abs(result.difference) > result.half_width())
     assert shown <= 0.05 + 2 * math.sqrt(0.0475 / sets)
 
 
@@ -245,10 +246,10 @@ def test_p_is_the_interval_turned_round_at_every_level(seed: int, ours: int, the
     assert verdict.interval_at(0.95) == verdict.interval
     widths = []
     for level in (0.5, 0.9, 0.95, 1 - 0.05 / 2, 1 - 0.05 / 6, 1 - 0.05 / 15, 0.9999):
-        found = verdict.interval_at(level)
-        widths.append(found.high - found.low)
+        result = verdict.interval_at(level)
+        widths.append(result.high - result.low)
         if not verdict.reason and abs(verdict.p - (1 - level)) > 1e-6:
-            assert (verdict.p < 1 - level) == (found.low > 0 or found.high < 0)
+            assert (verdict.p < 1 - level) == (result.low > 0 or result.high < 0)
     assert widths == sorted(widths)
 
 
@@ -271,6 +272,6 @@ def test_six_equal_methods_of_two_seeds_are_rarely_told_apart_after_holm(spread:
     false = np.zeros(sets, bool)
     for first in range(6):
         for second in range(first):
-            found = crossed(values[first], values[second], np.ones(documents))
-            false |= np.abs(found.difference) > found.half_width(1 - 0.05 / 15)
+            result = crossed(values[first], values[second], np.ones(documents))
+            false |= np.abs(result.difference) > result.half_width(1 - 0.05 / 15)
     assert false.mean() <= 0.05

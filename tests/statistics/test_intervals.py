@@ -147,8 +147,8 @@ def test_draws_that_are_kept_are_the_draws() -> None:
     gathered = resampling.gather(Part(values, clusters))
     first, again = (resampling.resampled_means([gathered], seed=4, draws=500) for _ in range(2))
     rng = np.random.default_rng(4)
-    drawn = [rng.integers(0, 40, size=40) for _ in range(500)]
-    expected = [gathered.sums[rows].sum(axis=0) / gathered.sizes[rows].sum() for rows in drawn]
+    samples = [rng.integers(0, 40, size=40) for _ in range(500)]
+    expected = [gathered.sums[rows].sum(axis=0) / gathered.sizes[rows].sum() for rows in samples]
     assert np.array_equal(first, again)
     assert first == pytest.approx(np.array(expected), abs=1e-6)
 
@@ -187,7 +187,7 @@ def titles(rng: np.random.Generator, sets: int, weight: float = 1.0) -> Part:
 
 
 def missed(estimates: list[Estimate]) -> float:
-    return float(np.mean([not one.low <= 0 <= one.high for one in estimates]))
+    return float(np.mean([not estimate.low <= 0 <= estimate.high for estimate in estimates]))
 
 
 def test_intervals_cover_where_few_documents_are_of_very_unequal_size() -> None:
@@ -216,15 +216,15 @@ def test_documents_of_equal_size_are_counted_and_many_hardly_widen_an_interval()
         values = rng.normal(size=(len(clusters), 40))
         ours = difference_intervals([Part(values, clusters)], seed=3, draws=4000)
         reach = np.sqrt(documents / (documents - 1)) * stats.t.ppf(0.975, documents - 1)
-        drawn = resampling.resampled_means([resampling.gather(Part(values, clusters))], seed=3, draws=4000)
-        low, high = np.quantile(drawn, [stats.norm.cdf(-reach), stats.norm.cdf(reach)], axis=0)
-        assert np.sum([one.high - one.low for one in ours]) == pytest.approx(np.sum(high - low), rel=within)
+        samples = resampling.resampled_means([resampling.gather(Part(values, clusters))], seed=3, draws=4000)
+        low, high = np.quantile(samples, [stats.norm.cdf(-reach), stats.norm.cdf(reach)], axis=0)
+        assert np.sum([estimate.high - estimate.low for estimate in ours]) == pytest.approx(np.sum(high - low), rel=within)
 
 
 def test_the_standard_error_leaves_each_document_out_once_and_is_not_too_small_for_unequal_sizes() -> None:
     part = titles(np.random.default_rng(3), 2000)
     values, clusters = np.asarray(part.values), np.asarray(part.clusters)
-    without = np.stack([values[clusters != one].mean(axis=0) for one in range(len(TITLES))])
+    without = np.stack([values[clusters != item].mean(axis=0) for item in range(len(TITLES))])
     by_hand = np.sqrt(((without - values.mean(axis=0)) ** 2).sum(axis=0) * (len(TITLES) - 1) / len(TITLES))
     ours = standard_error([part])
     assert ours == pytest.approx(by_hand, rel=1e-9)
@@ -239,11 +239,11 @@ def test_bounds_of_the_best_hold_on_few_documents_of_very_unequal_size() -> None
     rng = np.random.default_rng(5)
     sizes = np.array([60, 41, 33, 20, 14, 9, 8, 5, 3, 3, 2, 1])
     clusters = np.repeat(np.arange(len(sizes)), sizes)
-    held = 0
+    covered = 0
     for run in range(1000):
         values = rng.normal(size=(len(sizes), 2))[clusters] + rng.normal(size=(len(clusters), 2)) + [0.0, 2.0]
-        held += simultaneous_bounds([Part(values, clusters)], seed=run, draws=500).upper[0] >= 2.0
-    assert held / 1000 >= 0.92
+        covered += simultaneous_bounds([Part(values, clusters)], seed=run, draws=500).upper[0] >= 2.0
+    assert covered / 1000 >= 0.92
 
 
 def test_false_verdicts_over_a_family_of_ten_stay_under_five_percent() -> None:

@@ -15,9 +15,9 @@ from coref_automl.statistics.resampling import Part
 def verdicts(pairs: list[np.ndarray], clusters: np.ndarray) -> list[MethodVerdict]:
     """One per matrix of differences: a row per pair of runs, a column per item."""
     parts = [Part(np.stack([pair.mean(axis=0) for pair in pairs], axis=1), clusters)]
-    errors, held = standard_error(parts), concentration(parts)
+    errors, share = standard_error(parts), concentration(parts)
     return [
-        method_verdict(pair.mean(axis=1), documents, float(error), held)
+        method_verdict(pair.mean(axis=1), documents, float(error), share)
         for pair, documents, error in zip(pairs, difference_intervals(parts, seed=0), errors, strict=True)
     ]
 
@@ -39,8 +39,8 @@ def test_a_method_is_shown_only_if_seeds_and_documents_both_show_it() -> None:
     assert verdict.p_seeds == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
     assert verdict.over_both is not None
     intervals = (verdict.over_seeds, verdict.over_documents, verdict.over_both)
-    assert verdict.interval.low == min(one.low for one in intervals)
-    assert verdict.interval.high == max(one.high for one in intervals)
+    assert verdict.interval.low == min(interval.low for interval in intervals)
+    assert verdict.interval.high == max(item.high for item in intervals)
     assert verdict.detectable is not None
     assert verdict.detectable > verdict.difference
     (single,) = verdicts([np.subtract(steady[:1], base[:1])], clusters)
@@ -60,8 +60,8 @@ def test_the_p_of_three_intervals_is_under_a_twentieth_where_all_of_them_exclude
         assert verdict.p >= verdict.p_seeds
         agree += (verdict.p < 0.05) == verdict.shown
         for level in (0.90, 0.95, 0.99):
-            found = verdict.interval_at(level)
-            agree += (verdict.p < 1 - level) == (found.low > 0 or found.high < 0)
+            result = verdict.interval_at(level)
+            agree += (verdict.p < 1 - level) == (result.low > 0 or result.high < 0)
     assert agree == 800
     assert verdicts([np.ones((1, len(clusters)))], clusters)[0].p == 1
 
@@ -150,8 +150,8 @@ def test_equal_methods_are_rarely_told_apart_where_pairs_share_further_seeds(pai
     shown = naive = 0
     for _ in range(sets):
         table = rng.normal(0, 1.26, (1, further)) + rng.normal(0, 1.58, (pairs, further))
-        found = [method_verdict(one, no_documents, 0.0).p_seeds for one in (table, table.mean(axis=1))]
-        shown, naive = shown + (found[0] < 0.05), naive + (found[1] < 0.05)  # type: ignore[operator]
+        result = [method_verdict(item, no_documents, 0.0).p_seeds for item in (table, table.mean(axis=1))]
+        shown, naive = shown + (result[0] < 0.05), naive + (result[1] < 0.05)  # type: ignore[operator]
     assert shown / sets < 0.07
     assert naive / sets > 0.1
 

@@ -26,17 +26,17 @@ def test_a_rank_counts_by_its_reciprocal_and_no_rank_counts_nothing(ranks: list[
 def test_runs_that_were_drawn_before_have_the_f1_of_the_documents_drawn() -> None:
     rng, documents = np.random.default_rng(0), np.arange(60) // 3
     gold = rng.random(60) < 0.6
-    given = rng.random((60, 5)) < 0.7
-    right = given & gold[:, None] & (rng.random((60, 5)) < 0.8)
-    found = [
-        resampled_f1(right[:, runs], given[:, runs], gold, documents, seed=4, draws=50) for runs in ([0, 1], [1, 3, 0, 3], [4])
+    answered = rng.random((60, 5)) < 0.7
+    right = answered & gold[:, None] & (rng.random((60, 5)) < 0.8)
+    result = [
+        resampled_f1(right[:, runs], answered[:, runs], gold, documents, seed=4, draws=50) for runs in ([0, 1], [1, 3, 0, 3], [4])
     ]
-    drawn = np.random.default_rng(4).integers(0, 20, size=(50, 20))
-    hits, both = (one.reshape(20, 3, 5).sum(1)[drawn].sum(1) for one in (right, given.astype(int) + gold[:, None]))
-    for runs, one in zip(([0, 1], [1, 3, 0, 3], [4]), found, strict=True):
+    samples = np.random.default_rng(4).integers(0, 20, size=(50, 20))
+    hits, both = (item.reshape(20, 3, 5).sum(1)[samples].sum(1) for item in (right, answered.astype(int) + gold[:, None]))
+    for runs, one in zip(([0, 1], [1, 3, 0, 3], [4]), result, strict=True):
         assert np.allclose(one, (2 * hits / both)[:, runs])
-    other = resampled_f1(right, given, gold, documents[::-1] // 2, seed=4, draws=50)
-    assert not np.allclose(other[:, 0], found[0][:, 0])
+    other = resampled_f1(right, answered, gold, documents[::-1] // 2, seed=4, draws=50)
+    assert not np.allclose(other[:, 0], result[0][:, 0])
 
 
 def sizes_of(rng: np.random.Generator) -> Array:
@@ -49,9 +49,9 @@ def run(rng: np.random.Generator, sizes: Array, skill: Array) -> Array:
     own = np.clip(skill + 0.03 * rng.normal(size=len(sizes)), 0.05, 0.98)
     rates = own[:, None] * np.array([1.0, 0.9, 0.7]) + 0.01 * rng.normal(size=(len(sizes), 3))
     gold = sizes[:, None] * np.array([0.9, 1.0, 0.2])
-    given = gold * np.array([0.98, 1.0, 1.3])
+    answered = gold * np.array([0.98, 1.0, 1.3])
     hit = np.clip(rates, 0, 1) * gold
-    return np.stack([hit, gold, np.minimum(hit * np.array([1.0, 0.98, 1.0]), given), given], axis=-1)
+    return np.stack([hit, gold, np.minimum(hit * np.array([1.0, 0.98, 1.0]), answered), answered], axis=-1)
 
 
 def method(
@@ -69,7 +69,7 @@ def test_the_weighted_mean_of_the_values_is_the_score_itself() -> None:
     assert np.average(by_document(sums, sizes), weights=sizes) == pytest.approx(float(mean_f1(sums)))
     scored = [{name: Ratio(*row) for name, row in zip(CONLL, document, strict=True)} for document in sums.tolist()]
     blank = {name: Ratio(0, 0, 0, 0) for name in METRICS}
-    assert float(mean_f1(sums)) == pytest.approx(conll(sum_scores({**blank, **one} for one in scored)))
+    assert float(mean_f1(sums)) == pytest.approx(conll(sum_scores({**blank, **item} for item in scored)))
 
 
 def test_a_value_says_how_far_the_score_moves_without_its_document() -> None:
@@ -87,13 +87,13 @@ def test_the_error_over_documents_is_that_of_resampling_them() -> None:
     sizes = sizes_of(rng)
     common = 0.7 + 0.1 * rng.normal(size=NOVELS)
     a, b = method(rng, sizes, common, 3), method(rng, sizes, common, 3)
-    verdict = ratio_verdict([by_document(one, sizes) for one in a], [by_document(one, sizes) for one in b], sizes)
-    drawn = []
+    verdict = ratio_verdict([by_document(item, sizes) for item in a], [by_document(entry, sizes) for entry in b], sizes)
+    samples = []
     for _ in range(2_000):
         rows = rng.integers(0, NOVELS, NOVELS)
-        drawn.append(np.mean([mean_f1(one[rows]) for one in a]) - np.mean([mean_f1(one[rows]) for one in b]))
+        samples.append(np.mean([mean_f1(one[rows]) for one in a]) - np.mean([mean_f1(one[rows]) for one in b]))
     assert verdict.difference == pytest.approx(float(np.mean([mean_f1(x) for x in a]) - np.mean([mean_f1(x) for x in b])))
-    assert verdict.by_documents == pytest.approx(float(np.std(drawn)), rel=0.15)
+    assert verdict.by_documents == pytest.approx(float(np.std(samples)), rel=0.15)
     assert (verdict.documents, verdict.seeds, verdict.interval.n) == (NOVELS, (3, 3), sizes.sum())
 
 
@@ -106,7 +106,7 @@ def test_equal_methods_are_seldom_told_apart(spread: float) -> None:
     for _ in range(tries):
         sizes = sizes_of(rng)
         common = 0.7 + 0.1 * rng.normal(size=NOVELS)
-        sides = [[by_document(one, sizes) for one in method(rng, sizes, common, 3, spread=spread)] for _ in range(2)]
+        sides = [[by_document(item, sizes) for item in method(rng, sizes, common, 3, spread=spread)] for _ in range(2)]
         shown += ratio_verdict(*sides, sizes).shown
     assert shown / tries < 0.085  # two standard errors above 0.05
 
@@ -117,7 +117,7 @@ def test_a_difference_as_large_as_the_detectable_one_is_mostly_shown() -> None:
         sizes = sizes_of(rng)
         common = 0.7 + 0.1 * rng.normal(size=NOVELS)
         a, b = (method(rng, sizes, common, 3, gain=gain) for gain in (0.03, 0.0))
-        verdict = ratio_verdict([by_document(one, sizes) for one in a], [by_document(one, sizes) for one in b], sizes)
+        verdict = ratio_verdict([by_document(item, sizes) for item in a], [by_document(entry, sizes) for entry in b], sizes)
         shown += verdict.shown
     assert verdict.detectable == pytest.approx(0.02, abs=0.01)
     assert shown / tries > 0.7

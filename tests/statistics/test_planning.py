@@ -8,7 +8,7 @@ from scipy import stats
 
 from coref_automl.statistics.crossed import crossed, crossed_verdict
 from coref_automl.statistics.intervals import step_down_max_t
-from coref_automl.statistics.planning import Components, can_show, components_of, items_needed, plans_for
+from coref_automl.statistics.planning import Components, components_of, detectable_difference, items_needed, plans_for
 from coref_automl.statistics.resampling import Part
 
 SPREADS = Components(0.2, 0.1, 0.004)
@@ -18,8 +18,8 @@ def studies(rng: np.random.Generator, sets: int, seeds: int, items: int, gain: f
     """Two methods whose difference on an item has the spread of SPREADS; one item per document."""
     lasting = rng.normal(gain, SPREADS.items, (sets, 1, items)), np.zeros((sets, 1, items))
     sides = [
-        one + rng.normal(0, SPREADS.flips, (sets, seeds, items)) + rng.normal(0, SPREADS.seeds, (sets, seeds, 1))
-        for one in lasting
+        item + rng.normal(0, SPREADS.flips, (sets, seeds, items)) + rng.normal(0, SPREADS.seeds, (sets, seeds, 1))
+        for item in lasting
     ]
     return sides[0], sides[1]
 
@@ -27,34 +27,38 @@ def studies(rng: np.random.Generator, sets: int, seeds: int, items: int, gain: f
 @pytest.mark.parametrize(("seeds", "items"), [(2, 300), (3, 300), (5, 60)])
 def test_the_stated_difference_is_shown_four_times_in_five(seeds: int, items: int) -> None:
     sizes = np.ones(items)
-    gain = can_show(sizes, seeds, components=SPREADS)
+    gain = detectable_difference(sizes, seeds, components=SPREADS)
     assert gain is not None
     a, b = studies(np.random.default_rng(0), 400, seeds, items, gain)
-    found = crossed(a, b, sizes)
-    shown = float(np.mean(found.difference > found.half_width()))
+    result = crossed(a, b, sizes)
+    shown = float(np.mean(result.difference > result.half_width()))
     assert shown == pytest.approx(0.8, abs=0.08)
 
 
 def test_more_seeds_documents_and_fewer_comparisons_show_less() -> None:
     sizes = np.resize([1, 2, 3], 300)
-    usual = can_show(sizes, 3)
+    usual = detectable_difference(sizes, 3)
     assert usual is not None
-    others = [can_show(sizes, 8), can_show(np.resize(sizes, 900), 3), can_show(sizes, 3, against_model=True)]
-    assert all(one is not None and one < usual for one in others)
-    corrected = can_show(sizes, 3, comparisons=6)
+    others = [
+        detectable_difference(sizes, 8),
+        detectable_difference(np.resize(sizes, 900), 3),
+        detectable_difference(sizes, 3, against_model=True),
+    ]
+    assert all(other is not None and other < usual for other in others)
+    corrected = detectable_difference(sizes, 3, comparisons=6)
     assert corrected is not None
     assert corrected > usual
-    assert can_show(sizes, 1) is None
-    assert can_show([40], 8) is None
+    assert detectable_difference(sizes, 1) is None
+    assert detectable_difference([40], 8) is None
 
 
 def test_the_spreads_of_a_study_are_found_again() -> None:
     a, b = studies(np.random.default_rng(1), 40, 6, 400, 0.02)
     verdicts = [crossed_verdict(x, y, np.arange(400)) for x, y in zip(a, b, strict=True)]
-    found = components_of(verdicts)
-    assert found is not None
-    assert (found.items, found.flips) == (pytest.approx(SPREADS.items, rel=0.05), pytest.approx(SPREADS.flips, rel=0.05))
-    assert found.seeds == pytest.approx(SPREADS.seeds, rel=0.5)
+    result = components_of(verdicts)
+    assert result is not None
+    assert (result.items, result.flips) == (pytest.approx(SPREADS.items, rel=0.05), pytest.approx(SPREADS.flips, rel=0.05))
+    assert result.seeds == pytest.approx(SPREADS.seeds, rel=0.5)
     one = crossed_verdict(a[0][:1], b[0], np.arange(400))
     assert components_of([one]) is None
 
@@ -64,10 +68,10 @@ def test_a_plan_is_the_fewest_items_that_can_show_it() -> None:
     assert list(plans) == sorted(plans)
     assert plans[8].items < plans[3].items
     for plan in plans.values():
-        found = can_show(np.ones(plan.items), plan.seeds, components=SPREADS)
-        fewer = can_show(np.ones(int(0.97 * plan.items)), plan.seeds, components=SPREADS)
-        assert found is not None
-        assert found <= 0.02
+        result = detectable_difference(np.ones(plan.items), plan.seeds, components=SPREADS)
+        fewer = detectable_difference(np.ones(int(0.97 * plan.items)), plan.seeds, components=SPREADS)
+        assert result is not None
+        assert result <= 0.02
         assert fewer is None or fewer > 0.02
     with pytest.raises(ValueError, match="between 0 and 1"):
         plans_for(2.0)

@@ -30,8 +30,8 @@ def sample() -> Group:
 
 
 def runs(sample: Group, method: str) -> list[Entry]:
-    found = [[one for one in sample.entries if one.run == f"{method}-s{seed}"] for seed in range(3)]
-    return [max(entries, key=lambda entry: entry.tokens) for entries in found]
+    result = [[item for item in sample.entries if item.run == f"{method}-s{seed}"] for seed in range(3)]
+    return [max(entries, key=lambda entry: entry.tokens) for entries in result]
 
 
 def values(sample: Group, metric: str, method: str) -> tuple[np.ndarray, np.ndarray]:
@@ -54,7 +54,7 @@ def test_differences_and_errors_are_those_of_a_clustered_regression(
     (a, clusters), (b, _) = values(sample, metric, f"entity-{length}"), values(sample, metric, f"mlm-{length}")
     part = gather(Part(a.mean(axis=0) - b.mean(axis=0), clusters))
     assert float(part.means()[0]) == pytest.approx(difference, abs=1e-8)
-    assert float(np.sqrt((part.pulls() ** 2).sum())) == pytest.approx(error, abs=1e-7)
+    assert float(np.sqrt((part.influence() ** 2).sum())) == pytest.approx(error, abs=1e-7)
     verdict = crossed_verdict(a, b, clusters)
     assert verdict.difference == pytest.approx(difference, abs=1e-8)
     assert error <= verdict.by_documents < 1.04 * error  # each document left out once: a little wider on few
@@ -80,18 +80,18 @@ def test_ranks_say_more_than_hits(sample: Group) -> None:
     rows = sample.items.facts["task"] == METRICS["real1_strict"].task
     clusters = sample.items.facts["cluster"][rows]
     for at, outcome in (("hit", lambda ranks: (ranks == 1).astype(float)), ("rank", reciprocal)):
-        sides = [[outcome(one.ranks["strict"][rows]) for one in runs(sample, name)] for name in ("entity-512", "mlm-512")]
+        sides = [[outcome(run.ranks["strict"][rows]) for run in runs(sample, name)] for name in ("entity-512", "mlm-512")]
         verdict = crossed_verdict(*sides, clusters)
         scores[at] = verdict.difference / verdict.by_documents
     assert 1.5 < (scores["rank"] / scores["hit"]) ** 2 < 2.2
 
 
 def test_more_checkpoints_are_shown_better_when_they_are_not_counted_as_independent(sample: Group) -> None:
-    base = next(one for one in sample.entries if not one.trained and one.evaluation.seq_len == 2048)
-    trained = [one for one in sample.entries if one.trained and one.evaluation.seq_len == 2048]
+    base = next(item for item in sample.entries if not item.trained and item.evaluation.seq_len == 2048)
+    trained = [entry for entry in sample.entries if entry.trained and entry.evaluation.seq_len == 2048]
     columns = sample.columns("real1_strict", half="confirm", entries=[base, *trained])
     part = columns.differences(range(1, len(trained) + 1), [0] * len(trained))[0]
-    found = step_down_max_t([part], seed=0)
+    result = step_down_max_t([part], seed=0)
     ahead = np.asarray(part.values).mean(axis=0) > 0
-    stepped, holms = ((found.adjusted < 0.05) & ahead).sum(), ((holm(found.alone) < 0.05) & ahead).sum()
+    stepped, holms = ((result.adjusted < 0.05) & ahead).sum(), ((holm(result.alone) < 0.05) & ahead).sum()
     assert stepped > holms > 0

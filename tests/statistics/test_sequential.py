@@ -29,17 +29,17 @@ def test_looks_are_few_at_first_and_end_with_all_pairs() -> None:
 )
 def test_a_look_decides(gain: float, last: bool, decision: str) -> None:
     pairs = gain + np.array([0.001, -0.001, 0.002, -0.002, 0.0, 0.0, 0.001, -0.001])
-    found = judged(pairs, 0.003, 0.005, worth=0.005, last=last, items=3000)
-    assert found.decision == decision
-    assert found.shown == (decision in ("better", "worse"))
-    assert found.interval.low < gain < found.interval.high
+    result = judged(pairs, 0.003, 0.005, min_effect=0.005, last=last, items=3000)
+    assert result.decision == decision
+    assert result.shown == (decision in ("better", "worse"))
+    assert result.interval.low < gain < result.interval.high
 
 
 def test_the_spread_of_a_few_equal_pairs_is_not_taken_for_nothing() -> None:
     """Copies of one difference once had an interval without width."""
-    found = judged([0.002] * 4, 0.0, 0.05, worth=0.001, last=True, items=3000)
-    assert found.decision == "not shown"
-    assert found.interval.high - found.interval.low > 0.002
+    result = judged([0.002] * 4, 0.0, 0.05, min_effect=0.001, last=True, items=3000)
+    assert result.decision == "not shown"
+    assert result.interval.high - result.interval.low > 0.002
 
 
 def test_the_ceiling_covers_the_largest_of_several_settings() -> None:

@@ -45,9 +45,9 @@ def test_values_that_are_surely_known_stay_and_unsure_ones_are_drawn_together() 
 
 def test_a_lone_spike_is_believed_less_than_a_plateau() -> None:
     values = np.array([0.430, 0.462, 0.440, 0.450, 0.455, 0.458])
-    found = one_run(values, np.eye(6) * 0.008**2)
+    result = one_run(values, np.eye(6) * 0.008**2)
     assert values.argmax() == 1
-    assert found.argmax() >= 4
+    assert result.argmax() >= 4
 
 
 def test_other_seeds_of_the_method_are_heard() -> None:
@@ -57,10 +57,10 @@ def test_other_seeds_of_the_method_are_heard() -> None:
     lucky[1] = 0.4605
     values = np.concatenate([lucky, rising, rising])
     runs = np.repeat(["s0", "s1", "s2"], 6)
-    found = posterior_means(
+    result = posterior_means(
         values, np.eye(18) * 0.005**2, methods=["entity"] * 18, runs=runs.tolist(), training=np.tile(STEPS, 3)
     )
-    assert found.argmax() % 6 == 5
+    assert result.argmax() % 6 == 5
 
 
 @settings(max_examples=40, deadline=None)
@@ -68,17 +68,17 @@ def test_other_seeds_of_the_method_are_heard() -> None:
 def test_posterior_means_are_numbers_whatever_the_errors_and_lie_among_the_values(count: int, seed: int, error: float) -> None:
     rng = np.random.default_rng(seed)
     values = rng.random(count).round(3)
-    found = posterior_means(
+    result = posterior_means(
         values, np.eye(count) * error**2, methods=["m"] * count, runs=["r"] * count, training=np.sort(rng.integers(0, 9, count))
     )
-    assert np.isfinite(found).all()
-    assert found.min() >= values.min() - 0.1 * np.ptp(values) - 1e-6
-    assert found.max() <= values.max() + 0.1 * np.ptp(values) + 1e-6
+    assert np.isfinite(result).all()
+    assert result.min() >= values.min() - 0.1 * np.ptp(values) - 1e-6
+    assert result.max() <= values.max() + 0.1 * np.ptp(values) + 1e-6
 
 
 def test_checkpoints_that_are_all_alike_are_believed_to_be() -> None:
-    found = one_run(np.full(6, 0.4), np.zeros((6, 6)))
-    assert found.tolist() == pytest.approx([0.4] * 6)
+    result = one_run(np.full(6, 0.4), np.zeros((6, 6)))
+    assert result.tolist() == pytest.approx([0.4] * 6)
 
 
 def test_what_is_missing_is_refused_in_a_sentence() -> None:
@@ -112,8 +112,8 @@ def test_the_gain_of_the_best_of_six_equal_methods_is_not_overstated(spread: flo
 
 def test_methods_that_differ_clearly_keep_their_gains() -> None:
     values = np.repeat([0.01, 0.05, 0.09], 4) + 0.001 * np.random.default_rng(6).normal(size=12)
-    found = method_means(values, np.eye(12) * 0.001**2, methods=np.repeat(["mlm", "entity", "copy"], 4).tolist())
-    assert [found[name] for name in ("mlm", "entity", "copy")] == pytest.approx([0.01, 0.05, 0.09], abs=0.002)
+    result = method_means(values, np.eye(12) * 0.001**2, methods=np.repeat(["mlm", "entity", "copy"], 4).tolist())
+    assert [result[name] for name in ("mlm", "entity", "copy")] == pytest.approx([0.01, 0.05, 0.09], abs=0.002)
     with pytest.raises(ValueError, match="need as many"):
         method_means([0.1, 0.2], np.eye(2), methods=["mlm"])
 
@@ -123,9 +123,9 @@ def test_the_average_of_shares_is_not_shrunk_though_low_ones_have_small_errors()
     values = np.array([0.30, 0.32, 0.50, 0.52])
     error = 0.3 * values
     errors = np.outer(error, error) * (0.95 + 0.05 * np.eye(4))
-    found = posterior_means(values, errors, methods=list("aabb"), runs=list("abcd"), training=[1, 1, 1, 1])
-    assert found.mean() == pytest.approx(values.mean())
-    assert values.min() <= found.min() <= found.max() <= values.max()
+    result = posterior_means(values, errors, methods=list("aabb"), runs=list("abcd"), training=[1, 1, 1, 1])
+    assert result.mean() == pytest.approx(values.mean())
+    assert values.min() <= result.min() <= result.max() <= values.max()
     gains = method_means(values, errors, methods=list("aabb"))
     assert values.min() <= gains["a"] < gains["b"] <= values.max()
 
@@ -149,12 +149,12 @@ def last_step(points: list[list[np.ndarray]]) -> CrossedVerdict:
     ],
 )
 def test_flat_curves_are_rarely_told_to_go_on(points: int, seeds: int) -> None:
-    rng, told = np.random.default_rng(points + seeds), 0
+    rng, longer = np.random.default_rng(points + seeds), 0
     for _ in range(150):
-        found = last_step(curve(rng, points, seeds, 0.0))
-        told += found.shown and found.difference > 0
-        assert seeds > 1 or not found.shown
-    assert told / 150 <= 0.05
+        result = last_step(curve(rng, points, seeds, 0.0))
+        longer += result.shown and result.difference > 0
+        assert seeds > 1 or not result.shown
+    assert longer / 150 <= 0.05
 
 
 def test_a_curve_that_rises_to_its_end_is_told_to_go_on_and_a_flat_one_is_not() -> None:

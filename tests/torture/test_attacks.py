@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from coref_automl.cli.app import run
-from coref_automl.paths import natural_order
+from coref_automl.folders import natural_order
 from tests.engine.test_matrix import edit_json
 from tests.processes import alive, until
 from tests.torture import bombs, hostile
@@ -29,7 +29,7 @@ from tests.torture.world import LINES
 
 BUSY = """
 import multiprocessing, os, re, sys
-from coref_automl.machine import end_with_parent, started_quietly
+from coref_automl.machine import end_with_parent, block_sigint
 
 def child():
     end_with_parent()
@@ -37,7 +37,7 @@ def child():
     re.match("(a+)+$", "a" * 60 + "b")  # no other thread gets a turn
 
 if __name__ == "__main__":
-    with started_quietly():
+    with block_sigint():
         process = multiprocessing.get_context(sys.argv[1]).Process(target=child)
         process.start()
     process.join()

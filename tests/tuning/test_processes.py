@@ -77,7 +77,7 @@ def test_more_workers_than_gpus_share_them_in_turn(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr("coref_automl.engine.launch.devices_here", lambda: ["cuda:0"])
+    monkeypatch.setattr("coref_automl.engine.launch.visible_devices", lambda: ["cuda:0"])
     launcher = launcher_of("local", 4, "auto")
     assert isinstance(launcher, LocalLauncher)
     assert launcher.slots == 4

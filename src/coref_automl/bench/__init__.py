@@ -1,6 +1,6 @@
-"""Speed, side by side with the usual way, in the same run on the same inputs. Here: the options and results of benchmarks.
+"""Benchmarks: our throughput beside that of the usual way, in the same run on the same inputs. Here: their options and results.
 
-Without a model, weights are random: they cost the same to run.
+Without a model, weights are random, which changes no speed.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class BenchResult(Record):
 
 
 def recipe_for_texts(texts: list[str], model: str, seq_len: int, folder: Path, mode: Literal["mlm", "combined"]) -> Any:
-    """A recipe of `prepare` that drops nothing but exact copies of these texts, so that both ways have the same work."""
+    """A recipe of `prepare` that drops only exact copies of these texts, so that both ways do the same work."""
     from coref_automl.corpus.recipe import PrepareRecipe
     from coref_automl.store import write_jsonl
 
     path = folder / "texts.jsonl"
     write_jsonl(path, ({"id": str(number), "text": text} for number, text in enumerate(texts)))
-    every: dict[str, Any] = {"holdout": 0.0, "min_characters": 1, "min_hangul": 0.0, "similarity": 1.0}
-    return PrepareRecipe(mode=mode, sources=(f"local:{path}",), model=model, seq_len=seq_len, **every)
+    no_filters: dict[str, Any] = {"holdout": 0.0, "min_characters": 1, "min_hangul": 0.0, "similarity": 1.0}
+    return PrepareRecipe(mode=mode, sources=(f"local:{path}",), model=model, seq_len=seq_len, **no_filters)
 
 
 Model = Annotated[str | None, Setting("Model to run. Default: random weights of --shape.")]

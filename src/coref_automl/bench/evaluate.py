@@ -1,7 +1,7 @@
 """Our evaluation beside the usual one. In: a model and Real items. Out: items per second for both, and whether their hits agree.
 
-The usual way: the fill-mask pipeline, its top 50 decoded, Kiwi on each candidate, once for @1 and once more for @5. It is given
-our windows as token ids, cut before the clock starts, so that both read the same and only the way of scoring differs.
+The usual way: the fill-mask pipeline, its top 50 decoded, Kiwi on each candidate, once for @1 and once more for @5. It gets our
+windows as token ids, cut before timing, so that both ways read the same input and differ only in scoring.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from transformers import FillMaskPipeline
 
 from coref_automl.bench import BenchResult, EvaluateBench
 from coref_automl.errors import EvalSetError
-from coref_automl.evaluation.answers import matches
+from coref_automl.evaluation.answers import matches, sample
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.scorer import DTYPES, Scorer, pick
-from coref_automl.evaluation.windows import sample
 from coref_automl.korean import Tagger
 from coref_automl.models.build import build_masked_lm
 from coref_automl.models.execution import autocast_to, use_attention
@@ -32,39 +31,39 @@ TOP = 50
 _WARM_UP = 4
 _TURNS = 4
 Hits = dict[str, tuple[bool, bool, int]]
-"""By item, of the usual way: is the answer first, is it among the first five, and how many candidates were nouns."""
+"""By item, for the usual way: a hit at 1, a hit at 5, and the number of candidates that are nouns."""
 
 
 def run(settings: EvaluateBench) -> BenchResult:
-    """Both ways on the same items."""
+    """Time both ways on the same items."""
     device, dtype = pick(settings.device, settings.dtype)
     evalset = EvalSet.open(Path(settings.eval_set) if settings.eval_set else bundled_eval_set())
     real = evalset.items.get("real", ())
     if not real:
         raise EvalSetError(f"{evalset.folder} has no Real items; pass --eval-set with a set that has them.")
     ids = sample(real, settings.items)
-    chosen = [item for item in real if item.id in ids]
+    items = [item for item in real if item.id in ids]
     loaded = _load(settings, device)
     scorer = Scorer(loaded, evalset.noun_table(loaded.tokenizer), seq_len=settings.seq_len, dtype=dtype)
 
-    def ours(some: Sequence[ClozeItem]) -> dict[str, ItemScore]:
-        return {score.item: score for batch in scorer.score(some, evalset.documents) for score in batch}
+    def ours(part: Sequence[ClozeItem]) -> dict[str, ItemScore]:
+        return {score.item: score for batch in scorer.score(part, evalset.documents) for score in batch}
 
     usual = _UsualWay(loaded, scorer, evalset, device, dtype, settings.batch_size)
-    for item in chosen:
-        scorer.unit(item, evalset.documents[item.document], words=False)  # windows are kept once they are cut
-    ours(chosen[:_WARM_UP])
-    usual.hits(chosen[:_WARM_UP])
+    for item in items:
+        scorer.prepare(item, evalset.documents[item.document], words=False)  # cuts the window, which is cached
+    ours(items[:_WARM_UP])
+    usual.hits(items[:_WARM_UP])
     clocks = [Stopwatch(device) for _ in range(3)]
     scores: dict[str, ItemScore] = {}
     hits: Hits = {}
-    for part in filter(None, (chosen[at::_TURNS] for at in range(_TURNS))):  # in turns: other load falls on all of them
+    for part in filter(None, (items[turn::_TURNS] for turn in range(_TURNS))):  # in turns, so that other load affects all
         scores |= clocks[0].timed(partial(ours, part))
         hits |= clocks[1].timed(partial(usual.hits, part))
         clocks[2].timed(partial(usual.candidates, part))
-    speed, usual_speed, plain = (len(chosen) / clock.seconds for clock in clocks)
+    speed, usual_speed, plain = (len(items) / clock.seconds for clock in clocks)
     lines = (
-        f"{loaded.family}, vocabulary {loaded.model.config.vocab_size:,}, {len(chosen)} Real items, "
+        f"{loaded.family}, vocabulary {loaded.model.config.vocab_size:,}, {len(items)} Real items, "
         f"windows up to {settings.seq_len}",
         f"{device}, {dtype}, pipeline batch {settings.batch_size}",
         f"ours: {clocks[0]}",
@@ -79,12 +78,12 @@ def _load(settings: EvaluateBench, device: str) -> LoadedModel:
     if settings.model is not None:
         return load_masked_lm(settings.model, seq_len=settings.seq_len, device=device)
     tokenizer = load_tokenizer("bundled:ko-mini")
-    built: Any = build_masked_lm(settings.shape, tokenizer, seq_len=settings.seq_len).to(device).eval()
-    return LoadedModel(built, tokenizer, built.config.model_type, settings.seq_len, tuple(use_attention(built)))
+    model: Any = build_masked_lm(settings.shape, tokenizer, seq_len=settings.seq_len).to(device).eval()
+    return LoadedModel(model, tokenizer, model.config.model_type, settings.seq_len, tuple(use_attention(model)))
 
 
 class _OverIds(FillMaskPipeline):  # type: ignore[misc]
-    """The pipeline over token ids instead of text."""
+    """The pipeline on token ids instead of text."""
 
     def preprocess(self, inputs: Any, **_: Any) -> dict[str, Any]:
         ids = torch.tensor([inputs["ids"]])
@@ -92,7 +91,7 @@ class _OverIds(FillMaskPipeline):  # type: ignore[misc]
 
 
 class _UsualWay:
-    """The fill-mask pipeline over our windows, and Kiwi over its candidates."""
+    """The fill-mask pipeline on our windows, and Kiwi on its candidates."""
 
     def __init__(self, loaded: LoadedModel, scorer: Scorer, evalset: EvalSet, device: str, dtype: str, batch_size: int) -> None:
         self._pipeline = _OverIds(model=loaded.model, tokenizer=loaded.tokenizer, device=device, top_k=TOP)
@@ -101,35 +100,35 @@ class _UsualWay:
         self._rounded = partial(autocast_to, device, DTYPES[dtype])
 
     def candidates(self, items: Sequence[ClozeItem]) -> list[list[dict[str, Any]]]:
-        units = (self._scorer.unit(item, self._evalset.documents[item.document], words=False) for item in items)
+        units = (self._scorer.prepare(item, self._evalset.documents[item.document], words=False) for item in items)
         rows = [{"ids": unit.window.filled([self._scorer.mask_id]).tolist()} for unit in units]
         with self._rounded():
-            found = self._pipeline(rows, batch_size=self._batch)
-        return found if len(rows) > 1 else [found]
+            candidates = self._pipeline(rows, batch_size=self._batch)
+        return candidates if len(rows) > 1 else [candidates]
 
     def hits(self, items: Sequence[ClozeItem]) -> Hits:
-        """Twice through everything, as the two metrics were computed before."""
-        first, five = ([self._nouns(row) for row in self.candidates(items)] for _ in range(2))
+        """Score all items twice, since the usual way computes the two metrics one after the other."""
+        first, second = ([self._nouns(row) for row in self.candidates(items)] for _ in range(2))
         return {
-            item.id: (_any(a[:1], item.answer), _any(b[:5], item.answer), len(b))
-            for item, a, b in zip(items, first, five, strict=True)
+            item.id: (_hit(at_1[:1], item.answer), _hit(at_5[:5], item.answer), len(at_5))
+            for item, at_1, at_5 in zip(items, first, second, strict=True)
         }
 
     def _nouns(self, row: list[dict[str, Any]]) -> list[str]:
-        """Kiwi reads each candidate on its own, as was usual; a continuation piece is not a word."""
+        """The nouns among candidates, tagged one by one as usual; a continuation piece is not a word."""
         words = [self._words[candidate["token"]] for candidate in row]
         return [word for word in words if word and self._tagger.are_nouns([word])[0]]
 
 
-def _any(words: Sequence[str], answer: str) -> bool:
+def _hit(words: Sequence[str], answer: str) -> bool:
     return any(matches(word, answer) for word in words)
 
 
 def _agreement(scores: dict[str, ItemScore], hits: Hits) -> str:
-    full = {item: found for item, found in hits.items() if found[2] >= 5}
-    first = sum((scores[item].lenient_rank == 1) != at1 for item, (at1, _, _) in full.items())
-    five = sum((0 < scores[item].lenient_rank <= 5) != at5 for item, (_, at5, _) in full.items())
+    full = {item: hit for item, hit in hits.items() if hit[2] >= 5}
+    at_1 = sum((scores[item].lenient_rank == 1) != hit for item, (hit, _, _) in full.items())
+    at_5 = sum((0 < scores[item].lenient_rank <= 5) != hit for item, (_, hit, _) in full.items())
     return (
-        f"lenient hits on {len(full)} items: {first} differ at @1, {five} differ at @5; "
+        f"lenient hits on {len(full)} items: {at_1} differ at @1, {at_5} differ at @5; "
         f"{len(hits) - len(full)} items whose top {TOP} hold fewer than five nouns are counted apart"
     )

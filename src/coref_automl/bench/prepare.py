@@ -1,7 +1,6 @@
-"""Speed of preparation. In: some megabytes of text. Out: throughput by stage, and against the plain way in the same run.
+"""Speed of preparation. In: some megabytes of text. Out: throughput by stage, and the ratio to the plain way in the same run.
 
-The plain way: one Kiwi call and one row per document, padded or cut to the length. Loading is left out of both.
-Both tag with models of their own, and neither finds a tag in a cache.
+The plain way: one Kiwi call and one row per document, padded or cut to the length. Loading is not timed; no tags are cached.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from coref_automl.corpus import encode
 from coref_automl.corpus.choice import KEPT, choose_documents
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.encode import EncodeSettings, encode_shard, store_tokenizer, tokenizer_of
-from coref_automl.corpus.inputs import surveyed
+from coref_automl.corpus.inputs import survey
 from coref_automl.corpus.pack import assemble
-from coref_automl.corpus.prepare import DEDUP, ENCODE
-from coref_automl.corpus.shards import READ, build_index, read_part
+from coref_automl.corpus.shards import build_index, read_part
 from coref_automl.corpus.sources import inputs_of, open_source
+from coref_automl.corpus.work import DEDUP, ENCODE, READ
 from coref_automl.engine.pool import Call, run_calls
 from coref_automl.errors import SourceError
 from coref_automl.folders import claim_folder
@@ -40,7 +39,7 @@ T = TypeVar("T")
 
 
 def run(settings: PrepareBench) -> BenchResult:
-    """Prepare the same texts in both ways. Without a model, a tokenizer is trained on the texts first."""
+    """Prepare the same texts both ways. Without a model, a tokenizer is trained on the texts first."""
     workers, seq_len = settings.workers or usable_cores(), settings.seq_len
     texts = _texts(settings.source, settings.megabytes)
     size = sum(len(text.encode()) for text in texts) / 1e6
@@ -50,11 +49,11 @@ def run(settings: PrepareBench) -> BenchResult:
         if settings.model is None:
             train_tokenizer(texts, vocab_size=8_000).save_pretrained(model)
         seconds, padding = _ours(texts, model, seq_len, workers, work)
-        usual, plain_padding, lost = _plain(texts, model, seq_len)
+        usual, plain_padding, cut = _plain(texts, model, seq_len)
     lines = (
         f"{size:.1f} MB in {len(texts):,} documents, {seq_len} tokens per row, {workers} cores",
-        *(f"  {stage:24} {size / each:8.2f} MB/s" for stage, each in seconds.items()),
-        f"padding: ours {padding:.1%}; one padded row per document {plain_padding:.1%}, dropping {lost:.1%} of the tokens",
+        *(f"  {stage:24} {size / stage_seconds:8.2f} MB/s" for stage, stage_seconds in seconds.items()),
+        f"padding: ours {padding:.1%}; one padded row per document {plain_padding:.1%}, dropping {cut:.1%} of the tokens",
     )
     return BenchResult(size / sum(seconds.values()), size / usual, "MB/s", lines)
 
@@ -73,7 +72,7 @@ def _texts(source: str, megabytes: float) -> list[str]:
 
 
 def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) -> tuple[dict[str, float], float]:
-    """Seconds of every stage of `prepare`, called one by one; and the share of padding."""
+    """Seconds of each stage of `prepare`, called one by one; and the share of padding."""
     seconds: dict[str, float] = {}
 
     def timed(stage: str, call: Callable[[], T]) -> T:
@@ -93,7 +92,7 @@ def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) 
     tagger = Tagger(work / "cache", workers)
     tagger.are_nouns(["서울"])  # loads the model
     cleaned = (row["text"] for shard in index.shards for row in read_jsonl(shard.texts))
-    timed(f"tag, {workers} threads", lambda: list(tagger.remember(cleaned)))
+    timed(f"tag, {workers} threads", lambda: list(tagger.fill_cache(cleaned)))
     release_kiwi()
     settings = EncodeSettings(
         store_tokenizer(model, work / "tokenizer.json"), "combined", seq_len, False, recipe.chain_cap, work / "cache"
@@ -101,14 +100,14 @@ def _ours(texts: list[str], model: str, seq_len: int, workers: int, work: Path) 
     kept = (choice[index.rows_of(number)] == KEPT for number in range(len(index.shards)))
     jobs = [(s.texts, keep, work / ENCODE / s.stem.name, settings) for s, keep in zip(index.shards, kept, strict=True)]
     with ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent) as pool:
-        list(pool.map(encode.warm_up, [settings.tokenizer] * 4 * workers))  # the tokenizer is loaded
+        list(pool.map(encode.stored_tokenizer, [settings.tokenizer] * 4 * workers))  # load the tokenizer
         timed(f"encode, {workers} processes", lambda: list(pool.map(encode_shard, *zip(*jobs, strict=True))))
     claim_folder(work / "out", KIND)
-    made_from = surveyed(recipe, [part], quiet())[0]
-    made_from["inputs"] = [{**entry, "rows": len(texts)} for entry in made_from["inputs"]]
-    facts: dict[str, Any] = {"missing": [], "hub": [], "made": made_from}
-    made = timed("pack", lambda: assemble(index, choice, recipe, [], work / "out", progress=quiet(), **facts))
-    return seconds, float(made["padding_share"])
+    provenance = survey(recipe, [part], quiet())[0]
+    provenance["inputs"] = [{**entry, "rows": len(texts)} for entry in provenance["inputs"]]
+    facts: dict[str, Any] = {"missing": [], "hub": [], "made_from": provenance}
+    manifest = timed("pack", lambda: assemble(index, choice, recipe, [], work / "out", progress=quiet(), **facts))
+    return seconds, float(manifest["padding_share"])
 
 
 def _in_turn(target: str, jobs: Iterable[dict[str, Any]]) -> list[Any]:
@@ -116,7 +115,7 @@ def _in_turn(target: str, jobs: Iterable[dict[str, Any]]) -> list[Any]:
 
 
 def _plain(texts: list[str], model: str, seq_len: int) -> tuple[float, float, float]:
-    """Seconds, padding share, and the share of tokens that one row per document cuts off."""
+    """Seconds, the share of padding, and the share of tokens cut off by one row per document."""
     from kiwipiepy import Kiwi
 
     tokenizer, kiwi, clock = tokenizer_of(model), Kiwi(load_multi_dict=False), Stopwatch()
@@ -127,6 +126,6 @@ def _plain(texts: list[str], model: str, seq_len: int) -> tuple[float, float, fl
         return tokenizer(text, truncation=True, padding="max_length", max_length=seq_len)["input_ids"]
 
     rows = np.array(clock.timed(lambda: [prepare_plainly(text) for text in texts]))
-    whole = sum(len(tokenizer(text, verbose=False)["input_ids"]) for text in texts)
+    total = sum(len(tokenizer(text, verbose=False)["input_ids"]) for text in texts)
     real = int((rows != tokenizer.pad_token_id).sum())
-    return clock.seconds, 1 - real / rows.size, 1 - real / whole
+    return clock.seconds, 1 - real / rows.size, 1 - real / total

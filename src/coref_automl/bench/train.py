@@ -1,8 +1,8 @@
 """Our training step beside the two usual ones. In: documents and a shape. Out: real tokens/s, peak memory.
 
 Usual: one row per document, padded to the longest length; and Hugging Face's MLM example, which joins all documents and cuts
-the string into chunks. Both compute logits at every position. Ours packs documents and asks the head at masked positions alone.
-`run_relation` does the same for relation rows, of which the usual way pads each to one length.
+them into chunks. Both compute logits at every position. Ours packs documents and applies the head at masked positions only.
+`run_relation` does the same for relation rows, which the usual way pads to one length.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from coref_automl.training.masking import Masking
 from coref_automl.tuning.probe import Stopwatch, training_step
 
 _VOCABULARY = 16_000
-_RATE = 0.2
+_MASK_RATE = 0.2
 _WARM_UP = 2
 Batch = dict[str, torch.Tensor]
 
 
 @dataclass(slots=True, eq=False)
 class TrainingVariant:
-    """One way to train: its batches, its step, and what the steps have cost so far."""
+    """A way to train: its batches, its step, and the cost of the steps so far."""
 
     name: str
     batches: Iterator[Batch]
@@ -65,7 +65,7 @@ class TrainingVariant:
 
 
 def run(settings: TrainBench) -> BenchResult:
-    """The three ways on the same documents."""
+    """Time the three ways on the same documents."""
     model, seq_len = settings.model, settings.seq_len
     texts = [document.text for document in islice(open_source(settings.source), settings.documents)]
     if not texts:
@@ -75,12 +75,12 @@ def run(settings: TrainBench) -> BenchResult:
     def fresh() -> Any:
         if model:
             return load_masked_lm(model, seq_len=seq_len).model
-        made = build_masked_lm(settings.shape, tokenizer, seq_len=seq_len, seed=0)
-        if len(tokenizer) < _VOCABULARY:  # few texts give few entries, and the head of a real model is wide
-            made.resize_token_embeddings(_VOCABULARY, mean_resizing=False)
-        return made
+        built = build_masked_lm(settings.shape, tokenizer, seq_len=seq_len, seed=0)
+        if len(tokenizer) < _VOCABULARY:  # few texts give few entries, but a real model has a large head
+            built.resize_token_embeddings(_VOCABULARY, mean_resizing=False)
+        return built
 
-    variants = race(settings, texts, tokenizer, fresh)
+    variants = timed_variants(settings, texts, tokenizer, fresh)
     what = f"{model or settings.shape} at {seq_len} tokens, batch {settings.batch}, {settings.steps} steps each in turns"
     where = f"{what}, on {pick_device(settings.device)}; {len(texts)} documents of {settings.source}"
     lines = (*map(str, variants), against(variants), where)
@@ -92,10 +92,10 @@ def against(variants: list[TrainingVariant]) -> str:
     return f"against padded rows {ours / padded:.2f}x, against joined chunks {ours / chunks:.2f}x"
 
 
-def race(settings: TrainBench, texts: list[str], tokenizer: Any, fresh: Callable[[], Any]) -> list[TrainingVariant]:
-    """Ours, padded rows, joined chunks: one step each in turns, so that other load on the machine falls on all of them."""
+def timed_variants(settings: TrainBench, texts: list[str], tokenizer: Any, fresh: Callable[[], Any]) -> list[TrainingVariant]:
+    """Time ours, padded rows and joined chunks, one step each in turns, so that other load affects all of them."""
     device = pick_device(settings.device)
-    usual = DataCollatorForLanguageModeling(tokenizer, mlm_probability=_RATE, seed=0)
+    usual = DataCollatorForLanguageModeling(tokenizer, mlm_probability=_MASK_RATE, seed=0)
 
     def variant(name: str, rows: Any, collate: Any, model: Any) -> TrainingVariant:
         count = settings.batch * (settings.steps + _WARM_UP)
@@ -109,9 +109,9 @@ def race(settings: TrainBench, texts: list[str], tokenizer: Any, fresh: Callable
         return TrainingVariant(name, batches, run_step, Stopwatch(device))
 
     def placed(implementation: str | None = None) -> Any:
-        made = fresh().to(device).train()
-        use_attention(made, implementation or ("eager" if made.config.model_type == "deberta-v2" else "sdpa"))
-        return made
+        model = fresh().to(device).train()
+        use_attention(model, implementation or ("eager" if model.config.model_type == "deberta-v2" else "sdpa"))
+        return model
 
     with tempfile.TemporaryDirectory() as folder:
         ours = placed(settings.attention)
@@ -124,13 +124,13 @@ def race(settings: TrainBench, texts: list[str], tokenizer: Any, fresh: Callable
             variant("joined chunks, full logits", chunks, usual, placed()),
         ]
         for number in range(_WARM_UP + settings.steps):
-            for each in variants:
-                batch = dict(next(each.batches))
-                if number < _WARM_UP:  # what is made once (compiled code, optimizer states) is not counted
-                    each.step(batch)
+            for way in variants:
+                batch = dict(next(way.batches))
+                if number < _WARM_UP:  # untimed: compiles code and creates optimizer states
+                    way.step(batch)
                     continue
-                each.clock.timed(partial(each.step, batch))
-                each.tokens += int((batch["segments" if "segments" in batch else "attention_mask"] > 0).sum())
+                way.clock.timed(partial(way.step, batch))
+                way.tokens += int((batch["segments" if "segments" in batch else "attention_mask"] > 0).sum())
     return variants
 
 
@@ -141,7 +141,7 @@ def _packed(texts: list[str], tokenizer: Any, seq_len: int, folder: Path, entrie
     dataset = PackedDataset.open(folder / "packed")
     special = np.zeros(entries, bool)
     special[list(tokenizer.all_special_ids)] = True
-    masking = Masking("mlm", int(tokenizer.mask_token_id), special, special, min_prob=_RATE, max_prob=_RATE)
+    masking = Masking("mlm", int(tokenizer.mask_token_id), special, special, min_prob=_MASK_RATE, max_prob=_MASK_RATE)
     return MaskedRows(dataset, masking, 0), Collator.of(dataset, masking)
 
 
@@ -160,8 +160,8 @@ def _chunks(texts: list[str], tokenizer: Any, seq_len: int) -> list[dict[str, An
 
 
 def run_relation(settings: RelationBench) -> BenchResult:
-    """Relation rows, ours in batches of similar length against a random order padded to `padded` tokens, as
-    `padding="max_length"` does: the same weights, optimizer and batch size; without a model, a tokenizer learned from the rows.
+    """Time relation rows: ours in batches of similar length, the usual way in random order and padded to `padded` tokens, as by
+    `padding="max_length"`. Weights, optimizer and batch size are the same; without a model, a tokenizer is trained on the rows.
     """
     device, cache = pick_device(settings.device), RowCache()
     padded, size = settings.padded, settings.batch_size
@@ -172,7 +172,7 @@ def run_relation(settings: RelationBench) -> BenchResult:
     ours, usual = RowTensors(marked, pad, device), RowTensors(marked, pad, device, fixed=padded)
     rng = np.random.default_rng(0)
     by_length = training_order(ours.lengths, np.arange(len(marked)), size, rng)
-    as_they_come = np.array_split(rng.permutation(len(marked)), range(size, len(marked), size))
+    shuffled = np.array_split(rng.permutation(len(marked)), range(size, len(marked), size))
     model = RelationModel(encoder, "both", 0.1).to(device).train()
     gold, step = torch.from_numpy(gold_indices(read.rows)).to(device), training_step(model, device)
 
@@ -192,11 +192,11 @@ def run_relation(settings: RelationBench) -> BenchResult:
         clock.timed(work)
         return sum(map(len, batches)) / clock.seconds
 
-    train(usual, as_they_come[:2])  # the first steps of either way pay for allocations and kernels
-    speeds = train(ours, by_length), train(usual, as_they_come)
+    train(usual, shuffled[:2])  # the first steps also allocate memory and compile kernels
+    speeds = train(ours, by_length), train(usual, shuffled)
     real = int(ours.lengths.sum())
-    spent = [sum(len(batch) * int(ours.lengths[batch].max()) for batch in by_length), len(marked) * padded]
-    shares = [f"{tokens:,} tokens, {1 - real / tokens:.1%} padding" for tokens in spent]
+    computed = [sum(len(batch) * int(ours.lengths[batch].max()) for batch in by_length), len(marked) * padded]
+    shares = [f"{tokens:,} tokens, {1 - real / tokens:.1%} padding" for tokens in computed]
     parameters = sum(parameter.numel() for parameter in model.parameters()) / 1e6
     lines = (
         f"{len(marked):,} rows of {read.split}, batch {size}, {device}, {parameters:.1f}M parameters",

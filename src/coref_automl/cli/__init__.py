@@ -1,5 +1,3 @@
-"""The command line. One module a verb: parse, call one function, print its result."""
+"""The command line. A command parses its options, calls one function and prints its result."""
 
-from coref_automl.cli.app import main
-
-__all__ = ["main"]
+from coref_automl.cli.app import main as main

@@ -1,4 +1,4 @@
-"""`python -m coref_automl.cli`: the same command for launchers that start a module (accelerate launch -m, torchrun -m)."""
+"""`python -m coref_automl.cli`: the command, for launchers that start a module (accelerate launch -m, torchrun -m)."""
 
 from coref_automl.cli.app import main
 

@@ -20,8 +20,8 @@ from typer.core import TyperCommand, TyperGroup
 from coref_automl.cli.options import with_panels
 from coref_automl.errors import CorefError
 from coref_automl.machine import without_panics
-from coref_automl.paths import is_text
 from coref_automl.say import VARIABLE
+from coref_automl.store import is_text
 
 try:
     from typer.exceptions import TyperException
@@ -52,11 +52,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "coref": ("coreference", "Coreference: explore, train, evaluate, predict."),
     "bench": ("train", "Measure throughput against the usual way, as a ratio."),
 }
-"""Commands in the order of the workflow: the module beside this one that has it, and its line in the list."""
+"""Commands in the order of the workflow: the module of this package that has it, and its line in the list."""
 
 
 class CommandList(TyperGroup):
-    """The list of commands needs none of their modules: a command that is not loaded stands there with its line."""
+    """Lists all commands without importing their modules: one that is not loaded is shown by its line."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -78,8 +78,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         from coref_automl import __version__
 
         print(f"coref-automl {__version__}")
@@ -92,16 +92,16 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the stack of an error
 
 @app.callback(help=HELP)
 def _every_command(version: Version = False, debug: Debug = False) -> None:
-    """What every command has."""
+    """Options of every command."""
 
 
-_LONGEST = 1_600
-"""Longest error in characters; a longer one keeps its beginning and its end."""
+_MAX_ERROR = 1_600
+"""Characters of an error; a longer one is cut in the middle."""
 _INTERRUPTED = "Interrupted. The same command resumes."
 
 
 def load_commands(names: Iterable[str] = tuple(COMMANDS)) -> typer.Typer:
-    """The application with these commands loaded, and what else their modules have. A new command is a line in `COMMANDS`."""
+    """The application with these commands loaded, and all others of their modules. A new command is a line in `COMMANDS`."""
     for module in dict.fromkeys(COMMANDS[name][0] for name in names):
         importlib.import_module(f"coref_automl.cli.{module}")
     for command in app.registered_commands:
@@ -113,12 +113,12 @@ def load_commands(names: Iterable[str] = tuple(COMMANDS)) -> typer.Typer:
 
 @cache
 def _parser(*names: str) -> Any:
-    """Made once in a process: it takes longer than many a command."""
+    """Cached: building it takes longer than some commands."""
     return typer.main.get_command(load_commands(names))
 
 
 def main() -> None:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a script's background job inherits it: nobody could interrupt it
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in background jobs of scripts, which could not be interrupted
         signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.exit(run(sys.argv[1:]))
 
@@ -134,14 +134,14 @@ def run(arguments: list[str]) -> int:
 
 @contextmanager
 def _own_language() -> Iterator[None]:
-    """What --lang settles ends with the command."""
-    before = os.environ.get(VARIABLE)
+    """Restore the language after a command that sets --lang."""
+    previous = os.environ.get(VARIABLE)
     try:
         yield
     finally:
         os.environ.pop(VARIABLE, None)
-        if before is not None:
-            os.environ[VARIABLE] = before
+        if previous is not None:
+            os.environ[VARIABLE] = previous
 
 
 def _run(parser: Any, arguments: list[str], debug: bool) -> int:
@@ -154,14 +154,14 @@ def _run(parser: Any, arguments: list[str], debug: bool) -> int:
     except CorefError as error:
         return _report(str(error), error.exit_status, debug)
     except TyperException as error:
-        if type(error).__name__ == "NoArgsIsHelpError":  # Typer and Click each have their own, and older ones have none
+        if type(error).__name__ == "NoArgsIsHelpError":  # a class of Typer and another of Click, which older versions lack
             print(error.format_message(), file=sys.stderr)
             return error.exit_code
         context = getattr(error, "ctx", None)
         help_line = f" See {context.command_path} --help." if context else ""
         return _report(error.format_message() + help_line, error.exit_code, debug)
     except (typer.Abort, KeyboardInterrupt) as error:
-        if isinstance(error.__cause__, EOFError):  # Typer takes a file that ends too early for the end of what is typed
+        if isinstance(error.__cause__, EOFError):  # Typer takes the end of a truncated file for that of typed input
             return _report(f"A file ends too early ({error.__cause__}); run it again with --debug to see which.", 1, debug)
         return _report(_INTERRUPTED, 130, debug)
     except MemoryError:
@@ -174,7 +174,7 @@ def _run(parser: Any, arguments: list[str], debug: bool) -> int:
         return _report(f"{error.filename}: {error.strerror}; check the path.", 2, debug)
     except Exception as error:
         return _report(_unforeseen(error), 1, debug)
-    if result == 130:  # newer Typer turns Ctrl-C into this status by itself, without a word
+    if result == 130:  # newer versions of Typer turn Ctrl-C into this status, silently
         return _report(_INTERRUPTED, 130, debug)
     return result if isinstance(result, int) else 0
 
@@ -187,6 +187,7 @@ def _unforeseen(error: Exception) -> str:
 def _report(message: str, status: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    shown = message if len(message) <= _LONGEST else f"{message[: _LONGEST // 2]} ... {message[-_LONGEST // 2 :]}"
-    print(f"coref-automl: {shown}", file=sys.stderr)
+    if len(message) > _MAX_ERROR:
+        message = f"{message[: _MAX_ERROR // 2]} ... {message[-_MAX_ERROR // 2 :]}"
+    print(f"coref-automl: {message}", file=sys.stderr)
     return status

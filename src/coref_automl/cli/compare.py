@@ -56,20 +56,20 @@ def compare(
     from coref_automl.report.printout import compared, printed_answer
     from coref_automl.report.terminal import in_colour, width
 
-    allowed, tongue = checked_margin(margin), language()
+    accepted, lang = checked_margin(margin), language()
     results = open_results(paths)
-    table, group = compared(results, metric=metric, reference=reference, common=common, eval_set=eval_set, seed=seed, lang=tongue)
+    table, group = compared(results, metric=metric, reference=reference, common=common, eval_set=eval_set, seed=seed, lang=lang)
     trained = any(entry.trained for entry in group.entries)
-    study = study_at(results, group, metric=table.metric, margin=allowed, seed=seed) if trained else None
-    answer = printed_answer(study, lang=tongue) if study else None
+    study = study_at(results, group, metric=table.metric, margin=accepted, seed=seed) if trained else None
+    answer = printed_answer(study, lang=lang) if study else None
     if as_json:
         print_json({**table.to_json(), "answer": answer.to_json() if answer else None})
         return
     print(table.printed(width(), colour=in_colour()))
     if answer is not None:
-        print(f"{note('table and answer', Say(tongue))}\n\n{answer}")
+        print(f"{note('table and answer', Say(lang))}\n\n{answer}")
     command = f"coref-automl report {shlex.join(paths)} --out report"
-    print("\n" + Say(tongue)(f"보고서: {command}", f"Report: {command}"))
+    print("\n" + Say(lang)(f"보고서: {command}", f"Report: {command}"))
 
 
 @app.command(epilog="Example: coref-automl report runs --out report --target real1=0.68,real5=0.83")
@@ -98,10 +98,10 @@ def report(
 
     if bool(paths) == (table is not None):
         raise RecipeError("Pass either evaluated PATHs or a --table.")
-    made = write(
+    written = write(
         paths or [], out=out, table=table, target=target, metric=metric, margin=margin, eval_set=eval_set, seed=seed, title=title
     )
-    print_result(made, as_json, [made.sentence, str(made)])
+    print_result(written, as_json, [written.sentence, str(written)])
 
 
 @app.command(epilog="Example: coref-automl archive runs --out results/experiment")
@@ -119,8 +119,8 @@ def archive(
     """
     from coref_automl.comparison.archive import archive as keep
 
-    made = keep(paths, out=out)
-    print_result(made, as_json, [str(made)])
+    kept = keep(paths, out=out)
+    print_result(kept, as_json, [str(kept)])
 
 
 @app.command(epilog="Example: coref-automl power --difference 1 --eval-set sets/judge --seeds 3")
@@ -149,7 +149,7 @@ def power(
     """
     from coref_automl.comparison.power import power as plan
 
-    found = plan(
+    result = plan(
         paths or (),
         difference=difference / 100 if difference is not None else None,
         eval_set=eval_set,
@@ -158,7 +158,7 @@ def power(
         comparisons=comparisons,
         against_base=against_base,
     )
-    print_result(found, as_json)
+    print_result(result, as_json)
 
 
 @app.command(epilog="Example: coref-automl publish runs/mlm --repo my-name/my-encoder --private --dry-run")
@@ -178,14 +178,14 @@ def publish(
     """
     from coref_automl.report.publish import publish as send
 
-    done = send(checkpoint, repo, private=private, dry_run=dry_run, evaluations=evaluations, lang=language())
+    sent = send(checkpoint, repo, private=private, dry_run=dry_run, evaluations=evaluations, lang=language())
     if as_json:
-        print_json(done.to_json())
+        print_json(sent.to_json())
         return
     if dry_run:
-        print(done.card)
-    what = f"{', '.join(done.files)} ({done.megabytes:,.1f} MB)"
-    print(say(f"전송하지 않음: {what}", f"Not sent: {what}") if dry_run else f"{done.url}: {what}")
+        print(sent.card)
+    what = f"{', '.join(sent.files)} ({sent.megabytes:,.1f} MB)"
+    print(say(f"전송하지 않음: {what}", f"Not sent: {what}") if dry_run else f"{sent.url}: {what}")
 
 
 @app.command(epilog="Example: coref-automl studio")
@@ -219,8 +219,8 @@ def studio(
 
     def ready(address: str) -> None:
         print(address, flush=True)
-        shown = ", ".join(str(path.resolve()) for path in folders)
-        print(say(f"폴더: {shown}. 끝내려면 Ctrl-C.", f"Shows {shown}. Ctrl-C ends it."), file=sys.stderr)
+        names = ", ".join(str(path.resolve()) for path in folders)
+        print(say(f"폴더: {names}. 끝내려면 Ctrl-C.", f"Shows {names}. Ctrl-C ends it."), file=sys.stderr)
         if not is_loopback(host):
             warning = (
                 "네트워크에서 이 서버에 접속할 수 있는 사람은 누구나 이 폴더들을 읽고 메모를 남길 수 있습니다.",

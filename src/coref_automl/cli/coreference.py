@@ -19,24 +19,23 @@ from coref_automl.cli.options import (
     RecipeFile,
     Rows,
     SkipBad,
+    answers_file,
     note_foreign,
     options_from,
     print_json,
     print_result,
     recipe_from,
-    whole_file,
 )
 from coref_automl.coreference.conventions import convert_documents, parse_edges
-from coref_automl.coreference.conventions import explore as look
+from coref_automl.coreference.conventions import explore as describe
 from coref_automl.coreference.data import inspect_coref
 from coref_automl.coreference.documents import write_documents
 from coref_automl.coreference.recipe import BUNDLED, FILE, CoreferenceRecipe
 from coref_automl.corpus.batch import KINDS
 from coref_automl.corpus.formats import kind_of
 from coref_automl.errors import InputError
-from coref_automl.folders import refuse_existing
+from coref_automl.folders import natural_order, refuse_existing
 from coref_automl.guard import LINE, read_whole, refuse_special
-from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
 from coref_automl.say import say
 from coref_automl.store import write_jsonl, write_text
@@ -70,18 +69,18 @@ def explore(
     if write is not None and len(files) != 1:
         raise InputError(f"--write takes one file, not {len(files)}; convert them one by one.")
     refuse_existing(write)
-    read = [inspect_coref(name) for name in files]
+    data = [inspect_coref(name) for name in files]
     edges, losses = parse_edges(convention), list[str]()
-    found = [look(data, edges) for data in read]
+    results = [describe(file, edges) for file in data]
     if to is not None and write is None:
         raise InputError("--to converts what --write writes; give a file with --write.")
     if write is not None:
-        documents, losses = convert_documents(read[0].documents, edges, parse_edges(to or "auto"))
+        documents, losses = convert_documents(data[0].documents, edges, parse_edges(to or "auto"))
         write_documents(write, documents)
     if as_json:
-        print_json([one.to_json() for one in found])
+        print_json([result.to_json() for result in results])
     else:
-        print("\n".join([*(line for one in found for line in one.lines()), *losses]))
+        print("\n".join([*(line for result in results for line in result.lines()), *losses]))
 
 
 @coreference_app.command(
@@ -122,10 +121,9 @@ def evaluate(
     """
     from coref_automl.coreference.evaluate import evaluate_coreference
 
-    scored: dict[str, Any] = {"split": split, "side": side, "scheme": scheme, "convention": parse_edges(convention)}
-    how: dict[str, Any] = {"base": base, "skip_bad": skip_bad, "device": device, "progress": Progress(shown=not as_json)}
-    found = evaluate_coreference(run, data, **scored, **how)
-    print_result(found, as_json)
+    options: dict[str, Any] = {"split": split, "side": side, "scheme": scheme, "convention": parse_edges(convention)}
+    options |= {"base": base, "skip_bad": skip_bad, "device": device}
+    print_result(evaluate_coreference(run, data, **options, progress=Progress(shown=not as_json)), as_json)
 
 
 @coreference_app.command(
@@ -157,32 +155,32 @@ def predict(
 
     if text is not None and file is not None:
         raise InputError("Pass a text or --file, not both.")
-    whole = whole_file(data, out, {"TEXT": text, "--file": file, "--html": html})
-    one = "" if whole else _given(text, file)
+    of_file = answers_file(data, out, {"TEXT": text, "--file": file, "--html": html})
+    passage = "" if of_file else _text_of(text, file)
     refuse_existing(html)
     from coref_automl.coreference.predict import coreference, resolve_file
 
     progress = Progress(shown=not as_json)
-    if whole:
+    if of_file:
         options: dict[str, Any] = {"base": base, "scheme": scheme, "device": device, "column": column}
         options |= {"resolve": resolve, "skip_bad": skip_bad}
         print_result(resolve_file(str(data), Path(out or ""), model, progress=progress, **options), as_json)
         return
     with light_imports():
-        found = coreference(one, model, base=base, scheme=scheme, device=device, progress=progress)
-    note_foreign(found.text)
+        result = coreference(passage, model, base=base, scheme=scheme, device=device, progress=progress)
+    note_foreign(result.text)
     if html is not None:
         from coref_automl.report.rendering import html_page, in_html
 
-        page = in_html(found.text, found.chains, note=found.localized_note, confidence=found.confidence)
+        page = in_html(result.text, result.chains, note=result.localized_note, confidence=result.confidence)
         write_text(html, html_page(page, "coreference"))
     if as_json:
-        named = {"resolved": found.named} if resolve else {}
-        print_json({**found.to_json(), "strings": found.strings, "confidence": found.confidence, **named})
+        named = {"resolved": result.named} if resolve else {}
+        print_json({**result.to_json(), "strings": result.strings, "confidence": result.confidence, **named})
         return
-    if found.note:
-        print(found.localized_note, file=sys.stderr, flush=True)
-    print(found.named if resolve else "\n".join(found.lines(colour=in_colour())))
+    if result.note:
+        print(result.localized_note, file=sys.stderr, flush=True)
+    print(result.named if resolve else "\n".join(result.lines(colour=in_colour())))
 
 
 @coreference_app.command(epilog="Example: coref-automl coref annotate texts --out corrected.jsonl")
@@ -206,7 +204,7 @@ def annotate(
     refuse_existing(out)
     for path in paths:
         refuse_special(path)
-    texts = {path.stem: _given(None, path) for path in paths}
+    texts = {path.stem: _text_of(None, path) for path in paths}
     note, rows = annotated_rows(texts, model, base=base, scheme=scheme, device=device, progress=Progress())
     print(note, file=sys.stderr, flush=True)
     write_jsonl(out, rows)
@@ -214,14 +212,15 @@ def annotate(
     print(say(f"{out}: 문서 {len(rows):,}개, 언급 {count:,}개", f"{out}: {len(rows):,} documents, {count:,} mentions"))
 
 
-def _given(text: str | None, file: Path | None) -> str:
-    """The text, before anything is loaded. A name of a file is not a text, nor are rows."""
-    place, named = file or Path(text or ""), False
+def _text_of(text: str | None, file: Path | None) -> str:
+    """Read the text, before anything is loaded. The name of a file is refused as a text, and so is a file of rows."""
+    path, exists = file or Path(text or ""), False
     with suppress(OSError):  # too long for a name
-        named = place.is_file()
-    if named and (text or kind_of(place) in KINDS):
-        how = f"--data {shlex.quote(str(place))} --out chains" if kind_of(place) in KINDS else f"--file {shlex.quote(str(place))}"
-        raise InputError(f"{place} is a file, not a text; run: coref-automl coref predict {how}")
+        exists = path.is_file()
+    if exists and (text or kind_of(path) in KINDS):
+        name = shlex.quote(str(path))
+        options = f"--data {name} --out chains" if kind_of(path) in KINDS else f"--file {name}"
+        raise InputError(f"{path} is a file, not a text; run: coref-automl coref predict {options}")
     if text is not None and not text.strip():
         raise InputError("The text is empty; pass one with some words.")
     if text is not None:

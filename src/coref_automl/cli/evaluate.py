@@ -17,12 +17,12 @@ from coref_automl.cli.options import (
     OptionalOut,
     Rows,
     SkipBad,
+    answers_file,
     note_foreign,
     options_from,
     print_json,
     print_result,
     recipe_from,
-    whole_file,
 )
 from coref_automl.config import choose
 from coref_automl.errors import EvalSetError, InputError
@@ -51,60 +51,61 @@ def evaluate(
     --out.
     """
     from coref_automl.evaluation.metrics import GROUPINGS, METRICS
-    from coref_automl.evaluation.results import neighbours
+    from coref_automl.evaluation.results import nearby_evaluations
     from coref_automl.evaluation.run import evaluate as run
-    from coref_automl.evaluation.slot import summary_json
+    from coref_automl.evaluation.targets import summary_json
     from coref_automl.report.terminal import best_of, format_result
 
-    tongue = language()
+    lang = language()
     for grouping in by or ():
         choose(grouping, GROUPINGS, "grouping")
     if metric:
         choose(metric, METRICS, "metric")
     recipe = recipe_from(EvaluateRecipe, given, "evaluate")
-    shown: list[Evaluation] = []
+    printed: list[Evaluation] = []
 
     def show(evaluation: Evaluation) -> None:
-        shown.append(evaluation)
+        printed.append(evaluation)
         if not as_json:
-            best = best_of(neighbours(evaluation.path, recipe.out), evaluation)
-            print("\n".join(format_result(evaluation, best, tongue)), end="\n\n", flush=True)
+            best = best_of(nearby_evaluations(evaluation.path, recipe.out), evaluation)
+            print("\n".join(format_result(evaluation, best, lang)), end="\n\n", flush=True)
 
-    done: list[Evaluation] = []
+    finished: list[Evaluation] = []
     try:
-        done = list(run(paths, recipe, progress=Progress(), on_result=show))
-    finally:  # what was scored before an error is still printed
-        found = [summary_json(evaluation) for evaluation in done or shown] if as_json else []
-        if len(found) == 1:  # as in the file beside its checkpoint, so that one line of jq reads both
-            print_json(found[0])
-        elif found:
-            print("\n".join(json.dumps(one, ensure_ascii=False) for one in found))
-        elif shown:
-            _print_tables(paths, shown, recipe, by or [], metric, tongue)
+        finished = list(run(paths, recipe, progress=Progress(), on_result=show))
+    finally:  # also print what was scored before an error
+        summaries = [summary_json(evaluation) for evaluation in finished or printed] if as_json else []
+        if len(summaries) == 1:  # as in the file beside its checkpoint, so that the same jq filter reads both
+            print_json(summaries[0])
+        elif summaries:
+            print("\n".join(json.dumps(summary, ensure_ascii=False) for summary in summaries))
+        elif printed:
+            _print_tables(paths, printed, recipe, by or [], metric, lang)
             where = shlex.join([str(recipe.out)] if recipe.out else paths)
-            several = len(shown) > 1 or any(entry.baselines.get("un-adapted") for entry in shown)
+            several = len(printed) > 1 or any(evaluation.baselines.get("un-adapted") for evaluation in printed)
             command = f"coref-automl compare {where}" if several else f"coref-automl report {where} --out report"
-            print(Say(tongue)(f"다음: {command}", f"Next: {command}"))
+            print(Say(lang)(f"다음: {command}", f"Next: {command}"))
 
 
 def _print_tables(
-    paths: list[str], shown: list[Evaluation], recipe: EvaluateRecipe, by: list[str], metric: str | None, lang: Lang
+    paths: list[str], evaluations: list[Evaluation], recipe: EvaluateRecipe, by: list[str], metric: str | None, lang: Lang
 ) -> None:
     from coref_automl.evaluation.results import find_evaluations
     from coref_automl.report.terminal import format_by_group, format_overview
 
-    if len(shown) > 1:
-        print("\n".join(format_overview(shown, lang)) + "\n")
-    wanted = list(dict.fromkeys([*by, *(["distance"] if any("real_far1" in entry.estimates for entry in shown) else [])]))
-    if not wanted:
+    if len(evaluations) > 1:
+        print("\n".join(format_overview(evaluations, lang)) + "\n")
+    by_distance = any("real_far1" in evaluation.estimates for evaluation in evaluations)
+    groupings = list(dict.fromkeys([*by, *(["distance"] if by_distance else [])]))
+    if not groupings:
         return
-    keys = {(entry.path, entry.identity) for entry in shown}
+    keys = {(evaluation.path, evaluation.identity) for evaluation in evaluations}
     stored = [
         entry
         for entry in find_evaluations([recipe.out] if recipe.out else paths, skip_damaged=True)
         if (entry.evaluation.path, entry.evaluation.identity) in keys
     ]
-    for grouping in wanted:
+    for grouping in groupings:
         print("\n".join(format_by_group(stored, grouping, metric, lang)) + "\n")
 
 
@@ -133,19 +134,18 @@ def fill(
 
     if sentence is not None:
         find_gap(sentence)
-    whole = whole_file(data, out, {"SENTENCE": sentence})
-    if sentence is None and not whole:
+    of_file = answers_file(data, out, {"SENTENCE": sentence})
+    if sentence is None and not of_file:
         raise InputError("Which sentence? Pass one with a [MASK], or --data FILE --out DIR.")
     with light_imports():
         loaded = {name: load_masked_lm(name, device=device) for name in model or ["bundled:ko-mini"]}
-    if whole:
+    if of_file:
         options: dict[str, Any] = {"column": column, "nouns_only": nouns, "top": top, "skip_bad": skip_bad}
-        made = fill_file(loaded, str(data), Path(out or ""), progress=Progress(shown=not as_json), **options)
-        print_result(made, as_json)
+        print_result(fill_file(loaded, str(data), Path(out or ""), progress=Progress(shown=not as_json), **options), as_json)
         return
     note_foreign(str(sentence))
-    found = [run(ready, str(sentence), name=name, nouns_only=nouns, top=top) for name, ready in loaded.items()]
-    print_json([entry.to_json() for entry in found]) if as_json else print("\n".join(format_filled(found)))
+    fills = [run(ready, str(sentence), name=name, nouns_only=nouns, top=top) for name, ready in loaded.items()]
+    print_json([filled.to_json() for filled in fills]) if as_json else print("\n".join(format_filled(fills)))
 
 
 evalset_app = typer.Typer(help=COMMANDS["evalset"][1], no_args_is_help=True, rich_markup_mode=None)
@@ -154,7 +154,7 @@ app.add_typer(evalset_app, name="evalset")
 
 @evalset_app.callback()
 def _group() -> None:
-    """A group with one verb stays a group."""
+    """Keep a group although it has a single command."""
 
 
 @evalset_app.command(epilog="Example: coref-automl evalset read evalsets/wiki --reader kim --sample 200")
@@ -180,19 +180,19 @@ def read(
     if reader is not None:
         readings.path_of(folder, reader)
         known = readings.marks_of(folder).get(reader, {})
-        waiting = readings.to_read(items, sample, known)
-        for number, item in enumerate(waiting, 1):
-            shown = readings.passage_of(item, evalset.documents[item.document])
-            print(f"\n[{number}/{len(waiting)}] {item.task}, {item.source}\n{shown}")
+        unread = readings.to_read(items, sample, known)
+        for number, item in enumerate(unread, 1):
+            passage = readings.passage_of(item, evalset.documents[item.document])
+            print(f"\n[{number}/{len(unread)}] {item.task}, {item.source}\n{passage}")
             key = typer.prompt("f/a/l/w/t, s, q", default="s").strip().lower()[:1]
             if key == "q":
                 break
             if key in readings.KEYS:
                 readings.add_mark(folder, reader, item.id, readings.KEYS[key])
-    found = readings.summarise(items, readings.marks_of(folder))
+    summaries = readings.summarise(items, readings.marks_of(folder))
     if as_json:
-        print_json([entry.to_json() for entry in found])
+        print_json([summary.to_json() for summary in summaries])
     else:
-        print("\n".join(map(str, found)) or f"{folder}: not read yet")
-        beside = say("모델의 답과 함께 보기", "Beside the models' answers")
-        print(f"{beside}: coref-automl studio RUNS {shlex.quote(str(folder))}")
+        print("\n".join(map(str, summaries)) or f"{folder}: not read yet")
+        hint = say("모델의 답과 함께 보기", "Beside the models' answers")
+        print(f"{hint}: coref-automl studio RUNS {shlex.quote(str(folder))}")

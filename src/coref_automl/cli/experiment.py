@@ -17,11 +17,11 @@ from coref_automl.cli.options import (
     OptionalOut,
     RecipeFile,
     Yes,
-    agreement,
+    confirmation,
     options_from,
     print_result,
     recipe_from,
-    speak,
+    set_language,
 )
 from coref_automl.config import choose
 from coref_automl.errors import RecipeError
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from coref_automl.experiment.adapt import Adapted
 
 
-def _show(result: Adapted, since: float, as_json: bool, found: Resolved | None = None) -> None:
+def _show(result: Adapted, since: float, as_json: bool, resolved: Resolved | None = None) -> None:
     from coref_automl.report.terminal import in_colour
 
-    took = spent(since)
+    cost = spent(since)
     title = say("짧은 글의 상호참조 (coref-automl coref predict):", "Coreference in a short text (coref-automl coref predict):")
-    chains = ["", title, *found.lines(colour=in_colour())] if found else []
-    more = {**({"chains": found.strings} if found else {}), **took.to_json()}
-    print_result(result, as_json, [str(result), *chains, "", str(took)], **more)
+    chains = ["", title, *resolved.lines(colour=in_colour())] if resolved else []
+    more = {**({"chains": resolved.strings} if resolved else {}), **cost.to_json()}
+    print_result(result, as_json, [str(result), *chains, "", str(cost)], **more)
 
 
 @app.command(epilog="Example: coref-automl demo")
@@ -105,14 +105,14 @@ def adapt(
     given |= recipe_values(seq_len, epochs, objective or ())
     if coref_skip_bad:
         given.setdefault("coreference", {})["settings"] = {"skip_bad": True}
-    wanted = adapt_recipe(recipe, {**given, **({"lang": lang} if lang else {})})
-    speak(wanted.lang)
+    settings = adapt_recipe(recipe, {**given, **({"lang": lang} if lang else {})})
+    set_language(settings.lang)
     if tune is not None:
         from coref_automl.report.tuning_page import write_study_page
 
-        wanted, tuned = with_tuned(wanted, tune, Progress(shown=not as_json), write_study_page)
+        settings, tuned = with_tuned(settings, tune, Progress(shown=not as_json), write_study_page)
         print("\n".join([*tuned.lines(), ""]), file=sys.stderr)
-    _show(run_adapt(wanted, progress=Progress(), confirm=agreement(yes, as_json)), since, as_json)
+    _show(run_adapt(settings, progress=Progress(), confirm=confirmation(yes, as_json)), since, as_json)
 
 
 @app.command(epilog="Example: coref-automl study --recipe recipes/ko-mini-study.yaml --out studies/ko-mini --dry-run")
@@ -153,22 +153,22 @@ def study(
 
     for kind in only or ():
         choose(kind, dict.fromkeys((*step_kinds(), "report")), "kind of step")
-    wanted = with_methods(recipe_from(ExperimentRecipe, given, "study", recipe), method or ())
-    speak(wanted.lang)
+    settings = with_methods(recipe_from(ExperimentRecipe, given, "study", recipe), method or ())
+    set_language(settings.lang)
     progress = Progress(shown=not as_json)
     if dry_run:
-        print_result(study_preflight(wanted, only=only or (), progress=progress), as_json)
+        print_result(study_preflight(settings, only=only or (), progress=progress), as_json)
         return
 
-    before = partial(before_training, progress=progress, confirm=agreement(yes, as_json), fit=False)
+    before = partial(before_training, progress=progress, confirm=confirmation(yes, as_json), fit=False)
     if until_shown:
         if only:
             raise RecipeError("--until-shown trains and judges in turn; leave out --only.")
-        result, known = run_until_shown(wanted, max_minutes=max_minutes, progress=progress, before=before)
-        print_result(result, as_json, [*result.lines(), *map(str, known)], known=[one.to_json() for one in known])
+        result, known = run_until_shown(settings, max_minutes=max_minutes, progress=progress, before=before)
+        print_result(result, as_json, [*result.lines(), *map(str, known)], known=[entry.to_json() for entry in known])
     else:
-        sees = before if not only or "train" in only else lambda plan: plan
-        result = run_experiment(wanted, only=only or (), max_minutes=max_minutes, progress=progress, before=sees)
+        check = before if not only or "train" in only else lambda plan: plan
+        result = run_experiment(settings, only=only or (), max_minutes=max_minutes, progress=progress, before=check)
         print_result(result, as_json)
     if result.broken:
         raise typer.Exit(1)

@@ -1,8 +1,7 @@
 """Options: those that commands share, those made from recipes, their panels in a long help; how results reach standard output.
 
-A command that runs a recipe has one option per field of it: `@options_from(TrainRecipe)` over a function that takes them as
-`**given`. Only what was passed on the command line is in `given`; `recipe_from` puts it over the YAML file, and the recipe's own
-defaults fill the rest.
+A command that runs a recipe has one option per field: `@options_from(TrainRecipe)` decorates a function that takes those passed
+on the command line as `**given`. `recipe_from` puts them over the values of a YAML file; the recipe's defaults fill the rest.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ Out = Annotated[Path, typer.Option(*_OUT, help=_FOLDER)]
 OptionalOut = Annotated[Path | None, typer.Option(*_OUT, help=_FOLDER)]
 
 
-def speak(value: str | None) -> str | None:
-    """Settle the language for the whole command, its progress and its workers included."""
+def set_language(value: str | None) -> str | None:
+    """Set the language of the whole command, including its progress and its workers."""
     if value is not None:
         os.environ[VARIABLE] = language(value)
     return value
 
 
-LangOption = Annotated[str | None, typer.Option("--lang", callback=speak, is_eager=True, help=LANGUAGE)]
+LangOption = Annotated[str | None, typer.Option("--lang", callback=set_language, is_eager=True, help=LANGUAGE)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Random seed.")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, or auto.")]
@@ -62,15 +61,15 @@ def print_json(value: Any) -> None:
 
 
 def print_result(result: Any, as_json: bool, lines: Iterable[str] | None = None, **more: Any) -> None:
-    """A result as JSON, with `more` beside its own keys; or as lines, by default those that it has itself."""
+    """Print a result as JSON, with further keys from `more`; or as lines, by default its own."""
     if as_json:
         print_json({**result.to_json(), **more})
     else:
         print("\n".join(result.lines() if lines is None else lines))
 
 
-def agreement(yes: bool, as_json: bool) -> Callable[[Preflight], bool]:
-    """Whether to train all the same: --yes, or the answer of a person. Without a terminal, too few steps are not trained."""
+def confirmation(yes: bool, as_json: bool) -> Callable[[Preflight], bool]:
+    """A function that decides whether to train: --yes, the user's answer, or without a terminal whether steps are enough."""
 
     def confirm(preflight: Preflight) -> bool:
         if yes or as_json or not sys.stdin.isatty():
@@ -87,15 +86,15 @@ def note_foreign(text: str) -> None:
         print(note, file=sys.stderr)
 
 
-def whole_file(data: str | None, out: Path | None, alone: Mapping[str, Any]) -> bool:
-    """Whether --data FILE --out DIR was passed; what is for a single text does not go with it."""
-    given = [name for name, value in (("--data", data), ("--out", out)) if value is not None]
-    other = [name for name, value in alone.items() if value is not None]
-    if given and other:
-        raise InputError(f"{given[0]} is for a file of rows and {other[0]} for one text; pass one of them.")
-    if len(given) == 1:
+def answers_file(data: str | None, out: Path | None, single: Mapping[str, Any]) -> bool:
+    """Was --data FILE --out DIR passed? Options in `single`, which are for one text, exclude it."""
+    of_file = [name for name, value in (("--data", data), ("--out", out)) if value is not None]
+    of_text = [name for name, value in single.items() if value is not None]
+    if of_file and of_text:
+        raise InputError(f"{of_file[0]} is for a file of rows and {of_text[0]} for one text; pass one of them.")
+    if len(of_file) == 1:
         raise InputError("A file of rows needs both --data FILE and --out DIR.")
-    return bool(given)
+    return bool(of_file)
 
 
 def options_from(
@@ -105,77 +104,77 @@ def options_from(
     *,
     leave_out: Collection[str] = (),
 ) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """One option for each field that `recipe` and its stages describe (`evaluate.sets`: of a stage); for some, if `texts` has
-    their help.
+    """Add an option for each field of `recipe` and of its stages (`evaluate.sets`) that has help, or only for those in `texts`.
 
-    `flags` are names other than --field-name, over those of the fields. The options come after the command's own arguments and
-    before its keyword-only ones.
+    `flags` are names other than --field-name, and override those of the fields. The options come after the command's positional
+    arguments and before its keyword-only ones.
     """
-    own = {name: setting for name, setting in _described(recipe).items() if name not in leave_out}
-    texts = texts or {name: setting.help for name, setting in own.items()}
-    flags = {name: setting.flags for name, setting in own.items()} | dict(flags or {})
+    settings = {name: setting for name, setting in _described(recipe).items() if name not in leave_out}
+    texts = texts or {name: setting.help for name, setting in settings.items()}
+    flags = {name: setting.flags for name, setting in settings.items()} | dict(flags or {})
 
     def decorate(command: Callable[..., T]) -> Callable[..., T]:
-        given = inspect.signature(command, eval_str=True).parameters.values()
-        first = [one for one in given if one.kind is one.POSITIONAL_OR_KEYWORD]
-        last = [one for one in given if one.kind is one.KEYWORD_ONLY]
-        made = {path.replace(".", "_"): path for path in texts}
-        options = [_option(name, path, recipe, texts[path], flags.get(path)) for name, path in made.items()]
+        parameters = inspect.signature(command, eval_str=True).parameters.values()
+        positional = [parameter for parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+        keyword_only = [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+        paths = {path.replace(".", "_"): path for path in texts}
+        options = [_option(name, path, recipe, texts[path], flags.get(path)) for name, path in paths.items()]
 
         @wraps(command)
-        def called(**values: Any) -> T:
+        def wrapped(**values: Any) -> T:
             given: dict[str, Any] = {}
-            for name, path in made.items():
+            for name, path in paths.items():
                 if (value := values.pop(name)) not in (None, []):
                     *stage, field = path.split(".")
                     (given.setdefault(stage[0], {}) if stage else given)[field] = value
             return command(**values, **given)
 
-        _declare(called, [*first, *options, *last])
-        called.without_default = {name for name, path in made.items() if _field(recipe, path)[1] is dataclasses.MISSING}  # type: ignore[attr-defined]
-        return called
+        _declare(wrapped, [*positional, *options, *keyword_only])
+        required = {name for name, path in paths.items() if _field(recipe, path)[1] is dataclasses.MISSING}
+        wrapped.without_default = required  # type: ignore[attr-defined]
+        return wrapped
 
     return decorate
 
 
 def _described(recipe: Any) -> dict[str, Setting]:
-    """The fields that have help, and those of the stages among them."""
-    found: dict[str, Setting] = {}
+    """The settings of all fields that have help, including the fields of stages (`evaluate.sets`)."""
+    settings: dict[str, Setting] = {}
     for name, hint in _hints(recipe).items():
         stage: Any = next((kind for kind in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(kind)), None)
-        inner = described(stage) if stage is not None else {}
-        own = {name: described(recipe)[name]} if name in described(recipe) else {}
-        found |= own | {f"{name}.{field}": setting for field, setting in inner.items()}
-    return {name: setting for name, setting in found.items() if setting.help}
+        settings |= {name: described(recipe)[name]} if name in described(recipe) else {}
+        if stage is not None:
+            settings |= {f"{name}.{field}": setting for field, setting in described(stage).items()}
+    return {name: setting for name, setting in settings.items() if setting.help}
 
 
 def with_language(command: Callable[..., T]) -> Callable[..., T]:
-    """The command with --lang, if it has none of its own: the option speaks by its callback, the command need not know of it."""
+    """Add --lang to a command that does not have it; the option works by its callback, and the command does not get it."""
     parameters = list(inspect.signature(command, eval_str=True).parameters.values())
-    names = [one.name for one in parameters]
+    names = [parameter.name for parameter in parameters]
     if "lang" in names:
         return command
 
     @wraps(command)
-    def called(**values: Any) -> T:
+    def wrapped(**values: Any) -> T:
         values.pop("lang")
         return command(**values)
 
     lang = inspect.Parameter("lang", inspect.Parameter.KEYWORD_ONLY, annotation=LangOption, default=None)
     parameters.insert(names.index("as_json") if "as_json" in names else len(names), lang)
-    _declare(called, parameters)
-    return called
+    _declare(wrapped, parameters)
+    return wrapped
 
 
 def _declare(command: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> None:
     """Typer reads a command's options from its declared signature (PEP 362)."""
-    named = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
-    command.__signature__ = inspect.Signature(named)  # type: ignore[attr-defined]
-    command.__annotations__ = {one.name: one.annotation for one in named}
+    keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    command.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in keyword_only}
 
 
 def recipe_from(recipe: type[T], given: Mapping[str, Any], where: str, file: Path | None = None) -> T:
-    """The recipe of a YAML file, of options, or of both; an option wins over the file."""
+    """Build a recipe from a YAML file, from options, or from both; options override the file."""
     return from_mapping(recipe, overlaid(read_yaml(file) if file else {}, given), str(file) if file else where)
 
 
@@ -183,35 +182,35 @@ def _option(name: str, path: str, recipe: type[Any], text: str, flags: tuple[str
     kind, default = _field(recipe, path)
     flag = "--" + path.rpartition(".")[2].replace("_", "-")
     names = flags or (_OUT if path == "out" else (f"{flag}/--no-{flag[2:]}",) if kind is bool else (flag,))
-    shown = _shown(default, names)
-    option = typer.Option(*names, help=f"{text}  [default: {shown}]" if shown else text, show_default=False)
+    in_help = _in_help(default, names)
+    option = typer.Option(*names, help=f"{text}  [default: {in_help}]" if in_help else text, show_default=False)
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option])
 
 
 @cache
 def _hints(recipe: type[Any]) -> dict[str, Any]:
-    """The types of a recipe's fields and further sections, evaluated once: its options ask for each of them."""
+    """The types of a recipe's fields and further sections; cached, since every option needs them."""
     return typing.get_type_hints(recipe) | getattr(recipe, "sections", dict)()
 
 
 def _field(recipe: type[Any], path: str) -> tuple[Any, Any]:
-    """What the command line reads for a field (bool, int, float, str, or a list of one of them), and the field's default."""
+    """The type that the command line reads for a field (bool, int, float, str, or a list of one), and the field's default."""
     name, _, inner = path.partition(".")
     hint = _hints(recipe)[name]  # type: ignore[arg-type]  # a class can be hashed
     kinds = [kind for kind in typing.get_args(hint) if kind is not types.NoneType]
     kind = kinds[0] if types.NoneType in typing.get_args(hint) and len(kinds) == 1 else hint
     default = next((field.default for field in dataclasses.fields(recipe) if field.name == name), None)
     if inner:
-        read, own = _field(kind, inner)
-        return read, None if default is None else own  # what is left out as a whole has no defaults to show
+        of_stage, of_field = _field(kind, inner)
+        return of_stage, None if default is None else of_field  # a stage that is absent by default has no defaults to show
     if typing.get_origin(kind) is tuple:
         entry = typing.get_args(kind)[0]
         return list[entry if entry in (int, float) else str], default  # type: ignore[misc]
     return kind if kind in (bool, int, float) else str, default
 
 
-def _shown(default: Any, names: tuple[str, ...]) -> str:
-    """A default as help shows it; a switch that is off needs no word."""
+def _in_help(default: Any, names: tuple[str, ...]) -> str:
+    """A default as help shows it; that of a switch which is off is not shown."""
     if isinstance(default, bool):
         return names[0].split("/")[0].removeprefix("--") if default else ""
     if default in (None, "", ()) or default is dataclasses.MISSING:
@@ -220,7 +219,7 @@ def _shown(default: Any, names: tuple[str, ...]) -> str:
 
 
 MANY = 15
-"""Options of a help that gets panels."""
+"""With more options than this, a help has panels."""
 PANELS: dict[str, tuple[str, ...]] = {
     "Basics": (
         "model", "dataset", "out", "recipe", "objective", "source", "train", "dev", "data", "task", "seed", "seeds", "first-seed",
@@ -244,28 +243,28 @@ PANELS: dict[str, tuple[str, ...]] = {
         "holdout", "base", "new-head", "by", "choose-by", "per-source", "per-bucket", "per-document", "single-entry",
     ),
 }  # fmt: skip
-"""Options by panel, whichever command has them; the rest stand under Other."""
+"""Options by panel, for all commands; others are in the panel Other."""
 _PANEL = {name: panel for panel, names in PANELS.items() for name in names}
 
 
 class Panelled(TyperCommand):
-    """A command whose long help has panels, and that names all missing options at once."""
+    """A command with panels in a long help, which names all missing options at once."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        found = [(param, record) for param in self.get_params(ctx) if (record := param.get_help_record(ctx)) is not None]
-        options = [(param, record) for param, record in found if param.param_type_name == "option"]
+        records = [(param, record) for param in self.get_params(ctx) if (record := param.get_help_record(ctx)) is not None]
+        options = [(param, record) for param, record in records if param.param_type_name == "option"]
         if len(options) <= MANY:
             super().format_options(ctx, formatter)
             return
-        arguments = [record for param, record in found if param.param_type_name == "argument"]
+        arguments = [record for param, record in records if param.param_type_name == "argument"]
         panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in (*PANELS, "Other")}
         for param, record in options:
             names = (name.removeprefix("--") for name in param.opts)
             panels[next((_PANEL[name] for name in names if name in _PANEL), "Other")].append(record)
-        for title, records in {"Arguments": arguments, **panels}.items():
-            if records:
+        for title, lines in {"Arguments": arguments, **panels}.items():
+            if lines:
                 with formatter.section(title):
-                    formatter.write_dl(records)
+                    formatter.write_dl(lines)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing and not {"--help", "-h"} & set(args):
@@ -273,24 +272,24 @@ class Panelled(TyperCommand):
         return super().parse_args(ctx, args)
 
     def _refuse_missing(self, ctx: Any, args: list[str]) -> None:
-        """All missing options at once; every other mistake is left to the parser."""
+        """Name all missing options at once; other mistakes are left to the parser."""
         try:
             given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
-        except Exception:  # the parser will say it again, as its own error
+        except Exception:  # the parser raises it again, as its own error
             return
         needed: set[str] = getattr(self.callback, "without_default", set()) if not given.get("recipe") else set()
         params = [param for param in self.get_params(ctx) if param.required or param.name in needed]
-        lost = [param for param in params if given.get(param.name or "") in (None, (), [])]
-        if lost:
+        missing = [param for param in params if given.get(param.name or "") in (None, (), [])]
+        if missing:
             names = [
                 param.opts[0] if param.param_type_name == "option" else (param.metavar or str(param.name)).upper()
-                for param in lost
+                for param in missing
             ]
             raise RecipeError(f"Missing: {', '.join(names)}. See {ctx.command_path} --help.")
 
 
 def with_panels(app: typer.Typer) -> typer.Typer:
-    """Every command of an application, and of the applications on it: panelled, and with --lang."""
+    """Give panels and --lang to all commands of an application and of its groups."""
     for command in app.registered_commands:
         command.cls = Panelled
         if command.callback is not None:

@@ -14,11 +14,10 @@ from coref_automl.corpus.tokenizer import TokenizerRecipe
 from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.progress import Progress
-from coref_automl.say import Say, language, say
-from coref_automl.tables import align
+from coref_automl.say import Say, align, language, say
 
 _PARTS = 5
-"""Readable files of a source that --check shows; unreadable ones are all shown."""
+"""The number of readable files of a source that --check shows; unreadable files are all shown."""
 
 
 @app.command(epilog="Example: coref-automl sources --check local:news.jsonl.xz kowiki")
@@ -38,17 +37,17 @@ def sources(
     chosen = names or [*SOURCES, *BUNDLED]
     if check:
         parts = {name: check_source(name, field=field) for name in chosen}
-        found = [entry for entries in parts.values() for entry in entries]
+        files = [file for source in parts.values() for file in source]
         if as_json:
-            print_json([entry.to_json() for entry in found])
+            print_json([file.to_json() for file in files])
         for name, entries in {} if as_json else parts.items():
-            shown = [entry for place, entry in enumerate(entries) if place < _PARTS or not entry.readable]
+            shown = [entry for number, entry in enumerate(entries) if number < _PARTS or not entry.readable]
             for entry in shown:
                 state = say("읽을 수 있음", "readable") if entry.readable else say("읽을 수 없음", "NOT READABLE")
                 print(f"{state}  {entry.name} [{entry.field}] {entry.message}")
             if more := len(entries) - len(shown):
                 print(say(f"읽을 수 있음  {name}의 파일 {more:,}개 더", f"readable  {more:,} more files of {name}"))
-        return 1 if names and not all(entry.readable for entry in found) else 0
+        return 1 if names and not all(file.readable for file in files) else 0
     for name in chosen:
         inputs_of(name)
     rows = [{"name": name, **_described(name, Say("en") if as_json else Say(language()))} for name in chosen]
@@ -66,14 +65,14 @@ def _described(name: str, say: Say) -> dict[str, str]:
     if source is None:
         rows = f"{sum(1 for _ in open_source(name)):,}" if name in BUNDLED else ""
         return {"hub": "", "split": "", "field": "text", "licence": licence_of(name), "note": "", "rows": rows}
-    place = f"{source.hub} {source.config}" if source.config else source.hub
+    hub = f"{source.hub} {source.config}" if source.config else source.hub
     gated = say("승인 필요: HF_TOKEN 설정", "gated: set HF_TOKEN") if source.gated else ""
     note, field = ", ".join(part for part in (gated, say(*source.note)) if part), " + ".join(source.fields)
-    return {"hub": place, "split": source.split, "field": field, "licence": source.licence, "note": note, "rows": source.rows}
+    return {"hub": hub, "split": source.split, "field": field, "licence": source.licence, "note": note, "rows": source.rows}
 
 
 def _listed(rows: list[dict[str, str]]) -> list[str]:
-    """A line per source in a hundred columns: name, rows, licence, place; below it what else there is to know."""
+    """Lines of at most about a hundred columns: name, rows, licence and location of each source, details below."""
     from coref_automl.corpus.sources import licence_in_words
 
     cells = [tuple(say("이름/행/라이선스/허브 id", "name/rows/licence/hub id").split("/"))]
@@ -82,15 +81,15 @@ def _listed(rows: list[dict[str, str]]) -> list[str]:
         where, licence = map(licence_in_words, (where, licence))
         cells.append((row["name"], row["rows"] or "–", licence, where))
     lines = align(cells)
-    out = lines[:1]
+    listed = lines[:1]
     for line, row in zip(lines[1:], rows, strict=True):
-        out.append(line.rstrip())
+        listed.append(line.rstrip())
         split, field = say("분할", "split"), say("필드", "field")
         details = [f"{split} {row['split']}" if row["split"] not in ("", "train") else "", row["note"]]
         details.append(f"{field} {row['field']}" if row["field"] != "text" else "")
         if any(details):
-            out.append("    " + "; ".join(part for part in details if part))
-    return out
+            listed.append("    " + "; ".join(part for part in details if part))
+    return listed
 
 
 prepare_app = typer.Typer(help=COMMANDS["prepare"][1], no_args_is_help=True, rich_markup_mode=None)
@@ -110,13 +109,13 @@ DATASETS: dict[Mode, tuple[str, str]] = {
         "coref-automl prepare combined --source local:wiki.jsonl --model bundled:ko-mini --out data/wiki",
     ),
 }
-"""The three commands that build a dataset: help and example. They share all options but those of noun chains."""
+"""Help and example of the three commands that build a dataset. They share all options except those of noun chains."""
 
 _OF_CHAINS = ("only_names", "chain_cap")
 
 
 def _add_command(mode: Mode) -> None:
-    """`prepare MODE`, with the options that mean something for the mode."""
+    """Add `prepare MODE`, with the options that apply to the mode."""
     about, example = DATASETS[mode]
 
     @prepare_app.command(mode, help=about, epilog=f"Example: {example}")
@@ -145,19 +144,18 @@ def evaluation(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
     from coref_automl.evaluation.recipe import lines
 
     if "tasks" not in given:
-        with_files = {*given, *(entry.partition("=")[0] for entry in given.get("files", ()))}
-        named = [(name, task) for name, task in TASKS.items() if not task.on_request]
-        if tasks := [name for name, task in named if (name if task.rows else "sources") in with_files]:
+        inputs = {*given, *(entry.partition("=")[0] for entry in given.get("files", ()))}
+        by_default = [(name, task) for name, task in TASKS.items() if not task.on_request]
+        if tasks := [name for name, task in by_default if (name if task.rows else "sources") in inputs]:
             given["tasks"] = tasks
-    built = prepare_eval(recipe_from(EvalRecipe, given, "prepare eval"), out, progress=Progress(shown=not as_json))
+    evalset = prepare_eval(recipe_from(EvalRecipe, given, "prepare eval"), out, progress=Progress(shown=not as_json))
     if as_json:
-        print_json(built.manifest)
+        print_json(evalset.manifest)
         return
-    count = f"{sum(map(len, built.items.values())):,}"
-    read = summarise(built.select(), marks_of(built.folder))
-    print(
-        "\n".join([*lines(built.manifest), *map(str, read), f"{out}: " + say(f"문항 {count}개 고정", f"{count} items, frozen")])
-    )
+    count = f"{sum(map(len, evalset.items.values())):,}"
+    frozen = say(f"문항 {count}개 고정", f"{count} items, frozen")
+    readings = summarise(evalset.select(), marks_of(evalset.folder))
+    print("\n".join([*lines(evalset.manifest), *map(str, readings), f"{out}: {frozen}"]))
 
 
 @prepare_app.command(epilog="Example: coref-automl prepare status prepared_datasets/web")
@@ -166,10 +164,10 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show how far a preparation has come: shards done, running and failed, throughput, time left."""
-    from coref_automl.corpus.status import prepare_status, status_lines
+    from coref_automl.corpus.work import prepare_status, status_lines
 
-    found = prepare_status(out)
-    print_result(found, as_json, status_lines(found))
+    progress = prepare_status(out)
+    print_result(progress, as_json, status_lines(progress))
 
 
 tokenizer_app = typer.Typer(help=COMMANDS["tokenizer"][1], no_args_is_help=True, rich_markup_mode=None)
@@ -215,10 +213,10 @@ def inspect(
     """
     from coref_automl.report.tokenizer_inspection import inspect_tokenizers, write_inspection
 
-    tongue = language()
-    progress = Progress(shown=not as_json)
-    found = inspect_tokenizers(
+    progress, lang = Progress(shown=not as_json), language()
+    inspection = inspect_tokenizers(
         models, data=data or (), sources=source or (), eval_sets=eval_set or (), limit=limit, progress=progress
     )
-    page = write_inspection(found, out, lang=tongue) if out else None
-    print_result(found, as_json, [*found.lines(tongue), *([str(page)] if page else [])], page=str(page) if page else None)
+    page = write_inspection(inspection, out, lang=lang) if out else None
+    lines = [*inspection.lines(lang), *([str(page)] if page else [])]
+    print_result(inspection, as_json, lines, page=str(page) if page else None)

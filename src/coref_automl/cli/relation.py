@@ -15,11 +15,11 @@ from coref_automl.cli.options import (
     OptionalOut,
     RecipeFile,
     SkipBad,
+    answers_file,
     options_from,
     print_json,
     print_result,
     recipe_from,
-    whole_file,
 )
 from coref_automl.errors import InputError
 from coref_automl.progress import Progress
@@ -50,26 +50,27 @@ def explore(
     """Describe relation data: labels, type pairs, lengths, duplicates, conflicts, shift; --check checks all markers."""
     from coref_automl.relation.data import inspect_relations
     from coref_automl.relation.explore import check_files
-    from coref_automl.relation.explore import explore as look
+    from coref_automl.relation.explore import explore as describe
     from coref_automl.report.relation_page import write_exploration
 
     splits = [inspect_relations(name) for name in files]
-    found = look(splits)
+    exploration = describe(splits)
     schemes = scheme or ["typed", "typed-punct"]
     checked = check_files(splits, model, schemes, max_length=max_length, progress=Progress(shown=not as_json)) if check else ()
-    page = write_exploration(found, out, lang=language()) if out else None
+    page = write_exploration(exploration, out, lang=language()) if out else None
     if as_json:
-        print_json({**found.to_json(), "checks": [result.to_json() for result in checked], "page": str(page) if page else None})
+        checks = [result.to_json() for result in checked]
+        print_json({**exploration.to_json(), "checks": checks, "page": str(page) if page else None})
     else:
-        print("\n".join(found.lines()))
-        for facts in found.splits:
+        print("\n".join(exploration.lines()))
+        for facts in exploration.splits:
             for problem in facts.problems:
                 print(f"{facts.split}, {problem.in_words()}")
         for result in checked:
             print("\n".join(result.lines()))
         if page:
             print(page)
-    if check and (any(facts.problems for facts in found.splits) or any(result.problems for result in checked)):
+    if check and (any(facts.problems for facts in exploration.splits) or any(result.problems for result in checked)):
         raise typer.Exit(2)
 
 
@@ -135,20 +136,17 @@ def predict(
 
     words = {"--text": text, "--subject": subject, "--object": object_}
     types = {"--subject-type": subject_type, "--object-type": object_type}
-    places = {"--subject-start": subject_start, "--object-start": object_start}
-    if whole_file(data, out, words | types | places):
-        progress = Progress(shown=not as_json)
-        made = predict_file(
-            run, str(data), Path(out or ""), ensemble=ensemble, skip_bad=skip_bad, device=device, progress=progress
-        )
-        print_result(made, as_json)
+    starts = {"--subject-start": subject_start, "--object-start": object_start}
+    if answers_file(data, out, words | types | starts):
+        options: dict[str, Any] = {"ensemble": ensemble, "skip_bad": skip_bad, "device": device}
+        print_result(predict_file(run, str(data), Path(out or ""), progress=Progress(shown=not as_json), **options), as_json)
         return
     if text is None or subject is None or object_ is None:
         raise InputError("Say what to label: pass --data FILE --out DIR, or --text with --subject and --object.")
-    asked: dict[str, Any] = {"types": (subject_type, object_type), "starts": (subject_start, object_start)}
+    entities: dict[str, Any] = {"types": (subject_type, object_type), "starts": (subject_start, object_start)}
     with light_imports():
-        found = predict_text(run, text, subject, object_, **asked, ensemble=ensemble, device=device)
-    print_result(found, as_json, [render(found)])
+        prediction = predict_text(run, text, subject, object_, **entities, ensemble=ensemble, device=device)
+    print_result(prediction, as_json, [render(prediction)])
 
 
 @relation_app.command(epilog="Example: coref-automl re grid --recipe recipes/klue-re-grid.yaml --out runs/re_grid")
@@ -196,7 +194,7 @@ def report(
     from coref_automl.relation.reasons import assess
     from coref_automl.report.relation_page import assessment_lines, write_assessment
 
-    found = assess(paths, read_relations(data, skip_bad=skip_bad))
-    page = write_assessment(found, out, lang=language()) if out else None
-    shown = [*assessment_lines(found, language()), *([str(page)] if page else [])]
-    print_result(found, as_json, shown, page=str(page) if page else None)
+    assessment = assess(paths, read_relations(data, skip_bad=skip_bad))
+    page = write_assessment(assessment, out, lang=language()) if out else None
+    lines = [*assessment_lines(assessment, language()), *([str(page)] if page else [])]
+    print_result(assessment, as_json, lines, page=str(page) if page else None)

@@ -17,12 +17,12 @@ from coref_automl.cli.options import (
     Out,
     RecipeFile,
     Yes,
-    agreement,
+    confirmation,
     options_from,
     print_json,
     print_result,
     recipe_from,
-    speak,
+    set_language,
 )
 from coref_automl.config import described, to_mapping, to_yaml
 from coref_automl.folders import is_done
@@ -85,8 +85,8 @@ def average(
     """Average the weights of a run's last checkpoints into a checkpoint of its own, which can be evaluated beside them."""
     from coref_automl.training.folder import average_of
 
-    made = average_of(run, last, out)
-    print_json({"checkpoint": str(made)}) if as_json else print(made)
+    checkpoint = average_of(run, last, out)
+    print_json({"checkpoint": str(checkpoint)}) if as_json else print(checkpoint)
 
 
 @app.command()
@@ -134,15 +134,15 @@ def tune(
     from coref_automl.report.tuning_page import write_study_page
     from coref_automl.tuning.run import read_tune_recipe, run_study, with_space
 
-    wanted = read_tune_recipe(recipe, given)
-    speak(wanted.lang)
+    settings = read_tune_recipe(recipe, given)
+    set_language(settings.lang)
     progress = Progress(shown=not as_json)
     if dry_run:
-        shown = with_space(wanted, progress)
-        print_json(to_mapping(shown)) if as_json else print(to_yaml(shown), end="")
+        plan = with_space(settings, progress)
+        print_json(to_mapping(plan)) if as_json else print(to_yaml(plan), end="")
         return
-    before = partial(before_tuning, progress=progress, confirm=agreement(yes, as_json))
-    result = run_study(wanted, progress=progress, draw=write_study_page, before=before)
+    before = partial(before_tuning, progress=progress, confirm=confirmation(yes, as_json))
+    result = run_study(settings, progress=progress, draw=write_study_page, before=before)
     print_result(result, as_json)
 
 
@@ -182,16 +182,16 @@ BENCHES: dict[str, tuple[str, type[Any], str, str]] = {
         "Train packed rows with the head at masked positions only, against padded rows and joined chunks with full logits.",
         "--source local:wiki.jsonl --seq-len 512"),
 }  # fmt: skip
-"""Each command: its module and function, its options, its help, an example."""
+"""By command: module and function, options, help, and an example."""
 
 
 def _add_command(name: str) -> None:
-    place, recipe, about, example = BENCHES[name]
+    entry_point, recipe, about, example = BENCHES[name]
 
     @bench_app.command(name, help=about, epilog=f"Example: coref-automl bench {name} {example}")
     @options_from(recipe)
     def command(*, as_json: AsJson = False, **given: Any) -> None:
-        module, _, function = place.partition(":")
+        module, _, function = entry_point.partition(":")
         run = getattr(importlib.import_module(f"coref_automl.bench.{module}"), function)
         result = run(recipe_from(recipe, given, f"bench {name}"))
         print_result(result, as_json, [*result.lines, result.closing_line()], ratio=result.ratio)

@@ -34,7 +34,7 @@ from coref_automl.comparison.questions import TASKS, StudyClaims, gains_over_bas
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study_data import StudyData
 from coref_automl.records import Half
-from coref_automl.statistics.planning import SEEDS, can_show
+from coref_automl.statistics.planning import SEEDS, detectable_difference
 
 _SELECT: Half = "select"
 _FLOOR = 0.02
@@ -237,7 +237,9 @@ class _AnswerBuilder:
     def _seeds_to_show(self, gain: float) -> int | None:
         """The fewest seeds that would show the gain of one checkpoint as that of its method."""
         sizes = self.study.group.columns(self.study.metric).sizes
-        enough = (seeds for seeds in SEEDS if (least := can_show(sizes, seeds, against_model=True)) and least <= gain)
+        enough = (
+            seeds for seeds in SEEDS if (least := detectable_difference(sizes, seeds, against_model=True)) and least <= gain
+        )
         return next(enough, None)
 
     def _caveats(self) -> tuple[Caveat, ...]:

@@ -26,9 +26,8 @@ from coref_automl.evaluation.columns import write_ranks
 from coref_automl.evaluation.results import RESULT, SWAP, StoredEvaluation, find_evaluations
 from coref_automl.evaluation.targets import CHECKPOINT, EVALUATIONS, folder_name, model_slug
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import contents, remove
+from coref_automl.folders import contents, natural_order, remove
 from coref_automl.locks import claimed
-from coref_automl.paths import natural_order
 from coref_automl.records import Evaluation, Record
 from coref_automl.say import say
 from coref_automl.store import os_errors_as_ours, write_json

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from coref_automl.comparison.bases import bases_of
 from coref_automl.comparison.names import arm_label, base_names, method_candidates, method_name, stem
-from coref_automl.comparison.scores import Entry, grouped, model_label, runs_of
-from coref_automl.records import OBJECTIVES, Provenance
+from coref_automl.comparison.scores import Entry, model_label, runs_of
+from coref_automl.records import OBJECTIVES, Provenance, grouped
 
 EQUAL = 0.05
 """Training counts as equal if tokens differ by at most this share of the largest count."""

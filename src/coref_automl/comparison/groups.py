@@ -25,14 +25,14 @@ import numpy as np
 from coref_automl.comparison.bases import bases_of
 from coref_automl.comparison.names import rename_runs, with_names
 from coref_automl.comparison.reader import Results
-from coref_automl.comparison.scores import Entry, Group, Ints, Items, grouped
+from coref_automl.comparison.scores import Entry, Group, Ints, Items
 from coref_automl.comparison.superseded import items_of, model_of, one_dtype_each
 from coref_automl.config import nearest
 from coref_automl.errors import ComparisonError
 from coref_automl.evaluation.columns import FACTS, NOT_RUN, RULES, read_columns, whole_numbers
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.evaluation.targets import CHECKPOINT
-from coref_automl.records import Half, halves_of
+from coref_automl.records import Half, grouped, halves_of
 from coref_automl.say import say
 
 

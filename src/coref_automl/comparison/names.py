@@ -25,7 +25,7 @@ from pathlib import PurePath
 
 from coref_automl.comparison.scores import Entry
 from coref_automl.evaluation.results import StoredEvaluation, run_of
-from coref_automl.paths import short_names
+from coref_automl.folders import short_names
 from coref_automl.records import Provenance
 
 _RUN = re.compile(r"([^-_/\s]+)-(\d+)-s(\d+)")

@@ -21,7 +21,7 @@ from coref_automl.comparison.scores import Entry, Group, has_room
 from coref_automl.comparison.study_data import StudyData, choosing_columns
 from coref_automl.config import read_yaml
 from coref_automl.errors import CorefError
-from coref_automl.evaluation.results import where_now
+from coref_automl.evaluation.results import relocated
 from coref_automl.folders import AVERAGE
 from coref_automl.records import Provenance
 from coref_automl.statistics.intervals import simultaneous_bounds
@@ -142,7 +142,10 @@ def train_command(entry: Entry, *, seed: int | None = None, tokens: int | None =
     if recipe.is_file():
         known = {"model": provenance.base_bytes, "dataset": provenance.dataset_bytes} if provenance else {}
         known["eval_set"] = entry.evaluation.fingerprints.get("items", "")
-        changed = _options({name: now for name, (stored, now) in _paths_in(recipe, known).items() if now != stored})
+        anywhere = _paths_in(
+            recipe.resolve(), known
+        )  # a relative path that is found is named: it depends on the folder one is in
+        changed = _options({name: now for name, (stored, now) in _paths_in(recipe, known).items() if anywhere[name][1] != stored})
         changed += f" --seed {seed}" if seed is not None else ""
         if provenance is not None and tokens:
             times = tokens / max(1, provenance.tokens)
@@ -159,7 +162,7 @@ def train_command(entry: Entry, *, seed: int | None = None, tokens: int | None =
         one_run = f"--method {shlex.quote(method)} --length {provenance.seq_len} --first-seed {seed} --seeds 1"
         return f"coref-automl study --recipe STUDY.yaml {one_run} --only train --out {shlex.quote(f'{run}-study')}"
     base = _base_now(provenance, entry)
-    dataset = where_now(provenance.dataset, entry.folder, _MARKER_FILES["dataset"], provenance.dataset_bytes) or "DATASET"
+    dataset = relocated(provenance.dataset, entry.folder, _MARKER_FILES["dataset"], provenance.dataset_bytes) or "DATASET"
     settings = f"--objective {shlex.quote(provenance.objective)} --seq-len {provenance.seq_len} --seed {seed}"
     settings += f" --max-tokens {tokens or provenance.tokens}"
     return f"coref-automl train --model {shlex.quote(base)} --dataset {shlex.quote(dataset)} {settings} --out {out}"
@@ -167,7 +170,7 @@ def train_command(entry: Entry, *, seed: int | None = None, tokens: int | None =
 
 def _base_now(provenance: Provenance, entry: Entry) -> str:
     """Where the base of a checkpoint lies now."""
-    return where_now(provenance.base, entry.folder, _MARKER_FILES["model"], provenance.base_bytes)
+    return relocated(provenance.base, entry.folder, _MARKER_FILES["model"], provenance.base_bytes)
 
 
 def _relation_command(study: StudyData, model: str) -> str:
@@ -192,7 +195,7 @@ def _paths_in(recipe: Path, known: dict[str, str]) -> dict[str, tuple[str, str]]
     """The paths in a run's recipe: as stored, and where they lie now. `known` are fingerprints of some of them."""
     fields = _fields_of(recipe)
     paths = {name: fields[name] for name in _MARKER_FILES if isinstance(fields.get(name), str)}
-    return {name: (path, where_now(path, recipe, _MARKER_FILES[name], known.get(name, ""))) for name, path in paths.items()}
+    return {name: (path, relocated(path, recipe, _MARKER_FILES[name], known.get(name, ""))) for name, path in paths.items()}
 
 
 def _fields_of(recipe: Path) -> dict[str, Any]:

@@ -26,11 +26,10 @@ from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
 from coref_automl.progress import duration
 from coref_automl.records import Record
-from coref_automl.say import language, say
+from coref_automl.say import align, language, say
 from coref_automl.statistics.crossed import CrossedVerdict
-from coref_automl.statistics.planning import SEEDS, USUAL, Components, SamplePlan, can_show, components_of, plans_for
+from coref_automl.statistics.planning import SEEDS, USUAL, Components, SamplePlan, components_of, detectable_difference, plans_for
 from coref_automl.store import read_json
-from coref_automl.tables import align
 
 COSTS = "costs.json"
 
@@ -180,7 +179,7 @@ def power(
         sets.append((evalset.name, sizes_of(evalset, metric)))
     test: dict[str, Any] = {"components": components, "comparisons": comparisons, "against_model": against_base}
     able = tuple(
-        Ability(name, int(sizes.sum()), len(sizes), count, can_show(sizes, count, **test))
+        Ability(name, int(sizes.sum()), len(sizes), count, detectable_difference(sizes, count, **test))
         for name, sizes in sets
         for count in seeds or SEEDS
     )

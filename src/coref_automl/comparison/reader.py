@@ -19,9 +19,9 @@ from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.runs import TaskFiles, TaskRun
 from coref_automl.comparison.superseded import changed_since, copies_note, copies_of, drop_superseded, one_dtype_each
 from coref_automl.errors import ComparisonError, CorefError, InputError
-from coref_automl.evaluation.results import RESULT, Opened, StoredEvaluation, files_under, is_of_one_model, look_through
+from coref_automl.evaluation.results import RESULT, Opened, StoredEvaluation, files_under, is_of_one_model, open_evaluations
+from coref_automl.folders import short_names
 from coref_automl.models.model_files import full_name, is_local
-from coref_automl.paths import short_names
 from coref_automl.say import say
 
 
@@ -173,7 +173,7 @@ class Results:
 def open_results(paths: Sequence[str]) -> Results:
     """Find and open all results behind the paths."""
     opened: Opened = {}
-    by_path = {path: PathResults(*look_through([path], opened)) for path in paths}
+    by_path = {path: PathResults(*open_evaluations([path], opened)) for path in paths}
     return Results(tuple(paths), find_runs(paths), by_path, opened)
 
 

@@ -19,8 +19,8 @@ import numpy as np
 from coref_automl.decoder import read_stored
 from coref_automl.errors import InputError
 from coref_automl.evaluation.targets import CHECKPOINT
+from coref_automl.folders import check_name
 from coref_automl.guard import read_arrays
-from coref_automl.paths import check_name
 from coref_automl.records import Provenance
 from coref_automl.store import atomic_write, write_json
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,11 @@ from coref_automl.evaluation.columns import NOT_RUN
 from coref_automl.evaluation.metrics import METRICS, PRIMARY, WORD, strict_has_room
 from coref_automl.evaluation.targets import CHECKPOINT, slug
 from coref_automl.models.build import NEW
-from coref_automl.records import Evaluation, Half, Task
+from coref_automl.records import Evaluation, Half, Task, grouped
 from coref_automl.say import say
 from coref_automl.statistics.methods import reciprocal
 from coref_automl.statistics.resampling import Part
 
-T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
 Ints = NDArray[np.int32]
 ItemMask = NDArray[np.bool_] | None
 """One flag per item of a group; None for all items."""
@@ -206,14 +204,6 @@ def _unselected(ends: Sequence[Entry]) -> bool:
     if False in planned:
         return False
     return None not in planned or len({round(provenance.epoch, 3) for provenance in records if provenance}) == 1
-
-
-def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """Group items by a key, in the order in which keys first occur."""
-    out: dict[K, list[T]] = {}
-    for item in items:
-        out.setdefault(key(item), []).append(item)
-    return out
 
 
 def runs_of(entries: Sequence[Entry]) -> dict[str, list[Entry]]:

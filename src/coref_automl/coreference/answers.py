@@ -34,9 +34,8 @@ from coref_automl.decoder import read_stored, read_stored_rows
 from coref_automl.engine.binding import Binding
 from coref_automl.errors import FolderError
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import MANIFEST, is_done
+from coref_automl.folders import MANIFEST, is_done, natural_order
 from coref_automl.korean import KINDS, PRONOUN, Tagger
-from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Provenance, Record
 from coref_automl.store import write_jsonl

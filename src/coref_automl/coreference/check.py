@@ -16,14 +16,13 @@ from coref_automl.comparison.claims import Claim
 from coref_automl.comparison.judging import UncorrectedClaim, few_documents, why_unjudged
 from coref_automl.comparison.outside_checks import CHOSEN, CheckStage, OutsideCheck, TaskData
 from coref_automl.comparison.runs import RunOf, Starts
-from coref_automl.comparison.scores import grouped
 from coref_automl.config import Setting
 from coref_automl.coreference.recipe import CoreferenceRecipe
 from coref_automl.coreference.results import COREFERENCE_FILES, CoreferenceResult, DocumentSums
 from coref_automl.errors import RecipeError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.progress import Progress
-from coref_automl.records import Estimate
+from coref_automl.records import Estimate, grouped
 from coref_automl.statistics.methods import ratio_verdict
 from coref_automl.statistics.resampling import Floats
 from coref_automl.store import write_json

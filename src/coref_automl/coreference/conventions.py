@@ -18,7 +18,7 @@ from typing import Literal, get_args
 from coref_automl.config import choose
 from coref_automl.coreference.data import CorefData
 from coref_automl.coreference.documents import CorefDocument, Mention, Span, SpanChains, in_order
-from coref_automl.korean import is_hangul, word_tails
+from coref_automl.korean import is_hangul, suffix_starts
 from coref_automl.records import Record
 from coref_automl.say import say
 
@@ -93,7 +93,7 @@ def convert_spans(text: str, spans: Sequence[Span], source: Convention, target: 
     """Convert each span. `heads` drops the words before a head, and converting back does not restore them."""
     if source.edges == target.edges:
         return list(spans)
-    tails = word_tails(text) if source.edges == "words" else {}
+    tails = suffix_starts(text) if source.edges == "words" else {}
     bare = [_bare(text, span, tails) if source.edges == "words" else span for span in spans]
     if target.edges == "words":
         return [_words(text, span, target.signs) for span in bare]

@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.coreference.conll import conll_chunks, corefud_chunks
-from coref_automl.coreference.documents import GENERAL, BadChunk, Chunk, CorefDocument, Mention, half_character, in_order
+from coref_automl.coreference.documents import GENERAL, BadChunk, Chunk, CorefDocument, Mention, in_order
 from coref_automl.corpus.batch import RowProblem, rows_of
 from coref_automl.corpus.formats import BROKEN, kind_of, opened, stem_of
 from coref_automl.errors import CoreferenceDataError
 from coref_automl.guard import read_whole, refuse_special
 from coref_automl.korean import composed
+from coref_automl.store import lone_surrogate
 
 ENDINGS = (".jsonl", ".conll", ".conllu")
 JOINT = "\n"
@@ -119,7 +120,7 @@ def _jsonl_chunks(path: Path) -> Iterator[Chunk | RowProblem]:
 def _chunk(raw: dict[str, Any], number: int) -> Chunk:
     if not isinstance(raw.get("text"), str) or not isinstance(raw.get("clusters"), list):
         raise BadChunk("a row needs doc_id, text and clusters: [[{start, end, entity}]]")
-    if (half := half_character(raw["text"])) is not None:
+    if (half := lone_surrogate(raw["text"])) is not None:
         raise BadChunk(f"character {half} of the text is half of a surrogate pair")
     name = _text_of(raw, "doc_id", _text_of(raw, "id", str(number)))
     clusters: list[tuple[Mention, ...]] = []

@@ -6,7 +6,6 @@ share both edges.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,9 +97,3 @@ def clusters_of(document: CorefDocument) -> list[list[dict[str, Any]]]:
 def _row(document: CorefDocument) -> dict[str, Any]:
     optional = {name: value for name in ("genre", "origin") if (value := getattr(document, name))}
     return {"doc_id": document.id, **optional, "text": document.text, "clusters": clusters_of(document)}
-
-
-def half_character(text: str) -> int | None:
-    """Find half of a surrogate pair, which JSON allows and no tokenizer accepts; None if there is none."""
-    match = re.search("[\ud800-\udfff]", text)
-    return match.start() if match else None

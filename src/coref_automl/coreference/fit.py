@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 
-from coref_automl.comparison.scores import grouped
 from coref_automl.coreference.loss import Segment, batch_loss
 from coref_automl.coreference.metrics import conll, score_document, sum_scores
 from coref_automl.coreference.model import CoreferenceModel
@@ -22,6 +21,7 @@ from coref_automl.coreference.resolve import FoundChains, resolve_all
 from coref_automl.coreference.tokens import TokenizedDocument, segments
 from coref_automl.models.execution import autocast, without_cudnn
 from coref_automl.progress import Progress, Stage, peak_gigabytes
+from coref_automl.records import grouped
 from coref_automl.training.finetuning import RESUME, FitState, Updates, checked_loss, run_epochs, scoped_rng, weights_on_cpu
 from coref_automl.training.optimizer import parameter_groups
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from coref_automl.coreference.answers import tag_nominals
-from coref_automl.coreference.documents import CorefDocument, Span, half_character
+from coref_automl.coreference.documents import CorefDocument, Span
 from coref_automl.coreference.evaluate import models_of
 from coref_automl.coreference.recipe import BUNDLED, HeadSettings, scheme_for
 from coref_automl.corpus.batch import Answered, answer_texts
@@ -35,6 +35,7 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.rows import with_marks
 from coref_automl.say import say
+from coref_automl.store import lone_surrogate
 
 if TYPE_CHECKING:
     from coref_automl.coreference.model import CoreferenceModel
@@ -162,7 +163,7 @@ def coreference(
     scheme = scheme_for(loaded.settings.schemes, scheme).name
     resolved = []
     for original in texts:
-        if (half := half_character(original)) is not None:
+        if (half := lone_surrogate(original)) is not None:
             raise InputError(f"Character {half} of the text is half of a surrogate pair; correct the text.")
         syllables, offsets = composed(original)
         (doc,) = tokenize_documents(loaded.tokenizer, [CorefDocument("text", syllables, (), scheme=scheme)])
@@ -194,7 +195,7 @@ def resolve_file(
     settings = fingerprint([options.get("base"), options.get("scheme"), resolve])
     made_from = {"weights": folder_fingerprint(models_of(model)[0]), "options": settings}
     progress = progress or quiet()
-    return answer_texts(data, out, KIND, answer, made_from, column=column, at_once=16, skip_bad=skip_bad, progress=progress)
+    return answer_texts(data, out, KIND, answer, made_from, column=column, batch_size=16, skip_bad=skip_bad, progress=progress)
 
 
 def annotated_rows(texts: Mapping[str, str], model: str | Path = BUNDLED, **options: Any) -> tuple[str, list[dict[str, Any]]]:

@@ -19,7 +19,7 @@ from coref_automl.coreference.documents import Span, SpanChains
 from coref_automl.coreference.head import GOLD_LOGIT, Surfaces
 from coref_automl.coreference.model import CoreferenceModel
 from coref_automl.coreference.tokens import MAX_WIDTH, Ints, TokenizedDocument
-from coref_automl.machine import tokens_at_once
+from coref_automl.machine import default_batch_tokens
 from coref_automl.models.execution import autocast
 from coref_automl.progress import Progress, quiet
 
@@ -80,7 +80,7 @@ def encode_document(
     spans, kept, pending = [(none, none, np.zeros(0, np.float32))], list[Any](), None
     begin = end = count = 0
     with torch.inference_mode(), (progress or quiet()).stage("reading", len(doc), "tokens") as stage:
-        for windows in model.window_batches(doc, tokens or tokens_at_once(device.type)):
+        for windows in model.window_batches(doc, tokens or default_batch_tokens(device.type)):
             with autocast(str(device), precision):
                 encoded = model.encode_windows([(doc, window) for window in windows])
             inputs, end = encoded if pending is None else torch.cat([pending, encoded]), end + len(encoded)

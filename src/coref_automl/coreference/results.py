@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from coref_automl.comparison.runs import TaskFiles
 from coref_automl.records import Estimate, Provenance, Record
-from coref_automl.say import say
+from coref_automl.say import align, say
 from coref_automl.statistics.methods import by_document
 from coref_automl.statistics.resampling import Floats
-from coref_automl.tables import align
 
 CONLL = ("muc", "b_cubed", "ceaf_e")
 """The CoNLL score is the mean of their F1s."""

@@ -17,7 +17,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coref_automl.comparison.scores import grouped
 from coref_automl.config import expect, to_mapping
 from coref_automl.coreference.answers import KIND, START, DocumentAnswer, answer_documents, summarize, write_answers
 from coref_automl.coreference.conventions import Convention, convention_of, convert_document
@@ -38,6 +37,7 @@ from coref_automl.locks import claimed
 from coref_automl.machine import pick_device
 from coref_automl.models.model_files import folder_fingerprint, model_fingerprints
 from coref_automl.progress import Progress, quiet
+from coref_automl.records import grouped
 from coref_automl.say import say
 from coref_automl.store import write_json
 

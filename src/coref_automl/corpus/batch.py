@@ -1,7 +1,7 @@
-"""Answers to a file of rows. In: rows, and a function that answers some of them. Out: a folder with one answer per row, in order.
+"""Answers to a file of rows. In: rows, and a function that answers a batch. Out: a folder with one answer per row, in order.
 
-The rows are read twice, a block at a time: first to check them all before any work, then to answer them; memory does not grow
-with the file. A killed command resumes at the block it was in and ends with the same bytes.
+Rows are read twice and streamed in batches: first to check all of them before any work, then to answer them. A killed command
+resumes at the batch it was in and ends with the same bytes.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from coref_automl.errors import FolderError, InputError
 from coref_automl.folders import MANIFEST, is_done, mark_done
 from coref_automl.guard import refuse_special
 from coref_automl.locks import claimed
-from coref_automl.paths import is_text
 from coref_automl.progress import Progress
 from coref_automl.records import Record
 from coref_automl.say import in_words, say
-from coref_automl.store import NOT_JSON, json_fault, os_errors_as_ours, write_json
+from coref_automl.store import NOT_JSON, is_text, json_fault, os_errors_as_ours, write_json
 
 T = TypeVar("T")
 KINDS = {kind: reader for kind, reader in {**LISTS, **READERS}.items() if kind != ".txt"}
-"""Files of rows, as against files that are one text."""
+"""Readers of files of rows; a .txt file is one text."""
 LISTED = 20
 _STATE = "state.json"
 _SHOWN = 30
+"""Characters of a column's name in an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowProblem(Record):
-    """A row that cannot be used. Rows count from 1, as an editor counts the entries of the file."""
+    """A row that cannot be used, and why. Rows count from 1, as in an editor."""
 
     row: int
     guid: str
     reason: str
 
     def __str__(self) -> str:
-        """For an error, which is in English."""
+        """English, for errors."""
         return f"row {self.row}" + (f" ({self.guid})" if self.guid else "") + f": {self.reason}"
 
     def in_words(self) -> str:
@@ -63,9 +63,9 @@ def skipped(rows: int, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answered(Record):
-    """What was made of a file: where the answers are, how many, how many rows were skipped, and the first of those.
+    """The answers to a file: their path and number, the number of skipped rows, and the first of those.
 
-    `foreign` rows were answered and are hardly Korean.
+    `foreign` counts rows that were answered although they are hardly Korean.
     """
 
     path: str
@@ -75,26 +75,26 @@ class Answered(Record):
     foreign: int = 0
 
     def lines(self) -> list[str]:
-        told = [skipped(self.skipped, say("파일", "the file"))] if self.skipped else []
-        told += [problem.in_words() for problem in self.problems]
+        notes = [skipped(self.skipped, say("파일", "the file"))] if self.skipped else []
+        notes += [problem.in_words() for problem in self.problems]
         if self.foreign:
             ko = f"한글이 거의 없는 행 {self.foreign:,}개도 답했습니다. 한국어 모델이므로 그 답은 믿지 마세요."
-            told.append(
+            notes.append(
                 say(ko, f"Rows with hardly any Hangul: {self.foreign:,}. The models read Korean; do not rely on these answers.")
             )
-        return [f"{self.path}: " + say(f"답 {self.rows:,}개", f"{self.rows:,} answer{'s' * (self.rows != 1)}"), *told]
+        return [f"{self.path}: " + say(f"답 {self.rows:,}개", f"{self.rows:,} answer{'s' * (self.rows != 1)}"), *notes]
 
 
 @dataclass(frozen=True, slots=True)
-class Task(Generic[T]):
-    """How a kind of row is answered. `check` raises `reject` with the reason; `answer` gives a reason in place of an answer."""
+class RowTask(Generic[T]):
+    """How to answer one kind of row. `check` raises `reject` with the reason; `answer` may return one instead of an answer."""
 
     kind: str
     check: Callable[[int, dict[str, Any]], T]
     reject: type[Exception]
     answer: Callable[[Sequence[T]], Iterable[Mapping[str, Any] | str]]
     refused: Callable[[Sequence[RowProblem]], InputError]
-    at_once: int = 64
+    batch_size: int = 64
 
 
 class _State(TypedDict):
@@ -112,20 +112,20 @@ class _Manifest(TypedDict):
 def rows_of(
     name: str, column: str, error: type[InputError] = InputError, advice: str = "rename the column that holds it"
 ) -> Iterator[Row]:
-    """The rows of a file in any format that `corpus/formats` reads, one at a time; any other file is refused in one sentence."""
+    """Yield the rows of a file in any format of `corpus/formats`; any other file is refused in one sentence."""
     path, kind = Path(name), kind_of(Path(name))
     if kind not in KINDS:
         raise error(f"{name} is not one of {', '.join(KINDS)} (also .xz, .gz, .bz2, .zst); save the rows as one of them.")
     refuse_special(path)
     refuse_archive(path, name, error)
-    looked, number = False, 0
+    checked, number = False, 0
     try:
         for number, (_, row) in enumerate(KINDS[kind](path), 1):
-            if not looked and isinstance(row, dict):
-                looked = True
+            if not checked and isinstance(row, dict):
+                checked = True
                 if kind in (".csv", ".tsv", ".parquet") and column not in row:
-                    found = ", ".join(repr(key[:_SHOWN]) for key in row)
-                    raise error(f"{name}: The columns are {found}, and none is {column!r}; {advice}.")
+                    columns = ", ".join(repr(key[:_SHOWN]) for key in row)
+                    raise error(f"{name}: The columns are {columns}, and none is {column!r}; {advice}.")
             yield number, row
         if not number:
             raise error(f"{name} has no rows; pass a file with at least one.")
@@ -140,7 +140,7 @@ def rows_of(
 
 
 class NoText(ValueError):
-    """Why a row has no text to answer; caught where its number is known."""
+    """Why a row has no text to answer; caught by the caller, who knows its number."""
 
 
 def answer_texts(
@@ -152,12 +152,11 @@ def answer_texts(
     *,
     column: str,
     check: Callable[[str], object] = bool,
-    at_once: int = 64,
+    batch_size: int = 64,
     skip_bad: bool = False,
     progress: Progress,
 ) -> Answered:
-    """Answer the text of every row; an answer keeps the columns of its row. A table gives a table, anything else JSON lines."""
-
+    """Answer the text of every row, keeping the row's columns. A table is answered as CSV, any other file as JSON lines."""
     last, foreign = 0, 0
 
     def checked(number: int, row: dict[str, Any]) -> dict[str, Any]:
@@ -170,28 +169,28 @@ def answer_texts(
             check(row[column])
         except InputError as error:
             raise NoText(str(error).rstrip(".")) from error
-        if number > last:  # rows are checked a second time as they are answered
+        if number > last:  # rows are checked a second time when they are answered
             last, foreign = number, foreign + (foreign_note(row[column]) is not None)
         return row
 
     def answered(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        for row, found in zip(rows, answer([row[column] for row in rows]), strict=True):
-            yield {**row, **found}
+        for row, columns in zip(rows, answer([row[column] for row in rows]), strict=True):
+            yield {**row, **columns}
 
     def refused(problems: Sequence[RowProblem]) -> InputError:
         more = "" if len(problems) == 1 else f" (and {len(problems) - 1} more like it)"
         return InputError(f"{data}, {problems[0]}{more}. Correct the file, or pass --skip-bad.")
 
-    task = Task(kind, checked, NoText, answered, refused, at_once)
+    task = RowTask(kind, checked, NoText, answered, refused, batch_size)
     file = "answers.csv" if kind_of(Path(data)) in (".csv", ".tsv") else "answers.jsonl"
     rows = partial(rows_of, data, column, advice="name the one that holds the text with --column")
-    found = answer_rows(rows, task, out, file, {**made_from, "column": column}, skip_bad=skip_bad, progress=progress)
-    return replace(found, foreign=foreign)
+    answers = answer_rows(rows, task, out, file, {**made_from, "column": column}, skip_bad=skip_bad, progress=progress)
+    return replace(answers, foreign=foreign)
 
 
 def answer_rows(
     rows: Callable[[], Iterable[Row]],
-    task: Task[T],
+    task: RowTask[T],
     out: Path,
     file: str,
     made_from: Mapping[str, str],
@@ -199,7 +198,7 @@ def answer_rows(
     skip_bad: bool = False,
     progress: Progress,
 ) -> Answered:
-    """Answer every row into `out/file` (.jsonl or .csv). The same command resumes; answers to other rows are refused."""
+    """Answer every row into `out/file` (.jsonl or .csv), or resume; a folder with answers to other rows is refused."""
     total, digest, problems = 0, hashlib.blake2b(digest_size=12), list[RowProblem]()
     for number, row, fault in _checked(rows(), task):
         digest.update(json.dumps(row, ensure_ascii=False, sort_keys=True, default=str).encode("utf-8", "surrogatepass") + b"\0")
@@ -213,8 +212,8 @@ def answer_rows(
     binding = {"fingerprints": {**made_from, "rows": digest.hexdigest()}}
     with claimed(out, task.kind):
         if (out / MANIFEST).is_file():
-            same = "pass the same rows and model to resume, or choose another --out"
-            check_binding(out, read_stored(out / MANIFEST, _Manifest)["binding"], binding, same)
+            advice = "pass the same rows and model to resume, or choose another --out"
+            check_binding(out, read_stored(out / MANIFEST, _Manifest)["binding"], binding, advice)
         elif (out / file).exists():
             raise FolderError(f"{out / file} exists and does not say what it was made from; choose another --out.")
         write_json(out / MANIFEST, {"kind": task.kind, "binding": binding})
@@ -222,7 +221,7 @@ def answer_rows(
 
 
 def _answer(
-    rows: Callable[[], Iterable[Row]], task: Task[T], out: Path, file: str, total: int, skip_bad: bool, progress: Progress
+    rows: Callable[[], Iterable[Row]], task: RowTask[T], out: Path, file: str, total: int, skip_bad: bool, progress: Progress
 ) -> Answered:
     empty: _State = {"read": 0, "rows": 0, "skipped": 0, "bytes": 0, "problems": []}
     path, state = out / file, read_stored(out / _STATE, _State) if (out / _STATE).is_file() else empty
@@ -230,36 +229,36 @@ def _answer(
         state = empty
     elif is_done(out):
         return Answered(str(path), state["rows"], state["skipped"], tuple(state["problems"]))
-    written = _Written(path, state["bytes"])
+    appender = _AnswerFile(path, state["bytes"])
     with progress.stage("answering", total, "rows") as stage:
         stage.skip(state["read"])
-        every = _checked(rows(), task)
-        source = islice(every, state["read"], None)
-        while block := list(islice(source, task.at_once)):
-            good = [(number, checked) for number, _, checked in block if not isinstance(checked, RowProblem)]
-            bad = [checked for *_, checked in block if isinstance(checked, RowProblem)]
+        checked_rows = _checked(rows(), task)
+        source = islice(checked_rows, state["read"], None)
+        while batch := list(islice(source, task.batch_size)):
+            good = [(number, checked) for number, _, checked in batch if not isinstance(checked, RowProblem)]
+            bad = [checked for *_, checked in batch if isinstance(checked, RowProblem)]
             answers = list(task.answer([checked for _, checked in good])) if good else []
             paired = list(zip(good, answers, strict=True))
             bad += [RowProblem(number, "", answer) for (number, _), answer in paired if isinstance(answer, str)]
             if bad and not skip_bad:
                 raise task.refused(bad)
-            kept = [answer for answer in answers if not isinstance(answer, str)]
+            usable = [answer for answer in answers if not isinstance(answer, str)]
             state = {
-                "read": state["read"] + len(block),
-                "rows": state["rows"] + len(kept),
+                "read": state["read"] + len(batch),
+                "rows": state["rows"] + len(usable),
                 "skipped": state["skipped"] + len(bad),
-                "bytes": written.append(kept),
+                "bytes": appender.append(usable),
                 "problems": [*state["problems"], *bad][:LISTED],
             }
             problems = [problem.to_json() for problem in state["problems"]]
             write_json(out / _STATE, {**state, "problems": problems})
-            stage.advance(len(block))
+            stage.advance(len(batch))
     mark_done(out)
     return Answered(str(path), state["rows"], state["skipped"], tuple(state["problems"]))
 
 
-def _checked(rows: Iterable[Row], task: Task[T]) -> Iterator[tuple[int, Any, T | RowProblem]]:
-    """Each row with its number, as it is and as it was checked, or what is wrong with it."""
+def _checked(rows: Iterable[Row], task: RowTask[T]) -> Iterator[tuple[int, Any, T | RowProblem]]:
+    """Yield (number, row, checked row or what is wrong with it)."""
     for number, row in rows:
         if isinstance(row, str):
             yield number, row, RowProblem(number, "", row)
@@ -270,8 +269,8 @@ def _checked(rows: Iterable[Row], task: Task[T]) -> Iterator[tuple[int, Any, T |
             yield number, row, RowProblem(number, str(row.get("guid", row.get("id", ""))), str(error))
 
 
-class _Written:
-    """The file of answers. What a kill left behind the last whole block is cut off first."""
+class _AnswerFile:
+    """Appends answers to their file, after truncating what a killed command left beyond its last whole batch."""
 
     def __init__(self, path: Path, keep: int) -> None:
         self._path, self._csv, self._size = path, path.suffix == ".csv", keep
@@ -297,5 +296,5 @@ class _Written:
 
 
 def _cell(value: Any) -> Any:
-    """A list in a table is JSON."""
+    """A table's cell; lists are written as JSON."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple | dict) else value

@@ -16,19 +16,18 @@ from coref_automl.corpus.shards import UNREAD, Index
 from coref_automl.corpus.sources import SOURCES, licence_in_words, licence_of, licence_of_bundled
 from coref_automl.errors import WorkError
 from coref_automl.progress import Progress
-from coref_automl.say import in_words, say
-from coref_automl.tables import align
+from coref_automl.say import align, in_words, say
 
 
 def counts_table(manifest: dict[str, Any], *, sizes: bool = True) -> str:
-    """Documents in, kept and dropped by reason, characters and tokens, one line per source; the reasons below.
+    """A table of documents read, kept and dropped, characters and tokens by source, and below it the reasons for drops.
 
-    Characters and tokens are counted last; without `sizes` their columns are left out.
+    `sizes=False` leaves out characters and tokens, which are known only after encoding.
     """
     columns = 6 if sizes else 4
     head = say("데이터 소스/읽음/남음/제외/글자/토큰", "source/in/kept/dropped/characters/tokens").split("/")
     rows = [tuple(head[:columns])]
-    for source in [*manifest["sources"], _together(manifest["sources"])]:
+    for source in [*manifest["sources"], _total(manifest["sources"])]:
         numbers = (source["in"], source["kept"], sum(source["dropped"].values()), source["characters"], source["tokens"])
         rows.append((source["name"], *(f"{number:,}" for number in numbers))[:columns])
     lines = align(rows, right=True)
@@ -50,17 +49,17 @@ def summary(manifest: dict[str, Any]) -> str:
 
 
 def card(manifest: dict[str, Any]) -> str:
-    """card.md, filled from the manifest alone."""
+    """The text of card.md, from the manifest alone."""
     settings = manifest["settings"]
     length, unknown = f"{manifest['seq_len']:,}", f"{manifest['unknown_share']:.3%}"
-    tokenizer, mark = f"`{manifest['tokenizer']}` ({manifest['tokenizer_fingerprint']})", f"`{manifest['fingerprint']}`"
+    tokenizer, fingerprint = f"`{manifest['tokenizer']}` ({manifest['tokenizer_fingerprint']})", f"`{manifest['fingerprint']}`"
     inputs = [(entry["label"], f"{entry['rows']:,}", entry["bytes"]) for entry in manifest["inputs"]]
     parts = [
         say(f"# 데이터셋 `{manifest['mode']}`, {length}토큰", f"# Dataset `{manifest['mode']}` at {length} tokens"),
         f"{summary(manifest)}. "
         + say(
-            f"토크나이저: {tokenizer}, 미등록 토큰 {unknown}. 배열 핑거프린트: {mark}.",
-            f"Tokenizer: {tokenizer}; unknown tokens {unknown}. Fingerprint of the arrays: {mark}.",
+            f"토크나이저: {tokenizer}, 미등록 토큰 {unknown}. 배열 핑거프린트: {fingerprint}.",
+            f"Tokenizer: {tokenizer}; unknown tokens {unknown}. Fingerprint of the arrays: {fingerprint}.",
         ),
         say("## 데이터 소스", "## Sources"),
         f"```\n{counts_table(manifest)}\n```",
@@ -98,11 +97,11 @@ def _evaluation(manifest: dict[str, Any]) -> str:
         )
     overlap = manifest["overlap"]
     if overlap is not None:
-        runs, texts, found, touched = (f"{overlap[name]:,}" for name in ("runs", "documents", "runs_found", "documents_touched"))
+        runs, texts, shared, touched = (f"{overlap[name]:,}" for name in ("runs", "documents", "runs_found", "documents_touched"))
         lines.append(
             say(
-                f"\n평가 문서 {texts}개의 13어절 연쇄 {runs}개 중 {found}개가 학습 글에도 있습니다 (문서 {touched}개).",
-                f"\nOf {runs} 13-word sequences in {texts} evaluation documents, {found} also occur in the training text; "
+                f"\n평가 문서 {texts}개의 13어절 연쇄 {runs}개 중 {shared}개가 학습 글에도 있습니다 (문서 {touched}개).",
+                f"\nOf {runs} 13-word sequences in {texts} evaluation documents, {shared} also occur in the training text; "
                 f"{touched} documents are affected.",
             )
         )
@@ -116,7 +115,7 @@ def _evaluation(manifest: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _together(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _total(sources: Sequence[dict[str, Any]]) -> dict[str, Any]:
     total = {key: sum(source[key] for source in sources) for key in ("in", "kept", "characters", "tokens")}
     dropped = {"": sum(sum(source["dropped"].values()) for source in sources)}
     return {"name": say("합계", "total"), "dropped": dropped, **total}
@@ -128,13 +127,13 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def refuse_sources(sources: list[dict[str, Any]], recipe: PrepareRecipe, progress: Progress) -> None:
-    """Name the sources that contribute nothing; without `allow_empty` they are an error."""
+    """Note the sources that contribute nothing; without `allow_empty` they are an error."""
     empty = [source for source in sources if not source["kept"] and set(source["dropped"]) != {UNREAD}]
     if not empty and any(source["kept"] for source in sources):
         return
     empty = empty or sources
-    why = (max(s["dropped"], key=s["dropped"].__getitem__, default="no rows") for s in empty)
-    named = ", ".join(f"{source['name']} ({reason})" for source, reason in zip(empty, why, strict=True))
+    reasons = (max(source["dropped"], key=source["dropped"].__getitem__, default="no rows") for source in empty)
+    named = ", ".join(f"{source['name']} ({reason})" for source, reason in zip(empty, reasons, strict=True))
     if not recipe.allow_empty or len(empty) == len(sources):
         progress.note(counts_table({"sources": sources}, sizes=False))
         raise WorkError(
@@ -146,28 +145,27 @@ def refuse_sources(sources: list[dict[str, Any]], recipe: PrepareRecipe, progres
 def counted(
     index: Index, choice: Choice, facts: NDArray[np.int32] | None = None, hub: Collection[str] = ()
 ) -> list[dict[str, Any]]:
-    """One line per source: documents in, kept, dropped by reason, characters and tokens; `facts` are those of encoding."""
-    facts = np.zeros((len(index), 4), np.int32) if facts is None else facts
-    lines = []
+    """The counts of every source, by name; before encoding there are no `facts`. `hub` names sources that are not files."""
+    facts = np.zeros((len(index), len(encode.FACTS)), np.int32) if facts is None else facts
+    sources = []
     for number, name in enumerate(index.sources):
         rows = np.flatnonzero(index.source == number)
         dropped = Counter(index.dropped.get(name, {}))
         chosen = rows[choice[rows] == KEPT]
-        for reasons, codes in ((REASONS, choice[rows]), (encode.REASONS, facts[chosen, 3])):
+        for reasons, codes in ((REASONS, choice[rows]), (encode.REASONS, facts[chosen, encode.REASON])):
             for code, count in zip(*np.unique(codes[codes > 0], return_counts=True), strict=True):
                 dropped[reasons[int(code)]] += int(count)
-        good = chosen[facts[chosen, 3] == 0]
-        came = len(rows) + sum(index.dropped.get(name, {}).values())
-        stated = licence_of(name) if name in hub or name not in SOURCES else "not stated by a local file"
-        lines.append(
+        kept = chosen[facts[chosen, encode.REASON] == 0]
+        licence = licence_of(name) if name in hub or name not in SOURCES else "not stated by a local file"
+        sources.append(
             {
                 "name": name,
-                "licence": licence_of_bundled(name, hub) or stated,
-                "in": came,
-                "kept": len(good),
+                "licence": licence_of_bundled(name, hub) or licence,
+                "in": len(rows) + sum(index.dropped.get(name, {}).values()),
+                "kept": len(kept),
                 "dropped": dict(sorted(dropped.items())),
-                "characters": int(facts[good, 0].sum()),
-                "tokens": int(facts[good, 1].sum()),
+                "characters": int(facts[kept, encode.CHARACTERS].sum()),
+                "tokens": int(facts[kept, encode.TOKENS].sum()),
             }
         )
-    return sorted(lines, key=lambda line: line["name"])
+    return sorted(sources, key=lambda source: source["name"])

@@ -1,7 +1,7 @@
 """Noun chains. In: a text and its tags. Out: mentions as character spans, and the chains of mentions that share a form.
 
 A mention is a noun (NNG, NNP) of two or more Hangul syllables; nouns written together without a blank are one mention. Training
-and evaluation both take their mentions from here, so that what is practised is what is measured.
+and evaluation share these mentions, so that training practises what evaluation measures.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _NAME = KINDS.index("NNP")
 
 @dataclass(frozen=True, slots=True)
 class NounMention:
-    """`text[start:end] == form`. The tag of a compound is NNP if any part of it is. `around` flags what stands beside it."""
+    """`text[start:end] == form`. A compound is NNP if any part of it is. `around` has the flags of `korean` for its context."""
 
     start: int
     end: int
@@ -32,38 +32,38 @@ class NounMention:
 
 
 def mentions(text: str, tags: Tags, *, only_names: bool = False) -> list[NounMention]:
-    """The mentions of a text in order. They never overlap."""
-    found = []
-    for start, end, is_name, around in _joined(tags):
+    """The mentions of a text, in order; they never overlap."""
+    nouns = []
+    for start, end, is_name, around in _compounds(tags):
         form = text[start:end]
         if end - start < 2 or not is_hangul(form) or (only_names and not is_name):
             continue
-        found.append(NounMention(start, end, form, "NNP" if is_name else "NNG", around))
-    return found
+        nouns.append(NounMention(start, end, form, "NNP" if is_name else "NNG", around))
+    return nouns
 
 
 def chains(mentions: Sequence[NounMention], *, cap: int | None = 8) -> list[list[NounMention]]:
-    """Mentions of one form, two or more of them, in text order; the chains in the order of their first mentions.
+    """Chains of two or more mentions of one form, in text order, ordered by their first mentions.
 
-    A form that occurs more than `cap` times keeps that many mentions, spread evenly from its first to its last, so that a few
-    words do not dominate a document and a long document does not lose its end.
+    A longer chain keeps `cap` mentions, evenly spaced from its first to its last, so that a few words do not dominate a document
+    and a long document does not lose its end.
     """
     return [_spread(chain, cap) for chain in by_form(mentions).values() if len(chain) >= 2]
 
 
 def by_form(mentions: Sequence[NounMention]) -> dict[str, list[NounMention]]:
-    found: dict[str, list[NounMention]] = {}
+    groups: dict[str, list[NounMention]] = {}
     for mention in mentions:
-        found.setdefault(mention.form, []).append(mention)
-    return found
+        groups.setdefault(mention.form, []).append(mention)
+    return groups
 
 
-def _joined(tags: Tags) -> Iterator[tuple[int, int, bool, int]]:
-    """Maximal runs of nouns whose ends meet, with the flags of what surrounds them."""
+def _compounds(tags: Tags) -> Iterator[tuple[int, int, bool, int]]:
+    """Yield (start, end, is a name, flags) of maximal runs of adjacent nouns."""
     nouns = tags.kinds != PRONOUN
     run: tuple[int, int, bool, int] | None = None
-    for (start, end), held in zip(tags.spans[nouns].tolist(), tags.surroundings[nouns].tolist(), strict=True):
-        is_name, around = held & KIND == _NAME, held & ~KIND
+    for (start, end), flags in zip(tags.spans[nouns].tolist(), tags.surroundings[nouns].tolist(), strict=True):
+        is_name, around = flags & KIND == _NAME, flags & ~KIND
         if run is not None and start == run[1]:
             run = (run[0], end, run[2] or is_name, run[3] & CLAUSE | around)
         elif run is None or start > run[1]:
@@ -79,4 +79,4 @@ def _spread(chain: list[NounMention], cap: int | None) -> list[NounMention]:
         return chain
     if cap < 2:
         raise ValueError("a chain needs a cap of two or more")
-    return [chain[round(step * (len(chain) - 1) / (cap - 1))] for step in range(cap)]
+    return [chain[round(number * (len(chain) - 1) / (cap - 1))] for number in range(cap)]

@@ -1,6 +1,6 @@
-"""Which documents are used, and how their texts read. In: raw texts and ids. Out: clean texts or reasons to drop; held-out ids.
+"""Cleaning, filters and the held-out split. In: raw texts and ids. Out: clean texts or reasons to drop; held-out ids.
 
-A document is held out by its id alone: only evaluation may see it, the same for ever and everywhere.
+A document is held out by its id alone, so the split is the same on every machine and never changes.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ BOILERPLATE = tuple(
         r"^(기사\s*제보|제보하기|구독하기|댓글\s*쓰기|이전\s*글|다음\s*글)$",
     )
 )
-"""A line that one of these matches says nothing about the document; it is removed, the document stays."""
+"""Lines to remove: they say nothing about the document, which stays."""
 
 
 def normalise(text: str) -> str:
-    """NFC, no control or invisible characters, single blanks, no empty or boilerplate lines.
+    """Normalise to NFC with single blanks, without control or invisible characters and empty or boilerplate lines.
 
-    Whatever Unicode breaks a line at becomes a newline: a form feed between two pages keeps their words apart.
+    Every Unicode line break becomes a newline, so that a form feed between two pages keeps their words apart.
     """
     text = _LINE_BREAKS.sub("\n", text)
     text = unicodedata.normalize("NFC", _CONTROL.sub("", _INVISIBLE.sub("", text)))
@@ -50,14 +50,14 @@ def normalise(text: str) -> str:
 
 
 def is_boilerplate(line: str) -> bool:
-    """Does a line say nothing about its document? A whole sentence may speak of such things and is none."""
+    """Whether a line is boilerplate; a full sentence may mention such things and is kept."""
     lowered = line.lower() if len(line) <= 200 and not line.endswith("다.") else ""
     return bool(lowered) and any(pattern.search(lowered) for pattern in BOILERPLATE)
 
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """The least a document must offer."""
+    """Minimum requirements on a document."""
 
     min_characters: int = 200
     min_hangul: float = 0.5
@@ -65,50 +65,37 @@ class Filters:
 
 
 def reason_to_drop(text: str, filters: Filters) -> str | None:
-    """Why a normalised text is not kept; None when it is. The first filter that objects decides."""
-    return (
-        is_empty(text)
-        or too_short(text, filters.min_characters)
-        or too_little_hangul(text, filters.min_hangul)
-        or too_repetitive(text, filters.min_distinct_lines)
-    )
-
-
-def is_empty(text: str) -> str | None:
-    return None if text else "empty after cleaning"
-
-
-def too_short(text: str, least: int) -> str | None:
-    return f"under {least} characters" if len(text) < least else None
-
-
-def too_little_hangul(text: str, least: float) -> str | None:
-    return f"under {least:.0%} Hangul" if hangul_share(text) < least else None
-
-
-def too_repetitive(text: str, least: float) -> str | None:
-    """Lists of links and menus repeat their lines; prose does not."""
+    """The first filter's reason to drop a normalised text; None to keep it."""
     lines = text.split("\n")
-    return "most lines repeat" if len(lines) >= 10 and len(set(lines)) < least * len(lines) else None
+    if not text:
+        return "empty after cleaning"
+    if len(text) < filters.min_characters:
+        return f"under {filters.min_characters} characters"
+    if hangul_share(text) < filters.min_hangul:
+        return f"under {filters.min_hangul:.0%} Hangul"
+    if len(lines) >= 10 and len(set(lines)) < filters.min_distinct_lines * len(lines):  # lists of links and menus, not prose
+        return "most lines repeat"
+    return None
 
 
 _HANGUL = ((0xAC00, 0xD7FF), (0x1100, 0x11FF), (0x3131, 0x318E), (0xA960, 0xA97F))
 _LETTERS = ((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0x1FFF), (0x2C00, 0xFEFE), (0x20000, 0x3FFFF))
-_MARKS = ((0x3000, 0x303F), (0xFE00, 0xFE6F))
-"""Signs that lie among the letters."""
+_SYMBOLS = ((0x3000, 0x303F), (0xFE00, 0xFE6F))
+"""Code points within the ranges of letters that are not letters."""
 
 
 def hangul_share(text: str) -> float:
-    """Hangul among the letters of a text; digits, punctuation, blanks and emoji are not letters."""
+    """The share of Hangul among the letters of a text; digits, punctuation, blanks and emoji are not letters."""
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    hangul, others, marks = (
-        sum(np.count_nonzero((codes >= low) & (codes <= high)) for low, high in ranges) for ranges in (_HANGUL, _LETTERS, _MARKS)
+    hangul, letters, symbols = (
+        sum(np.count_nonzero((codes >= low) & (codes <= high)) for low, high in ranges)
+        for ranges in (_HANGUL, _LETTERS, _SYMBOLS)
     )
-    return float(hangul) / (others - marks) if others > marks else 0.0
+    return float(hangul) / (letters - symbols) if letters > symbols else 0.0
 
 
 def foreign_note(text: str) -> str | None:
-    """A word about a text that is hardly Korean; it is answered all the same."""
+    """A note about a text that is hardly Korean, which is answered all the same; None for Korean."""
     if hangul_share(text.replace("[MASK]", "")) >= 0.2:
         return None
     ko = "한글이 거의 없는 텍스트입니다. 한국어 모델이므로 한국어 텍스트를 넣으세요."
@@ -120,35 +107,30 @@ LEAST = 300
 
 
 def rank(identity: str) -> int:
-    """The rank of an id in the order in which documents are held out: a 63-bit number."""
+    """A 63-bit hash of an id; documents are held out in the order of these ranks."""
     return int.from_bytes(hashlib.blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big") >> 1
 
 
 def qualified_id(document: Document) -> str:
-    """The id of a document where another source has the same: two files that count from 1 hold the same ids out."""
+    """A document's id with its source, for when another source has the same id (two files that both count from 1)."""
     return f"{document.source}/{document.id}"
 
 
 def own_id(document: Document) -> str:
-    """The id that a document of an evaluation set had in its source."""
+    """A document's id in its source, without the prefix of `qualified_id`."""
     return document.id.removeprefix(f"{document.source}/")
 
 
 @dataclass(slots=True)
 class HoldOut:
-    """Decides for one source. Add every id as it is read, filtered or not: eight bytes each, so large sources fit in memory."""
+    """Decides for one source from the ranks of all its ids, filtered or not: eight bytes each, so that large sources fit."""
 
     share: float = SHARE
     least: int = LEAST
     ranks: array[int] = field(default_factory=lambda: array("q"))
 
-    def add(self, identity: str) -> int:
-        place = rank(identity)
-        self.ranks.append(place)
-        return place
-
     def limit(self) -> int:
-        """A document is held out when its rank is at or below this; -1 when none is."""
+        """The highest rank that is held out; -1 if none is."""
         total = len(self.ranks)
         count = min(max(round(self.share * total), self.least), total // 2) if self.share > 0 else 0
         if not count:
@@ -157,8 +139,8 @@ class HoldOut:
 
 
 def limits(ids_by_source: Iterable[tuple[str, str]], *, share: float = SHARE, least: int = LEAST) -> dict[str, int]:
-    """From (source, id) pairs: every source's limit, for callers that see several sources in one stream."""
+    """The limit of every source, from (source, id) pairs of a stream of several sources."""
     decisions: dict[str, HoldOut] = {}
     for source, identity in ids_by_source:
-        decisions.setdefault(source, HoldOut(share, least)).add(identity)
+        decisions.setdefault(source, HoldOut(share, least)).ranks.append(rank(identity))
     return {source: decision.limit() for source, decision in decisions.items()}

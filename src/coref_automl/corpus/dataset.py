@@ -5,8 +5,8 @@ blocks.npy    [pieces, 4] int32  (block, start, length, document number), sorted
 mentions.npy  [mentions, 4]      (block, start, end, chain) in token offsets of the block, sorted by block and start
 manifest.json                    settings, counts and fingerprints; card.md says the same to a person
 
-Training compares the fingerprint of the arrays before its first step, so that one that was edited, or damaged on its way here, is
-not learned from. Tables are read some rows at a time: a dataset may be many times larger than memory.
+Training verifies the fingerprint of the arrays before its first step and refuses edited or damaged ones. Tables are read some
+rows at a time, because a dataset may be many times larger than memory.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from coref_automl.store import atomic_write, read_json, read_jsonl, write_json, 
 KIND = "dataset"
 TOKENS, PIECES, MENTIONS, CARD = "tokens.npy", "blocks.npy", "mentions.npy", "card.md"
 
-_PORTION = 1 << 18
-"""Rows of a table that are looked at at a time."""
+_ROWS_AT_ONCE = 1 << 18
+"""Rows of a table in memory at a time."""
 
 Ints = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedRow:
-    """One block: its tokens, the piece every token belongs to (from 1; 0 is padding), and mentions (start, end, chain)."""
+    """One block: its tokens, the piece of every token (from 1; 0 is padding), and mentions (start, end, chain)."""
 
     tokens: Ints
     segments: Ints
@@ -51,9 +51,9 @@ class PackedRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PackedDataset:
-    """A prepared dataset. Opening it reads no tokens; a row is read when it is asked for.
+    """A prepared dataset, memory-mapped: opening it reads no tokens.
 
-    Where `places` is given, row i is `tokens[places[i]]`; pieces and mentions name rows, not places.
+    With `token_rows`, row i is `tokens[token_rows[i]]`; pieces and mentions count dataset rows, not rows of `tokens`.
     """
 
     folder: Path
@@ -61,7 +61,7 @@ class PackedDataset:
     tokens: Ints
     pieces: Ints
     mentions: Ints
-    places: Ints | None = None
+    token_rows: Ints | None = None
 
     @classmethod
     def open(cls, folder: Path) -> PackedDataset:
@@ -78,9 +78,9 @@ class PackedDataset:
         if not is_done(folder):
             raise DatasetError(f"The dataset {folder} is unfinished; run the same `coref-automl prepare` command again.")
         try:
-            held = read_json(folder / MANIFEST)
-            _check_kind(folder, held)
-            manifest = decode_stored(DatasetManifest, held, str(folder / MANIFEST), error=DatasetError, remedy=AGAIN)
+            stored = read_json(folder / MANIFEST)
+            _check_kind(folder, stored)
+            manifest = decode_stored(DatasetManifest, stored, str(folder / MANIFEST), error=DatasetError, remedy=AGAIN)
             tokens, pieces, mentions = (read_array(folder / name, mapped=True) for name in (TOKENS, PIECES, MENTIONS))
         except DatasetError:
             raise
@@ -91,7 +91,7 @@ class PackedDataset:
         return cls(folder, manifest, tokens, pieces, mentions)
 
     def verify(self, progress: Progress) -> None:
-        """Are the arrays what was prepared?"""
+        """Raise DatasetError unless the arrays have the bytes that were prepared."""
         arrays = [self.folder / name for name in (TOKENS, PIECES, MENTIONS)]
         with progress.stage("verify dataset", sum(path.stat().st_size for path in arrays), "bytes") as stage:
 
@@ -107,10 +107,10 @@ class PackedDataset:
                 )
 
     def cut_to(self, seq_len: int) -> PackedDataset:
-        """The same blocks as shorter rows, for a first phase at a shorter length. Nothing is copied but the tables of spans.
+        """The same blocks as shorter rows, for a first phase at a shorter length; only the tables of spans are copied.
 
-        A piece that crosses an edge continues in the next row as a piece of its own; a mention that crosses one is left out, and
-        so is a row of padding alone.
+        A piece that crosses an edge continues in the next row as another piece. A mention that crosses one is dropped, and so are
+        rows of padding alone.
         """
         if seq_len == self.seq_len:
             return self
@@ -122,13 +122,13 @@ class PackedDataset:
         tokens = self.tokens.reshape(-1, seq_len)
         pieces, mentions = _cut_pieces(self, seq_len), _cut_mentions(self, seq_len)
         filled = np.bincount(pieces[:, 0], minlength=len(tokens)) > 0
-        places = None
+        token_rows = None
         if not filled.all():
-            places, row_at = np.flatnonzero(filled), np.cumsum(filled) - 1
+            token_rows, new_row = np.flatnonzero(filled), np.cumsum(filled) - 1
             mentions = mentions[filled[mentions[:, 0]]]
-            pieces[:, 0], mentions[:, 0] = row_at[pieces[:, 0]], row_at[mentions[:, 0]]
+            pieces[:, 0], mentions[:, 0] = new_row[pieces[:, 0]], new_row[mentions[:, 0]]
         manifest: DatasetManifest = {**self.manifest, "seq_len": seq_len, "blocks": int(filled.sum())}
-        return PackedDataset(self.folder, manifest, tokens, pieces, mentions, places)
+        return PackedDataset(self.folder, manifest, tokens, pieces, mentions, token_rows)
 
     @property
     def seq_len(self) -> int:
@@ -136,52 +136,54 @@ class PackedDataset:
 
     @property
     def fingerprint(self) -> str:
-        """Names the bytes of the three arrays."""
+        """A hash of the bytes of the three arrays."""
         return self.manifest["fingerprint"]
 
     def __len__(self) -> int:
-        return len(self.tokens if self.places is None else self.places)
+        return len(self.tokens if self.token_rows is None else self.token_rows)
 
     def pieces_of(self, index: int) -> Ints:
         """The (block, start, length, document) rows of one block."""
         return _rows_of(self.pieces, index)
 
     def lengths(self) -> NDArray[np.int64]:
-        """The real tokens of every row."""
-        found = np.zeros(len(self), np.int64)
-        for part in portions(self.pieces):
-            if not ((part[:, 0] >= 0) & (part[:, 0] < len(self))).all():
+        """The number of tokens of every row, without padding."""
+        lengths = np.zeros(len(self), np.int64)
+        for row, _, length, _ in (part.T for part in portions(self.pieces)):
+            if not ((row >= 0) & (row < len(self))).all():
                 raise DatasetError(f"The dataset {self.folder} is damaged ({PIECES} names rows that are not there); {AGAIN}.")
-            np.add.at(found, part[:, 0], part[:, 2])
-        return found
+            np.add.at(lengths, row, length)
+        return lengths
 
     @property
     def sources(self) -> list[str]:
-        """The sources that it has documents of, the largest first."""
-        held = [source for source in self.manifest.get("sources", []) if source["kept"]]
-        return [source["name"] for source in sorted(held, key=lambda source: -source["tokens"])]
+        """The sources with documents in the dataset, the largest first."""
+        used = [source for source in self.manifest.get("sources", []) if source["kept"]]
+        return [source["name"] for source in sorted(used, key=lambda source: -source["tokens"])]
 
     def contexts(self) -> NDArray[np.float64]:
-        """The length of the piece that a token of each row is in, on average."""
-        found = np.zeros(len(self))
-        for part in portions(self.pieces):
-            np.add.at(found, part[:, 0], part[:, 2].astype(np.float64) ** 2)
-        return np.asarray(found / self.lengths(), np.float64)
+        """The mean length, over the tokens of each row, of the piece that a token is in."""
+        squares = np.zeros(len(self))
+        for row, _, length, _ in (part.T for part in portions(self.pieces)):
+            np.add.at(squares, row, length.astype(np.float64) ** 2)
+        return np.asarray(squares / self.lengths(), np.float64)
 
     def row_weights(self, mix: Mapping[str, float]) -> NDArray[np.float64]:
-        """What rows weigh where the tokens of a source weigh what `mix` says, and others 1; their mean is 1."""
+        """The weight of every row, with mean 1, from the weights of sources in `mix`; tokens of other sources weigh 1."""
         path = self.folder / "documents.jsonl"
         names = [str(row["source"]) for row in read_jsonl(path)] if path.is_file() else []
         for name in mix:
             choose(name, dict.fromkeys(names), "source")
-        weights, found = np.array([mix.get(name, 1.0) for name in names]), np.zeros(len(self))
-        for part in portions(self.pieces):
-            np.add.at(found, part[:, 0], part[:, 2] * weights[part[:, 3]])
-        found /= self.lengths()
-        if found.min() == found.max():
-            told = "leaves nothing to train on" if not found.any() else "changes nothing"
-            raise RecipeError(f"--mix {told} in {self.folder}, whose sources are {', '.join(dict.fromkeys(names))}; correct it.")
-        return np.asarray(found / found.mean(), np.float64)
+        of_document, weights = np.array([mix.get(name, 1.0) for name in names]), np.zeros(len(self))
+        for row, _, length, document in (part.T for part in portions(self.pieces)):
+            np.add.at(weights, row, length * of_document[document])
+        weights /= self.lengths()
+        if weights.min() == weights.max():
+            effect = "leaves nothing to train on" if not weights.any() else "changes nothing"
+            raise RecipeError(
+                f"--mix {effect} in {self.folder}, whose sources are {', '.join(dict.fromkeys(names))}; correct it."
+            )
+        return np.asarray(weights / weights.mean(), np.float64)
 
     def row(self, index: int) -> PackedRow:
         if not 0 <= index < len(self):
@@ -190,13 +192,12 @@ class PackedDataset:
         for number, (_, start, length, _) in enumerate(self.pieces_of(index), 1):
             segments[start : start + length] = number
         mentions = _rows_of(self.mentions, index)[:, 1:]
-        place = index if self.places is None else self.places[index]
-        return PackedRow(np.asarray(self.tokens[place]), segments, mentions)
+        token_row = index if self.token_rows is None else self.token_rows[index]
+        return PackedRow(np.asarray(self.tokens[token_row]), segments, mentions)
 
     def check_tokenizer(self, fingerprint: str) -> None:
-        """Token ids mean something only with the tokenizer that made them."""
-        made = self.manifest.get("tokenizer_fingerprint")
-        if made != fingerprint:
+        """Refuse a model whose tokenizer is not the one that made the token ids."""
+        if self.manifest.get("tokenizer_fingerprint") != fingerprint:
             name = self.manifest.get("tokenizer")
             raise DatasetError(
                 f"{self.folder} was prepared with the tokenizer of {name}, not this model's; "
@@ -205,7 +206,7 @@ class PackedDataset:
 
 
 def _check_kind(folder: Path, manifest: Any) -> None:
-    """A folder of another kind is distinguished from a damaged one."""
+    """Refuse a folder of another kind by its kind, rather than as damaged."""
     kind = str(manifest.get("kind", KIND)) if isinstance(manifest, dict) else "file of another shape"
     if kind != KIND:
         raise DatasetError(f"{folder} is not a prepared dataset, it is {with_article(kind)}; make one: coref-automl prepare")
@@ -222,13 +223,13 @@ def _wrong_shape(manifest: DatasetManifest, tokens: Ints, pieces: Ints, mentions
 
 
 def portions(table: Ints) -> Iterator[Ints]:
-    """A table some rows at a time: one that is larger than memory stays on disk."""
-    for low in range(0, len(table), _PORTION):
-        yield np.asarray(table[low : low + _PORTION])
+    """Yield a table some rows at a time, so that one larger than memory stays on disk."""
+    for low in range(0, len(table), _ROWS_AT_ONCE):
+        yield np.asarray(table[low : low + _ROWS_AT_ONCE])
 
 
 def _rows_of(table: Ints, block: int) -> Ints:
-    """The rows of one block in a table that is sorted by block; nothing but what the search touches is read."""
+    """The rows of one block in a table sorted by block; binary search reads only what it touches."""
     whole = np.asarray(table)
     low = bisect_left(whole[:, 0], block)
     return whole[low : bisect_right(whole[:, 0], block, low)]
@@ -249,10 +250,9 @@ def _cut_pieces(dataset: PackedDataset, seq_len: int) -> Ints:
 
 def _cut_mentions(dataset: PackedDataset, seq_len: int) -> Ints:
     block, start, end, chain = np.asarray(dataset.mentions, np.int64).T
-    row, last = start // seq_len, (end - 1) // seq_len
-    whole = row == last
-    at = block * (dataset.seq_len // seq_len) + row
-    cut: Ints = np.stack([at, start - row * seq_len, end - row * seq_len, chain], 1)[whole].astype(np.int32)
+    part, last = start // seq_len, (end - 1) // seq_len
+    row = block * (dataset.seq_len // seq_len) + part
+    cut: Ints = np.stack([row, start - part * seq_len, end - part * seq_len, chain], 1)[part == last].astype(np.int32)
     return cut
 
 
@@ -262,7 +262,7 @@ def smallest_type(vocabulary: int) -> type[np.unsignedinteger[Any]]:
 
 
 Window = tuple[Iterable[Ints], Ints, Iterable[Ints]]
-"""Blocks that follow one another, and their pieces and mentions."""
+"""Consecutive blocks, with their pieces and mentions."""
 
 
 def write_dataset(
@@ -274,40 +274,39 @@ def write_dataset(
     manifest: Callable[[int], dict[str, Any]],
     card: Callable[[dict[str, Any]], str] | None = None,
 ) -> dict[str, Any]:
-    """Write the arrays, the manifest with their fingerprint, its card, and last DONE. Memory holds one window at a time.
+    """Write the arrays, the manifest with their fingerprint, its card, and last DONE; one window at a time is in memory.
 
-    `manifest` is asked when the blocks are counted; it needs `pad_id`, `tokenizer` and `tokenizer_fingerprint` beside what the
-    caller wants remembered.
+    `manifest` is called with the number of blocks; it must return `pad_id`, `tokenizer` and `tokenizer_fingerprint`.
     """
     claim_folder(folder, KIND)
     arrays = [folder / name for name in (TOKENS, PIECES, MENTIONS)]
     shapes = ((seq_len, np.dtype(dtype)), (4, np.dtype(np.int32)), (4, np.dtype(np.int32)))
     with ExitStack() as files:
-        grown = [files.enter_context(_growing(path, *shape)) for path, shape in zip(arrays, shapes, strict=True)]
+        writers = [files.enter_context(_growing(path, *shape)) for path, shape in zip(arrays, shapes, strict=True)]
         for blocks, pieces, mentions in windows:
-            for array, parts in zip(grown, (blocks, (pieces,), mentions), strict=True):
+            for writer, parts in zip(writers, (blocks, (pieces,), mentions), strict=True):
                 for part in parts:
-                    array.append(part)
-    count = grown[0].rows
-    own = {"seq_len": seq_len, "blocks": count, "fingerprint": fingerprint_files(arrays)}
-    whole = {"kind": KIND, **manifest(count), **own}
-    write_json(folder / MANIFEST, whole)
+                    writer.append(part)
+    count = writers[0].rows
+    facts = {"seq_len": seq_len, "blocks": count, "fingerprint": fingerprint_files(arrays)}
+    stored = {"kind": KIND, **manifest(count), **facts}
+    write_json(folder / MANIFEST, stored)
     if card is not None:
-        write_text(folder / CARD, card(whole))
+        write_text(folder / CARD, card(stored))
     mark_done(folder)
-    return whole
+    return stored
 
 
 @dataclass(slots=True)
-class _Growing:
-    """An .npy file whose rows are counted as they come; its header has room for any count and is written again at the end."""
+class _ArrayWriter:
+    """Appends rows to an .npy file; numpy pads the header, so it is rewritten in place with the final count."""
 
     handle: IO[bytes]
     columns: int
     dtype: np.dtype[Any]
     rows: int = 0
 
-    def head(self) -> None:
+    def write_header(self) -> None:
         self.handle.seek(0)
         header = {"descr": self.dtype.str, "fortran_order": False, "shape": (self.rows, self.columns)}
         np.lib.format.write_array_header_1_0(self.handle, header)
@@ -319,9 +318,9 @@ class _Growing:
 
 
 @contextmanager
-def _growing(path: Path, columns: int, dtype: np.dtype[Any]) -> Iterator[_Growing]:
+def _growing(path: Path, columns: int, dtype: np.dtype[Any]) -> Iterator[_ArrayWriter]:
     with atomic_write(path, "wb") as handle:
-        array = _Growing(handle, columns, dtype)
-        array.head()
-        yield array
-        array.head()
+        writer = _ArrayWriter(handle, columns, dtype)
+        writer.write_header()
+        yield writer
+        writer.write_header()

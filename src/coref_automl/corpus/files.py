@@ -1,8 +1,8 @@
 """Documents of files. In: a path, a glob, a folder or a URL. Out: documents in order, and a flaw for every other row.
 
 URLs (s3://, gs://, hf://, https://, file://) go through fsspec; drivers (s3fs, gcsfs) and credentials are the user's. Object
-stores refuse, stall and break off: a read that fails is repeated from the byte it had come to, with growing pauses; what still
-fails is one sentence.
+stores refuse, stall and disconnect: a failed read is retried with backoff from the byte it had reached; a final failure is one
+sentence.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from typing import Any
 
 from coref_automl.corpus.formats import BROKEN, KNOWN, READERS, TEXT, Row, kind_of, lines_between, refuse_archive, stem_of
 from coref_automl.errors import SourceError
-from coref_automl.paths import at_home, is_text, natural_order
+from coref_automl.folders import expand_home, natural_order
 from coref_automl.records import Document
+from coref_automl.store import is_text
 
 _WAITING = 1_000
-"""Flaws at the head of a file that wait for its first document."""
+"""Flaws at the head of a file that are held back until its first document names the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """A row that is not a document: where it is, and why."""
+    """A row that is not a document: its source, where it is, and why."""
 
     source: str
     where: str
@@ -38,26 +39,26 @@ class Flaw:
 
 def files_of(place: str) -> list[Path]:
     """The files that a path, a glob or a folder names, in natural order."""
-    path = at_home(place)
+    path = expand_home(place)
     if path.is_dir():
-        found = [file for file in path.rglob("*") if file.is_file() and kind_of(file) in READERS]
+        files = [file for file in path.rglob("*") if file.is_file() and kind_of(file) in READERS]
     elif path.is_file():
-        found = [path]
+        files = [path]
     elif path.exists():
         raise SourceError(f"local:{place} is a pipe, a socket or a device; copy its content into a file and give that.")
     else:
-        found = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]  # noqa: PTH207 - absolute patterns
-    if not found:
+        files = [Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file()]  # noqa: PTH207 - absolute patterns
+    if not files:
         raise SourceError(f"local:{place} matches no readable file; pass a file, a folder or a quoted glob of {KNOWN}.")
-    for file in found:
+    for file in files:
         if not is_text(str(file)):
             raise SourceError(f"The name {os.fsencode(file)!r} is not UTF-8; rename the file.")
-    return sorted(found, key=natural_order)
+    return sorted(files, key=natural_order)
 
 
 def name_of(place: str) -> str:
-    """What a local source is called where its rows do not say: the file, or the folder that holds the files."""
-    path = at_home(place)
+    """The name of a local source whose rows have none: that of the file, or of the folder of the files."""
+    path = expand_home(place)
     if path.is_dir():
         return path.resolve().name
     return stem_of(path) if path.is_file() else path.resolve().parent.name
@@ -65,7 +66,7 @@ def name_of(place: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """A range of a file's bytes that begins and ends with a line, and the number of lines before it."""
+    """A range of whole lines in a file, in bytes, and the number of lines before it."""
 
     start: int
     end: int
@@ -75,18 +76,18 @@ class ByteRange:
 def read_file(
     path: Path, *, name: str, field: str | None = None, broken_ok: bool = False, span: ByteRange | None = None, shown: str = ""
 ) -> Iterator[Document | Flaw]:
-    """Every row of a file, or of one span of it, in order: a document, or the flaw that keeps it from being one.
+    """Yield a document or a flaw for every row of a file, or of one span of it.
 
-    A field that none of the first thousand rows has is a wrong field, not a thousand wrong rows. A file that breaks off is an
-    error, or with `broken_ok` one more flaw. A flawed row without a source belongs to the source of the document before it, at
-    the head of a file or span to that of the first one. Errors call the file `shown`.
+    A field that none of the first thousand rows has is one error, not a thousand flaws. A truncated file is an error, or with
+    `broken_ok` one more flaw. A flawed row without a source belongs to the source of the document before it, or of the first
+    document of the file or span. Errors call the file `shown`.
     """
     shown = shown or str(path)
     field, line = field or TEXT, 0
     rows = rows_in(path, shown, span)
     source: str | None = None
-    lacking: SourceError | None = None
-    found = False
+    no_field: SourceError | None = None
+    field_seen = False
     waiting: list[Flaw] = []
     try:
         for line, row in rows:
@@ -95,17 +96,17 @@ def read_file(
                 entry: Document | Flaw = Flaw(source or name, where, row)
             else:
                 entry = _document(row, where, f"{stem_of(path)}-{line}", name, source, field)
-                found = found or field in row
-                has = ", ".join(map(str, row)) or "nothing"
-                lacking = lacking or SourceError(f"{shown} has no field {field!r}; its rows hold {has}. Pass --field.")
-                found = found or (span is not None and span.lines > 0)  # the head of the file has been asked
+                if no_field is None:
+                    fields = ", ".join(map(str, row)) or "nothing"
+                    no_field = SourceError(f"{shown} has no field {field!r}; its rows hold {fields}. Pass --field.")
+                field_seen = field_seen or field in row or (span is not None and span.lines > 0)  # the head was checked already
             if isinstance(entry, Document):
                 source = entry.source
             elif source is None and len(waiting) < _WAITING:
                 waiting.append(entry)
                 continue
-            if lacking and not found:
-                raise lacking
+            if no_field and not field_seen:
+                raise no_field
             yield from (replace(flaw, source=source or name) if flaw.source == name else flaw for flaw in waiting)
             waiting.clear()
             yield entry
@@ -116,14 +117,15 @@ def read_file(
                 f"{reason}; download it again (prepare mlm, entity and combined keep the readable part under --allow-missing)."
             ) from error
         waiting.append(Flaw(source or name, f"{path.name}, after line {line}", "the file breaks off"))
-    if lacking and not found:
-        raise lacking
+    if no_field and not field_seen:
+        raise no_field
     if not line and not waiting and span is None:
         waiting.append(Flaw(name if path.stem == name else stem_of(path), path.name, "an empty file"))
     yield from waiting
 
 
 def rows_in(path: Path, shown: str, span: ByteRange | None = None) -> Iterator[Row]:
+    """The rows of a file, or of one span of it; other kinds of files are refused."""
     refuse_archive(path, shown, SourceError)
     reader = READERS.get(kind_of(path))
     if reader is None:
@@ -131,12 +133,12 @@ def rows_in(path: Path, shown: str, span: ByteRange | None = None) -> Iterator[R
     return lines_between(path, span.start, span.end, span.lines) if span else reader(path)
 
 
-def _document(row: dict[str, Any], where: str, fallback: str, name: str, before: str | None, field: str) -> Document | Flaw:
+def _document(row: dict[str, Any], where: str, fallback: str, name: str, previous: str | None, field: str) -> Document | Flaw:
     stated = writable(row["source"]) if isinstance(row.get("source"), str) and row["source"] else None
     text = row.get(field)
     if not isinstance(text, str):
         reason = f"no field {field!r}" if text is None else f"the field {field!r} is not text"
-        return Flaw(stated or before or name, where, reason)
+        return Flaw(stated or previous or name, where, reason)
     identity, title = row.get("id"), row.get("title")
     return Document(
         id=writable(str(identity)) if isinstance(identity, str | int) and str(identity) else fallback,
@@ -147,16 +149,16 @@ def _document(row: dict[str, Any], where: str, fallback: str, name: str, before:
 
 
 def writable(name: str) -> str:
-    """Half a surrogate pair can be written in JSON, but not to a file."""
+    """The name without lone surrogates, which JSON can hold and a UTF-8 file cannot."""
     return name.encode("utf-8", "replace").decode("utf-8")
 
 
 PAUSES = (0.5, 2.0, 8.0, 30.0)
-"""Seconds before a failed read is tried again; bytes that arrive begin the row anew."""
+"""Seconds before each retry of a read; every chunk that arrives resets them."""
 
 _CHUNK = 4 << 20
 _FINAL = (PermissionError, FileNotFoundError, IsADirectoryError, NotImplementedError)
-"""What another attempt does not change."""
+"""Errors that are not retried."""
 
 
 def is_url(place: str) -> bool:
@@ -164,41 +166,41 @@ def is_url(place: str) -> bool:
 
 
 def urls_of(place: str) -> list[str]:
-    """The files that a URL, a folder behind one or a glob names, in natural order."""
-    files, path = _system(place)
+    """The files that the URL of a file, a folder or a glob names, in natural order."""
+    system, path = _system(place)
     with _explained(place):
         if any(sign in path for sign in "*?["):
-            found = list(files.glob(path))
-        elif files.isdir(path):
-            found = [name for name in files.find(path) if kind_of(Path(name)) in READERS]
+            names = list(system.glob(path))
+        elif system.isdir(path):
+            names = [name for name in system.find(path) if kind_of(Path(name)) in READERS]
         else:
-            found = [path] if files.exists(path) else []
-    if not found:
+            names = [path] if system.exists(path) else []
+    if not names:
         raise SourceError(f"{place} matches no readable file; pass the URL of a file, a folder or a quoted glob of {KNOWN}.")
-    return [str(files.unstrip_protocol(name)) for name in sorted(found, key=lambda name: natural_order(Path(name)))]
+    return [str(system.unstrip_protocol(name)) for name in sorted(names, key=lambda name: natural_order(Path(name)))]
 
 
 def size_of(url: str) -> int:
-    files, path = _system(url)
+    system, path = _system(url)
     with _explained(url):
-        return int(files.info(path)["size"])
+        return int(system.info(path)["size"])
 
 
 def remote_chunks(url: str, span: ByteRange | None = None) -> Iterator[bytes]:
-    """The bytes of a file or of a span of it. As many come as were announced, or it is an error."""
-    files, path = _system(url)
-    at, end = (span.start, span.end) if span else (0, size_of(url))
+    """Yield the bytes of a file or of a span of it; fewer bytes than announced are an error."""
+    system, path = _system(url)
+    position, end = (span.start, span.end) if span else (0, size_of(url))
     pauses = list(PAUSES)
-    while at < end:
+    while position < end:
         try:
-            with files.open(path, "rb") as stream:
-                stream.seek(at)
-                while at < end:
-                    chunk = stream.read(min(_CHUNK, end - at))
+            with system.open(path, "rb") as stream:
+                stream.seek(position)
+                while position < end:
+                    chunk = stream.read(min(_CHUNK, end - position))
                     if not chunk:
-                        raise OSError(f"it breaks off at byte {at:,} of {end:,}")
+                        raise OSError(f"it breaks off at byte {position:,} of {end:,}")
                     yield chunk
-                    at, pauses = at + len(chunk), list(PAUSES)
+                    position, pauses = position + len(chunk), list(PAUSES)
         except Exception as error:
             if isinstance(error, _FINAL) or not pauses:
                 with _explained(url):
@@ -208,7 +210,7 @@ def remote_chunks(url: str, span: ByteRange | None = None) -> Iterator[bytes]:
 
 @contextmanager
 def local_copy(url: str, span: ByteRange | None = None) -> Iterator[Path]:
-    """A file, or a span of it, on the disk of this machine under its own name, as long as it is read."""
+    """Copy a file, or a span of it, to this machine under its own name while it is read."""
     with tempfile.TemporaryDirectory(prefix="coref-automl-") as folder:
         path = Path(folder) / PurePosixPath(url).name
         with path.open("wb") as handle:
@@ -218,12 +220,12 @@ def local_copy(url: str, span: ByteRange | None = None) -> Iterator[Path]:
 
 
 def _system(url: str) -> tuple[Any, str]:
-    """fsspec's file system for a URL, and the path there."""
+    """fsspec's file system for a URL, and the path in it."""
     from fsspec.core import url_to_fs
 
     with _explained(url):
-        files, path = url_to_fs(url)
-        return files, str(path)
+        system, path = url_to_fs(url)
+        return system, str(path)
 
 
 @contextmanager
@@ -231,6 +233,6 @@ def _explained(url: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # every driver raises kinds of its own
-        said = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
-        step = "install it" if isinstance(error, ImportError) else "check the address and its credentials"
-        raise SourceError(f"{url} cannot be read ({said}); {step}, and run the same command again: it resumes.") from error
+        reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
+        advice = "install it" if isinstance(error, ImportError) else "check the address and its credentials"
+        raise SourceError(f"{url} cannot be read ({reason}); {advice}, and run the same command again: it resumes.") from error

@@ -1,6 +1,6 @@
 """File formats. In: a path. Out: its rows with their line numbers, or the reason why a line is not a row.
 
-Every command that reads a user's rows reads them here: JSONL, CSV, TSV, plain text, parquet, JSON lists; packed or not.
+Every command reads a user's rows here: JSONL, CSV, TSV, plain text, Parquet and JSON lists, compressed or not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TEXT = "text"
 NOT_UTF8 = "not UTF-8"
 
 Row = tuple[int, dict[str, Any] | str]
-"""A line number and what is there: a row, or the reason why there is none."""
+"""A line number, and the row or the reason why the line is not one."""
 
 
 def refuse_archive(path: Path, shown: str, error: type[InputError]) -> None:
@@ -35,20 +35,20 @@ def refuse_archive(path: Path, shown: str, error: type[InputError]) -> None:
 
 
 def kind_of(path: Path) -> str:
-    """The suffix that says how a file is read: `.jsonl` of `a.jsonl.xz`."""
+    """The suffix that decides how a file is read: `.jsonl` for `a.jsonl.xz`."""
     return (Path(path.stem).suffix if path.suffix in _PACKED else path.suffix).lower()
 
 
 def stem_of(path: Path, kinds: Iterable[str] | None = None) -> str:
-    """The name without the suffixes that say how the file is read: `a` of `a.jsonl.xz`. `kinds` defaults to READERS."""
-    stem, endings = path.name, {*_PACKED, *(READERS if kinds is None else kinds)}
-    while Path(stem).suffix.lower() in endings:
+    """The name without the suffixes that decide how the file is read: `a` for `a.jsonl.xz`. `kinds` defaults to READERS."""
+    stem, suffixes = path.name, {*_PACKED, *(READERS if kinds is None else kinds)}
+    while Path(stem).suffix.lower() in suffixes:
         stem = Path(stem).stem
     return stem
 
 
 def lines_between(path: Path, start: int = 0, end: int | None = None, number: int = 0) -> Iterator[Row]:
-    """The rows of a range of bytes that begins and ends with a line; `number` lines come before it."""
+    """Yield the rows of a range of whole lines in bytes; `number` lines come before it."""
     with opened(path) as stream:
         if start:
             stream.seek(start)
@@ -78,7 +78,7 @@ def _object(row: Any) -> dict[str, Any] | str:
 
 
 def _json(path: Path) -> Iterator[Row]:
-    """A list of rows, alone or as the `data` of an object; rows are counted, not lines."""
+    """Yield the rows of a JSON list, bare or as the `data` of an object; numbers count rows, not lines."""
     with opened(path) as stream:
         data = parse_json(read_whole(path, stream).removeprefix(BOM_UTF8))
     if isinstance(data, dict) and isinstance(data.get("data"), list):
@@ -92,12 +92,12 @@ def _csv(path: Path) -> Iterator[Row]:
     csv.field_size_limit(LONGEST)
     with opened(path) as stream:
         text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
-        tabs, taken = kind_of(path) == ".tsv", [0]
-        rows = csv.DictReader(_bounded(text, taken), delimiter="\t" if tabs else ",")
+        tabs, row_size = kind_of(path) == ".tsv", [0]
+        rows = csv.DictReader(_bounded(text, row_size), delimiter="\t" if tabs else ",")
         if any(_undecoded(name) for name in rows.fieldnames or ()):
             yield 1, NOT_UTF8
         while True:
-            taken[0] = 0
+            row_size[0] = 0
             try:
                 row = next(rows)
             except StopIteration:
@@ -115,11 +115,11 @@ def _csv(path: Path) -> Iterator[Row]:
                 yield rows.line_num, {str(key): value for key, value in row.items()}
 
 
-def _bounded(text: io.TextIOWrapper, taken: list[int]) -> Iterator[str]:
-    """The lines of a text; `taken[0]` counts characters since it was last set to 0, so that no row grows without end."""
+def _bounded(text: io.TextIOWrapper, row_size: list[int]) -> Iterator[str]:
+    """Yield the lines of a text and bound the size of a row; `row_size[0]` counts characters since the caller reset it."""
     while line := text.readline(LONGEST + 1):
-        taken[0] += len(line)
-        if taken[0] > LONGEST:
+        row_size[0] += len(line)
+        if row_size[0] > LONGEST:
             raise OSError(f"a row over {LONGEST >> 20} MB")
         yield line
 
@@ -149,22 +149,19 @@ def _parquet(path: Path) -> Iterator[Row]:
         raise MissingExtra("pyarrow", "hub", f"Reading {path.name}") from error
     number = 0
     try:
-        columns = parquet.read_schema(path)
-        texts = [column.name for column in columns if types.is_string(column.type)]
-        with parquet.ParquetFile(
-            path, read_dictionary=texts
-        ) as table:  # one long text, written once for a thousand rows, stays one
+        texts = [column.name for column in parquet.read_schema(path) if types.is_string(column.type)]
+        with parquet.ParquetFile(path, read_dictionary=texts) as table:  # a long text repeated over many rows stays one in memory
             for batch in table.iter_batches(batch_size=256):
-                for place in range(len(batch)):
+                for offset in range(len(batch)):
                     number += 1
-                    yield number, batch.slice(place, 1).to_pylist()[0]
+                    yield number, batch.slice(offset, 1).to_pylist()[0]
     except ArrowInvalid as error:
         raise OSError(" ".join(str(error).split())) from error
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The bytes of a file, unpacked by its last suffix."""
+    """Open a file for reading bytes, decompressed according to its last suffix."""
     if path.suffix == ".zst":
         try:
             import pyarrow
@@ -181,7 +178,7 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 _UNPACK: dict[str, Any] = {".xz": lzma.open, ".gz": gzip.open, ".bz2": bz2.open}
 _PACKED = {*_UNPACK, ".zst"}
 BROKEN = (EOFError, lzma.LZMAError, zlib.error, OSError)
-"""What a file that breaks off raises."""
+"""Errors of a truncated file."""
 
 READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
     ".jsonl": lines_between,
@@ -191,12 +188,12 @@ READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
     ".txt": _txt,
     ".parquet": _parquet,
 }
-"""Every kind of file that can be read; all but parquet also as .xz, .gz, .bz2 and .zst."""
+"""Readers by suffix; all but .parquet also read .xz, .gz, .bz2 and .zst."""
 
 LINES = frozenset({".jsonl", ".ndjson"})
-"""Kinds of files that can be read from the middle, unless packed."""
+"""Formats that can be read from the middle, unless compressed."""
 
 LISTS: dict[str, Callable[[Path], Iterator[Row]]] = {".json": _json}
-"""Kinds that are read only where a file is named: a folder of texts may hold JSON files that are not rows."""
+"""Readers of files that are named one by one: JSON files in a folder of texts may not hold rows."""
 
 KNOWN = ", ".join(READERS) + " (also .xz, .gz, .bz2, .zst)"

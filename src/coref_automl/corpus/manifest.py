@@ -1,4 +1,4 @@
-"""The JSON files of preparation, typed. In: manifests, and the facts of shards and inputs. Out: checked objects."""
+"""The JSON files of preparation, typed. In: manifests, facts of shards and inputs. Out: validated objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ANEW = "remove the folder, and prepare it again"
 
 
 class InputFacts(TypedDict, total=False):
-    """One file or hub source: its label, the fingerprint of its bytes, and its rows."""
+    """A file or hub source: its label, the fingerprint of its bytes, and its rows."""
 
     label: str
     bytes: str
@@ -28,7 +28,7 @@ class EvalSetFacts(TypedDict, total=False):
 
 
 class MadeFrom(TypedDict, total=False):
-    """Everything that decides a dataset's bytes beside its settings; datasets of earlier versions name less."""
+    """Everything that decides a dataset's bytes beside its settings; earlier versions recorded less."""
 
     inputs: list[InputFacts]
     tokenizer_fingerprint: str
@@ -47,7 +47,7 @@ SourceCounts = TypedDict(
 
 
 class DatasetManifest(_Arrays, MadeFrom, total=False):
-    """What training reads of a dataset's manifest."""
+    """The part of a dataset's manifest that training reads."""
 
     kind: str
     tokenizer: str
@@ -56,7 +56,7 @@ class DatasetManifest(_Arrays, MadeFrom, total=False):
 
 
 class PreparedManifest(_Arrays, MadeFrom):
-    """What `prepare` prints of a finished dataset."""
+    """The part of a dataset's manifest that `prepare` prints."""
 
     sources: list[SourceCounts]
     tokens: int
@@ -66,21 +66,16 @@ class PreparedManifest(_Arrays, MadeFrom):
     settings: dict[str, Any]
 
 
-class WithSettings(MadeFrom, total=False):
-    """The settings in any manifest of preparation, and what it was made from."""
+class Preparation(MadeFrom, total=False):
+    """The settings and inputs of a dataset; one that is begun also has `portion`, which decides where files are cut."""
 
     settings: dict[str, Any]
-
-
-class BegunDataset(WithSettings, total=False):
-    """What an unfinished dataset was begun from; `portion` decides where files are cut."""
-
     allow_missing: bool
     portion: int
 
 
 class ShardFacts(TypedDict):
-    """What reading counted in one shard."""
+    """The counts of one shard after reading."""
 
     rows_so_far: int
     rows: int
@@ -92,14 +87,14 @@ class ShardFacts(TypedDict):
 
 
 class ReadFacts(TypedDict):
-    """What reading found in one part of a source; written when its last shard is."""
+    """The counts of one part of a source; written after its last shard."""
 
     rows: int
     shards: int
 
 
 class EncodedFacts(TypedDict):
-    """What encoding found in one shard; `overlap` lists (place, run, source, id, words)."""
+    """The counts of one encoded shard; `overlap` lists (row, n-gram, source, id, words)."""
 
     documents: int
     overlap: list[tuple[int, Any, str, str, str]]

@@ -1,4 +1,4 @@
-"""The recipe of a dataset. In: options or YAML. Out: a frozen recipe; what decides the bytes of a dataset, and what does not."""
+"""The recipe of a dataset. In: options or YAML. Out: a frozen recipe, and the settings that decide the bytes of a dataset."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from coref_automl.errors import RecipeError
 from coref_automl.models.families import LONGEST
 
 Mode = Literal["mlm", "entity", "combined"]
+HeldOutShare = Annotated[
+    float,
+    Setting("Fraction of each source held out for evaluation (at least 300 documents, at most half); 0 holds out none.", 0, 0.5),
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Texts that `study`, `adapt` and `tune` prepare where no dataset is named. `limit` is documents per file."""
+    """Texts that `study`, `adapt` and `tune` prepare if no dataset is given. `limit` is documents per file."""
 
     sources: tuple[str, ...]
     limit: int | None = None
@@ -26,7 +30,7 @@ class Texts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareRecipe:
     """`limit` is rows per file. `chain_cap` bounds the mentions of one form in a piece. `portion` is the characters of a shard,
-    and decides with them how much of a file, and how many signatures, one task takes.
+    and with it the size of a file's spans and the number of signatures per call.
     """
 
     mode: Mode
@@ -40,12 +44,7 @@ class PrepareRecipe:
     eval_sets: Annotated[
         tuple[str, ...], Setting("Evaluation set whose documents are left out; repeatable.", flags=("--eval-set",))
     ] = ()
-    holdout: Annotated[
-        float,
-        Setting(
-            "Fraction of each source held out for evaluation (at least 300 documents, at most half); 0 holds out none.", 0, 0.5
-        ),
-    ] = SHARE
+    holdout: HeldOutShare = SHARE
     only_names: Annotated[bool, Setting("Build chains of proper nouns only.")] = False
     chain_cap: Annotated[int, Setting("Maximum number of mentions per form in a piece.", 2)] = 8
     min_characters: Annotated[int, Setting("Drop documents shorter than this.")] = 200
@@ -70,5 +69,5 @@ class PrepareRecipe:
         return Filters(self.min_characters, self.min_hangul)
 
     def settings(self) -> dict[str, Any]:
-        """What decides the bytes."""
+        """The settings that decide the bytes of the dataset."""
         return {key: value for key, value in to_mapping(self).items() if key not in free_fields(PrepareRecipe)}

@@ -1,14 +1,11 @@
 """The first pass of preparation. In: one part of a source. Out: shards of cleaned documents, and an index over them.
 
 A shard is `NAME.jsonl` (documents), `NAME.signatures.npy` and `NAME.bands.npy` (for near-duplicates), `NAME.npz` (numbers per
-document) and `NAME.json` (counts), written in that order: where the last exists, the shard is finished, and a run that was killed
-resumes after it. `NAME.started` has a line for every worker that began with it, `NAME.failed` says why it was given up.
+document) and `NAME.json` (counts), written in that order: the last marks the shard as finished.
 """
 
 from __future__ import annotations
 
-import os
-import platform
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
@@ -25,20 +22,21 @@ from coref_automl.corpus.files import Flaw
 from coref_automl.corpus.manifest import ANEW, ReadFacts, ShardFacts, read_shard
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import Input, read_input
+from coref_automl.corpus.work import READ, mark_started
 from coref_automl.decoder import read_stored
-from coref_automl.errors import DatasetError, FolderError
+from coref_automl.errors import DatasetError
 from coref_automl.records import Document
 from coref_automl.store import atomic_write, write_json, write_jsonl
 
 SHARD_ROWS = 50_000
 UNREAD = "could not be read"
-"""Why the rest of a part that was set aside is not there; it is counted once, under the part's own name."""
+"""The reason for the rest of a part that was skipped; it is counted once, under the part's own name."""
 _EXAMPLES = 3
 
 
 @dataclass(slots=True)
-class _Shard:
-    """A shard as it fills. `seen` holds the rank of every document that went by, kept or not."""
+class _ShardBuilder:
+    """Collects the documents of a shard. `numbers` has (row, rank, source) of each; `seen` also those of dropped documents."""
 
     sources: list[str] = field(default_factory=list)
     documents: list[Document] = field(default_factory=list)
@@ -58,31 +56,31 @@ class _Shard:
 
     def drop(self, source: str, reason: str, row: int, where: str) -> None:
         self.counts.setdefault(source, Counter())[reason] += 1
-        places = self.examples.setdefault(reason, [])
-        if len(places) < _EXAMPLES:
-            places.append((row, where))
+        examples = self.examples.setdefault(reason, [])
+        if len(examples) < _EXAMPLES:
+            examples.append((row, where))
 
 
 def read_part(part: Input, number: int, folder: Path, recipe: PrepareRecipe) -> Iterator[tuple[int, int]]:
-    """Write the shards of one part; yields (rows, characters) as it goes. Finished shards are passed over."""
+    """Read one part into shards, after those that are finished; yields (rows, characters) of progress."""
     if (folder / f"{number:04d}.json").is_file():
         return
     finished = finished_shards(folder, number)
     done = finished[-1]["rows_so_far"] if finished else 0
-    shard, count, row = _Shard(), len(finished), 0
+    shard, count, row = _ShardBuilder(), len(finished), 0
     for row, entry in enumerate(read_input(part, field=recipe.field, broken_ok=recipe.allow_missing), 1):
         if recipe.limit is not None and row > recipe.limit:
             row -= 1
             break
         if row <= done:
             continue
-        before = shard.characters
-        _take(shard, entry, row - 1, recipe)
+        characters = shard.characters
+        _add(shard, entry, row - 1, recipe)
         shard.rows += 1
-        yield 1, shard.characters - before
+        yield 1, shard.characters - characters
         if shard.characters >= recipe.portion or shard.rows >= SHARD_ROWS:
             _write(shard, folder / f"{number:04d}-{count:05d}", row, recipe.near_duplicates)
-            shard, count = _Shard(), count + 1
+            shard, count = _ShardBuilder(), count + 1
     if not row and part.span is None:
         shard.drop(part.label, "no rows", 0, part.label)
         shard.rows = 1
@@ -93,23 +91,15 @@ def read_part(part: Input, number: int, folder: Path, recipe: PrepareRecipe) -> 
 
 
 def read_job(*, part: dict[str, Any], number: int, folder: str, recipe: dict[str, Any]) -> int:
-    """`read_part` for a worker process; returns the characters that were read."""
-    started(Path(folder) / f"{number:04d}")
-    made = from_mapping(Input, part, "part"), number, Path(folder), from_mapping(PrepareRecipe, recipe, "recipe")
-    return sum(characters for _, characters in read_part(*made))
+    """Run `read_part` in a worker process; returns the characters that were read."""
+    mark_started(Path(folder) / f"{number:04d}")
+    arguments = from_mapping(Input, part, "part"), number, Path(folder), from_mapping(PrepareRecipe, recipe, "recipe")
+    return sum(characters for _, characters in read_part(*arguments))
 
 
-def started(stem: Path) -> None:
-    """Leave a line that says which worker began with this."""
-    if not stem.parent.is_dir():
-        raise FolderError(f"{stem.parent} does not exist on {platform.node()}; choose an --out that all machines see.")
-    with stem.with_suffix(".started").open("a") as handle:
-        handle.write(f"{platform.node()} {os.getpid()}\n")
-
-
-def set_part_aside(part: Input, number: int, folder: Path, *, near: bool) -> None:
-    """Give up the rest of a part that no worker survives: what was read of it stays, what follows is one counted drop."""
-    finished, shard = finished_shards(folder, number), _Shard(rows=1)
+def skip_part(part: Input, number: int, folder: Path, *, near: bool) -> None:
+    """Give up the rest of a part that no worker survives: its finished shards stay, the rest is one counted drop."""
+    finished, shard = finished_shards(folder, number), _ShardBuilder(rows=1)
     rows = finished[-1]["rows_so_far"] if finished else 0
     shard.drop(part.label, UNREAD, rows, part.place)
     _write(shard, folder / f"{number:04d}-{len(finished):05d}", rows, near)
@@ -117,31 +107,32 @@ def set_part_aside(part: Input, number: int, folder: Path, *, near: bool) -> Non
 
 
 def finished_shards(folder: Path, number: int) -> list[ShardFacts]:
-    found: list[ShardFacts] = []
-    while (path := folder / f"{number:04d}-{len(found):05d}.json").is_file():
-        found.append(read_shard(path))
-    return found
+    """The counts of a part's finished shards, in order."""
+    shards: list[ShardFacts] = []
+    while (path := folder / f"{number:04d}-{len(shards):05d}.json").is_file():
+        shards.append(read_shard(path))
+    return shards
 
 
-def _take(shard: _Shard, entry: Document | Flaw, row: int, recipe: PrepareRecipe) -> None:
+def _add(shard: _ShardBuilder, entry: Document | Flaw, row: int, recipe: PrepareRecipe) -> None:
     if isinstance(entry, Flaw):
         shard.drop(entry.source, entry.reason, row, entry.where)
         return
-    place, source = rank(entry.id), shard.source(entry.source)
-    shard.seen.append((place, source))
+    id_rank, source = rank(entry.id), shard.source(entry.source)
+    shard.seen.append((id_rank, source))
     text = normalise(entry.text)
     if reason := reason_to_drop(text, recipe.filters()):
         shard.drop(entry.source, reason, row, entry.id)
         return
     shard.documents.append(Document(entry.id, entry.source, text, entry.title))
-    shard.numbers.append((row, place, source))
+    shard.numbers.append((row, id_rank, source))
     shard.keys.append(text_key(text))
     shard.characters += len(text)
     if recipe.near_duplicates:
         shard.signatures.append(signature(text))
 
 
-def _write(shard: _Shard, stem: Path, rows_so_far: int, near: bool) -> None:
+def _write(shard: _ShardBuilder, stem: Path, rows_so_far: int, near: bool) -> None:
     write_jsonl(stem.with_suffix(".jsonl"), (asdict(document) for document in shard.documents))
     if near:
         write_signatures(stem, np.array(shard.signatures, np.uint32).reshape(-1, PERMUTATIONS))
@@ -157,15 +148,12 @@ def _write(shard: _Shard, stem: Path, rows_so_far: int, near: bool) -> None:
     write_json(stem.with_suffix(".json"), {**facts, **lists})
 
 
-READ = "read"
-
-
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A finished shard: its files' common stem and its count of documents."""
+    """A finished shard: the stem of its files, the number of its part, and its counts."""
 
     stem: Path
-    input: int
+    part: int
     documents: int
     characters: int
 
@@ -176,7 +164,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Index:
-    """Every document of every shard, in the order of (input, row). The arrays are parallel; `edges` is where shards begin."""
+    """Every document of every shard, ordered by (part, row), as parallel arrays; shard i has rows `edges[i]:edges[i + 1]`."""
 
     shards: tuple[Shard, ...]
     sources: tuple[str, ...]
@@ -186,11 +174,11 @@ class Index:
     limits: NDArray[np.int64]
     dropped: dict[str, Counter[str]]
     examples: dict[str, list[str]]
-    inputs: tuple[ReadFacts, ...]
+    parts: tuple[ReadFacts, ...]
     edges: NDArray[np.int64]
 
     def rows_of(self, shard: int) -> NDArray[np.int64]:
-        """For every document of a shard, in the shard's order: its row here."""
+        """The rows of a shard's documents in this index, in the shard's order."""
         return np.arange(self.edges[shard], self.edges[shard + 1])
 
     def __len__(self) -> int:
@@ -202,57 +190,51 @@ class Index:
 
 
 def build_index(folder: Path, *, parts: int, holdout: float) -> Index:
-    """`parts` is how many were read. Only the shards that their facts count are taken, whatever else lies there."""
+    """Index the shards of the first `parts` parts. Only shards that a part counts are used, whatever else is in the folder."""
     shards: list[Shard] = []
     names: dict[str, int] = {}
     numbers, keys = [np.empty((0, 3), np.int64)], [np.empty(0, np.uint64)]
     decisions: dict[int, HoldOut] = {}
     dropped: dict[str, Counter[str]] = {}
     examples: dict[str, list[tuple[int, int, str]]] = {}
-    for path in _counted_shards(folder / READ, parts):
-        facts, stem = read_shard(path), path.with_suffix("")
-        local = np.array([names.setdefault(name, len(names)) for name in facts["sources"]], np.int64)
+    part_facts = [
+        read_stored(_existing(folder / READ / f"{number:04d}.json"), ReadFacts, error=DatasetError, remedy=ANEW)
+        for number in range(parts)
+    ]
+    counted = [(part, number) for part in range(parts) for number in range(part_facts[part]["shards"])]
+    for part, number in counted:
+        stem = folder / READ / f"{part:04d}-{number:05d}"
+        facts = read_shard(_existing(stem.with_suffix(".json")))
+        source_numbers = np.array([names.setdefault(name, len(names)) for name in facts["sources"]], np.int64)
         with np.load(stem.with_suffix(".npz")) as arrays:
-            own, key, seen = arrays["numbers"], arrays["keys"], arrays["seen"]
+            rows, key, seen = arrays["numbers"], arrays["keys"], arrays["seen"]
         for source in np.unique(seen[:, 1]).tolist():
-            ranks = decisions.setdefault(int(local[source]), HoldOut(holdout)).ranks
+            ranks = decisions.setdefault(int(source_numbers[source]), HoldOut(holdout)).ranks
             ranks.frombytes(np.ascontiguousarray(seen[seen[:, 1] == source, 0]).tobytes())
-        if len(own):
-            own[:, 2] = local[own[:, 2]]
-        shard = Shard(stem, int(stem.name.split("-")[0]), len(key), facts["characters"])
-        numbers.append(own)
+        if len(rows):
+            rows[:, 2] = source_numbers[rows[:, 2]]
+        numbers.append(rows)
         keys.append(key)
-        shards.append(shard)
+        shards.append(Shard(stem, part, len(key), facts["characters"]))
         for source_name, reasons in facts["dropped"].items():
             names.setdefault(source_name, len(names))
             dropped.setdefault(source_name, Counter()).update(reasons)
-        for reason, places in facts["examples"].items():
-            examples.setdefault(reason, []).extend((shard.input, row, where) for row, where in places)
-    counts = np.array([shard.documents for shard in shards], np.int64)
-    edges = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    every = np.concatenate(numbers)
+        for reason, dropped_rows in facts["examples"].items():
+            examples.setdefault(reason, []).extend((part, row, where) for row, where in dropped_rows)
+    edges = np.cumsum([0, *(shard.documents for shard in shards)], dtype=np.int64)
+    _, id_rank, source_of = np.concatenate(numbers).T
     return Index(
         shards=tuple(shards),
         sources=tuple(names),
-        rank=every[:, 1].copy(),
-        source=every[:, 2].astype(np.int32),
+        rank=id_rank.copy(),
+        source=source_of.astype(np.int32),
         key=np.concatenate(keys).astype(np.uint64),
-        limits=np.array([decisions[at].limit() if at in decisions else -1 for at in range(len(names))], np.int64),
+        limits=np.array([decisions[number].limit() if number in decisions else -1 for number in range(len(names))], np.int64),
         dropped=dropped,
-        examples={reason: [where for *_, where in sorted(places)[:3]] for reason, places in sorted(examples.items())},
+        examples={reason: [where for *_, where in sorted(rows)[:_EXAMPLES]] for reason, rows in sorted(examples.items())},
         edges=edges,
-        inputs=tuple(_part_facts(folder / READ, number) for number in range(parts)),
+        parts=tuple(part_facts),
     )
-
-
-def _counted_shards(folder: Path, parts: int) -> Iterator[Path]:
-    for number in range(parts):
-        for count in range(_part_facts(folder, number)["shards"]):
-            yield _existing(folder / f"{number:04d}-{count:05d}.json")
-
-
-def _part_facts(folder: Path, number: int) -> ReadFacts:
-    return read_stored(_existing(folder / f"{number:04d}.json"), ReadFacts, error=DatasetError, remedy=ANEW)
 
 
 def _existing(path: Path) -> Path:

@@ -22,12 +22,12 @@ from coref_automl.say import in_words
 
 
 def passages() -> list[Document]:
-    """Original Korean passages of 300 to 900 characters; `source` is the genre."""
+    """The bundled Korean passages of 300 to 900 characters; `source` is the genre."""
     return [Document.from_json(row) for row in bundled_rows("passages")]
 
 
 def bundled_rows(name: str) -> Iterator[dict[str, Any]]:
-    """The rows of a bundled file: passages, cloze (in Ko-LAMBADA's columns), synthetic, synthetic-short, relations or
+    """Yield the rows of a bundled file: passages, cloze (in Ko-LAMBADA's columns), synthetic, synthetic-short, relations or
     relations-dev."""
     (path,) = Path(str(files("coref_automl"))).glob(f"assets/texts/{name}.jsonl*")
     with opened(path) as stream:
@@ -36,9 +36,9 @@ def bundled_rows(name: str) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class HubSource:
-    """A dataset on the hub. Several fields are joined by line breaks into one document.
+    """A dataset on the hub; several fields are joined by line breaks into one document.
 
-    `rows` are those of the split as the dataset's card states them, empty if it states none; `note` is Korean and English.
+    `rows` is the size of the split as the dataset's card states it, if it does; `note` is Korean and English.
     """
 
     hub: str
@@ -81,7 +81,7 @@ SOURCES: dict[str, HubSource] = {
     "qa-news-ko": HubSource("AIR-Bench/qa_news_ko", None, "corpus_default", ("text",), _ASK),
     "ko-lambada": HubSource("thunder-research-group/SNU_Ko-LAMBADA", None, "test", ("text",), _ASK, gated=True, note=_CLOZE),
 }
-"""Every named source. Adding one is adding a line."""
+"""Every named source; to add one, add a line."""
 
 BUNDLED = {
     "bundled:passages": "written for this project, MIT",
@@ -90,17 +90,17 @@ BUNDLED = {
 }
 
 _HEAD = 4 << 20
-"""Bytes that are fetched of a file behind a URL to see whether it can be read."""
+"""Bytes of a remote file that are fetched to check whether it can be read."""
 
 _ATTEMPTS = 3
-"""Of a read that breaks off: each waits up to half a minute, and the library would take twenty before it says so."""
+"""Retries of a read from the hub; each waits up to half a minute, and the library's own default is twenty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One readable part of a source: a file or a span of it, a hub dataset or a bundled text.
+    """One part of a source: a file or a span of it, a hub dataset or a bundled text.
 
-    `label` is the same on every machine. `revision` pins a hub dataset, so that an interrupted run resumes with the same rows.
+    `label` is the same on every machine. `revision` pins a hub dataset, so that a preparation resumes with the same rows.
     """
 
     name: str
@@ -116,21 +116,21 @@ class Input:
 
     @property
     def place(self) -> str:
-        """Where a person finds it."""
-        whole = self.url or (f"local:{self.path}" if self.path else self.name)
-        return f"{whole}, bytes {self.span.start:,} to {self.span.end:,}" if self.span else whole
+        """The location, for people."""
+        source = self.url or (f"local:{self.path}" if self.path else self.name)
+        return f"{source}, bytes {self.span.start:,} to {self.span.end:,}" if self.span else source
 
 
 def inputs_of(name: str) -> list[Input]:
-    """The parts of a source, in order; a glob or a folder has one part per file. An unknown name is an error."""
+    """The parts of a source, in order: one per file of a glob or folder. An unknown name is an error."""
     if name.startswith("local:"):
         return [Input(name, path.name, path) for path in local.files_of(name.removeprefix("local:"))]
     if local.is_url(name):
         return [Input(name, PurePosixPath(url).name, url=url) for url in local.urls_of(name)]
     if name in SOURCES or name in BUNDLED:
         return [Input(name, name)]
-    there = os.path.exists(name)  # noqa: PTH110 - a name that is too long is not there
-    hint = f"Did you mean local:{name}?" if there else nearest(name, [*SOURCES, *BUNDLED])
+    is_path = os.path.exists(name)  # noqa: PTH110 - False for a name that is too long
+    hint = f"Did you mean local:{name}?" if is_path else nearest(name, [*SOURCES, *BUNDLED])
     raise SourceError(
         f"Unknown source {name!r}. {hint} A file or folder is written local:PATH, or as a URL (s3://, gs://, hf://)."
     )
@@ -141,17 +141,17 @@ def read_input(part: Input, *, field: str | None = None, broken_ok: bool = False
         name = local.name_of(part.name.removeprefix("local:"))
         return local.read_file(part.path, name=name, field=field, broken_ok=broken_ok, span=part.span)
     if part.url:
-        return _behind_url(part, field, broken_ok)
+        return _read_url(part, field, broken_ok)
     if part.name in BUNDLED:
         return map(Document.from_json, bundled_rows(part.name.removeprefix("bundled:")))
     return _hub(part.name, field, part.revision)
 
 
-def _behind_url(part: Input, field: str | None, broken_ok: bool) -> Iterator[Document | local.Flaw]:
-    """From a copy on this machine, so that every format can be read and an error of the network is not one of the file."""
-    above = PurePosixPath(part.name.partition("://")[2])
+def _read_url(part: Input, field: str | None, broken_ok: bool) -> Iterator[Document | local.Flaw]:
+    """Read a local copy, so that any format can be read and network errors are not taken for errors of the file."""
+    place = PurePosixPath(part.name.partition("://")[2])
     name = (
-        stem_of(Path(part.label)) if above.name == part.label else (above.parent if set("*?[") & set(above.name) else above).name
+        stem_of(Path(part.label)) if place.name == part.label else (place.parent if set("*?[") & set(place.name) else place).name
     )
     with local.local_copy(part.url, part.span) as path:
         span = part.span and local.ByteRange(0, part.span.end - part.span.start, part.span.lines)
@@ -159,7 +159,7 @@ def _behind_url(part: Input, field: str | None, broken_ok: bool) -> Iterator[Doc
 
 
 def open_source(name: str, *, on_flaw: Callable[[local.Flaw], None] | None = None) -> Iterator[Document]:
-    """The documents of a source. Rows that are not documents go to `on_flaw`; without it they are an error."""
+    """Yield the documents of a source. Rows that are not documents go to `on_flaw`; without it they are an error."""
     for part in inputs_of(name):
         for entry in read_input(part):
             if isinstance(entry, Document):
@@ -177,12 +177,12 @@ def licence_of(name: str) -> str:
 
 
 def licence_in_words(licence: str) -> str:
-    """A licence in the language of results; names of licences stay."""
+    """A licence in the language of results; names of licences are not translated."""
     return ", ".join(map(in_words, licence.split(", ")))
 
 
 def licence_of_bundled(kind: str, names: Collection[str]) -> str | None:
-    """The licence of a kind of text, if it came with one of these bundled sources: its documents bear the kind's name."""
+    """The licence of a kind of text if one of the named bundled sources has documents of that kind."""
     if "bundled:passages" in names and any(document.source == kind for document in passages()):
         return BUNDLED["bundled:passages"]
     generated = [BUNDLED[name] for name in BUNDLED if name in names and name != "bundled:passages"]
@@ -191,7 +191,7 @@ def licence_of_bundled(kind: str, names: Collection[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class SourceCheck(Record):
-    """Can a source be read here and now? `message` is its first document's beginning, or what to do."""
+    """Whether a source can be read now. `message` is the beginning of its first document, or what to do."""
 
     name: str
     readable: bool
@@ -212,7 +212,7 @@ def _check(part: Input, field: str | None) -> SourceCheck:
     label = part.place
     shown = field or (" + ".join(SOURCES[part.name].fields) if part.name in SOURCES else "text")
     try:
-        if part.url:  # no more than its head is fetched for a look; other formats have none
+        if part.url:  # fetch only the head of a file of lines; of other formats check the size
             size = local.size_of(part.url)
             if size and Path(part.label).suffix.lower() not in LINES:
                 return SourceCheck(label, True, shown, f"{size:,} bytes")
@@ -231,26 +231,26 @@ def _hub(name: str, field: str | None, revision: str | None) -> Iterator[Documen
     fields = (field,) if field else SOURCES[name].fields
     for number, row in enumerate(hub_rows(name, revision)):
         if number == 0 and (missing := [entry for entry in fields if entry not in row]):
-            hub, held = SOURCES[name].hub, ", ".join(row)
-            raise SourceError(f"{name} ({hub}) has no field {missing[0]!r}; its rows hold {held}. Pass --field.")
+            hub, columns = SOURCES[name].hub, ", ".join(row)
+            raise SourceError(f"{name} ({hub}) has no field {missing[0]!r}; its rows hold {columns}. Pass --field.")
         yield _hub_document(name, number, row, fields)
 
 
 def hub_rows(name: str, revision: str | None = None) -> Iterator[dict[str, Any]]:
-    """The rows of a named source, streamed; whatever goes wrong there is one sentence."""
+    """Stream the rows of a named source; any error of the hub's libraries becomes one sentence."""
     source = SOURCES[name]
     try:
         from datasets import config, load_dataset
     except ImportError as error:
         raise MissingExtra("datasets", "hub", f"The source {name} ({source.hub})") from error
     config.STREAMING_READ_MAX_RETRIES = _ATTEMPTS
-    config.TORCH_AVAILABLE = False  # it would import torch, which is 350 MB, to stream rows
+    config.TORCH_AVAILABLE = False  # otherwise it imports torch (350 MB) to stream rows
     if not _hub_answers():
         raise SourceError(f"{name} ({source.hub}) cannot be reached; check the network, or download it and pass local:PATH.")
     try:
         options = {"split": source.split, "streaming": True, "token": os.environ.get("HF_TOKEN"), "revision": revision or None}
         yield from map(dict, load_dataset(source.hub, source.config, **options))
-    except Exception as error:  # the hub's libraries raise a score of kinds; each becomes one sentence
+    except Exception as error:  # the hub's libraries raise many kinds
         raise _explained(name, source, error) from error
 
 
@@ -260,21 +260,21 @@ def hub_revision(name: str) -> str:
 
     if not _hub_answers():
         return ""
-    with suppress(Exception):  # it can be read without, only not be pinned
+    with suppress(Exception):  # the source can be read unpinned
         return str(HfApi().dataset_info(SOURCES[name].hub, timeout=10, token=os.environ.get("HF_TOKEN")).sha or "")
     return ""
 
 
 @cache
 def _hub_answers() -> bool:
-    """Ask once, and briefly: the hub's own library tries for minutes."""
+    """Ask once, with a short timeout: the hub's own library retries for minutes."""
     from huggingface_hub import constants, get_session
 
     if constants.HF_HUB_OFFLINE:
         return False
     try:
         get_session().head(constants.ENDPOINT, timeout=5)
-    except Exception:  # whatever the network does, the answer is no
+    except Exception:  # any network error
         return False
     return True
 
@@ -284,16 +284,16 @@ def _hub_document(name: str, number: int, row: Mapping[str, Any], fields: tuple[
     if not all(isinstance(part, str) for part in parts):
         return local.Flaw(name, f"{name}, row {number}", f"no field {fields[0]!r}")
     title = row.get("title")
-    # The row's number and not the row's own id: several sources repeat their ids.
+    # Number rows instead of using their ids: several sources repeat ids.
     return Document(f"{name}-{number}", name, "\n".join(map(str, parts)), title if isinstance(title, str) else "")
 
 
 def _explained(name: str, source: HubSource, error: Exception) -> SourceError:
-    said = f"{type(error).__name__} {error}".lower()
-    if source.gated or "gated" in said or "401" in said or "403" in said:
+    message = f"{type(error).__name__} {error}".lower()
+    if source.gated or "gated" in message or "401" in message or "403" in message:
         return SourceError(f"{name} ({source.hub}) is gated: accept its terms on the hub and set HF_TOKEN, or pass local:PATH.")
     if any(
-        word in said
+        word in message
         for word in ("connect", "offline", "resolve", "timeout", "timed out", "network", "max retries", "unreachable")
     ):
         return SourceError(f"{name} ({source.hub}) cannot be reached; check the network, or download it and pass local:PATH.")

@@ -1,7 +1,7 @@
-"""A tokenizer for a corpus. In: sources. Out: a folder that any model's tokenizer can be; held-out documents are never seen.
+"""A tokenizer for a corpus. In: sources. Out: a tokenizer's folder; held-out documents are never read for it.
 
-WordPiece (`models/build`) takes the longest entry from the left, and has nothing to write a character with that its alphabet
-lacks: its whole word is unknown. Unigrams are taken by their frequency (`그는` is then `그`, `는`) and can fall back on bytes.
+WordPiece (`models/build`) takes the longest entry from the left; a word with a character outside its alphabet is unknown as a
+whole. Unigram chooses by frequency (`그는` becomes `그`, `는`) and can fall back on bytes.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ VocabularyKind = Literal["wordpiece", "unigram"]
 LEAST_VOCABULARY, MOST_VOCABULARY = 1_000, 1_000_000
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 _ROUNDS = 3
-_UNSEEN = 0.5
-"""Counted for every entry beside what was seen of it: one that no text took keeps a score."""
-_AT_ONCE = 512
+_SMOOTHING = 0.5
+"""Added to every count, so that an unused entry has a score."""
+_BATCH = 512
 _NEVER = 1000.0
-"""So much below the lowest score, an entry is taken for no text that other entries can spell."""
+"""Subtracted from the lowest score for entries that must not be used where others can spell the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerRecipe:
-    """`nouns` learns nouns apart from their particles: Kiwi cuts the words, for learning alone.
+    """`nouns` separates nouns from their particles with Kiwi, for learning alone.
 
-    `alphabet` bounds the single characters. Unigrams fall back on bytes, so that no text is unknown; WordPiece cannot.
-    `characters` draws whole documents of every file up to so many: a large source would else decide the vocabulary alone.
+    `alphabet` bounds the single characters; Unigram spells others as bytes, WordPiece cannot. `characters` samples that many
+    characters of every file, in whole documents, so that one large source does not decide the vocabulary.
     """
 
     sources: Annotated[tuple[str, ...], Setting("Named source or local:PATH; repeatable.", flags=("--source",))]
@@ -73,7 +73,7 @@ class TokenizerRecipe:
 
 @dataclass(frozen=True, slots=True)
 class TokenizerCard(Record):
-    """What a tokenizer was made of."""
+    """The provenance of a tokenizer."""
 
     sources: tuple[str, ...]
     documents: int
@@ -85,7 +85,7 @@ class TokenizerCard(Record):
 
 
 def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | None = None) -> TokenizerCard:
-    """Read, clean, leave out what is held out, learn, save."""
+    """Train a tokenizer on the cleaned documents of the sources that are not held out, and save it."""
     with claimed(out, "tokenizer", fresh=True):
         return _learn(recipe, out, progress or quiet())
 
@@ -93,15 +93,15 @@ def build_tokenizer(recipe: TokenizerRecipe, out: Path, *, progress: Progress | 
 def _learn(recipe: TokenizerRecipe, out: Path, progress: Progress) -> TokenizerCard:
     texts = _texts(recipe, progress)
     if not texts:
-        step = "raise --characters" if recipe.characters else "see the reasons with `coref-automl prepare`"
-        raise SourceError(f"No document of {', '.join(recipe.sources)} can be used; {step}.")
+        advice = "raise --characters" if recipe.characters else "see the reasons with `coref-automl prepare`"
+        raise SourceError(f"No document of {', '.join(recipe.sources)} can be used; {advice}.")
     progress.note(
         f"문서 {len(texts):,}개에서 어휘 {recipe.vocab_size:,}개를 학습합니다.",
         f"Learning {recipe.vocab_size:,} entries from {len(texts):,} documents.",
     )
     tagger = Tagger(default_cache()) if recipe.nouns else None
-    shared: dict[str, Any] = {"vocab_size": recipe.vocab_size, "tagger": tagger, "alphabet": recipe.alphabet}
-    tokenizer = (train_tokenizer if recipe.kind == "wordpiece" else train_unigrams)(texts, **shared)
+    options: dict[str, Any] = {"vocab_size": recipe.vocab_size, "tagger": tagger, "alphabet": recipe.alphabet}
+    tokenizer = (train_tokenizer if recipe.kind == "wordpiece" else train_unigrams)(texts, **options)
     tokenizer.save_pretrained(out)
     card = TokenizerCard(
         sources=tuple(source.rsplit("/", 1)[-1] for source in recipe.sources),
@@ -121,37 +121,37 @@ def _texts(recipe: TokenizerRecipe, progress: Progress) -> list[str]:
     parts: list[list[Document]] = []
     for source in recipe.sources:
         for part in inputs_of(source):
-            read = progress.track(read_input(part), f"read {part.label}", unit="documents")
-            parts.append([document for document in read if isinstance(document, Document)])
-    hidden = limits(((document.source, document.id) for part in parts for document in part), share=recipe.holdout)
+            entries = progress.track(read_input(part), f"read {part.label}", unit="documents")
+            parts.append([document for document in entries if isinstance(document, Document)])
+    limit_of = limits(((document.source, document.id) for part in parts for document in part), share=recipe.holdout)
     return [
         text
         for part in parts
-        for text in _drawn((document for document in part if rank(document.id) > hidden[document.source]), recipe)
+        for text in _sampled((document for document in part if rank(document.id) > limit_of[document.source]), recipe)
     ]
 
 
-def _drawn(documents: Iterable[Document], recipe: TokenizerRecipe) -> Iterator[str]:
-    """The clean texts of one file; up to so many characters, those of the lowest ranks, which no order in the file decides."""
-    room = recipe.characters
-    for document in documents if room is None else sorted(documents, key=lambda document: rank(document.id)):
+def _sampled(documents: Iterable[Document], recipe: TokenizerRecipe) -> Iterator[str]:
+    """The clean texts of one file, or a sample of `recipe.characters`: documents by rank, whatever their order in the file."""
+    left = recipe.characters
+    for document in documents if left is None else sorted(documents, key=lambda document: rank(document.id)):
         text = normalise(document.text)
         if reason_to_drop(text, recipe.filters) is not None:
             continue
-        if room is not None:
-            if len(text) > room:
+        if left is not None:
+            if len(text) > left:
                 continue
-            room -= len(text)
+            left -= len(text)
         yield text
 
 
 def train_unigrams(
     texts: Iterable[str], *, vocab_size: int, tagger: Tagger | None = None, alphabet: int = 3000
 ) -> PreTrainedTokenizerFast:
-    """Entries as WordPiece learns them, scored by how often a text takes them, the fewest pieces first.
+    """Train a Unigram tokenizer on WordPiece's entries, scored by their frequency in the texts over a few rounds.
 
-    The library's own trainer begins with what several words share and would lose nouns that are cut out of all their words.
-    256 entries are bytes, which spell what the alphabet lacks.
+    The library's own trainer starts from substrings that several words share, and would lose nouns that are cut out of all their
+    words. 256 entries are bytes, which spell characters outside the alphabet.
     """
     from tokenizers.decoders import ByteFallback, Metaspace, Sequence
 
@@ -161,22 +161,22 @@ def train_unigrams(
     entries = [*SPECIAL.values(), *dict.fromkeys(entries)]
     scores = [0.0] * len(entries)
     for _ in range(_ROUNDS):
-        counts = _taken(_tokenizer(entries, scores), lines)
-        total = sum(counts.values()) + _UNSEEN * len(entries)
-        scores = [math.log((counts[place] + _UNSEEN) / total) for place in range(len(entries))]
-    low = min(scores) - _NEVER  # a text that spells a special or byte entry is not one
+        counts = _usage(_tokenizer(entries, scores), lines)
+        total = sum(counts.values()) + _SMOOTHING * len(entries)
+        scores = [math.log((counts[entry] + _SMOOTHING) / total) for entry in range(len(entries))]
+    low = min(scores) - _NEVER  # text that happens to spell a special or byte entry is not that entry
     scores = [low if entry in SPECIAL.values() else score for entry, score in zip(entries, scores, strict=True)]
     tokenizer = _tokenizer([*entries, *_BYTES], [*scores, *[low] * len(_BYTES)], byte_fallback=True)
     tokenizer.decoder = Sequence([ByteFallback(), Metaspace(replacement=START, prepend_scheme="always")])
     return as_fast(tokenizer)
 
 
-def _taken(tokenizer: Any, lines: list[str]) -> Counter[int]:
-    """How often the texts take each entry."""
+def _usage(tokenizer: Any, lines: list[str]) -> Counter[int]:
+    """How often each entry is used for the texts."""
     counts: Counter[int] = Counter()
-    for start in range(0, len(lines), _AT_ONCE):
-        for read in tokenizer.encode_batch_fast(lines[start : start + _AT_ONCE]):
-            counts.update(read.ids)
+    for start in range(0, len(lines), _BATCH):
+        for encoding in tokenizer.encode_batch_fast(lines[start : start + _BATCH]):
+            counts.update(encoding.ids)
     return counts
 
 

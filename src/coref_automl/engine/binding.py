@@ -1,6 +1,6 @@
-"""What a folder was begun with. In: the binding on disk and this command's. Out: nothing, or a sentence on what differs.
+"""What a folder's results depend on. In: the stored binding and this command's. Out: nothing, or a sentence on what differs.
 
-A binding is what decides the numbers of a folder: settings by value, and what they name by its bytes, wherever that lies. It is
+A binding is what decides the numbers in a folder: settings by value, and what they name by its bytes, wherever that lies. It is
 stored flat (training, studies) or in groups (relation extraction, coreference, tuning); both are read and compared here.
 """
 
@@ -20,20 +20,20 @@ from coref_automl.store import write_json, write_text
 BYTES = "bytes of the "
 SAME = "pass the same settings to resume, or choose another --out"
 _GROUPS = {"settings": "", "budget": "", "space": "space ", "fingerprints": BYTES, "bytes": BYTES}
-"""What a group's names are preceded by."""
+"""The prefix of the names in a group."""
 _MODEL = "model "
 _WORDS = {
     "train": "training rows", "tokenizer_files": "tokenizer", "settings": "model's config or tokenizer settings",
     "models": "configs or tokenizers", "scorer": "scoring code",
 }  # fmt: skip
 _UNRECORDED = {f"{BYTES}{name}" for name in ("weights", "tokenizer_files", "settings", "models", "scorer")}
-"""Bytes that earlier versions did not write down: where they are missing, nothing is known, and nothing is refused."""
-_OFF: tuple[Any, ...] = (None, False, 0, "", "off", [], {})
-"""Values that a setting has where it does nothing: a version without that setting does the same."""
+"""Fingerprints that earlier versions did not store: if they are missing, nothing is refused."""
+_NEUTRAL: tuple[Any, ...] = (None, False, 0, "", "off", [], {})
+"""Neutral values: a missing setting, of a version without it, equals any of these."""
 
 
 class Binding(TypedDict):
-    """What relation and coreference runs keep of it in their manifests."""
+    """The binding of a relation or coreference run, in its manifest."""
 
     settings: dict[str, Any]
     fingerprints: dict[str, str]
@@ -44,7 +44,7 @@ class _Begun(TypedDict):
 
 
 def begin_run(run: Path, recipe: Any, binding: Binding, manifest: Callable[[], Mapping[str, Any]]) -> None:
-    """Write a run's recipe and manifest, or refuse a folder that was begun with something else."""
+    """Write the recipe and manifest of a new run, or check the binding of an existing one."""
     path = run / MANIFEST
     if path.is_file():
         check_binding(run, read_stored(path, _Begun)["binding"] or {}, binding)
@@ -53,38 +53,38 @@ def begin_run(run: Path, recipe: Any, binding: Binding, manifest: Callable[[], M
     write_json(path, {**manifest(), "binding": binding})
 
 
-def check_binding(place: Path | str, held: Mapping[str, Any], now: Mapping[str, Any], same: str = SAME) -> None:
+def check_binding(place: Path | str, stored: Mapping[str, Any], current: Mapping[str, Any], advice: str = SAME) -> None:
     """Refuse a folder that was begun with other settings or bytes, and say which."""
-    if differs := difference(held, now):
-        raise InputsChanged(f"{place} was begun with {differs}; {same}.")
+    if differs := difference(stored, current):
+        raise InputsChanged(f"{place} was begun with {differs}; {advice}.")
 
 
-def difference(held: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """The first thing in which two bindings differ, in words; empty where they agree."""
-    before, after = dict(_flat(held)), dict(_flat(now))
+def difference(stored: Mapping[str, Any], current: Mapping[str, Any]) -> str:
+    """The first difference of two bindings, in words; empty if they agree."""
+    before, after = dict(_flat(stored)), dict(_flat(current))
     for key in sorted({*before, *after}):
         if before.get(key) == after.get(key) or (key in _UNRECORDED and key not in before):
             continue
-        if (key not in before or key not in after) and (before | after)[key] in _OFF:
+        if (key not in before or key not in after) and (before | after)[key] in _NEUTRAL:
             continue
         if key.startswith(BYTES):
             name = key.removeprefix(BYTES)
             return f"other {BYTES}{'model' if name.startswith(_MODEL) else _WORDS.get(name, name)} than this command has"
-        return f"{_said(key, before)}, and this command has {_said(key, after)}"
+        return f"{_in_words(key, before)}, and this command has {_in_words(key, after)}"
     return ""
 
 
 def _flat(binding: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Names and values, as JSON keeps them. A model is known by its bytes: the same one may be spelled another way."""
+    """Yield names and values as JSON stores them. A model's name is its hash: the same model may have another path."""
     for key, value in json.loads(json.dumps(binding)).items():
         if key in _GROUPS and isinstance(value, dict):
-            for name, held in value.items():
-                yield _GROUPS[key] + (f"{_MODEL}{held}" if key == "bytes" and name.startswith(_MODEL) else name), held
+            for name, entry in value.items():
+                yield _GROUPS[key] + (f"{_MODEL}{entry}" if key == "bytes" and name.startswith(_MODEL) else name), entry
         else:
             yield key, value
 
 
-def _said(key: str, values: Mapping[str, Any]) -> str:
+def _in_words(key: str, values: Mapping[str, Any]) -> str:
     if key not in values:
         return f"no {key}"
     value = values[key]

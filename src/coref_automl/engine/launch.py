@@ -1,14 +1,14 @@
-"""Where a job runs. In: a Job and a slot. Out: a handle on it while it runs, and its exit status once it is over.
+"""In which process a job runs. In: a Job and a slot. Out: a handle on it while it runs, and its exit status once it is over.
 
-launcher   a job runs in                                  outcome.json is written by
-Here       this process, one after the other              run_job
-Local      a fork of a server                             run_job
-           or a fresh interpreter under a bad fork        run_job; run_in_subprocess if it never began
-Ray        a fresh interpreter under a Ray worker         run_job; run_in_subprocess if it never began; RayTask if no worker began
+launcher    a job runs in                                outcome.json is written by
+InProcess   this process, one after the other            run_job
+Local       a fork of the fork server                    run_job
+            or, after a bad fork, a fresh interpreter    run_job; run_in_subprocess if it never began
+Ray         a fresh interpreter under a Ray worker       run_job; run_in_subprocess if it never began; RayTask if no worker began
 
-Statuses are those of `Running` in `job.py`. The server has imported torch: a job starts in a tenth of a second instead of seven,
-and sees one device (more jobs than GPUs share them). A fork of a server that has touched a GPU cannot use it: a bad fork. The
-machines of a Ray cluster must all see the command's folder. A job's process ends with the one that started it.
+Statuses are those of `Running` in `job.py`. The fork server has imported torch (`preload.py`): a job starts in a tenth of a
+second instead of seven, and sees one device (more jobs than GPUs share them). A fork is bad if CUDA was initialised in the
+server: it cannot use the GPU. The machines of a Ray cluster must all see the command's folder. A job ends with its parent.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import forkserver, get_context, util
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from coref_automl.engine.job import FAILED, OUTCOME, Job, Launcher, Outcome, Running, Work, crash_reason, failure, run_job
 from coref_automl.engine.pool import Engine, cancel, ray_error, ray_task
-from coref_automl.machine import CORES, devices_here, end_with_parent, environment_of, pick_device, started_quietly, usable_cores
+from coref_automl.machine import CORES, block_sigint, end_with_parent, environment_of, pick_device, usable_cores, visible_devices
 from coref_automl.store import write_json
 
 MODULE = "coref_automl.engine.launch"
@@ -34,15 +35,15 @@ _THREADS = "OMP_NUM_THREADS"
 
 
 def launcher_of(engine: Engine, jobs: int, device: str) -> Launcher:
-    """One slot per job; job i has device i modulo their number, so that four jobs share one GPU."""
+    """A launcher with one slot per job; slot i has device i modulo their number, so that four jobs can share one GPU."""
     if engine == "ray":
         return RayLauncher(jobs, device)
-    return LocalLauncher(jobs, devices_here() if device in ("auto", "cuda") else [pick_device(device)])
+    return LocalLauncher(jobs, visible_devices() if device in ("auto", "cuda") else [pick_device(device)])
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedJob:
-    """The handle on a job that was over when it was given."""
+    """The handle on a job that is over."""
 
     status: int
     alive: bool = False
@@ -50,14 +51,15 @@ class FinishedJob:
     def result(self) -> int:
         return self.status
 
-    def stop(self) -> None:
-        """It is over already."""
+    def stop(self) -> None: ...
 
 
 @dataclass(slots=True)
 class InProcessLauncher:
-    """Runs a job in this process, where nothing is loaded twice. `call` does its work in place of its task; a failure of the kind
-    `raising` is raised."""
+    """Runs each job in this process, which has loaded everything already; `start` returns when the job is over.
+
+    `call` does its work in place of its task; failures of the kind `raising` are raised.
+    """
 
     raising: type[Exception] = Exception
     call: Work | None = None
@@ -75,7 +77,7 @@ class LocalLauncher:
         self._devices = devices
         self._cores = str(max(1, usable_cores() // jobs))
         self._threads = {} if _THREADS in os.environ else {_THREADS: self._cores}  # unless the user has set it
-        # the server looks for GPUs while it imports; asked through NVML they stay untouched, and only then may it fork
+        # torch looks for GPUs on import; through NVML it does so without initialising CUDA, which a fork could not use
         os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
         self._context: Any = get_context("forkserver")
         self._context.set_forkserver_preload([PRELOAD])
@@ -86,15 +88,20 @@ class LocalLauncher:
     def start(self, job: Job, slot: int) -> Running:
         arguments = (job.to_json(), self.environment(slot))
         process = self._context.Process(target=run_in_process, args=arguments, name=f"job-{job.key}")
-        os.environ.update(self._threads)  # libraries read it as the server imports them; another launcher has other shares
+        with self._server_environment(), block_sigint():  # which the server and its forks inherit
+            forkserver.ensure_running()
+        process.start()  # waits for the server's imports, and can be interrupted
+        return ProcessHandle(process)
+
+    @contextmanager
+    def _server_environment(self) -> Iterator[None]:
+        """The number of threads, which the server's libraries read on import; another launcher has another number."""
+        os.environ.update(self._threads)
         try:
-            with started_quietly():  # the server and what it forks; what follows waits for its imports, and hears Ctrl-C
-                forkserver.ensure_running()
+            yield
         finally:
             for name in self._threads:
                 del os.environ[name]
-        process.start()
-        return ProcessHandle(process)
 
 
 class ProcessHandle:
@@ -117,48 +124,57 @@ class ProcessHandle:
 
 
 def run_in_process(job: dict[str, Any], environment: dict[str, str]) -> None:
-    """The life of a job's process: its own log, its parent's death, then the work."""
+    """Entry point of a job's process: end with the parent, log to the job's file, run the job, exit."""
     os.environ.update(environment)
     end_with_parent()
-    log = Job.from_json(job).log
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a") as handle:
-        os.dup2(handle.fileno(), 1)
-        os.dup2(handle.fileno(), 2)
+    _redirect_output(Job.from_json(job).log)
     torch = sys.modules.get("torch")
     if torch and _THREADS in environment:
         torch.set_num_threads(int(environment[_THREADS]))  # the server may have imported it for another launcher
     bad_fork = getattr(torch.cuda, "_is_in_bad_fork", lambda: False)() if torch else False
-    status = run_in_subprocess(job) if bad_fork else run_job(job).status
+    _exit(run_in_subprocess(job) if bad_fork else run_job(job).status)
+
+
+def _redirect_output(log: Path) -> None:
+    """Append standard output and standard error of this process to a file."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a") as handle:
+        os.dup2(handle.fileno(), 1)
+        os.dup2(handle.fileno(), 2)
+
+
+def _exit(status: int) -> NoReturn:
+    """End this process at once: threads of libraries must not keep it alive."""
     sys.stdout.flush()
     sys.stderr.flush()
-    util._run_finalizers(0)  # type: ignore[attr-defined]  # else the semaphores of torch.compile are called leaked at the end
+    util._run_finalizers(0)  # type: ignore[attr-defined]  # else the semaphores of torch.compile are reported as leaked
     if status < 0:
-        os.kill(os.getpid(), -status)  # as the interpreter under it was: no exit status says so
-    os._exit(status)  # threads of libraries must not hold back a job that is over
+        os.kill(os.getpid(), -status)  # by the signal that killed its subprocess: no exit status stands for it
+    os._exit(status)
 
 
 def run_in_subprocess(job: dict[str, Any]) -> int:
-    """A job in a fresh interpreter, for a process that is used again (Ray's) or that cannot work itself. Gives its status."""
+    """Run a job in a fresh interpreter and return its status: Ray reuses its workers, and a bad fork cannot use the GPU."""
     work = Job.from_json(job)
     work.log.parent.mkdir(parents=True, exist_ok=True)
     with work.log.open("a") as log:
         command = [sys.executable, "-m", MODULE, json.dumps(job)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT) as process:
-            status = process.wait()  # its input stays open as long as this process lives
+            status = process.wait()  # it ends with this process, which holds its standard input open
     if status <= 0 or status == FAILED:
         return status
-    return _failed(work, Outcome(False, "no outcome", crash_reason(status, work)))  # as every interpreter here would end
+    # no signal: the interpreter could not start the job, and another attempt would end the same way
+    return _write_failure(work, Outcome(False, "no outcome", crash_reason(status, work)))
 
 
-def _failed(job: Job, outcome: Outcome) -> int:
-    """Write down why a job failed that could not do so itself."""
+def _write_failure(job: Job, outcome: Outcome) -> int:
+    """Write the outcome of a job that could not do so itself; return its status."""
     write_json(Path(job.folder) / OUTCOME, outcome.to_json())
     return outcome.status
 
 
 class RayLauncher:
-    """Runs each job as a task of its own; Ray decides where."""
+    """Runs each job as a Ray task; the cluster decides where."""
 
     def __init__(self, jobs: int, device: str) -> None:
         self.slots = jobs
@@ -179,11 +195,11 @@ class RayTask:
         return not self._ray.wait([self._reference], timeout=0)[0]
 
     def result(self) -> int:
-        """Its status; where no worker could begin, why is written down here."""
+        """Return the exit status; write the outcome here if no worker could begin."""
         try:
             return int(self._ray.get(self._reference))
         except (self._ray.exceptions.RayTaskError, ImportError) as error:
-            return _failed(self._job, failure(ray_error(error)))
+            return _write_failure(self._job, failure(ray_error(error)))
         except self._ray.exceptions.RayError:
             return -9  # the worker is gone: killed, or out of memory
 
@@ -192,7 +208,7 @@ class RayTask:
 
 
 def main(job: str) -> int:
-    """python -m coref_automl.engine.launch JOB, as JSON. The end of standard input ends it."""
+    """Run `python -m coref_automl.engine.launch JOB`, with the job as JSON; it ends when its standard input does."""
     end_with_parent(sys.stdin.fileno())
     return run_job(json.loads(job)).status
 

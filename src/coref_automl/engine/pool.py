@@ -2,9 +2,9 @@
 
 Engines: `local` processes (one per device), or `ray` over a cluster. A function is named as "package.module:function"; arguments
 and results are plain JSON values, so that a call runs here, in another process, or on another machine. A worker that dies
-(killed, out of memory) is replaced and its call retried; an exception is the call's own answer, travels as itself and is not
-retried. Workers end with the process that started them. On Ray a call works in the folder of the caller, which all machines must
-see, so that relative paths mean the same.
+(killed, out of memory) is replaced and its call retried; an exception is a result of the call, is passed on as it is and not
+retried. Workers end with the process that started them. On Ray a call runs in the caller's working directory, which all machines
+must see, so that relative paths mean the same.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from coref_automl.errors import CorefError, FolderError, MissingExtra, WorkerDied, WorkError, first_line
-from coref_automl.machine import end_with_parent, environment_of, started_quietly, without_panics
+from coref_automl.machine import block_sigint, end_with_parent, environment_of, without_panics
 
 Engine = Literal["local", "ray"]
-Answer = tuple[Any, Exception | None]
+Result = tuple[Any, Exception | None]
 _PACKAGE = "coref-automl"
 _INSTALL_ADVICE = (
     "Install the same version on every machine, or let Ray ship it: "
     """ray job submit --runtime-env-json '{"pip": ["coref-automl[scale]"]}' -- coref-automl ..."""
 )
-_CLOSING = 2.0
-"""Seconds that an ended worker's manager is waited for."""
-_MOST_QUEUED = 64
-"""Calls that wait in the cluster beyond those that run: no node is idle, and no queue grows with the work."""
+_JOIN_SECONDS = 2.0
+"""How long to wait for the manager thread of a killed worker."""
+_MIN_SUBMITTED = 64
+"""Tasks submitted ahead to Ray, or two per CPU of a larger cluster: enough to keep nodes busy, and bounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What became of a call: a value, or the exception of its last attempt."""
+    """A finished call: its value, or the exception of its last attempt."""
 
     call: Call
     value: Any = None
@@ -66,24 +66,24 @@ def run_calls(
     retries: int = 1,
     on_return: Callable[[Returned], None] | None = None,
 ) -> list[Returned]:
-    """Make every call and wait for all. `on_return` hears of each as it ends; the list keeps the order of the calls.
+    """Make all calls and return their results in order. `on_return` is called with each as it finishes.
 
-    One worker without a device of its own runs in this process. With `devices`, worker i sees only device i modulo their number.
-    On Ray the cluster decides how many run at a time; a call asks for a GPU where there is one, unless `devices` names the CPU.
+    A single worker without devices is this process itself. With `devices`, worker i sees only device i modulo their number. On
+    Ray the cluster decides how many calls run at a time, and each asks for a GPU if there is one, unless `devices` is the CPU.
     """
-    tell = on_return or (lambda _: None)
+    on_return = on_return or (lambda _: None)
     if engine == "ray":
-        return _on_ray(calls, retries, tell, cpu=devices is not None and set(devices) <= {"cpu"})
+        return _on_ray(calls, retries, on_return, cpu=devices is not None and set(devices) <= {"cpu"})
     if workers <= 1 and not devices:
-        found = []
+        results = []
         for call in calls:
-            found.append(Returned(call, *_call(call.target, call.arguments)))
-            tell(found[-1])
-        return found
-    return _in_processes(calls, min(max(workers, 1), len(calls)), devices or (), retries, tell)
+            results.append(Returned(call, *_call(call.target, call.arguments)))
+            on_return(results[-1])
+        return results
+    return _in_processes(calls, min(max(workers, 1), len(calls)), devices or (), retries, on_return)
 
 
-def _call(target: str, arguments: dict[str, Any]) -> Answer:
+def _call(target: str, arguments: dict[str, Any]) -> Result:
     module, _, name = target.partition(":")
     try:
         with without_panics():
@@ -92,8 +92,8 @@ def _call(target: str, arguments: dict[str, Any]) -> Answer:
         return None, error
 
 
-def _answer(target: str, arguments: dict[str, Any]) -> Answer:
-    """An answer that another process can read: a library's exception that cannot be pickled becomes one of ours."""
+def _picklable_call(target: str, arguments: dict[str, Any]) -> Result:
+    """Make a call in a worker; an exception that cannot be pickled becomes a WorkError."""
     value, error = _call(target, arguments)
     try:
         pickle.loads(pickle.dumps(error))
@@ -103,20 +103,20 @@ def _answer(target: str, arguments: dict[str, Any]) -> Answer:
 
 
 def _in_processes(
-    calls: Sequence[Call], size: int, devices: Sequence[str], retries: int, tell: Callable[[Returned], None]
+    calls: Sequence[Call], size: int, devices: Sequence[str], retries: int, on_return: Callable[[Returned], None]
 ) -> list[Returned]:
-    """Each worker is an executor of its own: one that dies takes nothing with it but its present attempt."""
-    waiting, attempts, found = deque(range(len(calls))), [0] * len(calls), dict[int, Returned]()
-    workers, running = dict[int, ProcessPoolExecutor](), dict[Future[Answer], tuple[int, int]]()
+    """Run calls in worker processes. Each worker is its own executor, so that a crash loses only the call it was running."""
+    waiting, attempts, results = deque(range(len(calls))), [0] * len(calls), dict[int, Returned]()
+    workers, running = dict[int, ProcessPoolExecutor](), dict[Future[Result], tuple[int, int]]()
 
     def start(slot: int) -> None:
-        """Hand the first waiting call to a free worker; it keeps its place where that one died while idle."""
+        """Submit the first waiting call to a free worker; it stays first if that worker has died while idle."""
         if slot not in workers:
-            workers[slot] = one_process(environment_of(devices[slot % len(devices)]) if devices else {})
+            workers[slot] = single_worker(environment_of(devices[slot % len(devices)]) if devices else {})
         call = calls[waiting[0]]
         try:
-            with started_quietly():
-                running[workers[slot].submit(_answer, call.target, call.arguments)] = slot, waiting[0]
+            with block_sigint():
+                running[workers[slot].submit(_picklable_call, call.target, call.arguments)] = slot, waiting[0]
         except BrokenExecutor:
             workers.pop(slot)
         else:
@@ -136,33 +136,33 @@ def _in_processes(
                         waiting.appendleft(index)
                         continue
                     value, error = None, _died(attempts[index])
-                found[index] = Returned(calls[index], value, error, attempts[index])
-                tell(found[index])
+                results[index] = Returned(calls[index], value, error, attempts[index])
+                on_return(results[index])
     finally:
         busy = {slot for slot, _ in running.values()}
         for slot, worker in workers.items():
-            end_process(worker) if slot in busy else worker.shutdown()
-    return [found[index] for index in range(len(calls))]
+            kill_worker(worker) if slot in busy else worker.shutdown()
+    return [results[index] for index in range(len(calls))]
 
 
-def one_process(environment: Mapping[str, str] | None = None) -> ProcessPoolExecutor:
-    """One worker process, started with its first call; it ends with this one."""
-    return ProcessPoolExecutor(1, get_context("spawn"), _begin, (environment or {},))
+def single_worker(environment: Mapping[str, str] | None = None) -> ProcessPoolExecutor:
+    """An executor with one worker process, which starts with the first call and ends with this process."""
+    return ProcessPoolExecutor(1, get_context("spawn"), _initialise, (environment or {},))
 
 
-def _begin(environment: Mapping[str, str]) -> None:
+def _initialise(environment: Mapping[str, str]) -> None:
     end_with_parent()
     os.environ.update(environment)
 
 
-def end_process(worker: ProcessPoolExecutor) -> None:
-    """At once, whatever it is doing. Its manager is waited for: the interpreter would write to a pipe that it closes."""
+def kill_worker(worker: ProcessPoolExecutor) -> None:
+    """Kill the process, and join the executor's manager thread: it closes a pipe that the interpreter writes to when it exits."""
     manager: Any = worker._executor_manager_thread  # a thread, which the stubs call a pipe
     for process in list((worker._processes or {}).values()):
         process.kill()
     worker.shutdown(wait=False, cancel_futures=True)
     if manager is not None:
-        manager.join(timeout=_CLOSING)
+        manager.join(timeout=_JOIN_SECONDS)
 
 
 def _died(attempts: int) -> WorkerDied:
@@ -170,23 +170,23 @@ def _died(attempts: int) -> WorkerDied:
 
 
 def ray_task(function: Callable[..., Any], *, retries: int, cpu: bool) -> Callable[..., Any]:
-    """What submits the function as a Ray task of one CPU, and of one GPU where the cluster has any. Joins the cluster, or starts
-    one here; a machine that cannot do as the command would refuses the task."""
+    """Connect to a Ray cluster, or start one here; return a function that submits `function` as a task with one CPU, and a GPU if
+    there is one. A worker whose package or folder differs from the command's refuses the task."""
     try:
         import ray
     except ImportError as missing:
         raise MissingExtra("ray", "scale", "--engine ray") from missing
     if not ray.is_initialized():
-        joined = os.environ.get("RAY_ADDRESS")
-        quiet: dict[str, Any] = {} if joined else {"include_dashboard": False}  # it takes a core for seconds, and nobody looks
-        ray.init(address=joined, log_to_driver=False, logging_level=logging.ERROR, **quiet)
+        address = os.environ.get("RAY_ADDRESS")
+        options: dict[str, Any] = {} if address else {"include_dashboard": False}  # unused here, and its start takes seconds
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **options)
     gpus = 1 if not cpu and ray.cluster_resources().get("GPU") else 0
     remote = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=retries)(call_on_worker)
     return lambda *arguments: remote.remote(str(Path.cwd()), version(_PACKAGE), function, *arguments)
 
 
 def call_on_worker(folder: str, ours: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function on a machine of the cluster as the command would: with its version of this package, in its folder."""
+    """Call a function on a Ray worker in the command's folder; refuse if the package's version is not the command's (`ours`)."""
     if ours != (theirs := version(_PACKAGE)):
         raise WorkError(f"{platform.node()} has {_PACKAGE} {theirs}, and this command is {ours}. {_INSTALL_ADVICE}")
     if not Path(folder).is_dir():
@@ -196,7 +196,7 @@ def call_on_worker(folder: str, ours: str, function: Callable[..., Any], *argume
 
 
 def ray_error(error: Exception) -> CorefError:
-    """Why a machine of the cluster could not begin a task, in one sentence."""
+    """The error, in one sentence, of a task that no machine of the cluster could start."""
     cause, ours = getattr(error, "cause", None) or error, version(_PACKAGE)
     if f"No module named '{_PACKAGE.replace('-', '_')}" in str(error):
         return WorkError(f"A machine of the cluster has no {_PACKAGE}, and this command is {ours}. {_INSTALL_ADVICE}")
@@ -205,22 +205,22 @@ def ray_error(error: Exception) -> CorefError:
 
 
 def cancel(reference: Any) -> None:
-    """End a Ray task at once."""
+    """Kill a Ray task."""
     import ray
 
-    with suppress(Exception):  # it may have ended in the meantime
+    with suppress(Exception):  # it may be over by now
         ray.cancel(reference, force=True)
 
 
-def _on_ray(calls: Sequence[Call], retries: int, tell: Callable[[Returned], None], *, cpu: bool) -> list[Returned]:
-    submit = ray_task(_answer, retries=retries, cpu=cpu)
+def _on_ray(calls: Sequence[Call], retries: int, on_return: Callable[[Returned], None], *, cpu: bool) -> list[Returned]:
+    submit = ray_task(_picklable_call, retries=retries, cpu=cpu)
     import ray
 
     waiting, pending = deque(enumerate(calls)), dict[Any, int]()
-    found: dict[int, Returned] = {}
+    results: dict[int, Returned] = {}
     try:
         while waiting or pending:
-            while waiting and len(pending) < max(_MOST_QUEUED, 2 * int(ray.cluster_resources().get("CPU", 1))):
+            while waiting and len(pending) < max(_MIN_SUBMITTED, 2 * int(ray.cluster_resources().get("CPU", 1))):
                 index, call = waiting.popleft()
                 pending[submit(call.target, call.arguments)] = index
             done, _ = ray.wait(list(pending), num_returns=1)
@@ -231,9 +231,9 @@ def _on_ray(calls: Sequence[Call], retries: int, tell: Callable[[Returned], None
                 value, error = None, _died(retries + 1)
             except (ray.exceptions.RayError, ImportError) as failure:
                 value, error = None, ray_error(failure)
-            found[index] = Returned(calls[index], value, error)
-            tell(found[index])
+            results[index] = Returned(calls[index], value, error)
+            on_return(results[index])
     finally:
         for reference in pending:
             cancel(reference)
-    return [found[index] for index in range(len(calls))]
+    return [results[index] for index in range(len(calls))]

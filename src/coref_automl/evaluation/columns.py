@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.decoder import DecodeError, decoder_of, hints_of, read_stored_rows, shown
+from coref_automl.decoder import DecodeError, decoder_of, hints_of, read_stored_rows, short_repr
 from coref_automl.errors import InputError
 from coref_automl.guard import parse_json, read_arrays, read_whole
 from coref_automl.records import ClozeItem, Half, ItemScore, half_of, halves_of
@@ -26,7 +26,7 @@ from coref_automl.store import NOT_JSON, atomic_write, read_jsonl
 ITEMS, RANKS = "items.jsonl", "ranks.npz"
 FACTS = ("task", "cluster", "source", "tag", "distance")
 OWN = ("pieces", "own_distance")
-"""What depends on the tokenizer: an archive keeps it once, and again only for evaluations where it differs."""
+"""Columns that depend on the tokenizer: an archive stores them once, and again for evaluations where they differ."""
 FLAGS = ("out_of_reach", "pronoun_between")
 RULES = ("strict_rank", "lenient_rank", "word_rank")
 NOT_RUN = -1
@@ -35,11 +35,11 @@ _NO_TEXT: dict[str, Any] = {"answer": "", "top": ()}
 
 _REMEDY = "the file was edited: remove its folder, and evaluate again"
 _LARGEST = 2**31 - 1
-"""Ranks and distances become arrays of 32 bits."""
+"""Ranks and distances are stored as 32-bit integers."""
 
 
 def holds_text(folder: Path) -> bool:
-    """Whether the items have answers and words, as `evaluate` writes them; those of an archive have neither."""
+    """Whether the items have answers and words; those of an archive have neither."""
     return (folder / ITEMS).is_file()
 
 
@@ -48,18 +48,18 @@ def has_items(folder: Path) -> bool:
 
 
 def read_columns(folder: Path, names: Sequence[str]) -> dict[str, list[Any]]:
-    """Fields of ItemScore as lists in the file's order, `item` first among them; a row of another version is an error."""
+    """`item` and these fields of ItemScore as lists in the file's order; a row of another version is an error."""
     if not holds_text(folder):
         try:
-            held = _archived(folder)
-            return {name: held[name].tolist() for name in ("item", *names)}
+            columns = _archived(folder)
+            return {name: columns[name].tolist() for name in ("item", *names)}
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise InputError(f"{folder / RANKS} is damaged ({error}); make the archive again.") from error
     path = folder / ITEMS
-    found = _rows(path)
-    if not found:
+    rows = _rows(path)
+    if not rows:
         raise InputError(f"{path} holds no whole row; {_REMEDY}.")
-    return {name: _column(found, name, path) for name in ("item", *names)}
+    return {name: _column(rows, name, path) for name in ("item", *names)}
 
 
 def _column(rows: Sequence[dict[str, Any]], name: str, path: Path) -> list[Any]:
@@ -69,7 +69,7 @@ def _column(rows: Sequence[dict[str, Any]], name: str, path: Path) -> list[Any]:
             value = row[name]
             decode(value)
             if type(value) is int and abs(value) > _LARGEST:
-                raise DecodeError(f" should be a whole number of 32 bits, not {shown(value)}")
+                raise DecodeError(f"should be a whole number of 32 bits, not {short_repr(value)}")
         except (KeyError, TypeError, IndexError):
             raise InputError(f"{path}, line {number}: the key {name!r} is missing; {_REMEDY}.") from None
         except DecodeError as error:
@@ -78,7 +78,7 @@ def _column(rows: Sequence[dict[str, Any]], name: str, path: Path) -> list[Any]:
 
 
 def read_scores(folder: Path) -> list[ItemScore]:
-    """The items as records. Archived ones have no answer and no words, and a number in place of a document's name."""
+    """The items as records. Archived ones have no answer and no words, and a number instead of a document's name."""
     if holds_text(folder):
         return read_items(folder / ITEMS)
     names = ("item", *FACTS, *FLAGS, *OWN, *RULES)
@@ -94,20 +94,20 @@ def read_items(path: Path) -> list[ItemScore]:
 
 
 def lacks(folder: Path, items: Sequence[ClozeItem], words: frozenset[str]) -> bool:
-    """Whether a finished evaluation lacks an item, or a word rank that is now wanted."""
-    held = read_columns(folder, ("word_rank",))
-    ranks = dict(zip(held["item"], held["word_rank"], strict=True))
+    """Whether a finished evaluation lacks an item, or a word rank of the items in `words`."""
+    columns = read_columns(folder, ("word_rank",))
+    ranks = dict(zip(columns["item"], columns["word_rank"], strict=True))
     return any(item.id not in ranks or (item.id in words and ranks[item.id] is None) for item in items)
 
 
 def whole_numbers(ranks: Sequence[int | None]) -> NDArray[np.int32]:
-    """Ranks as an array, with NOT_RUN for what was not run."""
-    found = np.array(ranks, np.float64)
-    return np.where(np.isnan(found), NOT_RUN, found).astype(np.int32)
+    """Ranks as an array, with NOT_RUN for None."""
+    values = np.array(ranks, np.float64)
+    return np.where(np.isnan(values), NOT_RUN, values).astype(np.int32)
 
 
 def _archived(folder: Path) -> dict[str, NDArray[Any]]:
-    """One evaluation of an archive: the columns of its set on its own rows, and its own columns."""
+    """The columns of an archived evaluation: those of its set, at its rows, and its own."""
     own = _load(folder / RANKS)
     shared = _load_shared(_items_file(folder, str(own.pop("set"))))
     rows = own.pop("rows", np.arange(len(shared["item"])))
@@ -120,9 +120,9 @@ def items_name(fingerprint: str) -> str:
 
 
 def _items_file(folder: Path, fingerprint: str) -> Path:
-    for above in folder.resolve().parents:
-        if (found := above / items_name(fingerprint)).is_file():
-            return found
+    for parent in folder.resolve().parents:
+        if (path := parent / items_name(fingerprint)).is_file():
+            return path
     raise InputError(f"{folder} belongs to an archive whose {items_name(fingerprint)} is gone; make the archive again.")
 
 
@@ -137,71 +137,70 @@ _load_shared = lru_cache(maxsize=4)(_load)
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file, parsed at once: three times as fast as line by line, which is only used to name a wrong line."""
+    """The rows of a file, parsed at once: three times as fast as line by line, which only serves to name a wrong line."""
     raw = read_whole(path)
-    whole = raw[: raw.rfind(b"\n") + 1].rstrip(b"\n")
+    lines = raw[: raw.rfind(b"\n") + 1].rstrip(b"\n")
     try:
-        return list(parse_json(b"[" + whole.replace(b"\n", b",") + b"]"))
+        return list(parse_json(b"[" + lines.replace(b"\n", b",") + b"]"))
     except NOT_JSON:
         return list(read_jsonl(path))
 
 
 def write_ranks(members: Sequence[tuple[Path, Path]], archive: Path, fingerprint: str) -> None:
-    """Archive the evaluations of one set: each from its folder into another, and what they share once."""
+    """Archive the evaluations of one set, given as pairs of their folder and the new one; what they share is stored once."""
     columns = [read_columns(source, (*_SHARED, *RULES, "out_of_reach")) for source, _ in members]
     index, shared = _items(columns)
     _write(archive / items_name(fingerprint), {"item": np.array(list(index)), **shared})
-    for (_, folder), found in zip(members, columns, strict=True):
-        _write(folder / RANKS, {"set": np.array(fingerprint), **_own(found, index, shared)})
+    for (_, folder), of_member in zip(members, columns, strict=True):
+        _write(folder / RANKS, {"set": np.array(fingerprint), **_own(of_member, index, shared)})
 
 
 def document_names(halves: Mapping[str, Half]) -> dict[str, str]:
-    """A number for every document, in the order of the names and with the half of each document.
+    """A numbered name for every document that keeps the order of the documents and the half of each.
 
-    Resampling takes documents in the order of their names, and `halves_of` hashes the name: an archive gives the same draws and
-    the same halves as the evaluations it came from. In a small set all names of `select` hash below those of `confirm`.
+    Resampling orders documents by name and `halves_of` hashes the name, so an archive gives the same draws and halves as the
+    original evaluations. In a small set all names of `select` hash below those of `confirm`.
     """
-    known = np.unique(np.asarray(list(halves))).tolist()
-    out = {}
-    for number, name in enumerate(known):
+    renamed = {}
+    for number, name in enumerate(np.unique(np.asarray(list(halves))).tolist()):
         salt = 0
         while half_of(new := f"{number:06d}.{salt}") != halves[name]:
             salt += 1
-        out[name] = new
-    return out
+        renamed[name] = new
+    return renamed
 
 
 def _items(columns: Sequence[dict[str, list[Any]]]) -> tuple[dict[str, int], dict[str, NDArray[Any]]]:
-    """Every item that any of the evaluations has, as it was first seen: the row of each, and the columns."""
+    """The items of all evaluations: the row of each item, and the shared columns, from the first evaluation that has it."""
     index: dict[str, int] = {}
-    found: dict[str, list[Any]] = {name: [] for name in _SHARED}
-    for one in columns:
-        for at, item in enumerate(one["item"]):
+    shared: dict[str, list[Any]] = {name: [] for name in _SHARED}
+    for of_member in columns:
+        for row, item in enumerate(of_member["item"]):
             if item not in index:
                 index[item] = len(index)
                 for name in _SHARED:
-                    found[name].append(one[name][at])
-    renamed = document_names(halves_of(zip(found["task"], found["cluster"], strict=True)))
-    found["cluster"] = [renamed[name] for name in found["cluster"]]
-    return index, {name: _compact(np.array(values)) for name, values in found.items()}
+                    shared[name].append(of_member[name][row])
+    renamed = document_names(halves_of(zip(shared["task"], shared["cluster"], strict=True)))
+    shared["cluster"] = [renamed[name] for name in shared["cluster"]]
+    return index, {name: _compact(np.array(values)) for name, values in shared.items()}
 
 
 def _own(columns: dict[str, list[Any]], index: dict[str, int], shared: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """What is specific to one evaluation: ranks, reach, its rows if not all, its tokenizer's columns if they differ."""
+    """The columns of one evaluation: ranks, reach, its rows if not all, and its tokenizer's columns if they differ."""
     rows = np.array([index[item] for item in columns["item"]])
-    out = {name: _compact(whole_numbers(columns[name])) for name in RULES}
-    out["out_of_reach"] = np.array(columns["out_of_reach"], np.bool_)
+    own = {name: _compact(whole_numbers(columns[name])) for name in RULES}
+    own["out_of_reach"] = np.array(columns["out_of_reach"], np.bool_)
     if not np.array_equal(rows, np.arange(len(index))):
-        out["rows"] = _compact(rows)
+        own["rows"] = _compact(rows)
     for name in OWN:
         values = np.array(columns[name])
         if not np.array_equal(values, shared[name][rows]):
-            out[name] = _compact(values)
-    return out
+            own[name] = _compact(values)
+    return own
 
 
 def _compact(values: NDArray[Any]) -> NDArray[Any]:
-    """Whole numbers in the smallest type that holds them all."""
+    """Integers in the smallest type that holds them all."""
     if values.dtype.kind not in "iu" or not len(values):
         return values
     return values.astype(np.promote_types(np.min_scalar_type(values.min()), np.min_scalar_type(values.max())))

@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.decoder import read_stored, shown
+from coref_automl.decoder import read_stored, short_repr
 from coref_automl.errors import EvalSetError, RecipeError
 from coref_automl.evaluation import answers
 from coref_automl.evaluation.tasks import TASKS
@@ -47,7 +47,7 @@ class _Named(TypedDict):
 
 
 class SetManifest(_Named, total=False):
-    """What manifest.json holds of a set; `evaluation/recipe` writes all but the fingerprint."""
+    """A set's manifest.json; `evaluation/recipe` makes all but the fingerprint."""
 
     settings: dict[str, Any]
     reference: dict[str, str]
@@ -71,39 +71,39 @@ class EvalSet:
 
     @classmethod
     def open(cls, folder: Path | str) -> EvalSet:
-        """Read a set. One whose documents or items were edited after it was frozen is an error."""
+        """Read a set; documents or items that were edited after it was frozen are an error."""
         folder = Path(folder)
         manifest = _manifest(folder)
         files = _files(folder)
-        held = _fingerprint(folder, files)
-        if held != manifest["fingerprint"]:
+        current = _fingerprint(folder, files)
+        if current != manifest["fingerprint"]:
             raise EvalSetError(
-                f"{folder} was edited after it was frozen (fingerprint {held}, frozen as {manifest['fingerprint']}); restore its "
-                "files, or build the set again with coref-automl prepare eval."
+                f"{folder} was edited after it was frozen (fingerprint {current}, frozen as {manifest['fingerprint']}); restore "
+                "its files, or build the set again with coref-automl prepare eval."
             )
         texts = {row["id"]: row["text"] for row in read_jsonl(folder / DOCUMENTS)}
         items = {task: tuple(map(_item, read_jsonl(folder / name))) for task, name in files.items()}
-        return cls(folder.resolve().name, folder, manifest, held, texts, items)
+        return cls(folder.resolve().name, folder, manifest, current, texts, items)
 
     def select(self, tasks: Sequence[Task] | None = None, half: Half | None = None) -> list[ClozeItem]:
-        """The items in the set's order, of some tasks or of one half where asked."""
+        """The items of these tasks (default: all) and of this half (default: both), in the set's order."""
         chosen = [item for task, items in self.items.items() if tasks is None or task in tasks for item in items]
-        of = self.halves if half else {}
-        return [item for item in chosen if half is None or of[item.cluster] == half]
+        halves = self.halves if half else {}
+        return [item for item in chosen if half is None or halves[item.cluster] == half]
 
     @property
     def halves(self) -> dict[str, Half]:
-        every = [(item.task, item.cluster) for items in self.items.values() for item in items]
-        own = self.half
-        return halves_of(every) if own is None else {cluster: own for _, cluster in every}
+        clusters = [(item.task, item.cluster) for items in self.items.values() for item in items]
+        half = self.half
+        return halves_of(clusters) if half is None else {cluster: half for _, cluster in clusters}
 
     @property
     def half(self) -> Half | None:
-        """The half of a larger set that this one is; None for a whole set."""
+        """Which half of a larger set this set is; None for a whole set."""
         return self.manifest.get("half")
 
     def noun_table(self, tokenizer: FastTokenizer) -> NDArray[np.bool_]:
-        """For every vocabulary entry, whether it is a noun that may answer: read from the set, or built now with Kiwi."""
+        """Whether each vocabulary entry is a noun that may answer: read from the set, or built now with Kiwi."""
         return answers.table_for(tokenizer, self.folder, self._tables)
 
 
@@ -117,25 +117,25 @@ def freeze(folder: Path, documents: Iterable[Document], items: Mapping[Task, Seq
             write_jsonl(folder / _file_of(task), (item.to_json() for item in items[task]))
         else:
             (folder / _file_of(task)).unlink(missing_ok=True)
-    held = _fingerprint(folder, _files(folder))
-    write_json(folder / MANIFEST, {"kind": KIND, "schema": SCHEMA, "fingerprint": held, **facts})
+    fingerprint = _fingerprint(folder, _files(folder))
+    write_json(folder / MANIFEST, {"kind": KIND, "schema": SCHEMA, "fingerprint": fingerprint, **facts})
     mark_done(folder)
 
 
 def half_set(evalset: EvalSet, folder: Path, half: Half, tasks: Sequence[Task] = (), limit: int | None = None) -> EvalSet:
-    """One half of a set as a set of its own, for these tasks or for all; an existing one is opened."""
+    """One half of a set as a set of its own, of these tasks or of all; an existing one is opened."""
     tasks = tasks or tuple(evalset.items)
     source = fingerprint(evalset.fingerprint, half, list(tasks), limit)
     if not is_done(folder) or read_stored(folder / MANIFEST, SetManifest).get("made_from") != source:
-        clusters = {cluster for cluster, of in evalset.halves.items() if of == half}
-        kept = {task: _some(evalset.items[task], clusters, limit) for task in tasks}
+        clusters = {cluster for cluster, its_half in evalset.halves.items() if its_half == half}
+        kept = {task: _sampled(evalset.items[task], clusters, limit) for task in tasks}
         if empty := [task for task, items in kept.items() if not items]:
             raise RecipeError(
                 f"No {empty[0]} item of {evalset.folder} falls into its {half} half: the set is too small for that."
             )
-        used = {item.document for items in kept.values() for item in items}
+        ids = {item.document for items in kept.values() for item in items}
         claim_folder(folder, KIND)
-        documents = [Document(id=name, source="", text=text) for name, text in evalset.documents.items() if name in used]
+        documents = [Document(id=name, source="", text=text) for name, text in evalset.documents.items() if name in ids]
         freeze(folder, documents, kept, {"made_from": source, "half": half, "of": evalset.name})
     for table in evalset.folder.glob("nouns-*.npy"):
         if not (folder / table.name).is_file():
@@ -144,26 +144,26 @@ def half_set(evalset: EvalSet, folder: Path, half: Half, tasks: Sequence[Task] =
     return EvalSet.open(folder)
 
 
-def _some(items: Sequence[ClozeItem], clusters: Set[str], limit: int | None) -> list[ClozeItem]:
-    """Whole documents among these, in an order that has nothing to do with their content, until there are enough items."""
-    wanted = [item for item in items if item.cluster in clusters]
-    if limit is None or len(wanted) <= limit:
-        return wanted
-    kept: list[ClozeItem] = []
-    for cluster in sorted({item.cluster for item in wanted}, key=lambda cluster: fingerprint("tuning", cluster)):
-        if len(kept) < limit:
-            kept += [item for item in wanted if item.cluster == cluster]
-    return kept
+def _sampled(items: Sequence[ClozeItem], clusters: Set[str], limit: int | None) -> list[ClozeItem]:
+    """The items of these clusters; if they exceed the limit, of whole clusters in the order of a hash until it is reached."""
+    inside = [item for item in items if item.cluster in clusters]
+    if limit is None or len(inside) <= limit:
+        return inside
+    sample: list[ClozeItem] = []
+    for cluster in sorted({item.cluster for item in inside}, key=lambda cluster: fingerprint("tuning", cluster)):
+        if len(sample) < limit:
+            sample += [item for item in inside if item.cluster == cluster]
+    return sample
 
 
 def check(documents: Sequence[Document], items: Mapping[Task, Sequence[ClozeItem]]) -> None:
-    """Everything that must hold of a frozen set, whoever built its items."""
+    """Validate the documents and items of a set, whoever built them."""
     texts = {document.id: document.text for document in documents}
     if len(texts) != len(documents):
         raise EvalSetError("Two documents of the set have one id; give every document of every source an id of its own.")
     seen: set[str] = set()
-    for task, built in items.items():
-        for item in built:
+    for task, of_task in items.items():
+        for item in of_task:
             fault = _fault(task, item, texts) or (f"the id {item.id} twice" if item.id in seen else None)
             if fault:
                 raise EvalSetError(f"The {task} item {item.id} of document {item.document} has {fault}; the set is not written.")
@@ -171,7 +171,7 @@ def check(documents: Sequence[Document], items: Mapping[Task, Sequence[ClozeItem
 
 
 def find_set(recorded: str, fingerprint: str) -> Path | None:
-    """The folder of the set that an evaluation was made on: the recorded one or the bundled one; None if it moved."""
+    """The folder of the set with a fingerprint: the recorded one or the bundled one, else None."""
     for folder in (*([Path(recorded)] if recorded else []), bundled_eval_set()):
         try:
             if _manifest(folder)["fingerprint"] == fingerprint:
@@ -182,7 +182,7 @@ def find_set(recorded: str, fingerprint: str) -> Path | None:
 
 
 def bundled_eval_set() -> Path:
-    """The set that `evaluate PATH` uses when no other is named."""
+    """The default set of `evaluate`."""
     return Path(__file__).parent.parent / "assets" / "evalsets" / "bundled"
 
 
@@ -204,7 +204,7 @@ def _fault(task: Task, item: ClozeItem, texts: Mapping[str, str]) -> str | None:
 
 
 def _item(row: dict[str, Any]) -> ClozeItem:
-    """As ClozeItem.from_json, for rows that the fingerprint covers: thousands are read before every evaluation."""
+    """ClozeItem.from_json without validation, because the fingerprint covers the rows and thousands are read per evaluation."""
     antecedent = row["antecedent"]
     return ClozeItem(
         **{
@@ -230,8 +230,8 @@ def _fingerprint(folder: Path, files: Mapping[Task, str]) -> str:
 
 def _manifest(folder: Path) -> SetManifest:
     if (kind := kind_of_folder(folder)) not in ("", KIND):
-        what = with_article(kind)
-        raise EvalSetError(f"{folder} is not an evaluation set, it holds {what}; build one with: coref-automl prepare eval")
+        content = with_article(kind)
+        raise EvalSetError(f"{folder} is not an evaluation set, it holds {content}; build one with: coref-automl prepare eval")
     if folder.is_file():
         raise EvalSetError(
             f"{folder} is a file, not an evaluation set; run: coref-automl prepare eval --source local:{folder} --model MODEL "
@@ -245,5 +245,7 @@ def _manifest(folder: Path) -> SetManifest:
         raise EvalSetError(f"{folder} was made by another version; {remedy}.")
     for task in manifest.get("tasks", {}):
         if task not in TASKS:
-            raise EvalSetError(f"{folder} has items of the task {shown(task)}, which a newer version added; update coref-automl.")
+            raise EvalSetError(
+                f"{folder} has items of the task {short_repr(task)}, which a newer version added; update coref-automl."
+            )
     return manifest

@@ -1,9 +1,8 @@
-"""The numbers, each defined once. In: item scores. Out: hits by item, estimates with intervals, and baselines without a model.
+"""Metrics and baselines. In: item scores. Out: hits by item, estimates with intervals, and the baselines on the same items.
 
-Lenient metrics have the short names (`real1`, `real5`, `lambada_top1`, `score`), so that older tables can be compared with ours;
-strict and word metrics are reported beside them. A baseline copies a word of the document into the gap: of the item's own
-candidates the most frequent one outside the gap, or the nearest. They are ranked as a model's words are, so that every metric
-applies.
+Lenient metrics have the short names (`real1`, `real5`, `lambada_top1`, `score`), for comparison with older tables; strict and
+word metrics are reported beside them. A baseline copies a word of the document into the gap: of the item's candidates the most
+frequent one outside the gap, or the nearest. Its words are ranked like a model's, so that every metric applies.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ Rule = Literal["strict", "lenient", "word"]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A share of hits (task, rule, at), or a composite of such metrics with weights that sum to 1."""
+    """The share of items of a task with a rank up to `at` by a rule, or a weighted sum of such metrics in `parts`."""
 
     name: str
     label: str
@@ -40,7 +39,7 @@ class Metric:
     parts: tuple[tuple[str, float], ...] = ()
 
     def rank(self, score: ItemScore) -> int | None:
-        """The rank this metric looks at; None where it was not run."""
+        """The rank that this metric uses; None if it was not run."""
         return {"strict": score.strict_rank, "lenient": score.lenient_rank, "word": score.word_rank}[self.rule]
 
 
@@ -62,7 +61,7 @@ _COMPOSITES = (
 
 
 def _metrics_of(task: ClozeTask) -> tuple[Metric, ...]:
-    """The metrics of a task that names none above: lenient and strict at 1, and word."""
+    """The metrics of a task without any above: lenient and strict at 1, and word."""
     name = task.name.replace("-", "_")
     return (
         Metric(f"{name}1", f"{task.label}@1", task.name, "lenient", 1),
@@ -73,7 +72,7 @@ def _metrics_of(task: ClozeTask) -> tuple[Metric, ...]:
 
 _OTHERS = [task for name, task in TASKS.items() if name not in {metric.task for metric in _SHARES}]
 METRICS: dict[str, Metric] = {
-    metric.name: metric for metric in (*_SHARES, *(own for task in _OTHERS for own in _metrics_of(task)), *_COMPOSITES)
+    metric.name: metric for metric in (*_SHARES, *(metric for task in _OTHERS for metric in _metrics_of(task)), *_COMPOSITES)
 }
 PRIMARY = "real1_strict"
 WORD = "real_word"
@@ -86,33 +85,33 @@ GROUPINGS: dict[str, Callable[[Sequence[ItemScore]], list[str]]] = {
     "distance": lambda scores: [bucket(score.distance) for score in scores],
     "half": lambda scores: list(halves(scores)),
     "pronoun": lambda scores: ["pronoun between" if score.pronoun_between else "none between" for score in scores],
-    "before": lambda scores: [_said(score.before, "mentioned before", "mentioned behind only") for score in scores],
-    "copyable": lambda scores: [_said(score.copyable, "beside the same word elsewhere", "not copyable") for score in scores],
+    "before": lambda scores: [_label(score.before, "mentioned before", "mentioned behind only") for score in scores],
+    "copyable": lambda scores: [_label(score.copyable, "beside the same word elsewhere", "not copyable") for score in scores],
 }
-"""The label of every item. All of a set's items are needed: how many clusters it has decides on their halves."""
+"""Labels of all items of a set; the halves depend on the number of its clusters."""
 
 
-def _said(fact: bool | None, yes: str, no: str) -> str:
+def _label(fact: bool | None, yes: str, no: str) -> str:
     return "unknown" if fact is None else yes if fact else no
 
 
 def halves(scores: Sequence[ItemScore]) -> list[Half]:
-    of = halves_of((score.task, score.cluster) for score in scores)
-    return [of[score.cluster] for score in scores]
+    half_of_cluster = halves_of((score.task, score.cluster) for score in scores)
+    return [half_of_cluster[score.cluster] for score in scores]
 
 
 def hits(scores: Sequence[ItemScore], metric: str) -> tuple[list[str], NDArray[np.bool_], NDArray[np.str_]]:
-    """Ids, hits and clusters of the items that a plain metric counts; empty where it was not run."""
-    plain = choose(metric, METRICS, "metric")
-    if plain.parts:
+    """Ids, hits and clusters of the items that a metric without parts counts; empty if it was not run."""
+    chosen = choose(metric, METRICS, "metric")
+    if chosen.parts:
         raise RecipeError(
-            f"{metric} is a composite and has no hits of its own; use its parts {', '.join(name for name, _ in plain.parts)}."
+            f"{metric} is a composite and has no hits of its own; use its parts {', '.join(name for name, _ in chosen.parts)}."
         )
-    return hits_of(scores, plain)
+    return hits_of(scores, chosen)
 
 
 def hits_of(scores: Sequence[ItemScore], metric: Metric) -> tuple[list[str], NDArray[np.bool_], NDArray[np.str_]]:
-    """`hits` of a metric that need not have a name."""
+    """`hits` of a metric that need not be in METRICS."""
     counted = [(score, rank) for score in scores if score.task == metric.task and (rank := metric.rank(score)) is not None]
     return (
         [score.item for score, _ in counted],
@@ -126,71 +125,71 @@ def tasks_of(metric: str) -> set[str]:
 
 
 def weighted_parts(scores: Sequence[ItemScore], metric: str) -> list[Part]:
-    """The terms of `statistics.composite`, one per task with weights in the values; empty if any part was not run."""
+    """The parts of a metric for `statistics.composite`: weighted hits, one part per task; empty if any was not run."""
     chosen = choose(metric, METRICS, "metric")
     by_task: dict[Task | None, tuple[list[str], NDArray[np.float64], NDArray[np.str_]]] = {}
     for name, weight in chosen.parts or ((metric, 1.0),):
         ids, hit, clusters = hits(scores, name)
         if not ids:
             return []
-        before = by_task.get(METRICS[name].task)
-        values = weight * hit.astype(np.float64) + (before[1] if before else 0.0)
+        previous = by_task.get(METRICS[name].task)
+        values = weight * hit.astype(np.float64) + (previous[1] if previous else 0.0)
         by_task[METRICS[name].task] = ids, values, clusters
     return [Part(values, clusters) for _, values, clusters in by_task.values()]
 
 
 def summarise_all(columns: Sequence[Sequence[ItemScore]], *, seed: int = 0, draws: int = DRAWS) -> list[dict[str, Estimate]]:
-    """For each scoring, every metric that was run; one that was not is absent, never 0.
+    """Estimate every metric that was run, for each list of scores; one that was not run is absent, never 0.
 
-    Metrics of the same items share one set of bootstrap draws, which is most of the cost.
+    Metrics on the same items share one set of bootstrap draws, which are most of the cost.
     """
     groups: dict[tuple[bytes, ...], list[tuple[int, str, list[Part]]]] = {}
     for column, scores in enumerate(columns):
         for name in METRICS:
             if parts := weighted_parts(scores, name):
-                same = tuple(np.asarray(part.clusters).tobytes() for part in parts)
-                groups.setdefault(same, []).append((column, name, parts))
-    found: dict[tuple[int, str], Estimate] = {}
+                key = tuple(np.asarray(part.clusters).tobytes() for part in parts)
+                groups.setdefault(key, []).append((column, name, parts))
+    estimates: dict[tuple[int, str], Estimate] = {}
     for members in groups.values():
         first = members[0][2]
         stacked = [
-            Part(np.column_stack([np.asarray(parts[at].values) for _, _, parts in members]), first[at].clusters)
-            for at in range(len(first))
+            Part(np.column_stack([np.asarray(parts[number].values) for _, _, parts in members]), first[number].clusters)
+            for number in range(len(first))
         ]
-        for (column, name, _), value in zip(members, composite(stacked, seed=seed, draws=draws), strict=True):
-            found[column, name] = value
-    return [{name: found[column, name] for name in METRICS if (column, name) in found} for column in range(len(columns))]
+        for (column, name, _), estimate in zip(members, composite(stacked, seed=seed, draws=draws), strict=True):
+            estimates[column, name] = estimate
+    return [{name: estimates[column, name] for name in METRICS if (column, name) in estimates} for column in range(len(columns))]
 
 
 def breakdown(scores: Sequence[ItemScore], metric: str, by: str, *, seed: int = 0, draws: int = 2000) -> dict[str, Estimate]:
     """One metric by source, tag, pieces, reach, distance ...; groups in natural order."""
-    group = choose(by, GROUPINGS, "grouping")
+    labels_of = choose(by, GROUPINGS, "grouping")
     counted = set(hits(scores, metric)[0])
     groups: dict[str, list[ItemScore]] = {}
-    for score, label in zip(scores, group(scores), strict=True):
+    for score, label in zip(scores, labels_of(scores), strict=True):
         if score.item in counted and score.task == METRICS[metric].task:
             groups.setdefault(label, []).append(score)
     order = sorted(groups, key=lambda name: ([low for low, high in BUCKETS if bucket(low) == name] or [1 << 30], name))
-    out = {}
+    estimates = {}
     for name in order:
         _, hit, clusters = hits(groups[name], metric)
-        out[name] = bootstrap_mean(hit, clusters, seed=seed, draws=draws)
-    return out
+        estimates[name] = bootstrap_mean(hit, clusters, seed=seed, draws=draws)
+    return estimates
 
 
 def bucket(distance: int) -> str:
-    if found := bucket_of(distance):
-        return f"{found[0]}-{found[1] - 1}"
+    if bounds := bucket_of(distance):
+        return f"{bounds[0]}-{bounds[1] - 1}"
     return "none" if distance < 0 else f"{BUCKETS[-1][1]}+"
 
 
 def strict_has_room(reachable: float) -> bool:
-    """Whether strict can show a difference, by the share of answers that are one vocabulary entry; if not, `word` is judged."""
+    """Whether enough answers are one vocabulary entry for strict to show a difference; if not, `word` is judged."""
     return reachable >= 0.1
 
 
 def single_entry_share(scores: Sequence[ItemScore]) -> float:
-    """The share of answers that are one vocabulary entry: the ceiling of strict. Of the Real items, or of all without them."""
+    """The share of answers that are one vocabulary entry, the ceiling of strict: of the Real items, or without them of all."""
     counted = [score for score in scores if score.task == "real"] or list(scores)
     return sum(score.strict_rank > 0 for score in counted) / len(counted) if counted else 0.0
 
@@ -203,26 +202,25 @@ BASELINES: dict[str, Callable[[int, int], tuple[int, int]]] = {
     "copy-most-frequent": lambda count, nearness: (count, nearness),
     "copy-nearest": lambda _, nearness: (nearness, 0),
 }
-"""The key of a candidate by how often it occurs outside the gap, and by minus the characters between the gap and its nearest
-occurrence. The higher key comes first."""
+"""Sort keys, highest first, from a candidate's count outside the gap and minus the characters to its nearest occurrence."""
 
 
 def copy_scores(items: Iterable[ClozeItem], texts: Mapping[str, str]) -> dict[str, list[ItemScore]]:
-    """Each item with its candidates in the order of each baseline; ties go against the answer."""
-    out: dict[str, list[ItemScore]] = {name: [] for name in BASELINES}
+    """The scores of each baseline, which ranks the candidates; ties go against the answer."""
+    scores: dict[str, list[ItemScore]] = {name: [] for name in BASELINES}
     for item in items:
         if item.candidates:
-            seen = [_occurrences(texts[item.document], group, item) for group in item.candidates]
+            facts = [_occurrences(texts[item.document], group, item) for group in item.candidates]
             for name, key in BASELINES.items():
-                out[name].append(_score(item, [key(*entry) for entry in seen]))
-    return out
+                scores[name].append(_score(item, [key(*fact) for fact in facts]))
+    return scores
 
 
 def _occurrences(text: str, group: Sequence[str], item: ClozeItem) -> tuple[int, int]:
     """How often a candidate occurs outside the gap, and minus the characters to the nearest occurrence."""
-    found = [(at, at + len(word)) for word in group for at in occurrences(text, word)]
-    gaps = [item.start - end if start < item.start else start - item.end for start, end in found]
-    outside = [gap for gap in gaps if gap >= 0]
+    spans = [(start, start + len(word)) for word in group for start in occurrences(text, word)]
+    distances = [item.start - end if start < item.start else start - item.end for start, end in spans]
+    outside = [distance for distance in distances if distance >= 0]
     return len(outside), -min(outside, default=1 << 30)
 
 
@@ -236,11 +234,11 @@ def chance(items: Sequence[ClozeItem], *, seed: int = 0) -> Estimate | None:
 
 
 def _score(item: ClozeItem, keys: Sequence[tuple[int, int]]) -> ItemScore:
-    order = sorted(range(len(keys)), key=lambda at: (keys[at], at), reverse=True)
+    order = sorted(range(len(keys)), key=lambda i: (keys[i], i), reverse=True)
     rank = 1 + sum(other >= keys[0] for other in keys[1:])
     return ItemScore(
         item=item.id, task=item.task, cluster=item.cluster, source=item.source, answer=item.answer, tag=item.tag,
-        distance=item.distance, strict_rank=rank, lenient_rank=rank, top=tuple(item.candidates[at][0] for at in order[:_TOP]),
+        distance=item.distance, strict_rank=rank, lenient_rank=rank, top=tuple(item.candidates[i][0] for i in order[:_TOP]),
         pieces=0, word_rank=rank if len(item.candidates) > 1 else None, pronoun_between=item.pronoun_between,
     )  # fmt: skip
 
@@ -251,16 +249,16 @@ _COPIES: dict[str, dict[str, list[ItemScore]]] = {}
 def summarise_with_baselines(
     scores: Sequence[ItemScore], evalset: EvalSet, *, seed: int = 0
 ) -> tuple[dict[str, Estimate], Baselines]:
-    """The estimates of a model and of the baselines, on the same items and from the same draws."""
+    """The estimates of a model and of the baselines, on the same items with the same bootstrap draws."""
     key = evalset.fingerprint
-    if key not in _COPIES:  # once per set in a process
+    if key not in _COPIES:  # computed once per set in a process
         _COPIES.clear()
         _COPIES[key] = copy_scores(evalset.select(), evalset.documents)
     estimates, *copied = summarise_all([scores, *_COPIES[key].values()], seed=seed)
-    blind = {
+    by_chance = {
         metric.name: share
         for metric in METRICS.values()
         if metric.name in estimates and metric.rule == "word" and metric.task
         if (share := chance(evalset.select([metric.task]), seed=seed))
     }
-    return estimates, {**dict(zip(_COPIES[key], copied, strict=True)), **({"chance": blind} if blind else {})}
+    return estimates, {**dict(zip(_COPIES[key], copied, strict=True)), **({"chance": by_chance} if by_chance else {})}

@@ -1,6 +1,6 @@
 """Build evaluation sets. In: sources, annotated files and tasks. Out: a frozen `EvalSet`.
 
-Texts of `--source` are held-out documents, chosen by id with the rule that keeps them out of training data.
+Texts of `--source` are its held-out documents, by the same rule of ids that keeps them out of training data.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl import config
-from coref_automl.corpus.clean import Filters, is_empty, limits, normalise, qualified_id, rank, reason_to_drop
+from coref_automl.corpus.clean import Filters, limits, normalise, qualified_id, rank, reason_to_drop
 from coref_automl.corpus.sources import inputs_of, read_input
 from coref_automl.errors import EvalSetError, FolderError
 from coref_automl.evaluation import answers
 from coref_automl.evaluation.evalset import KIND, EvalSet, freeze
 from coref_automl.evaluation.recipe import EvalRecipe, difference, facts, label, numbered, reasons, settings
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.evaluation.tasks.neighbours import MOST_DOCUMENTS, Neighbours
-from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, ReadDocument, Rows, read_document, read_rows, spread
+from coref_automl.evaluation.tasks.nouns import MOST_DOCUMENTS, Collocations
+from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, ParsedDocument, Rows, parse_document, read_rows, spread
 from coref_automl.folders import is_done
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
@@ -31,9 +31,9 @@ from coref_automl.records import ClozeItem, Document, Task
 
 
 def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | None = None) -> EvalSet:
-    """Build and freeze a set. A finished one of the same settings and inputs is returned as it is; new models add noun tables.
+    """Build and freeze a set, or open a finished one of the same settings and inputs; new models add noun tables.
 
-    Without sources and files, `out` is a finished set and only gets the noun tables of the models.
+    Without sources and files, `out` is a finished set that only gets the noun tables of the models.
     """
     from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 
@@ -41,30 +41,28 @@ def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | No
     progress = progress or quiet()
     tokenizers = [load_tokenizer(model) for model in recipe.models]
     tagger = Tagger(default_cache())
-    if recipe.asks_for_items:
-        chosen = settings(recipe, tokenizer_fingerprint(tokenizers[0]))
+    chosen = settings(recipe, tokenizer_fingerprint(tokenizers[0])) if recipe.has_inputs else None
+    if chosen is not None:
         with claimed(out, KIND):
             if not is_done(out):
-                built = _Builder(recipe, tokenizers[0], tagger, progress)
-                built.build()
-                freeze(out, built.used(), built.items, facts(recipe, chosen, built.items, built.drops, built.sources))
-        if changed := difference(EvalSet.open(out).manifest.get("settings", {}), chosen):
-            raise FolderError(
-                f"{out} is frozen; it was made with {changed}; choose another --out, or remove it and build it again."
-            )
+                builder = _Builder(recipe, tokenizers[0], tagger, progress)
+                builder.build()
+                freeze(out, builder.used(), builder.items, facts(recipe, chosen, builder.items, builder.drops, builder.sources))
     evalset = EvalSet.open(out)
+    if chosen is not None and (changed := difference(evalset.manifest.get("settings", {}), chosen)):
+        raise FolderError(f"{out} is frozen; it was made with {changed}; choose another --out, or remove it and build it again.")
     for tokenizer in progress.track(tokenizers, "Noun tables", len(tokenizers), "tokenizers"):
         answers.table_for(tokenizer, evalset.folder, {}, tagger)
     return evalset
 
 
 _COUNTS = {"documents", "held out", "kept", "rows"}
-"""What a source's counts hold beside the reasons for its drops."""
+"""The keys of a source's counts that are not reasons for drops."""
 
 
 @dataclass(slots=True)
 class _Builder:
-    """Collects the items of a set, the documents behind them, and every drop with its reason."""
+    """Collects the items of a set, their documents, and every drop with its reason."""
 
     recipe: EvalRecipe
     reference: FastTokenizer
@@ -89,18 +87,18 @@ class _Builder:
         for task in tasks:
             self._limit(task)
             if not self.items.get(task.name):
-                why = reasons(self._unread() | self.drops.get(task.name, Counter()))
+                dropped = reasons(self._unread() | self.drops.get(task.name, Counter()))
                 raise EvalSetError(
-                    f"No {task.name} item came out of these inputs (dropped: {why}); give more or longer Korean texts."
+                    f"No {task.name} item came out of these inputs (dropped: {dropped}); give more or longer Korean texts."
                 )
         self.items = {task.name: self.items[task.name] for task in tasks}
 
     def used(self) -> list[Document]:
-        held = {item.document for items in self.items.values() for item in items}
-        return [document for document in self.documents.values() if document.id in held]
+        ids = {item.document for items in self.items.values() for item in items}
+        return [document for document in self.documents.values() if document.id in ids]
 
     def _unread(self) -> Counter[str]:
-        """Rows that never became a document, by reason."""
+        """Rows that did not become documents, by reason."""
         drops: Counter[str] = Counter()
         for counts in self.sources.values():
             drops.update({reason: count for reason, count in counts.items() if reason not in _COUNTS})
@@ -108,17 +106,17 @@ class _Builder:
 
     def _choices(self, *, single_entry: bool = False, others: Mapping[str, Sequence[Document]] | None = None) -> Choices:
         allowed = answers.answers(self.reference, self.tagger) if single_entry else None
-        neighbours = {name: Neighbours.count((text.id, text.text) for text in texts) for name, texts in (others or {}).items()}
-        return Choices(self.recipe.seed, self.recipe.per_document, self.recipe.min_syllables, allowed, neighbours)
+        usage = {name: Collocations.count((text.id, text.text) for text in texts) for name, texts in (others or {}).items()}
+        return Choices(self.recipe.seed, self.recipe.per_document, self.recipe.min_syllables, allowed, usage)
 
     def _read_texts(self, tasks: Sequence[ClozeTask]) -> None:
-        """Documents of `--source`: read and tagged once for all tasks."""
+        """Find the items of `--source`, whose documents are read and tagged once for all tasks."""
         texts = read_texts(self.recipe, self.progress)
         self.sources |= texts.counts
         choices = self._choices(single_entry=self.recipe.single_entry, others=texts.others)
-        for _, read in self._read(((document, None) for document in texts.documents), "Finding items in texts"):
+        for _, doc in self._read(((document, None) for document in texts.documents), "Finding items in texts"):
             for task in tasks:
-                self._take(task.name, task.find(read, None, choices))
+                self._add(task.name, task.find(doc, None, choices))
 
     def _read_files(self, task: ClozeTask, rows: Rows) -> None:
         choices = self._choices()
@@ -130,78 +128,79 @@ class _Builder:
             counts = Counter(self.sources.get(source, {}))  # of a --source of that name
             counts.update({"rows": len(entries) + drops.total(), "kept": len(entries), **drops})
             self.sources[source] = dict(counts)
-            for entry, read in self._read(((one.document, one) for one in entries), f"Finding {task.name} items in {source}"):
-                self._take(task.name, task.find(read, entry, choices))
+            for entry, doc in self._read(
+                ((entry.document, entry) for entry in entries), f"Finding {task.name} items in {source}"
+            ):
+                self._add(task.name, task.find(doc, entry, choices))
 
-    def _read(self, entries: Iterable[tuple[Document, Any]], what: str) -> Iterator[tuple[Any, ReadDocument]]:
-        """Tag and measure documents. Of two with one id the first is used, and the second is counted."""
-        fresh = []
+    def _read(self, entries: Iterable[tuple[Document, Any]], stage: str) -> Iterator[tuple[Any, ParsedDocument]]:
+        """Tag and measure documents. The first of several with one id is used, the others are counted."""
+        new = []
         for document, entry in entries:
             if document.id not in self.documents:
                 self.documents[document.id] = document
-                fresh.append((document, entry))
+                new.append((document, entry))
             else:
-                held = self.sources.setdefault(document.source, {})
-                held["the id of an earlier document"] = held.get("the id of an earlier document", 0) + 1
-        tags = self.tagger.tag(document.text for document, _ in fresh)
-        pairs = zip(fresh, tags, strict=True)
-        for (document, entry), found in self.progress.track(pairs, what, len(fresh), "documents"):
-            yield entry, read_document(document, found, self.reference)
+                counts = self.sources.setdefault(document.source, {})
+                counts["the id of an earlier document"] = counts.get("the id of an earlier document", 0) + 1
+        pairs = zip(new, self.tagger.tag(document.text for document, _ in new), strict=True)
+        for (document, entry), tags in self.progress.track(pairs, stage, len(new), "documents"):
+            yield entry, parse_document(document, tags, self.reference)
 
-    def _take(self, task: Task, found: Found) -> None:
-        """An item's id names its text and span: of two with one id the first is used, and the second is counted."""
-        fresh = [item for item in found.items if item.id not in self.known]
+    def _add(self, task: Task, found: Found) -> None:
+        """Add a document's items. An id names text and span: the first item with an id is used, others are counted."""
+        new = [item for item in found.items if item.id not in self.known]
         self.documents.update({passage.id: passage for passage in found.passages})
-        self.known.update(item.id for item in fresh)
-        self.items.setdefault(task, []).extend(fresh)
+        self.known.update(item.id for item in new)
+        self.items.setdefault(task, []).extend(new)
         self._count(task, found.drops)
-        self._count(task, +Counter({"repeats an earlier item": len(found.items) - len(fresh)}))
+        self._count(task, +Counter({"repeats an earlier item": len(found.items) - len(new)}))
 
     def _count(self, task: Task, drops: Counter[str]) -> None:
         self.drops.setdefault(task, Counter()).update(drops)
 
     def _limit(self, task: ClozeTask) -> None:
-        """Keep at most so many items of each part, in the order in which they were found."""
-        found = self.items.get(task.name, [])
-        if task.limit is None or not found:
+        """Sample the items of each part down to the task's limit; their order stays."""
+        items = self.items.get(task.name, [])
+        if task.limit is None or not items:
             return
         parts: dict[object, list[ClozeItem]] = {}
-        for item in found:
+        for item in items:
             parts.setdefault(task.limit.part(item), []).append(item)
         most = int(getattr(self.recipe, task.limit.setting))
-        kept = {item.id for items in parts.values() for item in spread(items, most, self.recipe.seed)}
-        self.items[task.name] = [item for item in found if item.id in kept]
-        self._count(task.name, +Counter({task.limit.reason: len(found) - len(kept)}))
+        kept = {item.id for part in parts.values() for item in spread(part, most, self.recipe.seed)}
+        self.items[task.name] = [item for item in items if item.id in kept]
+        self._count(task.name, +Counter({task.limit.reason: len(items) - len(kept)}))
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTexts:
-    """Documents of the sources. `counts` has for every source its rows, those held out and kept, and the reasons of drops.
+    """Documents of the sources. `counts` has each source's rows, those held out and kept, and its drops by reason.
 
-    Documents that belong to training data are not drops; `others` are some of them, from which neighbours are counted. Where
-    every document is used, they are the documents themselves.
+    Collocations are counted in `others`, some documents of the training data; if all are used, in the documents themselves.
     """
 
     documents: list[Document] = field(default_factory=list)
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     others: dict[str, list[Document]] = field(default_factory=dict)
 
-    def count(self, source: str, *what: str) -> None:
-        held = self.counts[source]
-        for name in what:
-            held[name] = held.get(name, 0) + 1
+    def count(self, source: str, *names: str) -> None:
+        counts = self.counts[source]
+        for name in names:
+            counts[name] = counts.get(name, 0) + 1
 
 
 def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
-    """Two passes: every id of a source decides which of them are held out. A document says which source it belongs to."""
+    """Read the held-out documents of the sources, in two passes: first all ids of a source, which decide what is held out."""
     allowed: dict[str, int] | None = None
     if not recipe.all_documents:
         ids = ((document.source, document.id) for document in _documents(recipe, None))
-        seen = progress.track(ids, "Choosing held-out documents", unit="documents")
-        allowed = limits(seen, share=recipe.holdout, least=recipe.least)
+        tracked = progress.track(ids, "Choosing held-out documents", unit="documents")
+        allowed = limits(tracked, share=recipe.holdout, least=recipe.least)
+    filters = Filters(0, 0.0, 0.0) if recipe.all_documents else Filters()
     texts = SourceTexts()
     known_ids: set[tuple[str, str]] = set()
-    taken: set[str] = set()
+    used_names: set[str] = set()
     known_texts: set[str] = set()
     for document in progress.track(_documents(recipe, texts), "Reading held-out documents", unit="documents"):
         if allowed is not None and rank(document.id) > allowed[document.source]:
@@ -210,7 +209,7 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
         if allowed is not None:
             texts.count(document.source, "held out")
         text = normalise(document.text)
-        reason = is_empty(text) if recipe.all_documents else reason_to_drop(text, Filters())
+        reason = reason_to_drop(text, filters)
         if reason is None and (document.source, document.id) in known_ids:
             reason = "the id of an earlier document"
         if reason is None and text in known_texts:
@@ -221,26 +220,26 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
         known_ids.add((document.source, document.id))
         known_texts.add(text)
         texts.count(document.source, "kept")
-        named = qualified_id(document) if document.id in taken else document.id
-        taken.add(named)
-        texts.documents.append(Document(named, document.source, text, document.title))
+        name = qualified_id(document) if document.id in used_names else document.id
+        used_names.add(name)
+        texts.documents.append(Document(name, document.source, text, document.title))
         if allowed is None:
             _keep_some(texts.others, texts.documents[-1])
     return texts
 
 
 def _keep_some(others: dict[str, list[Document]], document: Document) -> None:
-    kept = others.setdefault(document.source, [])
-    if len(kept) < MOST_DOCUMENTS:
-        kept.append(document)
+    of_source = others.setdefault(document.source, [])
+    if len(of_source) < MOST_DOCUMENTS:
+        of_source.append(document)
 
 
 def _documents(recipe: EvalRecipe, texts: SourceTexts | None) -> Iterator[Document]:
-    begun = {"documents": 0, **({} if recipe.all_documents else {"held out": 0}), "kept": 0}
+    zeros = {"documents": 0, **({} if recipe.all_documents else {"held out": 0}), "kept": 0}
     for part in (part for name in recipe.sources for part in inputs_of(name)):
         for entry in islice(read_input(part, field=recipe.field), recipe.limit):
             if texts is not None:
-                texts.counts.setdefault(entry.source, dict(begun))
+                texts.counts.setdefault(entry.source, dict(zeros))
                 texts.count(entry.source, "documents", *([] if isinstance(entry, Document) else [entry.reason]))
             if isinstance(entry, Document):
                 yield entry

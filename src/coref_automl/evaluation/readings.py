@@ -1,5 +1,5 @@
 """Items read by people. In: a set's items and one mark per item and reader. Out: the share of fair items with its interval, and
-how far two readers agree.
+the agreement of two readers.
 
     evalsets/<name>/readings/<reader>.jsonl   {"item": ..., "mark": ...}, the last line of an item counts
 
@@ -25,7 +25,7 @@ from coref_automl.store import JsonlAppender
 
 Mark = Literal["fair", "ambiguous", "lexical", "wrong antecedent", "tagger error"]
 KEYS: dict[str, Mark] = {mark[0]: mark for mark in get_args(Mark)}
-"""A mark is given by its first letter."""
+"""Marks by their first letter, which is what readers type."""
 FOLDER = "readings"
 _NAME = re.compile(r"[\w-]{1,40}")
 AROUND = 240
@@ -39,7 +39,7 @@ class Marked(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class Reading(Record):
-    """What readers found in the items of one task: the share of fair marks and, of two readers, agreement and Cohen's kappa."""
+    """The readers' marks on the items of one task: the share of fair items and, of two readers, agreement and Cohen's kappa."""
 
     task: Task
     readers: tuple[str, ...]
@@ -63,10 +63,10 @@ def path_of(folder: Path, reader: str) -> Path:
 
 def marks_of(folder: Path) -> dict[str, dict[str, Mark]]:
     """The marks of every reader of a set, by item."""
-    found: dict[str, dict[str, Mark]] = {}
+    marks: dict[str, dict[str, Mark]] = {}
     for path in sorted((folder / FOLDER).glob("*.jsonl")):
-        found[path.stem] = {row["item"]: row["mark"] for row in read_stored_rows(path, Marked, error=EvalSetError)}
-    return found
+        marks[path.stem] = {row["item"]: row["mark"] for row in read_stored_rows(path, Marked, error=EvalSetError)}
+    return marks
 
 
 def add_mark(folder: Path, reader: str, item: str, mark: Mark) -> None:
@@ -77,53 +77,56 @@ def add_mark(folder: Path, reader: str, item: str, mark: Mark) -> None:
 
 
 def to_read(items: Sequence[ClozeItem], most: int, known: Mapping[str, Mark], seed: int = 0) -> list[ClozeItem]:
-    """A sample of the items of each task, the same for every reader, without those already marked."""
+    """A sample of the items of each task, the same for every reader, without those marked already."""
     chosen: list[ClozeItem] = []
     for task in dict.fromkeys(item.task for item in items):
-        drawn = sorted((item for item in items if item.task == task), key=lambda item: draw_lot(seed, item.id))[:most]
-        chosen += [item for item in drawn if item.id not in known]
+        sample = sorted((item for item in items if item.task == task), key=lambda item: draw_lot(seed, item.id))[:most]
+        chosen += [item for item in sample if item.id not in known]
     return chosen
 
 
 def passage_of(item: ClozeItem, text: str) -> str:
-    """The text around a gap with the answer in 【 】 and the antecedent in 《 》; one elsewhere on a line of its own."""
+    """The text around a gap with the answer in 【 】 and the antecedent in 《 》, which has its own line if it is far away."""
     low, high = max(0, item.start - AROUND), min(len(text), item.end + AROUND)
     spans = [(item.start, item.end, "【】")]
-    apart = ""
+    elsewhere = ""
     if item.antecedent:
         start, end = item.antecedent
         if low <= start and end <= high:
             spans.append((start, end, "《》"))
         else:
-            apart = f"\n  ... {text[max(0, start - AROUND // 2) : start]}《{text[start:end]}》{text[end : end + AROUND // 2]} ..."
-    shown, at = "", low
+            elsewhere = (
+                f"\n  ... {text[max(0, start - AROUND // 2) : start]}《{text[start:end]}》{text[end : end + AROUND // 2]} ..."
+            )
+    passage, position = "", low
     for start, end, brackets in sorted(spans):
-        shown += text[at:start] + brackets[0] + text[start:end] + brackets[1]
-        at = end
-    return shown + text[at:high] + apart
+        passage += text[position:start] + brackets[0] + text[start:end] + brackets[1]
+        position = end
+    return passage + text[position:high] + elsewhere
 
 
 def summarise(items: Sequence[ClozeItem], marks: Mapping[str, Mapping[str, Mark]]) -> list[Reading]:
-    """One reading per task. An item of several readers is fair where all of them say so."""
-    found = []
+    """One reading per task. An item of several readers is fair if all of them say so."""
+    readings = []
     for task in dict.fromkeys(item.task for item in items):
         ids = {item.id for item in items if item.task == task}
-        held = {reader: {item: mark for item, mark in given.items() if item in ids} for reader, given in marks.items()}
-        held = {reader: given for reader, given in held.items() if given}
-        read = set().union(*held.values()) if held else set()
+        by_reader = {reader: {item: mark for item, mark in given.items() if item in ids} for reader, given in marks.items()}
+        by_reader = {reader: given for reader, given in by_reader.items() if given}
+        read = set().union(*by_reader.values()) if by_reader else set()
         if not read:
             continue
-        fair = sum(all(given.get(item, "fair") == "fair" for given in held.values()) for item in read)
-        pairs = [(held[a][item], held[b][item]) for a, b in combinations(held, 2) for item in held[a].keys() & held[b]]
-        counted: Counter[str] = Counter(mark for given in held.values() for mark in given.values())
+        fair = sum(all(given.get(item, "fair") == "fair" for given in by_reader.values()) for item in read)
+        readers = combinations(by_reader.values(), 2)
+        pairs = [(first[item], second[item]) for first, second in readers for item in first.keys() & second]
+        counts: Counter[str] = Counter(mark for given in by_reader.values() for mark in given.values())
         agreement, kappa = agree(pairs) if pairs else (None, None)
-        found.append(Reading(task, tuple(held), wilson(fair, len(read)), dict(counted), agreement, kappa))
-    return found
+        readings.append(Reading(task, tuple(by_reader), wilson(fair, len(read)), dict(counts), agreement, kappa))
+    return readings
 
 
 def agree(pairs: Sequence[tuple[str, str]]) -> tuple[float, float]:
-    """The share of items with one mark, and Cohen's kappa: that share beyond what both readers' habits give by chance."""
-    same = sum(one == two for one, two in pairs) / len(pairs)
-    first, second = Counter(one for one, _ in pairs), Counter(two for _, two in pairs)
+    """The share of equal marks, and Cohen's kappa: that share corrected for the agreement expected by chance."""
+    same = sum(mark == other for mark, other in pairs) / len(pairs)
+    first, second = Counter(mark for mark, _ in pairs), Counter(mark for _, mark in pairs)
     chance = sum(first[mark] * second[mark] for mark in first) / len(pairs) ** 2
     return same, 1.0 if chance == 1 else (same - chance) / (1 - chance)

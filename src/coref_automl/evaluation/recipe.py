@@ -1,4 +1,4 @@
-"""What an evaluation set is made from. In: options or YAML, items and drops. Out: its recipe, and the manifest that keeps it."""
+"""The recipe of an evaluation set. In: options or YAML, items and drops. Out: a frozen recipe, and the set's manifest."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from coref_automl.config import Setting, choose, to_mapping, typed
 from coref_automl.corpus.clean import LEAST, SHARE
 from coref_automl.corpus.files import files_of, name_of
 from coref_automl.corpus.inputs import content_of
+from coref_automl.corpus.recipe import HeldOutShare
 from coref_automl.corpus.sources import inputs_of, licence_of
 from coref_automl.engine.binding import BYTES
 from coref_automl.engine.binding import difference as difference_between
@@ -31,11 +32,11 @@ from coref_automl.say import in_words, say
 
 @dataclass(frozen=True, slots=True)
 class EvalRecipe:
-    """What `prepare eval` is asked for.
+    """What to build an evaluation set from.
 
-    Distances are counted in tokens of the first of `models`, the reference. `sources` give the texts of `real`, `real-far` and
-    `passage`, their held-out documents alone: the ones that `prepare mlm|entity|combined` leaves out. Limits count names and
-    common nouns apart. With `single_entry`, items are left out that strict cannot reach with that vocabulary.
+    Distances are in tokens of the first of `models`, the reference. `real`, `real-far` and `passage` read the held-out documents
+    of `sources`: those that `prepare mlm|entity|combined` leaves out. Limits count names and common nouns separately.
+    `single_entry` drops items whose answer is not one entry of the reference's vocabulary, which strict cannot reach.
     """
 
     models: Annotated[
@@ -53,12 +54,7 @@ class EvalRecipe:
     lambada: Annotated[tuple[str, ...], Setting("File in Ko-LAMBADA's columns, ko-lambada or bundled:cloze; repeatable.")] = ()
     field: Annotated[str | None, Setting("Field that holds the text, if not the source's usual one.")] = None
     limit: Annotated[int | None, Setting("Read at most this many rows of each file or hub source.", 1)] = None
-    holdout: Annotated[
-        float,
-        Setting(
-            "Fraction of each source held out for evaluation (at least 300 documents, at most half); 0 holds out none.", 0, 0.5
-        ),
-    ] = SHARE
+    holdout: HeldOutShare = SHARE
     least: Annotated[int, Setting("Minimum number of documents held out per source.", 0)] = LEAST
     all_documents: Annotated[bool, Setting("Use all documents, not only held-out ones: for texts that are never trained on.")] = (
         False
@@ -83,19 +79,19 @@ class EvalRecipe:
             choose(entry.partition("=")[0], {name: task for name, task in TASKS.items() if task.rows}, "task with files")
         for task in self.tasks:
             choose(task, TASKS, "task")
-            if self.asks_for_items and not self.inputs(task):
+            if self.has_inputs and not self.inputs(task):
                 raise RecipeError(f"The task {task} needs {_option(TASKS[task])}; name one, or leave the task out.")
 
     @property
-    def asks_for_items(self) -> bool:
+    def has_inputs(self) -> bool:
         return bool(self.sources or self.gold or self.lambada or self.files)
 
     def inputs(self, task: Task) -> tuple[str, ...]:
-        """Where a task finds its documents: the sources, or files of its own."""
+        """The sources of a task's documents, or its annotated files."""
         if TASKS[task].rows is None:
             return self.sources
-        named = {"gold": self.gold, "lambada": self.lambada}.get(task, ())
-        return (*named, *(path for name, _, path in (entry.partition("=") for entry in self.files) if name == task))
+        own = {"gold": self.gold, "lambada": self.lambada}.get(task, ())
+        return (*own, *(path for name, _, path in (entry.partition("=") for entry in self.files) if name == task))
 
 
 def _option(task: ClozeTask) -> str:
@@ -105,20 +101,20 @@ def _option(task: ClozeTask) -> str:
 
 
 _ADDED = {"per_document": 3, "min_syllables": 2}
-"""Settings that older sets do not name, with the value that applied then."""
+"""Settings that older sets did not record, with the value that applied."""
 
 
 def settings(recipe: EvalRecipe, reference: str) -> dict[str, Any]:
-    """What decides the bytes of a set: the recipe without paths of this machine, and fingerprints of local inputs."""
+    """Everything that decides the bytes of a set: the recipe without paths of this machine, and fingerprints of local inputs."""
     values = to_mapping(recipe)
     for key in ("models", "sources", "gold", "lambada", "files"):
         values.pop(key)
-    marks = [mark for name in recipe.sources for mark in _inputs(name)]
-    others = [entry.partition("=")[2] for entry in recipe.files]
-    marks += [mark for name in (*recipe.gold, *recipe.lambada, *others) for mark in _annotations(name)]
+    inputs = [entry for name in recipe.sources for entry in _inputs(name)]
+    files = [entry.partition("=")[2] for entry in recipe.files]
+    inputs += [entry for name in (*recipe.gold, *recipe.lambada, *files) for entry in _annotations(name)]
     return {
         **values,
-        "inputs": _by_label(marks),
+        "inputs": _by_label(inputs),
         "reference": reference,
         "versions": {task: TASKS[task].version for task in recipe.tasks},
     }
@@ -131,20 +127,20 @@ def facts(
     drops: Mapping[str, Mapping[str, int]],
     documents: Mapping[str, Mapping[str, int]],
 ) -> dict[str, Any]:
-    """Everything but the fingerprint. `documents` counts for each source the documents seen, used and dropped by reason."""
-    halves = halves_of((item.task, item.cluster) for found in items.values() for item in found)
+    """The manifest without the fingerprint. `documents` has each source's documents seen, used and dropped by reason."""
+    halves = halves_of((item.task, item.cluster) for of_task in items.values() for item in of_task)
     return {
         "settings": chosen,
         "reference": {"model": label(recipe.models[0]), "tokenizer": chosen["reference"]},
         "tagger": kiwi_version(),
         "licences": {label(name): licence_of(name) for name in recipe.sources},
-        "documents": {source: dict(seen) for source, seen in documents.items()},
-        "tasks": {task: {**counts(found, halves), "drops": dict(drops.get(task, {}))} for task, found in items.items()},
+        "documents": {source: dict(numbers) for source, numbers in documents.items()},
+        "tasks": {task: {**counts(of_task, halves), "drops": dict(drops.get(task, {}))} for task, of_task in items.items()},
     }
 
 
 def counts(items: Sequence[ClozeItem], halves: Mapping[str, Half]) -> dict[str, Any]:
-    """How many items, in how many clusters, by half, source, tag and distance."""
+    """The numbers of items and clusters, by half, source, tag and distance."""
     by_bucket = Counter(bucket_of(item.distance) for item in items)
     return {
         "items": len(items),
@@ -159,55 +155,57 @@ def counts(items: Sequence[ClozeItem], halves: Mapping[str, Half]) -> dict[str, 
     }
 
 
-_SEEN = {"documents": "문서", "held out": "평가용", "kept": "사용"}
+_KOREAN = {"documents": "문서", "held out": "평가용", "kept": "사용"}
 
 
 def lines(manifest: SetManifest) -> list[str]:
-    """The manifest as a table for the terminal."""
+    """The manifest as lines for the terminal."""
     model = manifest.get("reference", {}).get("model", "unknown")
-    mark = manifest["fingerprint"]
-    shown = [say(f"기준 토크나이저 {model}, 핑거프린트 {mark}", f"reference tokenizer {model}, fingerprint {mark}")]
-    for source, seen in manifest.get("documents", {}).items():
-        named = {say(_SEEN.get(name) or in_words(name), name): count for name, count in seen.items()}
-        shown.append(f"{source}: {', '.join(f'{name} {count:,}' for name, count in named.items())}")
-    for task, held in manifest.get("tasks", {}).items():
-        halves = ", ".join(f"{half} {count:,}" for half, count in held["halves"].items())
-        items, clusters = f"{held['items']:,}", f"{held['clusters']:,}"
-        told = f"{task}: {items} items of {clusters} documents ({halves})"
-        shown.append(say(f"{task}: 문서 {clusters}개의 문항 {items}개 ({halves})", told))
-        buckets = ", ".join(f"{bucket}: {count:,}" for bucket, count in held["buckets"].items())
-        sources = ", ".join(f"{source} {count:,}" for source, count in held["sources"].items())
-        shown.append(say(f"  거리별: {buckets}", f"  by distance: {buckets}"))
-        shown.append(say(f"  데이터 소스별: {sources}", f"  by source: {sources}"))
-        shown.append(say("  제외: ", "  dropped: ") + reasons({in_words(why): count for why, count in held["drops"].items()}))
-    return shown
+    fingerprint = manifest["fingerprint"]
+    lines = [say(f"기준 토크나이저 {model}, 핑거프린트 {fingerprint}", f"reference tokenizer {model}, fingerprint {fingerprint}")]
+    for source, numbers in manifest.get("documents", {}).items():
+        named = {say(_KOREAN.get(name) or in_words(name), name): number for name, number in numbers.items()}
+        lines.append(f"{source}: {', '.join(f'{name} {number:,}' for name, number in named.items())}")
+    for task, of_task in manifest.get("tasks", {}).items():
+        halves = ", ".join(f"{half} {number:,}" for half, number in of_task["halves"].items())
+        items, clusters = f"{of_task['items']:,}", f"{of_task['clusters']:,}"
+        en = f"{task}: {items} items of {clusters} documents ({halves})"
+        lines.append(say(f"{task}: 문서 {clusters}개의 문항 {items}개 ({halves})", en))
+        buckets = ", ".join(f"{bucket}: {number:,}" for bucket, number in of_task["buckets"].items())
+        sources = ", ".join(f"{source} {number:,}" for source, number in of_task["sources"].items())
+        lines.append(say(f"  거리별: {buckets}", f"  by distance: {buckets}"))
+        lines.append(say(f"  데이터 소스별: {sources}", f"  by source: {sources}"))
+        dropped = {in_words(reason): number for reason, number in of_task["drops"].items()}
+        lines.append(say("  제외: ", "  dropped: ") + reasons(dropped))
+    return lines
 
 
 def reasons(drops: Mapping[str, int]) -> str:
-    """Reasons with their counts, most frequent first."""
+    """Reasons with their counts, the most frequent first."""
     ranked = sorted(drops.items(), key=lambda entry: (-entry[1], entry[0]))
     return ", ".join(f"{reason} {count:,}" for reason, count in ranked) or say("없음", "none")
 
 
-def difference(held: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def difference(stored: Mapping[str, Any], current: Mapping[str, Any]) -> str:
     """The first input or setting that has changed since a set was made, in words; empty if none has."""
-    flat = [
-        {**values, "inputs": None, **{f"{BYTES}input {label}": mark or "named" for label, mark in values["inputs"].items()}}
-        for values in ({"inputs": {}, **_ADDED, **held}, now)
-    ]
-    return difference_between(*flat)
+
+    def flat(values: Mapping[str, Any]) -> dict[str, Any]:
+        inputs = {f"{BYTES}input {label}": fingerprint or "named" for label, fingerprint in values["inputs"].items()}
+        return {**values, "inputs": None, **inputs}
+
+    return difference_between(flat({"inputs": {}, **_ADDED, **stored}), flat(current))
 
 
-def _by_label(marks: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Fingerprints by file name; later files of the same name are numbered."""
-    found: dict[str, str] = {}
-    for label, mark in marks:
-        found[numbered(label, found)] = mark
-    return found
+def _by_label(inputs: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Fingerprints by label, from pairs of both; repeated labels are numbered."""
+    fingerprints: dict[str, str] = {}
+    for label, fingerprint in inputs:
+        fingerprints[numbered(label, fingerprints)] = fingerprint
+    return fingerprints
 
 
 def numbered(label: str, known: Collection[str]) -> str:
-    """The label, with a number where an earlier input has it."""
+    """The label, with a number if an earlier input has it."""
     names = (f"{label} ({number})" for number in count(2))
     return label if label not in known else next(name for name in names if name not in known)
 
@@ -223,6 +221,6 @@ def _annotations(name: str) -> list[tuple[str, str]]:
 
 
 def label(name: str) -> str:
-    """A file or folder by its last part: its place on this machine means nothing on another."""
+    """The last part of a file's or folder's path, which is the same on every machine; other names as they are."""
     plain = name.removeprefix("local:")
     return name_of(plain) if name.startswith("local:") or Path(plain).exists() else name

@@ -1,10 +1,10 @@
 """Evaluate checkpoints. In: paths and a recipe. Out: one Evaluation per checkpoint and set, on disk and returned.
 
-paths -> targets (which models) -> results (already finished?) -> scorer (what is not) -> results (write).
+paths -> targets (which models) -> slot (finished already?) -> scorer (what is not) -> slot (write).
 
-Finished work is recognised by bytes (weights, items, noun table, scorer version, dtype, length), wherever its folder now is.
-Items are appended as they are scored, so that an interrupted evaluation resumes where it stopped. Several GPUs, or a Ray cluster,
-score several checkpoints at a time, each in a process of its own.
+Finished work is recognised by bytes (weights, items, noun table, scorer version, dtype, length), wherever its folder is now.
+Items are appended as they are scored, so an interrupted evaluation resumes where it stopped. Several GPUs, or a Ray cluster,
+score several checkpoints at a time, each in its own process.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ from coref_automl.config import Setting, as_paths, expect, from_mapping, to_mapp
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import BYTES
 from coref_automl.engine.pool import Call, Engine, Returned, run_calls
-from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError
-from coref_automl.evaluation.answers import table_fingerprint
+from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError, first_line
+from coref_automl.evaluation.answers import WordMode, table_fingerprint, wanted_ids
 from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import single_entry_share, summarise_with_baselines
 from coref_automl.evaluation.results import base_evaluation
 from coref_automl.evaluation.slot import SCORER, Slot
 from coref_automl.evaluation.targets import BASES, Target, base_targets, find_targets, words_to_compare
-from coref_automl.evaluation.windows import WordMode, wanted_ids
-from coref_automl.folders import MANIFEST, claim_folder, leave_empty
+from coref_automl.folders import MANIFEST, claim_folder, remove_if_unused
 from coref_automl.locks import locked
-from coref_automl.machine import devices_here
+from coref_automl.machine import visible_devices
 from coref_automl.models.families import too_long
 from coref_automl.models.load import LoadedModel, load_masked_lm, tokenizer_fingerprint
 from coref_automl.models.model_files import PARTS, detect_seq_len, is_local, model_fingerprints
@@ -40,15 +39,12 @@ from coref_automl.records import Evaluation, ItemScore, Provenance
 from coref_automl.store import JsonlAppender, os_errors_as_ours
 
 JOB = f"{__name__}:evaluate_job"
-"""What a worker is given to run."""
+"""The function that workers run."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluateRecipe:
-    """How to evaluate. No set: the bundled one. No length: each model's own. `base`: also the model training began from.
-
-    `engine`: processes of this machine, one per GPU, or tasks of a Ray cluster that sees the same folders.
-    """
+    """How to evaluate. Defaults: the bundled set, and each model's own length. `base` also evaluates the base model."""
 
     eval_sets: Annotated[
         tuple[Path, ...], Setting("Evaluation set; repeatable. Default: the bundled set.", flags=("--eval-set",))
@@ -83,10 +79,10 @@ def evaluate(
     on_result: Callable[[Evaluation], None] | None = None,
     themselves: bool = False,
 ) -> list[Evaluation]:
-    """Evaluate every model behind the paths. One that fails does not stop the others; the failures are raised at the end.
+    """Evaluate every model under the paths. One that fails does not stop the others; failures are raised at the end.
 
-    `on_result` is called with each evaluation of the first set as it is finished. `themselves`: the models at the paths,
-    whatever checkpoints their folders hold besides.
+    `on_result` is called with each finished evaluation on the first set. `themselves` takes the models at the paths, and not
+    checkpoints in their folders.
     """
     from coref_automl.evaluation.scorer import pick
     from coref_automl.models.execution import bfloat16_note
@@ -95,36 +91,36 @@ def evaluate(
     progress = progress or quiet()
     sets = [EvalSet.open(folder) for folder in recipe.eval_sets or (bundled_eval_set(),)]
     unread: list[str] = []
-    named = as_paths(paths, "paths")
-    targets = [*base_targets(named, (), recipe.out).values()] if themselves else find_targets(named, recipe.out, unread)
-    for why in unread:
-        progress.note(f"제외: {why}", f"Left out: {why}")
+    names = as_paths(paths, "paths")
+    targets = [*base_targets(names, (), recipe.out).values()] if themselves else find_targets(names, recipe.out, unread)
+    for reason in unread:
+        progress.note(f"제외: {reason}", f"Left out: {reason}")
     recipe = replace(recipe, words=words_to_compare(targets, recipe.words, progress))
-    new = recipe.out if recipe.out and not recipe.out.exists() else None
+    new_folder = recipe.out if recipe.out and not recipe.out.exists() else None
     if recipe.out:
         claim_folder(recipe.out, "evaluations")
     if recipe.engine == "local":
-        slow = bfloat16_note(*pick(recipe.device, recipe.dtype))  # an impossible device or dtype is reported once
-        if slow:
-            progress.note(slow)
+        note = bfloat16_note(*pick(recipe.device, recipe.dtype))  # an impossible device or dtype is reported once
+        if note:
+            progress.note(note)
     devices = _devices(recipe, len(targets))
-    tally = _Tally(progress, on_result, alone=len(targets) == 1)
-    own = [target for target in targets if not target.in_run]
-    _evaluate_all(own, sets, recipe, devices, tally)  # first: a base among them is not scored twice
+    outcomes = _Outcomes(progress, on_result, alone=len(targets) == 1)
+    outside_runs = [target for target in targets if not target.in_run]
+    _evaluate_all(outside_runs, sets, recipe, devices, outcomes)  # first, so that a base among them is not scored twice
     if recipe.base:
         _evaluate_bases(targets, sets, recipe, devices, progress)
-    _evaluate_all([target for target in targets if target.in_run], sets, recipe, devices, tally)
-    order = {target.model: place for place, target in enumerate(targets)}
-    if tally.failures:
-        if new:
-            leave_empty(new)
-        _raise(tally.failures, len(targets))
-    return sorted(tally.done, key=lambda evaluation: order[evaluation.path])
+    _evaluate_all([target for target in targets if target.in_run], sets, recipe, devices, outcomes)
+    order = {target.model: number for number, target in enumerate(targets)}
+    if outcomes.failures:
+        if new_folder:
+            remove_if_unused(new_folder)
+        _raise(outcomes.failures, len(targets))
+    return sorted(outcomes.done, key=lambda evaluation: order[evaluation.path])
 
 
 @dataclass(slots=True)
-class _Tally:
-    """Evaluations and failures so far. A failure is noted at once if other targets follow; `alone`, the raised error says it."""
+class _Outcomes:
+    """Evaluations and failures so far. A failure is noted at once, unless the target is `alone` and its error is raised."""
 
     progress: Progress
     on_result: Callable[[Evaluation], None] | None = None
@@ -132,54 +128,50 @@ class _Tally:
     done: list[Evaluation] = field(default_factory=list)
     failures: dict[str, Exception] = field(default_factory=dict)
 
-    def take(self, found: list[Evaluation]) -> None:
-        self.done.extend(found)
+    def add(self, evaluations: list[Evaluation]) -> None:
+        self.done.extend(evaluations)
         if self.on_result:
-            for evaluation in found[:1]:
+            for evaluation in evaluations[:1]:
                 self.on_result(evaluation)
 
-    def lose(self, name: str, error: Exception) -> None:
+    def fail(self, name: str, error: Exception) -> None:
         self.failures[name] = error
         if not self.alone:
             self.progress.note(f"{name}: 채점하지 못했습니다. {error}", f"{name} could not be scored: {error}")
 
 
 def _evaluate_all(
-    targets: Sequence[Target], sets: Sequence[EvalSet], recipe: EvaluateRecipe, devices: Sequence[str], tally: _Tally
+    targets: Sequence[Target], sets: Sequence[EvalSet], recipe: EvaluateRecipe, devices: Sequence[str], outcomes: _Outcomes
 ) -> None:
-    """Every target, here or spread over workers; each ends as an evaluation or an error in the tally."""
-    left = list(targets) if recipe.engine == "ray" else []  # only the cluster knows which device and dtype `auto` means
+    """Evaluate every target, here or in workers, and add its evaluations or its error to the outcomes."""
+    unscored = list(targets) if recipe.engine == "ray" else []  # only the cluster knows which device and dtype `auto` means
     for target in targets if recipe.engine == "local" else ():
         try:
-            found = _evaluate_target(target, sets, recipe, tally.progress, only_known=len(devices) > 1)
-            if found is None:
-                left.append(target)
+            evaluations = _evaluate_target(target, sets, recipe, outcomes.progress, only_known=len(devices) > 1)
+            if evaluations is None:
+                unscored.append(target)
             else:
-                tally.take(found)
+                outcomes.add(evaluations)
         except StorageError:
             raise  # the disk is the same for the next checkpoint
         except Exception as error:
-            tally.lose(target.name, error)
-    if left:
-        _spread(left, recipe, devices, tally)
+            outcomes.fail(target.name, error)
+    if unscored:
+        _spread(unscored, recipe, devices, outcomes)
 
 
 def _raise(failures: dict[str, Exception], count: int) -> None:
     error = next(iter(failures.values()))
     if count == 1:
         raise error if isinstance(error, CorefError) else EvaluationError(f"{next(iter(failures))}: {error}") from error
-    listed = "; ".join(f"{name} ({_first_line(reason)})" for name, reason in failures.items())
+    listed = "; ".join(f"{name} ({first_line(reason)})" for name, reason in failures.items())
     raise EvaluationError(f"{len(failures)} of {count} checkpoints could not be scored: {listed}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _evaluate_target(
     target: Target, sets: Sequence[EvalSet], recipe: EvaluateRecipe, progress: Progress, *, only_known: bool = False
 ) -> list[Evaluation] | None:
-    """One model on every set; loaded once, and only if an item must be scored. `only_known`: None rather than load it."""
+    """Evaluate one model on every set; it is loaded once, and only to score. `only_known` returns None rather than load it."""
     from coref_automl.evaluation.scorer import pick
 
     device, dtype = pick(recipe.device, recipe.dtype)
@@ -193,19 +185,15 @@ def _evaluate_target(
             return None
         with locked(target.folder(evalset.name, seq_len), on_wait=progress.note):  # wait if another process scores it
             slot.sweep()
-            if (known := slot.find(recipe.words)) is not None:
-                evaluation = slot.stamp(known.evaluation)
-                slot.write(evaluation, known, summary=number == 0)
-            else:
-                scored, scores = _score(slot, load(), recipe, progress)
-                evaluation = slot.stamp(scored)
-                slot.write(evaluation, scores, summary=number == 0)
-            done.append(evaluation)
+            known = slot.find(recipe.words)
+            evaluation, scored = (known.evaluation, known) if known else _score(slot, load(), recipe, progress)
+            done.append(slot.with_current_names(evaluation))
+            slot.write(done[-1], scored, summary=number == 0)
     return done
 
 
 def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Progress) -> tuple[Evaluation, list[ItemScore]]:
-    """Score what is missing, appending items as they are scored; an interrupted call leaves them for the next one."""
+    """Score the missing items, appending them as they are scored: an interrupted call leaves them to the next one."""
     from coref_automl.evaluation.scorer import Scorer
     from coref_automl.models.execution import ATTENTION_LABEL
 
@@ -215,7 +203,7 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
             progress.note(f"{target.name}: {note}")
     with os_errors_as_ours(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    scores, started = slot.half_done(), time.monotonic()
+    scores, started = slot.known_scores(), time.monotonic()
     items, nouns = evalset.select(), evalset.noun_table(loaded.tokenizer)
     words = wanted_ids(items, recipe.words)
     unscored = [item for item in items if item.id not in scores or (item.id in words and scores[item.id].word_rank is None)]
@@ -230,7 +218,11 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
         raise EvaluationError(f"{target.model} has changed while it was scored; run the same command again.")
     ordered = [scores[item.id] for item in items]
     estimates, baselines = summarise_with_baselines(ordered, evalset, seed=recipe.seed)
-    own = {"items": evalset.fingerprint, "tokenizer": tokenizer_fingerprint(loaded.tokenizer), "nouns": table_fingerprint(nouns)}
+    fingerprints = {
+        "items": evalset.fingerprint,
+        "tokenizer": tokenizer_fingerprint(loaded.tokenizer),
+        "nouns": table_fingerprint(nouns),
+    }
     evaluation = Evaluation(
         checkpoint=target.name,
         path=target.model,
@@ -240,7 +232,7 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
         scorer=SCORER,
         evaluated_at=datetime.now(UTC).isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - started, 3),
-        fingerprints={**own, **slot.read_fingerprints()},
+        fingerprints={**fingerprints, **slot.read_fingerprints()},
         estimates=estimates,
         baselines=baselines,
         single_entry_share=single_entry_share(ordered),
@@ -253,86 +245,88 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
 def _evaluate_bases(
     targets: Sequence[Target], sets: Sequence[EvalSet], recipe: EvaluateRecipe, devices: Sequence[str], progress: Progress
 ) -> None:
-    """The models that the checkpoints began from, if they are on this machine: every table shows them. Never a reason to fail.
+    """Evaluate the base models of the checkpoints that are on this machine, for every table; never a reason to fail.
 
-    A run keeps its base's evaluation. Bytes decide which model that is: another one in its place is not scored, and named.
+    A run keeps its base's evaluation. The base is identified by its bytes: another model in its place is named, not scored.
     """
-    wanted: dict[tuple[str, Path, int], None] = {}
+    present: dict[tuple[str, Path, int], None] = {}
     reasons: dict[tuple[str, Path], str] = {}
     absent: dict[str, str] = {}
     for target in targets:
         try:
-            made = target.provenance()
-            if made is None or (not made.base_bytes and not is_local(made.base)):
-                continue  # nothing is known of it, or its weights were random
+            provenance = target.provenance()
+            if provenance is None or (not provenance.base_bytes and not is_local(provenance.base)):
+                continue  # its base is unknown, or had random weights
             run, length = Path(target.model).parent, recipe.seq_len or detect_seq_len(target.model)
-            if (made.base, run) not in reasons:
-                reasons[made.base, run] = _not_at_hand(made, run)
-            if not (why := reasons[made.base, run]):
-                wanted[made.base, run, length] = None
-            elif not all(base_evaluation(made, partial(_is_on, evalset, length), run=run, out=recipe.out) for evalset in sets):
-                absent[made.base] = why
+            key = provenance.base, run
+            if key not in reasons:
+                reasons[key] = _base_problem(provenance, run)
+            accepts = (partial(_is_on, evalset, length) for evalset in sets)
+            if not reasons[key]:
+                present[*key, length] = None
+            elif not all(base_evaluation(provenance, accept, run=run, out=recipe.out) for accept in accepts):
+                absent[provenance.base] = reasons[key]
         except CorefError:
             continue  # the target's own evaluation will report it
-    bases = base_targets([name for name, _, _ in wanted], targets, recipe.out)
-    for name, run, length in wanted:
-        tally, base = _Tally(progress, alone=True), bases[name]
+    bases = base_targets([name for name, _, _ in present], targets, recipe.out)
+    for name, run, length in present:
+        outcomes, base = _Outcomes(progress, alone=True), bases[name]
         if recipe.out is None and not base.in_run:
-            base = replace(base, place=run / BASES / base.place.name)
-        _evaluate_all([base], sets, replace(recipe, seq_len=length), devices[:1], tally)
-        for error in tally.failures.values():
-            absent[name] = _first_line(error)
-    for name, why in absent.items():
-        ko, en = f"베이스 모델 {name}을 표에서 뺐습니다: {why}", f"The base model {name} is left out of the tables: {why}"
-        progress.note(ko, en)
+            base = replace(base, root=run / BASES / base.root.name)
+        _evaluate_all([base], sets, replace(recipe, seq_len=length), devices[:1], outcomes)
+        for error in outcomes.failures.values():
+            absent[name] = first_line(error)
+    for name, reason in absent.items():
+        ko = f"베이스 모델 {name}을 표에서 뺐습니다: {reason}"
+        progress.note(ko, f"The base model {name} is left out of the tables: {reason}")
 
 
-class _Begun(TypedDict, total=False):
-    """What is read of a run's manifest."""
+class _RunManifest(TypedDict, total=False):
+    """The part of a run's manifest that is read."""
 
     binding: dict[str, Any]
 
 
-def _not_at_hand(made: Provenance, run: Path) -> str:
-    """Why the model that a run began from cannot be scored here; empty where it can."""
-    if not is_local(made.base):  # nobody asked for a download
+def _base_problem(provenance: Provenance, run: Path) -> str:
+    """Why the base model of a run cannot be scored here; empty if it can."""
+    if not is_local(provenance.base):  # nobody asked for a download
         return "it is not on this machine; evaluate it by its name or path, and compare both."
-    begun = read_stored(run / MANIFEST, _Begun).get("binding", {}) if (run / MANIFEST).is_file() else {}
-    held = {f"{BYTES}weights": made.base_bytes, **begun}
-    for name, now in model_fingerprints(made.base).items():
-        if held.get(BYTES + name, now) not in ("", now):
-            return f"its {PARTS[name][1]} have changed since {made.run} began from it; restore them, and evaluate again."
+    binding = read_stored(run / MANIFEST, _RunManifest).get("binding", {}) if (run / MANIFEST).is_file() else {}
+    stored = {f"{BYTES}weights": provenance.base_bytes, **binding}
+    for name, current in model_fingerprints(provenance.base).items():
+        if stored.get(BYTES + name, current) not in ("", current):
+            return f"its {PARTS[name][1]} have changed since {provenance.run} began from it; restore them, and evaluate again."
     return ""
 
 
-def _is_on(evalset: EvalSet, length: int, held: Evaluation) -> bool:
-    return held.fingerprints.get("items") == evalset.fingerprint and held.seq_len == length
+def _is_on(evalset: EvalSet, length: int, evaluation: Evaluation) -> bool:
+    return evaluation.fingerprints.get("items") == evalset.fingerprint and evaluation.seq_len == length
 
 
 def _devices(recipe: EvaluateRecipe, targets: int) -> list[str]:
-    """The devices of this machine to spread over; a cluster has its own and only gets the requested one."""
-    here = recipe.device in ("auto", "cuda") and targets > 1 and recipe.engine != "ray"
-    return devices_here() if here else [recipe.device]
+    """All devices of this machine for several targets, else the requested one; a cluster chooses among its own."""
+    use_all = recipe.device in ("auto", "cuda") and targets > 1 and recipe.engine != "ray"
+    return visible_devices() if use_all else [recipe.device]
 
 
-def _spread(targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence[str], tally: _Tally) -> None:
-    """One worker process per GPU, or one cluster task per checkpoint. A killed one is resumed in another."""
-    jobs = [Call(target.name, JOB, {"target": to_mapping(target), "recipe": to_mapping(recipe)}) for target in targets]
-    with tally.progress.stage("scoring", len(jobs), "checkpoints") as stage:
+def _spread(targets: Sequence[Target], recipe: EvaluateRecipe, devices: Sequence[str], outcomes: _Outcomes) -> None:
+    """Evaluate in one worker process per GPU, or one cluster task per checkpoint; a killed one is resumed in another."""
+    calls = [Call(target.name, JOB, {"target": to_mapping(target), "recipe": to_mapping(recipe)}) for target in targets]
+    with outcomes.progress.stage("scoring", len(calls), "checkpoints") as stage:
 
-        def heard(outcome: Returned) -> None:
+        def on_return(returned: Returned) -> None:
             stage.advance()
-            if outcome.error is not None:
-                tally.lose(outcome.call.name, outcome.error)
+            if returned.error is not None:
+                outcomes.fail(returned.call.name, returned.error)
             else:
-                tally.take([Evaluation.from_json(row) for row in outcome.value])
+                outcomes.add([Evaluation.from_json(row) for row in returned.value])
 
-        run_calls(jobs, workers=len(devices), devices=devices, engine=recipe.engine, retries=1, on_return=heard)
+        run_calls(calls, workers=len(devices), devices=devices, engine=recipe.engine, retries=1, on_return=on_return)
 
 
 def evaluate_job(target: dict[str, Any], recipe: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a worker runs: one model, on the only device it sees."""
+    """Evaluate one model in a worker, on the only device it sees."""
     settings = from_mapping(EvaluateRecipe, recipe, "evaluate")
     sets = [EvalSet.open(folder) for folder in settings.eval_sets or (bundled_eval_set(),)]
-    found = _evaluate_target(from_mapping(Target, target, "target"), sets, settings, quiet())
-    return [evaluation.to_json() for evaluation in found or ()]
+    evaluations = _evaluate_target(from_mapping(Target, target, "target"), sets, settings, quiet())
+    return [evaluation.to_json() for evaluation in evaluations or ()]

@@ -1,8 +1,7 @@
 """Scores items with one model. In: a loaded model, items, their texts, a noun table. Out: one ItemScore per item, in batches.
 
-Hidden states are gathered at the masked positions and only they reach the head; ranks and the top five come from that one pass,
-and so do the candidates' pieces. Nothing is decoded and no tagger runs here. The encoder may run in half precision; the head
-never does, because rounded logits tie.
+The head runs at the masked positions alone; ranks, the top five and the candidates' log-probabilities come from one pass. Nothing
+is decoded and no tagger runs here. The encoder may run in half precision, the head always in float32, because rounded logits tie.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from torch import Tensor
 
 from coref_automl.config import choose
 from coref_automl.errors import EvaluationError, ModelError
-from coref_automl.evaluation.answers import MatchTable, answerable
+from coref_automl.evaluation.answers import Candidates, MatchTable, Row, Targets, answerable, masked_rows, read_candidates
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.evaluation.windows import Asks, Candidates, Ids, Row, Window, maker_for, masked_rows, read_candidates
-from coref_automl.machine import is_out_of_memory, pick_device, release, tokens_at_once
+from coref_automl.evaluation.windows import Ids, Window, maker_for
+from coref_automl.machine import default_batch_tokens, free_memory, is_out_of_memory, pick_device
 from coref_automl.models.execution import autocast_to, matmul_precision
 from coref_automl.models.heads import encode_at, predict
 from coref_automl.models.load import LoadedModel
@@ -32,9 +31,10 @@ from coref_automl.records import ClozeItem, ItemScore, Task
 
 TOP = 5
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_STEP = 64
+_LENGTH_STEP = 64
+"""Lengths of rows on a GPU are multiples of this, because kernels are compiled per shape."""
 _HEAD_POSITIONS = 256
-"""Positions whose logits are in memory at once: 133 MB of them with a vocabulary of 130,000."""
+"""Positions whose logits are in memory at once: 133 MB with a vocabulary of 130,000."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,8 +49,8 @@ def pick(device: str = "auto", dtype: str = "auto") -> tuple[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """An item ready to run: its window and its rows. The first row has one mask and gives the ranks."""
+class ScoringItem:
+    """An item with its window and its rows. The first row has one mask and is ranked."""
 
     item: ClozeItem
     window: Window
@@ -59,11 +59,22 @@ class Unit:
 
     @property
     def size(self) -> tuple[int, int]:
-        return len(self.rows), self.window.length(max(len(row.middle) for row in self.rows))
+        return len(self.rows), self.window.length(max(len(row.gap_ids) for row in self.rows))
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A masked position of a batch: the numbers of its item and row, its column, and what its logits are used for."""
+
+    item: int
+    row: int
+    column: int
+    is_ranked: bool
+    targets: Targets
 
 
 class Scorer:
-    """One model on its device. `nouns` says which vocabulary entries may answer; tasks with `any_word` allow all words."""
+    """Scores with one model on its device. `nouns` are the entries that may answer; tasks with `any_word` allow all words."""
 
     def __init__(
         self, loaded: LoadedModel, nouns: NDArray[np.bool_], *, seq_len: int, dtype: str = "float32", budget: int | None = None
@@ -72,7 +83,7 @@ class Scorer:
         self._tokenizer = loaded.tokenizer
         self._device = next(self._model.parameters()).device
         self._autocast = choose(dtype, DTYPES, "dtype")
-        self._budget = Budget(budget or tokens_at_once(self._device.type))
+        self._budget = Budget(budget or default_batch_tokens(self._device.type))
         self._seq_len = seq_len
         self._maker = maker_for(loaded.tokenizer, seq_len)
         words = entry_words(loaded.tokenizer)
@@ -94,99 +105,104 @@ class Scorer:
         return self._maker.mask_id
 
     def table(self, task: Task, initial: bool = True) -> MatchTable:
-        """The entries that may answer a task, in the form of a gap that starts a word or runs on from a sign."""
-        key = TASKS[task].any_word, initial
+        """The entries that may answer a task; `initial` as in `Window`."""
+        any_word = TASKS[task].any_word
+        key = any_word, initial
         if key not in self._tables:
             words, nouns = answerable(self._tokenizer, self._nouns, initial=initial)
             allowed = np.zeros(self._width, np.bool_)
-            allowed[: len(words)] = [bool(word) for word in words] if key[0] else nouns
+            allowed[: len(words)] = [bool(word) for word in words] if any_word else nouns
             self._tables[key] = MatchTable([*words, *[None] * (self._width - len(words))], allowed)
         return self._tables[key]
 
     def score(
         self, items: Sequence[ClozeItem], texts: Mapping[str, str], *, words: Container[str] = ()
     ) -> Iterator[list[ItemScore]]:
-        """Score the items, the longest windows first. `words` holds the ids of items whose word rank is wanted."""
+        """Score the items in batches, longest windows first. `words` holds the ids of items whose word rank is wanted."""
         self._maker.prepare((item, texts[item.document]) for item in items)
-        by_form: dict[tuple[Task, bool], list[Unit]] = {}
+        by_form: dict[tuple[Task, bool], list[ScoringItem]] = {}
         for item in items:
-            unit = self.unit(item, texts[item.document], item.id in words)
-            by_form.setdefault((item.task, unit.window.initial), []).append(unit)
-        for (task, initial), units in by_form.items():
+            prepared = self.prepare(item, texts[item.document], item.id in words)
+            by_form.setdefault((item.task, prepared.window.initial), []).append(prepared)
+        for (task, initial), group in by_form.items():
             table = self.table(task, initial)
-            run = partial(self._run, table=table, allowed=torch.from_numpy(table.allowed).to(self._device))
-            for _, scores in in_batches(units, lambda unit: unit.size, self._budget, run):
+            run = partial(self._score_batch, table=table, allowed=torch.from_numpy(table.allowed).to(self._device))
+            for _, scores in in_batches(group, lambda item: item.size, self._budget, run):
                 yield scores
 
-    def unit(self, item: ClozeItem, text: str, words: bool) -> Unit:
+    def prepare(self, item: ClozeItem, text: str, words: bool) -> ScoringItem:
+        """Cut an item's window and build its rows; `words` adds those of its candidates."""
         window = self._maker.window(item, text)
         pieces = partial(self._pieces, initial=window.initial)
         candidates = read_candidates(item, pieces, self._tokenizer.unk_token_id) if words else None
         rows = masked_rows(candidates, self.mask_id) if candidates else []
-        single = [row for row in rows if row.middle == (self.mask_id,)] or [Row((self.mask_id,))]
-        return Unit(item, window, (*single, *(row for row in rows if row not in single)), candidates)
+        single = [row for row in rows if row.gap_ids == (self.mask_id,)] or [Row((self.mask_id,))]
+        return ScoringItem(item, window, (*single, *(row for row in rows if row not in single)), candidates)
 
-    def _run(self, units: list[Unit], table: MatchTable, allowed: Tensor) -> list[ItemScore]:
-        with torch.inference_mode(), matmul_precision(tf32=False):
-            return self._answers(units, table, allowed)
-
-    def _answers(self, units: list[Unit], table: MatchTable, allowed: Tensor) -> list[ItemScore]:
-        hidden, places = self._hidden(units)
+    def _score_batch(self, batch: list[ScoringItem], table: MatchTable, allowed: Tensor) -> list[ItemScore]:
         ranks: list[tuple[int, int, tuple[str, ...]]] = []
-        sums = [np.zeros(len(unit.candidates.words)) if unit.candidates else np.zeros(0) for unit in units]
-        for low in range(0, len(places), _HEAD_POSITIONS):
-            part = places[low : low + _HEAD_POSITIONS]
-            logits = predict(self._model, hidden[low : low + _HEAD_POSITIONS].float()).float()
-            if not torch.isfinite(logits.sum()):  # any NaN makes the sum NaN
-                raise EvaluationError("The model's logits are not numbers; its weights are damaged or it diverged in training.")
-            self._add_candidates(logits, part, sums)
-            ranked = [units[place.unit] for place in part if place.ranked]
-            if ranked:
-                ranks += self._rank(logits[: len(ranked)], ranked, table, allowed)
-            del logits
-        return [self._finish(unit, *rank, total) for unit, rank, total in zip(units, ranks, sums, strict=True)]
+        sums = [np.zeros(len(item.candidates.words)) if item.candidates else np.zeros(0) for item in batch]
+        with torch.inference_mode(), matmul_precision(tf32=False):
+            hidden, positions = self._encode(batch)
+            for low in range(0, len(positions), _HEAD_POSITIONS):
+                part = positions[low : low + _HEAD_POSITIONS]
+                logits = predict(self._model, hidden[low : low + _HEAD_POSITIONS].float()).float()
+                if not torch.isfinite(logits.sum()):  # any NaN makes the sum NaN
+                    raise EvaluationError(
+                        "The model's logits are not numbers; its weights are damaged or it diverged in training."
+                    )
+                self._add_log_probabilities(logits, part, sums)
+                if ranked := [batch[position.item] for position in part if position.is_ranked]:
+                    ranks += self._rank(logits[: len(ranked)], ranked, table, allowed)
+                del logits
+        return [self._finish(item, *rank, total) for item, rank, total in zip(batch, ranks, sums, strict=True)]
 
-    def _hidden(self, units: list[Unit]) -> tuple[Tensor, list[Place]]:
-        """Hidden states at every position where the head runs; the single masks, which are ranked, come first."""
+    def _encode(self, batch: list[ScoringItem]) -> tuple[Tensor, list[Position]]:
+        """Run the encoder; returns the hidden states of all masked positions, the ranked ones first: one per item, in order."""
         rows: list[Ids] = []
-        places: list[Place] = []
-        for number, unit in enumerate(units):
-            for order, row in enumerate(unit.rows):
-                for offset, asked in enumerate(row.asks):
-                    places.append(Place(number, len(rows), unit.window.gap + offset, order == 0, asked))
-                rows.append(unit.window.filled(row.middle))
-        places.sort(key=lambda place: not place.ranked)
-        longest = self._padded(max(map(len, rows)))
-        ids = np.full((len(rows), longest), self._tokenizer.pad_token_id or 0, np.int64)
-        real = np.zeros((len(rows), longest), np.int64)
-        for at, tokens in enumerate(rows):
-            ids[at, : len(tokens)] = tokens
-            real[at, : len(tokens)] = 1
-        at = torch.tensor([(place.row, place.column) for place in places]).to(self._device)
+        positions: list[Position] = []
+        for number, item in enumerate(batch):
+            for order, row in enumerate(item.rows):
+                for offset, targets in enumerate(row.targets):
+                    positions.append(Position(number, len(rows), item.window.gap + offset, order == 0, targets))
+                rows.append(item.window.filled(row.gap_ids))
+        positions.sort(key=lambda position: not position.is_ranked)
+        length = self._padded(max(map(len, rows)))
+        ids = np.full((len(rows), length), self._tokenizer.pad_token_id or 0, np.int64)
+        mask = np.zeros((len(rows), length), np.int64)
+        for number, tokens in enumerate(rows):
+            ids[number, : len(tokens)] = tokens
+            mask[number, : len(tokens)] = 1
+        row_numbers, columns = torch.tensor([(position.row, position.column) for position in positions]).to(self._device).T
         with autocast_to(self._device.type, self._autocast):
-            batch = torch.from_numpy(ids).to(self._device), torch.from_numpy(real).to(self._device)
-            return encode_at(self._model, *batch, at[:, 0], at[:, 1]), places
+            inputs = torch.from_numpy(ids).to(self._device), torch.from_numpy(mask).to(self._device)
+            return encode_at(self._model, *inputs, row_numbers, columns), positions
 
     def _padded(self, length: int) -> int:
-        """Few different lengths on a GPU, where kernels are compiled per shape; never more than the model reads."""
-        return length if self._device.type == "cpu" else max(length, min(self._seq_len, -(-length // _STEP) * _STEP))
+        """The length to pad to: on a GPU rounded up, within what the model reads."""
+        rounded = -(-length // _LENGTH_STEP) * _LENGTH_STEP
+        return length if self._device.type == "cpu" else max(length, min(self._seq_len, rounded))
 
-    def _add_candidates(self, logits: Tensor, places: Sequence[Place], sums: list[NDArray[np.float64]]) -> None:
-        asked = [(at, piece, place.unit, slot) for at, place in enumerate(places) for piece, slot in place.asks]
-        if not asked:
+    def _add_log_probabilities(self, logits: Tensor, positions: Sequence[Position], sums: list[NDArray[np.float64]]) -> None:
+        """Add the log-probabilities of the targets at these positions to the sums of their items' candidates."""
+        targets = [
+            (row, piece, position.item, slot) for row, position in enumerate(positions) for piece, slot in position.targets
+        ]
+        if not targets:
             return
-        at, piece, unit, slot = np.array(asked).T
-        rows = torch.from_numpy(np.ascontiguousarray(at)).to(logits.device)
+        row, piece, item, slot = np.array(targets).T
+        rows = torch.from_numpy(np.ascontiguousarray(row)).to(logits.device)
         columns = torch.from_numpy(np.ascontiguousarray(piece)).to(logits.device)
-        found = (logits[rows, columns] - torch.logsumexp(logits, dim=1)[rows]).double().cpu().numpy()
-        for value, number, place in zip(found, unit, slot, strict=True):
-            sums[number][place] += value
+        values = (logits[rows, columns] - torch.logsumexp(logits, dim=1)[rows]).double().cpu().numpy()
+        for value, number, candidate in zip(values, item, slot, strict=True):
+            sums[number][candidate] += value
 
     def _rank(
-        self, logits: Tensor, units: Sequence[Unit], table: MatchTable, allowed: Tensor
+        self, logits: Tensor, items: Sequence[ScoringItem], table: MatchTable, allowed: Tensor
     ) -> list[tuple[int, int, tuple[str, ...]]]:
+        """The strict rank, the lenient rank and the top words of every item, from a row of logits each."""
         logits.masked_fill_(~allowed, -torch.inf)
-        matches = [table.of(unit.item.answer) for unit in units]
+        matches = [table.of(item.item.answer) for item in items]
         strict = rank_of(logits, [pair[0] for pair in matches])
         lenient = rank_of(logits, [pair[1] for pair in matches])
         top = logits.topk(min(TOP, int(allowed.sum())), dim=1).indices.cpu().numpy()
@@ -195,39 +211,30 @@ class Scorer:
             for s, n, row in zip(strict, lenient, top, strict=True)
         ]
 
-    def _finish(self, unit: Unit, strict: int, lenient: int, top: tuple[str, ...], sums: NDArray[np.float64]) -> ItemScore:
-        item, window = unit.item, unit.window
+    def _finish(
+        self, prepared: ScoringItem, strict: int, lenient: int, top: tuple[str, ...], sums: NDArray[np.float64]
+    ) -> ItemScore:
+        item, window, candidates = prepared.item, prepared.window, prepared.candidates
         return ItemScore(
             item=item.id, task=item.task, cluster=item.cluster, source=item.source, answer=item.answer, tag=item.tag,
             distance=item.distance, strict_rank=strict, lenient_rank=lenient, top=top,
             pieces=len(self._pieces(item.answer, initial=window.initial)),
             own_distance=window.own_distance, out_of_reach=window.out_of_reach,
-            word_rank=unit.candidates.rank(sums) if unit.candidates else None, pronoun_between=item.pronoun_between,
+            word_rank=candidates.rank(sums) if candidates else None, pronoun_between=item.pronoun_between,
             before=item.before, copyable=item.copyable,
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A position at which the head runs, and what is asked of it."""
-
-    unit: int
-    row: int
-    column: int
-    ranked: bool
-    asks: Asks
-
-
 def rank_of(logits: Tensor, matches: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Rank of each row's best match among the entries above minus infinity; 0 without a match; ties go against the match."""
+    """The rank of each row's best match among the entries with finite logits; 0 without a match; ties go against the match."""
     most = max((len(ids) for ids in matches), default=0)
     if most == 0:
         return np.zeros(len(matches), np.int64)
     padded = np.zeros((len(matches), most), np.int64)
     real = np.zeros((len(matches), most), np.bool_)
-    for at, ids in enumerate(matches):
-        padded[at, : len(ids)] = ids
-        real[at, : len(ids)] = True
+    for row, ids in enumerate(matches):
+        padded[row, : len(ids)] = ids
+        real[row, : len(ids)] = True
     values = logits.gather(1, torch.from_numpy(padded).to(logits.device))
     values.masked_fill_(~torch.from_numpy(real).to(logits.device), -torch.inf)
     best = values.amax(dim=1, keepdim=True)
@@ -239,7 +246,7 @@ def rank_of(logits: Tensor, matches: Sequence[NDArray[np.int64]]) -> NDArray[np.
 
 @dataclass(slots=True)
 class Budget:
-    """The tokens of a batch, padding included: fewer once memory ran out, also for the work that follows."""
+    """Tokens per batch, padding included; lowered for good when memory runs out."""
 
     tokens: int
 
@@ -247,12 +254,12 @@ class Budget:
 def in_batches(
     work: Iterable[T], size: Callable[[T], tuple[int, int]], budget: Budget, run: Callable[[list[T]], R]
 ) -> Iterator[tuple[list[T], R]]:
-    """Run `run` over the work, longest first, each batch padded to the budget at most; yields each batch with its result.
+    """Call `run` with batches of the work, longest first, within the budget; yields each batch with its result.
 
-    `size` gives a unit's rows and the length of its longest row. If memory runs out, the budget is halved and the units run in
-    smaller batches; a single unit that does not fit is an error.
+    `size` returns the number of rows of an item and the length of the longest. When memory runs out, the budget is halved and the
+    batch is split; a single item that does not fit is an error.
     """
-    queue = deque(sorted(work, key=lambda unit: size(unit)[1], reverse=True))
+    queue = deque(sorted(work, key=lambda item: size(item)[1], reverse=True))
     while queue:
         batch = _take(queue, size, budget.tokens)
         longest = size(batch[0])[1]
@@ -269,11 +276,12 @@ def in_batches(
             yield batch, result
             continue
         queue.extendleft(reversed(batch))
-        budget.tokens = max(1, sum(size(unit)[0] for unit in batch) * longest // 2)
-        release()  # not while the error is handled: its stack holds the tensors of the batch
+        budget.tokens = max(1, sum(size(item)[0] for item in batch) * longest // 2)
+        free_memory()  # after the except block, because the error's stack holds the tensors of the batch
 
 
 def _take(queue: deque[T], size: Callable[[T], tuple[int, int]], budget: int) -> list[T]:
+    """Remove and return the next batch: at least one item, then as many as fit into the budget."""
     batch = [queue.popleft()]
     rows, longest = size(batch[0])
     while queue and (rows + size(queue[0])[0]) * longest <= budget:

@@ -2,12 +2,12 @@
 
     runs/<run>/evaluations/<set>-<length>/checkpoint-65/{items.jsonl, result.json, DONE}
     runs/<run>/evaluations/<set>-<length>-<mark>/checkpoint-65/...           another set of that name, dtype or scorer version
-    runs/<run>/checkpoint-65_eval_results.json
+    runs/<run>/checkpoint-65_eval_results.json                               the summary, one flat file for `jq`
     runs/<run>/base-evaluations/<model>/<set>-<length>/...                   the model that the run began from
     evaluations/<model>/<set>-<length>/{items.jsonl, result.json, DONE}      a model outside a run folder
     evaluations/<model>/<model>_eval_results.json
 
-A run keeps its base's evaluation, so that it is found from any current folder, also after the run has moved.
+A run keeps its base's evaluation, so that it is found from any current folder and after the run has moved.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
-from coref_automl.corpus.overlap import frozen_fingerprint
+from coref_automl.corpus.inputs import frozen_fingerprint
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError, ModelError
-from coref_automl.evaluation.windows import WordMode
+from coref_automl.evaluation.answers import WordMode
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import State, state_of
+from coref_automl.folders import State, natural_order, state_of
 from coref_automl.models.load import load_tokenizer, tokenizer_fingerprint
 from coref_automl.models.model_files import full_name, is_local, model_fingerprints, refuse_foreign, resolve, weights_fingerprint
-from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
-from coref_automl.records import Provenance
+from coref_automl.records import Evaluation, Provenance
 
 EVALUATIONS = "evaluations"
 BASES = "base-evaluations"
@@ -40,7 +39,7 @@ _DEEPEST = 3
 
 
 class Summary(TypedDict, total=False):
-    """What `<checkpoint>_eval_results.json` holds: the part of it that is read."""
+    """The part of `<checkpoint>_eval_results.json` that is read."""
 
     path: str
     seq_len: int
@@ -48,53 +47,77 @@ class Summary(TypedDict, total=False):
     fingerprints: dict[str, str]
 
 
+def summary_json(evaluation: Evaluation) -> dict[str, Any]:
+    """The content of `<checkpoint>_eval_results.json` and of `evaluate --json`: flat keys, null for metrics that were not run.
+
+    docs/result-schema.md describes every key.
+    """
+    value = {name: estimate.value for name, estimate in evaluation.estimates.items()}
+    count = {name: estimate.n for name, estimate in evaluation.estimates.items()}
+    stored = evaluation.to_json()
+
+    def fields(*names: str) -> dict[str, Any]:
+        return {name: stored[name] for name in names}
+
+    return {
+        **fields("checkpoint", "seq_len", "dtype", "evaluated_at"),
+        **{name: value.get(name) for name in ("real1", "real5", "lambada_top1", "score")},
+        "coref_samples": count.get("real1", 0),
+        "lambada_samples": count.get("lambada_top1", 0),
+        "eval_time_seconds": evaluation.seconds,
+        **fields("schema", "path"),
+        "eval_set": evaluation.evalset,
+        **fields("estimates", "fingerprints", "scorer", "single_entry_share", "out_of_reach", "baselines", "provenance"),
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A model to evaluate: what to load, its unique name, and the place of its evaluations. `label` is its own folder's name."""
+    """A model to evaluate: what to load, a unique name, the name of its own folder, and the folder of its evaluations."""
 
     model: str
     name: str
     label: str
-    place: Path
+    root: Path
     in_run: bool
 
     def folder(self, evalset: str, seq_len: int, mark: str = "") -> Path:
-        """Where an evaluation is written; `mark` distinguishes it from another one that has the plain name."""
-        inside = folder_name(evalset, seq_len, mark)
-        return self.place / EVALUATIONS / inside / self.label if self.in_run else self.place / inside
+        """The folder of an evaluation; `mark` distinguishes it from another one that has the plain name."""
+        name = folder_name(evalset, seq_len, mark)
+        return self.root / EVALUATIONS / name / self.label if self.in_run else self.root / name
 
     def holds(self, folder: Path) -> bool:
-        """Whether this folder is one of the model's own evaluations, whatever set it is named after."""
-        beside = folder.parents[1] / folder.name if self.in_run else folder.parent
-        return beside.resolve() == (self.place / EVALUATIONS / self.label if self.in_run else self.place).resolve()
+        """Whether a folder is one of the model's own evaluations, whatever set it is named after."""
+        without_set = folder.parents[1] / folder.name if self.in_run else folder.parent
+        return without_set.resolve() == (self.root / EVALUATIONS / self.label if self.in_run else self.root).resolve()
 
     @property
     def summary(self) -> Path:
-        return self.place / f"{self.label}_eval_results.json"
+        return self.root / f"{self.label}_eval_results.json"
 
     @property
     def origin(self) -> str:
-        """Where the run or the model lies: what distinguishes two of one name."""
+        """The path of the run or the model, which distinguishes two of one name."""
         return origin_of(self.model, self.in_run)
 
     def owner(self) -> str | None:
-        """The origin of the model whose evaluations this place already holds, if that model still exists.
+        """The origin of the model whose evaluations are in `root` already, if that model still exists.
 
-        A run owns its own folder: in a copied run, the flat files still name the run that it was copied from.
+        A run owns its own folder: in a copied run, the summaries still name the run that it was copied from.
         """
-        if self.in_run and str(self.place.resolve()) == self.origin:
+        if self.in_run and str(self.root.resolve()) == self.origin:
             return self.origin
         evaluated = self.stored_summary().get("path", "")
-        is_there, is_name = Path(evaluated).is_dir(), not Path(self.model).is_dir()  # a hub id has no folder that could be gone
-        return origin_of(evaluated, self.in_run) if evaluated and (is_there or is_name) else None
+        exists, is_name = Path(evaluated).is_dir(), not Path(self.model).is_dir()  # a hub id has no folder that could be gone
+        return origin_of(evaluated, self.in_run) if evaluated and (exists or is_name) else None
 
     def stored_summary(self) -> Summary:
         return read_stored(self.summary, Summary, remedy=REMEDY) if self.summary.is_file() else {}
 
     def marked(self) -> Target:
-        """The same with a mark of the model's place in its folder and name, for when another model has the plain name."""
-        place = self.place.with_name(f"{self.place.name}-{fingerprint(self.origin)[:6]}")
-        return replace(self, place=place, name=f"{place.name}/{self.label}" if self.in_run else place.name)
+        """The same model with a hash of its origin in its folder and name, for when another model has the plain name."""
+        root = self.root.with_name(f"{self.root.name}-{fingerprint(self.origin)[:6]}")
+        return replace(self, root=root, name=f"{root.name}/{self.label}" if self.in_run else root.name)
 
     def provenance(self) -> Provenance | None:
         path = Path(self.model) / "training.json"
@@ -102,7 +125,7 @@ class Target:
 
 
 def target_of(model: str, out: Path | None = None) -> Target:
-    """A model under its plain name; `out` is another folder for its evaluations than its run's, or than ./evaluations."""
+    """A model under its plain name; its evaluations are in `out`, or else in its run or ./evaluations."""
     folder = Path(model)
     if folder.is_dir() and CHECKPOINT.fullmatch(folder.resolve().name):
         folder = folder if folder.name else folder.resolve()
@@ -128,7 +151,7 @@ def model_slug(model: str) -> str:
 
 
 def slug(name: str) -> str:
-    """A name without the characters that a folder's name cannot have; a hub id keeps its owner."""
+    """A name without characters that are not allowed in folder names; a hub id keeps its owner."""
     return re.sub(r"[^\w.-]+", "-", name.replace("/", "--"))
 
 
@@ -137,7 +160,7 @@ def is_model_folder(folder: Path) -> bool:
 
 
 def is_model_alone(folder: Path) -> bool:
-    """Whether a folder is a model's and holds no checkpoints besides."""
+    """Whether a folder is a model's and holds no checkpoints."""
     return is_model_folder(folder) and not checkpoint_folders(folder)
 
 
@@ -146,23 +169,23 @@ def checkpoint_folders(folder: Path) -> list[Path]:
     return sorted(inside, key=lambda path: natural_order(path.name))
 
 
-def place_of(model: str) -> Path | None:
-    """The folder with the evaluations of a model outside runs; None where another model of that name has it."""
-    plain = target_of(model)
+def root_of(model: str) -> Path | None:
+    """The folder with the evaluations of a model outside runs; None if another model of that name has it."""
+    target = target_of(model)
     if not Path(model).is_dir():
-        return plain.place
-    if (own := plain.marked().place).is_dir():
-        return own
-    stored: Summary = {}
-    with suppress(InputError):  # a damaged file says nothing
-        stored = plain.stored_summary()
-    evaluated, weights = stored.get("path", ""), stored.get("fingerprints", {}).get("weights", "")
-    is_own = not evaluated or origin_of(evaluated, plain.in_run) == plain.origin or has_bytes(Path(model), weights)
-    return plain.place if is_own else None
+        return target.root
+    if (marked := target.marked().root).is_dir():
+        return marked
+    summary: Summary = {}
+    with suppress(InputError):  # a damaged summary names no model
+        summary = target.stored_summary()
+    evaluated, weights = summary.get("path", ""), summary.get("fingerprints", {}).get("weights", "")
+    is_own = not evaluated or origin_of(evaluated, target.in_run) == target.origin or has_bytes(Path(model), weights)
+    return target.root if is_own else None
 
 
 def has_bytes(folder: Path, known: str) -> bool:
-    """Whether a folder holds the model, the dataset or the evaluation set of this fingerprint."""
+    """Whether a folder holds the model, the dataset or the evaluation set with this fingerprint."""
     with suppress(CorefError, OSError):
         if known and is_model_folder(folder):
             return _weights_of(folder.resolve(), state_of(folder)) == known
@@ -176,9 +199,9 @@ def _weights_of(folder: Path, _state: State) -> str:
 
 
 def find_targets(paths: Sequence[str | Path], out: Path | None = None, unread: list[str] | None = None) -> list[Target]:
-    """The models behind the paths, each once: checkpoints of a run in natural order, runs of a folder in natural order.
+    """The models under the paths, each once: checkpoints of a run and runs of a folder in natural order.
 
-    `unread` gets a sentence for each folder under them that cannot be looked into.
+    `unread` gets a sentence for each folder that cannot be read.
     """
     targets: dict[str, Target] = {}
     for path in paths:
@@ -187,17 +210,17 @@ def find_targets(paths: Sequence[str | Path], out: Path | None = None, unread: l
     return _unique(list(targets.values()))
 
 
-def base_targets(models: Sequence[str], beside: Sequence[Target], out: Path | None = None) -> dict[str, Target]:
-    """The targets of models that checkpoints began from; none shares a folder with another, nor with one of those `beside` it."""
-    held = {full_name(target.model): target for target in beside}
+def base_targets(models: Sequence[str], others: Sequence[Target], out: Path | None = None) -> dict[str, Target]:
+    """The targets of base models; none shares a folder with another one, or with one of the `others`."""
+    targets = {full_name(target.model): target for target in others}
     for model in models:
-        held.setdefault(full_name(model), target_of(model, out))
-    apart = dict(zip(held, _unique(list(held.values())), strict=True))
-    return {model: apart[full_name(model)] for model in models}
+        targets.setdefault(full_name(model), target_of(model, out))
+    unique = dict(zip(targets, _unique(list(targets.values())), strict=True))
+    return {model: unique[full_name(model)] for model in models}
 
 
 def _models(path: str, unread: list[str]) -> list[str]:
-    """The models a path means; what is not a folder is left to the loader, which knows hub ids and bundled names."""
+    """The models of one path; what is not a folder is left to the loader, which knows hub ids and bundled names."""
     folder = Path(path)
     if not path:
         raise ModelError("A path is empty; pass a checkpoint, a run, runs, or . for this folder.")
@@ -208,13 +231,13 @@ def _models(path: str, unread: list[str]) -> list[str]:
         return [str(checkpoint) for checkpoint in checkpoints]
     if is_model_folder(folder) or CHECKPOINT.fullmatch(folder.resolve().name):
         return [path]
-    inside = [model for run in _run_folders(folder, _DEEPEST, unread) for model in _models(str(run), unread)]
-    if not inside and unread:
+    models = [model for run in _run_folders(folder, _DEEPEST, unread) for model in _models(str(run), unread)]
+    if not models and unread:
         raise ModelError(unread[0])
-    if not inside:
+    if not models:
         refuse_foreign(folder)
         raise ModelError(f"{path} holds no checkpoint (neither checkpoint-N nor config.json); pass a checkpoint, a run, or runs.")
-    return inside
+    return models
 
 
 def _run_folders(folder: Path, depth: int, unread: list[str]) -> Iterator[Path]:
@@ -222,37 +245,37 @@ def _run_folders(folder: Path, depth: int, unread: list[str]) -> Iterator[Path]:
         if path.name in (EVALUATIONS, BASES) or path.name.startswith("."):
             continue
         try:
-            own = bool(checkpoint_folders(path)) or is_model_folder(path)
+            has_models = bool(checkpoint_folders(path)) or is_model_folder(path)
         except PermissionError as error:
             unread.append(f"{path} cannot be read ({error.strerror}); make it readable, or move it away.")
             continue
-        if own:
+        if has_models:
             yield path
         elif depth > 1:
             yield from _run_folders(path, depth - 1, unread)
 
 
 def _unique(targets: list[Target]) -> list[Target]:
-    """Of models with one name from different places, the later ones get a mark, so that none overwrites another."""
+    """Mark all but the first of several models with one name, so that none overwrites another."""
     owners: dict[Path, str] = {}
-    out = []
+    unique = []
     for target in targets:
-        if owners.setdefault(target.place, target.owner() or target.origin) != target.origin:
+        if owners.setdefault(target.root, target.owner() or target.origin) != target.origin:
             target = target.marked()
-        out.append(target)
-    names = [target.name for target in out]
-    return [replace(entry, name=Path(entry.model).as_posix()) if names.count(entry.name) > 1 else entry for entry in out]
+        unique.append(target)
+    names = [target.name for target in unique]
+    return [replace(target, name=Path(target.model).as_posix()) if names.count(target.name) > 1 else target for target in unique]
 
 
 def words_to_compare(targets: Sequence[Target], words: WordMode, progress: Progress) -> WordMode:
-    """`words` as asked, or a sample of them where tokenizers differ: word ranks are all that such models can be compared by."""
+    """The word mode to score with: `sample` if tokenizers differ, because only word ranks compare such models."""
     if words not in ("none", "gold"):
         return words
     by_bytes: dict[str, str] = {}
     for target in targets:
         try:
-            made = target.provenance()
-            for model in (target.model, *([made.base] if made and is_local(made.base) else [])):
+            provenance = target.provenance()
+            for model in (target.model, *([provenance.base] if provenance and is_local(provenance.base) else [])):
                 by_bytes.setdefault(model_fingerprints(model, weights=False)["tokenizer_files"], model)
         except CorefError:
             continue  # the target's own evaluation will report it

@@ -28,9 +28,8 @@ from coref_automl.experiment.step import Step
 from coref_automl.machine import pick_device
 from coref_automl.progress import Progress, duration, peak_gigabytes
 from coref_automl.records import Record
-from coref_automl.say import in_words, language, say
-from coref_automl.statistics.planning import can_show, items_needed, looks_of
-from coref_automl.tables import align
+from coref_automl.say import align, in_words, language, say
+from coref_automl.statistics.planning import detectable_difference, items_needed, looks_of
 from coref_automl.training.folder import check_disk_space
 from coref_automl.tuning.masked import MaskedProblem
 from coref_automl.tuning.probe import Size, probe, timed_step
@@ -222,7 +221,7 @@ def _evidence(plan: Plan) -> Evidence:
 def _detectable(seeds: int, sizes: NDArray[np.int64], methods: int) -> float | None:
     """The smallest gain over the base that is detected with 80% power, corrected for this many methods."""
     if seeds > 1:
-        return can_show(sizes, seeds, comparisons=methods, against_model=True)
+        return detectable_difference(sizes, seeds, comparisons=methods, against_model=True)
     # one checkpoint per method against the base: the sign-flip test
     gains, items = (step / 200 for step in range(1, 101)), int(sizes.sum())
     return next((gain for gain in gains if items_needed(gain, max(0.1, 1.5 * gain), family=methods) <= items), None)

@@ -33,9 +33,9 @@ from coref_automl.evaluation.slot import SCORER
 from coref_automl.evaluation.targets import target_of
 from coref_automl.experiment.recipe import BUNDLED, EvaluateStage, ExperimentRecipe, HeldOutTexts
 from coref_automl.experiment.step import RUNS, Step, start_bytes
+from coref_automl.folders import short_names
 from coref_automl.machine import device_seen, pick_device
 from coref_automl.models.load import load_masked_lm
-from coref_automl.paths import short_names
 from coref_automl.progress import Progress
 from coref_automl.store import read_json
 from coref_automl.training.folder import binding_of, checkpoint_of_run

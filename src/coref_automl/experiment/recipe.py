@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from coref_automl.comparison.outside_checks import CHECKS, CHOSEN, CheckStage
 from coref_automl.comparison.study_data import POINTS, checked_margin
-from coref_automl.config import Setting, choose, from_mapping, nearest, shown, typed
+from coref_automl.config import Setting, choose, from_mapping, nearest, short_repr, typed
 from coref_automl.corpus.recipe import Texts
 from coref_automl.engine.pool import Engine
 from coref_automl.errors import RecipeError
+from coref_automl.evaluation.answers import WordMode
 from coref_automl.evaluation.tasks import TASKS
-from coref_automl.evaluation.windows import WordMode
 from coref_automl.models.build import NEW
 from coref_automl.models.families import too_long
 from coref_automl.records import Half, Task
@@ -134,7 +134,7 @@ class ExperimentRecipe:
         fields = [name for name in cls.__dataclass_fields__ if name != "checks"]
         for key in data:
             if key not in fields and key not in CHECKS:
-                raise RecipeError(f"{where}: unknown key {shown(key)}. {nearest(key, (*fields, *CHECKS))}")
+                raise RecipeError(f"{where}: unknown key {short_repr(key)}. {nearest(key, (*fields, *CHECKS))}")
         return fields
 
     @classmethod

@@ -25,8 +25,9 @@ from coref_automl.comparison.reader import open_results
 from coref_automl.comparison.scores import Group, choose_metric
 from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
-from coref_automl.engine.job import NAN, Attempt, Launcher, Schedule, run_steps
+from coref_automl.engine.job import NAN, Launcher
 from coref_automl.engine.launch import launcher_of
+from coref_automl.engine.schedule import Attempt, Schedule, run_steps
 from coref_automl.errors import ComparisonError, RecipeError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
@@ -124,7 +125,7 @@ class Experiment:
                 lambda step: step.job(self.plan.out, recipe.model),
                 lambda end: self._record_end(end, stage),
                 schedule=Schedule(self.state.is_ready, self.state.is_unreachable),
-                over=lambda: self.deadline is not None and time.monotonic() > self.deadline,
+                should_stop=lambda: self.deadline is not None and time.monotonic() > self.deadline,
             )
         if left:
             self.progress.note(
@@ -143,7 +144,7 @@ class Experiment:
             took = duration(end.seconds, say.lang)
             self.progress.note(f"{name}: 완료, {took}", f"{step.label}: done in {took}")
             self._remove_weights([step])
-        elif end.kind != NAN and end.attempt == 1:
+        elif end.kind != NAN and end.number == 1:
             self.progress.note(f"{name}: {reason}. 다시 시도합니다.", f"{step.label}: {reason}; it is tried again")
             return False
         else:
@@ -289,7 +290,7 @@ def _compare_with_first(plan: Plan, look: Look, *, last_look: bool) -> list[Sequ
         columns = group.columns(metric, entries=[side.runs[seed][-1] for side in (arm, first) for seed in shared])
         pairs = range(len(shared))
         differences = columns.differences([*pairs], [len(shared) + pair for pair in pairs])
-        verdict = Paired.of(differences).judged(look.level, worth=MIN_EFFECT, last=last_look)
+        verdict = Paired.of(differences).judged(look.level, min_effect=MIN_EFFECT, last=last_look)
         comparisons.append(SequentialComparison(Path(arm.method).name, Path(first.method).name, metric, verdict))
     return comparisons
 

@@ -15,7 +15,7 @@ from coref_automl.engine.job import JOB, Job, Outcome, read_outcome
 from coref_automl.evaluation.run import EvaluateRecipe
 from coref_automl.evaluation.targets import is_model_folder
 from coref_automl.folders import DONE, is_done
-from coref_automl.machine import release
+from coref_automl.machine import free_memory
 from coref_automl.models.model_files import model_fingerprints
 from coref_automl.progress import Progress, peak_gigabytes
 from coref_automl.records import Record
@@ -84,7 +84,7 @@ def run_step(job: Job) -> dict[str, Any]:
     began, work = time.monotonic(), StepWork.from_json(job.recipe)
     _check_start(work, job.folder)
     facts = {"train": _train, "evaluate": _evaluate}.get(work.kind, _fine_tune)(work, Progress())
-    release()
+    free_memory()
     seconds = round(time.monotonic() - began, 2)
     return {"seconds": seconds, "peak_gigabytes": peak_gigabytes(), "seeds": work.seeds, **facts}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from coref_automl.config import shown
+from coref_automl.config import short_repr
 from coref_automl.errors import ModelError
 
 Positions = Literal["absolute", "offset", "relative", "rotary"]
@@ -76,7 +76,7 @@ def _integer(settings: dict[str, Any], key: str, default: int) -> int:
         return default if value is None else int(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise ModelError(
-            f"The model's config.json has a {key} of {shown(value)}, which is not a whole number; correct it."
+            f"The model's config.json has a {key} of {short_repr(value)}, which is not a whole number; correct it."
         ) from error
 
 

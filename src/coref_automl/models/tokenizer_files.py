@@ -112,7 +112,7 @@ def _failure(path: Path, _size: int, _time: int) -> str:
     if growth <= _MOST_GROWTH and not any(_REPEATED.search(pattern) or len(pattern) > _LONG_PATTERN for pattern in patterns):
         return ""
     letters = "".join(dict.fromkeys([*(char for pattern in patterns for char in pattern if char.isalnum()), *"a가 1\n"]))
-    return guard.failure_apart(_PROGRAM, str(path), letters[:_MOST_LETTERS])
+    return guard.failure_in_subprocess(_PROGRAM, str(path), letters[:_MOST_LETTERS])
 
 
 def _parts(stage: Any) -> Iterator[dict[str, Any]]:

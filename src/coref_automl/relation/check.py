@@ -18,11 +18,10 @@ from coref_automl.comparison.claims import Caveat, Claim
 from coref_automl.comparison.judging import UncorrectedClaim
 from coref_automl.comparison.outside_checks import CHOSEN, CheckStage, OutsideCheck, TaskData
 from coref_automl.comparison.runs import RunOf, Start, Starts
-from coref_automl.comparison.scores import grouped
 from coref_automl.config import Setting
 from coref_automl.errors import RecipeError
 from coref_automl.progress import Progress
-from coref_automl.records import Estimate
+from coref_automl.records import Estimate, grouped
 from coref_automl.relation.metrics import SeedPairs, over_pairs
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.relation.results import RELATION_FILES, RelationResult, RowFacts

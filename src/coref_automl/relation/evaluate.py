@@ -20,10 +20,9 @@ from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding
 from coref_automl.errors import ModelError
 from coref_automl.fingerprints import fingerprint
-from coref_automl.folders import MANIFEST, kind_of_folder
+from coref_automl.folders import MANIFEST, kind_of_folder, natural_order
 from coref_automl.locks import locked
 from coref_automl.models.load import load_tokenizer
-from coref_automl.paths import natural_order
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation import scoring
 from coref_automl.relation.data import RelationData, RowCache, sentence_fingerprint, sentence_key, sentence_numbers

@@ -19,8 +19,7 @@ from coref_automl.records import Record
 from coref_automl.relation.data import RelationData, RowCache, sentence_key
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.rows import LABELS, TYPES, RelationRow
-from coref_automl.say import say
-from coref_automl.tables import align
+from coref_automl.say import align, say
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 _TOP = 5

@@ -24,8 +24,9 @@ import numpy as np
 from coref_automl.config import from_mapping, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.engine.binding import Binding, check_binding
-from coref_automl.engine.job import Attempt, Job, run_steps
+from coref_automl.engine.job import Job
 from coref_automl.engine.launch import InProcessLauncher
+from coref_automl.engine.schedule import Attempt, run_steps
 from coref_automl.errors import EvaluationError, InputsChanged, RecipeError
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import MANIFEST, mark_done, remove

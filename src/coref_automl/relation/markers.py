@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coref_automl.config import choose
 from coref_automl.errors import ModelError
-from coref_automl.korean import ends_in_consonant, splits_a_letter
+from coref_automl.korean import ends_in_consonant, splits_syllable
 from coref_automl.models.load import tokenizer_fingerprint
 from coref_automl.models.segmentation import trimmed
 from coref_automl.models.vocabulary import FastTokenizer, Pieces, split_at, tokenize, word_ids
@@ -165,7 +165,7 @@ def _covered(pieces: Pieces, span: tuple[int, int], entity: Entity, sentence: st
     low, high = pieces.cover(*span)
     if low == high:
         raise BadRow(f"the tokenizer leaves nothing of {entity.word!r}")
-    if any(splits_a_letter(sentence, edge) for edge in span):
+    if any(splits_syllable(sentence, edge) for edge in span):
         raise BadRow(f"no token boundary at the edges of {entity.word!r}: one falls inside a decomposed letter (not NFC)")
     if pieces.starts[low] < span[0] or pieces.ends[high - 1] > span[1]:
         raise BadRow(f"no token boundary at the edges of {entity.word!r}")

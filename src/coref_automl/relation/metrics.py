@@ -167,7 +167,7 @@ def over_pairs(pairs: Sequence[SeedPairs], *, seed: int) -> tuple[int, MethodVer
 def _verdict(differences: Floats, draws: Floats, sentences: NDArray[Any]) -> MethodVerdict:
     """Judge a difference as shown only if neither other seeds nor other sentences can explain it."""
     over_sentences = from_draws(float(differences.mean()), draws, sentences)
-    return judge(differences, over_sentences.interval, over_sentences.error, over_sentences.held)
+    return judge(differences, over_sentences.interval, over_sentences.error, over_sentences.concentration)
 
 
 def auprc_by_draw(scored: Scored, *, seed: int, draws: int = AUPRC_DRAWS) -> Floats:

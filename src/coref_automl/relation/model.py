@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from coref_automl.errors import ModelError
-from coref_automl.machine import tokens_at_once
+from coref_automl.machine import default_batch_tokens
 from coref_automl.models.execution import autocast, matmul_precision, move, packed_masks, with_dropout, without_bfloat16_warnings
 from coref_automl.models.heads import encode
 from coref_automl.models.load import load_encoder, quiet_library
@@ -240,7 +240,7 @@ def probabilities(
     distribution = torch.empty((len(tensors), model.head[-1].out_features), device=device)
     scoring = (progress or quiet()).stage("scoring", len(tensors), "rows")
     with torch.inference_mode(), matmuls(precision), scoring as stage:
-        for batch in tensors.batch_rows(scoring_order(tensors.lengths, tokens or tokens_at_once(device))):
+        for batch in tensors.batch_rows(scoring_order(tensors.lengths, tokens or default_batch_tokens(device))):
             distribution[batch.rows] = torch.softmax(logits_of(model, rows, batch, precision), -1)
             stage.advance(len(batch.rows))
     return distribution.cpu().numpy().astype(np.float32)  # type: ignore[no-any-return]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from coref_automl.config import choose
-from coref_automl.corpus.batch import Answered, Task, answer_rows
+from coref_automl.corpus.batch import Answered, RowTask, answer_rows
 from coref_automl.decoder import read_stored
 from coref_automl.errors import RelationDataError
 from coref_automl.fingerprints import fingerprint
@@ -67,13 +67,13 @@ def predict_file(
             answers[row.number] = {"id": row.guid, "pred_label": LABELS[int(distribution.argmax())], "probs": probs}
         return [answers[row.number] for row in rows]
 
-    task = Task(
+    task = RowTask(
         KIND,
         check=lambda number, raw: parse_row(raw, number=number, labels=LABELS, labelled=False),
         reject=BadRow,
         answer=answer,
         refused=lambda problems: bad_rows(data, problems),
-        at_once=512,
+        batch_size=512,
     )
     weights = fingerprint([folder_fingerprint(model_of(seed)) for seed in seeds])
     rows, progress = partial(raw_rows, data), progress or quiet()

@@ -21,7 +21,6 @@ import numpy as np
 from coref_automl.comparison.claims import ALPHA
 from coref_automl.comparison.reader import find_runs
 from coref_automl.comparison.runs import TaskRun
-from coref_automl.comparison.scores import grouped
 from coref_automl.comparison.superseded import copies_note
 from coref_automl.errors import CorefError, ModelError, RelationDataError
 from coref_automl.fingerprints import fingerprint
@@ -30,7 +29,7 @@ from coref_automl.korean import PRONOUN, Tagger, default_cache
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.segmentation import span_facts
 from coref_automl.models.vocabulary import FastTokenizer, tokenize_all
-from coref_automl.records import Estimate, Record
+from coref_automl.records import Estimate, Record, grouped
 from coref_automl.relation.data import RelationData, sentence_key, sentence_numbers
 from coref_automl.relation.evaluate import finished_seeds, read_manifest
 from coref_automl.relation.markers import SCHEMES

@@ -16,10 +16,9 @@ from coref_automl.comparison.runs import TaskFiles
 from coref_automl.decoder import NOT_FINITE
 from coref_automl.records import SCHEMA, Estimate, Record, Tabular
 from coref_automl.relation.rows import NO_RELATION, Ints
-from coref_automl.say import say
+from coref_automl.say import align, say
 from coref_automl.statistics.intervals import DRAWS
 from coref_automl.statistics.resampling import Bools, resampled_f1
-from coref_automl.tables import align
 
 
 @dataclass(frozen=True, slots=True)

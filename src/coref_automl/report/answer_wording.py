@@ -11,7 +11,7 @@ from typing import NamedTuple
 from coref_automl.comparison.claims import BASE, Answer, Caveat, Claim, NextTime, Question, QuestionId
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.questions import TASKS
-from coref_automl.comparison.scores import grouped
+from coref_automl.records import grouped
 from coref_automl.report.page import is_same, note, points, rounded, tokens
 from coref_automl.report.wording import ClaimText, short_title, title
 from coref_automl.say import Say

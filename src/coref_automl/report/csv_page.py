@@ -14,11 +14,10 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 from coref_automl.comparison.claims import ALPHA
-from coref_automl.comparison.scores import grouped
 from coref_automl.errors import InputError
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.guard import LINE, check_size
-from coref_automl.records import Estimate
+from coref_automl.records import Estimate, grouped
 from coref_automl.report import charts
 from coref_automl.report.page import Cell, Charts, Page, Points, Section, Table, Text, estimate_cells, note, notes, plotted, row
 from coref_automl.say import Say

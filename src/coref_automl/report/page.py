@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 from coref_automl.comparison.claims import NextStep
 from coref_automl.records import Estimate
-from coref_automl.say import Lang, Say
-from coref_automl.tables import align
+from coref_automl.say import Lang, Say, align
 
 Tone = Literal["", "good", "bad", "quiet", "strong", "even", "blank"]
 _CLOSE = 0.1

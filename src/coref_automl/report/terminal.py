@@ -17,8 +17,7 @@ from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.evaluation.tasks import TASKS
 from coref_automl.progress import duration
 from coref_automl.records import Estimate, Evaluation
-from coref_automl.say import Lang, Say
-from coref_automl.tables import align, cells_of
+from coref_automl.say import Lang, Say, align, cells_of
 
 _ROWS = (
     ("Real@1", "real1", "real1_strict", "real_word"),

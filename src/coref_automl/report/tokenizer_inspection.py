@@ -16,9 +16,9 @@ from coref_automl.corpus.formats import kind_of
 from coref_automl.corpus.sources import open_source
 from coref_automl.errors import SourceError
 from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.folders import expand_home, short_names
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.segmentation import WINDOWS, AnnotatedText, TokenizerFacts, facts_of
-from coref_automl.paths import at_home, short_names
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import Record
 from coref_automl.relation.data import inspect_relations
@@ -134,7 +134,7 @@ def _read_set(folder: Path) -> Read:
 
 def _names(models: Sequence[str]) -> dict[str, str]:
     """The name of each model in tables; that of a folder is as much of its path as tells it from the others."""
-    folders = {model: at_home(model).resolve() for model in models if at_home(model).is_dir()}
+    folders = {model: expand_home(model).resolve() for model in models if expand_home(model).is_dir()}
     short = short_names(folders.values())
     return {model: short[folders[model]] if model in folders else model for model in models}
 

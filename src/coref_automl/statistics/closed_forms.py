@@ -1,9 +1,9 @@
-"""Closed forms. In: counts, values, p-values. Out: Wilson and unpaired intervals, Holm, Student's t, p of intervals."""
+"""Closed forms. In: counts, values, p-values. Out: Wilson and unpaired intervals, Holm, Student's t, degrees, p of intervals."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -15,12 +15,13 @@ from coref_automl.statistics.resampling import Floats
 
 LEVEL = 0.95
 POWER = 0.80
-_LEAST_P = 1e-10
+_MIN_P = 1e-10
+_MIN_WIDTH = 1e-300
 NORMAL = NormalDist()
 
 
 def wilson(hits: float, n: int, level: float = LEVEL) -> Estimate:
-    """The score interval of a share of independent trials; honest at 0 and n hits."""
+    """Wilson's score interval of a share of independent trials; it holds its level at 0 and n hits, too."""
     z = NORMAL.inv_cdf((1 + level) / 2)
     share = hits / n
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
@@ -32,14 +33,13 @@ def holm(ps: ArrayLike) -> Floats:
     """Holm's adjusted p-values, in the order given."""
     raw = np.asarray(ps, dtype=np.float64)
     order = np.argsort(raw, kind="stable")
-    stepped = np.maximum.accumulate(raw[order] * np.arange(len(raw), 0, -1))
-    out = np.empty_like(raw)
-    out[order] = np.minimum(1.0, stepped)
-    return out
+    adjusted = np.empty_like(raw)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(raw[order] * np.arange(len(raw), 0, -1)))
+    return adjusted
 
 
 def unpaired(a: Estimate, b: Estimate) -> tuple[Estimate, float]:
-    """Difference a - b of two shares on different items, known by value and n alone: interval, and the p of the pooled z test."""
+    """Difference a - b of two shares on different items, from their values and n: interval, and p of the pooled z test."""
     spread = math.sqrt(a.value * (1 - a.value) / a.n + b.value * (1 - b.value) / b.n)
     pooled = (a.value * a.n + b.value * b.n) / (a.n + b.n)
     error = math.sqrt(pooled * (1 - pooled) * (1 / a.n + 1 / b.n))
@@ -49,7 +49,7 @@ def unpaired(a: Estimate, b: Estimate) -> tuple[Estimate, float]:
 
 
 def t_cdf(t: float, degrees: int) -> float:
-    """Student's distribution for whole degrees of freedom, by its finite series."""
+    """Student's cumulative distribution for whole degrees of freedom, by its finite series."""
     angle = math.atan2(t, math.sqrt(degrees))
     sine, squared = math.sin(angle), math.cos(angle) ** 2
     if degrees % 2:
@@ -64,7 +64,7 @@ def t_cdf(t: float, degrees: int) -> float:
 
 @lru_cache(maxsize=1 << 16)
 def t_quantile(share: float, degrees: int) -> float:
-    """Where Student's distribution reaches `share` (above a half)."""
+    """The quantile of Student's distribution at `share`, which is above one half."""
     tail = 1 - share
     if degrees == 1:
         return 1 / math.tan(math.pi * tail)
@@ -72,38 +72,52 @@ def t_quantile(share: float, degrees: int) -> float:
         return (1 - 2 * tail) / math.sqrt(2 * tail * share)
     scale = math.exp(math.lgamma((degrees + 1) / 2) - math.lgamma(degrees / 2)) / math.sqrt(degrees * math.pi)
     z = max(1e-9, NORMAL.inv_cdf(share))
-    at = z + (z**3 + z) / (4 * degrees)
-    for _ in range(60):  # Newton's steps on the logarithms of both, between which the tail is nearly a line
-        left = max(1e-17, 1 - t_cdf(at, degrees))
-        slope = at * scale * (1 + at * at / degrees) ** (-(degrees + 1) / 2) / left
+    t = z + (z**3 + z) / (4 * degrees)
+    for _ in range(60):  # Newton's method on log t and log tail, whose relation is nearly linear
+        left = max(1e-17, 1 - t_cdf(t, degrees))
+        slope = t * scale * (1 + t * t / degrees) ** (-(degrees + 1) / 2) / left
         step = max(-1.0, min(1.0, math.log(left / tail) / slope))
-        at *= math.exp(step)
-        if abs(step) < 1e-9:  # the next one would be its square
+        t *= math.exp(step)
+        if abs(step) < 1e-9:  # convergence is quadratic: the next step would be its square
             break
-    return at
+    return t
+
+
+def t_quantiles(share: float, degrees: ArrayLike) -> Floats:
+    """`t_quantile` for an array of degrees of freedom, rounded down."""
+    whole, index = np.unique((np.asarray(degrees) + 1e-6).astype(np.int64), return_inverse=True)
+    return np.asarray(np.array([t_quantile(share, int(each)) for each in whole])[index].reshape(np.shape(degrees)))
+
+
+def satterthwaite(variances: Sequence[Floats], degrees: Sequence[float], zero: Floats | float = 0.0) -> Floats:
+    """Degrees of freedom of a sum of variances, from those of each; the fewest of these if there is no variance."""
+    total = sum(variances, zero)
+    per_degree = sum((variance**2 / each for variance, each in zip(variances, degrees, strict=True)), zero)
+    combined = np.divide(total**2, per_degree, out=np.zeros_like(total), where=per_degree > 0)
+    return np.asarray(np.maximum(min(degrees, default=1.0), combined))
 
 
 def inverted_p(difference: float, half_width: Callable[[float], float]) -> float:
-    """The least of 1 - level at which the interval, `half_width(level)` to either side, excludes 0: never under 10^-10.
+    """Invert an interval test: the smallest alpha at which difference +- half_width(1 - alpha) excludes 0; at least 10^-10.
 
-    Intervals must be nested. Under 0.05 exactly where the 95% interval excludes 0, and so at any other level.
+    Intervals must be nested. The p is under 0.05 exactly if the 95% interval excludes 0, and so at any other level.
     """
-    far, usual = abs(difference), 1 - LEVEL
-    if far <= 0:
+    size, alpha = abs(difference), 1 - LEVEL
+    if size <= 0:
         return 1.0
-    shown = far > half_width(LEVEL)
-    low, high = (_LEAST_P, usual) if shown else (usual, 1 - 1e-9)
-    over, under = (math.log(half_width(1 - end) / far) for end in (low, high))
+    shown = size > half_width(LEVEL)
+    low, high = (_MIN_P, alpha) if shown else (alpha, 1 - 1e-9)
+    over, under = (math.log(max(half_width(1 - end), _MIN_WIDTH) / size) for end in (low, high))
     if over <= 0 or under >= 0:
         return low if over <= 0 else 1.0
-    at, side = high, 0
-    for _ in range(100):  # the false position (Illinois) on logarithms
-        at = math.exp(math.log(low) + over / (over - under) * math.log(high / low))
-        found = math.log(half_width(1 - at) / far)
-        if abs(found) < 1e-8:
+    p, side = high, 0
+    for _ in range(100):  # regula falsi (Illinois) on logarithms
+        p = math.exp(math.log(low) + over / (over - under) * math.log(high / low))
+        excess = math.log(max(half_width(1 - p), _MIN_WIDTH) / size)
+        if abs(excess) < 1e-8:
             break
-        if found > 0:
-            low, over, under, side = at, found, under / (1 + (side > 0)), 1
+        if excess > 0:
+            low, over, under, side = p, excess, under / (1 + (side > 0)), 1
         else:
-            high, under, over, side = at, found, over / (1 + (side < 0)), -1
-    return min(at, usual * (1 - 1e-9)) if shown else max(at, usual)
+            high, under, over, side = p, excess, over / (1 + (side < 0)), -1
+    return min(p, alpha * (1 - 1e-9)) if shown else max(p, alpha)

@@ -1,11 +1,11 @@
-"""How much it takes to show a difference. In: variance components, seeds, items by document. Out: power and plans. Pure.
+"""Sample sizes and power. In: variance components, seeds, items by document. Out: detectable differences, plans, looks. Pure.
 
-The power is that of the test itself (`crossed`): the variance over seeds is drawn as often as it takes, each draw gives an
-interval, and the share of true differences that it would show is a normal tail. `items_needed` plans for two single models.
+The power is that of the test itself (`crossed`): the variance over seeds is simulated many times, each draw gives an interval,
+and the probability that a true difference is shown is a normal tail. `items_needed` plans for two single models.
 
 A study may also stop early: pairs of runs are judged at up to four looks. Each look has a nominal level, small at first, so that
-all of them together call one of two equal settings better in less than 2.5% of studies (`benchmarks/tuning_surrogate.py` counts).
-The spread of a few pairs is known badly: it is pooled with that of the archived studies, worth eight degrees of freedom.
+over all looks one of two equal settings is called better in less than 2.5% of studies (`benchmarks/tuning_surrogate.py` counts).
+The standard deviation of few pairs is uncertain: it is pooled with that of the archived studies, at eight degrees of freedom.
 """
 
 from __future__ import annotations
@@ -28,23 +28,24 @@ _DRAWS = 2_000
 _MOST_ITEMS = 1 << 20
 _LARGEST = 1.0
 SEEDS = (2, 3, 5, 8, 12)
-"""What a plan offers."""
+"""Numbers of seeds for which plans are computed."""
 Decision = Literal["better", "worse", "futile", "open", "not shown"]
 PAIRS = 24
 """Pairs of runs at the last look."""
 _LOOKS = ((1 / 6, 0.0005), (1 / 3, 0.005), (2 / 3, 0.02), (1.0, 0.035))
-"""Share of the pairs, and nominal level. The first look is there to stop what is not worth going on with."""
-_FEW, _SINGLE = 12, 0.05
+"""Share of the pairs, and nominal level, of each look. The first can hardly show anything: it stops futile studies."""
+_MIN_PAIRS, _SINGLE_LEVEL = 12, 0.05
+"""With fewer pairs there is a single look, at this level."""
 _ONE_SIDED = 0.95
 PRIOR_SPREAD, PRIOR_DEGREES = 0.003, 8
-"""The spread of pairs in the archived studies, and how many degrees of freedom it is worth."""
+"""The standard deviation of pairs in the archived studies, and the degrees of freedom that it counts for."""
 _CEILING_DRAWS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Components(Record):
-    """Spreads, as shares of hits: `items` is that of the lasting difference of two methods on one item (items of a document go
-    together, and that is in it), `flips` a run's own luck with an item, `seeds` what moves a run as a whole."""
+    """Standard deviations, as shares of hits: `items` of the lasting difference of two methods on an item (items of one
+    document are correlated), `flips` of a run's luck with an item, `seeds` of a run as a whole."""
 
     items: float
     flips: float
@@ -57,7 +58,7 @@ USUAL = Components(0.18, 0.12, 0.003)
 
 @dataclass(frozen=True, slots=True)
 class SamplePlan(Record):
-    """So many seeds of either method on so many items show a true `difference` with this power."""
+    """This many seeds of each method, on this many items, show a true `difference` with this power."""
 
     seeds: int
     items: int
@@ -67,23 +68,24 @@ class SamplePlan(Record):
 
 
 def components_of(verdicts: Sequence[CrossedVerdict], *, against_model: bool = False) -> Components | None:
-    """The spreads that a finished study had, pooled over its verdicts; None where none had several runs of both sides."""
-    found = []
-    for one in verdicts:
-        if one.reason or min(one.seeds) < (1 if against_model else 2):
+    """The components of a finished study, pooled over its verdicts; None if no verdict has several runs on both sides."""
+    variances = []
+    for verdict in verdicts:
+        if verdict.reason or min(verdict.seeds) < (1 if against_model else 2):
             continue
-        runs, items = _runs(one.seeds[0], None if against_model else one.seeds[1]), one.interval.n
-        documents, seeds, flips = (float(part) for part in (one.spread.documents, one.spread.seeds, one.spread.flips))
-        found.append((documents * items - flips * items, flips * items / runs, (seeds - flips) / runs))
-    if not found:
+        spread, items = verdict.spread, verdict.interval.n
+        runs = _per_run(verdict.seeds[0], None if against_model else verdict.seeds[1])
+        documents, seeds, flips = (float(part) for part in (spread.documents, spread.seeds, spread.flips))
+        variances.append((documents * items - flips * items, flips * items / runs, (seeds - flips) / runs))
+    if not variances:
         return None
-    return Components(*(math.sqrt(max(0.0, float(one))) for one in np.mean(found, axis=0)))
+    return Components(*(math.sqrt(max(0.0, float(variance))) for variance in np.mean(variances, axis=0)))
 
 
-def can_show(
+def detectable_difference(
     sizes: ArrayLike, seeds: int, *, components: Components = USUAL, comparisons: int = 1, against_model: bool = False
 ) -> float | None:
-    """The true difference that is shown with 80% power; None for one seed, and where a set can show none at all."""
+    """The true difference that is shown with 80% power; None for a single seed, and if the set cannot show any."""
     return _detectable(_Set.of(sizes), seeds, components, comparisons, against_model)
 
 
@@ -96,15 +98,15 @@ def plans_for(
     against_model: bool = False,
     offered: Sequence[int] = SEEDS,
 ) -> list[SamplePlan]:
-    """For each number of seeds the fewest items that show the difference; numbers that never do are left out."""
+    """For each number of seeds, the fewest items that show the difference; numbers for which none do are left out."""
     if not 0 < difference < 1:
         raise ValueError(f"A difference lies between 0 and 1 (a share of the items), not at {difference}.")
-    out = []
+    plans = []
     for seeds in offered:
 
         def enough(items: int, seeds: int = seeds) -> bool:
-            found = _detectable(_Set.evenly(items, items_a_document), seeds, components, comparisons, against_model)
-            return found is not None and found <= difference
+            smallest = _detectable(_Set.evenly(items, items_a_document), seeds, components, comparisons, against_model)
+            return smallest is not None and smallest <= difference
 
         low, high = 1, 64
         while high < _MOST_ITEMS and not enough(high):
@@ -114,33 +116,33 @@ def plans_for(
         while high - low > max(1, high // 100):
             middle = (low + high) // 2
             low, high = (low, middle) if enough(middle) else (middle, high)
-        out.append(SamplePlan(seeds, high, math.ceil(high / items_a_document), difference, POWER))
-    return out
+        plans.append(SamplePlan(seeds, high, math.ceil(high / items_a_document), difference, POWER))
+    return plans
 
 
 def items_needed(effect: float, differing: float, *, design: float = 1.0, family: int = 1, power: float = POWER) -> int:
-    """How many paired items detect a true difference `effect` between two single models with the given power.
+    """The number of paired items that detect a true difference `effect` between two single models with the given power.
 
     `differing` is the share of items on which exactly one of the two models is right. Over n items the sum of differences (+1,
-    0 or -1) has mean n x effect and variance n x (differing - effect^2); under sign flips its variance is n x differing, and it
-    moves in steps of 2, half a step of which is lost. So n is the least with
+    0 or -1) has mean n x effect and variance n x (differing - effect^2); under sign flips its variance is n x differing, and its
+    steps are of size 2, hence the correction by 1. So n is the least with
 
         n x effect >= z(1 - 0.05 / (2 x family)) x sqrt(n x differing) + z(power) x sqrt(n x (differing - effect^2)) + 1
 
     (Connor's sample size for McNemar's test, corrected for continuity), times `design`: the clustered variance over that of
-    independent items. `family` is how many comparisons Holm adjusts together, taken at its hardest step.
+    independent items. `family` is the number of comparisons that Holm adjusts together, taken at its hardest step.
     """
     if not 0 < effect <= differing <= 1:
         raise ValueError(f"An effect of {effect} cannot come from a share of {differing} differing items.")
-    level, found = NORMAL.inv_cdf(1 - (1 - LEVEL) / (2 * family)), NORMAL.inv_cdf(power)
-    reach = level * math.sqrt(differing) + found * math.sqrt(differing - effect**2)
+    z_level, z_power = NORMAL.inv_cdf(1 - (1 - LEVEL) / (2 * family)), NORMAL.inv_cdf(power)
+    reach = z_level * math.sqrt(differing) + z_power * math.sqrt(differing - effect**2)
     root = (reach + math.sqrt(reach**2 + 4 * effect)) / (2 * effect)
     return math.ceil(design * root**2)
 
 
 @dataclass(frozen=True, slots=True)
 class _Set:
-    """A set: its items, its documents, and how many there would be of equal size."""
+    """The size of a set: its items, its documents, and its effective number of documents."""
 
     items: float
     documents: int
@@ -159,35 +161,37 @@ class _Set:
         return cls(items, documents, documents)
 
 
-def _runs(ours: int, theirs: int | None) -> float:
-    return 1 / ours + (1 / theirs if theirs else 0.0)
+def _per_run(a: int, b: int | None) -> float:
+    """The variance of the difference of two means over runs, in units of that of one run; None runs are a fixed model."""
+    return 1 / a + (1 / b if b else 0.0)
 
 
-def _drawn(of: _Set, seeds: int, components: Components, comparisons: int, against_model: bool) -> tuple[Floats, float]:
-    """Half widths of as many intervals as are drawn, and the true standard error of the difference."""
-    runs, level = _runs(seeds, None if against_model else seeds), 1 - (1 - LEVEL) / comparisons
-    flips = components.flips**2 * runs / of.items
-    documents = components.items**2 / of.items + flips
+def _simulated(size: _Set, seeds: int, components: Components, comparisons: int, against_model: bool) -> tuple[Floats, float]:
+    """The half widths of simulated intervals, and the true standard error of the difference."""
+    runs, level = _per_run(seeds, None if against_model else seeds), 1 - (1 - LEVEL) / comparisons
+    flips = components.flips**2 * runs / size.items
+    documents = components.items**2 / size.items + flips
     whole = components.seeds**2 * runs
     rng, sides = np.random.default_rng(0), 1 if against_model else 2
     shares = rng.chisquare(seeds - 1, (sides, _DRAWS)) / (seeds - 1) / sides
     total = shares.sum(axis=0)
-    degrees = np.maximum(seeds - 1, (seeds - 1) * total**2 / (shares**2).sum(axis=0))
-    own = max(1.0, of.effective_documents - 1)
-    drawn, spread = documents * rng.chisquare(own, _DRAWS) / own, (whole + flips) * total
-    flipped = np.full(_DRAWS, flips)
-    found = Crossed(np.zeros(_DRAWS), drawn, spread, flipped, degrees, own, seeds, seeds, of.documents)
-    return found.half_width(level), math.sqrt(documents + whole)
+    seed_degrees = np.maximum(seeds - 1, (seeds - 1) * total**2 / (shares**2).sum(axis=0))
+    degrees = max(1.0, size.effective_documents - 1)
+    over_documents, over_seeds = documents * rng.chisquare(degrees, _DRAWS) / degrees, (whole + flips) * total
+    spread = Crossed(
+        np.zeros(_DRAWS), over_documents, over_seeds, np.full(_DRAWS, flips), seed_degrees, degrees, seeds, seeds, size.documents
+    )
+    return spread.half_width(level), math.sqrt(documents + whole)
 
 
 def _power(difference: float, halves: Floats, error: float) -> float:
     return float(np.mean([NORMAL.cdf((abs(difference) - half) / error) for half in halves]))
 
 
-def _detectable(of: _Set, seeds: int, components: Components, comparisons: int, against_model: bool) -> float | None:
-    if seeds < 2 or of.documents < 2:
+def _detectable(size: _Set, seeds: int, components: Components, comparisons: int, against_model: bool) -> float | None:
+    if seeds < 2 or size.documents < 2:
         return None
-    halves, error = _drawn(of, seeds, components, comparisons, against_model)
+    halves, error = _simulated(size, seeds, components, comparisons, against_model)
     halves = np.quantile(halves, (np.arange(100) + 0.5) / 100)
     if _power(_LARGEST, halves, error) < POWER:
         return None
@@ -200,7 +204,7 @@ def _detectable(of: _Set, seeds: int, components: Components, comparisons: int, 
 
 @dataclass(frozen=True, slots=True)
 class Look(Record):
-    """So many pairs are judged at this nominal level, two-sided."""
+    """An interim analysis: this many pairs are judged at this nominal level, two-sided."""
 
     pairs: int
     level: float
@@ -208,10 +212,9 @@ class Look(Record):
 
 @dataclass(frozen=True, slots=True)
 class SequentialVerdict(Record):
-    """`interval` is that of the look, wider than 95% before the last; `most` is the one-sided 95% bound on the gain.
+    """The verdict of a look. `interval` is at the level of the look; `most` is the one-sided 95% upper bound on the gain.
 
-    `decision`: better or worse is shown; futile: a gain worth having is excluded; open: further pairs may tell; not shown: there
-    are none left.
+    `decision`: better or worse is shown; futile: a relevant gain is excluded; open: more pairs may tell; not shown: none left.
     """
 
     difference: float
@@ -226,9 +229,9 @@ class SequentialVerdict(Record):
 
 
 def looks_of(pairs: int = PAIRS, *, comparisons: int = 1) -> tuple[Look, ...]:
-    """Four looks, the last at `pairs`; under twelve pairs there is one. Levels are shared by `comparisons` (Bonferroni)."""
-    if pairs < _FEW:
-        return (Look(pairs, _SINGLE / comparisons),)
+    """Four looks, the last at `pairs`; one for fewer than twelve pairs. Levels are divided by `comparisons` (Bonferroni)."""
+    if pairs < _MIN_PAIRS:
+        return (Look(pairs, _SINGLE_LEVEL / comparisons),)
     return tuple(Look(math.ceil(share * pairs), level / comparisons) for share, level in _LOOKS)
 
 
@@ -237,29 +240,29 @@ def judged(
     document_error: float,
     level: float,
     *,
-    worth: float,
+    min_effect: float,
     last: bool,
     items: int,
     documents: int = 10_000,
     spread: float = PRIOR_SPREAD,
 ) -> SequentialVerdict:
-    """What a look of this nominal level says; after the `last` one nothing is open.
+    """The verdict of a look at this nominal level; after the `last` look no decision is "open".
 
-    `document_error` is the standard error over documents of the mean of these very pairs, `documents` how many of equal size
-    there would be; `worth` is the smallest gain that matters.
+    `document_error` is the standard error over documents of the mean of these pairs, `documents` their effective number;
+    `min_effect` is the smallest gain that matters.
     """
     differences: Floats = np.asarray(per_seed, np.float64)
     k, mean = len(differences), float(differences.mean())
-    own = float(differences.var(ddof=1)) if k > 1 else 0.0
-    degrees = PRIOR_DEGREES + k - 1
-    by_seeds = (PRIOR_DEGREES * spread**2 + (k - 1) * own) / degrees / k
+    variance = float(differences.var(ddof=1)) if k > 1 else 0.0
+    seed_degrees = PRIOR_DEGREES + k - 1
+    by_seeds = (PRIOR_DEGREES * spread**2 + (k - 1) * variance) / seed_degrees / k
     total = by_seeds + document_error**2
-    spent = by_seeds**2 / degrees + document_error**4 / max(1, documents - 1)
-    freedom = max(1, min(200, int(total**2 / spent)))
+    per_degree = by_seeds**2 / seed_degrees + document_error**4 / max(1, documents - 1)
+    degrees = max(1, min(200, int(total**2 / per_degree)))
     error = math.sqrt(total)
-    half = t_quantile(1 - level / 2, freedom) * error
-    most = mean + t_quantile(_ONE_SIDED, freedom) * error
-    decision: Decision = "better" if mean > half else "worse" if mean < -half else "futile" if most < worth else "open"
+    half = t_quantile(1 - level / 2, degrees) * error
+    most = mean + t_quantile(_ONE_SIDED, degrees) * error
+    decision: Decision = "better" if mean > half else "worse" if mean < -half else "futile" if most < min_effect else "open"
     if decision == "open" and last:
         decision = "not shown"
     return SequentialVerdict(mean, Estimate(mean, mean - half, mean + half, items), most, k, decision)
@@ -267,8 +270,8 @@ def judged(
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Runs of two settings, paired by seed: their differences, the standard error of the mean over documents, how many of equal
-    size there would be, and the items."""
+    """Runs of two settings, paired by seed: their differences, the standard error of the mean over documents, the documents'
+    effective number, and the number of items."""
 
     per_seed: tuple[float, ...]
     error: float
@@ -277,25 +280,25 @@ class Paired:
 
     @classmethod
     def of(cls, parts: Sequence[Part]) -> Paired:
-        """From differences on items, one column per pair; each part (task) has an error over its own documents."""
+        """From differences on items, one column per pair; the parts (tasks) have documents of their own."""
         values = [np.asarray(part.values, np.float64) for part in parts]
-        means = [Part(one.mean(axis=1), part.clusters) for one, part in zip(values, parts, strict=True)]
-        per_seed = np.sum([one.mean(axis=0) for one in values], axis=0)
+        means = [Part(of_part.mean(axis=1), part.clusters) for of_part, part in zip(values, parts, strict=True)]
+        per_seed = np.sum([of_part.mean(axis=0) for of_part in values], axis=0)
         items = sum(map(len, values))
         return cls(tuple(per_seed.tolist()), float(standard_error(means)[0]), round(1 / concentration(means)), items)
 
-    def judged(self, level: float, *, worth: float, last: bool) -> SequentialVerdict:
-        return judged(self.per_seed, self.error, level, worth=worth, last=last, items=self.items, documents=self.documents)
+    def judged(self, level: float, *, min_effect: float, last: bool) -> SequentialVerdict:
+        sizes = {"items": self.items, "documents": self.documents}
+        return judged(self.per_seed, self.error, level, min_effect=min_effect, last=last, **sizes)
 
 
 def ceiling(gains: ArrayLike, errors: ArrayLike, shared: float, *, level: float = _ONE_SIDED) -> float:
-    """With this confidence none of several settings gains more: the quantile of the largest of them, less what the luck of the
-    luckiest adds to it on average.
+    """The gain that none of several settings exceeds with this confidence: a quantile of the largest, less its selection bias.
 
-    `errors` are the standard errors of the settings themselves, `shared` that of what all are compared with.
+    `errors` are the standard errors of the settings, `shared` that of the reference they are all compared with.
     """
-    means, own = np.asarray(gains, np.float64), np.asarray(errors, np.float64)
+    means, spreads = np.asarray(gains, np.float64), np.asarray(errors, np.float64)
     rng = np.random.default_rng(0)
-    largest = (means + own * rng.standard_normal((_CEILING_DRAWS, len(means)))).max(axis=1)
+    largest = (means + spreads * rng.standard_normal((_CEILING_DRAWS, len(means)))).max(axis=1)
     luck = float(largest.mean() - means.max())
     return float(np.quantile(largest - shared * rng.standard_normal(_CEILING_DRAWS), level)) - luck

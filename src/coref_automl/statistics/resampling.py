@@ -1,7 +1,7 @@
-"""Resampling whole documents, fast. In: one value per item and the item's document. Out: resampled means, sign-flipped means.
+"""Fast resampling of whole documents. In: one value per item and the item's document. Out: resampled means, sign-flipped means.
 
-Only per-document sums are needed: a draw of documents is a row of counts, so 10,000 draws for every checkpoint at once are one
-matrix product. Rows are made in blocks of bounded size; the draws depend on the seed alone.
+Only sums by document are needed: a bootstrap sample is a row of counts, and 10,000 samples of all checkpoints are one matrix
+product. Rows are computed in blocks of bounded size; the samples depend on the seed alone.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from numpy.typing import ArrayLike, NDArray
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 _CELLS = 1 << 20
-"""Counts held at once: 8 MB of them."""
-_KEPT_CELLS = 1 << 26
-"""Draws kept for the next question: 64 MB of them, enough for 10,000 of 6,700 documents."""
+"""Counts in memory at a time: 8 MB."""
+_CACHED_CELLS = 1 << 26
+"""Counts cached between calls: 64 MB, enough for 10,000 samples of 6,700 documents."""
 _EXACT_IN_FLOAT32 = 1 << 24
-_F1_KEPT = 256
-"""Runs whose draws of micro-F1 are kept: 20 MB of them."""
-_f1_kept: dict[bytes, Floats] = {}
+_F1_CACHED = 256
+"""Runs whose samples of micro-F1 are cached: 20 MB."""
+_f1_cache: dict[bytes, Floats] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Measurements on the items of one task: one row per item, one column per checkpoint or difference; and the documents."""
+    """Values on the items of one task: one row per item, one column per checkpoint or difference; and each item's document."""
 
     values: ArrayLike
     clusters: ArrayLike
@@ -38,7 +38,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """A part gathered by document: `sums[d, k]` adds column k over document d, `sizes[d]` counts its items."""
+    """A part summed by document: `sums[d, k]` is the sum of column k over document d, `sizes[d]` its number of items."""
 
     sums: Floats
     sizes: Floats
@@ -53,23 +53,23 @@ class Gathered:
 
     @property
     def effective_documents(self) -> float:
-        """The effective number of documents: one over the sum of squared shares of the items."""
+        """The effective number of documents: 1 over the sum of their squared shares of the items."""
         return self.items**2 / float((self.sizes**2).sum())
 
     def means(self) -> Floats:
         return np.asarray(self.sums.sum(axis=0) / self.sizes.sum(), dtype=np.float64)
 
-    def pulls(self) -> Floats:
-        """How each document pulls the columns' means: squares add up to the variance of bootstrap draws, linearised."""
+    def influence(self) -> Floats:
+        """The influence of each document on the columns' means: squares add up to the linearised variance of bootstrap means."""
         return np.asarray((self.sums - self.sizes[:, None] * self.means()) / self.items)
 
-    def left_out(self) -> Floats:
-        """How the means move without each document (the jackknife), scaled so that squares add up to the variance of the means.
+    def jackknife(self) -> Floats:
+        """The change of the means without each document, scaled so that squares add up to the variance of the means.
 
-        Squares of `pulls` add up to less, and the more so the larger single documents are: they pull the mean towards themselves.
+        Squares of `influence` add up to less, the more so the larger single documents are: these pull the mean to themselves.
         """
-        left = np.maximum(1.0, self.items - self.sizes)  # one document alone: nothing is left, and nothing moves
-        return np.asarray(self.pulls() * (self.items / left * math.sqrt(1 - 1 / self.documents))[:, None])
+        left = np.maximum(1.0, self.items - self.sizes)  # for a single document nothing is left, and the change is 0
+        return np.asarray(self.influence() * (self.items / left * math.sqrt(1 - 1 / self.documents))[:, None])
 
 
 def gather(part: Part) -> Gathered:
@@ -90,50 +90,50 @@ def gather(part: Part) -> Gathered:
 
 
 def resampled_means(parts: Sequence[Gathered], *, seed: int, draws: int) -> Floats:
-    """Means of `draws` bootstrap samples (rows) for every column; each part's documents are drawn with replacement on their own.
+    """Means of every column in `draws` bootstrap samples, one row each; each part's documents are drawn with replacement.
 
-    With several parts (the composite) their means are added: the weights are in the values.
+    The means of several parts (the composite) are added; weights are in the values.
     """
     rng = np.random.default_rng(seed)
     out = np.zeros((draws, parts[0].sums.shape[1]))
-    alone = len(parts) == 1 and parts[0].documents * draws <= _KEPT_CELLS
+    cached = len(parts) == 1 and parts[0].documents * draws <= _CACHED_CELLS
     for part in parts:
         columns = np.column_stack([part.sums, part.sizes])
         columns = columns.astype(_float_for(columns))
         start = 0
-        blocks = _kept_counts(part.documents, draws, seed) if alone else _document_counts(part.documents, draws, rng)
+        blocks = _cached_counts(part.documents, draws, seed) if cached else _document_counts(part.documents, draws, rng)
         for counts in blocks:
-            drawn = counts.astype(columns.dtype) @ columns
-            out[start : start + len(counts)] += drawn[:, :-1] / drawn[:, -1:]
+            totals = counts.astype(columns.dtype) @ columns
+            out[start : start + len(counts)] += totals[:, :-1] / totals[:, -1:]
             start += len(counts)
     return out
 
 
 def resampled_f1(right: Bools, given: Bools, gold: Bools, clusters: ArrayLike, *, seed: int, draws: int) -> Floats:
-    """Micro-F1 of every run (a column) on `draws` bootstrap samples (one row each).
+    """Micro-F1 of every run (a column) in `draws` bootstrap samples (one row each).
 
-    The draws of a run are kept: an answer compares every method with every other one.
+    A run's samples are cached: an answer compares every method with every other one.
     """
-    _, places = np.unique(np.asarray(clusters), return_inverse=True)
-    shared = b"".join((repr((seed, draws)).encode(), gold.tobytes(), places.tobytes()))
+    _, documents = np.unique(np.asarray(clusters), return_inverse=True)
+    shared = b"".join((repr((seed, draws)).encode(), gold.tobytes(), documents.tobytes()))
     keys = [sha256(shared + a.tobytes() + b.tobytes()).digest() for a, b in zip(right.T, given.T, strict=True)]
-    drawn = {key: found for key in keys if (found := _f1_kept.get(key)) is not None}
-    if new := {key: column for column, key in enumerate(keys) if key not in drawn}:
+    samples = {key: cached for key in keys if (cached := _f1_cache.get(key)) is not None}
+    if new := {key: column for column, key in enumerate(keys) if key not in samples}:
         values = np.column_stack([gold, right[:, [*new.values()]], given[:, [*new.values()]]])
-        means = resampled_means([gather(Part(values, places))], seed=seed, draws=draws)
+        means = resampled_means([gather(Part(values, documents))], seed=seed, draws=draws)
         both = means[:, :1] + means[:, len(new) + 1 :]
         f1 = np.divide(2 * means[:, 1 : len(new) + 1], both, out=np.zeros_like(both), where=both > 0)
-        drawn |= zip(new, f1.T, strict=True)
-    _f1_kept.update(drawn)
-    for key in [*_f1_kept][:-_F1_KEPT]:
-        _f1_kept.pop(key, None)
-    return np.stack([drawn[key] for key in keys], axis=1)
+        samples |= zip(new, f1.T, strict=True)
+    _f1_cache.update(samples)
+    for key in [*_f1_cache][:-_F1_CACHED]:
+        _f1_cache.pop(key, None)
+    return np.stack([samples[key] for key in keys], axis=1)
 
 
 def flipped_sums(parts: Sequence[Gathered], *, seed: int, draws: int) -> Iterator[Floats]:
-    """The mean of every column with the sign of each document drawn anew, in blocks of rows; there are `draws` rows in all.
+    """Yield blocks of rows, `draws` in all: the mean of every column under random signs of the documents.
 
-    The flipped difference of two columns is the difference of their flipped sums: a whole matrix of pairs costs one product.
+    The flipped difference of two columns is the difference of their flipped means, so one product serves all pairs of columns.
     """
     rngs = [np.random.default_rng((seed, number)) for number in range(len(parts))]
     totals = [np.float64(part.sizes.sum()) for part in parts]
@@ -150,26 +150,26 @@ def flipped_sums(parts: Sequence[Gathered], *, seed: int, draws: int) -> Iterato
 
 
 @lru_cache(maxsize=3)
-def _kept_counts(documents: int, draws: int, seed: int) -> tuple[NDArray[np.uint8], ...]:
-    """The same draws again: a report asks a hundred questions of the same documents with the same seed.
+def _cached_counts(documents: int, draws: int, seed: int) -> tuple[NDArray[np.uint8], ...]:
+    """`_document_counts`, cached: a report resamples the same documents with the same seed a hundred times.
 
-    One byte per count: the chance that one of n documents comes up 256 times in n draws is below 10^-500.
+    One byte per count is enough: the chance that one of n documents is drawn 256 times in n draws is below 10^-500.
     """
-    kept = _document_counts(documents, draws, np.random.default_rng(seed))
-    return tuple(counts.astype(np.uint8) for counts in kept)
+    blocks = _document_counts(documents, draws, np.random.default_rng(seed))
+    return tuple(counts.astype(np.uint8) for counts in blocks)
 
 
 def _document_counts(documents: int, draws: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-    """How often each document is drawn, one row per draw. Counting draws is several times as fast as numpy's multinomial."""
+    """How often each document is in a sample, one row per sample. This is several times as fast as numpy's multinomial."""
     rows = max(1, _CELLS // documents)
     for start in range(0, draws, rows):
         count = min(rows, draws - start)
-        drawn = rng.integers(0, documents, size=(count, documents))
-        drawn += np.arange(count)[:, None] * documents
-        yield np.bincount(drawn.ravel(), minlength=count * documents).reshape(count, documents)
+        sampled = rng.integers(0, documents, size=(count, documents))
+        sampled += np.arange(count)[:, None] * documents
+        yield np.bincount(sampled.ravel(), minlength=count * documents).reshape(count, documents)
 
 
 def _float_for(columns: Floats) -> Any:
-    """Sums of hits are whole numbers: float32 adds them exactly, at twice the speed. Anything else is added in float64."""
+    """The dtype for sums: float32 for whole numbers such as hits, which it adds exactly at twice the speed; else float64."""
     whole = bool(np.all(columns == np.rint(columns)))
     return np.float32 if whole and np.abs(columns).sum(axis=0).max() * 8 < _EXACT_IN_FLOAT32 else np.float64

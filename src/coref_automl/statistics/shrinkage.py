@@ -1,7 +1,6 @@
-"""Curves of training, smoothed and shrunk. In: values of checkpoints and their covariance. Out: posterior means, plans. Pure.
+"""Training curves, smoothed and shrunk. In: values of checkpoints and their covariance. Out: posterior means, plans. Pure.
 
-The highest of many checkpoints is the luckiest as well as the best. A checkpoint's neighbours and the other seeds of its method
-say how much of its lead to believe.
+The best of many checkpoints is also the luckiest (winner's curse). Neighbours and other seeds tell how much of its lead is real.
 """
 
 from __future__ import annotations
@@ -17,89 +16,89 @@ from coref_automl.statistics.crossed import CrossedVerdict, composite_crossed
 from coref_automl.statistics.resampling import Floats, Part, gather
 
 _SPREADS = (0.0, 0.001, 0.004, 0.016, 0.064, 0.256)
-"""How far methods, and runs of one method, may differ: from not at all to a quarter of all items."""
-_OWN = (0.0005, 0.004, 0.032)
-"""What a checkpoint may have that neither its neighbours nor the other seeds share: a twentieth of a point to three points."""
+"""Standard deviations of methods, and of runs of one method: from none to a quarter of all items."""
+_RESIDUALS = (0.0005, 0.004, 0.032)
+"""Standard deviations of what a checkpoint shares with neither its neighbours nor other seeds: 0.05 to 3 points."""
 _QUARTER = 0.25
 
 
 def covariance(parts: Sequence[Part]) -> Floats:
-    """The covariance of the columns' means over documents: each document is left out once (the jackknife)."""
-    moves = [gather(part).left_out() for part in parts]
+    """The covariance of the columns' means over documents, from the jackknife."""
+    moves = [gather(part).jackknife() for part in parts]
     return np.asarray(sum(move.T @ move for move in moves))
 
 
 def posterior_means(
     values: ArrayLike, errors: Floats, *, methods: Sequence[object], runs: Sequence[object], training: ArrayLike
 ) -> Floats:
-    """What to believe of each checkpoint once its neighbours and the other seeds are heard.
+    """The posterior mean of each checkpoint, given its neighbours and the other seeds.
 
-    The values of a method rise and fall smoothly in the logarithm of `training` (tokens), and so do the departures of a run from
-    its method; half of either is a level, half the shape. How large both are is not chosen: every set of spreads counts by how
-    likely it makes the values, given the `errors` (their covariance over documents). Where documents are few or curves alike,
-    all is drawn towards one mean; where the data speak, they stand.
+    The prior: the curve of a method is smooth in the logarithm of `training` (tokens), and so is the deviation of a run from its
+    method; half the variance of each is a constant level, half the shape. Their standard deviations are averaged over, weighted
+    by the likelihood of the values, given `errors` (their covariance over documents). Few documents or similar curves shrink all
+    values towards one mean; strong data keep theirs.
     """
-    seen, amount = np.asarray(values, np.float64), np.asarray(training, np.float64)
-    count = len(seen)
+    observed, amount = np.asarray(values, np.float64), np.asarray(training, np.float64)
+    count = len(observed)
     if errors.shape != (count, count) or not len(methods) == len(runs) == len(amount) == count or not count:
         raise ValueError(f"{count} values need as many methods, runs and amounts of training, and a covariance of that size.")
-    if not np.isfinite(seen).all() or not np.isfinite(errors).all():
+    if not np.isfinite(observed).all() or not np.isfinite(errors).all():
         raise ValueError("A value or an error is missing; leave that checkpoint out, or evaluate it again.")
-    place = np.log(np.maximum(amount, 1.0))
-    near = 0.5 + 0.5 * np.exp(-((place[:, None] - place[None, :]) ** 2) / 2)
-    together, alone = near * _same(methods), near * _same(runs)
-    spreads = product(_SPREADS if len(set(runs)) > 1 else (0.0,), _SPREADS, _OWN)
-    priors = [method**2 * together + run**2 * alone + own**2 * np.eye(count) for method, run, own in spreads]
-    return _averaged(seen, errors, [(prior, prior, 1.0) for prior in priors])
+    time = np.log(np.maximum(amount, 1.0))
+    kernel = 0.5 + 0.5 * np.exp(-((time[:, None] - time[None, :]) ** 2) / 2)
+    of_method, of_run = kernel * _same(methods), kernel * _same(runs)
+    spreads = product(_SPREADS if len(set(runs)) > 1 else (0.0,), _SPREADS, _RESIDUALS)
+    priors = [method**2 * of_method + run**2 * of_run + residual**2 * np.eye(count) for method, run, residual in spreads]
+    return _averaged(observed, errors, [(prior, prior, 1.0) for prior in priors])
 
 
 def method_means(values: ArrayLike, errors: Floats, *, methods: Sequence[object]) -> dict[object, float]:
-    """What to believe of each method: one value per run (its gain over the base, say) and their covariance over documents.
+    """The posterior mean of each method, from one value per run (such as its gain over the base) and their covariance.
 
-    The best of several methods is the luckiest as well, and its mean over seeds is too high. Methods differ by a spread of their
-    own from a common mean, runs of a method by another; both are averaged over as in `posterior_means`. That methods do not
-    differ at all is given even odds beforehand.
+    The best of several methods is also the luckiest, and its mean over seeds is too high. Methods vary around a common mean, runs
+    around their method; both standard deviations are averaged over as in `posterior_means`. Odds that methods are equal are even.
     """
-    seen, together = np.asarray(values, np.float64), _same(methods)
-    if errors.shape != (len(seen), len(seen)) or len(methods) != len(seen) or not len(seen):
-        raise ValueError(f"{len(seen)} values need as many methods, and a covariance of that size.")
+    observed, of_method = np.asarray(values, np.float64), _same(methods)
+    count = len(observed)
+    if errors.shape != (count, count) or len(methods) != count or not count:
+        raise ValueError(f"{count} values need as many methods, and a covariance of that size.")
     priors = [
-        (method**2 * together + run**2 * np.eye(len(seen)), method**2 * together, 1.0 if method else len(_SPREADS) - 1.0)
+        (method**2 * of_method + run**2 * np.eye(count), method**2 * of_method, 1.0 if method else len(_SPREADS) - 1.0)
         for method, run in product(_SPREADS, _SPREADS)
     ]
-    return dict(zip(methods, map(float, _averaged(seen, errors, priors)), strict=True))
+    return dict(zip(methods, map(float, _averaged(observed, errors, priors)), strict=True))
 
 
 def accepted_loss(margin: float, gain: float | None) -> float:
-    """The loss to accept for shorter training: the margin, or a quarter of the shown gain over the base where that is less.
+    """The loss to accept for shorter training: the margin, or a quarter of the gain shown over the base if that is less.
 
-    `gain` is None where none is shown: then training has nothing to lose, and the margin stands.
+    `gain` is None if none is shown.
     """
     return min(margin, _QUARTER * gain) if gain is not None and gain > 0 else margin
 
 
-def change_of_runs(now: Sequence[Floats], before: Sequence[Floats], clusters: Sequence[ArrayLike]) -> CrossedVerdict:
-    """The same runs at two points of their curve: one matrix per part of the metric (one row per run, one column per item).
+def change_of_runs(later: Sequence[Floats], earlier: Sequence[Floats], clusters: Sequence[ArrayLike]) -> CrossedVerdict:
+    """Compare the same runs at two points of their curves: one matrix per part of the metric (a row per run, a column per item).
 
-    "Train longer" is said only where the last step is shown and above 0: it never is for one run, and for flat curves in at most
-    2.5% of studies.
+    "Train longer" is advised only if the last change is shown and positive: never for a single run, and for flat curves in at
+    most 2.5% of studies.
     """
-    change = [after - earlier for after, earlier in zip(now, before, strict=True)]
-    return composite_crossed(change, [np.zeros_like(one[:1]) for one in change], clusters, against_model=True)
+    changes = [after - before for after, before in zip(later, earlier, strict=True)]
+    return composite_crossed(changes, [np.zeros_like(change[:1]) for change in changes], clusters, against_model=True)
 
 
-def _averaged(seen: Floats, errors: Floats, priors: Sequence[tuple[Floats, Floats, float]]) -> Floats:
-    """Posterior means over priors (each with the part that is asked for and its odds), by how likely each makes the values.
+def _averaged(observed: Floats, errors: Floats, priors: Sequence[tuple[Floats, Floats, float]]) -> Floats:
+    """Average posterior means over priors, weighted by the likelihood of the values under each.
 
-    They are moved together so that their average is that of the values: nothing was chosen in it, so it needs no shrinking. The
-    level that is most likely under correlated errors can lie below every value: a share that is low has a small error, and counts
-    for more than its neighbours.
+    A prior is its covariance, the part of it whose posterior mean is wanted, and its odds. The means are then shifted so that
+    their average is that of the values, in which nothing was selected. Without that the most likely level under correlated errors
+    can be below every value, since low shares have small errors and weigh more than their neighbours.
     """
-    found = [_given(seen, prior, errors, asked) for prior, asked, _ in priors]
-    weights = np.array([weight for weight, _ in found])
-    likely = np.array([odds for *_, odds in priors]) * np.exp(weights - weights.max())
-    means = np.asarray(likely @ np.array([mean for _, mean in found]) / likely.sum())
-    return np.asarray(means + (seen.mean() - means.mean()))
+    posteriors = [_posterior(observed, prior, errors, wanted) for prior, wanted, _ in priors]
+    weights = np.array([weight for weight, _ in posteriors])
+    likelihoods = np.array([odds for *_, odds in priors]) * np.exp(weights - weights.max())
+    means = np.asarray(likelihoods @ np.array([mean for _, mean in posteriors]) / likelihoods.sum())
+    return np.asarray(means + (observed.mean() - means.mean()))
 
 
 def _same(labels: Sequence[object]) -> NDArray[np.float64]:
@@ -108,14 +107,13 @@ def _same(labels: Sequence[object]) -> NDArray[np.float64]:
     return np.asarray(numbers[:, None] == numbers[None, :], np.float64)
 
 
-def _given(seen: Floats, prior: Floats, errors: Floats, asked: Floats) -> tuple[float, Floats]:
-    """How likely the values are under this prior (logarithm, the common mean integrated out), and the posterior means of the
-    part of it that is `asked` for."""
-    count = len(seen)
+def _posterior(observed: Floats, prior: Floats, errors: Floats, wanted: Floats) -> tuple[float, Floats]:
+    """The log likelihood under a prior (the common mean integrated out), and the posterior means of the `wanted` part of it."""
+    count = len(observed)
     lower = np.linalg.cholesky(prior + errors + 1e-14 * np.eye(count))
-    scaled = np.linalg.solve(lower, np.column_stack([seen, np.ones(count)]))
+    scaled = np.linalg.solve(lower, np.column_stack([observed, np.ones(count)]))
     ones = float(scaled[:, 1] @ scaled[:, 1])
     centre = float(scaled[:, 1] @ scaled[:, 0]) / ones
     left = scaled[:, 0] - centre * scaled[:, 1]
     weight = -float(np.log(np.diag(lower)).sum()) - 0.5 * math.log(ones) - 0.5 * float(left @ left)
-    return weight, np.asarray(centre + asked @ np.linalg.solve(lower.T, left))
+    return weight, np.asarray(centre + wanted @ np.linalg.solve(lower.T, left))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from coref_automl.comparison.arms import Arm, arms_of
 from coref_automl.comparison.bases import rename_bases
 from coref_automl.comparison.groups import group_of
-from coref_automl.comparison.scores import Entry, Group, grouped
+from coref_automl.comparison.scores import Entry, Group
 from coref_automl.comparison.superseded import drop_superseded, one_dtype_each
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.columns import ITEMS, holds_text, read_columns
@@ -24,7 +24,7 @@ from coref_automl.evaluation.evalset import EvalSet, find_set
 from coref_automl.evaluation.metrics import bucket
 from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.fingerprints import fingerprint
-from coref_automl.records import ClozeItem
+from coref_automl.records import ClozeItem, grouped
 from coref_automl.studio.folders import FolderContents
 from coref_automl.studio.pages import COLORS
 

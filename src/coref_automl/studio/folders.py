@@ -22,9 +22,9 @@ from coref_automl.errors import CorefError, InputError
 from coref_automl.evaluation.columns import ITEMS, RANKS
 from coref_automl.evaluation.evalset import DOCUMENTS, SetManifest, bundled_eval_set
 from coref_automl.evaluation.results import RESULT, StoredEvaluation, open_evaluation, repeats_study, run_of
-from coref_automl.folders import EXPERIMENT, MANIFEST, is_done, kind_of_folder
+from coref_automl.folders import EXPERIMENT, MANIFEST, check_name, is_done, kind_of_folder, natural_order
 from coref_automl.models.tokenizer_files import has_tokenizer
-from coref_automl.paths import check_name, is_text, natural_order
+from coref_automl.store import is_text
 
 T = TypeVar("T")
 RUNS = {"run": "training", "study": "tuning", EXPERIMENT: "experiment", "relation grid": "grid"}

@@ -13,8 +13,7 @@ from coref_automl.config import read_yaml
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.folders import EVENTS, MANIFEST
-from coref_automl.paths import natural_order
+from coref_automl.folders import EVENTS, MANIFEST, natural_order
 from coref_automl.progress import duration, parse_events
 from coref_automl.report import charts
 from coref_automl.report.page import (

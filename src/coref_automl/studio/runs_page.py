@@ -133,7 +133,7 @@ def _tables(ws: Workspace, contents: FolderContents, say: Say) -> list[Section]:
 
 
 def _preparing(folder: Path, say: Say) -> tuple[str | Cell, ...]:
-    from coref_automl.corpus.status import prepare_status, status_lines
+    from coref_automl.corpus.work import prepare_status, status_lines
 
     try:
         with speaking(say.lang):

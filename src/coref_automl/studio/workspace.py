@@ -24,9 +24,9 @@ from coref_automl.comparison.reader import find_runs
 from coref_automl.comparison.scores import Group
 from coref_automl.comparison.study import Side, Study, between, looks_at, study_of
 from coref_automl.comparison.study_data import MARGIN
-from coref_automl.engine.pool import end_process, one_process
+from coref_automl.engine.pool import kill_worker, single_worker
 from coref_automl.errors import ComparisonError, InputError
-from coref_automl.machine import started_quietly
+from coref_automl.machine import block_sigint
 from coref_automl.studio.board import Board, Members, colors_of, find_members, load
 from coref_automl.studio.folders import FolderContents, Folders
 from coref_automl.studio.pages import COLORS, Pages
@@ -140,8 +140,8 @@ class Boards:
         try:
             if not stays:
                 return self.cached(key, partial(self._in_new_process, compute), worker=self._for_processes)
-            with started_quietly():
-                pool = self._pools.get(stays) or self._pools.setdefault(stays, one_process())
+            with block_sigint():
+                pool = self._pools.get(stays) or self._pools.setdefault(stays, single_worker())
                 return self.cached(key, compute, worker=pool)
         except BrokenExecutor:
             self._pools.pop(stays, None)
@@ -151,7 +151,7 @@ class Boards:
             ) from None
 
     def _in_new_process(self, compute: Callable[[], T]) -> T:
-        with started_quietly(), one_process() as self._pools[False]:
+        with block_sigint(), single_worker() as self._pools[False]:
             return self._pools[False].submit(compute).result()
 
     def cached(self, key: Key, compute: Callable[[], T], *, worker: Executor | None = None) -> T:
@@ -177,7 +177,7 @@ class Boards:
         for worker in (self._worker, self.slow, self._for_processes):
             worker.shutdown(wait=False, cancel_futures=True)
         for pool in self._pools.values():
-            end_process(pool)  # the interpreter would wait for its work
+            kill_worker(pool)  # the interpreter would wait for its work
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -23,11 +23,11 @@ from coref_automl.folders import (
     claim_folder,
     is_done,
     kind_of_folder,
-    leave_empty,
     mark_done,
+    natural_order,
+    remove_if_unused,
 )
 from coref_automl.models.model_files import full_name, model_fingerprints, weight_shapes
-from coref_automl.paths import natural_order
 from coref_automl.records import Provenance
 from coref_automl.say import say
 from coref_automl.store import write_json, write_text
@@ -127,7 +127,7 @@ def release_untrained(run: Path) -> None:
         return
     for name in (MANIFEST, "recipe.yaml", EVENTS):
         (run / name).unlink(missing_ok=True)
-    leave_empty(run)
+    remove_if_unused(run)
 
 
 def checkpoints_of(run: Path) -> list[Path]:

@@ -26,9 +26,8 @@ from coref_automl.comparison.superseded import drop_replaced_weights
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.evaluation.run import EvaluateRecipe, evaluate
-from coref_automl.folders import EVENTS
+from coref_automl.folders import EVENTS, natural_order
 from coref_automl.models.model_files import full_name
-from coref_automl.paths import natural_order
 from coref_automl.progress import Progress, read_events
 from coref_automl.records import Evaluation
 from coref_automl.say import say

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from coref_automl.comparison.study_data import checked_margin
-from coref_automl.config import Setting, choose, free_fields, typed, weights_of
+from coref_automl.config import Setting, choose, free_fields, parse_weights, typed
 from coref_automl.errors import RecipeError
 from coref_automl.models.build import NEW, SHAPES
 from coref_automl.models.families import LONGEST, PRE_NORM
@@ -132,7 +132,7 @@ def check(recipe: TrainRecipe) -> None:
     if recipe.words_from is not None and recipe.shape is None:
         raise RecipeError(f"{recipe.model} is a trained model; --words-from is for --model new:SHAPE.")
     _check_losses(recipe)
-    weights_of(recipe.mix, "--mix")
+    parse_weights(recipe.mix, "--mix")
     planned = "--rates falling" if recipe.rates == "falling" else "--curriculum" if recipe.curriculum else ""
     if planned and recipe.max_minutes is not None and not (recipe.epochs or recipe.max_tokens):
         raise RecipeError(f"{planned} needs a run of known length; give --epochs or --max-tokens.")

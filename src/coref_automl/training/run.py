@@ -21,7 +21,7 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError, ModelError, OutOfMemory
 from coref_automl.folders import AVERAGE, EVENTS, is_done, mark_done
 from coref_automl.locks import claimed
-from coref_automl.machine import release
+from coref_automl.machine import free_memory
 from coref_automl.models.execution import matmul_precision, without_bfloat16_warnings, without_cudnn
 from coref_automl.models.load import quiet_library
 from coref_automl.models.model_files import full_name
@@ -155,7 +155,7 @@ def _train(work: Prepared, run: Path, main: bool, group: ProcessGroup, progress:
             f"메모리가 부족해 한 번에 행 {micro}개씩 계속합니다. 유효 배치는 {batch} 그대로입니다.",
             f"Out of memory: continuing with {micro} rows at a time; the effective batch stays {batch}.",
         )
-        release()
+        free_memory()
 
 
 def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progress: Progress, origin: float) -> TrainResult:

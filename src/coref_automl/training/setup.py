@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from coref_automl.config import choose, weights_of
+from coref_automl.config import choose, parse_weights
 from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.errors import DatasetError, ModelError, RecipeError
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.metrics import METRICS
-from coref_automl.machine import pick_first_gpu, tokens_at_once, usable_cores
+from coref_automl.machine import default_batch_tokens, pick_first_gpu, usable_cores
 from coref_automl.models.build import SHAPES, build_masked_lm, inherit_words
 from coref_automl.models.context import lengthen
 from coref_automl.models.execution import bfloat16_note, dropout_of, use_attention, with_dropout
@@ -134,7 +134,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     batch = settled(recipe.batch)
     if batch % processes:
         raise RecipeError(f"A batch of {batch} rows cannot be shared by {processes} processes; choose a multiple of {processes}.")
-    plan = BatchPlan.of(dataset, batch=batch, seed=recipe.seed, mix=weights_of(recipe.mix, "--mix"))
+    plan = BatchPlan.of(dataset, batch=batch, seed=recipe.seed, mix=parse_weights(recipe.mix, "--mix"))
     last = total_steps(plan.steps_per_epoch, recipe.epochs, recipe.max_tokens, plan.tokens_per_epoch)
     if recipe.curriculum:
         sorted_rows = min(plan.rows, round(recipe.curriculum * min(last, plan.steps_per_epoch) * batch))
@@ -142,7 +142,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
     if last >= OPEN_END and recipe.max_minutes is None:
         raise RecipeError(f"That is a budget of over {OPEN_END:,} steps. Lower --epochs or --max-tokens.")
     device = pick_first_gpu(recipe.device)
-    fits = recipe.micro_batch or max(1, tokens_at_once(device) // dataset.seq_len)
+    fits = recipe.micro_batch or max(1, default_batch_tokens(device) // dataset.seq_len)
     micro = micro_batch(batch, min(fits, max(1, -(-plan.rows // processes))), processes)
     fingerprints = {"dataset": dataset.fingerprint, "tokenizer": tokenizer_id}
     if recipe.words_from is not None:

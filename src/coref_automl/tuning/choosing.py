@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from coref_automl.engine.job import Attempt, Job, Launcher, run_steps
+from coref_automl.engine.job import Job, Launcher
+from coref_automl.engine.schedule import Attempt, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress
 from coref_automl.records import Record
@@ -80,7 +81,7 @@ class JobRunner:
         with self.progress.stage(stage, len(distinct_jobs), "runs") as bar:
 
             def is_final(end: Attempt[Job]) -> bool:
-                if end.outcome is None and end.attempt < 2:
+                if end.outcome is None and end.number < 2:
                     return False
                 if end.done:
                     self.problem.drop_weights(end.job, keep_last=end.job.key in self.keep_last)

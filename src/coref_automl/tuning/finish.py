@@ -263,7 +263,7 @@ class Judging:
         if not shared:
             return None
         problem, ours, theirs = self.run_jobs.problem, self._jobs(self.selection.winner, shared), self._jobs(other, shared)
-        verdict = problem.paired(ours, theirs, "confirm").judged(level, worth=self.recipe.worth / 100, last=last)
+        verdict = problem.paired(ours, theirs, "confirm").judged(level, min_effect=self.recipe.worth / 100, last=last)
         return Judgement(other.number, tuple(shared), verdict, problem.guarded(ours, theirs, "confirm"))
 
     def curve(self, side: TrialCandidate) -> dict[int, float]:

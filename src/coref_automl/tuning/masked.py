@@ -22,12 +22,11 @@ from coref_automl.evaluation.evalset import EvalSet, bundled_eval_set
 from coref_automl.evaluation.metrics import PRIMARY
 from coref_automl.evaluation.results import StoredEvaluation, find_evaluations
 from coref_automl.evaluation.slot import SCORER
-from coref_automl.folders import AVERAGE, is_done
+from coref_automl.folders import AVERAGE, is_done, natural_order
 from coref_automl.machine import device_seen
 from coref_automl.models.build import NEW
 from coref_automl.models.load import load_masked_lm
 from coref_automl.models.model_files import weights_fingerprint
-from coref_automl.paths import natural_order
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Half, ItemScore
 from coref_automl.statistics.planning import Paired

@@ -14,9 +14,8 @@ from coref_automl.comparison.power import Evidence
 from coref_automl.config import to_yaml
 from coref_automl.folders import remove
 from coref_automl.records import Estimate, Record
-from coref_automl.say import Say, in_words, language
+from coref_automl.say import Say, align, in_words, language
 from coref_automl.store import atomic_write, write_json, write_text
-from coref_automl.tables import align
 from coref_automl.tuning.choosing import TrialCandidate
 from coref_automl.tuning.finish import Final, Judgement
 from coref_automl.tuning.problem import Problem

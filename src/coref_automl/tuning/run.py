@@ -12,8 +12,9 @@ from typing import Any
 from coref_automl.config import from_mapping, overlaid, read_yaml, to_mapping, to_yaml
 from coref_automl.decoder import hints_of
 from coref_automl.engine.binding import check_binding
-from coref_automl.engine.job import Launcher, pause
+from coref_automl.engine.job import Launcher
 from coref_automl.engine.launch import launcher_of
+from coref_automl.engine.schedule import sleep
 from coref_automl.errors import FolderError, InputError, RecipeError, StorageError
 from coref_automl.folders import EVENTS, check_folder, is_done, remove
 from coref_automl.locks import claimed
@@ -67,7 +68,7 @@ def run_study(
     *,
     progress: Progress | None = None,
     launcher: Launcher | None = None,
-    wait: Callable[[], None] = pause,
+    wait: Callable[[], None] = sleep,
     draw: Draw | None = None,
     before: Callable[[Problem], None] | None = None,
 ) -> StudyResult:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from coref_automl.comparison.claims import QuestionId
 from coref_automl.comparison.outside_checks import CHECKS, CheckStage, TaskData, judge_starts, start_of
 from coref_automl.comparison.power import Evidence, sizes_of
-from coref_automl.config import choose, from_mapping, weights_of
+from coref_automl.config import choose, from_mapping, parse_weights
 from coref_automl.engine.job import Job
 from coref_automl.errors import RecipeError
 from coref_automl.evaluation.answers import reachable
@@ -30,7 +30,7 @@ from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import Progress
 from coref_automl.records import Estimate, Half, ItemScore, Record, Task
 from coref_automl.statistics.intervals import difference_intervals
-from coref_automl.statistics.planning import Paired, can_show, plans_for
+from coref_automl.statistics.planning import Paired, detectable_difference, plans_for
 from coref_automl.statistics.resampling import Floats, Part
 from coref_automl.tuning.problem import run_folder
 from coref_automl.tuning.recipe import TuneRecipe
@@ -124,7 +124,7 @@ def score_of(recipe: TuneRecipe) -> Score:
     if recipe.score is None:
         metric = choose(recipe.metric or PRIMARY, METRICS, "metric")
         return Score(metric.parts or ((metric.name, 1.0),), metric.label, guards)
-    parts = [(_single_metric(name), weight) for name, weight in weights_of(recipe.score, "--score").items()]
+    parts = [(_single_metric(name), weight) for name, weight in parse_weights(recipe.score, "--score").items()]
     if any(weight <= 0 for _, weight in parts) or abs(sum(weight for _, weight in parts) - 1) > 1e-6:
         raise RecipeError(f"The weights of --score {recipe.score} should be above 0 and sum to 1.")
     return Score(tuple(parts), " + ".join(f"{weight:g} {METRICS[name].label}" for name, weight in parts), guards)
@@ -194,7 +194,7 @@ _USUAL_GAIN = 0.01
 def power_of(confirm: EvalSet, score: Score, recipe: TuneRecipe) -> Evidence:
     """Estimate power from the variances of the archived studies; a weighted score by the metric that weighs most."""
     sizes = sizes_of(confirm, score.main)
-    detectable = can_show(sizes, recipe.seeds)
+    detectable = detectable_difference(sizes, recipe.seeds)
     plans = plans_for(_USUAL_GAIN, items_a_document=float(sizes.mean()), offered=(recipe.seeds,)) if recipe.seeds > 1 else []
     too_few = plans and (detectable is None or detectable > _USUAL_GAIN)
     return Evidence(score.main, int(sizes.sum()), len(sizes), detectable, recipe.seeds, plans[0].documents if too_few else None)

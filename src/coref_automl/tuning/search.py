@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
-from coref_automl.engine.job import Attempt, Job, Launcher, Running, Schedule, run_steps
+from coref_automl.engine.job import Job, Launcher, Running
+from coref_automl.engine.schedule import Attempt, Schedule, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
 from coref_automl.say import in_words, say
@@ -76,7 +77,7 @@ class Search:
         with self.progress.stage("trials", self.total, "trials") as self.stage:
             self.stage.skip(min(self.total, self.ended_trials()))
             try:
-                schedule = Schedule(more=self._start_trial, stopped=self._poll)
+                schedule = Schedule(next_step=self._start_trial, poll=self._poll)
                 run_steps((), self.launcher, lambda active: active.job, self._record_end, schedule=schedule, wait=self.wait)
             except BaseException:
                 self._requeue_active()
@@ -175,9 +176,9 @@ class Search:
         from optuna.exceptions import UpdateFinishedTrialError
 
         active = end.step
-        end = replace(end, attempt=1 + active.trial.user_attrs.get("attempt", 0))
+        end = replace(end, earlier=(end.kind,) * active.trial.user_attrs.get("attempt", 0))
         try:
-            if end.outcome is None and end.attempt == 1:
+            if end.outcome is None and end.number == 1:
                 self._requeue(active, end.reason)
             elif not end.done:
                 self._close(active, _Ending("FAIL", reason=end.reason, kind=end.kind))

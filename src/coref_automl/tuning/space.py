@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from coref_automl.config import from_mapping, nearest, shown
+from coref_automl.config import from_mapping, nearest, short_repr
 from coref_automl.decoder import hints_of
 from coref_automl.errors import RecipeError
 from coref_automl.relation.recipe import RelationRecipe
@@ -163,9 +163,9 @@ def read_space(data: Mapping[str, Any], task: TuneTask) -> Space:
     known: dict[str, Dimension] = {}
     for name, entry in data.items():
         if name not in TUNABLE[task]:
-            raise RecipeError(f"space: unknown name {shown(name)}. {nearest(name, TUNABLE[task])}")
+            raise RecipeError(f"space: unknown name {short_repr(name)}. {nearest(name, TUNABLE[task])}")
         if not isinstance(entry, list | tuple | Mapping):
-            raise RecipeError(f"space: {name} should be a list of choices or {{low: ..., high: ...}}, not {shown(entry)}.")
+            raise RecipeError(f"space: {name} should be a list of choices or {{low: ..., high: ...}}, not {short_repr(entry)}.")
         parsed = from_mapping(_Entry, entry if isinstance(entry, Mapping) else {"choices": entry}, f"space: {name}")
         known[name] = _dimension(name, TUNABLE[task][name], parsed, _conditions(name, parsed, known, data, TUNABLE[task]))
     if not known:
@@ -200,7 +200,7 @@ def _conditions(
     implied = decides in data and decides not in when
     for other in (*when, decides) if implied else when:
         if other not in tunable:
-            raise RecipeError(f"space: {name} depends on the unknown {shown(other)}. {nearest(other, tunable)}")
+            raise RecipeError(f"space: {name} depends on the unknown {short_repr(other)}. {nearest(other, tunable)}")
         if other in data and other not in known:
             raise RecipeError(f"space: {name} depends on {other}, which comes after it; put {other} first.")
         if other in known and other in when and not set(when[other]) & set(known[other].choices):

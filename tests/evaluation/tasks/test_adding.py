@@ -17,7 +17,7 @@ PACKAGE = Path(coref_automl.__file__).parent
 EVALUATE = ("evaluate", "bundled:ko-mini", "--eval-set", "set", "--device", "cpu")
 
 LAST_MENTION = '''
-"""Last items. In: a read document. Out: the last occurrence of its first repeated noun, hidden."""
+"""Last items. In: a parsed document. Out: the last occurrence of its first repeated noun, hidden."""
 
 from coref_automl.corpus.chains import chains
 from coref_automl.evaluation.tasks.task import ClozeTask, Found, choose_candidates

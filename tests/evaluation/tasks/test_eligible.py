@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coref_automl.evaluation.tasks.eligible import Eligible, frequent_nouns, rivals
-from coref_automl.evaluation.tasks.neighbours import Neighbours
-from coref_automl.evaluation.tasks.nouns import light_nouns
+from coref_automl.evaluation.tasks.nouns import Collocations, light_nouns
 from coref_automl.evaluation.tasks.real import real_items
-from coref_automl.evaluation.tasks.task import Choices, read_document
+from coref_automl.evaluation.tasks.task import Choices, parse_document
 from coref_automl.korean import Tagger
 from coref_automl.records import Document
 from tests.evaluation.sketch import LETTERS, Part, sketch
@@ -22,13 +21,13 @@ LEAD: list[Part] = [
 
 def counted(texts: list[tuple[str, str]]) -> Choices:
     """Choices that know these other documents of the source."""
-    return Choices(neighbours={"sketches": Neighbours.count(texts)})
+    return Choices(usage={"sketches": Collocations.count(texts)})
 
 
 def reason(*gap: Part, far: bool = False) -> str | None:
     """Why the last mention of these parts is not hidden."""
-    read = sketch([*LEAD, *gap])
-    return Eligible(read, Choices()).unfit(read.mentions[-1], far=far)
+    doc = sketch([*LEAD, *gap])
+    return Eligible(doc, Choices()).reason_against(doc.mentions[-1], far=far)
 
 
 @pytest.mark.parametrize(
@@ -97,21 +96,23 @@ def test_a_far_common_noun_has_three_syllables_and_a_sentence_to_be_found_by() -
     often = [("NNG", "수염"), ("", "이 곧 문을 닫았다. "), ("NNG", "수염"), ("", "은 이제 안다. ")]
     assert reason(*often, ("NNG", "수염"), ("", "만 혼자 문을 닫았다.")) is None
     assert reason(*often, ("NNG", "수염"), ("", "만 혼자 문을 닫았다."), far=True) == "a common noun of two syllables"
-    read = sketch([*LEAD, ("NNG", "자개장"), ("", "이 문을 닫자 "), ("NNP", "한빛전자"), ("", "도 닫았다.")])
-    gap = read.mentions[-1]
-    eligible = Eligible(read, Choices())
-    assert (eligible.shared(gap), eligible.unfit(gap, 127, far=True)) == (0, None)
-    assert eligible.unfit(gap, 128, far=True) == "shares fewer than 1 nouns with a sentence that names it"
-    told = Eligible(sketch([*LEAD, ("NNG", "도자기"), ("", "만 남기고 "), ("NNP", "한빛전자"), ("", "도 닫았다.")]), Choices())
-    gap = told.read.mentions[-1]
-    assert (told.shared(gap), told.unfit(gap, 128, far=True)) == (1, None)
-    assert told.unfit(gap, 512, far=True) == "shares fewer than 3 nouns with a sentence that names it"
+    doc = sketch([*LEAD, ("NNG", "자개장"), ("", "이 문을 닫자 "), ("NNP", "한빛전자"), ("", "도 닫았다.")])
+    gap = doc.mentions[-1]
+    eligible = Eligible(doc, Choices())
+    assert (eligible.shared(gap), eligible.reason_against(gap, 127, far=True)) == (0, None)
+    assert eligible.reason_against(gap, 128, far=True) == "shares fewer than 1 nouns with a sentence that names it"
+    eligible = Eligible(
+        sketch([*LEAD, ("NNG", "도자기"), ("", "만 남기고 "), ("NNP", "한빛전자"), ("", "도 닫았다.")]), Choices()
+    )
+    gap = eligible.doc.mentions[-1]
+    assert (eligible.shared(gap), eligible.reason_against(gap, 128, far=True)) == (1, None)
+    assert eligible.reason_against(gap, 512, far=True) == "shares fewer than 3 nouns with a sentence that names it"
 
 
 def test_short_answers_are_not_asked() -> None:
-    read = sketch([*LEAD, ("NNP", "서울"), ("", "이 문을 닫았다.")])
-    assert Eligible(read, Choices(min_syllables=3)).unfit(read.mentions[-1]) == "fewer than 3 syllables"
-    assert Eligible(read, Choices(min_syllables=2)).unfit(read.mentions[-1]) is None
+    doc = sketch([*LEAD, ("NNP", "서울"), ("", "이 문을 닫았다.")])
+    assert Eligible(doc, Choices(min_syllables=3)).reason_against(doc.mentions[-1]) == "fewer than 3 syllables"
+    assert Eligible(doc, Choices(min_syllables=2)).reason_against(doc.mentions[-1]) is None
 
 
 def test_a_noun_of_many_documents_of_its_source_is_not_asked() -> None:
@@ -121,51 +122,55 @@ def test_a_noun_of_many_documents_of_its_source_is_not_asked() -> None:
     texts = [(str(number), "여기에는 아무것도 없다.") for number in range(200)]
     once, twice = [*texts[1:], ("a", "그 한빛전자의 도자기는")], [*texts[2:], ("a", "그 한빛전자의"), ("b", "이 한빛전자가")]
     many = "a noun of many documents of its source"
-    assert Eligible(name, counted(once)).unfit(name.mentions[-1]) is None
-    assert Eligible(name, counted(twice)).unfit(name.mentions[-1]) == many
-    assert Eligible(name, counted(twice[101:])).unfit(name.mentions[-1]) is None
-    assert Eligible(noun, counted(once)).unfit(noun.mentions[-1]) == many
-    assert Eligible(noun, counted(texts)).unfit(noun.mentions[-1]) is None
+    assert Eligible(name, counted(once)).reason_against(name.mentions[-1]) is None
+    assert Eligible(name, counted(twice)).reason_against(name.mentions[-1]) == many
+    assert Eligible(name, counted(twice[101:])).reason_against(name.mentions[-1]) is None
+    assert Eligible(noun, counted(once)).reason_against(noun.mentions[-1]) == many
+    assert Eligible(noun, counted(texts)).reason_against(noun.mentions[-1]) is None
 
 
 def test_part_of_a_longer_name_is_no_antecedent() -> None:
-    read = sketch(
+    doc = sketch(
         [("NNP", "토론토"), ("", " "), ("NNP", "블루제이스"), ("", "가 이겼다. "), ("NNP", "토론토"), ("", " 시민이 웃었다.")]
     )
-    eligible = Eligible(read, Choices())
-    assert [eligible.unfit_antecedent(mention) for mention in read.mentions] == ["antecedent in a longer name", None, None]
+    eligible = Eligible(doc, Choices())
+    assert [eligible.reason_against_antecedent(mention) for mention in doc.mentions] == [
+        "antecedent in a longer name",
+        None,
+        None,
+    ]
 
 
 def test_a_name_among_others_is_no_antecedent_and_an_earlier_mention_is_taken() -> None:
     joined: list[Part] = [("NNP:JOINED", "티르피츠"), ("", "와 "), ("NNP", "자개장"), ("", "이 컸다. ")]
     listed: list[Part] = [("", "그때 "), ("NNP", "티르피츠"), ("", ", "), ("NNP", "자개장"), ("", "이 컸다. ")]
-    read = sketch([*joined, *listed, ("NNP", "티르피츠"), ("", "는 닫았다.")])
-    eligible = Eligible(read, Choices())
-    assert [eligible.unfit_antecedent(mention) for mention in read.mentions] == [
+    doc = sketch([*joined, *listed, ("NNP", "티르피츠"), ("", "는 닫았다.")])
+    eligible = Eligible(doc, Choices())
+    assert [eligible.reason_against_antecedent(mention) for mention in doc.mentions] == [
         *["antecedent beside another noun"] * 2,
         *["antecedent in an enumeration or a bracket"] * 2,
         None,
     ]
-    first, *_, last = read.mentions
+    first, *_, last = doc.mentions
     assert (eligible.antecedent([first, last]), eligible.antecedent([first])) == (last, first)
 
 
 def test_what_other_documents_write_beside_the_neighbour_is_guessable() -> None:
-    read = sketch([*LEAD, ("", "주식회사의 "), ("NNP", "한빛전자"), ("", "가 문을 닫았다.")])
-    gap = read.mentions[-1]
+    doc = sketch([*LEAD, ("", "주식회사의 "), ("NNP", "한빛전자"), ("", "가 문을 닫았다.")])
+    gap = doc.mentions[-1]
     texts = [(name, "모두가 주식회사의 한빛전자를 안다.") for name in ("one", "two")]
-    assert Eligible(read, counted(texts)).unfit(gap) == "guessable from its neighbours"
-    assert Eligible(read, counted(texts[:1])).unfit(gap) is None
+    assert Eligible(doc, counted(texts)).reason_against(gap) == "guessable from its neighbours"
+    assert Eligible(doc, counted(texts[:1])).reason_against(gap) is None
     own = [("document", texts[0][1]), texts[1]]
-    assert Eligible(read, counted(own)).unfit(gap) is None
+    assert Eligible(doc, counted(own)).reason_against(gap) is None
     rare = [*texts, *((str(number), "이 주식회사의 사람은 많다.") for number in range(30))]
-    assert Eligible(read, counted(rare)).unfit(gap) is None
+    assert Eligible(doc, counted(rare)).reason_against(gap) is None
 
 
 def test_the_answer_beside_the_same_word_elsewhere_is_copyable() -> None:
-    read = sketch([("", "옛날 그 "), *LEAD, ("", "떠나온 그 "), ("NNP", "한빛전자"), ("", "가 문을 닫았다.")])
-    assert Eligible(read, Choices()).copyable(read.mentions[-1])
-    assert not Eligible(read, Choices()).copyable(read.mentions[1])
+    doc = sketch([("", "옛날 그 "), *LEAD, ("", "떠나온 그 "), ("NNP", "한빛전자"), ("", "가 문을 닫았다.")])
+    assert Eligible(doc, Choices()).copyable(doc.mentions[-1])
+    assert not Eligible(doc, Choices()).copyable(doc.mentions[1])
 
 
 def test_the_lists_hold_what_the_documentation_names() -> None:
@@ -180,6 +185,6 @@ def test_the_tagger_s_words_are_kept_apart() -> None:
         "세종대왕은 한글을 지정하였다. 국제적인 지정은 자주 어렵다. 김유신은 경주에서 자랐다. "
         "그때 사람들이 모두 말하기를 김유신은 늘 말이 없었다고 한다."
     )
-    read = read_document(Document("kiwi", "texts", text), next(Tagger().tag([text])), LETTERS)
-    assert [item.answer for item in real_items(read, Choices()).items] == ["김유신"]
-    assert Eligible(read, Choices()).unfit(next(m for m in read.mentions if m.form == "지정")) == "a verbal noun"
+    doc = parse_document(Document("kiwi", "texts", text), next(Tagger().tag([text])), LETTERS)
+    assert [item.answer for item in real_items(doc, Choices()).items] == ["김유신"]
+    assert Eligible(doc, Choices()).reason_against(next(m for m in doc.mentions if m.form == "지정")) == "a verbal noun"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from coref_automl.corpus import sources
 from coref_automl.errors import MissingExtra, SourceError
 from coref_automl.evaluation.tasks.lambada import HUB, lambada_items, open_rows, read_passage
-from coref_automl.evaluation.tasks.task import Found, read_document, read_rows
+from coref_automl.evaluation.tasks.task import Found, parse_document, read_rows
 from coref_automl.korean import KINDS, Tags
 from tests.evaluation.sketch import LETTERS
 
@@ -36,7 +36,7 @@ def items_of(row: dict[str, Any], *nouns: tuple[int, int]) -> Found:
     assert not drops
     spans = np.array(nouns, np.int32).reshape(-1, 2)
     tags = Tags(spans, np.full(len(spans), KINDS.index("NNG"), np.uint8), np.array([], np.int32))
-    return lambada_items(read_document(passage.document, tags, LETTERS), passage, seed=0)
+    return lambada_items(parse_document(passage.document, tags, LETTERS), passage, seed=0)
 
 
 def test_the_answer_stands_where_the_blank_stood_and_the_particle_stays() -> None:
@@ -61,9 +61,9 @@ def test_the_passage_s_other_nouns_stand_behind_the_row_s_own_candidate() -> Non
 
 
 def test_a_candidate_that_contains_the_answer_is_left_out_and_counted() -> None:
-    found = items_of({**ROW, "candidate": "대동강변"}, (0, 1), (7, 9))
-    assert found.items[0].candidates == (("대동강",), ("사람",))
-    assert found.drops == Counter({"the row's candidate contains its answer": 1})
+    result = items_of({**ROW, "candidate": "대동강변"}, (0, 1), (7, 9))
+    assert result.items[0].candidates == (("대동강",), ("사람",))
+    assert result.drops == Counter({"the row's candidate contains its answer": 1})
 
 
 def test_a_passage_without_another_noun_is_dropped() -> None:
@@ -81,14 +81,14 @@ def test_several_candidates_in_a_list_are_all_used() -> None:
      ({"answer": None}, "text or answer is missing"), ({"text": 3}, "text or answer is missing")],
 )  # fmt: skip
 def test_rows_that_are_no_passage_are_counted_by_reason(change: dict[str, Any], reason: str) -> None:
-    found, drops = read_rows([{**ROW, **change}, "not JSON"], read_passage, "silver")
-    assert found == []
+    result, drops = read_rows([{**ROW, **change}, "not JSON"], read_passage, "silver")
+    assert result == []
     assert drops == Counter({reason: 1, "not JSON": 1})
 
 
 def test_without_a_title_every_row_is_its_own_cluster() -> None:
-    found, _ = read_rows([{**ROW, "title": None}, {"text": "_다", "answer": "강"}], read_passage, "silver")
-    assert [passage.cluster for passage in found] == ["silver-7", "silver-1"]
+    result, _ = read_rows([{**ROW, "title": None}, {"text": "_다", "answer": "강"}], read_passage, "silver")
+    assert [passage.cluster for passage in result] == ["silver-7", "silver-1"]
 
 
 @given(st.text(st.sampled_from("강이 있다.각́"), max_size=12), st.text(st.sampled_from("을 본다.́"), max_size=12))

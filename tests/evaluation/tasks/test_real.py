@@ -6,7 +6,7 @@ from hypothesis import given
 
 from coref_automl.evaluation.tasks.eligible import Eligible
 from coref_automl.evaluation.tasks.real import REACH, real_items
-from coref_automl.evaluation.tasks.task import Choices, ReadDocument, is_apart
+from coref_automl.evaluation.tasks.task import Choices, ParsedDocument, is_apart
 from coref_automl.records import ClozeItem
 from tests.evaluation.sketch import NOUNS, Part, letters_between, parts, sketch
 
@@ -16,30 +16,30 @@ TWICE: list[Part] = [
 ]  # fmt: skip
 
 
-def only(read: ReadDocument) -> ClozeItem:
-    (item,) = real_items(read, Choices()).items
+def only(doc: ParsedDocument) -> ClozeItem:
+    (item,) = real_items(doc, Choices()).items
     return item
 
 
 def test_the_second_mention_is_hidden_and_the_first_is_the_antecedent() -> None:
-    read = sketch(
+    doc = sketch(
         [*TWICE, ("NNP", " 서울"), ("", "도 그렇게 그때 거기 있다."), ("NNP", " 서울"), ("", "만 여전히 그때 거기 있다.")]
     )
-    item, second = real_items(read, Choices()).items
-    start = read.text.index("서울", 2)
-    assert second.start == read.text.index("서울", start + 1)  # a noun gives two gaps at most
+    item, second = real_items(doc, Choices()).items
+    start = doc.text.index("서울", 2)
+    assert second.start == doc.text.index("서울", start + 1)  # a noun gives two gaps at most
     assert (item.start, item.end, item.answer, item.tag) == (start, start + 2, "서울", "NNP")
     assert item.antecedent == (0, 2)
-    assert item.distance == letters_between(read.text, (0, 2), (start, start + 2))
+    assert item.distance == letters_between(doc.text, (0, 2), (start, start + 2))
     assert item.cluster == item.document == "document"
     assert (item.before, item.copyable, item.pronoun_between) == (True, False, False)
 
 
 def test_a_later_mention_is_hidden_where_the_second_does_not_fit() -> None:
-    read = sketch([("NNP", "서울"), ("", "은 크다. "), ("NNP", "서울"), ("", " 시내의 "), *TWICE[2:]])
-    item = only(read)
-    assert item.start == read.text.rindex("서울")
-    assert item.antecedent == (read.text.index("서울", 1), read.text.index("서울", 1) + 2)
+    doc = sketch([("NNP", "서울"), ("", "은 크다. "), ("NNP", "서울"), ("", " 시내의 "), *TWICE[2:]])
+    item = only(doc)
+    assert item.start == doc.text.rindex("서울")
+    assert item.antecedent == (doc.text.index("서울", 1), doc.text.index("서울", 1) + 2)
 
 
 def test_the_nearest_mention_that_names_the_thing_is_the_antecedent() -> None:
@@ -56,39 +56,39 @@ def test_the_nearest_mention_that_names_the_thing_is_the_antecedent() -> None:
 
 
 def test_a_pronoun_between_the_two_mentions_drops_the_noun() -> None:
-    found = real_items(sketch([*TWICE[:2], ("NP", "그"), *TWICE[1:]]), Choices())
-    assert found.items == []
-    assert found.drops["a pronoun between the two mentions"] == 1
+    result = real_items(sketch([*TWICE[:2], ("NP", "그"), *TWICE[1:]]), Choices())
+    assert result.items == []
+    assert result.drops["a pronoun between the two mentions"] == 1
 
 
 def test_the_antecedent_may_be_400_tokens_away_and_no_more() -> None:
-    def spaced(letters: int) -> ReadDocument:
+    def spaced(letters: int) -> ParsedDocument:
         filler = "은 여기 있다. " + "아" * (letters - 8) + " "
         return sketch(
             [("NNP", "서울"), ("", filler), ("NNG", "한강"), ("", "에 닿은 "), ("NNP", "서울"), ("", "에는 넓은 공원도 있다.")]
         )
 
-    read = spaced(REACH)
-    start = read.text.rindex("서울")
-    room = letters_between(read.text, (0, 2), (start, start + 2))
+    doc = spaced(REACH)
+    start = doc.text.rindex("서울")
+    room = letters_between(doc.text, (0, 2), (start, start + 2))
     assert only(spaced(REACH - (room - REACH))).distance == REACH
-    found = real_items(spaced(REACH - (room - REACH) + 1), Choices())
-    assert found.items == []
-    assert found.drops[f"earlier mention over {REACH} tokens away"] == 1
+    result = real_items(spaced(REACH - (room - REACH) + 1), Choices())
+    assert result.items == []
+    assert result.drops[f"earlier mention over {REACH} tokens away"] == 1
 
 
 def test_names_are_drawn_before_common_nouns_and_the_seed_chooses() -> None:
-    told: list[Part] = []
+    parts: list[Part] = []
     for who in ("누가", "아무나", "모두"):
         for place, noun in enumerate(("파하강", "가나담", "거너덤", "라마밥", "러머범", "사아잔", "서어전", "차카탄")):
-            told += [("NNP" if place % 2 else "NNG", noun), ("", f"에서 {who}{place} 또 무엇을{place} 했다. ")]
-    read = sketch(told)
-    found = real_items(read, Choices(per_document=10))
-    tags = [item.tag for item in found.items]
+            parts += [("NNP" if place % 2 else "NNG", noun), ("", f"에서 {who}{place} 또 무엇을{place} 했다. ")]
+    doc = sketch(parts)
+    result = real_items(doc, Choices(per_document=10))
+    tags = [item.tag for item in result.items]
     assert (tags.count("NNP"), tags.count("NNG")) == (8, 2)  # of four names two gaps each
-    assert found.drops["over 10 gaps of its document"] == 6
-    assert real_items(read, Choices(per_document=10)) == found
-    drawn = [real_items(read, Choices(seed, per_document=3)).items for seed in range(8)]
+    assert result.drops["over 10 gaps of its document"] == 6
+    assert real_items(doc, Choices(per_document=10)) == result
+    drawn = [real_items(doc, Choices(seed, per_document=3)).items for seed in range(8)]
     assert len({tuple(item.answer for item in items) for items in drawn}) > 1
 
 
@@ -114,21 +114,21 @@ def test_an_item_s_id_names_its_text_and_its_span_and_not_its_document() -> None
 
 @given(parts)
 def test_real_items_are_what_the_definition_says(drawn: list[Part]) -> None:
-    read = sketch(drawn)
-    found = real_items(read, Choices(3, 12))
-    eligible = Eligible(read, Choices())
+    doc = sketch(drawn)
+    result = real_items(doc, Choices(3, 12))
+    eligible = Eligible(doc, Choices())
     words = {mention.span: mention for mention in eligible.words}
     repeated = [form for form in NOUNS if sum(mention.form == form for mention in words.values()) > 1]
     others = {mention.form for mention in words.values()} - set(NOUNS)  # nouns written together
     repeated += [form for form in others if sum(mention.form == form for mention in words.values()) > 1]
-    assert len({item.answer for item in found.items}) <= len(repeated) <= len(found.items) + sum(found.drops.values())
-    for item in found.items:
+    assert len({item.answer for item in result.items}) <= len(repeated) <= len(result.items) + sum(result.drops.values())
+    for item in result.items:
         gap = (item.start, item.end)
-        named = [word for word in words.values() if word.form == item.answer and eligible.unfit_antecedent(word) is None]
+        named = [word for word in words.values() if word.form == item.answer and eligible.reason_against_antecedent(word) is None]
         earlier = max(word.span for word in named if word.span < gap)
         assert item.antecedent == earlier
-        assert eligible.unfit(words[gap]) is None
-        assert letters_between(read.text, earlier, gap) <= REACH
-        assert " 그" not in read.text[earlier[1] : item.start].replace(" 그 길로", "")
+        assert eligible.reason_against(words[gap]) is None
+        assert letters_between(doc.text, earlier, gap) <= REACH
+        assert " 그" not in doc.text[earlier[1] : item.start].replace(" 그 길로", "")
         assert item.candidates[0] == (item.answer,)
         assert all(len(group) == 1 and is_apart(group[0], item.answer) for group in item.candidates[1:])

@@ -6,34 +6,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coref_automl.evaluation.tasks.task import ReadDocument, choose_candidates, read_document, spread
+from coref_automl.evaluation.tasks.task import ParsedDocument, choose_candidates, parse_document, spread
 from coref_automl.models.vocabulary import tokenize
 from coref_automl.records import ClozeItem, Document
 from tests.evaluation.sketch import sketch
 from tests.evaluation.tiny import TEXTS, tokenizer_of
 
 
-def read_with(kind: str, text: str) -> ReadDocument:
-    return read_document(Document("d", "s", text), sketch([("", text)]).tags, tokenizer_of(kind))
+def read_with(kind: str, text: str) -> ParsedDocument:
+    return parse_document(Document("d", "s", text), sketch([("", text)]).tags, tokenizer_of(kind))
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "pairs", "bytes", "unigram"])
 @given(data=st.data())
 def test_a_distance_is_what_stands_between_the_pieces_that_cover_two_spans(kind: str, data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(["  ".join(TEXTS), TEXTS[0], "\n ".join(TEXTS)]))
-    letters = [place for place, letter in enumerate(text) if not letter.isspace()]
+    letters = [offset for offset, letter in enumerate(text) if not letter.isspace()]
     a, b, c, d = sorted(data.draw(st.lists(st.sampled_from(letters), min_size=4, max_size=4, unique=True)))
-    read, pieces = read_with(kind, text), tokenize(tokenizer_of(kind), text)
-    one, other = (a, b), (c, d)
-    expected = max(0, pieces.cover(*other)[0] - pieces.cover(*one)[1])
-    assert read.distance(one, other) == read.distance(other, one) == expected
+    doc, pieces = read_with(kind, text), tokenize(tokenizer_of(kind), text)
+    first, other = (a, b), (c, d)
+    expected = max(0, pieces.cover(*other)[0] - pieces.cover(*first)[1])
+    assert doc.distance(first, other) == doc.distance(other, first) == expected
 
 
 def test_a_span_s_tag_is_that_of_the_nouns_in_it() -> None:
-    read = sketch([("NNG", "도시"), ("", " 큰 "), ("NNP", "서울"), ("", "은 "), ("NNG", "강")])
-    assert read.tag_of((0, 2)) == "NNG"
-    assert read.tag_of((0, 7)) == "NNP"
-    assert read.tag_of((3, 4)) == ""
+    doc = sketch([("NNG", "도시"), ("", " 큰 "), ("NNP", "서울"), ("", "은 "), ("NNG", "강")])
+    assert doc.tag_of((0, 2)) == "NNG"
+    assert doc.tag_of((0, 7)) == "NNP"
+    assert doc.tag_of((3, 4)) == ""
 
 
 words = st.text(st.sampled_from("가나다"), min_size=1, max_size=3)
@@ -43,13 +43,13 @@ words = st.text(st.sampled_from("가나다"), min_size=1, max_size=3)
 def test_candidates_are_distinct_apart_from_the_answer_and_at_most_twenty(
     answer: str, others: list[str], first: list[str], seed: int
 ) -> None:
-    found = [group[0] for group in choose_candidates(answer, others, draw=(seed,), first=first)]
-    assert found[0] == answer
-    assert len(found) == len(set(found)) <= 20
-    assert all(word not in answer and answer not in word for word in found[1:])
+    chosen = [group[0] for group in choose_candidates(answer, others, draw=(seed,), first=first)]
+    assert chosen[0] == answer
+    assert len(chosen) == len(set(chosen)) <= 20
+    assert all(word not in answer and answer not in word for word in chosen[1:])
     named = [word for word in dict.fromkeys(first) if word not in answer and answer not in word]
-    assert found[1 : 1 + len(named)] == named
-    assert found == [group[0] for group in choose_candidates(answer, reversed(others), draw=(seed,), first=first)]
+    assert chosen[1 : 1 + len(named)] == named
+    assert chosen == [group[0] for group in choose_candidates(answer, reversed(others), draw=(seed,), first=first)]
 
 
 def item(document: str, number: int) -> ClozeItem:
@@ -58,9 +58,9 @@ def item(document: str, number: int) -> ClozeItem:
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.integers(1, 20))
 def test_a_limit_is_shared_out_among_documents(counts: list[int], most: int) -> None:
-    items = [item(f"d{place}-", number) for place, count in enumerate(counts) for number in range(count)]
+    items = [item(f"d{offset}-", number) for offset, count in enumerate(counts) for number in range(count)]
     kept = spread(items, most, 0)
     assert len(kept) == len(set(kept)) == min(most, len(items))
-    held = [sum(entry.document == f"d{place}-" for entry in kept) for place in range(len(counts))]
-    for mine, count in zip(held, counts, strict=True):
-        assert mine in (count, *range(max(held) - 1, max(held) + 1))
+    counts_kept = [sum(entry.document == f"d{offset}-" for entry in kept) for offset in range(len(counts))]
+    for mine, count in zip(counts_kept, counts, strict=True):
+        assert mine in (count, *range(max(counts_kept) - 1, max(counts_kept) + 1))

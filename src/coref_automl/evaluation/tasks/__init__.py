@@ -1,8 +1,8 @@
-"""The tasks. Each is one file in this folder and one line of this table; to add one, copy the file nearest to it.
+"""The tasks. Each is one file in this folder and one name in `_FILES`; to add one, copy the most similar file.
 
-`real`, `far` and `passage` read the texts of `--source`; `lambada` and `gold` read annotated files of their own. Everything
-else follows from the table: `prepare eval --task NAME` builds the items, `evaluate` scores them, and a task without metrics of
-its own in `evaluation/metrics.py` gets NAME1, NAME1_strict and NAME_word.
+`real`, `far` and `passage` read the texts of `--source`; `lambada` and `gold` read annotated files. Everything else follows from
+TASKS: `prepare eval --task NAME` builds the items, `evaluate` scores them, and a task without metrics of its own in
+`evaluation/metrics.py` gets NAME1, NAME1_strict and NAME_word.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Gold items. In: texts with annotated entities (`clusters` of {start, end, text, entity}). Out: hidden mentions, with the
 entities of the text as candidates.
 
-A hidden mention names one entity: not a pronoun, not nested in another mention, short enough to be scored as a word. A label such
-as `B+C` means a group: its mentions are never hidden and are neither candidates nor antecedents. A surface of two entities is
-ambiguous: it is left out of both groups and never hidden.
+A hidden mention names one entity: it is not a pronoun, not nested in another mention, and short enough to be scored as a word. A
+label such as `B+C` means a group, whose mentions are never hidden and are neither candidates nor antecedents. A surface form of
+two entities is ambiguous: it is left out of both groups of candidates and never hidden.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coref_automl.records import ClozeItem, Document
 VERSION = 1
 PER_DOCUMENT = 3
 LONGEST = 8
-"""Characters of the longest surface: a word, or a name with its title (김 첨지). Longer ones are descriptions, not names."""
+"""Characters of the longest surface form: a word, or a name with a title (김 첨지). Longer ones are descriptions, not names."""
 
 PRONOUNS = frozenset(
     word
@@ -28,7 +28,7 @@ PRONOUNS = frozenset(
     )
     for word in line.split()
 )
-"""Forms that are pronouns whatever the tagger says of them."""
+"""Forms that are pronouns whatever the tagger says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +46,25 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Annotated:
-    """A text with its mentions; `cluster` is the novel."""
+    """A text with its mentions; items are clustered by novel."""
 
     document: Document
     cluster: str
     mentions: tuple[Named, ...]
 
 
-def gold_items(read: task.ReadDocument, gold: Annotated, *, seed: int, per_document: int = PER_DOCUMENT) -> task.Found:
+def gold_items(doc: task.ParsedDocument, gold: Annotated, *, seed: int, per_document: int = PER_DOCUMENT) -> task.Found:
     drops: Counter[str] = Counter()
-    single = [mention for mention in gold.mentions if "+" not in mention.entity]  # a group of entities
+    single = [mention for mention in gold.mentions if "+" not in mention.entity]
     drops["names a group of entities"] = len(gold.mentions) - len(single)
-    surfaces = _surfaces(read, single)
+    surfaces = _surfaces(doc, single)
     shared = {form for form, count in Counter(form for forms in surfaces.values() for form in forms).items() if count > 1}
     groups = {entity: tuple(form for form in forms if form not in shared) for entity, forms in surfaces.items()}
     groups = {entity: forms for entity, forms in groups.items() if forms}
-    fit: list[ClozeItem] = []
+    items: list[ClozeItem] = []
     for mention in single:
         others = [other.span for other in single if other.entity == mention.entity and not _overlap(other, mention)]
-        reason = _unfit(read, mention, gold.mentions, shared)
+        reason = _reason_against(doc, mention, gold.mentions, shared)
         if reason is None and not others:
             reason = "the only mention of its entity"
         if reason is None and len(groups) < 2:
@@ -72,40 +72,40 @@ def gold_items(read: task.ReadDocument, gold: Annotated, *, seed: int, per_docum
         if reason:
             drops[reason] += 1
         else:
-            fit.append(_item(read, gold, mention, others, groups))
-    chosen = task.spread(fit, per_document, seed, of=lambda item: item.candidates[0])  # a first of every entity before a second
-    drops[f"over {per_document} mentions of its text"] += len(fit) - len(chosen)
+            items.append(_item(doc, gold, mention, others, groups))
+    chosen = task.spread(items, per_document, seed, of=lambda item: item.candidates[0])  # one per entity before a second
+    drops[f"over {per_document} mentions of its text"] += len(items) - len(chosen)
     return task.Found(sorted(chosen, key=lambda item: item.start), +drops)
 
 
-def is_pronoun(read: task.ReadDocument, span: task.Span) -> bool:
-    """Only words of the list (나, 그 자신), or a span in which the tagger sees pronouns alone."""
-    if all(word in PRONOUNS for word in read.text[span[0] : span[1]].split()):
+def is_pronoun(doc: task.ParsedDocument, span: task.Span) -> bool:
+    """Whether a span has only words of the list (나, 그 자신), or the tagger finds only pronouns in it."""
+    if all(word in PRONOUNS for word in doc.text[span[0] : span[1]].split()):
         return True
-    touching = (read.tags.spans[:, 0] < span[1]) & (read.tags.spans[:, 1] > span[0])
-    held = [int(start) for start, _ in read.pronouns if span[0] <= start < span[1]]
-    return bool(held) and int(touching.sum()) == len(held)
+    tagged = (doc.tags.spans[:, 0] < span[1]) & (doc.tags.spans[:, 1] > span[0])
+    pronouns = [int(start) for start, _ in doc.pronouns if span[0] <= start < span[1]]
+    return bool(pronouns) and int(tagged.sum()) == len(pronouns)
 
 
-def _surfaces(read: task.ReadDocument, single: list[Named]) -> dict[str, tuple[str, ...]]:
-    """The short surfaces of each entity that are not pronouns; entities in the order of their first mention."""
-    found: dict[str, dict[str, None]] = {}
+def _surfaces(doc: task.ParsedDocument, single: list[Named]) -> dict[str, tuple[str, ...]]:
+    """The short surface forms of each entity that are not pronouns; entities in the order of their first mention."""
+    surfaces: dict[str, dict[str, None]] = {}
     for mention in sorted(single, key=lambda mention: mention.span):
-        form = read.text[mention.start : mention.end]
-        if not _too_long(form) and not is_pronoun(read, mention.span):
-            found.setdefault(mention.entity, {})[form] = None
-    return {entity: tuple(forms) for entity, forms in found.items()}
+        form = doc.text[mention.start : mention.end]
+        if not _too_long(form) and not is_pronoun(doc, mention.span):
+            surfaces.setdefault(mention.entity, {})[form] = None
+    return {entity: tuple(forms) for entity, forms in surfaces.items()}
 
 
-def _unfit(read: task.ReadDocument, mention: Named, everyone: tuple[Named, ...], shared: set[str]) -> str | None:
-    form = read.text[mention.start : mention.end]
-    if not task.opens_word(read.text, mention.start):
+def _reason_against(doc: task.ParsedDocument, mention: Named, mentions: tuple[Named, ...], shared: set[str]) -> str | None:
+    form = doc.text[mention.start : mention.end]
+    if not task.opens_word(doc.text, mention.start):
         return task.INSIDE_WORD
-    if is_pronoun(read, mention.span):
+    if is_pronoun(doc, mention.span):
         return "a pronoun"
     if _too_long(form):
         return f"over {LONGEST} characters or two words"
-    if any(other is not mention and _overlap(other, mention) for other in everyone):
+    if any(other is not mention and _overlap(other, mention) for other in mentions):
         return "nested in another mention or around one"
     return "its surface names another entity too" if form in shared else None
 
@@ -114,38 +114,38 @@ def _too_long(form: str) -> bool:
     return len(form) > LONGEST or len(form.split()) > 2
 
 
-def _overlap(one: Named, other: Named) -> bool:
-    return one.start < other.end and other.start < one.end
+def _overlap(mention: Named, other: Named) -> bool:
+    return mention.start < other.end and other.start < mention.end
 
 
 def _item(
-    read: task.ReadDocument, gold: Annotated, mention: Named, others: list[task.Span], groups: dict[str, tuple[str, ...]]
+    doc: task.ParsedDocument, gold: Annotated, mention: Named, others: list[task.Span], groups: dict[str, tuple[str, ...]]
 ) -> ClozeItem:
-    nearest = min(others, key=lambda span: (read.distance(span, mention.span), span))
+    nearest = min(others, key=lambda span: (doc.distance(span, mention.span), span))
     wrong = [forms for entity, forms in groups.items() if entity != mention.entity]
-    return read.item("gold", VERSION, mention.span, nearest, cluster=gold.cluster, candidates=(groups[mention.entity], *wrong))
+    return doc.item("gold", VERSION, mention.span, nearest, cluster=gold.cluster, candidates=(groups[mention.entity], *wrong))
 
 
 def read_annotated(row: task.Row, number: int, name: str) -> Annotated | str:
-    """A row whose mentions are where their offsets say, or why it is not one: a wrong offset discredits the whole row."""
+    """A row with its mentions, or why it is dropped: one wrong offset invalidates all of them."""
     text, clusters = row.get("text"), row.get("clusters")
     if not isinstance(text, str) or not isinstance(clusters, list):
         return "text or clusters are missing"
     if not unicodedata.is_normalized("NFC", text):
         return "not composed (NFC), so that its offsets would move"
     mentions: dict[Named, None] = {}
-    for place, cluster in enumerate(clusters):
+    for index, cluster in enumerate(clusters):
         if not isinstance(cluster, list):
             return "a cluster that is not a list of mentions"
         for entry in cluster:
             try:
-                start, end, said = int(entry["start"]), int(entry["end"]), str(entry["text"])
+                start, end, surface = int(entry["start"]), int(entry["end"]), str(entry["text"])
             except (TypeError, KeyError, ValueError, OverflowError):
                 return "a mention without start, end and text"
-            if start < 0 or not said or text[start:end] != said:
+            if start < 0 or not surface or text[start:end] != surface:
                 return "a mention is not where its offsets say"
             entity = entry.get("entity")
-            mentions[Named(start, end, str(place if entity in (None, "") else entity))] = None
+            mentions[Named(start, end, str(index if entity in (None, "") else entity))] = None
     title = str(row.get("novel") or row.get("title") or "")
     identity = str(row.get("doc_id") or row.get("id") or number)
     return Annotated(Document(f"{name}-{identity}", name, text, title), title or f"{name}-{identity}", tuple(mentions))
@@ -155,6 +155,6 @@ TASK = task.ClozeTask(
     name="gold",
     label="Gold",
     version=VERSION,
-    find=lambda read, entry, choices: gold_items(read, entry, seed=choices.seed),
+    find=lambda doc, entry, choices: gold_items(doc, entry, seed=choices.seed),
     rows=task.Rows(lambda name: task.local_rows(name, needs=("text", "clusters")), read_annotated),
 )

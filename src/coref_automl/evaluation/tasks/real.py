@@ -1,8 +1,8 @@
-"""Real items. In: a read document. Out: mentions of its nouns, hidden, with an earlier mention in reach.
+"""Real items. In: a parsed document. Out: mentions of its nouns, hidden, with an earlier mention in reach.
 
-Hidden are the first mentions of a noun, from the second on, that nothing speaks against (`eligible`). The nearest earlier mention
-that names the same thing is its antecedent: at most 400 reference tokens away, so that a 512-token model sees it, and with no
-pronoun between. At most twelve gaps per document by default, names first.
+The first mentions of a noun after its first one that no rule of `eligible` excludes are hidden. The antecedent is the nearest
+earlier mention of the same thing, at most 400 reference tokens away, so that a 512-token model sees it, with no pronoun between.
+By default at most twelve gaps per document, names first.
 """
 
 from __future__ import annotations
@@ -12,36 +12,37 @@ from collections.abc import Collection, Sequence
 
 from coref_automl.corpus.chains import NounMention, chains
 from coref_automl.evaluation.tasks.eligible import Eligible, eligible_of
-from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, Limit, ReadDocument, draw_lot
+from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, Limit, ParsedDocument, draw_lot
 
 VERSION = 3
 REACH = 400
 PER_DOCUMENT = 12
 PER_NOUN = 2
-"""Gaps of one noun, in different sentences; a first of every noun is drawn before a second of any."""
+"""Gaps of one noun, in different sentences; one of every noun is taken before a second of any."""
 
 
-def real_items(read: ReadDocument, choices: Choices) -> Found:
-    eligible, seed, per_document = eligible_of(read, choices), choices.seed, choices.per_document
+def real_items(doc: ParsedDocument, choices: Choices) -> Found:
+    eligible, seed, per_document = eligible_of(doc, choices), choices.seed, choices.per_document
     drops: Counter[str] = Counter()
-    fit: list[tuple[int, NounMention, NounMention]] = []
+    fitting: list[tuple[int, NounMention, NounMention]] = []
     for chain in chains(eligible.words, cap=None):
         reasons, gaps = list[str](), list[tuple[NounMention, NounMention]]()
-        for at, hidden in enumerate(chain[1:], 1):
-            first = _antecedent(eligible, chain[:at], hidden, choices.answers)
-            if isinstance(first, str):
-                reasons.append(first)
-            elif not gaps or read.sentence_at(hidden.start) != read.sentence_at(gaps[-1][1].start):
-                gaps.append((first, hidden))
+        for number, hidden in enumerate(chain[1:], 1):
+            antecedent = _antecedent(eligible, chain[:number], hidden, choices.answers)
+            if isinstance(antecedent, str):
+                reasons.append(antecedent)
+            elif not gaps or doc.sentence_at(hidden.start) != doc.sentence_at(gaps[-1][1].start):
+                gaps.append((antecedent, hidden))
             if len(gaps) == PER_NOUN:
                 break
-        fit += [(order, *gap) for order, gap in enumerate(gaps)]
+        fitting += [(order, *gap) for order, gap in enumerate(gaps)]
         if not gaps:
             drops[reasons[0]] += 1
-    drawn = sorted(fit, key=lambda gap: (gap[2].tag != "NNP", gap[0], draw_lot(seed, read.identity, gap[2].form)))
-    drops[f"over {per_document} gaps of its document"] += max(0, len(fit) - per_document)
+    ranked = sorted(fitting, key=lambda gap: (gap[2].tag != "NNP", gap[0], draw_lot(seed, doc.identity, gap[2].form)))
+    drops[f"over {per_document} gaps of its document"] += max(0, len(fitting) - per_document)
     items = [
-        eligible.item("real", VERSION, hidden, first.span, seed=seed, before=True) for _, first, hidden in drawn[:per_document]
+        eligible.item("real", VERSION, hidden, antecedent.span, seed=seed, before=True)
+        for _, antecedent, hidden in ranked[:per_document]
     ]
     return Found(sorted(items, key=lambda item: item.start), +drops)
 
@@ -49,25 +50,25 @@ def real_items(read: ReadDocument, choices: Choices) -> Found:
 def _antecedent(
     eligible: Eligible, earlier: Sequence[NounMention], hidden: NounMention, answers: Collection[str] | None
 ) -> NounMention | str:
-    """The nearest earlier mention that names what a gap asks for; or why the gap is not asked."""
-    read = eligible.read
-    if reason := eligible.unfit_word(hidden):
+    """The antecedent of a mention among the earlier ones of its noun; or why the mention is not hidden."""
+    doc = eligible.doc
+    if reason := eligible.reason_against_word(hidden):
         return reason
-    near = [mention for mention in earlier if read.distance(mention.span, hidden.span) <= REACH]
+    near = [mention for mention in earlier if doc.distance(mention.span, hidden.span) <= REACH]
     if not near:
         return f"earlier mention over {REACH} tokens away"
-    first = eligible.antecedent(near[::-1])
-    if read.pronoun_between(first.span, hidden.span):
+    antecedent = eligible.antecedent(near[::-1])
+    if doc.pronoun_between(antecedent.span, hidden.span):
         return "a pronoun between the two mentions"
-    if reason := eligible.unfit_antecedent(first) or eligible.unfit(hidden):
+    if reason := eligible.reason_against_antecedent(antecedent) or eligible.reason_against(hidden):
         return reason
-    return first if answers is None or hidden.form in answers else "not one vocabulary entry"
+    return antecedent if answers is None or hidden.form in answers else "not one vocabulary entry"
 
 
 TASK = ClozeTask(
     name="real",
     label="Real",
     version=VERSION,
-    find=lambda read, _, choices: real_items(read, choices),
+    find=lambda doc, _, choices: real_items(doc, choices),
     limit=Limit("per_source", lambda item: (item.source, item.tag), "the limit of its source"),
 )

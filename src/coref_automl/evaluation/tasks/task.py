@@ -1,7 +1,7 @@
-"""What a task is, and what all tasks share. In: a document, its tags, a reference tokenizer. Out: hidden spans as ClozeItems.
+"""The interface of a task, and what all tasks share. In: a document, its tags, a reference tokenizer. Out: ClozeItems.
 
-A task finds items in one document at a time. This module gives it the document with mentions, pronouns and distances already
-computed, item ids, candidates, a seeded order, and the rows of annotated files.
+A task finds items in one document at a time. This module provides the document with its mentions, pronouns and distances, item
+ids, candidates, a seeded order, and the rows of annotated files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,6 @@ from coref_automl.corpus.chains import NounMention, mentions
 from coref_automl.corpus.files import files_of, rows_in
 from coref_automl.corpus.formats import BROKEN
 from coref_automl.errors import SourceError
-from coref_automl.evaluation.tasks.neighbours import Neighbours
 from coref_automl.fingerprints import fingerprint
 from coref_automl.korean import PRONOUN, Tags
 from coref_automl.models.vocabulary import FastTokenizer, tokenize
@@ -38,34 +37,37 @@ NO_CHOICE = "no other noun to choose from"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The items of one document, and for each reason how many nouns (or mentions) gave none. `passages`: parts of the document
-    that items refer to in its place."""
+    """The items of one document, how many nouns (or mentions) each reason dropped, and parts that items refer to as documents."""
 
     items: list[ClozeItem] = field(default_factory=list)
     drops: Counter[str] = field(default_factory=Counter)
     passages: list[Document] = field(default_factory=list)
 
 
+class Usage(Protocol):
+    """How words are used in other documents of a source; `nouns.Collocations` counts it."""
+
+    def share(self, noun: str, document: str) -> float: ...
+
+    def predicts(self, answer: str, ending: str, before: str, after: str, document: str) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """What `prepare eval` asks of every task. `answers`: the only words that may be hidden; None allows any. `neighbours`: for
-    each source, which words stand beside which in documents that hold no item."""
+    """The settings of `prepare eval` for every task. Only words in `answers` are hidden, if given; `usage` is by source."""
 
     seed: int = 0
     per_document: int = 3
     min_syllables: int = 2
     answers: Collection[str] | None = None
-    neighbours: Mapping[str, Neighbours] = field(default_factory=dict)
-
-    def usual(self, document: Document) -> Neighbours | None:
-        return self.neighbours.get(document.source)
+    usage: Mapping[str, Usage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Annotated files of a task's own: `open` reads the rows of a name, `read` makes an entry of a row or says why not.
+    """Annotated files of a task: `open` yields the rows of a source, `read` returns a row's entry or the reason to drop it.
 
-    An entry has a `document`, and whatever else the task's `find` takes.
+    An entry has a `document`, and whatever else the task's `find` needs.
     """
 
     open: Callable[[str], Iterator[Row | str]]
@@ -85,16 +87,15 @@ class Limit:
 class ClozeTask:
     """One task: how its items are found, and what may answer them.
 
-    `find` makes the items of one read document. Without `rows` the task reads the texts of `--source`. `version` is part of every
-    item's id: raise it when the rules change, so that items of two rules are never taken for one another. `any_word` lets every
-    vocabulary entry answer, not nouns alone. `label` names the task in tables. A task `on_request` is built only where `--task`
-    names it.
+    `find` returns the items of one document. Without `rows` the task reads the texts of `--source`. `version` is part of every
+    item's id: raise it when the rules change, so that items of different rules never share an id. `any_word` lets every entry
+    answer, not only nouns. `label` names the task in tables. A task `on_request` is built only if `--task` names it.
     """
 
     name: str
     label: str
     version: int
-    find: Callable[[ReadDocument, Any, Choices], Found]
+    find: Callable[[ParsedDocument, Any, Choices], Found]
     rows: Rows | None = None
     limit: Limit | None = None
     any_word: bool = False
@@ -102,11 +103,11 @@ class ClozeTask:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReadDocument:
-    """Everything that tasks ask of a document, computed once. Distances count the reference tokens between two spans.
+class ParsedDocument:
+    """A document with everything that tasks need, computed once. Distances are reference tokens between two spans.
 
-    `opening` holds for every character the first token of a span that begins there, `closing` for every place the token after one
-    that ends there: `Pieces.cover` for all places at once.
+    By character offset, `opening` has the first token of a span that starts there, and `closing` the token after a span that ends
+    there: `Pieces.cover` for all offsets at once.
     """
 
     document: Document
@@ -122,21 +123,21 @@ class ReadDocument:
     def text(self) -> str:
         return self.document.text
 
-    def distance(self, one: Span, other: Span) -> int:
-        before, after = sorted((one, other))
+    def distance(self, span: Span, other: Span) -> int:
+        before, after = sorted((span, other))
         return max(0, self.opening[after[0]] - self.closing[before[1]])
 
-    def pronoun_between(self, one: Span, other: Span) -> bool:
-        before, after = sorted((one, other))
+    def pronoun_between(self, span: Span, other: Span) -> bool:
+        before, after = sorted((span, other))
         starts = self.pronouns[:, 0]
         return bool(((starts >= before[1]) & (starts < after[0])).any())
 
-    def sentence_at(self, place: int) -> int:
-        return bisect_right(self.sentence_ends, place)
+    def sentence_at(self, offset: int) -> int:
+        return bisect_right(self.sentence_ends, offset)
 
-    def sentence_of(self, place: int) -> Span:
-        at, ends = self.sentence_at(place), self.sentence_ends
-        return ends[at - 1] if at else 0, ends[at] if at < len(ends) else len(self.text)
+    def sentence_of(self, offset: int) -> Span:
+        number, ends = self.sentence_at(offset), self.sentence_ends
+        return ends[number - 1] if number else 0, ends[number] if number < len(ends) else len(self.text)
 
     def tag_of(self, span: Span) -> str:
         """NNP if the span touches a name, NNG if it touches another noun, else empty."""
@@ -144,7 +145,7 @@ class ReadDocument:
         return "NNP" if "NNP" in tags else "NNG" if tags else ""
 
     def item(self, task: Task, version: int, span: Span, antecedent: Span | None, **facts: Any) -> ClozeItem:
-        """The item that hides a span; `facts` are what its task decides: candidates, and the cluster if not the document."""
+        """The item that hides a span; `facts` are the fields that its task decides, candidates and perhaps the cluster."""
         return ClozeItem(
             id=fingerprint(f"{task}/{version}", self.identity, span),
             task=task,
@@ -161,15 +162,15 @@ class ReadDocument:
         )
 
 
-def read_document(document: Document, tags: Tags, reference: FastTokenizer) -> ReadDocument:
+def parse_document(document: Document, tags: Tags, reference: FastTokenizer) -> ParsedDocument:
     pieces = tokenize(reference, document.text)
-    places = np.arange(len(document.text) + 1)
-    blanks = np.bincount(pieces.starts[pieces.starts == pieces.ends], minlength=len(places))
-    return ReadDocument(
+    offsets = np.arange(len(document.text) + 1)
+    empty = np.bincount(pieces.starts[pieces.starts == pieces.ends], minlength=len(offsets))
+    return ParsedDocument(
         document=document,
         tags=tags,
-        opening=(np.searchsorted(pieces.ends, places, "right") - blanks).tolist(),
-        closing=np.searchsorted(pieces.starts, places, "left").tolist(),
+        opening=(np.searchsorted(pieces.ends, offsets, "right") - empty).tolist(),
+        closing=np.searchsorted(pieces.starts, offsets, "left").tolist(),
         mentions=tuple(mentions(document.text, tags)),
         pronouns=tags.spans[tags.kinds == PRONOUN],
         sentence_ends=tags.sentence_ends.tolist(),
@@ -178,22 +179,22 @@ def read_document(document: Document, tags: Tags, reference: FastTokenizer) -> R
 
 
 def draw_lot(*parts: str | int) -> bytes:
-    """A hash of the parts to sort by: a random order that is always the same."""
+    """A hash of the parts as a sort key: a random order that is always the same."""
     return hashlib.blake2b(_joined(parts), digest_size=8).digest()
 
 
 def choose_candidates(
     answer: str, words: Iterable[str], *, draw: tuple[str | int, ...], first: Iterable[str] = ()
 ) -> tuple[tuple[str], ...]:
-    """The answer, then up to 19 other words, none containing or contained in it: those in `first`, then a random sample."""
+    """The answer, then up to 19 words that neither contain it nor are contained in it: those in `first`, then a random sample."""
     leading = [word for word in dict.fromkeys(first) if is_apart(word, answer)]
-    begun = hashlib.blake2b(_joined((*draw, "")), digest_size=8)
+    prefix = hashlib.blake2b(_joined((*draw, "")), digest_size=8)
 
     def lot(word: str) -> bytes:
-        """`draw_lot(*draw, word)`, with what all words share hashed once."""
-        hashed = begun.copy()
-        hashed.update(word.encode("utf-8", "surrogatepass"))
-        return hashed.digest()
+        """`draw_lot(*draw, word)`, hashing the shared prefix once."""
+        lot = prefix.copy()
+        lot.update(word.encode("utf-8", "surrogatepass"))
+        return lot.digest()
 
     others = sorted({word for word in words if is_apart(word, answer)}.difference(leading), key=lot)
     return tuple((word,) for word in [answer, *leading, *others][:MOST_CANDIDATES])
@@ -204,7 +205,7 @@ def _joined(parts: Iterable[str | int]) -> bytes:
 
 
 def opens_word(text: str, start: int) -> bool:
-    """Whether no letter or digit precedes this place."""
+    """Whether no letter or digit precedes this offset."""
     return start == 0 or not text[start - 1].isalnum()
 
 
@@ -215,28 +216,28 @@ def is_apart(word: str, answer: str) -> bool:
 def spread(
     items: Iterable[ClozeItem], most: int, seed: int, of: Callable[[ClozeItem], Hashable] = lambda item: item.document
 ) -> list[ClozeItem]:
-    """At most this many items in random order, a first one of every document (or other group) before a second of any."""
-    order: list[tuple[int, ClozeItem]] = []
+    """At most this many items in random order, one of every document (or other group) before a second of any."""
+    rounds: list[tuple[int, ClozeItem]] = []
     taken: Counter[Hashable] = Counter()
     for item in sorted(items, key=lambda item: draw_lot(seed, item.id)):
-        order.append((taken[of(item)], item))
+        rounds.append((taken[of(item)], item))
         taken[of(item)] += 1
-    return [item for _, item in sorted(order, key=lambda entry: entry[0])[:most]]
+    return [item for _, item in sorted(rounds, key=lambda entry: entry[0])[:most]]
 
 
 def occurrences(text: str, word: str) -> list[int]:
-    """Every place where the characters of a word occur, overlaps included."""
-    places, at = [], text.find(word)
-    while at >= 0:
-        places.append(at)
-        at = text.find(word, at + 1)
-    return places
+    """The offsets of all occurrences of a word's characters, overlaps included."""
+    offsets, offset = [], text.find(word)
+    while offset >= 0:
+        offsets.append(offset)
+        offset = text.find(word, offset + 1)
+    return offsets
 
 
-def local_rows(place: str, *, needs: Sequence[str]) -> Iterator[Row | str]:
-    """Every row of the files a path, folder or glob names, or why it is not one. A first row without the needed columns is an
-    error: it is the wrong file."""
-    for path in files_of(place.removeprefix("local:")):
+def local_rows(source: str, *, needs: Sequence[str]) -> Iterator[Row | str]:
+    """Yield the rows of the files that a path, folder or glob names, or why one is none. A first row without the needed columns
+    is an error: it is the wrong file."""
+    for path in files_of(source.removeprefix("local:")):
         number = 0
         try:
             for number, row in rows_in(path, str(path)):
@@ -248,13 +249,13 @@ def local_rows(place: str, *, needs: Sequence[str]) -> Iterator[Row | str]:
 
 
 def read_rows(rows: Iterable[Row | str], read: Callable[[Row, int, str], T | str], name: str) -> tuple[list[T], Counter[str]]:
-    """What `read` makes of each row of the source `name`, in order; rows without an entry are counted by reason."""
-    found: list[T] = []
+    """The entries that `read` returns for the rows of the source `name`, and the other rows counted by reason."""
+    entries: list[T] = []
     drops: Counter[str] = Counter()
     for number, row in enumerate(rows):
         entry = row if isinstance(row, str) else read(row, number, name)
         if isinstance(entry, str):
             drops[entry] += 1
         else:
-            found.append(entry)
-    return found, drops
+            entries.append(entry)
+    return entries, drops

@@ -1,0 +1,53 @@
+"""Steps run in order, are tried again as asked, and say how their attempts ended."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from coref_automl.engine.job import FAILED, OUTCOME, Job, Outcome, Running
+from coref_automl.engine.launch import FinishedJob
+from coref_automl.engine.schedule import Attempt, run_steps
+from coref_automl.store import write_json
+
+
+@dataclass
+class ScriptedLauncher:
+    """Jobs that are over at once, with these statuses in turn."""
+
+    statuses: list[int]
+    slots: int = 1
+
+    def start(self, job: Job, _slot: int) -> Running:
+        status = self.statuses.pop(0)
+        if status == FAILED:
+            write_json(Path(job.folder) / OUTCOME, Outcome(False, "ValueError", "no").to_json())
+        return FinishedJob(status)
+
+
+KILLED = -int(signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "reasons"),
+    [
+        ((FAILED, KILLED), ["no", "its process was killed (signal 9)"]),
+        ((1, KILLED), ["its process ended with status 1: its log is empty", "its process was killed (signal 9)"]),
+        ((KILLED, KILLED), ["its process was killed (signal 9)", "its process was killed (signal 9) twice"]),
+    ],
+)
+def test_only_a_process_that_died_the_same_way_before_is_said_to_have_died_twice(
+    tmp_path: Path, statuses: tuple[int, ...], reasons: list[str]
+) -> None:
+    attempts: list[Attempt[str]] = []
+
+    def on_end(attempt: Attempt[str]) -> bool:
+        attempts.append(attempt)
+        return attempt.number == 2
+
+    launcher = ScriptedLauncher(list(statuses))
+    assert run_steps(["step"], launcher, lambda name: Job("module:task", name, str(tmp_path), {}), on_end) == 0
+    assert [attempt.reason for attempt in attempts] == reasons
