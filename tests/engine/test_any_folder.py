@@ -250,7 +250,7 @@ def test_a_whole_disk_is_not_searched(
 ) -> None:
     for number in range(12):
         (tmp_path / f"{number}").mkdir()
-    monkeypatch.setattr(results, "_FOLDERS", 10)
+    monkeypatch.setattr(results, "_MOST_FOLDERS", 10)
     assert command(["compare", str(tmp_path)]) == 2
     assert f"{tmp_path} holds over 10 folders; pass the folder of the runs." in capsys.readouterr().err
 
