@@ -176,10 +176,12 @@ class Search:
         from optuna.exceptions import UpdateFinishedTrialError
 
         active = end.step
-        end = replace(end, earlier=(end.kind,) * active.trial.user_attrs.get("attempt", 0))
+        attributes = active.trial.user_attrs
+        if attributes.get("attempt"):  # the scheduler sees one attempt: the one before ran under another number of the study
+            end = replace(end, earlier=(attributes.get("died", ""),))
         try:
             if end.outcome is None and end.number == 1:
-                self._requeue(active, end.reason)
+                self._requeue(active, end)
             elif not end.done:
                 self._close(active, _Ending("FAIL", reason=end.reason, kind=end.kind))
             elif not active.last.step:
@@ -191,14 +193,16 @@ class Search:
             self._lose(active)
         return True
 
-    def _requeue(self, active: ActiveTrial, reason: str) -> None:
-        """Queue the settings of a trial whose process died once more."""
+    def _requeue(self, active: ActiveTrial, end: Attempt[ActiveTrial]) -> None:
+        """Queue the settings of a trial whose process died once more, unless another machine was first."""
+        if not queue_again(self.study, self._frozen(active), end.reason, attempt=1, died=end.kind):
+            self._lose(active)
+            return
         self.active.remove(active)
-        number = active.trial.number
-        queue_again(self.study, self._frozen(active), reason, attempt=1)
+        number, why = active.trial.number, in_words(end.reason).rstrip(".")
         self.progress.note(
-            f"시도 {number}: {in_words(reason)}. 마지막 체크포인트에서 다시 실행합니다.",
-            f"Trial {number}: {reason}; it runs again from its last checkpoint.",
+            f"시도 {number}: {why}. 마지막 체크포인트에서 다시 실행합니다.",
+            f"Trial {number}: {why}; it runs again from its last checkpoint.",
         )
 
     def _frozen(self, active: ActiveTrial) -> Any:
@@ -219,13 +223,13 @@ class Search:
         self._count_failures(ending, active.job)
 
     def _message(self, active: ActiveTrial, ending: _Ending) -> str:
-        number, log, why = active.trial.number, active.job.log, in_words(ending.reason)
+        number, log, why = active.trial.number, active.job.log, in_words(ending.reason).rstrip(".")
         if ending.value is not None:
             scored = f"{self.problem.label} {100 * ending.value:.2f}%"
             return say(f"시도 {number}: select {scored}", f"Trial {number}: {scored} on select")
         if ending.state == "PRUNED":
             return say(f"시도 {number} 중단: {why}", f"Trial {number} pruned: {why}")
-        return say(f"시도 {number} 실패: {why} 기록: {log}", f"Trial {number} failed ({ending.kind}): {why} Log: {log}")
+        return say(f"시도 {number} 실패: {why}. 기록: {log}", f"Trial {number} failed ({ending.kind}): {why}. Log: {log}")
 
     def _count_failures(self, ending: _Ending, job: Job) -> None:
         kind, reason = ending.kind, ending.reason.rstrip(".")

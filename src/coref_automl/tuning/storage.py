@@ -97,7 +97,7 @@ def queue_again(study: Any, trial: Any, reason: str, **attributes: Any) -> bool:
         if not storage.set_trial_state_values(identity, optuna.trial.TrialState.FAIL):
             return False
         if settings:  # else it had drawn nothing yet
-            inherited = {key: value for key, value in trial.user_attrs.items() if key in ("origin", "name", "attempt")}
+            inherited = {key: value for key, value in trial.user_attrs.items() if key in ("origin", "name", "attempt", "died")}
             study.enqueue_trial(settings, user_attrs={**inherited, **attributes, "again": trial.number})
         return True
     return False
