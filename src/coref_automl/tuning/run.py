@@ -102,7 +102,7 @@ def run_study(
                 f"{elsewhere} trials of {recipe.study} are still running elsewhere; the last to finish compares the best.",
             )
             return StudyResult(recipe.study, problem.metric, states(study), (note,))
-        final = finish(study, problem, recipe, JobRunner(problem, launcher, progress, wait), early)
+        final = finish(study, recipe, JobRunner(problem, launcher, progress, wait), early)
         portfolio = _remember_winner(final, problem, recipe, out, progress)
         return write_outputs(study, problem, recipe, final, out, draw, portfolio)
 
@@ -122,9 +122,9 @@ def run_search(search: Search, starts: int) -> list[TrialCandidate]:
         search.run(max(total, until_check))
         return []
     if any(counts(trial) and origin_of(trial) == SAMPLED for trial in search.study.get_trials(deepcopy=False)):
-        run_jobs = JobRunner(search.problem, search.launcher, search.progress, search.wait)
+        runner = JobRunner(search.problem, search.launcher, search.progress, search.wait)
         completed = completed_candidates(search.study, search.problem, recipe)
-        ranked = rank_early(completed, recipe, run_jobs)
+        ranked = rank_early(completed, recipe, runner)
         ceiling = gain_ceiling(search.study, ranked, search.problem)
         if ceiling is not None and 100 * ceiling < recipe.worth:
             return ranked
