@@ -3,11 +3,13 @@
 This process asks Optuna for settings, starts one process per trial, reads its reports, and prunes, closes or requeues it. It can
 be killed at any moment: the same command resumes, and nothing is trained twice. The states of a trial are Optuna's:
 
-WAITING -> RUNNING -> COMPLETE              it ended with a score
-                   -> PRUNED                not in the better half at a rung
-                   -> FAIL                  an error, no score, or its process died a second time
-                   -> FAIL, `interrupted`   its process or the study's died: its settings are WAITING again, as another trial
-                   -> FAIL, `surplus`       several machines asked at once for the last one
+WAITING -> RUNNING -> COMPLETE              `_record_end`: it ended with a score
+                   -> PRUNED                `_poll`: not in the better half at a rung (`pruning.py`)
+                   -> FAIL                  `_record_end`: an error, no score, or its process died a second time
+                   -> FAIL, `interrupted`   its process died (`_requeue`) or the study's (`_requeue_orphans`, `_requeue_active`):
+                                            its settings are WAITING again, as another trial
+                   -> FAIL, `surplus`       `_start_trial`: several machines asked at once for the last one
+A trial that another machine closes meanwhile is dropped here (`_lose`).
 Only trials with neither mark count towards the total (`counts`).
 """
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -25,18 +27,26 @@ from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
 from coref_automl.say import in_words, say
 from coref_automl.tuning.problem import ORIGINS, SAMPLED, Follower, Origin, Problem, Report, events_of
-from coref_automl.tuning.recipe import REPORTS, TuneRecipe
+from coref_automl.tuning.pruning import MRR, Rung, objective_of, reason_to_prune, rungs_at
+from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.storage import HEARTBEAT_SECONDS, counts, heartbeat, queue_again, recover, sampler_of
 
 SAME_FAILURES = 3
 """This many trials in a row that fail the same way stop the study: the next one would fail, too."""
-RUNGS = (1, 2)
-"""Quarters of the budget at which trials are pruned: the better half goes on."""
 _NO_REPORT = Report(0, 0.0)
 
 
 @dataclass(slots=True, eq=False)
 class ActiveTrial:
+    """A trial whose process this one has started.
+
+    events         the rows that its run has written, and that were not read yet
+    started        by `time.monotonic`
+    heartbeat      when the storage last heard of it, by `time.time`
+    last           its latest report, or that of its averaged weights where they score higher
+    prune_reason   why it is stopped; None while it goes on
+    """
+
     trial: Any
     job: Job
     events: Follower
@@ -47,6 +57,8 @@ class ActiveTrial:
 
 
 class _Ending(NamedTuple):
+    """How a trial ended: its score, or why it has none; `kind` tells failures apart."""
+
     state: Literal["COMPLETE", "PRUNED", "FAIL"]
     value: float | None = None
     reason: str = ""
@@ -55,7 +67,15 @@ class _Ending(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """One process's share of a study. `wait` is called between polls; tests replace it."""
+    """One process's share of a study.
+
+    owner         this machine and folder, by which a later call knows its own trials
+    wait          called between polls; tests replace it
+    active        the trials that run now
+    ended_kinds   how each trial that ended here failed; "" if it did not
+    sought_at     when trials of dead processes were last sought, by `time.monotonic`
+    total         the study's trials at which this call ends
+    """
 
     study: Any
     problem: Problem
@@ -65,8 +85,8 @@ class Search:
     owner: str
     wait: Callable[[], None]
     active: list[ActiveTrial] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    orphans_requeued: float = 0.0
+    ended_kinds: list[str] = field(default_factory=list)
+    sought_at: float = 0.0
     total: int = 0
     stage: Stage = field(init=False)
 
@@ -74,8 +94,9 @@ class Search:
         """Run trials until `total` have ended; by default as many as the recipe asks for."""
         self.total = self.recipe.trials if total is None else total
         self._requeue_orphans()
-        with self.progress.stage("trials", self.total, "trials") as self.stage:
-            self.stage.skip(min(self.total, self.ended_trials()))
+        with self.progress.stage("trials", self.total, "trials") as stage:
+            self.stage = stage
+            stage.skip(min(self.total, self.ended_trials()))
             try:
                 schedule = Schedule(next_step=self._start_trial, poll=self._poll)
                 run_steps((), self.launcher, lambda active: active.job, self._record_end, schedule=schedule, wait=self.wait)
@@ -85,9 +106,9 @@ class Search:
 
     def _requeue_orphans(self) -> None:
         """Requeue trials whose process died; at most once per heartbeat while trials run."""
-        if self.active and time.monotonic() - self.orphans_requeued < HEARTBEAT_SECONDS:
+        if self.active and time.monotonic() - self.sought_at < HEARTBEAT_SECONDS:
             return
-        self.orphans_requeued = time.monotonic()
+        self.sought_at = time.monotonic()
         ours = [active.trial.number for active in self.active]
         for number in recover(self.study, self.owner, private=self.recipe.storage is None, ours=ours):
             self.progress.note(
@@ -150,35 +171,29 @@ class Search:
 
     def _read_reports(self, active: ActiveTrial) -> None:
         for report in self.problem.reports(active.job, active.events.rows()):
-            average_wins = report.averaged and report.step == active.last.step and report.value > active.last.value
-            if active.prune_reason is not None or (report.step <= active.last.step and not average_wins):
-                continue
-            active.last = report
-            if average_wins:
-                continue  # averaged weights are a free candidate; rungs compare trained ones
-            if report.mrr is not None:
-                active.trial.set_user_attr(f"mrr-{report.step}", report.mrr)
-            active.trial.report(report.value, report.step)
-            active.prune_reason = self._reason_to_prune(active.trial, report)
+            if active.prune_reason is not None:
+                return
+            is_new = report.step > active.last.step
+            if is_new or (report.averaged and report.step == active.last.step and report.value > active.last.value):
+                active.last = report
+            if is_new:  # else it is of averaged weights: a free candidate, but rungs compare trained ones
+                if report.mrr is not None:
+                    active.trial.set_user_attr(MRR.format(report.step), report.mrr)
+                active.trial.report(report.value, report.step)
+                active.prune_reason = self._reason_to_prune(active.trial, report)
 
     def _reason_to_prune(self, trial: Any, report: Report) -> str | None:
         if not self.recipe.prune or origin_of(trial) != SAMPLED:
             return None
-        others = [
-            Rung(other.number, _group(other), other.intermediate_values[report.step], other.user_attrs.get(f"mrr-{report.step}"))
-            for other in self.study.get_trials(deepcopy=False)
-            if counts(other) and other.number != trial.number and report.step in other.intermediate_values
-        ]
-        return reason_to_prune(Rung(trial.number, _group(trial), report.value, report.mrr), others, report.step)
+        others = [other for other in self.study.get_trials(deepcopy=False) if counts(other) and other.number != trial.number]
+        rung = Rung(trial.number, objective_of(trial), report.value, report.mrr)
+        return reason_to_prune(rung, rungs_at(report.step, others), report.step)
 
     def _record_end(self, end: Attempt[ActiveTrial]) -> bool:
         """Close or requeue a trial whose process ended. Always True: a trial runs again through Optuna's queue alone."""
         from optuna.exceptions import UpdateFinishedTrialError
 
-        active = end.step
-        attributes = active.trial.user_attrs
-        if attributes.get("attempt"):  # the scheduler sees one attempt: the one before ran under another number of the study
-            end = replace(end, earlier=(attributes.get("died", ""),))
+        active, end = end.step, _with_earlier_attempt(end)
         try:
             if end.outcome is None and end.number == 1:
                 self._requeue(active, end)
@@ -233,8 +248,8 @@ class Search:
 
     def _count_failures(self, ending: _Ending, job: Job) -> None:
         kind, reason = ending.kind, ending.reason.rstrip(".")
-        self.failures.append(kind)
-        if kind and self.failures[-SAME_FAILURES:] == [kind] * SAME_FAILURES:
+        self.ended_kinds.append(kind)
+        if kind and self.ended_kinds[-SAME_FAILURES:] == [kind] * SAME_FAILURES:
             raise TuningError(
                 f"{SAME_FAILURES} trials in a row failed the same way ({kind}: {reason}); read {job.log}. "
                 "A corrected recipe needs another --out; if the machine was at fault, run the same command again."
@@ -250,6 +265,12 @@ class Search:
         for active in self.active:
             queue_again(self.study, self._frozen(active), "the study was interrupted")
         self.active.clear()
+
+
+def _with_earlier_attempt(end: Attempt[ActiveTrial]) -> Attempt[ActiveTrial]:
+    """Add the attempt that the scheduler did not see, because it ran under another number of the study."""
+    attributes = end.step.trial.user_attrs
+    return replace(end, earlier=(attributes.get("died", ""),)) if attributes.get("attempt") else end
 
 
 def completed(study: Any) -> list[Any]:
@@ -271,44 +292,6 @@ def distinct(study: Any, problem: Problem, seed: int) -> list[Any]:
 def origin_of(trial: Any) -> Origin:
     origin: Origin = trial.user_attrs.get("origin", SAMPLED)
     return origin
-
-
-def _group(trial: Any) -> str:
-    return str(trial.params.get("objective", ""))
-
-
-@dataclass(frozen=True, slots=True)
-class Rung:
-    """A trial at one quarter of its budget."""
-
-    number: int
-    group: str
-    value: float
-    mrr: float | None = None
-
-
-def reason_to_prune(trial: Rung, others: Sequence[Rung], step: int) -> str | None:
-    """Say why a trial is pruned at this quarter; None if it goes on. `others` are all trials that have reached it so far.
-
-    Trials of one objective are ranked by mean reciprocal rank, which tells them apart with half the items; objectives are
-    compared by the score itself, because their ranks below the first differ.
-    """
-    if step not in RUNGS:
-        return None
-    group = [other for other in others if other.group == trial.group]
-    ranks = {rung.number: rung.value if rung.mrr is None else rung.mrr for rung in (*group, trial)}
-    if not _in_better_half(trial.number, ranks):
-        return f"not in the better half of its objective at {step}/{REPORTS} of the budget"
-    leads = all(trial.value >= other.value for other in group)  # the best of an objective goes on, whatever others reach
-    if not leads and not _in_better_half(trial.number, {rung.number: rung.value for rung in (*others, trial)}):
-        return f"not in the better half of all trials at {step}/{REPORTS} of the budget"
-    return None
-
-
-def _in_better_half(number: int, values: Mapping[int, float]) -> bool:
-    """Is it in the better half, rounded down, with ties won by the earlier trial?"""
-    order = sorted(values, key=lambda trial: (-values[trial], trial))
-    return order.index(number) < max(1, len(order) // 2)
 
 
 def running_elsewhere(study: Any) -> int:
