@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,13 +37,7 @@ _FEW_SEEDS = 2
 
 @dataclass(frozen=True, slots=True)
 class Judgement(Record):
-    """The winner minus another candidate on `confirm`.
-
-    against   the number of the other candidate
-    seeds     the judging seeds that both completed
-    verdict   over the pairs of these seeds
-    guards    the difference of each guard's metric
-    """
+    """The winner minus another candidate on `confirm`, over the seeds that both completed; `guards` are of their metrics."""
 
     against: int
     seeds: tuple[int, ...]
@@ -53,11 +47,7 @@ class Judgement(Record):
 
 @dataclass(frozen=True, slots=True)
 class SettingEffect(Record):
-    """What the winner loses with one setting reverted to the reference's, over a few pairs.
-
-    name    the setting; `value` is the winner's, `back` the reference's
-    loss    the mean loss on `confirm` (a share, not points); `error` is its standard error
-    """
+    """What the winner loses with one setting reverted to the reference's (`back`), over a few pairs (a share, not points)."""
 
     name: str
     value: Any
@@ -130,13 +120,7 @@ def finish(study: Any, recipe: TuneRecipe, runner: JobRunner, early: Sequence[Tr
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What fresh seeds chose, and what it is judged against.
-
-    finalists   best first by fresh seeds
-    default     `train`'s default, finalist or not; None if it did not complete
-    ceiling     what any sampled setting gains at most, as in `Final`
-    violated    guards that sampled finalists violate, by the finalist's number
-    """
+    """What fresh seeds chose, and what it is judged against. `violated` are guards that sampled finalists violate, by number."""
 
     finalists: Sequence[TrialCandidate]
     winner: TrialCandidate
@@ -236,22 +220,28 @@ def _guard(final: Final, selection: Selection, recipe: TuneRecipe, runner: JobRu
 
 def _ablate(final: Final, selection: Selection, recipe: TuneRecipe, runner: JobRunner) -> Final:
     """Retrain a winner that is better, and not refused, with one of the settings that differ from the reference reverted."""
-    comparison, reference = final.comparison, selection.reference
-    if not recipe.ablate or comparison is None or reference is None:
+    winner, reference, comparison, problem = selection.winner, selection.reference, final.comparison, runner.problem
+    if not recipe.ablate or reference is None or comparison is None or comparison.verdict.decision != "better" or final.refused:
         return final
-    if comparison.verdict.decision != "better" or final.refused is not None:
-        return final
-    effects = _effects(selection.winner, reference, comparison.seeds[:_FEW_SEEDS], runner)
+    seeds, jobs = comparison.seeds[:_FEW_SEEDS], dict[str, list[Job]]()
+    differing = [name for name, value in winner.params.items() if reference.params.get(name, value) != value]
+    for name in differing[:_ABLATED_SETTINGS]:
+        params = {**winner.params, name: reference.params[name]}
+        if problem.accepts(params):
+            jobs[name] = replace(winner, params=params).jobs(problem, seeds, confirm=True)
+    failed = runner.run([job for group in jobs.values() for job in group], "ablation")
+    effects = []
+    for name, group in jobs.items():
+        if not any(job.key in failed for job in group):
+            paired = problem.paired(winner.jobs(problem, seeds, confirm=True), group, "confirm")
+            loss = float(np.mean(paired.per_seed))
+            effects.append(SettingEffect(name, winner.params[name], reference.params[name], loss, paired.error))
     return replace(final, effects=tuple(sorted(effects, key=lambda effect: -effect.loss)))
 
 
 @dataclass(slots=True)
 class JudgingRuns:
-    """Runs with judging seeds; `completed` holds the seeds of those that succeeded, by candidate.
-
-    Without a reference the winner is described, not judged; if all runs of the reference fail, there is no verdict either. In
-    both cases no guard is checked and nothing is ablated.
-    """
+    """Runs with judging seeds; `completed` holds the seeds of those that succeeded, by candidate."""
 
     selection: Selection
     recipe: TuneRecipe
@@ -327,30 +317,9 @@ def _share_to_reach(theirs: dict[int, float], ours: dict[int, float]) -> float |
     """The share of the budget at which our curve, linear between quarters, crosses the end of theirs; None if it never does."""
     if min(len(ours), len(theirs)) < 2:
         return None
-    goal = theirs[max(theirs)]
-    reached = next((step for step in sorted(ours) if ours[step] >= goal), None)
+    steps, goal = sorted(ours), theirs[max(theirs)]
+    reached = next((place for place, step in enumerate(steps) if ours[step] >= goal), None)
     if reached is None:
         return None
-    previous = max((step for step in ours if step < reached), default=None)
-    if previous is None:
-        return reached / REPORTS
-    return (previous + (reached - previous) * (goal - ours[previous]) / (ours[reached] - ours[previous])) / REPORTS
-
-
-def _effects(
-    winner: TrialCandidate, reference: TrialCandidate, seeds: Sequence[int], runner: JobRunner
-) -> Iterator[SettingEffect]:
-    """Retrain the winner with one setting reverted at a time; a setting is left out if that is impossible or fails."""
-    problem = runner.problem
-    differing = [name for name, value in winner.params.items() if name in reference.params and reference.params[name] != value]
-    jobs = {}
-    for name in differing[:_ABLATED_SETTINGS]:
-        params = {**winner.params, name: reference.params[name]}
-        if problem.accepts(params):
-            jobs[name] = replace(winner, params=params).jobs(problem, seeds, confirm=True)
-    failed = runner.run([job for group in jobs.values() for job in group], "ablation")
-    for name, group in jobs.items():
-        if not any(job.key in failed for job in group):
-            paired = problem.paired(winner.jobs(problem, seeds, confirm=True), group, "confirm")
-            loss = float(np.mean(paired.per_seed))
-            yield SettingEffect(name, winner.params[name], reference.params[name], loss, paired.error)
+    around = [steps[max(0, reached - 1)], steps[reached]]  # the quarters between which our curve crosses
+    return float(np.interp(goal, [ours[step] for step in around], around)) / REPORTS

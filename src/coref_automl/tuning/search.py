@@ -38,14 +38,8 @@ _NO_REPORT = Report(0, 0.0)
 
 @dataclass(slots=True, eq=False)
 class ActiveTrial:
-    """A trial whose process this one has started.
-
-    events         the rows that its run has written, and that were not read yet
-    started        by `time.monotonic`
-    heartbeat      when the storage last heard of it, by `time.time`
-    last           its latest report, or that of its averaged weights where they score higher
-    prune_reason   why it is stopped; None while it goes on
-    """
+    """A trial whose process runs, when the storage last heard of it (`heartbeat`), and its latest report, or that of its averaged
+    weights where they score higher (`last`)."""
 
     trial: Any
     job: Job
