@@ -28,7 +28,9 @@ from coref_automl.training.optimizer import parameter_groups
 _BALANCE = 0.5
 """Oversampling exponent for rare genres: 0 none, 1 uniform over genres."""
 _MAX_REPEATS = 4.0
+"""How often an epoch repeats a document of a rare genre at most, in expectation."""
 _LOG_EVERY = 10
+"""Steps between two lines of progress; reading the loss waits for the device."""
 
 
 @dataclass(slots=True)
@@ -51,7 +53,8 @@ def train_model(
     on_epoch: Callable[[int, int, float], None] | None = None,
 ) -> CoreferenceFitState:
     """Train all epochs; leave the model with the weights of the epoch that scored best on `dev`, or without one of the last."""
-    encoder = parameter_groups(model.encoder, learning_rate=_encoder_rate(recipe, model), weight_decay=recipe.weight_decay)
+    learning_rate = recipe.learning_rate or _default_learning_rate(recipe, model.config.hidden_size)
+    encoder = parameter_groups(model.encoder, learning_rate=learning_rate, weight_decay=recipe.weight_decay)
     head = parameter_groups(model.head, learning_rate=recipe.head_rate, weight_decay=recipe.weight_decay)
     updates = Updates(model, [*encoder, *head], recipe.warmup)
     state = updates.load(folder / RESUME, CoreferenceFitState)
@@ -79,7 +82,8 @@ class _Trainer:
     state: CoreferenceFitState
 
     def train_epoch(self) -> None:
-        state, epochs = self.state, self.recipe.epochs
+        state = self.state
+        epochs = self.recipe.epochs
         batches = epoch_batches(self.train, self.recipe, self.seed, state.epoch)
         self.model.train()
         for number, batch in enumerate(batches, 1):
@@ -96,19 +100,25 @@ class _Trainer:
                 self.stage.advance(done - self.stage.done, loss=checked_loss(loss, state.step))
 
     def validate(self) -> float:
-        """Score the dev documents by the mean of gold- and found-mention CoNLL, and keep the weights if it is the best so far.
-        Without dev documents nothing is selected."""
-        state, score = self.state, 0.0
+        """Score the dev documents by the mean of gold- and found-mention CoNLL. Without dev documents nothing is selected."""
+        score = 0.0
         if self.dev:
             answers = resolve_all(self.model, self.dev, precision=self.recipe.precision)
             gold, found = (mean_conll(self.dev, mode) for mode in zip(*answers, strict=True))
             score = (gold + found) / 2
-            if score > state.best or not state.best_weights:
-                state.best, state.best_gold, state.best_found, state.best_epoch = score, gold, found, state.epoch
-                state.best_weights = weights_on_cpu(self.model, trained_only=True)
+            self._keep_if_best(score, gold, found)
             self.stage.advance(0, dev_gold=100 * gold, dev_found=100 * found)
-        state.peak = max(state.peak, peak_gigabytes())
+        self.state.peak = max(self.state.peak, peak_gigabytes())
         return score
+
+    def _keep_if_best(self, score: float, gold: float, found: float) -> None:
+        state = self.state
+        if score > state.best or not state.best_weights:
+            state.best = score
+            state.best_gold = gold
+            state.best_found = found
+            state.best_epoch = state.epoch
+            state.best_weights = weights_on_cpu(self.model, trained_only=True)
 
     def should_stop(self) -> bool:
         return self.state.epoch >= self.recipe.epochs
@@ -121,10 +131,11 @@ def mean_conll(documents: Sequence[TokenizedDocument], answers: Sequence[FoundCh
     return sum(map(conll, map(sum_scores, scores))) / len(scores)
 
 
-def _encoder_rate(recipe: CoreferenceRecipe, model: CoreferenceModel) -> float:
-    of_encoder = 2e-4 if model.config.hidden_size < 512 else 3e-5
-    of_adapter = 5e-4 if recipe.start else 2e-3
-    return recipe.learning_rate or (of_adapter if recipe.rank else of_encoder)
+def _default_learning_rate(recipe: CoreferenceRecipe, hidden_size: int) -> float:
+    """The encoder's rates that our measurements used: a small one needs more, an adapter that is trained already less."""
+    if recipe.rank:
+        return 5e-4 if recipe.start else 2e-3
+    return 2e-4 if hidden_size < 512 else 3e-5
 
 
 def epoch_batches(train: Sequence[TokenizedDocument], recipe: CoreferenceRecipe, seed: int, epoch: int) -> list[list[Segment]]:
