@@ -204,7 +204,7 @@ class Search:
 
     def _requeue(self, active: ActiveTrial, end: Attempt[ActiveTrial]) -> None:
         """Queue the settings of a trial whose process died once more, unless another machine was first."""
-        if not queue_again(self.study, self._frozen(active), end.reason, attempt=1, died=end.kind):
+        if not queue_again(self.study, active.trial, end.reason, attempt=1, died=end.kind):
             self._lose(active)
             return
         self.active.remove(active)
@@ -213,9 +213,6 @@ class Search:
             f"시도 {number}: {why}. 마지막 체크포인트에서 다시 실행합니다.",
             f"Trial {number}: {why}; it runs again from its last checkpoint.",
         )
-
-    def _frozen(self, active: ActiveTrial) -> Any:
-        return next(trial for trial in self.study.get_trials(deepcopy=False) if trial.number == active.trial.number)
 
     def _close(self, active: ActiveTrial, ending: _Ending) -> None:
         self.active.remove(active)
@@ -257,7 +254,7 @@ class Search:
     def _requeue_active(self) -> None:
         """Leave the running trials in the queue for the next call."""
         for active in self.active:
-            queue_again(self.study, self._frozen(active), "the study was interrupted")
+            queue_again(self.study, active.trial, "the study was interrupted")
         self.active.clear()
 
 

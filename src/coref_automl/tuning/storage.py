@@ -90,6 +90,7 @@ def queue_again(study: Any, trial: Any, reason: str, **attributes: Any) -> bool:
     """Close a trial as interrupted and put its settings at the head of the queue; False if another process did so first."""
     optuna = _optuna()
     storage, identity = study._storage, trial._trial_id
+    trial = storage.get_trial(identity)  # the trial of a running process is not frozen
     settings = trial.params or trial.system_attrs.get("fixed_params")
     with suppress(optuna.exceptions.UpdateFinishedTrialError, RuntimeError):
         storage.set_trial_user_attr(identity, "interrupted", True)
