@@ -197,7 +197,7 @@ def _judge(selection: Selection, recipe: TuneRecipe, runner: JobRunner) -> Final
         reference=reference.number if reference else None,
         default=default.number if default else None,
         comparison=comparison,
-        over_default=runs.over_baseline(),
+        over_default=runs.compare(selection.baseline, 1 - LEVEL, last=True) if selection.baseline else None,
         judging=tuple(seeds),
         confirmed=tuple(runner.problem.confirmed(winner.jobs(runner.problem, seeds, confirm=True))),
         ceiling=selection.ceiling,
@@ -261,13 +261,10 @@ class JudgingRuns:
         for look in looks:
             self._train(range(start + trained, start + look.pairs), start)
             trained = look.pairs
-            judgement = self._compare(self.selection.reference, look.level, last=look is looks[-1])
+            judgement = self.compare(self.selection.reference, look.level, last=look is looks[-1])
             if judgement is None or judgement.verdict.decision != "open":
                 break
         return judgement
-
-    def over_baseline(self) -> Judgement | None:
-        return self._compare(self.selection.baseline, 1 - LEVEL, last=True) if self.selection.baseline else None
 
     def _train(self, seeds: range, start: int) -> None:
         runs = [(side, seed) for seed in seeds for side in self.selection.sides]
@@ -294,7 +291,7 @@ class JudgingRuns:
     def _shared_seeds(self, other: TrialCandidate) -> list[int]:
         return [seed for seed in self.completed[self.selection.winner.number] if seed in self.completed[other.number]]
 
-    def _compare(self, other: TrialCandidate, level: float, *, last: bool) -> Judgement | None:
+    def compare(self, other: TrialCandidate, level: float, *, last: bool) -> Judgement | None:
         """Return the verdict on the winner minus another candidate over their shared seeds; None if they share none."""
         shared = self._shared_seeds(other)
         if not shared:

@@ -38,8 +38,7 @@ _NO_REPORT = Report(0, 0.0)
 
 @dataclass(slots=True, eq=False)
 class ActiveTrial:
-    """A trial whose process runs, when the storage last heard of it (`heartbeat`), and its latest report, or that of its averaged
-    weights where they score higher (`last`)."""
+    """A trial whose process runs. `last`: its latest report, or that of its averaged weights where they score higher."""
 
     trial: Any
     job: Job
@@ -65,9 +64,8 @@ class Search:
 
     owner         this machine and folder, by which a later call knows its own trials
     wait          called between polls; tests replace it
-    active        the trials that run now
     ended_kinds   how each trial that ended here failed; "" if it did not
-    sought_at     when trials of dead processes were last sought, by `time.monotonic`
+    sought_at     when trials of dead processes were last sought
     total         the study's trials at which this call ends
     """
 
