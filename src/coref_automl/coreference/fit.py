@@ -26,9 +26,8 @@ from coref_automl.training.finetuning import RESUME, FitState, Updates, checked_
 from coref_automl.training.optimizer import parameter_groups
 
 _BALANCE = 0.5
-"""Oversampling exponent for rare genres: 0 none, 1 uniform over genres."""
 _MAX_REPEATS = 4.0
-"""How often an epoch repeats a document of a rare genre at most, in expectation."""
+"""Oversampling of rare genres: its exponent (0 none, 1 uniform over genres), and the most repeats of a document in an epoch."""
 _LOG_EVERY = 10
 """Steps between two lines of progress; reading the loss waits for the device."""
 
@@ -83,12 +82,11 @@ class _Trainer:
 
     def train_epoch(self) -> None:
         state = self.state
-        epochs = self.recipe.epochs
         batches = epoch_batches(self.train, self.recipe, self.seed, state.epoch)
         self.model.train()
         for number, batch in enumerate(batches, 1):
             # cuts differ from epoch to epoch: progress is measured by fraction of the epoch, so that the decay ends at its end
-            self.updates.set_learning_rate((state.epoch + (number - 0.5) / len(batches)) / epochs)
+            self.updates.set_learning_rate((state.epoch + (number - 0.5) / len(batches)) / self.recipe.epochs)
             with autocast(str(self.model.device), self.recipe.precision):
                 loss = batch_loss(self.model, batch)
             loss.backward()
@@ -96,7 +94,7 @@ class _Trainer:
             state.step += 1
             state.tokens += sum(map(len, batch))
             if number % _LOG_EVERY == 0 or number == len(batches):
-                done = (state.epoch + number / len(batches)) * (self.stage.total or 0) / epochs
+                done = (state.epoch + number / len(batches)) * (self.stage.total or 0) / self.recipe.epochs
                 self.stage.advance(done - self.stage.done, loss=checked_loss(loss, state.step))
 
     def validate(self) -> float:
@@ -132,7 +130,7 @@ def mean_conll(documents: Sequence[TokenizedDocument], answers: Sequence[FoundCh
 
 
 def _default_learning_rate(recipe: CoreferenceRecipe, hidden_size: int) -> float:
-    """The encoder's rates that our measurements used: a small one needs more, an adapter that is trained already less."""
+    """The encoder's rate: larger for a small one, and for an adapter that is not trained yet."""
     if recipe.rank:
         return 5e-4 if recipe.start else 2e-3
     return 2e-4 if hidden_size < 512 else 3e-5

@@ -27,8 +27,6 @@ from coref_automl.training.optimizer import parameter_groups
 
 _LOG_EVERY = 50
 """Steps between two lines of progress; reading the loss waits for the device."""
-_LEAST = 1e-7
-"""Probability that the validation loss takes for smaller ones."""
 
 
 @dataclass(slots=True)
@@ -146,7 +144,7 @@ class _Trainer:
         valid, state = self.valid, self.state
         predicted = probabilities(self.model, valid, self.recipe.precision)
         scores = score(valid.gold, predicted)
-        loss = float(-np.log(np.maximum(predicted[np.arange(len(valid.gold)), valid.gold], _LEAST)).mean())
+        loss = float(-np.log(np.maximum(predicted[np.arange(len(valid.gold)), valid.gold], 1e-7)).mean())  # log(0) is infinite
         if not state.best_weights or self._gain(scores, loss) > self.recipe.threshold:
             state.best = scores.to_json()
             state.best_loss = loss

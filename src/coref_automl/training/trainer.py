@@ -34,7 +34,7 @@ from coref_automl.training.optimizer import (
 
 _CHECKED = ("loss", "gradient")
 _NEVER = torch.iinfo(torch.long).max
-"""The first step with a NaN or infinite value, while there is none."""
+"""The first non-finite step, while there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from coref_automl.records import Record
 from coref_automl.statistics.planning import PRIOR_DEGREES, ceiling
 from coref_automl.tuning.problem import ORIGINS, SAMPLED, Origin, Problem, events_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.search import distinct, origin_of
+from coref_automl.tuning.search import completed, origin_of
 from coref_automl.tuning.storage import counts
 
 EARLY_TRIALS = 20
@@ -96,9 +96,14 @@ class JobRunner:
 
 
 def completed_candidates(study: Any, problem: Problem, recipe: TuneRecipe) -> list[TrialCandidate]:
-    """Return the completed trials, one per recipe, best first."""
+    """Return the completed trials, best first, one per recipe: of several that trained the same, the start or else the best."""
+    trials: dict[str, Any] = {}
+    for trial in completed(study):
+        key = problem.job(trial.params, recipe.seed).key
+        if key not in trials or ORIGINS.index(origin_of(trial)) < ORIGINS.index(origin_of(trials[key])):
+            trials[key] = trial
     candidates = []
-    for trial in distinct(study, problem, recipe.seed):
+    for trial in trials.values():
         params = {**trial.params, "average": problem.averaged if trial.user_attrs.get("averaged") else 0}
         name = str(trial.user_attrs.get("name", ""))
         candidates.append(TrialCandidate(trial.number, origin_of(trial), name, params, float(trial.value)))

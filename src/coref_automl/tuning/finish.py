@@ -30,7 +30,6 @@ from coref_automl.tuning.score import guard_of, is_met, outside_guards
 _BASELINE_PAIRS = 8
 """Pairs that the comparison with `train`'s default has at most."""
 _ABLATED_SETTINGS = 6
-"""Settings that are ablated at most."""
 _FEW_SEEDS = 2
 """Seeds of an ablated setting, and of a winner without a reference, which is only described."""
 
@@ -74,7 +73,6 @@ class Final(Record):
     effects          of the settings that were ablated, the largest loss first
     unmet            guards, if all sampled finalists violate some: those that all violate, else those of the best
     refused          a guard that the winner violated in the end, or that could not be measured
-    notes            failed runs
     """
 
     raced: tuple[TrialCandidate, ...]
@@ -99,9 +97,7 @@ class Final(Record):
     @property
     def best(self) -> TrialCandidate:
         """The winner, whatever its guards say."""
-        winner = self.candidate(self.winner)
-        assert winner is not None
-        return winner
+        return next(candidate for candidate in self.raced if candidate.number == self.winner)
 
     @property
     def recommended(self) -> TrialCandidate:
@@ -268,8 +264,8 @@ class JudgingRuns:
 
     def _train(self, seeds: range, start: int) -> None:
         runs = [(side, seed) for seed in seeds for side in self.selection.sides]
-        first_look = not self.completed
-        if first_look or outside_guards(self.recipe):  # best-model/ is of the first pair; guards read the weights of every pair
+        # best-model/ is of the first pair that completes, within the first look; guards of fine-tuned tasks read every pair
+        if not self.completed or outside_guards(self.recipe):
             self.runner.keep_last |= {job.key for side, seed in runs for job in self._jobs(side, [seed])}
         baseline = self.selection.baseline
         runs += [(baseline, seed) for seed in seeds if baseline and seed < start + _BASELINE_PAIRS]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from coref_automl.tuning.recipe import REPORTS
 
 RUNGS = (1, 2)
 """Quarters of the budget at which trials are pruned: the better half goes on."""
-MRR = "mrr-{}"
-"""The attribute of a trial that holds its mean reciprocal rank at a quarter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +19,6 @@ class Rung:
     objective: str
     value: float
     mrr: float | None = None
-
-
-def objective_of(trial: Any) -> str:
-    """The objective that a trial sampled; empty if the space has none."""
-    return str(trial.params.get("objective", ""))
-
-
-def rungs_at(step: int, trials: Iterable[Any]) -> list[Rung]:
-    """Return the rungs of the Optuna trials that have reached this quarter."""
-    return [
-        Rung(trial.number, objective_of(trial), trial.intermediate_values[step], trial.user_attrs.get(MRR.format(step)))
-        for trial in trials
-        if step in trial.intermediate_values
-    ]
 
 
 def reason_to_prune(trial: Rung, others: Sequence[Rung], step: int) -> str | None:

@@ -50,8 +50,7 @@ class TuneRecipe:
 
     `settings` are the same in every trial, in the words of a training recipe (a relation recipe for `task: re`). `space` is the
     whole space; None takes the recommended one for the length and the family. A guard of a fine-tuned task (`relation_f1>=-1`) is
-    checked at the end, with its section in `checks` as in an experiment's recipe. Judging is on the half of the evaluation set
-    that chose nothing.
+    checked at the end, with its section in `checks` as in an experiment's recipe.
     """
 
     models: Annotated[tuple[str, ...], Setting("Model; several become a dimension.", flags=("--model",))]

@@ -26,8 +26,8 @@ from coref_automl.engine.schedule import Attempt, Schedule, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
 from coref_automl.say import in_words, say
-from coref_automl.tuning.problem import ORIGINS, SAMPLED, Follower, Origin, Problem, Report, events_of
-from coref_automl.tuning.pruning import MRR, Rung, objective_of, reason_to_prune, rungs_at
+from coref_automl.tuning.problem import SAMPLED, Follower, Origin, Problem, Report, events_of
+from coref_automl.tuning.pruning import Rung, reason_to_prune
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.storage import HEARTBEAT_SECONDS, counts, heartbeat, queue_again, recover, sampler_of
 
@@ -50,8 +50,6 @@ class ActiveTrial:
 
 
 class _Ending(NamedTuple):
-    """How a trial ended: its score, or why it has none; `kind` tells failures apart."""
-
     state: Literal["COMPLETE", "PRUNED", "FAIL"]
     value: float | None = None
     reason: str = ""
@@ -66,7 +64,6 @@ class Search:
     wait          called between polls; tests replace it
     ended_kinds   how each trial that ended here failed; "" if it did not
     sought_at     when trials of dead processes were last sought
-    total         the study's trials at which this call ends
     """
 
     study: Any
@@ -113,8 +110,8 @@ class Search:
 
     def _started_trials(self, before: float = math.inf) -> int:
         """Count the trials that were started, up to the one with this number."""
-        trials = [trial for trial in self.study.get_trials(deepcopy=False) if trial.number < before and counts(trial)]
-        return sum(trial.state.name != "WAITING" for trial in trials)
+        trials = self.study.get_trials(deepcopy=False)
+        return sum(trial.number < before and counts(trial) and trial.state.name != "WAITING" for trial in trials)
 
     def _start_trial(self) -> ActiveTrial | None:
         """Ask Optuna for a trial; None once enough have started."""
@@ -155,10 +152,9 @@ class Search:
         """Drop a trial that another machine closed and took over, because this one seemed dead."""
         self.active = [active for active in self.active if active is not lost]
         self._drop_weights(lost.job)
-        number = lost.trial.number
         self.progress.note(
-            f"시도 {number}: 이 서버의 응답이 없는 동안 다른 서버가 이어받았습니다.",
-            f"Trial {number} was taken over by another machine while this one was silent.",
+            f"시도 {lost.trial.number}: 이 서버의 응답이 없는 동안 다른 서버가 이어받았습니다.",
+            f"Trial {lost.trial.number} was taken over by another machine while this one was silent.",
         )
 
     def _read_reports(self, active: ActiveTrial) -> None:
@@ -170,22 +166,28 @@ class Search:
                 active.last = report
             if is_new:  # else it is of averaged weights: a free candidate, but rungs compare trained ones
                 if report.mrr is not None:
-                    active.trial.set_user_attr(MRR.format(report.step), report.mrr)
+                    active.trial.set_user_attr(f"mrr-{report.step}", report.mrr)
                 active.trial.report(report.value, report.step)
                 active.prune_reason = self._reason_to_prune(active.trial, report)
 
     def _reason_to_prune(self, trial: Any, report: Report) -> str | None:
         if not self.recipe.prune or origin_of(trial) != SAMPLED:
             return None
-        others = [other for other in self.study.get_trials(deepcopy=False) if counts(other) and other.number != trial.number]
-        rung = Rung(trial.number, objective_of(trial), report.value, report.mrr)
-        return reason_to_prune(rung, rungs_at(report.step, others), report.step)
+        step, mrr = report.step, f"mrr-{report.step}"
+        others = [
+            Rung(other.number, other.params.get("objective", ""), other.intermediate_values[step], other.user_attrs.get(mrr))
+            for other in self.study.get_trials(deepcopy=False)
+            if counts(other) and other.number != trial.number and step in other.intermediate_values
+        ]
+        return reason_to_prune(Rung(trial.number, trial.params.get("objective", ""), report.value, report.mrr), others, step)
 
     def _record_end(self, end: Attempt[ActiveTrial]) -> bool:
         """Close or requeue a trial whose process ended. Always True: a trial runs again through Optuna's queue alone."""
         from optuna.exceptions import UpdateFinishedTrialError
 
-        active, end = end.step, _with_earlier_attempt(end)
+        active, attributes = end.step, end.step.trial.user_attrs
+        if attributes.get("attempt"):  # the scheduler sees one attempt: the one before ran under another number of the study
+            end = replace(end, earlier=(attributes.get("died", ""),))
         try:
             if end.outcome is None and end.number == 1:
                 self._requeue(active, end)
@@ -256,35 +258,15 @@ class Search:
         self.active.clear()
 
 
-def _with_earlier_attempt(end: Attempt[ActiveTrial]) -> Attempt[ActiveTrial]:
-    """Add the attempt that the scheduler did not see, because it ran under another number of the study."""
-    attributes = end.step.trial.user_attrs
-    return replace(end, earlier=(attributes.get("died", ""),)) if attributes.get("attempt") else end
-
-
 def completed(study: Any) -> list[Any]:
     """Return the completed trials, best first; ties go to the earlier one."""
     trials = study.get_trials(deepcopy=False, states=[_states().COMPLETE])
     return sorted((trial for trial in trials if counts(trial)), key=lambda trial: (-trial.value, trial.number))
 
 
-def distinct(study: Any, problem: Problem, seed: int) -> list[Any]:
-    """Return the completed trials, best first, one per recipe: of several that trained the same, the start or else the best."""
-    trials: dict[str, Any] = {}
-    for trial in completed(study):
-        key = problem.job(trial.params, seed).key
-        if key not in trials or ORIGINS.index(origin_of(trial)) < ORIGINS.index(origin_of(trials[key])):
-            trials[key] = trial
-    return list(trials.values())
-
-
 def origin_of(trial: Any) -> Origin:
     origin: Origin = trial.user_attrs.get("origin", SAMPLED)
     return origin
-
-
-def running_elsewhere(study: Any) -> int:
-    return len(study.get_trials(deepcopy=False, states=[_states().RUNNING]))
 
 
 def _states() -> Any:
