@@ -2,8 +2,8 @@
 
 A `DecodeError` says which field is wrong, what is expected and what is there. `config` turns it into an error about a recipe,
 `Record.from_json` and `read_stored` into one about a file. Types: str, int, float, bool, Path, None, Any, Literal, unions,
-tuples, lists, dicts, dataclasses (no unknown keys) and TypedDicts (unknown keys are kept). Numbers are below 2**63 and finite,
-except in fields marked `NOT_FINITE`.
+tuples, lists, dicts with text as keys, dataclasses (no unknown keys) and TypedDicts (unknown keys are kept); any other is a
+TypeError before a value is read. Ints are below 2**63 in size; floats are finite, except in fields marked `NOT_FINITE`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import reprlib
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -151,25 +151,29 @@ def _decoder(kind: Any, lenient: bool) -> Decode:
         return _open_object(kind, lenient)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _record(kind, lenient)
+    if kind is Any:
+        return lambda value: value
+    if kind not in _NAMES:
+        raise TypeError(f"there is no decoder for {kind}")
     return (_plain_written if lenient else _plain_stored)(kind)
 
 
 def _wrong_type(kind: Any, value: Any) -> DecodeError:
-    return DecodeError(f"should be {_NAMES.get(kind, getattr(kind, '__name__', kind))}, not {short_repr(value)}")
+    return DecodeError(f"should be {_NAMES[kind]}, not {short_repr(value)}")
 
 
 def _plain_stored(kind: Any) -> Decode:
-    """The decoder of a plain value in JSON, which is not converted."""
+    """The decoder of a plain value in JSON, which is not converted; but a float that is a huge int becomes a float."""
 
     def decode_plain(value: Any) -> Any:
         actual = type(value)
-        fits = actual is kind or (kind is float and actual is int)
-        if not fits or (actual is int and abs(value) >= _LARGEST) or (actual is float and not math.isfinite(value)):
+        if kind is float and actual in (int, float):
+            number = _finite(value)
+            return value if actual is int and abs(value) < _LARGEST else number
+        if actual is not kind:
             raise _wrong_type(kind, value)
-        return value
+        return _in_range(value) if kind is int else value
 
-    if kind is Any:
-        return lambda value: value
     return decode_plain if kind is not Path else lambda value: Path(_plain_stored(str)(value))
 
 
@@ -178,27 +182,35 @@ def _plain_written(kind: Any) -> Decode:
 
     def decode_plain(value: Any) -> Any:
         if kind is float and isinstance(value, int | float | str) and not isinstance(value, bool):
-            try:
-                number = float(value)  # YAML reads 5e-5 as text
-            except (ValueError, OverflowError):
-                raise _wrong_type(kind, value) from None
-            if math.isfinite(number):
-                return number
+            with suppress(ValueError):
+                return _finite(value)  # YAML reads 5e-5 as text
         elif kind is Path and isinstance(value, str | Path):
             return Path(value)
         elif kind is int and not isinstance(value, bool) and hasattr(value, "__index__"):
-            whole = operator.index(value)  # also of numpy's integers
-            if abs(whole) < _LARGEST:
-                return whole
+            return _in_range(operator.index(value))  # also of numpy's integers
         elif kind is not int and isinstance(value, kind):
             return value
         raise _wrong_type(kind, value)
 
-    return (lambda value: value) if kind is Any else decode_plain
+    return decode_plain
+
+
+def _in_range(value: int) -> int:
+    if abs(value) < _LARGEST:
+        return value
+    raise DecodeError(f"should be between -2**63 and 2**63, not {short_repr(value)}")
+
+
+def _finite(value: float | str) -> float:
+    """The value as a float; a ValueError if it is text that is not a number."""
+    with suppress(OverflowError):  # an int beyond all floats
+        if math.isfinite(number := float(value)):
+            return number
+    raise DecodeError(f"should be a finite number below 1.8e308, not {short_repr(value)}")
 
 
 def _union(arguments: tuple[Any, ...], lenient: bool) -> Decode:
-    """The first type that fits; if none does, the error is that of the last."""
+    """The decoder of the first type that fits; if none does, the error is that of the last."""
     optional = types.NoneType in arguments
     inner = [_decoder(kind, lenient) for kind in arguments if kind is not types.NoneType]
 
@@ -254,6 +266,9 @@ def _mapping(arguments: tuple[Any, ...], lenient: bool) -> Decode:
     def decode_mapping(value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise _not_an_object(value, lenient)
+        for key in value:
+            if not isinstance(key, str):  # YAML reads 2024: as a number and on: as true
+                raise DecodeError(f"should have text as keys, not {short_repr(key)}", "Put it in quotation marks.")
         return {key: _inside(inner, entry, key) for key, entry in value.items()}
 
     return decode_mapping
