@@ -1,4 +1,7 @@
-"""Files. In: values. Out: files that are complete or absent, as text, JSON or JSONL; and the values read back from them."""
+"""Files. In: values. Out: files that are complete or absent, as text, JSON or JSONL; and the values read back from them.
+
+The file of a `JsonlAppender` alone may end in a torn line, which `read_jsonl` skips.
+"""
 
 from __future__ import annotations
 

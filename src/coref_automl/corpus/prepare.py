@@ -131,7 +131,7 @@ def _prepare(
         if not (choice == KEPT).any():
             remove(out)  # nothing is worth resuming, and the corrected command differs
         raise
-    if evaluation:
+    if recipe.eval_sets:
         write_grams(evaluation, work / "grams.npy")
     _encode(index, choice, recipe, work, workers, [part.place for part in parts], progress)
     counts = zip(made_from.get("inputs", ()), _rows_per_input(index, parts), strict=True)
