@@ -1,7 +1,4 @@
-"""Files. In: values. Out: files that are complete or absent, as text, JSON or JSONL; and the values read back from them.
-
-The file of a `JsonlAppender` alone may end in a torn line, which `read_jsonl` skips.
-"""
+"""Files. In: values. Out: files that are complete or absent, except a JSONL file that is appended to; and values read back."""
 
 from __future__ import annotations
 

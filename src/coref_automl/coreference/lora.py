@@ -1,12 +1,10 @@
 """Low-rank updates (LoRA). In: an encoder. Out: the same encoder with trainable updates, or with saved ones merged into it.
 
-A saved update is an adapter: for every linear layer NAME of the encoder, the matrices `NAME.down` (rank, inputs) and `NAME.up`
-(outputs, rank). An adapter without one of these layers would change the encoder in part, so it is checked as a whole.
+A saved update, an adapter, has two matrices for every linear layer: `NAME.down` (rank, inputs) and `NAME.up` (outputs, rank).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,9 +12,6 @@ from torch import nn
 
 _SCALE = 2.0
 """LoRA's scale (alpha / rank), the usual one: with it, the learning rate does not depend on the rank."""
-
-Adapter = Mapping[str, Any]
-"""Tensors by name."""
 
 
 class LoRALinear(nn.Module):  # type: ignore[misc]
@@ -40,33 +35,24 @@ def add_lora(encoder: Any, rank: int) -> None:
         setattr(encoder.get_submodule(parent), attribute, LoRALinear(layer, rank))
 
 
-def has_lora(encoder: Any) -> bool:
-    return any(isinstance(layer, LoRALinear) for layer in encoder.modules())
-
-
 def lora_weights(encoder: Any) -> dict[str, Any]:
-    """The adapter of an encoder with LoRA."""
+    """The adapter of an encoder with LoRA; `load_state_dict` copies it back."""
     layers = _layers(encoder, LoRALinear)
     return {f"{name}.{part}": getattr(layer, part).detach() for name, layer in layers.items() for part in ("down", "up")}
 
 
-def adapter_fits(encoder: Any, adapter: Adapter, rank: int) -> bool:
-    """Whether an adapter has exactly the matrices of this rank for every linear layer of a plain encoder; rank 0 has none."""
+def check_adapter(encoder: Any, adapter: dict[str, Any], rank: int) -> None:
+    """Raise a ValueError unless an adapter has exactly the matrices of this rank for a plain encoder; rank 0 has none."""
     expected = dict[str, tuple[int, ...]]()
     for name, layer in _layers(encoder, nn.Linear).items() if rank else ():
         expected |= {f"{name}.down": (rank, layer.in_features), f"{name}.up": (layer.out_features, rank)}
-    return {name: tuple(value.shape) for name, value in adapter.items()} == expected
+    if {name: tuple(value.shape) for name, value in adapter.items()} != expected:
+        raise ValueError(f"not an adapter of rank {rank} for this encoder")
 
 
-def load_lora(encoder: Any, adapter: Adapter) -> None:
-    """Copy a fitting adapter into an encoder with LoRA, to train it further."""
-    for name, value in adapter.items():
-        encoder.get_parameter(name).data.copy_(value)
-
-
-def merge_lora(encoder: Any, adapter: Adapter) -> None:
-    """Add a fitting adapter to the weights of a plain encoder, which stays an ordinary one."""
-    for name, layer in _layers(encoder, nn.Linear).items() if adapter else ():
+def merge_lora(encoder: Any, adapter: dict[str, Any]) -> None:
+    """Add an adapter to the weights of a plain encoder, which stays an ordinary one."""
+    for name, layer in _layers(encoder, nn.Linear).items():
         update = adapter[f"{name}.up"].float() @ adapter[f"{name}.down"].float()
         layer.weight.data += _SCALE * update.to(layer.weight)
 
