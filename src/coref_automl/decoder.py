@@ -2,8 +2,8 @@
 
 A `DecodeError` says which field is wrong, what is expected and what is there. `config` turns it into an error about a recipe,
 `Record.from_json` and `read_stored` into one about a file. Types: str, int, float, bool, Path, None, Any, Literal, unions,
-tuples, lists, dicts with text as keys, dataclasses (no unknown keys) and TypedDicts (unknown keys are kept); any other is a
-TypeError before a value is read. Ints are below 2**63 in size; floats are finite, except in fields marked `NOT_FINITE`.
+tuples, lists, dicts with text as keys, dataclasses (no unknown keys) and TypedDicts (unknown keys are kept), no other. Whole
+numbers are below 2**63 in size, others finite, except in fields marked `NOT_FINITE`.
 """
 
 from __future__ import annotations
@@ -65,8 +65,7 @@ class DecodeError(Exception):
 
 def decode(kind: type[T], value: Any, *, lenient: bool = False) -> T:
     """Return the value as this type. `lenient` converts what people write: text to numbers and paths, lists to tuples."""
-    wanted: Any = kind
-    return typing.cast(T, _decoder(wanted, lenient)(value))
+    return typing.cast(T, _decoder(kind, lenient)(value))
 
 
 def decoder_of(kind: Any) -> Decode:
@@ -163,16 +162,14 @@ def _wrong_type(kind: Any, value: Any) -> DecodeError:
 
 
 def _plain_stored(kind: Any) -> Decode:
-    """The decoder of a plain value in JSON, which is not converted; but a float that is a huge int becomes a float."""
+    """The decoder of a plain value in JSON, which is not converted, except a huge int in a field of floats."""
+    accepted = (float, int) if kind is float else (kind,)
 
     def decode_plain(value: Any) -> Any:
-        actual = type(value)
-        if kind is float and actual in (int, float):
-            number = _finite(value)
-            return value if actual is int and abs(value) < _LARGEST else number
-        if actual is not kind:
+        if type(value) not in accepted:
             raise _wrong_type(kind, value)
-        return _in_range(value) if kind is int else value
+        small = type(value) is int and abs(value) < _LARGEST  # stays an int, also in a field of floats
+        return value if small or kind not in (int, float) else _number(kind, value)
 
     return decode_plain if kind is not Path else lambda value: Path(_plain_stored(str)(value))
 
@@ -183,11 +180,11 @@ def _plain_written(kind: Any) -> Decode:
     def decode_plain(value: Any) -> Any:
         if kind is float and isinstance(value, int | float | str) and not isinstance(value, bool):
             with suppress(ValueError):
-                return _finite(value)  # YAML reads 5e-5 as text
+                return _number(float, value)  # YAML reads 5e-5 as text
         elif kind is Path and isinstance(value, str | Path):
             return Path(value)
         elif kind is int and not isinstance(value, bool) and hasattr(value, "__index__"):
-            return _in_range(operator.index(value))  # also of numpy's integers
+            return _number(int, operator.index(value))  # also of numpy's integers
         elif kind is not int and isinstance(value, kind):
             return value
         raise _wrong_type(kind, value)
@@ -195,18 +192,14 @@ def _plain_written(kind: Any) -> Decode:
     return decode_plain
 
 
-def _in_range(value: int) -> int:
-    if abs(value) < _LARGEST:
-        return value
-    raise DecodeError(f"should be between -2**63 and 2**63, not {short_repr(value)}")
-
-
-def _finite(value: float | str) -> float:
-    """The value as a float; a ValueError if it is text that is not a number."""
+def _number(kind: Any, value: Any) -> Any:
+    """Return the value as an int or a float that is in range; text that is not a number raises a ValueError."""
     with suppress(OverflowError):  # an int beyond all floats
-        if math.isfinite(number := float(value)):
+        number = kind(value)
+        if abs(number) < _LARGEST if kind is int else math.isfinite(number):
             return number
-    raise DecodeError(f"should be a finite number below 1.8e308, not {short_repr(value)}")
+    expected = "between -2**63 and 2**63" if kind is int else "a finite number below 1.8e308"
+    raise DecodeError(f"should be {expected}, not {short_repr(value)}")
 
 
 def _union(arguments: tuple[Any, ...], lenient: bool) -> Decode:
@@ -266,9 +259,8 @@ def _mapping(arguments: tuple[Any, ...], lenient: bool) -> Decode:
     def decode_mapping(value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise _not_an_object(value, lenient)
-        for key in value:
-            if not isinstance(key, str):  # YAML reads 2024: as a number and on: as true
-                raise DecodeError(f"should have text as keys, not {short_repr(key)}", "Put it in quotation marks.")
+        if others := [key for key in value if not isinstance(key, str)]:  # YAML reads 2024: as a number and on: as true
+            raise DecodeError(f"should have text as keys, not {short_repr(others[0])}", "Put it in quotation marks.")
         return {key: _inside(inner, entry, key) for key, entry in value.items()}
 
     return decode_mapping
