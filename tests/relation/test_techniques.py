@@ -140,13 +140,13 @@ def marked_rows() -> list[MarkedRow]:
 
 def test_a_batch_is_padded_to_its_own_longest_row() -> None:
     tensors = RowTensors(marked_rows(), pad=0, device="cpu")
-    batch = tensors.batch(tensors.batch_rows([np.array([2, 0])])[0])
-    assert batch.ids.tolist() == [[1, 2, 3, 0, 0], [1, 2, 3, 4, 5]]
-    assert batch.mask.tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]
-    assert batch.starts.tolist() == [[1, 2], [1, 2]]
-    assert tensors.batch(tensors.batch_rows([np.array([2])])[0], copies=2).ids.tolist() == [[1, 2, 3], [1, 2, 3]]
+    ids, mask, starts = tensors.batch(tensors.batch_rows([np.array([2, 0])])[0])
+    assert ids.tolist() == [[1, 2, 3, 0, 0], [1, 2, 3, 4, 5]]
+    assert mask.tolist() == [[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]]
+    assert starts.tolist() == [[1, 2], [1, 2]]
+    assert tensors.batch(tensors.batch_rows([np.array([2])])[0], copies=2)[0].tolist() == [[1, 2, 3], [1, 2, 3]]
     fixed = RowTensors(marked_rows(), pad=0, device="cpu", fixed=16)
-    assert fixed.batch(fixed.batch_rows([np.array([2])])[0]).ids.shape == (1, 16)
+    assert fixed.batch(fixed.batch_rows([np.array([2])])[0])[0].shape == (1, 16)
 
 
 def test_an_epoch_holds_every_row_once_and_differs_by_epoch() -> None:

@@ -180,8 +180,7 @@ def run_relation(settings: RelationBench) -> BenchResult:
         """Rows per second, one training step per batch."""
 
         def loss(chosen: Any) -> Any:
-            batch = tensors.batch(chosen)
-            return cross_entropy(model(batch.ids, batch.mask, batch.starts), gold[chosen.rows])
+            return cross_entropy(model(*tensors.batch(chosen)), gold[chosen.rows])
 
         def work() -> None:
             for chosen in tensors.batch_rows(batches):

@@ -147,13 +147,6 @@ class BatchRows:
     width: int
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
-    ids: Any
-    mask: Any
-    starts: Any
-
-
 class RowTensors:
     """Marked rows on a device. `fixed` pads every row to one length, as is usual; only the benchmark does so."""
 
@@ -177,14 +170,14 @@ class RowTensors:
         parts = torch.from_numpy(np.concatenate(order)).to(self.device).split([len(rows) for rows in order])
         return [BatchRows(rows, width) for rows, width in zip(parts, widths, strict=True)]
 
-    def batch(self, chosen: BatchRows, copies: int = 1) -> Batch:
-        """Pad the tokens of the rows to their width, all rows `copies` times."""
+    def batch(self, chosen: BatchRows, copies: int = 1) -> tuple[Any, Any, Any]:
+        """Ids, mask and starts of the rows, all `copies` times, padded to their width."""
         index = chosen.rows.repeat(copies) if copies > 1 else chosen.rows
         columns = torch.arange(chosen.width, device=self.device)
         mask = columns < self._sizes[index, None]
         tokens = torch.where(mask, self._offsets[index, None] + columns, 0)
         ids = torch.where(mask, self._flat[tokens], self._pad)
-        return Batch(ids, mask.long(), self._starts[index])
+        return ids, mask.long(), self._starts[index]
 
     def _width(self, longest: int) -> int:
         """Round up to a multiple of eight on a GPU, whose matrix units work in such tiles."""
@@ -252,7 +245,7 @@ def logits_of(
     """Compute the logits of a batch, all rows `copies` times, under the label mask; `gold` labels stay possible."""
     batch = rows.tensors.batch(chosen, copies)
     with autocast(rows.tensors.device, precision):
-        logits = model(batch.ids, batch.mask, batch.starts)
+        logits = model(*batch)
     return logits if rows.bias is None else apply_label_mask(logits, rows.bias[chosen.rows].repeat(copies, 1), gold)
 
 

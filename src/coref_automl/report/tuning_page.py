@@ -10,7 +10,7 @@ from coref_automl.report.rendering import render_html
 from coref_automl.say import Say, in_korean, language
 from coref_automl.store import write_text
 from coref_automl.tuning.finish import Final, Judgement
-from coref_automl.tuning.outputs import FinishedStudy, StudyResult, lines_of, named
+from coref_automl.tuning.outputs import FinishedStudy, StudyResult, lines_of, named, text_of
 from coref_automl.tuning.recipe import TuneRecipe
 
 
@@ -98,7 +98,7 @@ def _trials(study: FinishedStudy, say: Say) -> Section:
     lines = []
     for trial in sorted(study.trials, key=lambda trial: (1 if trial.value is None else -(trial.value or -1), trial.number)):
         cell = Cell(say(charts.STATES[trial.state], trial.state), tones.get(trial.state, "quiet"))
-        settings = [_text(trial.params[name]) if name in trial.params else "" for name in study.space.names]
+        settings = [text_of(trial.params[name]) if name in trial.params else "" for name in study.space.names]
         reason, origin = say(in_korean(trial.reason), trial.reason), trial.name or trial.origin
         lines.append(row(str(trial.number), cell, _value(trial.value), origin, *settings, reason))
     head = (say("시도", "trial"), say("상태", "state"), f"{study.label} %", "", *study.space.names, say("사유", "reason"))
@@ -119,7 +119,3 @@ def _value(value: float | None) -> str:
 
 def _percent(value: float | None) -> float | None:
     return None if value is None else round(100 * value, 4)
-
-
-def _text(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

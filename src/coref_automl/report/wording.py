@@ -22,7 +22,7 @@ from coref_automl.comparison.differences import ComparisonRow, lost_to_family
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Estimate, Half
-from coref_automl.report.page import Cell, Tone, bound, is_same, note, p_text, plotted, points, tokens
+from coref_automl.report.page import Tone, bound, is_same, note, p_text, plotted, points, tokens
 from coref_automl.say import Say
 
 TONES: dict[str, Tone] = {
@@ -223,12 +223,6 @@ def comparison_verdict(comparison: Comparison, say: Say) -> str:
             text += say(f" (검출 가능 차이 {detectable}점)", f"; detectable difference {detectable} points")
         return text
     return say(*_SAME) if comparison.verdict == "same" else say(*_VERDICTS[comparison.verdict])
-
-
-def checkpoint_cell(comparison: Comparison | None, say: Say) -> Cell:
-    if comparison is None:
-        return Cell("–", "quiet")
-    return Cell(comparison_verdict(comparison, say), TONES.get(comparison.verdict, "quiet"))
 
 
 def why_not_compared(checkpoint: ComparisonRow, say: Say) -> str:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import faulthandler
 import os
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
@@ -152,9 +151,12 @@ def _slots(kind: Kind) -> tuple[str, ...]:
     return SLOTS if kind == "fill" else SLOTS[:1]
 
 
-_MAX_LOADED = 3
-"""Masked language models that stay loaded; of coreference and relation models, two each."""
-_loaded: OrderedDict[str, Any] = OrderedDict()
+@lru_cache(maxsize=2)
+def _masked_lm(source: str) -> Any:
+    """Two stay loaded, as of coreference and relation models."""
+    from coref_automl.models.load import load_masked_lm
+
+    return load_masked_lm(source)
 
 
 def _ask(kind: Kind, models: Models, values: dict[str, Any], patience: float) -> Any:
@@ -174,18 +176,10 @@ def _ask(kind: Kind, models: Models, values: dict[str, Any], patience: float) ->
 
 def _fill(models: Models, values: dict[str, Any]) -> list[dict[str, Any]]:
     from coref_automl.evaluation.fill import fill, find_gap
-    from coref_automl.models.load import load_masked_lm
 
     find_gap(values["text"])
-    answers = []
-    for name, source in models:
-        if source not in _loaded:
-            while len(_loaded) >= _MAX_LOADED:
-                _loaded.popitem(last=False)
-            _loaded[source] = load_masked_lm(source)
-        _loaded.move_to_end(source)
-        answers.append(fill(_loaded[source], values["text"], name=name, nouns_only=values["nouns"], top=10).to_json())
-    return answers
+    options = {"nouns_only": values["nouns"], "top": 10}
+    return [fill(_masked_lm(source), values["text"], name=name, **options).to_json() for name, source in models]
 
 
 def _chains(models: Models, values: dict[str, Any]) -> dict[str, Any]:

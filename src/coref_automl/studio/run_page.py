@@ -17,7 +17,7 @@ from coref_automl.folders import EVENTS, MANIFEST, natural_order
 from coref_automl.progress import duration, parse_events
 from coref_automl.report import charts
 from coref_automl.report.page import Cell, Charts, Commands, Section, Table, Text, estimate_cells, plotted, points, row, tokens
-from coref_automl.report.wording import checkpoint_cell
+from coref_automl.report.wording import TONES, comparison_verdict
 from coref_automl.say import Say
 from coref_automl.studio.board import Board
 from coref_automl.studio.folders import ARCHIVED, Run, in_words
@@ -185,9 +185,11 @@ def _checkpoints(
     rows = []
     for entry, value in zip(entries, estimate_cells([entry.evaluation.estimates.get(metric) for entry in entries]), strict=True):
         comparison = judged.get(entry)
-        change = comparison.difference if comparison is not None else None
-        cell = Cell(points(change), estimate=change) if change is not None else Cell("–", "quiet")
-        rows.append(row(entry.name, tokens(entry.recorded_tokens), value, cell, checkpoint_cell(comparison, say)))
+        change = verdict = Cell("–", "quiet")
+        if comparison is not None:
+            verdict = Cell(comparison_verdict(comparison, say), TONES.get(comparison.verdict, "quiet"))
+            change = Cell(points(comparison.difference), estimate=comparison.difference)
+        rows.append(row(entry.name, tokens(entry.recorded_tokens), value, change, verdict))
     head = (
         say("체크포인트", "checkpoint"), say("토큰", "tokens"), f"{METRICS[metric].label} %" if metric else "–",
         say("베이스 모델과의 짝지은 차이 (점)", "paired difference to the base (points)"), say("판정", "verdict"),

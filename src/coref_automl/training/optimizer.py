@@ -25,9 +25,8 @@ _LAYER = re.compile(r"(?:^|\.)layers?\.(\d+)\.")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParameterGroup:
-    """Parameters of one depth: 0 for the embeddings, 1 to n for the layers, n + 1 for the head; None without layer-wise decay."""
+    """Parameters with one learning rate and one weight decay."""
 
-    depth: int | None
     learning_rate: float
     weight_decay: float
     names: tuple[str, ...]
@@ -59,7 +58,6 @@ def parameter_groups(model: Any, *, learning_rate: float, weight_decay: float, l
             groups.setdefault((depth, decayed), []).append((name, parameter))
     return [
         ParameterGroup(
-            depth if by_depth else None,
             learning_rate * layer_decay ** (layers + 1 - depth),
             weight_decay if decayed else 0.0,
             tuple(name for name, _ in members),

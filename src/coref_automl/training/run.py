@@ -198,7 +198,7 @@ def _attempt(work: Prepared, group: ProcessGroup, run: Path, micro: int, progres
         loop=Loop(plan, groups, clock, recipe.schedule, settled(recipe.warmup), finish, group.wait, recipe.keep_states),
     )
     if work.processes > 1:
-        clock.shared = lambda progress: _of_first_process(trainer, progress)
+        clock.shared = group.share_from_first
     if resume:
         check_trainer_state(resume)
         progress.note(files.describe_state(run))
@@ -264,10 +264,3 @@ def _result(run: Path, loss: float | None, stopped: str | None) -> TrainResult:
         run=run, checkpoints=tuple(checkpoints), steps=newest.step if newest else 0, epochs=newest.epoch if newest else 0.0,
         tokens=newest.tokens if newest else 0, seconds=seconds, loss=loss, best=files.best_of(run), stopped=stopped,
     )  # fmt: skip
-
-
-def _of_first_process(trainer: MaskedTrainer, progress: float) -> float:
-    shared = torch.tensor([progress], dtype=torch.float64, device=trainer.args.device)
-    torch.distributed.broadcast(shared, 0)
-    value: float = shared.item()
-    return value

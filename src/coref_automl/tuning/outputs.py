@@ -242,7 +242,7 @@ def lines_of(final: Final, recipe: TuneRecipe, label: str, where: str, say: Say)
     for name, difference in (final.comparison.guards if final.comparison else {}).items():
         add(f"조건 {name}: {_points(difference)}.", f"Guard {name}: {_points(difference)}.")
     if final.effects:
-        effects = "; ".join(f"{e.name} {_text(e.value)} -> {_text(e.back)}: {-100 * e.loss:+.2f}" for e in final.effects)
+        effects = "; ".join(f"{e.name} {text_of(e.value)} -> {text_of(e.back)}: {-100 * e.loss:+.2f}" for e in final.effects)
         add(f"설정을 하나씩 되돌리면 (점): {effects}.", f"One setting back at a time, in points: {effects}.")
     return lines
 
@@ -281,5 +281,5 @@ def _begin(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
