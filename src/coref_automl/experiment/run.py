@@ -42,7 +42,7 @@ from coref_automl.report.checkpoint_report import WrittenReport, report
 from coref_automl.report.printout import recommend
 from coref_automl.report.rendering import markdown_table
 from coref_automl.report.sections.questions import verdicts_table
-from coref_automl.say import Say, in_korean, language, say, speaking
+from coref_automl.say import Say, in_words, language, say, speaking
 from coref_automl.statistics.planning import Look, Paired, SequentialVerdict, looks_of
 from coref_automl.store import write_json, write_text
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
@@ -136,21 +136,21 @@ class Experiment:
 
     def _record_end(self, end: Attempt[Step], stage: Stage) -> bool:
         """Record how an attempt ended; False: it is tried again."""
-        say, step = self.progress.say, end.step
-        name = f"{step.name} {kind_name(step.kind)}"
-        reason = end.reason if end.outcome else say(in_korean(end.reason), end.reason)
+        step, name = end.step, f"{end.step.name} {kind_name(end.step.kind)}"
+        reason = end.reason if end.outcome else in_words(end.reason)
+        why = reason.rstrip(".")  # what follows in a note is of the same sentence
         if end.done:
             self.state.done.add(step.label)
-            took = duration(end.seconds, say.lang)
+            took = duration(end.seconds, language())
             self.progress.note(f"{name}: 완료, {took}", f"{step.label}: done in {took}")
             self._remove_weights([step])
         elif end.kind != NAN and end.number == 1:
-            self.progress.note(f"{name}: {reason}. 다시 시도합니다.", f"{step.label}: {reason}; it is tried again")
+            self.progress.note(f"{name}: {why}. 다시 시도합니다.", f"{step.label}: {why}; it is tried again")
             return False
         else:
             self.state.failures[step.label] = Failure(step.label, end.kind, reason)
             log = end.job.log
-            self.progress.note(f"{name} 실패: {reason} (기록: {log})", f"{step.label} failed: {reason} (log: {log})")
+            self.progress.note(f"{name} 실패: {why} (기록: {log})", f"{step.label} failed: {why} (log: {log})")
         stage.advance()
         return True
 
