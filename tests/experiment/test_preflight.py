@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from coref_automl.experiment.adapt import adapt
 from coref_automl.experiment.estimate import Preflight, plan_preflight
 from coref_automl.experiment.plan import FEWEST_STEPS, open_plan
 from coref_automl.experiment.preflight import before_training, before_tuning, sized_to_texts, study_preflight
+from coref_automl.experiment.run import run_experiment
 from coref_automl.progress import Progress, quiet
 from coref_automl.tuning.masked import MaskedProblem
 from coref_automl.tuning.problem import Problem
@@ -84,6 +87,29 @@ def test_few_steps_that_were_asked_for_do_not_hide_hours(recipe: Make, monkeypat
     monkeypatch.setattr(estimate, "_LONG", 0.0)
     with pytest.raises(RecipeError, match="Nothing was trained"):
         before_training(open_plan(asked, Path(asked.out), quiet()), quiet(), lambda _: False, fit=False)
+
+
+def test_hours_are_agreed_to_once_and_again_only_for_what_was_added(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimate, "_LONG", 0.0)
+    small = {"max_tokens": 512, "batch": 8, "checkpoints": 1}
+
+    def confirmations(*, agree: bool = True, only: tuple[str, ...] = (), **changes: Any) -> int:
+        shown: list[Preflight] = []
+        before = partial(before_training, progress=quiet(), confirm=lambda ahead: shown.append(ahead) or agree, fit=False)
+        recipe = bench.recipe(tmp_path / "study", **{**ONE, "train": small, **changes})
+        with nullcontext() if agree else pytest.raises(RecipeError, match="Nothing was trained"):
+            run_experiment(recipe, only=only, launcher=InlineLauncher(), before=before)
+        return len(shown)
+
+    assert confirmations(agree=False) == 1
+    assert confirmations(only=("evaluate",)) == 1  # a refusal is not kept
+    assert confirmations() == 0  # resumed
+    more = {"seeds": 2, "methods": {"mlm": {}, "entity": {}}}
+    assert confirmations(**more, agree=False) == 1
+    assert confirmations(**more, only=("train",)) == 1
+    assert confirmations(**more) == confirmations() == 0
 
 
 def test_a_dry_run_counts_what_starts_from_the_chosen_model_and_only_the_kinds_asked_for(

@@ -97,7 +97,7 @@ def test_minutes_and_consent_are_those_of_the_whole_command(
     wanted = recipe(seeds=12, train={"max_tokens": 512, "batch": 8, "learning_rate": 1e-3, "checkpoints": 1})
 
     def before(plan: Plan) -> Plan:
-        return before_training(plan, Progress(), lambda _: False, fit=False, with_time=False)
+        return before_training(plan, Progress(), lambda _: False, fit=False, timed=False)
 
     result, known = run_until_shown(wanted, max_minutes=11.5, launcher=launcher, before=before)
     assert (result.resumes, known) == (True, [])

@@ -230,10 +230,21 @@ def _detectable(seeds: int, sizes: NDArray[np.int64], methods: int) -> float | N
 def with_times(preflight: Preflight, plan: Plan, progress: Progress, only: Collection[str] = ()) -> Preflight:
     """Add what is left of every kind of step, or of these."""
     state, size = ExperimentState.of(plan), _measure(plan.first_run, plan.recipe.device, progress)
-    steps = plan.steps if (plan.out / ANSWER).is_file() else [*plan.steps, *plan.steps_of_choice()]  # the answer comes last
+    steps = _steps_of(plan)
     present = [kind for kind in dict.fromkeys(only) or step_kinds() if any(step.kind == kind for step in steps)]
     shares = tuple(_estimate(plan, state, [step for step in steps if step.kind == kind], size) for kind in present)
     return replace(preflight, memory=size.gigabytes or peak_gigabytes(), shares=shares)
+
+
+def tokens_left(plan: Plan) -> dict[str, float]:
+    """The tokens of every step that is left, by its label."""
+    state = ExperimentState.of(plan)
+    return {step.label: tokens_of(plan, step) for step in _steps_of(plan) if not state.is_closed(step)}
+
+
+def _steps_of(plan: Plan) -> list[Step]:
+    """All steps, without those from the chosen model once there is an answer, which comes last."""
+    return plan.steps if (plan.out / ANSWER).is_file() else [*plan.steps, *plan.steps_of_choice()]
 
 
 def _estimate(plan: Plan, state: ExperimentState, steps: Sequence[Step], size: Size) -> StepEstimate:

@@ -10,33 +10,44 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from coref_automl.decoder import read_stored
 from coref_automl.errors import RecipeError
-from coref_automl.experiment.estimate import Preflight, plan_preflight, tuning_preflight, with_times
+from coref_automl.experiment.estimate import Preflight, plan_preflight, tokens_left, tuning_preflight, with_times
 from coref_automl.experiment.plan import FEWEST_STEPS, Plan, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe
-from coref_automl.experiment.state import ExperimentState
 from coref_automl.folders import EXPERIMENT, check_folder
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, quiet
+from coref_automl.store import write_json
 from coref_automl.training.folder import check_disk_space
 from coref_automl.tuning.masked import MaskedProblem
 from coref_automl.tuning.problem import Problem
 
 _LEAST_BATCH, _MOST_EPOCHS = 4, 10
 """For few texts: fewer rows say little about the texts, and more epochs memorize them."""
+AGREED = "agreed.json"
+"""In a study's folder: the tokens of every step whose time was shown, and confirmed where it is long."""
 Confirm = Callable[[Preflight], bool]
 """Asks whether to go on with what a preflight says."""
 
 
-def before_training(plan: Plan, progress: Progress, confirm: Confirm, *, fit: bool, with_time: bool = True) -> Plan:
-    """Print the preflight of `adapt` or `study`, and return the plan to go on with; `fit` sizes batch and epochs to the texts."""
+def before_training(plan: Plan, progress: Progress, confirm: Confirm, *, fit: bool, timed: bool = True) -> Plan:
+    """Print the preflight of `adapt` or `study`, and return the plan to go on with; `fit` sizes batch and epochs to the texts.
+
+    A resumed study is not timed again, so nobody is asked about its hours, unless a step was added or has more tokens.
+    """
     length_given = bool({"epochs", "max_tokens"} & plan.recipe.train.keys())
     plan = sized_to_texts(plan) if fit else plan
     preflight = plan_preflight(plan)
     check_disk_space(plan.out, preflight.disk)
-    if with_time and not ExperimentState.of(plan).done:
+    agreed = read_stored(plan.out / AGREED, dict[str, float]) if (plan.out / AGREED).is_file() else {}
+    left = tokens_left(plan) if timed else {}
+    is_more = any(tokens > agreed.get(step, 0.0) for step, tokens in left.items())
+    if is_more:
         preflight = with_times(preflight, plan, progress)
     _print_and_confirm(preflight, progress, confirm, length_given=length_given)
+    if is_more:
+        write_json(plan.out / AGREED, agreed | left)
     return plan
 
 
