@@ -149,7 +149,8 @@ def study(
     interrupted study; nothing finished is run again.
     """
     from coref_automl.experiment.preflight import before_training, study_preflight
-    from coref_automl.experiment.run import run_experiment, run_until_shown
+    from coref_automl.experiment.run import run_experiment
+    from coref_automl.experiment.until_shown import run_until_shown
 
     for kind in only or ():
         choose(kind, dict.fromkeys((*step_kinds(), "report")), "kind of step")
