@@ -113,7 +113,7 @@ def adapt(
     out, progress = Path(recipe.out), progress or quiet()
     pick_first_gpu(recipe.device)  # it trains in this process
     before = partial(before_training, progress=progress, confirm=confirm, fit=True, timed=timed)
-    with open_experiment(recipe, progress, before, InProcessLauncher()) as experiment:
+    with open_experiment(recipe, progress, before, InProcessLauncher(), None) as experiment:
         result, plan = experiment.run(), experiment.plan
     answer, base = Answer.from_json(read_json(out / ANSWER)), plan.recipe.model
     outcomes = {step.kind: step.outcome(out) for step in plan.steps_from(answer.highest_path)}

@@ -108,13 +108,10 @@ class Experiment:
         with self.progress.stage("study", total, "steps") as stage:
             stage.skip(total - len(steps))
             left = run_steps(
-                steps,
-                self.launcher,
-                lambda step: step.job(self.plan.out, recipe.model),
-                lambda end: self._record_end(end, stage),
-                schedule=Schedule(self.state.is_ready, self.state.is_unreachable),
+                steps, self.launcher, lambda step: step.job(self.plan.out, recipe.model),
+                lambda end: self._record_end(end, stage), schedule=Schedule(self.state.is_ready, self.state.is_unreachable),
                 should_stop=lambda: self.deadline is not None and time.monotonic() > self.deadline,
-            )
+            )  # fmt: skip
         if left:
             self.progress.note(
                 f"시간이 다 되었습니다. 단계 {left}개가 남았고, 같은 명령을 다시 실행하면 이어서 진행합니다.",
@@ -178,7 +175,7 @@ class Experiment:
         return looks
 
     def _write_verdicts(self, folders: Iterable[Path], written: WrittenReport) -> None:
-        """Write the answer, its table and what every step cost."""
+        """Write the answer, its table and what every step cost, into the study and into its archive, which is read alone."""
         assert written.answer is not None
         table = markdown_table(verdicts_table(written.answer, Say(language())))
         outcomes = {step.label: step.outcome(self.plan.out) for step in self.state.steps}
@@ -191,11 +188,7 @@ class Experiment:
 
 @contextmanager
 def open_experiment(
-    recipe: ExperimentRecipe,
-    progress: Progress | None,
-    before: Before,
-    launcher: Launcher | None = None,
-    max_minutes: float | None = None,
+    recipe: ExperimentRecipe, progress: Progress | None, before: Before, launcher: Launcher | None, max_minutes: float | None
 ) -> Iterator[Experiment]:
     """Claim the folder, speak the recipe's language, write events into the folder, and open the plan."""
     out, deadline = Path(recipe.out), time.monotonic() + 60 * max_minutes if max_minutes is not None else None

@@ -1,7 +1,7 @@
 """A study that adds seeds look by look. In: a recipe of methods at one length. Out: ExperimentResult and SequentialComparisons.
 
-After each look (`statistics/planning.py`) every method is compared with the first one. The study ends when each is shown better or
-worse, or a difference that matters is excluded, or the seeds are spent.
+After each look (`statistics/planning.py`) every method is compared with the first one. The study ends when each is shown better
+or worse, or a difference that matters is excluded, or the seeds are spent.
 """
 
 from __future__ import annotations
@@ -70,8 +70,7 @@ def run_until_shown(
         raise RecipeError("--until-shown compares methods with the first one; name at least two.")
     if len(recipe.lengths) > 1:
         raise RecipeError("--until-shown judges one length; pass one --length.")
-    progress = progress or quiet()
-    looks = looks_of(recipe.seeds, comparisons=len(recipe.methods) - 1)
+    progress, looks = progress or quiet(), looks_of(recipe.seeds, comparisons=len(recipe.methods) - 1)
     with open_experiment(recipe, progress, before, launcher, max_minutes) as whole:
         for look in looks:
             plan = replace(whole.plan, recipe=replace(whole.plan.recipe, seeds=look.pairs))
@@ -112,10 +111,8 @@ def _planned_arms(plan: Plan, group: Group) -> dict[str, Arm]:
     """The arms at the plan's length by method, with its seeds alone: the folder may hold runs of other lengths and seeds."""
     (length,) = plan.recipe.lengths
     planned = [
-        entry
-        for entry in group.entries
-        if (provenance := entry.evaluation.provenance) is not None
-        and (provenance.seq_len, entry.evaluation.seq_len) == (length, length)
-        and provenance.seed in plan.seeds
-    ]
+        entry for entry in group.entries
+        if (provenance := entry.evaluation.provenance) is not None and provenance.seed in plan.seeds
+        and provenance.seq_len == entry.evaluation.seq_len == length
+    ]  # fmt: skip
     return {arm.method: arm for arm in arms_of(planned, None)}
