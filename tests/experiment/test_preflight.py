@@ -21,7 +21,7 @@ from coref_automl.experiment import estimate
 from coref_automl.experiment.adapt import adapt
 from coref_automl.experiment.estimate import Preflight, plan_preflight
 from coref_automl.experiment.plan import FEWEST_STEPS, open_plan
-from coref_automl.experiment.preflight import before_training, before_tuning, sized_to_texts, study_preflight
+from coref_automl.experiment.preflight import before_training, before_tuning, lines_of, sized_to_texts, study_preflight
 from coref_automl.experiment.run import run_experiment
 from coref_automl.progress import Progress, quiet
 from coref_automl.tuning.masked import MaskedProblem
@@ -44,7 +44,7 @@ def test_few_texts_get_a_batch_and_epochs_that_fit(recipe: Make) -> None:
     assert preflight.batch < 32
     assert (preflight.batch, preflight.epochs) == (plan.recipe.train["batch"], plan.recipe.train["epochs"])
     whole, (reason, count) = preflight.documents + sum(preflight.left_out.values()), next(iter(preflight.left_out.items()))
-    assert any(line.startswith(f"Left out of {whole} documents: {count} {reason}") for line in preflight.lines())
+    assert any(line.startswith(f"Left out of {whole} documents: {count} {reason}") for line in lines_of(preflight))
     assert preflight.evidence is not None
     assert 0 < preflight.evidence.items <= 12
     assert preflight.evidence.detectable is None or preflight.evidence.detectable > 0.1
@@ -79,7 +79,7 @@ def test_what_it_takes_is_said_before_training_and_a_long_one_is_asked_about(
     fit = recipe(train={"learning_rate": 1e-3, "epochs": 900_000, "save_every": 900_000}, relation=None)
     with pytest.raises(RecipeError, match=r"Nothing was trained; .*--yes to go on"):
         before_training(open_plan(fit, Path(fit.out), quiet()), quiet(), refuse, fit=True)
-    assert shown[0].long
+    assert shown[0].is_long
 
 
 def test_few_steps_that_were_asked_for_do_not_hide_hours(recipe: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_of_two_budgets_of_a_trial_the_smaller_one_is_counted(study: Callable[..
     wanted, long = study(max_minutes=1_000.0, max_tokens=20_000), list[bool]()
 
     def refuse(ahead: Preflight) -> bool:
-        long.append(ahead.long)
+        long.append(ahead.is_long)
         return False
 
     before_tuning(open_problem(wanted, Path(wanted.out), quiet()), quiet(), refuse)
