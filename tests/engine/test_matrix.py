@@ -181,7 +181,7 @@ def do_adapt(home: Path, **changes: Any) -> Any:
     settings |= {"texts": {"sources": ["local:texts.jsonl"], "near_duplicates": False}, "train": {"epochs": 1, "batch": 8}}
     settings |= {"evaluate": {"sets": ["evalset"], "words": "none"}, "relation": None, **changes}
     with chdir(home):  # a dataset is bound to its sources as they are named
-        return adapt(adapt_recipe(None, settings), confirm=lambda _: True, with_time=False).answer
+        return adapt(adapt_recipe(None, settings), confirm=lambda _: True, timed=False).answer
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,8 @@ from coref_automl.experiment import estimate
 from coref_automl.experiment.adapt import adapt
 from coref_automl.experiment.estimate import Preflight, plan_preflight
 from coref_automl.experiment.plan import FEWEST_STEPS, open_plan
-from coref_automl.experiment.preflight import before_training, before_tuning, sized_to_texts, study_preflight
+from coref_automl.experiment.preflight import before_training, before_tuning, lines_of, sized_to_texts, study_preflight
+from coref_automl.experiment.run import run_experiment
 from coref_automl.progress import Progress, quiet
 from coref_automl.tuning.masked import MaskedProblem
 from coref_automl.tuning.problem import Problem
@@ -41,7 +44,7 @@ def test_few_texts_get_a_batch_and_epochs_that_fit(recipe: Make) -> None:
     assert preflight.batch < 32
     assert (preflight.batch, preflight.epochs) == (plan.recipe.train["batch"], plan.recipe.train["epochs"])
     whole, (reason, count) = preflight.documents + sum(preflight.left_out.values()), next(iter(preflight.left_out.items()))
-    assert any(line.startswith(f"Left out of {whole} documents: {count} {reason}") for line in preflight.lines())
+    assert any(line.startswith(f"Left out of {whole} documents: {count} {reason}") for line in lines_of(preflight))
     assert preflight.evidence is not None
     assert 0 < preflight.evidence.items <= 12
     assert preflight.evidence.detectable is None or preflight.evidence.detectable > 0.1
@@ -76,7 +79,7 @@ def test_what_it_takes_is_said_before_training_and_a_long_one_is_asked_about(
     fit = recipe(train={"learning_rate": 1e-3, "epochs": 900_000, "save_every": 900_000}, relation=None)
     with pytest.raises(RecipeError, match=r"Nothing was trained; .*--yes to go on"):
         before_training(open_plan(fit, Path(fit.out), quiet()), quiet(), refuse, fit=True)
-    assert shown[0].long
+    assert shown[0].is_long
 
 
 def test_few_steps_that_were_asked_for_do_not_hide_hours(recipe: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,6 +87,29 @@ def test_few_steps_that_were_asked_for_do_not_hide_hours(recipe: Make, monkeypat
     monkeypatch.setattr(estimate, "_LONG", 0.0)
     with pytest.raises(RecipeError, match="Nothing was trained"):
         before_training(open_plan(asked, Path(asked.out), quiet()), quiet(), lambda _: False, fit=False)
+
+
+def test_hours_are_agreed_to_once_and_again_only_for_what_was_added(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimate, "_LONG", 0.0)
+    small = {"max_tokens": 512, "batch": 8, "checkpoints": 1}
+
+    def confirmations(*, agree: bool = True, only: tuple[str, ...] = (), **changes: Any) -> int:
+        shown: list[Preflight] = []
+        before = partial(before_training, progress=quiet(), confirm=lambda ahead: shown.append(ahead) or agree, fit=False)
+        recipe = bench.recipe(tmp_path / "study", **{**ONE, "train": small, **changes})
+        with nullcontext() if agree else pytest.raises(RecipeError, match="Nothing was trained"):
+            run_experiment(recipe, only=only, launcher=InlineLauncher(), before=before)
+        return len(shown)
+
+    assert confirmations(agree=False) == 1
+    assert confirmations(only=("evaluate",)) == 1  # a refusal is not kept
+    assert confirmations() == 0  # resumed
+    more = {"seeds": 2, "methods": {"mlm": {}, "entity": {}}}
+    assert confirmations(**more, agree=False) == 1
+    assert confirmations(**more, only=("train",)) == 1
+    assert confirmations(**more) == confirmations() == 0
 
 
 def test_a_dry_run_counts_what_starts_from_the_chosen_model_and_only_the_kinds_asked_for(
@@ -148,7 +174,7 @@ def test_of_two_budgets_of_a_trial_the_smaller_one_is_counted(study: Callable[..
     wanted, long = study(max_minutes=1_000.0, max_tokens=20_000), list[bool]()
 
     def refuse(ahead: Preflight) -> bool:
-        long.append(ahead.long)
+        long.append(ahead.is_long)
         return False
 
     before_tuning(open_problem(wanted, Path(wanted.out), quiet()), quiet(), refuse)

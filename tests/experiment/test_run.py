@@ -21,9 +21,10 @@ from coref_automl.experiment.preflight import study_preflight
 from coref_automl.experiment.recipe import ExperimentRecipe
 from coref_automl.experiment.run import run_experiment
 from coref_automl.experiment.state import ExperimentResult
+from coref_automl.folders import EVENTS
 from coref_automl.models.build import build_masked_lm
 from coref_automl.models.load import load_tokenizer
-from coref_automl.progress import quiet
+from coref_automl.progress import quiet, read_events
 from coref_automl.store import read_json, read_jsonl, write_json
 from tests.experiment.conftest import ONE, Bench
 from tests.tuning.inline import DeadLauncher, InlineLauncher
@@ -142,6 +143,26 @@ def test_a_failed_step_leaves_out_what_needs_it_and_is_tried_by_the_next_call(
     again = InlineLauncher()
     assert run_experiment(wanted, launcher=again).failures == ()
     assert names(again) == ["train entity-64-s0", "evaluate entity-64-s0"]
+
+
+def test_a_note_of_a_retry_is_one_sentence_also_where_the_reason_has_a_full_stop(
+    recipe: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from coref_automl.training import run
+
+    def failing(given: Any, **options: Any) -> Any:
+        raise RuntimeError("The cable came loose.")
+
+    monkeypatch.setattr(run, "train", failing)
+    expected = {
+        "en": "train mlm-64-s0: The cable came loose; it is tried again",
+        "ko": "mlm-64-s0 학습: The cable came loose. 다시 시도합니다.",
+    }
+    for lang, note in expected.items():
+        wanted = recipe(**ONE, lang=lang)
+        result = run_experiment(wanted, only=["train"], launcher=InlineLauncher())
+        assert note in [event.get("text") for event in read_events(Path(wanted.out) / EVENTS)]
+        assert [failure.reason for failure in result.failures] == ["The cable came loose."]
 
 
 def test_pieces_of_a_study_can_be_run_alone_and_weights_given_back(recipe: Make) -> None:

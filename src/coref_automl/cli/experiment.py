@@ -137,8 +137,9 @@ def study(
     side (--jobs), each in a process of its own; one that fails is named and the rest goes on. The same command resumes an
     interrupted study; nothing finished is run again.
     """
-    from coref_automl.experiment.preflight import before_training, study_preflight
-    from coref_automl.experiment.run import run_experiment, run_until_shown
+    from coref_automl.experiment.preflight import before_training, lines_of, study_preflight
+    from coref_automl.experiment.run import run_experiment
+    from coref_automl.experiment.until_shown import run_until_shown
 
     for kind in only or ():
         choose(kind, dict.fromkeys((*step_kinds(), "report")), "kind of step")
@@ -146,7 +147,8 @@ def study(
     set_language(settings.lang)
     progress = Progress(shown=not as_json)
     if dry_run:
-        print_result(study_preflight(settings, only=only or (), progress=progress), as_json)
+        preflight = study_preflight(settings, only=only or (), progress=progress)
+        print_result(preflight, as_json, lines_of(preflight))
         return
 
     before = partial(before_training, progress=progress, confirm=confirmation(yes, as_json), fit=False)

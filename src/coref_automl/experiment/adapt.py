@@ -103,17 +103,17 @@ def adapt(
     progress: Progress | None = None,
     then: Sequence[str] = (),
     confirm: Confirm = lambda preflight: not preflight.too_short,
-    with_time: bool = True,
+    timed: bool = True,
 ) -> Adapted:
     """Prepare, train, evaluate, recommend, fine-tune outside checks from the choice, and report.
 
     `then` are further commands to print. `confirm` is called before training that would be long or too short (`preflight.py`); by
-    default, too few steps are refused. `with_time`: time a step first, and print how long it all takes.
+    default, too few steps are refused. `timed`: time a step first, and print how long it all takes.
     """
     out, progress = Path(recipe.out), progress or quiet()
     pick_first_gpu(recipe.device)  # it trains in this process
-    before = partial(before_training, progress=progress, confirm=confirm, fit=True, with_time=with_time)
-    with open_experiment(recipe, progress, before, InProcessLauncher()) as experiment:
+    before = partial(before_training, progress=progress, confirm=confirm, fit=True, timed=timed)
+    with open_experiment(recipe, progress, before, InProcessLauncher(), None) as experiment:
         result, plan = experiment.run(), experiment.plan
     answer, base = Answer.from_json(read_json(out / ANSWER)), plan.recipe.model
     outcomes = {step.kind: step.outcome(out) for step in plan.steps_from(answer.highest_path)}
@@ -178,4 +178,4 @@ def demo_recipe(*, quick: bool = False) -> ExperimentRecipe:
 def demo(out: Path, *, quick: bool = False, lang: str | None = None, progress: Progress | None = None) -> Adapted:
     """Run the full pipeline on bundled data; the same call resumes."""
     recipe = replace(demo_recipe(quick=quick), out=str(out), lang=language(lang))
-    return adapt(recipe, progress=progress, then=(OWN_DATA_COMMAND, f"coref-automl studio {quote(str(out))}"), with_time=False)
+    return adapt(recipe, progress=progress, then=(OWN_DATA_COMMAND, f"coref-automl studio {quote(str(out))}"), timed=False)

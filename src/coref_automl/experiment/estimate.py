@@ -22,13 +22,13 @@ from coref_automl.errors import OutOfMemory, RecipeError
 from coref_automl.evaluation.answers import reachable
 from coref_automl.evaluation.metrics import METRICS, tasks_of
 from coref_automl.experiment.plan import FEWEST_STEPS, Plan
-from coref_automl.experiment.recipe import kind_name, step_kinds
+from coref_automl.experiment.recipe import step_kinds
 from coref_automl.experiment.state import ANSWER, ExperimentState
 from coref_automl.experiment.step import Step
 from coref_automl.machine import pick_device
-from coref_automl.progress import Progress, duration, peak_gigabytes
+from coref_automl.progress import Progress, peak_gigabytes
 from coref_automl.records import Record
-from coref_automl.say import align, in_words, language, say
+from coref_automl.say import say
 from coref_automl.statistics.planning import detectable_difference, items_needed, looks_of
 from coref_automl.training.folder import check_disk_space
 from coref_automl.tuning.masked import MaskedProblem
@@ -44,12 +44,16 @@ INFERENCE_COST = 1 / 3
 _WORD_RANK_COST = 3
 """Cost of scoring with word ranks, relative to scoring without."""
 _LONG = 1_800
-"""Seconds from which a person at a terminal is asked."""
+"""Seconds above which training needs consent."""
+_OPTIMIZER_MODELS = 2
+"""Size of the optimizer's state, in models: two moments per weight."""
+_LEAST_DISCORDANT, _DISCORDANT_PER_GAIN = 0.1, 1.5
+"""Assumed share of items that just one of two models gets right: a tenth at least, and more the further they are apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepEstimate(Record):
-    """What is left of one kind of step: how many, seconds one after another, and where the figure comes from."""
+    """What is left of one kind of step: how many, seconds one after another, and where the speed comes from."""
 
     kind: str
     steps: int
@@ -60,32 +64,28 @@ class StepEstimate(Record):
 
 @dataclass(frozen=True, slots=True)
 class Preflight(Record):
-    """`tokens` are those of one epoch; `disk` and `memory` are in gigabytes.
-
-    `shares` are empty where nothing was timed. `evidence` is what judges the runs. `left_out` counts documents by reason.
-    `methods` lists a study's methods with the settings of their own, if any has some.
-    """
+    """What a number of equal runs takes and can show."""
 
     device: str
-    documents: int
-    rows: int
-    length: int
-    tokens: int
-    batch: int
-    epochs: float
-    steps: int
+    documents: int  # in the dataset
+    rows: int  # of one epoch
+    length: int  # tokens per row
+    tokens: int  # of one epoch, without padding
+    batch: int  # rows per step
+    epochs: float  # of one run
+    steps: int  # of one run
     runs: int
-    disk: float
-    jobs: int = 1
-    memory: float = 0.0
-    shares: tuple[StepEstimate, ...] = ()
-    evidence: Evidence | None = None
-    left_out: dict[str, int] = field(default_factory=dict)
-    methods: tuple[str, ...] = ()
+    disk: float  # gigabytes, at most
+    jobs: int = 1  # runs at a time
+    memory: float = 0.0  # gigabytes of one run; 0 if nothing was timed
+    shares: tuple[StepEstimate, ...] = ()  # of the time, by kind of step; empty if nothing was timed
+    evidence: Evidence | None = None  # what judges the runs
+    left_out: dict[str, int] = field(default_factory=dict)  # documents that are not in the dataset, by reason
+    methods: tuple[str, ...] = ()  # of a study, with settings of their own; empty if no method has any
 
     @property
     def seconds(self) -> float:
-        """Of all steps, one after another."""
+        """Of all steps that are left, one after another."""
         return sum(share.seconds for share in self.shares)
 
     @property
@@ -93,59 +93,13 @@ class Preflight(Record):
         return self.steps < FEWEST_STEPS
 
     @property
-    def long(self) -> bool:
+    def is_long(self) -> bool:
         return self.seconds / self.jobs > _LONG
 
-    def lines(self) -> list[str]:
-        size = f"{self.batch} x {self.epochs:g}"
-        training = say(
-            f"학습: 문서 {self.documents:,}개, 토큰 {self.tokens:,}개({self.length:,}토큰 행 {self.rows:,}개). "
-            f"실행 {self.runs}개, 각 {self.steps:,}스텝(배치 x 에폭: {size}), {self.device}.",
-            f"Training: {self.documents:,} documents, {self.tokens:,} tokens ({self.rows:,} rows of {self.length:,}). "
-            f"{self.runs} run{'s' * (self.runs != 1)} of {self.steps:,} steps each (batch x epochs: {size}) on {self.device}.",
-        )
-        lines = [training]
-        if self.methods:
-            lines.append(say("방법: ", "Methods: ") + "; ".join(self.methods) + ".")
-        if self.left_out:
-            reasons = ", ".join(
-                say(f"{in_words(reason)} {count:,}개", f"{count:,} {reason}") for reason, count in self.left_out.items()
-            )
-            whole = self.documents + sum(self.left_out.values())
-            lines.append(say(f"문서 {whole:,}개 중 제외: {reasons}.", f"Left out of {whole:,} documents: {reasons}."))
-        if self.evidence:
-            lines += self.evidence.lines()
-        if self.shares:
-            lines += self._cost_lines()
-        if self.too_short:
-            few = f"{self.steps}스텝으로는 거의 바뀌지 않습니다. {FEWEST_STEPS}스텝에 약 {self.enough:,}토큰이 필요합니다."
-            lines.append(say(few, self.shortage))
-        return lines
-
     @property
-    def shortage(self) -> str:
-        return f"{self.steps} steps change next to nothing; {FEWEST_STEPS} take about {self.enough:,} tokens."
-
-    @property
-    def enough(self) -> int:
+    def enough_tokens(self) -> int:
         """Tokens of text that would give as many steps as a run needs."""
         return int(FEWEST_STEPS * self.batch * self.tokens / max(1.0, self.epochs * self.rows))
-
-    def _cost_lines(self) -> list[str]:
-        rows = [(say("단계", "step"), say("남음", "left"), say("시간", "time"), say("근거", "measured"))]
-        for share in self.shares:
-            left = say(f"{share.left}/{share.steps}", f"{share.left} of {share.steps}")
-            rows.append((kind_name(share.kind), left, duration(share.seconds, language()), share.source))
-        whole, least = (duration(seconds, language()) for seconds in (self.seconds, self.seconds / self.jobs))
-        jobs = say(f"({self.jobs}개씩 함께 하면 최소 {least})", f"(at least {least} with {self.jobs} at a time)")
-        whole = f"{whole} {jobs}" if self.jobs > 1 else whole
-        return [
-            *(f"  {line}" for line in align(rows)),
-            say(
-                f"이 컴퓨터에서 약 {whole}, 메모리는 학습 하나에 {self.memory:.1f} GB, 디스크는 최대 {self.disk:.1f} GB.",
-                f"About {whole} on this machine, {self.memory:.1f} GB of memory per training, up to {self.disk:.1f} GB of disk.",
-            ),
-        ]
 
 
 def plan_preflight(plan: Plan) -> Preflight:
@@ -153,7 +107,7 @@ def plan_preflight(plan: Plan) -> Preflight:
     recipe, run, runs = plan.recipe, plan.first_run, len(plan.arms) * len(plan.seeds)
     disk = run.disk() * (runs if recipe.keep_weights else min(runs, recipe.jobs))
     tokens = run.plan.tokens_after(run.last)  # the same for all methods
-    preflight = _of_runs(run, recipe.device, runs, tokens, disk=disk, jobs=recipe.jobs, evidence=_evidence(plan))
+    preflight = _preflight_of(run, recipe.device, runs, tokens, disk=disk, jobs=recipe.jobs, evidence=_evidence(plan))
     own = {name: ", ".join(f"{key} {value}" for key, value in settings.items()) for name, settings in recipe.methods.items()}
     listed = tuple(f"{name} ({settings})" if settings else name for name, settings in own.items())
     return replace(preflight, methods=listed if any(own.values()) else ())
@@ -169,13 +123,15 @@ def tuning_preflight(problem: MaskedProblem, progress: Progress) -> Preflight:
     disk = _disk_of_tuning(recipe, run.disk())
     check_disk_space(problem.out, disk)
     size = _measure(run, recipe.device, progress)
-    speed, runs = size.tokens_per_second, len(starts) if recipe.portfolio_only else max(recipe.trials, len(starts))
-    budgets = [int(60 * recipe.max_minutes * speed)] if recipe.max_minutes is not None else []
-    budgets += [run.plan.tokens_after(run.last)] if run.last < OPEN_END else []
+    speed = size.tokens_per_second
+    runs = len(starts) if recipe.portfolio_only else max(recipe.trials, len(starts))
+    budgets = [run.plan.tokens_after(run.last)] if run.last < OPEN_END else []
+    if recipe.max_minutes is not None:
+        budgets.append(int(60 * recipe.max_minutes * speed))
     tokens = min(budgets)
     items = len(problem.halves["select"].select())
     scored = INFERENCE_COST * REPORTS * items * run.dataset.seq_len * (_WORD_RANK_COST if problem.score.words else 1)
-    preflight = _of_runs(run, recipe.device, runs, tokens, disk=disk, jobs=recipe.workers, evidence=problem.power())
+    preflight = _preflight_of(run, recipe.device, runs, tokens, disk=disk, jobs=recipe.workers, evidence=problem.power())
     share = StepEstimate("train", runs, runs, runs * (tokens + scored) / speed, _speed_text(size))
     return replace(preflight, memory=size.gigabytes or peak_gigabytes(), shares=(share,))
 
@@ -183,12 +139,12 @@ def tuning_preflight(problem: MaskedProblem, progress: Progress) -> Preflight:
 def _disk_of_tuning(recipe: TuneRecipe, run: float) -> float:
     """Gigabytes that a study holds at once: active runs, each with an averaged model; a model per judging run that is read again
     (of the first look, or of all if guards are fine-tuned from them); and best-model/."""
-    model = run / (REPORTS + 2)  # beside its checkpoints a run has the optimizer's state, of twice the model
+    model = run / (REPORTS + _OPTIMIZER_MODELS)  # a run holds its checkpoints and the newest's optimizer state
     pairs = recipe.seeds if outside_guards(recipe) else looks_of(recipe.seeds)[0].pairs
     return recipe.workers * (run + model) + (2 * pairs + 1) * model
 
 
-def _of_runs(run: Prepared, device: str, runs: int, tokens: int, *, disk: float, jobs: int, evidence: Evidence) -> Preflight:
+def _preflight_of(run: Prepared, device: str, runs: int, tokens: int, *, disk: float, jobs: int, evidence: Evidence) -> Preflight:
     """Estimate `runs` runs like this one, each of so many tokens."""
     plan = run.plan
     steps = min(run.last, round(tokens * plan.steps_per_epoch / max(1, plan.tokens_per_epoch)))
@@ -219,17 +175,20 @@ def _evidence(plan: Plan) -> Evidence:
 
 
 def _detectable(seeds: int, sizes: NDArray[np.int64], methods: int) -> float | None:
-    """The smallest gain over the base that is detected with 80% power, corrected for this many methods."""
+    """The smallest gain over the base detected with 80% power, corrected for this many methods; of one seed by sign flips."""
     if seeds > 1:
         return detectable_difference(sizes, seeds, comparisons=methods, against_model=True)
-    # one checkpoint per method against the base: the sign-flip test
-    gains, items = (step / 200 for step in range(1, 101)), int(sizes.sum())
-    return next((gain for gain in gains if items_needed(gain, max(0.1, 1.5 * gain), family=methods) <= items), None)
+    for gain in (step / 200 for step in range(1, 101)):  # from half a point to fifty
+        discordant = max(_LEAST_DISCORDANT, _DISCORDANT_PER_GAIN * gain)
+        if items_needed(gain, discordant, family=methods) <= sizes.sum():
+            return gain
+    return None
 
 
 def with_times(preflight: Preflight, plan: Plan, progress: Progress, only: Collection[str] = ()) -> Preflight:
     """Add what is left of every kind of step, or of these."""
-    state, size = ExperimentState.of(plan), _measure(plan.first_run, plan.recipe.device, progress)
+    size = _measure(plan.first_run, plan.recipe.device, progress)
+    state = ExperimentState.of(plan)
     steps = plan.steps if (plan.out / ANSWER).is_file() else [*plan.steps, *plan.steps_of_choice()]  # the answer comes last
     present = [kind for kind in dict.fromkeys(only) or step_kinds() if any(step.kind == kind for step in steps)]
     shares = tuple(_estimate(plan, state, [step for step in steps if step.kind == kind], size) for kind in present)

@@ -49,6 +49,8 @@ FEWEST_STEPS = 20
 """A run of fewer steps barely leaves warm-up."""
 SEED_STRIDE = 1_000
 """Between the first fine-tuning seeds of successive runs, so that seeds a later call adds belong to no other run."""
+_UNBOUND = ("out", "device", "model", "seeds")
+"""Where fine-tuning is done and with how many seeds does not bind a step; what it starts from is bound by its bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +111,9 @@ class Plan:
                 yield from self._fine_tuning(kind, BASE, run=None, first_seed=self.recipe.first_seed)
 
     def _steps_of_seed(self, number: int, seed: int) -> Iterator[Step]:
+        """The steps of every arm's run of this number, with this seed; the base is fine-tuned as often, for pairs."""
         first_seed = number * SEED_STRIDE
-        yield from self._outside_checks("every", run_name(BASE, seed), run=None, first_seed=first_seed)  # as often as an arm
+        yield from self._outside_checks("every", run_name(BASE, seed), run=None, first_seed=first_seed)
         for arm, prepared in self.prepared.items():
             name, binding = arm.run(seed), binding_of(prepared.recipe, prepared.fingerprints) | {"seed": seed}
             yield Step("train", name, name, self.train_recipe(arm, seed), binding)
@@ -119,13 +122,11 @@ class Plan:
 
     def steps_from(self, model: str) -> list[Step]:
         """Steps that start from the recommended model. Folders are named after it, so that another choice overwrites nothing."""
-        path = Path(model)
-        folder_name = path.name if path.parent.name in ("", ".") else f"{path.resolve().parent.name}-{path.name}"
-        steps, model_bytes = self.steps_of_choice(re.sub(r"[^\w.+-]", "-", folder_name)), start_bytes(model)
-        is_base = model == self.recipe.model
+        path, model_bytes, is_base = Path(model), start_bytes(model), model == self.recipe.model
+        name = path.name if path.parent.name in ("", ".") else f"{path.resolve().parent.name}-{path.name}"
         return [
             replace(step, start=model, binding={**step.binding, **model_bytes})
-            for step in steps
+            for step in self.steps_of_choice(re.sub(r"[^\w.+-]", "-", name))
             if not (is_base and CHECKS[step.kind].with_base)  # which was fine-tuned already
         ]
 
@@ -204,8 +205,7 @@ class Plan:
             step_name = prefix + name
             decided = {"out": str(self.out / kind / step_name), "first_seed": first_seed, "device": self.device, **settings}
             recipe = check.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
-            unbound = ("out", "device", "model", "seeds", *data.files)
-            bound = {key: value for key, value in to_mapping(recipe).items() if key not in unbound}
+            bound = {key: value for key, value in to_mapping(recipe).items() if key not in (*_UNBOUND, *data.files)}
             yield Step(kind, step_name, run, recipe, bound | data.fingerprints | ({} if run else self._base_bytes))
 
 
@@ -225,19 +225,21 @@ def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
     load_masked_lm(recipe.model, new_head=new_head)  # refuses one without a mask head, which its files alone do not show
     for method in recipe.methods:
         check(_train_recipe(recipe, method, {"dataset": "", "out": ""}))
-    refuse_other_first_seed(recipe.first_seed, [kind for kind, stage in recipe.checks.items() if stage.start != CHOSEN], out)
+    _refuse_other_first_seed(recipe.first_seed, [kind for kind, stage in recipe.checks.items() if stage.start != CHOSEN], out)
     data = {kind: CHECKS[kind].open(stage, out) for kind, stage in recipe.checks.items()}
-    sets = open_sets(recipe.evaluate, recipe.texts, recipe.model, out, progress)
-    plan = Plan(recipe, out, sets, open_datasets(recipe, out, sets, progress), data)
+    sets = _open_sets(recipe, out, progress)
+    plan = Plan(recipe, out, sets, _open_datasets(recipe, out, sets, progress), data)
     plan.check_runs()
     return plan
 
 
-def open_sets(stage: EvaluateStage, texts: HeldOutTexts | None, model: str, out: Path, progress: Progress) -> tuple[EvalSet, ...]:
+def _open_sets(recipe: ExperimentRecipe, out: Path, progress: Progress) -> tuple[EvalSet, ...]:
     """Open the sets that the recipe names, else build one from its texts, else take the bundled one; or one half of each."""
-    sets = [EvalSet.open(bundled_eval_set() if name == BUNDLED else name) for name in stage.sets]
-    if not sets:
-        sets = [_built_set(stage, texts, model, out / "evalset", progress) if texts else EvalSet.open(bundled_eval_set())]
+    stage = recipe.evaluate
+    if recipe.texts and not stage.sets:
+        sets = [_build_set(stage, recipe.texts, recipe.model, out / "evalset", progress)]
+    else:
+        sets = [EvalSet.open(bundled_eval_set() if name == BUNDLED else name) for name in stage.sets or (BUNDLED,)]
     if stage.half is None:
         return tuple(sets)
     names = short_names([evalset.folder.resolve() for evalset in sets])
@@ -245,23 +247,22 @@ def open_sets(stage: EvaluateStage, texts: HeldOutTexts | None, model: str, out:
     return tuple(half_set(evalset, folder, stage.half) for evalset, folder in zip(sets, folders, strict=True))
 
 
-def _built_set(stage: EvaluateStage, texts: HeldOutTexts, model: str, folder: Path, progress: Progress) -> EvalSet:
+def _build_set(stage: EvaluateStage, texts: HeldOutTexts, model: str, folder: Path, progress: Progress) -> EvalSet:
     """Build an evaluation set from the texts' held-out documents, with the bundled cloze passages if LAMBADA is a task."""
-    limits = {name: getattr(stage, name) for name in ("tasks", "per_source", "per_document", "min_syllables", "single_entry")}
+    settings = {name: getattr(stage, name) for name in ("tasks", "per_source", "per_document", "min_syllables", "single_entry")}
+    settings |= {"sources": texts.sources, "holdout": texts.holdout, "limit": texts.limit}
     lambada = ("bundled:cloze",) if "lambada" in stage.tasks else ()
-    recipe = EvalRecipe(
-        models=(model,), sources=texts.sources, lambada=lambada, holdout=texts.holdout, limit=texts.limit, **limits
-    )
+    recipe = EvalRecipe(models=(model,), lambada=lambada, **settings)
     return prepare_eval(recipe, folder, progress=progress)
 
 
-def open_datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[EvalSet], progress: Progress) -> dict[int, Path]:
+def _open_datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[EvalSet], progress: Progress) -> dict[int, Path]:
     """Return a dataset folder per length: prepared from the texts, or the given one with the shortest blocks it divides."""
     if texts := None if recipe.datasets else recipe.texts:
         excluded = [evalset.folder for evalset in sets]
         return {
-            n: prepare_texts(texts, Path(out, "datasets", str(n)), n, recipe.model, excluded, progress, texts.holdout)
-            for n in recipe.lengths
+            length: prepare_texts(texts, out / "datasets" / str(length), length, recipe.model, excluded, progress, texts.holdout)
+            for length in recipe.lengths
         }
     block_lengths = {folder: PackedDataset.open(Path(folder)).seq_len for folder in recipe.datasets}
     datasets = {}
@@ -276,19 +277,19 @@ def open_datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[EvalSet], 
     return datasets
 
 
-def refuse_other_first_seed(first_seed: int, kinds: Iterable[str], out: Path) -> None:
+def _refuse_other_first_seed(first_seed: int, kinds: Iterable[str], out: Path) -> None:
     """Refuse a first seed other than that of the checks already in the folder: two runs would share fine-tuning seeds.
 
     The run with seed `first_seed + k` is fine-tuned with seeds from `k * SEED_STRIDE` on; both are in the job of its step.
     """
-    begun_with = set()
-    for path in (path for kind in kinds for path in (out / "steps" / kind).glob(f"*/{JOB}")):
-        job = Job.from_json(read_json(path))
-        if not job.key.rpartition("-s")[2].isdecimal():  # of `start: chosen`, named after its checkpoint
-            continue
-        begun_with.add(seed_of(job.key) - job.recipe["settings"]["first_seed"] // SEED_STRIDE)
-    if begun_with and first_seed not in begun_with:
+    first_seeds = set()
+    for kind in kinds:
+        for path in (out / "steps" / kind).glob(f"*/{JOB}"):
+            job = Job.from_json(read_json(path))
+            if job.key.rpartition("-s")[2].isdecimal():  # else of `start: chosen`, named after its checkpoint
+                first_seeds.add(seed_of(job.key) - job.recipe["settings"]["first_seed"] // SEED_STRIDE)
+    if first_seeds and first_seed not in first_seeds:
         raise FolderError(
-            f"{out} was begun with first_seed {min(begun_with)}, and this command has first_seed {first_seed}; "
+            f"{out} was begun with first_seed {min(first_seeds)}, and this command has first_seed {first_seed}; "
             "pass the same first seed with more seeds, or choose another --out."
         )

@@ -2,9 +2,6 @@
 
 Killed or interrupted at any moment, the same command resumes: finished steps are recognised by their outcome, the others resume
 in their own folders. A step that fails is named and what needs it is left out; the rest goes on.
-
-`run_until_shown` adds seeds look by look (`statistics/planning.py`), until every method is shown to be better or worse than the
-first one, a difference that matters is excluded, or the seeds are spent.
 """
 
 from __future__ import annotations
@@ -18,18 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from coref_automl.comparison.archive import archive
-from coref_automl.comparison.arms import Arm, arms_of
-from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.outside_checks import CHECKS, CHOSEN
-from coref_automl.comparison.reader import open_results
-from coref_automl.comparison.scores import Group, choose_metric
 from coref_automl.comparison.study import LOOKS
 from coref_automl.decoder import read_stored
 from coref_automl.engine.job import NAN, Launcher
 from coref_automl.engine.launch import launcher_of
 from coref_automl.engine.schedule import Attempt, Schedule, run_steps
 from coref_automl.errors import ComparisonError, RecipeError
-from coref_automl.evaluation.metrics import METRICS
 from coref_automl.experiment.plan import EVALUATIONS, Plan, open_plan
 from coref_automl.experiment.recipe import ExperimentRecipe, kind_name, step_kinds
 from coref_automl.experiment.state import ANSWER, ExperimentResult, ExperimentState, Failure
@@ -37,18 +29,14 @@ from coref_automl.experiment.step import RUNS, Step
 from coref_automl.folders import EVENTS, EXPERIMENT, claim_folder, remove
 from coref_automl.locks import claimed
 from coref_automl.progress import Progress, Stage, duration, quiet
-from coref_automl.records import Record
 from coref_automl.report.checkpoint_report import WrittenReport, report
 from coref_automl.report.printout import recommend
 from coref_automl.report.rendering import markdown_table
 from coref_automl.report.sections.questions import verdicts_table
-from coref_automl.say import Say, in_korean, language, say, speaking
-from coref_automl.statistics.planning import Look, Paired, SequentialVerdict, looks_of
+from coref_automl.say import Say, in_words, language, speaking
 from coref_automl.store import write_json, write_text
 from coref_automl.training.folder import checkpoints_of, remove_checkpoint
 
-MIN_EFFECT = 0.005
-"""The smallest difference that matters."""
 Before = Callable[[Plan], Plan]
 """Sees the opened plan before anything is trained, and may change or refuse it."""
 
@@ -92,15 +80,15 @@ class Experiment:
         self._remove_weights(self.plan.steps)
         claim_folder(out / EVALUATIONS, EVALUATIONS)  # here, because many processes write into it at once
         ran = self._run_steps(kinds)
-        from_choice = any(stage.start == CHOSEN for stage in self.plan.recipe.checks.values())
-        if from_choice and state.can_choose and state.finished("evaluate"):
+        if any(stage.start == CHOSEN for stage in self.plan.recipe.checks.values()) and state.can_choose:
             state.add(self.plan.steps_from(recommend(out / EVALUATIONS, **self._verdict_options).highest_path))
             ran |= self._run_steps(kinds)
-        result = state.result(kinds)
-        reports = "report" in only or (not only and all(state.is_closed(step) for step in state.steps))
+        result, complete = state.result(kinds), all(state.is_closed(step) for step in state.steps)
+        reports = "report" in only or (complete and not only)
         if reports:
             result = self._write_report(result)
-        if reports or ran or not (out / "result.json").is_file():  # else the stored result, which names its report, still holds
+        is_stale = reports or ran or not (out / "result.json").is_file()
+        if is_stale:  # else the stored result, which names its report, still holds
             write_json(out / "result.json", result.to_json())
         return result
 
@@ -120,13 +108,10 @@ class Experiment:
         with self.progress.stage("study", total, "steps") as stage:
             stage.skip(total - len(steps))
             left = run_steps(
-                steps,
-                self.launcher,
-                lambda step: step.job(self.plan.out, recipe.model),
-                lambda end: self._record_end(end, stage),
-                schedule=Schedule(self.state.is_ready, self.state.is_unreachable),
+                steps, self.launcher, lambda step: step.job(self.plan.out, recipe.model),
+                lambda end: self._record_end(end, stage), schedule=Schedule(self.state.is_ready, self.state.is_unreachable),
                 should_stop=lambda: self.deadline is not None and time.monotonic() > self.deadline,
-            )
+            )  # fmt: skip
         if left:
             self.progress.note(
                 f"시간이 다 되었습니다. 단계 {left}개가 남았고, 같은 명령을 다시 실행하면 이어서 진행합니다.",
@@ -136,21 +121,21 @@ class Experiment:
 
     def _record_end(self, end: Attempt[Step], stage: Stage) -> bool:
         """Record how an attempt ended; False: it is tried again."""
-        say, step = self.progress.say, end.step
-        name = f"{step.name} {kind_name(step.kind)}"
-        reason = end.reason if end.outcome else say(in_korean(end.reason), end.reason)
+        step, name = end.step, f"{end.step.name} {kind_name(end.step.kind)}"
+        reason = end.reason if end.outcome else in_words(end.reason)
+        why = reason.rstrip(".")  # what follows in a note is of the same sentence
         if end.done:
             self.state.done.add(step.label)
-            took = duration(end.seconds, say.lang)
+            took = duration(end.seconds, language())
             self.progress.note(f"{name}: 완료, {took}", f"{step.label}: done in {took}")
             self._remove_weights([step])
         elif end.kind != NAN and end.number == 1:
-            self.progress.note(f"{name}: {reason}. 다시 시도합니다.", f"{step.label}: {reason}; it is tried again")
+            self.progress.note(f"{name}: {why}. 다시 시도합니다.", f"{step.label}: {why}; it is tried again")
             return False
         else:
             self.state.failures[step.label] = Failure(step.label, end.kind, reason)
             log = end.job.log
-            self.progress.note(f"{name} 실패: {reason} (기록: {log})", f"{step.label} failed: {reason} (log: {log})")
+            self.progress.note(f"{name} 실패: {why} (기록: {log})", f"{step.label} failed: {why} (log: {log})")
         stage.advance()
         return True
 
@@ -190,7 +175,7 @@ class Experiment:
         return looks
 
     def _write_verdicts(self, folders: Iterable[Path], written: WrittenReport) -> None:
-        """Write the answer, its table and what every step cost."""
+        """Write the answer, its table and what every step cost, into the study and into its archive, which is read alone."""
         assert written.answer is not None
         table = markdown_table(verdicts_table(written.answer, Say(language())))
         outcomes = {step.label: step.outcome(self.plan.out) for step in self.state.steps}
@@ -203,106 +188,10 @@ class Experiment:
 
 @contextmanager
 def open_experiment(
-    recipe: ExperimentRecipe,
-    progress: Progress | None,
-    before: Before,
-    launcher: Launcher | None = None,
-    max_minutes: float | None = None,
+    recipe: ExperimentRecipe, progress: Progress | None, before: Before, launcher: Launcher | None, max_minutes: float | None
 ) -> Iterator[Experiment]:
     """Claim the folder, speak the recipe's language, write events into the folder, and open the plan."""
     out, deadline = Path(recipe.out), time.monotonic() + 60 * max_minutes if max_minutes is not None else None
     with speaking(recipe.lang), claimed(out, EXPERIMENT):
         recorded = (progress or quiet()).into(out / EVENTS)
         yield Experiment(before(open_plan(recipe, out, recorded)), recorded, launcher, deadline)
-
-
-@dataclass(frozen=True, slots=True)
-class SequentialComparison(Record):
-    """A method minus the first one, at the last look."""
-
-    method: str
-    against: str
-    metric: str
-    verdict: SequentialVerdict
-
-    def __str__(self) -> str:
-        verdict, interval = self.verdict, self.verdict.interval
-        difference = f"{100 * verdict.difference:+.2f} [{100 * interval.low:+.2f}, {100 * interval.high:+.2f}]"
-        most = f"{100 * verdict.most:.2f}"
-        words = {
-            "better": say("나음 확인", "shown better"),
-            "worse": say("나쁨 확인", "shown worse"),
-            "futile": say(f"{most}점 넘게 낫지 않음 (95%)", f"gains no more than {most} (95%)"),
-        }.get(verdict.decision, say("유의한 차이 미확인", "not shown"))
-        label = METRICS[self.metric].label
-        return say(
-            f"{self.method} - {self.against}: {label} {difference}, {words} (시드 {verdict.pairs}쌍)",
-            f"{self.method} - {self.against}: {difference} of {label}, {words} ({verdict.pairs} pairs of seeds)",
-        )
-
-
-def run_until_shown(
-    recipe: ExperimentRecipe,
-    *,
-    max_minutes: float | None = None,
-    progress: Progress | None = None,
-    launcher: Launcher | None = None,
-    before: Before = lambda plan: plan,
-) -> tuple[ExperimentResult, list[SequentialComparison]]:
-    """Run the study look by look. A call that was killed or stopped resumes at the look that it had come to.
-
-    `before` sees the plan of all seeds, once: that is what the study may take. `max_minutes` are those of all looks together.
-    """
-    if len(recipe.methods) < 2:
-        raise RecipeError("--until-shown compares methods with the first one; name at least two.")
-    if len(recipe.lengths) > 1:
-        raise RecipeError("--until-shown judges one length; pass one --length.")
-    progress = progress or quiet()
-    looks = looks_of(recipe.seeds, comparisons=len(recipe.methods) - 1)
-    with open_experiment(recipe, progress, before, launcher, max_minutes) as whole:
-        for look in looks:
-            plan = replace(whole.plan, recipe=replace(whole.plan.recipe, seeds=look.pairs))
-            result = replace(whole, plan=plan).run()
-            if result.resumes:
-                return result, []
-            comparisons = _compare_with_first(plan, look, last_look=look is looks[-1])
-            for comparison in comparisons:
-                progress.note(str(comparison))
-            if all(comparison.verdict.decision != "open" for comparison in comparisons):
-                break
-    return result, comparisons
-
-
-def _compare_with_first(plan: Plan, look: Look, *, last_look: bool) -> list[SequentialComparison]:
-    """Compare every method with the first one, over the seeds of the plan that both finished."""
-    group = read_groups(open_results([str(plan.out / EVALUATIONS)]), evalset=plan.items_fingerprint)[0]
-    metric, _ = choose_metric(group, plan.recipe.evaluate.metric)
-    arms = _planned_arms(plan, group)
-    reference, *names = plan.recipe.methods
-    first = arms.get(reference)
-    others = [arms[name] for name in names if first and name in arms and not first.runs.keys().isdisjoint(arms[name].runs)]
-    if first is None or not others:
-        lost = f"{reference} was finished" if first is None else f"{', '.join(names)} was finished with a seed of {reference}"
-        raise ComparisonError(f"--until-shown has nothing to compare: no run of {lost}; see the failures above.")
-    comparisons = []
-    for arm in others:
-        shared = [seed for seed in arm.runs if seed in first.runs]
-        columns = group.columns(metric, entries=[side.runs[seed][-1] for side in (arm, first) for seed in shared])
-        pairs = range(len(shared))
-        differences = columns.differences([*pairs], [len(shared) + pair for pair in pairs])
-        verdict = Paired.of(differences).judged(look.level, min_effect=MIN_EFFECT, last=last_look)
-        comparisons.append(SequentialComparison(Path(arm.method).name, Path(first.method).name, metric, verdict))
-    return comparisons
-
-
-def _planned_arms(plan: Plan, group: Group) -> dict[str, Arm]:
-    """The arms at the plan's length by method, with its seeds alone: the folder may hold runs of other lengths and seeds."""
-    (length,) = plan.recipe.lengths
-    planned = [
-        entry
-        for entry in group.entries
-        if (provenance := entry.evaluation.provenance) is not None
-        and (provenance.seq_len, entry.evaluation.seq_len) == (length, length)
-        and provenance.seed in plan.seeds
-    ]
-    return {arm.method: arm for arm in arms_of(planned, None)}

@@ -128,8 +128,9 @@ class ExperimentState:
 
     @property
     def can_choose(self) -> bool:
-        """Is every training and evaluation closed, so that a model can be recommended?"""
-        return all(self.is_closed(step) for step in self.steps if step.kind in ("train", "evaluate"))
+        """Is every training and evaluation closed, and one done, so that a model can be recommended?"""
+        closed = all(self.is_closed(step) for step in self.steps if step.kind in ("train", "evaluate"))
+        return closed and self.finished("evaluate") > 0
 
     def finished(self, kind: str) -> int:
         return sum(step.label in self.done for step in self.steps if step.kind == kind)

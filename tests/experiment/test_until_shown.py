@@ -19,11 +19,11 @@ from coref_automl.errors import ComparisonError, NotFinite, RecipeError
 from coref_automl.evaluation.metrics import hits
 from coref_automl.evaluation.results import find_evaluations
 from coref_automl.experiment import adapt as adapting
-from coref_automl.experiment import run
+from coref_automl.experiment import run, until_shown
 from coref_automl.experiment.plan import Plan
 from coref_automl.experiment.preflight import before_training
 from coref_automl.experiment.recipe import ExperimentRecipe
-from coref_automl.experiment.run import run_until_shown
+from coref_automl.experiment.until_shown import run_until_shown
 from coref_automl.folders import EVENTS
 from coref_automl.progress import Progress, quiet, read_events
 from coref_automl.statistics.planning import Look
@@ -65,7 +65,7 @@ def test_runs_at_other_lengths_and_with_seeds_outside_the_plan_are_not_judged(re
             write_evaluation(evaluations, model, make_scores(model, documents=60, own=number))
     judged_on: Any = SimpleNamespace(fingerprint="items-a")
     plan = Plan(wanted, Path(wanted.out), (judged_on,), {})
-    (known,) = run._compare_with_first(plan, Look(2, 0.05), last_look=True)
+    (known,) = until_shown._compare_with_first(plan, Look(2, 0.05), last_look=True)
     assert (known.verdict.pairs, known.verdict.decision) == (2, "better")
 
 
@@ -93,11 +93,11 @@ def test_minutes_and_consent_are_those_of_the_whole_command(
 ) -> None:
     launcher = MinuteLauncher()
     monkeypatch.setattr(run, "time", launcher.clock)
-    monkeypatch.setattr(run, "MIN_EFFECT", 0.0)  # no gain is excluded at the first look
+    monkeypatch.setattr(until_shown, "MIN_EFFECT", 0.0)  # no gain is excluded at the first look
     wanted = recipe(seeds=12, train={"max_tokens": 512, "batch": 8, "learning_rate": 1e-3, "checkpoints": 1})
 
     def before(plan: Plan) -> Plan:
-        return before_training(plan, Progress(), lambda _: False, fit=False, with_time=False)
+        return before_training(plan, Progress(), lambda _: False, fit=False, timed=False)
 
     result, known = run_until_shown(wanted, max_minutes=11.5, launcher=launcher, before=before)
     assert (result.resumes, known) == (True, [])
