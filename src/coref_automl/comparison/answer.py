@@ -260,10 +260,10 @@ class _AnswerBuilder:
 
     def _untested(self, questions: Sequence[Question]) -> tuple[QuestionId, ...]:
         """Tasks that the model to use was not evaluated on; one scored without anything to compare with counts as evaluated."""
-        group, model = self.study.group, Path(self.decision.top.evaluation.path).parts[-2:]
+        group, top = self.study.group, self.decision.top
         tested = {question.id for question in questions if question.tested}
-        tested |= {task for task in TASKS if group.was_run(metric_of(group, task), self.decision.top)}
-        tested |= {name for name, runs in self.study.checks.items() if any(Path(run.model).parts[-2:] == model for run in runs)}
+        tested |= {task for task in TASKS if group.was_run(metric_of(group, task), top)}
+        tested |= {name for name, runs in self.study.checks.items() if any(top.is_of(run.model, run.weights) for run in runs)}
         return tuple(name for name in (*TASKS, *CHECKS) if name not in tested)
 
     def _question(self, name: QuestionId) -> Question | None:
