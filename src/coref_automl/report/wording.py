@@ -81,7 +81,7 @@ class ClaimText:
     def task(self) -> str:
         """The task of the metric in short: `Real-far` for `Real-far@1 strict`."""
         if self.claim.question in CHECKS:
-            return self.say(*CHECKS[self.claim.question].name)
+            return self.say(*CHECKS[self.claim.question].title)
         return METRICS[self.claim.outcome.partition(":")[0]].label.split("@")[0].split(" ")[0]
 
     def levels(self) -> str:
@@ -204,13 +204,13 @@ class ClaimText:
 
 def title(name: QuestionId, say: Say) -> str:
     if name in CHECKS:
-        ko, en = CHECKS[name].name
+        ko, en = CHECKS[name].title
         return say(f"{ko}로 전이되는가?", f"Does it carry over to {en}?")
     return note(f"question: {name}", say)
 
 
 def short_title(name: QuestionId, say: Say) -> str:
-    return say(*CHECKS[name].name) if name in CHECKS else note(f"short: {name}", say)
+    return say(*CHECKS[name].title) if name in CHECKS else note(f"short: {name}", say)
 
 
 def comparison_verdict(comparison: Comparison, say: Say) -> str:

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from coref_automl.comparison.archive import archive
+from coref_automl.comparison.carry_over import start_of
 from coref_automl.comparison.claims import BASE, Answer, Claim, QuestionId
 from coref_automl.comparison.groups import read_groups
-from coref_automl.comparison.outside_checks import CHECKS, start_of
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.reader import find_runs, open_results
 from coref_automl.comparison.runs import TaskFiles
 from coref_automl.comparison.study import study_at
