@@ -183,16 +183,9 @@ class _AnswerBuilder:
         arm = self.decision.leading or study.choice.arm(top)
         better = [claim for claim in claims.gains if claim.a in (arm.name, top.name) and claim.verdict == "better"]
         last_steps = [claim for claim in claims.by_question["training"] if claim.a == arm.name and claim.part == "last step"]
-        return next_time_of(
-            study.group,
-            study.metric,
-            arm,
-            top,
-            margin=study.margin,
-            seed=study.seed,
-            gain=better[0].difference.value if better else None,
-            rising=any(claim.verdict == "better" for claim in last_steps),
-        )
+        gain = better[0].difference.value if better else None
+        rising = any(claim.verdict == "better" for claim in last_steps)
+        return next_time_of(study.group, study.metric, arm, top, margin=study.margin, seed=study.seed, gain=gain, rising=rising)
 
     def _power(self) -> Power | None:
         judged = [claim for claim in self.claims.gains if claim.judged]
@@ -217,11 +210,8 @@ class _AnswerBuilder:
     def _seeds_to_show(self, gain: float) -> int | None:
         """The fewest seeds that would show the gain of one checkpoint as that of its method."""
         sizes = self.study.group.columns(self.study.metric).sizes
-        for seeds in SEEDS:
-            detectable = detectable_difference(sizes, seeds, against_model=True)
-            if detectable and detectable <= gain:
-                return seeds
-        return None
+        detectable = ((seeds, detectable_difference(sizes, seeds, against_model=True)) for seeds in SEEDS)
+        return next((seeds for seeds, least in detectable if least and least <= gain), None)
 
     def _caveats(self) -> tuple[Caveat, ...]:
         study, gains = self.study, self.claims.gains

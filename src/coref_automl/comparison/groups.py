@@ -65,7 +65,6 @@ def others_than(chosen: Group, groups: Sequence[Group]) -> list[str]:
 def read_groups(results: Results, *, common: bool = False, evalset: str | None = None) -> list[Group]:
     """Group the evaluations that count, or only those on one set. Largest first, then newest: old evaluations remain when the
     scorer or a set gets a new version."""
-    results.refuse_damaged()
     evaluations = results.counted()
     if evalset is not None:
         evaluations = _on_set(evaluations, evalset)

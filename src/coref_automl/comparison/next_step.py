@@ -37,20 +37,11 @@ _MARKER_FILES = {"model": "config.json", "dataset": "manifest.json", "eval_set":
 
 
 def next_time_of(
-    group: Group,
-    metric: str,
-    arm: Arm,
-    chosen: Entry,
-    *,
-    margin: float,
-    seed: int,
-    gain: float | None = None,
-    rising: bool = False,
+    group: Group, metric: str, arm: Arm, top: Entry, *, margin: float, seed: int, gain: float | None = None, rising: bool = False
 ) -> NextTime | None:
     """How long to train next time, by the mean curve of a method; None without a curve. `gain` is the shown gain over the base;
     `rising`: the last step of the curve is itself shown to gain."""
-    with_curve = arm.with_curve()
-    points = [list(point.values()) for point in with_curve.matched_checkpoints()] if with_curve.runs else []
+    points = [list(point.values()) for point in arm.with_curve().matched_checkpoints()]
     if len(points) < 2:
         return None
     entries = [entry for point in points for entry in point]
@@ -68,7 +59,7 @@ def next_time_of(
         return NextTime(how=how, loss=loss, points=len(points), seeds=seeds, tokens=None, share=None, checkpoint="", name="")
     tokens = [round(np.mean([entry.tokens for entry in point])) for point in points]
     recorded = all(entry.recorded_tokens is not None for entry in entries)
-    chosen_run = next((run for run in with_curve.runs.values() if chosen in run), [])
+    chosen_run = next((run for run in arm.runs.values() if top in run), [])
     reached = next((entry for entry in points[earliest] if entry in chosen_run), points[earliest][0])
     return NextTime(
         how=how,
@@ -104,7 +95,7 @@ def next_step(study: StudyData, answer: Answer, top: Entry) -> NextStep | None:
     rising = answer.next_time is not None and answer.next_time.how == "longer"
     if rising and provenance and (longer := _train("train longer", top, tokens=_TIMES_LONGER * study.choice.arm(top).tokens)):
         return longer
-    if (unequal := _trained_unequally(study, answer)) is not None:
+    if unequal := _trained_unequally(study, answer):
         less, more = unequal
         return _train("train equally", less.ends[0], tokens=more.tokens)
     if keep is not None and keep.there and not (relation and relation.tested):
@@ -127,14 +118,12 @@ def next_step(study: StudyData, answer: Answer, top: Entry) -> NextStep | None:
     return _train("add seeds", top, seed=provenance.seed + 1) if provenance and has_room(study.group, answer.metric) else None
 
 
-def _trained_unequally(study: StudyData, answer: Answer) -> tuple[Arm, Arm] | None:
-    """The method to use and one that unequal training left unjudged, at one setting: the less trained first."""
-    for pair in study.same_setting:
-        names = {arm.name for arm in pair}
-        if answer.method in names and names & {*answer.unjudged} and pair not in study.equal_training:
-            less, more = sorted(pair, key=lambda arm: arm.tokens)
-            return less, more
-    return None
+def _trained_unequally(study: StudyData, answer: Answer) -> list[Arm]:
+    """The method to use and one that unequal training left unjudged, the less trained first; empty if there is none."""
+    unequal = [pair for pair in study.same_setting if pair not in study.equal_training]
+    unjudged = [{answer.method, name} for name in answer.unjudged]
+    pair = next((pair for pair in unequal if {arm.name for arm in pair} in unjudged), ())
+    return sorted(pair, key=lambda arm: arm.tokens)
 
 
 def _train(do: Do, entry: Entry, *, seed: int | None = None, tokens: int | None = None) -> NextStep | None:

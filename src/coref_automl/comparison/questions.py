@@ -29,7 +29,6 @@ from coref_automl.comparison.scores import Entry, Group, has_room, verdict_half
 from coref_automl.comparison.study_data import StudyData
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.tasks.far import BUCKETS
-from coref_automl.records import Estimate
 from coref_automl.statistics.shrinkage import covariance, method_means
 
 FEWEST_ITEMS, FEWEST_DOCUMENTS = 50, 10
@@ -112,8 +111,8 @@ class StudyClaims:
 
     def questions(self, top: Entry) -> tuple[Question, ...]:
         """The questions that have claims, each with its leading claim; `top` is the checkpoint to use, or else the highest."""
-        pairs = [pair for a, b in self.study.equal_training for pair in ((a, b), (b, a))]
-        mlm = next((b.name for a, b in pairs if a is self.leading and b.objective == "mlm"), None)
+        alike = (arm for pair in self.study.equal_training if self.leading in pair for arm in pair if arm is not self.leading)
+        mlm = next((arm.name for arm in alike if arm.objective == "mlm"), None)
         return tuple(
             leading_question(claims, self._used_names(claims, top), mlm=mlm, metric=self.study.metric)
             for claims in self.by_question.values()
@@ -177,8 +176,8 @@ class StudyClaims:
     def _training(self) -> list[Claim]:
         """Every mean curve: its last step, and its peak (on select) minus its end (on confirm)."""
         study, uncorrected = self.study, []
-        for arm in (arm.with_curve() for arm in study.arms):
-            points = [list(point.values()) for point in arm.matched_checkpoints()] if arm.runs else []
+        for arm in study.arms:
+            points = [list(point.values()) for point in arm.with_curve().matched_checkpoints()]
             if len(points) < 2:
                 continue
             last_step = replace(self._estimand("training"), half=verdict_half([points[-1]]), part="last step")
@@ -252,11 +251,8 @@ def _rank(claim: Claim, used: Sequence[str], *, mlm: str | None, metric: str) ->
 
 
 def leading_question(claims: Sequence[Claim], used: Sequence[str], *, mlm: str | None, metric: str) -> Question:
-    """A question with its leading claim: the first by `_rank`, and among equals the first in order.
-
-    `claims` are all of the question's. `used` names the method to use, or the checkpoint to use and then all of its method; `mlm`
-    its equally trained mlm arm.
-    """
+    """A question with its leading claim: the first by `_rank`, and among equals the first in order. `used` names the method to
+    use, or the checkpoint to use and then all of its method; `mlm` its equally trained mlm arm."""
     question, ordered = claims[0].question, claims
     if question == "sources":  # the weakest source answers for all
         ordered = sorted(claims, key=lambda claim: (claim.verdict == "better", claim.difference.value))
@@ -273,29 +269,22 @@ def by_distance(group: Group, metric: str) -> dict[str, NDArray[np.bool_]]:
     return {name: mask for name, mask in masks.items() if int(mask.sum()) >= FEWEST_DOCUMENTS}
 
 
-def excludes_gain(difference: Estimate, *, margin: float, gain: float | None) -> bool:
-    """Is a gain as large as the shown one, or as the margin if that is less, excluded? With a margin of 2.0 points and a shown
-    gain of 1.2: by [-0.9, +0.6] it is, by [-0.9, +1.4] it is not."""
-    return difference.high < (margin if gain is None else min(margin, gain))
-
-
-def is_equivalent(difference: Estimate, near: float) -> bool:
-    """Does the whole interval lie inside the margin? Within 0.6 points: [-0.5, +0.4] does, [-0.7, +0.1] does not."""
-    return max(-difference.low, difference.high) < near
-
-
 def with_equivalence(claim: Claim, *, metric: str, margin: float, gain: float | None) -> Claim:
     """Turn "not shown" into "no gain" over the base, or "equivalent" between methods, if the interval is narrow enough.
 
-    `gain` is the shown gain of the method to use. Methods are equivalent, on the study's `metric` alone, if either keeps half of
-    it: within 0.6 points for a gain of 1.2, and never beyond the margin. Claims about checkpoints, and those that lost
-    significance only by correction, stay as they are.
+    `gain` is the shown gain of the method to use; with 1.2 points of it and a margin of 2.0:
+
+        no gain       a gain as large as that, or as the margin if that is less, is excluded    [-0.9, +0.6], not [-0.9, +1.4]
+        equivalent    either keeps half of it, on the study's `metric`; never beyond the margin    [-0.5, +0.4], not [-0.7, +0.1]
+
+    Claims about checkpoints, and those that lost significance only by correction, stay as they are.
     """
     if claim.verdict != "not shown" or claim.of_checkpoint or "before correction" in claim.against:
         return claim
+    low, high = claim.difference.low, claim.difference.high
     if claim.b == BASE:
-        return replace(claim, verdict="no gain") if excludes_gain(claim.difference, margin=margin, gain=gain) else claim
+        return replace(claim, verdict="no gain") if high < min(margin, margin if gain is None else gain) else claim
     compares_methods = claim.question in ("method", "length") and claim.outcome == metric
-    if gain is None or not compares_methods or not is_equivalent(claim.difference, near := min(margin, gain / 2)):
+    if gain is None or not compares_methods or max(-low, high) >= (near := min(margin, gain / 2)):
         return claim
     return replace(claim, verdict="equivalent", within=near)

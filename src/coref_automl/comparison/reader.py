@@ -119,17 +119,14 @@ class Results:
             raise under.errors[0]
         return under.evaluations
 
-    def refuse_damaged(self) -> None:
-        """Raise the first damaged evaluation that may not be left out."""
-        for path in self.paths:
-            self.checked_under(path)
-
     @cached_property
     def _counted(self) -> tuple[list[StoredEvaluation], list[str]]:
         return drop_superseded(self.everything, add_bases=lambda kept: with_bases(kept, self.opened))
 
     def counted(self) -> list[StoredEvaluation]:
-        """The evaluations that count, with those of their base models; an error if there are none."""
+        """The evaluations that count, with those of their base models; an error if there are none, or one may not be left out."""
+        for path in self.paths:
+            self.checked_under(path)
         if self._counted[0]:
             return self._counted[0]
         if not self.paths:

@@ -22,7 +22,7 @@ from coref_automl.comparison.differences import ComparisonRow, lost_to_family
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison, Estimate, Half
-from coref_automl.report.page import Cell, Tone, bound, is_same, note, p_text, plotted, points, tokens
+from coref_automl.report.page import Cell, Tone, bound, is_same, note, plotted, points, tokens
 from coref_automl.say import Say
 
 TONES: dict[str, Tone] = {
@@ -110,13 +110,6 @@ class ClaimText:
     def drawn(self) -> Estimate | None:
         """The difference to draw; None if nothing differs at all."""
         return None if is_same(self.claim.difference) else self.claim.difference
-
-    def alone(self) -> str:
-        """The difference with its uncorrected interval."""
-        return points(self.claim.alone or self.claim.difference)
-
-    def p(self) -> str:
-        return p_text(self.claim.p)
 
     def verdict_word(self) -> str:
         near, most = f"{100 * (self.claim.within or 0):.1f}", bound(self.claim.difference.high).lstrip("+")
