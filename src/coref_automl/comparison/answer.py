@@ -22,7 +22,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -86,15 +85,6 @@ def _action(study: StudyData, gains: Sequence[Claim]) -> Action:
     return "keep base" if any(claim.judged for claim in gains) else "undecided"
 
 
-class _Others(NamedTuple):
-    """The other methods by how they compare with the method to use, as an `Answer` names them."""
-
-    ties: tuple[str, ...] = ()
-    unproven: tuple[str, ...] = ()
-    beats: tuple[str, ...] = ()
-    unjudged: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True)
 class _AnswerBuilder:
     """Fills in an Answer: what follows from a decision and the claims of a study."""
@@ -105,7 +95,11 @@ class _AnswerBuilder:
 
     def answer(self) -> Answer:
         study, top, method = self.study, self.decision.top, self.decision.method
-        base, others, questions = study.own_base(top), self._others(method), self.claims.questions(top)
+        base, questions = study.own_base(top), self.claims.questions(top)
+        others = [*self.claims.differences_from(method).values()] if method and self.decision.action == "use method" else []
+        unbeaten = [claim for claim in others if claim.judged and claim.verdict != "better"]
+        unbeaten.sort(key=lambda claim: claim.difference.value)
+        gaining = {claim.a for claim in self.claims.gains if claim.verdict == "better"}
         answer = Answer(
             action=self.decision.action,
             metric=study.metric,
@@ -116,33 +110,19 @@ class _AnswerBuilder:
             method=method,
             highest=top.name,
             highest_path=top.evaluation.path,
-            ties=others.ties,
-            beats=others.beats,
+            ties=tuple(claim.b for claim in unbeaten if claim.b in gaining),
+            beats=tuple(claim.b for claim in others if claim.verdict == "better"),
             keep=self._keep,
             next_time=self._next_time() if self._keep else None,
             power=self._power(),
             questions=questions,
             candidates=len(study.choice.candidates),
             against=self._caveats(),
-            unproven=others.unproven,
-            unjudged=others.unjudged,
+            unproven=tuple(claim.b for claim in unbeaten if claim.b not in gaining),
+            unjudged=tuple(claim.b for claim in others if not claim.judged),
             untested=self._untested(questions),
         )
         return replace(answer, step=next_step(study, answer, top))
-
-    def _others(self, method: str | None) -> _Others:
-        if method is None or self.decision.action != "use method":
-            return _Others()
-        others = self.claims.differences_from(method).values()
-        gaining = {claim.a for claim in self.claims.gains if claim.verdict == "better"}
-        unbeaten = [claim for claim in others if claim.judged and claim.verdict != "better"]
-        unbeaten.sort(key=lambda claim: claim.difference.value)
-        return _Others(
-            ties=tuple(claim.b for claim in unbeaten if claim.b in gaining),
-            unproven=tuple(claim.b for claim in unbeaten if claim.b not in gaining),
-            beats=tuple(claim.b for claim in others if claim.verdict == "better"),
-            unjudged=tuple(claim.b for claim in others if not claim.judged),
-        )
 
     @cached_property
     def _keep(self) -> Keep | None:

@@ -15,7 +15,7 @@ Half of the documents choose (`select`), the others judge (`confirm`). In a `com
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -34,6 +34,9 @@ from coref_automl.evaluation.results import StoredEvaluation
 from coref_automl.evaluation.targets import CHECKPOINT
 from coref_automl.records import Half, grouped, halves_of
 from coref_automl.say import say
+
+_RowsOfSets = Mapping[str, list[int]]
+"""The rows of a set's items in a group, by the fingerprint of the set."""
 
 
 def choose_group(results: Results, *, common: bool = False, evalset: str | None = None) -> tuple[Group, list[str]]:
@@ -144,40 +147,31 @@ class _ItemIndex:
         return _Table(rows, np.stack([whole_numbers(columns[name]) for name in RULES], axis=1))
 
 
-class _Set(NamedTuple):
-    """An evaluation set in a group: the rows of its items, and the half of a larger set that it is, if it is one."""
-
-    fingerprint: str
-    half: Half | None
-    rows: list[int]
-
-
 def _aligned_items(evaluations: Sequence[StoredEvaluation]) -> tuple[Items, list[_Table]]:
     """The items of all evaluations, and the table of each."""
     index = _ItemIndex()
     tables = [index.add(stored) for stored in evaluations]
-    sets = []
-    for evalset, members in grouped(zip(evaluations, tables, strict=True), lambda member: items_of(member[0])).items():
-        half = next((stored.evaluation.half for stored, _ in members if stored.evaluation.half), None)
-        sets.append(_Set(evalset, half, np.unique(np.concatenate([table.rows for _, table in members])).tolist()))
-    halves = _halves_by_hash(sets, index) | _recorded_halves(sets, index)
+    by_set = grouped(zip(evaluations, tables, strict=True), lambda member: items_of(member[0]))
+    rows = {name: np.unique(np.concatenate([table.rows for _, table in members])).tolist() for name, members in by_set.items()}
+    recorded = {items_of(stored): stored.evaluation.half for stored in evaluations if stored.evaluation.half}
+    halves = _halves_by_hash({name: rows[name] for name in rows if name not in recorded}, index)
+    halves |= _recorded_halves({name: rows[name] for name in recorded}, recorded, index)
     arrays = {name: np.array(values) for name, values in index.facts.items()}
     return Items(index.rows, arrays, np.array([halves[document] for document in index.documents])), tables
 
 
-def _recorded_halves(sets: Sequence[_Set], index: _ItemIndex) -> dict[_Document, Half]:
+def _recorded_halves(rows: _RowsOfSets, recorded: Mapping[str, Half], index: _ItemIndex) -> dict[_Document, Half]:
     """All documents of a half are in it. One in two halves is in `select`: what has chosen never judges."""
-    in_order: tuple[Half, ...] = ("confirm", "select")
-    return {index.documents[row]: half for half in in_order for part in sets if part.half == half for row in part.rows}
+    select_last = sorted(rows, key=lambda evalset: recorded[evalset] == "select")
+    return {index.documents[row]: recorded[evalset] for evalset in select_last for row in rows[evalset]}
 
 
-def _halves_by_hash(sets: Sequence[_Set], index: _ItemIndex) -> dict[_Document, Half]:
+def _halves_by_hash(rows: _RowsOfSets, index: _ItemIndex) -> dict[_Document, Half]:
     """Documents of whole sets are split by the hashes of their names, those that one archive numbers among themselves."""
     to_split: dict[str, list[tuple[str, str]]] = {}  # tasks and clusters, by the archive that numbers them
-    for whole in sets:
-        for row in whole.rows if whole.half is None else ():
-            document, task = index.documents[row], f"{whole.fingerprint} {index.facts['task'][row]}"
-            to_split.setdefault(document.numbered_in, []).append((task, document.cluster))
+    for evalset, row in ((name, row) for name in rows for row in rows[name]):
+        document, task = index.documents[row], f"{evalset} {index.facts['task'][row]}"
+        to_split.setdefault(document.numbered_in, []).append((task, document.cluster))
     return {_Document(archive, name): half for archive, items in to_split.items() for name, half in halves_of(items).items()}
 
 

@@ -272,12 +272,9 @@ def by_distance(group: Group, metric: str) -> dict[str, NDArray[np.bool_]]:
 def with_equivalence(claim: Claim, *, metric: str, margin: float, gain: float | None) -> Claim:
     """Turn "not shown" into "no gain" over the base, or "equivalent" between methods, if the interval is narrow enough.
 
-    `gain` is the shown gain of the method to use; with 1.2 points of it and a margin of 2.0:
-
-        no gain       a gain as large as that, or as the margin if that is less, is excluded    [-0.9, +0.6], not [-0.9, +1.4]
-        equivalent    either keeps half of it, on the study's `metric`; never beyond the margin    [-0.5, +0.4], not [-0.7, +0.1]
-
-    Claims about checkpoints, and those that lost significance only by correction, stay as they are.
+    `gain` is the shown gain of the method to use. No gain: one as large as that, or as the margin if that is less, is excluded.
+    Equivalent, on the study's `metric` alone: either keeps half of it, within the margin. With a gain of 1.2 points, [-0.9, +0.6]
+    is no gain, [-0.5, +0.4] is equivalent. Claims about checkpoints, and those lost only by correction, stay as they are.
     """
     if claim.verdict != "not shown" or claim.of_checkpoint or "before correction" in claim.against:
         return claim

@@ -12,21 +12,7 @@ from coref_automl.comparison.questions import by_distance, metric_of
 from coref_automl.comparison.scores import model_label
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.report.answer_wording import answer_line, badge
-from coref_automl.report.page import (
-    Block,
-    Cell,
-    Section,
-    Shows,
-    Table,
-    Text,
-    VerdictLine,
-    estimate_cells,
-    interval,
-    note,
-    p_text,
-    points,
-    row,
-)
+from coref_automl.report.page import Block, Cell, Section, Shows, Table, Text, VerdictLine, estimate_cells, interval, note, row
 from coref_automl.report.sections import Subject
 from coref_automl.report.wording import TONES, ClaimText, short_title, title
 from coref_automl.say import Say
@@ -137,7 +123,7 @@ def claims_table(claims: Sequence[Claim], say: Say, *, beside: tuple[str, Sequen
             *([text.part()] if parts else []),
             *_sides(claim),
             Cell(text.change(), estimate=text.drawn()),
-            p_text(claim.p),
+            text.p(),
             Cell(text.verdict(), TONES.get(claim.verdict, "quiet")),
             *([claim_cell(of_pair.get((claim.a, claim.b)), say)] if of_pair else []),
         )
@@ -171,8 +157,8 @@ def verdicts_table(answer: Answer, say: Say) -> Table:
             text.b_name(),
             *_sides(claim),
             text.change(),
-            points(claim.alone or claim.difference),
-            p_text(claim.p),
+            text.alone(),
+            text.p(),
             f"{100 * claim.detectable:.1f}" if claim.detectable else "–",
             text.verdict(),
         )
