@@ -159,7 +159,7 @@ def study(gain: float, seed: int, *, trials: int = 49, worth: float = 0.5) -> To
         machine = Instant()
         search = Search(held, problem, recipe, machine, quiet(), "here", lambda: None)
         early = run_search(search, 1)
-        final = finish(held, problem, recipe, JobRunner(problem, machine, quiet(), lambda: None), early)
+        final = finish(held, recipe, JobRunner(problem, machine, quiet(), lambda: None), early)
         ended = held.get_trials(deepcopy=False)
         searched = sum(max(trial.intermediate_values) / REPORTS for trial in ended)
         drawn = [trial for trial in ended if origin_of(trial) == "drawn"]

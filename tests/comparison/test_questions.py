@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from coref_automl.comparison.claims import BASE, Caveat, Claim
-from coref_automl.comparison.questions import with_equivalence
+from coref_automl.comparison.questions import leading_question, with_equivalence
 from coref_automl.records import Estimate
 
 MARGIN = 0.02
@@ -55,3 +55,14 @@ def test_nothing_else_is_called_equivalent(changes: dict[str, str]) -> None:
 def test_claims_about_checkpoints_and_those_lost_to_correction_stay(caveat: Caveat, b: str) -> None:
     claim = replace(CLAIM, b=b, against=(caveat,))
     assert with_equivalence(claim, metric="real1", margin=MARGIN, gain=0.05) is claim
+
+
+def test_a_judged_claim_about_the_method_to_use_leads_and_the_weakest_source_answers_for_all() -> None:
+    other, unjudged = replace(CLAIM, a="combined"), replace(CLAIM, b=BASE, verdict="not judged")
+    question = leading_question([other, unjudged, CLAIM], ["entity"], mlm="mlm", metric="real1")
+    assert (question.lead, question.others, question.tested) == (CLAIM, (other, unjudged), True)
+    assert not leading_question([other], ["entity"], mlm="mlm", metric="real1").tested
+    sources = [
+        replace(CLAIM, question="sources", part=part, difference=interval(low, 0.1)) for part, low in (("a", 0.02), ("b", -0.02))
+    ]
+    assert leading_question(sources, ["entity"], mlm="mlm", metric="real1").lead.part == "b"

@@ -12,7 +12,6 @@ import pytest
 
 from coref_automl.corpus import dedup
 from coref_automl.corpus.dedup import BANDS, ROWS, band_job, first_of_each, near_duplicates, signature, text_key, write_signatures
-from coref_automl.errors import SourceError
 from tests.corpus.conftest import korean_text
 
 
@@ -115,9 +114,3 @@ def test_signatures_are_the_same_in_another_process() -> None:
     code = "from coref_automl.corpus.dedup import signature; print(signature('가 나 다 라 마 바 사'))"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == str(signature("가 나 다 라 마 바 사"))
-
-
-def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "rensa", None)
-    with pytest.raises(SourceError, match=r"pip install rensa, or pass --exact-only"):
-        dedup.require_near()

@@ -167,17 +167,6 @@ def test_duplicates_are_kept_once(tokenizer_folder: Path, write_rows: WriteRows,
     assert manifest["sources"][0]["dropped"] == {"exact duplicate": 1}
 
 
-def test_near_duplicates_without_the_package_end_before_the_work(
-    tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "rensa", None)
-    path = write_rows("a.jsonl", rows(5))
-    with pytest.raises(SourceError, match="rensa"):
-        prepare(recipe(tokenizer_folder, path), tmp_path / "out")
-    assert not (tmp_path / "out").exists()
-    prepare(recipe(tokenizer_folder, path, near_duplicates=False), tmp_path / "out")
-
-
 @pytest.mark.journey
 @pytest.mark.slow
 def test_one_worker_and_two_give_the_same_bytes(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ pytestmark = [
 ]
 
 BFLOAT16 = pytest.mark.skipif(INTERPRETED, reason="Triton's interpreter multiplies the bits of bfloat16 as whole numbers")
+REPEATED = 0.0 if DEVICE == "cpu" else 1e-6
+"""How far two passes of one model may differ: on a GPU, gradients of embeddings are added up in any order."""
 Tensors = dict[str, torch.Tensor]
 CLAMPED = {"max_relative_positions": 12}
 OWN = "deberta-new-head"
@@ -274,7 +276,7 @@ def test_loss_and_gradients_of_a_whole_masked_language_model() -> None:
     install(model)
     assert_same(learned(), expected)
     install(model, fused=False)
-    assert_same(learned(), expected, 0)
+    assert_same(learned(), expected, REPEATED)
 
 
 def test_gradient_checkpointing_draws_the_same_dropout_again() -> None:

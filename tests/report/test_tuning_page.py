@@ -34,7 +34,6 @@ def page(out: Path, script: Script = turned_round, **changes: Any) -> tuple[Page
     done.run()
     final = finish(
         done.study,
-        done.problem,
         done.recipe,
         JobRunner(done.problem, ScriptedLauncher(script), quiet(), lambda: None),
     )

@@ -25,7 +25,7 @@ def end(out: Path, script: Script, *, guards: dict[float, float] | None = None, 
     tuner.problem.guards = guards or {}  # type: ignore[attr-defined]
     tuner.run()
     launcher = ScriptedLauncher(script)
-    final = finish(tuner.study, tuner.problem, tuner.recipe, JobRunner(tuner.problem, launcher, quiet(), lambda: None))
+    final = finish(tuner.study, tuner.recipe, JobRunner(tuner.problem, launcher, quiet(), lambda: None))
     return final, [run.job for run in launcher.started]
 
 
@@ -126,9 +126,7 @@ def test_a_guard_keeps_out_what_does_not_meet_it_and_one_that_nobody_meets_is_sa
     tuner, _ = search(tmp_path / "guarded", level(0.6), guards=("real_far1_strict>=-0.5",), ablate=False)
     tuner.problem.guards = guards  # type: ignore[attr-defined]
     tuner.run()
-    final = finish(
-        tuner.study, tuner.problem, tuner.recipe, JobRunner(tuner.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
-    )
+    final = finish(tuner.study, tuner.recipe, JobRunner(tuner.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None))
     assert final.best.origin != "drawn"
     assert final.unmet == "real_far1_strict>=-0.5"
     lines = lines_of(final, tuner.recipe, "Real@1", "confirm", Say("en"))
@@ -158,9 +156,7 @@ def test_of_several_guards_those_are_said_that_every_drawn_setting_broke_or_else
 
         monkeypatch.setattr(tuner.problem, "guarded", guarded)
         tuner.run()
-        final = finish(
-            tuner.study, tuner.problem, tuner.recipe, JobRunner(tuner.problem, ScriptedLauncher(script), quiet(), lambda: None)
-        )
+        final = finish(tuner.study, tuner.recipe, JobRunner(tuner.problem, ScriptedLauncher(script), quiet(), lambda: None))
         return final, lines_of(final, tuner.recipe, "Real@1", "confirm", Say("en"))
 
     final, lines = finished(tmp_path / "one", (-0.02, 0.0), (-0.02, -0.02))
@@ -177,9 +173,7 @@ def test_a_guard_of_a_fine_tuned_task_refuses_the_winner_in_a_sentence(tmp_path:
     tuner, _ = search(tmp_path, level(0.6), guards=("relation_f1>=-1",))
     tuner.problem.outside = outside  # type: ignore[attr-defined]
     tuner.run()
-    final = finish(
-        tuner.study, tuner.problem, tuner.recipe, JobRunner(tuner.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
-    )
+    final = finish(tuner.study, tuner.recipe, JobRunner(tuner.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None))
     lines = lines_of(final, tuner.recipe, "Real@1", "confirm", Say("en"))
     assert final.best.origin == "drawn"
     assert final.comparison is not None
@@ -194,9 +188,7 @@ def test_a_guard_of_a_fine_tuned_task_refuses_the_winner_in_a_sentence(tmp_path:
 def test_a_guard_that_could_not_be_measured_keeps_the_winner_out(tmp_path: Path) -> None:
     tuner, _ = search(tmp_path, level(0.6), guards=("relation_f1>=-1",))
     tuner.run()
-    final = finish(
-        tuner.study, tuner.problem, tuner.recipe, JobRunner(tuner.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None)
-    )
+    final = finish(tuner.study, tuner.recipe, JobRunner(tuner.problem, ScriptedLauncher(level(0.6)), quiet(), lambda: None))
     assert (final.refused, final.recommended.origin) == ("relation_f1>=-1", "recommended")
     lines = lines_of(final, tuner.recipe, "Real@1", "confirm", Say("en"))
     assert "is refused: nothing could be measured for the guard relation_f1>=-1." in lines[0]
@@ -260,7 +252,6 @@ def test_finalists_are_different_recipes(tmp_path: Path) -> None:
     tuner.run()
     final = finish(
         tuner.study,
-        tuner.problem,
         tuner.recipe,
         JobRunner(tuner.problem, ScriptedLauncher(tuner.launcher.script), quiet(), lambda: None),
     )  # type: ignore[attr-defined]
@@ -274,11 +265,11 @@ def test_a_killed_finalist_is_tried_once_more(tmp_path: Path) -> None:
     tuner, _ = search(tmp_path)
     jobs = [tuner.problem.job({"learning_rate": 0.5}, seed) for seed in range(2)]
     launcher = ScriptedLauncher(lambda _: [0.1, next(deaths, 0.1)])
-    train = JobRunner(tuner.problem, launcher, quiet(), lambda: None)
-    assert train(jobs, "finalists") == set()
+    runner = JobRunner(tuner.problem, launcher, quiet(), lambda: None)
+    assert runner.run(jobs, "finalists") == set()
     assert len(launcher.started) == 3
     always = JobRunner(tuner.problem, ScriptedLauncher(lambda _: ["die"]), quiet(), lambda: None)
-    assert always(jobs, "finalists") == {job.key for job in jobs}
+    assert always.run(jobs, "finalists") == {job.key for job in jobs}
 
 
 def test_a_process_that_dies_at_its_start_is_not_taken_for_done(tmp_path: Path) -> None:
@@ -287,7 +278,7 @@ def test_a_process_that_dies_at_its_start_is_not_taken_for_done(tmp_path: Path) 
     tuner.run()
     jobs = [run.job for run in launcher.started]
     dead = JobRunner(tuner.problem, DeadLauncher(), quiet(), lambda: None)
-    assert dead(jobs, "finalists") == {job.key for job in jobs}
+    assert dead.run(jobs, "finalists") == {job.key for job in jobs}
 
 
 def test_no_completed_trial_says_so_and_why(tmp_path: Path) -> None:
@@ -304,7 +295,7 @@ def test_runs_with_fresh_seeds_give_their_weights_back_but_for_what_is_read(
     tuner.problem.outside = 0.0  # type: ignore[attr-defined]
     tuner.run()
     launcher = ScriptedLauncher(level(0.6))
-    final = finish(tuner.study, tuner.problem, tuner.recipe, JobRunner(tuner.problem, launcher, quiet(), lambda: None))
+    final = finish(tuner.study, tuner.recipe, JobRunner(tuner.problem, launcher, quiet(), lambda: None))
     assert final.effects
     assert final.comparison is not None
     assert len(final.comparison.seeds) == 4

@@ -68,7 +68,7 @@ def test_a_killed_trial_is_noticed_and_tried_again(recipe: Callable[..., TuneRec
     until(lambda: not first.alive, "the end of the trial")
     assert first.result() == -signal.SIGKILL
     assert read_outcome(job) is None
-    assert JobRunner(problem, launcher, quiet(), lambda: time.sleep(0.05))([job], "finalists") == set()
+    assert JobRunner(problem, launcher, quiet(), lambda: time.sleep(0.05)).run([job], "finalists") == set()
     assert "Resuming from checkpoint-" in (run_folder(job) / "events.ndjson").read_text("utf-8")
     assert "train:" in job.log.read_text("utf-8")
 
@@ -155,7 +155,7 @@ def test_a_trial_on_ray_that_is_killed_runs_again(recipe: Callable[..., TuneReci
             os.kill(pid, signal.SIGKILL)
         until(lambda: not first.alive, "the end of the trial")
         assert first.result() == -signal.SIGKILL
-        assert JobRunner(problem, launcher, quiet(), lambda: time.sleep(0.05))([job], "finalists") == set()
+        assert JobRunner(problem, launcher, quiet(), lambda: time.sleep(0.05)).run([job], "finalists") == set()
         assert "Resuming from checkpoint-" in job.log.read_text("utf-8")
     finally:
         ray.shutdown()
@@ -176,18 +176,18 @@ def test_relative_paths_mean_the_folder_of_the_command_wherever_the_cluster_was_
         problem = open_masked(world.recipe(Path("study"), epochs=1), Path("study"), quiet())
         job = problem.job(problem.starts()[0].params, 0)
         launcher = RayLauncher(1, "cpu")
-        assert JobRunner(problem, launcher, quiet(), lambda: time.sleep(0.05))([job], "finalists") == set()
+        assert JobRunner(problem, launcher, quiet(), lambda: time.sleep(0.05)).run([job], "finalists") == set()
         assert (tmp_path / job.folder / run_folder(job).name / DONE).is_file()
         assert not list((tmp_path / "elsewhere").iterdir())
         with monkeypatch.context() as other:
             other.setattr(pool, "version", lambda _: "9.9")  # as if this machine had another version than the cluster's
-            train = JobRunner(problem, launcher, quiet(), lambda: time.sleep(0.05))
-            assert train([job], "finalists") == {job.key}
-            assert "and this command is 9.9. Install the same version on every machine" in train.notes[0]
+            runner = JobRunner(problem, launcher, quiet(), lambda: time.sleep(0.05))
+            assert runner.run([job], "finalists") == {job.key}
+            assert "and this command is 9.9. Install the same version on every machine" in runner.notes[0]
         monkeypatch.setattr(Path, "cwd", lambda: tmp_path / "gone")
-        train = JobRunner(problem, launcher, quiet(), lambda: time.sleep(0.05))
-        assert train([job], "finalists") == {job.key}
-        assert "does not exist on" in train.notes[0]
+        runner = JobRunner(problem, launcher, quiet(), lambda: time.sleep(0.05))
+        assert runner.run([job], "finalists") == {job.key}
+        assert "does not exist on" in runner.notes[0]
     finally:
         ray.shutdown()
 

@@ -174,11 +174,11 @@ def test_a_guard_of_relation_extraction_is_asked_of_what_is_fine_tuned_from_both
         space={"objective": ["mlm", "entity"]},
     )
     problem = open_problem(recipe, Path(recipe.out), quiet())
-    train = JobRunner(problem, InlineLauncher(), quiet(), lambda: None)
+    runner = JobRunner(problem, InlineLauncher(), quiet(), lambda: None)
     sides = [[problem.job({"objective": name}, seed, confirm=True) for seed in (5, 6)] for name in ("entity", "mlm")]
-    train.keep_last = {job.key for side in sides for job in side}
-    assert not train([job for side in sides for job in side], "verdict")
-    differences = problem.checked(sides[0], sides[1], train)
+    runner.keep_last = {job.key for side in sides for job in side}
+    assert not runner.run([job for side in sides for job in side], "verdict")
+    differences = problem.checked(sides[0], sides[1], runner.run)
     assert set(differences) == {"relation_f1"}
     assert -1 <= differences["relation_f1"].low <= differences["relation_f1"].value <= differences["relation_f1"].high <= 1
     runs = [CHECKS["relation"].files.read(path.parent) for path in (tmp_path / "study").glob("trials/*/run-*/re_results.json")]

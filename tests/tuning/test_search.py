@@ -25,6 +25,13 @@ def states(of: Any) -> Counter[str]:
     return Counter(trial.state.name for trial in of.get_trials() if counts(trial))
 
 
+def notes_of(tuner: Search, out: Path) -> list[str]:
+    """Run a search, and return what it notes."""
+    tuner.progress = quiet().into(out / "events.ndjson")
+    tuner.run()
+    return [event["text"] for event in read_events(out / "events.ndjson") if event["event"] == "note"]
+
+
 class Killed(BaseException):
     """Stands for SIGKILL: nothing after it runs."""
 
@@ -108,6 +115,52 @@ def test_a_trial_that_reports_nothing_is_a_failure(tmp_path: Path) -> None:
     tuner, _ = search(tmp_path, lambda _: ["done"], trials=1)
     tuner.run()
     assert tuner.study.get_trials()[0].user_attrs["reason"] == "it ended without a score"
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("done", "(no score): it ended without a score."),
+        ("fail: ValueError: The loss is gone.", "(ValueError): The loss is gone."),
+    ],
+)
+def test_a_failure_is_told_in_whole_sentences(tmp_path: Path, script: str, reason: str) -> None:
+    tuner, launcher = search(tmp_path, lambda _: [script], trials=1)
+    assert notes_of(tuner, tmp_path) == [f"Trial 0 failed {reason} Log: {launcher.started[0].job.log}"]
+
+
+def test_a_process_that_died_in_the_middle_of_its_log_is_told_in_one_sentence(tmp_path: Path) -> None:
+    def script(job: Job) -> list[float | str]:
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        job.log.write_text("ImportError: no such library.\n")
+        return ["end 1"]
+
+    tuner, _ = search(tmp_path, script, trials=1)
+    died = "Trial 0: its process ended with status 1: ImportError: no such library; it runs again from its last checkpoint."
+    assert notes_of(tuner, tmp_path)[0] == died
+
+
+def test_a_process_that_dies_in_two_ways_did_not_die_twice_the_same_way(tmp_path: Path) -> None:
+    deaths = iter(["die", "end 1"])
+    tuner, _ = search(tmp_path, lambda job: [next(deaths)] if rate(job) == 0.25 else steady(job), trials=4)
+    tuner.run()
+    assert states(tuner.study) == {"COMPLETE": 3, "FAIL": 1}
+    failed = next(trial for trial in tuner.study.get_trials() if counts(trial) and trial.state.name == "FAIL")
+    assert failed.user_attrs["reason"] == "its process ended with status 1: its log is empty"
+
+
+def test_a_trial_that_died_and_was_taken_over_meanwhile_is_not_said_to_run_here_again(tmp_path: Path) -> None:
+    waits, deaths = iter(range(1000)), iter(["die"])
+
+    def wait() -> None:
+        if next(waits) == 0:
+            running = next(trial for trial in tuner.study.get_trials() if trial.state.name == "RUNNING")
+            queue_again(tuner.study, running, "another machine heard nothing of it")
+
+    tuner, launcher = search(tmp_path, lambda job: [0.5, next(deaths, 0.5), 0.5, 0.5], trials=3, wait=wait)
+    assert notes_of(tuner, tmp_path)[0] == "Trial 0 was taken over by another machine while this one was silent."
+    assert states(tuner.study) == {"COMPLETE": 3}
+    assert tuner.problem.dropped == [run.job.key for run in launcher.started]  # type: ignore[attr-defined]
 
 
 def test_a_killed_process_runs_again_once_and_counts_once(tmp_path: Path) -> None:

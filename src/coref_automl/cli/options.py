@@ -1,4 +1,4 @@
-"""Options: those that commands share, those made from recipes, their panels in a long help; how results reach standard output.
+"""Options: those that commands share, those made from recipes, their panels in a long help.
 
 A command that runs a recipe has one option per field: `@options_from(TrainRecipe)` decorates a function that takes those passed
 on the command line as `**given`. `recipe_from` puts them over the values of a YAML file; the recipe's defaults fill the rest.
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import json
 import os
-import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -22,11 +20,11 @@ import typer
 from typer.core import TyperCommand
 
 from coref_automl.config import Setting, described, from_mapping, overlaid, read_yaml
-from coref_automl.errors import InputError, RecipeError
-from coref_automl.say import LANGUAGE, VARIABLE, language, say
+from coref_automl.errors import RecipeError
+from coref_automl.say import LANGUAGE, VARIABLE, language
 
 if TYPE_CHECKING:
-    from coref_automl.experiment.estimate import Preflight
+    pass
 
 T = TypeVar("T")
 
@@ -54,47 +52,6 @@ Rows = Annotated[
 Column = Annotated[str, typer.Option("--column", help="With --data: the column or key that holds the text.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Train without asking, even where the texts give too few steps.")]
 RecipeFile = Annotated[Path | None, typer.Option("--recipe", help="YAML recipe; options override its values.")]
-
-
-def print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, indent=2))
-
-
-def print_result(result: Any, as_json: bool, lines: Iterable[str] | None = None, **more: Any) -> None:
-    """Print a result as JSON, with further keys from `more`; or as lines, by default its own."""
-    if as_json:
-        print_json({**result.to_json(), **more})
-    else:
-        print("\n".join(result.lines() if lines is None else lines))
-
-
-def confirmation(yes: bool, as_json: bool) -> Callable[[Preflight], bool]:
-    """A function that decides whether to train: --yes, the user's answer, or without a terminal whether steps are enough."""
-
-    def confirm(preflight: Preflight) -> bool:
-        if yes or as_json or not sys.stdin.isatty():
-            return yes or not preflight.too_short
-        return typer.confirm(say("계속할까요?", "Go on?"), err=True)
-
-    return confirm
-
-
-def note_foreign(text: str) -> None:
-    from coref_automl.corpus.clean import foreign_note
-
-    if note := foreign_note(text):
-        print(note, file=sys.stderr)
-
-
-def answers_file(data: str | None, out: Path | None, single: Mapping[str, Any]) -> bool:
-    """Was --data FILE --out DIR passed? Options in `single`, which are for one text, exclude it."""
-    of_file = [name for name, value in (("--data", data), ("--out", out)) if value is not None]
-    of_text = [name for name, value in single.items() if value is not None]
-    if of_file and of_text:
-        raise InputError(f"{of_file[0]} is for a file of rows and {of_text[0]} for one text; pass one of them.")
-    if len(of_file) == 1:
-        raise InputError("A file of rows needs both --data FILE and --out DIR.")
-    return bool(of_file)
 
 
 def options_from(

@@ -37,7 +37,7 @@ from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import MANIFEST, is_done, natural_order
 from coref_automl.korean import KINDS, PRONOUN, Tagger
 from coref_automl.progress import Progress
-from coref_automl.records import Estimate, Provenance, Record
+from coref_automl.records import Estimate, Provenance, Record, grouped
 from coref_automl.store import write_jsonl
 
 if TYPE_CHECKING:
@@ -140,10 +140,7 @@ def document_sums(seeds: Sequence[Sequence[DocumentAnswer]]) -> DocumentSums:
 
 
 def same_string_chains(text: str, spans: Iterable[Span]) -> SpanChains:
-    chains: dict[str, list[Span]] = {}
-    for start, end in spans:
-        chains.setdefault(" ".join(text[start:end].split()), []).append((start, end))
-    return tuple(map(tuple, chains.values()))
+    return tuple(map(tuple, grouped(spans, lambda span: " ".join(text[slice(*span)].split())).values()))
 
 
 def same_noun_chains(document: CorefDocument, convention: Convention) -> SpanChains | None:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from coref_automl.corpus.formats import BROKEN, kind_of, opened, stem_of
 from coref_automl.errors import CoreferenceDataError
 from coref_automl.guard import read_whole, refuse_special
 from coref_automl.korean import composed
+from coref_automl.records import grouped
 from coref_automl.store import lone_surrogate
 
 ENDINGS = (".jsonl", ".conll", ".conllu")
@@ -207,10 +209,7 @@ def _size(chunk: Chunk) -> int:
 
 
 def _joined(chunks: Iterable[Chunk]) -> Iterator[CorefDocument]:
-    by_document: dict[str, list[Chunk]] = {}
-    for chunk in chunks:
-        by_document.setdefault(chunk.document, []).append(chunk)
-    for name, parts in by_document.items():
+    for name, parts in grouped(chunks, attrgetter("document")).items():
         texts, mentions, shift = [], list[Mention](), 0
         for chunk in parts:
             for cluster in chunk.clusters:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from coref_automl.errors import CoreferenceDataError
-from coref_automl.records import Record
+from coref_automl.records import Record, grouped
 from coref_automl.store import write_jsonl
 
 Span = tuple[int, int]
@@ -52,10 +53,7 @@ class CorefDocument(Record):
     @property
     def chains(self) -> SpanChains:
         """The mentions of each entity as spans, in the order in which entities first appear."""
-        chains: dict[str, list[Span]] = {}
-        for mention in self.mentions:
-            chains.setdefault(mention.entity, []).append(mention.span)
-        return tuple(tuple(spans) for spans in chains.values())
+        return tuple(tuple(mention.span for mention in chain) for chain in grouped(self.mentions, attrgetter("entity")).values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +84,12 @@ def write_documents(path: Path, documents: Iterable[CorefDocument]) -> None:
 
 
 def clusters_of(document: CorefDocument) -> list[list[dict[str, Any]]]:
-    clusters: dict[str, list[dict[str, Any]]] = {}
-    for mention in document.mentions:
-        entry = {"start": mention.start, "end": mention.end, "text": document.text[mention.start : mention.end]}
+    def entry(mention: Mention) -> dict[str, Any]:
         kind = {"kind": mention.kind} if mention.kind else {}
-        clusters.setdefault(mention.entity, []).append({**entry, "entity": mention.entity, **kind})
-    return list(clusters.values())
+        text = document.text[mention.start : mention.end]
+        return {"start": mention.start, "end": mention.end, "text": text, "entity": mention.entity, **kind}
+
+    return [list(map(entry, chain)) for chain in grouped(document.mentions, attrgetter("entity")).values()]
 
 
 def _row(document: CorefDocument) -> dict[str, Any]:

@@ -111,13 +111,14 @@ def evaluate_coreference(
     if len(settings.schemes) > 1:
         notes.insert(1, say(f"주석 방식: {kept[0].scheme}", f"Annotation scheme: {kept[0].scheme}"))
     answers = [evaluator.answers(name, kept, progress) for evaluator in evaluators]
+    seeds = [model.parent / "result.json" for model in models]
     return CoreferenceResult(
         run=str(run),
         model=settings.base,
         split=name,
         documents=len(kept),
         mentions=sum(len(document.mentions) for document in kept),
-        seeds=tuple(_seed(model) for model in models),
+        seeds=tuple(read_stored(path, CoreferenceSeed, remedy=RETRAIN) if path.is_file() else _UNTRAINED for path in seeds),
         fingerprints={"weights": settings.weights, "documents": documents_fingerprint(kept)},
         notes=tuple(notes),
         **aggregate(answers),
@@ -167,8 +168,3 @@ class _Evaluator:
 
         model = head_identity(self.folder, read_settings(self.folder), self.base)
         return fingerprint(documents_fingerprint(documents), documents[0].scheme, self.convention.edges, model)[:12]
-
-
-def _seed(folder: Path) -> CoreferenceSeed:
-    path = folder.parent / "result.json"
-    return read_stored(path, CoreferenceSeed, remedy=RETRAIN) if path.is_file() else _UNTRAINED

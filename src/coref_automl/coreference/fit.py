@@ -26,9 +26,10 @@ from coref_automl.training.finetuning import RESUME, FitState, Updates, checked_
 from coref_automl.training.optimizer import parameter_groups
 
 _BALANCE = 0.5
-"""Oversampling exponent for rare genres: 0 none, 1 uniform over genres."""
 _MAX_REPEATS = 4.0
+"""Oversampling of rare genres: its exponent (0 none, 1 uniform over genres), and the most repeats of a document in an epoch."""
 _LOG_EVERY = 10
+"""Steps between two lines of progress; reading the loss waits for the device."""
 
 
 @dataclass(slots=True)
@@ -51,7 +52,8 @@ def train_model(
     on_epoch: Callable[[int, int, float], None] | None = None,
 ) -> CoreferenceFitState:
     """Train all epochs; leave the model with the weights of the epoch that scored best on `dev`, or without one of the last."""
-    encoder = parameter_groups(model.encoder, learning_rate=_encoder_rate(recipe, model), weight_decay=recipe.weight_decay)
+    learning_rate = recipe.learning_rate or _default_learning_rate(recipe, model.config.hidden_size)
+    encoder = parameter_groups(model.encoder, learning_rate=learning_rate, weight_decay=recipe.weight_decay)
     head = parameter_groups(model.head, learning_rate=recipe.head_rate, weight_decay=recipe.weight_decay)
     updates = Updates(model, [*encoder, *head], recipe.warmup)
     state = updates.load(folder / RESUME, CoreferenceFitState)
@@ -79,12 +81,12 @@ class _Trainer:
     state: CoreferenceFitState
 
     def train_epoch(self) -> None:
-        state, epochs = self.state, self.recipe.epochs
+        state = self.state
         batches = epoch_batches(self.train, self.recipe, self.seed, state.epoch)
         self.model.train()
         for number, batch in enumerate(batches, 1):
             # cuts differ from epoch to epoch: progress is measured by fraction of the epoch, so that the decay ends at its end
-            self.updates.set_learning_rate((state.epoch + (number - 0.5) / len(batches)) / epochs)
+            self.updates.set_learning_rate((state.epoch + (number - 0.5) / len(batches)) / self.recipe.epochs)
             with autocast(str(self.model.device), self.recipe.precision):
                 loss = batch_loss(self.model, batch)
             loss.backward()
@@ -92,23 +94,29 @@ class _Trainer:
             state.step += 1
             state.tokens += sum(map(len, batch))
             if number % _LOG_EVERY == 0 or number == len(batches):
-                done = (state.epoch + number / len(batches)) * (self.stage.total or 0) / epochs
+                done = (state.epoch + number / len(batches)) * (self.stage.total or 0) / self.recipe.epochs
                 self.stage.advance(done - self.stage.done, loss=checked_loss(loss, state.step))
 
     def validate(self) -> float:
-        """Score the dev documents by the mean of gold- and found-mention CoNLL, and keep the weights if it is the best so far.
-        Without dev documents nothing is selected."""
-        state, score = self.state, 0.0
+        """Score the dev documents by the mean of gold- and found-mention CoNLL. Without dev documents nothing is selected."""
+        score = 0.0
         if self.dev:
             answers = resolve_all(self.model, self.dev, precision=self.recipe.precision)
             gold, found = (mean_conll(self.dev, mode) for mode in zip(*answers, strict=True))
             score = (gold + found) / 2
-            if score > state.best or not state.best_weights:
-                state.best, state.best_gold, state.best_found, state.best_epoch = score, gold, found, state.epoch
-                state.best_weights = weights_on_cpu(self.model, trained_only=True)
+            self._keep_if_best(score, gold, found)
             self.stage.advance(0, dev_gold=100 * gold, dev_found=100 * found)
-        state.peak = max(state.peak, peak_gigabytes())
+        self.state.peak = max(self.state.peak, peak_gigabytes())
         return score
+
+    def _keep_if_best(self, score: float, gold: float, found: float) -> None:
+        state = self.state
+        if score > state.best or not state.best_weights:
+            state.best = score
+            state.best_gold = gold
+            state.best_found = found
+            state.best_epoch = state.epoch
+            state.best_weights = weights_on_cpu(self.model, trained_only=True)
 
     def should_stop(self) -> bool:
         return self.state.epoch >= self.recipe.epochs
@@ -121,10 +129,11 @@ def mean_conll(documents: Sequence[TokenizedDocument], answers: Sequence[FoundCh
     return sum(map(conll, map(sum_scores, scores))) / len(scores)
 
 
-def _encoder_rate(recipe: CoreferenceRecipe, model: CoreferenceModel) -> float:
-    of_encoder = 2e-4 if model.config.hidden_size < 512 else 3e-5
-    of_adapter = 5e-4 if recipe.start else 2e-3
-    return recipe.learning_rate or (of_adapter if recipe.rank else of_encoder)
+def _default_learning_rate(recipe: CoreferenceRecipe, hidden_size: int) -> float:
+    """The encoder's rate: larger for a small one, and for an adapter that is not trained yet."""
+    if recipe.rank:
+        return 5e-4 if recipe.start else 2e-3
+    return 2e-4 if hidden_size < 512 else 3e-5
 
 
 def epoch_batches(train: Sequence[TokenizedDocument], recipe: CoreferenceRecipe, seed: int, epoch: int) -> list[list[Segment]]:

@@ -21,15 +21,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from coref_automl.coreference.documents import Span
-from coref_automl.coreference.tokens import (
-    CHAR_TABLE,
-    CHARS,
-    MAX_WIDTH,
-    RECURRENCE_CLASSES,
-    TRAILING_CLASSES,
-    Ints,
-    TokenizedDocument,
-)
+from coref_automl.coreference.tokens import CHAR_TABLE, CHARS, MAX_WIDTH, RECURRENCE_CLASSES, TRIMS, Ints, TokenizedDocument
 
 DISTANCES = 14
 SURFACES = 6
@@ -110,7 +102,7 @@ class CoreferenceHead(nn.Module):  # type: ignore[misc]
         self.span = nn.Linear(size, size, bias=False)
         self.width = nn.Parameter(torch.zeros(MAX_WIDTH))
         self.repeated = nn.Linear(size, RECURRENCE_CLASSES)
-        self.trim = nn.Linear(size, TRAILING_CLASSES)
+        self.trim = nn.Linear(size, TRIMS)
         self.pair_first = _layer(inputs, size, dropout)
         self.pair_last = _layer(inputs, size, dropout)
         self.pair = nn.Linear(2 * size, 2 * size, bias=False)
@@ -142,9 +134,9 @@ class CoreferenceHead(nn.Module):  # type: ignore[misc]
         return logits.masked_fill(beyond, MASKED_LOGIT)
 
     def trailing_logits(self, inputs: Any, lengths: Any) -> Any:
-        """Logits [N, TRAILING_CLASSES] of how many characters to cut off the last token; at least one always remains."""
+        """Logits [N, TRIMS] of how many characters to cut off the last token; at least one always remains."""
         logits = self.trim(self.last(inputs))
-        return logits.masked_fill(torch.arange(TRAILING_CLASSES, device=inputs.device) >= lengths[:, None], MASKED_LOGIT)
+        return logits.masked_fill(torch.arange(TRIMS, device=inputs.device) >= lengths[:, None], MASKED_LOGIT)
 
     def mention_vectors(self, first: Any, last: Any) -> Any:
         """Represent mentions for linking by the inputs of their first and last tokens: [N, 2 x size]."""

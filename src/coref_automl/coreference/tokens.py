@@ -21,7 +21,7 @@ from coref_automl.errors import CoreferenceDataError
 from coref_automl.models.segmentation import locate
 from coref_automl.models.vocabulary import Pieces, tokenize_all
 
-TRAILING_CLASSES = 4
+TRIMS = 4
 """Numbers of characters that may be cut off behind a mention, from 0."""
 MAX_WIDTH = 16
 """Tokens of the widest mention that is considered."""
@@ -71,7 +71,7 @@ class TokenizedDocument:
         ends = np.array([mention.end for mention in self.document.mentions], np.int64)
         exact = (self.pieces.starts[self.first] == starts) & (self.pieces.ends[self.last] - self.trailing == ends)
         near = (self.last - self.first < MAX_WIDTH) & (self.sentence_ids[self.first] == self.sentence_ids[self.last])
-        return np.asarray(exact & (self.trailing < TRAILING_CLASSES) & near)
+        return np.asarray(exact & (self.trailing < TRIMS) & near)
 
     def span(self, first: int, last: int, trailing: int) -> tuple[int, int]:
         return int(self.pieces.starts[first]), int(self.pieces.ends[last]) - trailing

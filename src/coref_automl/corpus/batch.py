@@ -21,7 +21,7 @@ from typing import Any, Generic, TypedDict, TypeVar
 from coref_automl.corpus.clean import foreign_note
 from coref_automl.corpus.formats import BROKEN, LISTS, READERS, Row, kind_of, refuse_archive
 from coref_automl.decoder import read_stored
-from coref_automl.engine.binding import check_binding
+from coref_automl.engine.binding import check_binding, stored_binding
 from coref_automl.errors import FolderError, InputError
 from coref_automl.folders import MANIFEST, is_done, mark_done
 from coref_automl.guard import refuse_special
@@ -103,10 +103,6 @@ class _State(TypedDict):
     skipped: int
     bytes: int
     problems: list[RowProblem]
-
-
-class _Manifest(TypedDict):
-    binding: dict[str, Any]
 
 
 def rows_of(
@@ -213,7 +209,7 @@ def answer_rows(
     with claimed(out, task.kind):
         if (out / MANIFEST).is_file():
             advice = "pass the same rows and model to resume, or choose another --out"
-            check_binding(out, read_stored(out / MANIFEST, _Manifest)["binding"], binding, advice)
+            check_binding(out, stored_binding(out), binding, advice)
         elif (out / file).exists():
             raise FolderError(f"{out / file} exists and does not say what it was made from; choose another --out.")
         write_json(out / MANIFEST, {"kind": task.kind, "binding": binding})

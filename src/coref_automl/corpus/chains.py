@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Literal
 
 from coref_automl.korean import CLAUSE, KIND, KINDS, PRONOUN, Tags, is_hangul
+from coref_automl.records import grouped
 
 NounTag = Literal["NNG", "NNP"]
 _NAME = KINDS.index("NNP")
@@ -48,14 +50,7 @@ def chains(mentions: Sequence[NounMention], *, cap: int | None = 8) -> list[list
     A longer chain keeps `cap` mentions, evenly spaced from its first to its last, so that a few words do not dominate a document
     and a long document does not lose its end.
     """
-    return [_spread(chain, cap) for chain in by_form(mentions).values() if len(chain) >= 2]
-
-
-def by_form(mentions: Sequence[NounMention]) -> dict[str, list[NounMention]]:
-    groups: dict[str, list[NounMention]] = {}
-    for mention in mentions:
-        groups.setdefault(mention.form, []).append(mention)
-    return groups
+    return [_spread(chain, cap) for chain in grouped(mentions, attrgetter("form")).values() if len(chain) >= 2]
 
 
 def _compounds(tags: Tags) -> Iterator[tuple[int, int, bool, int]]:

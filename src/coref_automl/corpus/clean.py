@@ -9,8 +9,10 @@ import hashlib
 import re
 import unicodedata
 from array import array
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -121,26 +123,15 @@ def own_id(document: Document) -> str:
     return document.id.removeprefix(f"{document.source}/")
 
 
-@dataclass(slots=True)
-class HoldOut:
-    """Decides for one source from the ranks of all its ids, filtered or not: eight bytes each, so that large sources fit."""
-
-    share: float = SHARE
-    least: int = LEAST
-    ranks: array[int] = field(default_factory=lambda: array("q"))
-
-    def limit(self) -> int:
-        """The highest rank that is held out; -1 if none is."""
-        total = len(self.ranks)
-        count = min(max(round(self.share * total), self.least), total // 2) if self.share > 0 else 0
-        if not count:
-            return -1
-        return int(np.partition(np.frombuffer(self.ranks, np.int64), count - 1)[count - 1])
+def highest_held_out(ranks: array[int], *, share: float = SHARE, least: int = LEAST) -> int:
+    """The highest rank of a source that is held out, from the ranks of all its ids, filtered or not; -1 if none is."""
+    count = min(max(round(share * len(ranks)), least), len(ranks) // 2) if share > 0 else 0
+    return int(np.partition(np.frombuffer(ranks, np.int64), count - 1)[count - 1]) if count else -1
 
 
 def limits(ids_by_source: Iterable[tuple[str, str]], *, share: float = SHARE, least: int = LEAST) -> dict[str, int]:
-    """The limit of every source, from (source, id) pairs of a stream of several sources."""
-    decisions: dict[str, HoldOut] = {}
+    """The highest rank held out of every source, from (source, id) pairs of a stream of several; eight bytes per id are kept."""
+    ranks: dict[str, array[int]] = defaultdict(partial(array, "q"))
     for source, identity in ids_by_source:
-        decisions.setdefault(source, HoldOut(share, least)).ranks.append(rank(identity))
-    return {source: decision.limit() for source, decision in decisions.items()}
+        ranks[source].append(rank(identity))
+    return {source: highest_held_out(of_source, share=share, least=least) for source, of_source in ranks.items()}

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from coref_automl.errors import SourceError
 from coref_automl.store import atomic_write, read_json, write_json
 
 BANDS, ROWS = 20, 6
@@ -43,14 +42,6 @@ def text_key(text: str) -> int:
     """A 64-bit hash of a normalised text; texts that differ only in blanks have the same."""
     digest = hashlib.blake2b(" ".join(text.split()).encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
-
-
-def require_near() -> None:
-    """Raise if the package for near-duplicates is missing."""
-    try:
-        import rensa  # noqa: F401
-    except ImportError as error:
-        raise SourceError("Finding near-duplicates needs rensa; run: pip install rensa, or pass --exact-only.") from error
 
 
 def signature(text: str) -> list[int]:

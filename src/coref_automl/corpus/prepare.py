@@ -26,7 +26,6 @@ from coref_automl.config import as_path, expect, to_mapping
 from coref_automl.corpus.card import counted, refuse_sources
 from coref_automl.corpus.choice import KEPT, Choice, choose_documents, write_grams
 from coref_automl.corpus.dataset import KIND
-from coref_automl.corpus.dedup import require_near
 from coref_automl.corpus.encode import EncodeSettings, skip_shard, special_of, store_tokenizer, tokenizer_of
 from coref_automl.corpus.inputs import (
     difference,
@@ -67,8 +66,6 @@ def prepare(recipe: PrepareRecipe, out: str | Path, *, progress: Progress | None
         return _finished(recipe, out, progress)
     tokenizer_of.cache_clear()  # a folder may hold another tokenizer than when this process last read it
     special_of(tokenizer_of(recipe.model), recipe.model)
-    if recipe.near_duplicates:
-        require_near()
     if recipe.mode != "mlm":
         require_kiwi()
     evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])

@@ -6,9 +6,11 @@ document) and `NAME.json` (counts), written in that order: the last marks the sh
 
 from __future__ import annotations
 
-from collections import Counter
+from array import array
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.config import from_mapping
-from coref_automl.corpus.clean import HoldOut, normalise, rank, reason_to_drop
+from coref_automl.corpus.clean import highest_held_out, normalise, rank, reason_to_drop
 from coref_automl.corpus.dedup import PERMUTATIONS, signature, text_key, write_signatures
 from coref_automl.corpus.files import Flaw
 from coref_automl.corpus.manifest import ANEW, ReadFacts, ShardFacts, read_shard
@@ -194,7 +196,7 @@ def build_index(folder: Path, *, parts: int, holdout: float) -> Index:
     shards: list[Shard] = []
     names: dict[str, int] = {}
     numbers, keys = [np.empty((0, 3), np.int64)], [np.empty(0, np.uint64)]
-    decisions: dict[int, HoldOut] = {}
+    ranks: dict[int, array[int]] = defaultdict(partial(array, "q"))
     dropped: dict[str, Counter[str]] = {}
     examples: dict[str, list[tuple[int, int, str]]] = {}
     part_facts = [
@@ -209,8 +211,8 @@ def build_index(folder: Path, *, parts: int, holdout: float) -> Index:
         with np.load(stem.with_suffix(".npz")) as arrays:
             rows, key, seen = arrays["numbers"], arrays["keys"], arrays["seen"]
         for source in np.unique(seen[:, 1]).tolist():
-            ranks = decisions.setdefault(int(source_numbers[source]), HoldOut(holdout)).ranks
-            ranks.frombytes(np.ascontiguousarray(seen[seen[:, 1] == source, 0]).tobytes())
+            of_source = np.ascontiguousarray(seen[seen[:, 1] == source, 0])
+            ranks[int(source_numbers[source])].frombytes(of_source.tobytes())
         if len(rows):
             rows[:, 2] = source_numbers[rows[:, 2]]
         numbers.append(rows)
@@ -229,7 +231,7 @@ def build_index(folder: Path, *, parts: int, holdout: float) -> Index:
         rank=id_rank.copy(),
         source=source_of.astype(np.int32),
         key=np.concatenate(keys).astype(np.uint64),
-        limits=np.array([decisions[number].limit() if number in decisions else -1 for number in range(len(names))], np.int64),
+        limits=np.array([highest_held_out(ranks[number], share=holdout) for number in range(len(names))], np.int64),
         dropped=dropped,
         examples={reason: [where for *_, where in sorted(rows)[:_EXAMPLES]] for reason, rows in sorted(examples.items())},
         edges=edges,

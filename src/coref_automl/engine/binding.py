@@ -40,14 +40,19 @@ class Binding(TypedDict):
 
 
 class _Begun(TypedDict):
-    binding: Binding | None
+    binding: dict[str, Any] | None
+
+
+def stored_binding(folder: Path) -> dict[str, Any]:
+    """The binding in the manifest of a folder; empty for one that was begun without."""
+    return read_stored(folder / MANIFEST, _Begun)["binding"] or {}
 
 
 def begin_run(run: Path, recipe: Any, binding: Binding, manifest: Callable[[], Mapping[str, Any]]) -> None:
     """Write the recipe and manifest of a new run, or check the binding of an existing one."""
     path = run / MANIFEST
     if path.is_file():
-        check_binding(run, read_stored(path, _Begun)["binding"] or {}, binding)
+        check_binding(run, stored_binding(run), binding)
         return
     write_text(run / "recipe.yaml", to_yaml(recipe))
     write_json(path, {**manifest(), "binding": binding})

@@ -29,7 +29,7 @@ from coref_automl.fingerprints import fingerprint
 from coref_automl.guard import read_array
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.models.vocabulary import FastTokenizer, entry_words
-from coref_automl.records import ClozeItem
+from coref_automl.records import ClozeItem, grouped
 from coref_automl.store import atomic_write, sweep
 
 LEAST_CONTAINED = 2
@@ -211,9 +211,7 @@ def read_candidates(item: ClozeItem, pieces_of: Callable[[str], Sequence[int]], 
 
 def masked_rows(candidates: Candidates, mask: int) -> list[Row]:
     """One row per number of pieces among the candidates: that many masks, with all words of that size as targets."""
-    by_size: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
-    for slot, pieces in enumerate(candidates.words):
-        by_size.setdefault(len(pieces), []).append((slot, pieces))
+    by_size = grouped(enumerate(candidates.words), lambda word: len(word[1]))
     return [
         Row((mask,) * size, tuple(tuple((pieces[offset], slot) for slot, pieces in words) for offset in range(size)))
         for size, words in sorted(by_size.items())

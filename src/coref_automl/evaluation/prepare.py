@@ -27,7 +27,7 @@ from coref_automl.korean import Tagger, default_cache
 from coref_automl.locks import claimed
 from coref_automl.models.vocabulary import FastTokenizer
 from coref_automl.progress import Progress, quiet
-from coref_automl.records import ClozeItem, Document, Task
+from coref_automl.records import ClozeItem, Document, Task, grouped
 
 
 def prepare_eval(recipe: EvalRecipe, out: str | Path, *, progress: Progress | None = None) -> EvalSet:
@@ -71,7 +71,7 @@ class _Builder:
     documents: dict[str, Document] = field(default_factory=dict)
     items: dict[Task, list[ClozeItem]] = field(default_factory=dict)
     drops: dict[str, Counter[str]] = field(default_factory=dict)
-    sources: dict[str, dict[str, int]] = field(default_factory=dict)
+    sources: dict[str, Counter[str]] = field(default_factory=dict)
     labels: set[str] = field(default_factory=set)
     """Annotated files that were read."""
     known: set[str] = field(default_factory=set)
@@ -127,7 +127,7 @@ class _Builder:
             self._count(task.name, drops)
             counts = Counter(self.sources.get(source, {}))  # of a --source of that name
             counts.update({"rows": len(entries) + drops.total(), "kept": len(entries), **drops})
-            self.sources[source] = dict(counts)
+            self.sources[source] = counts
             for entry, doc in self._read(
                 ((entry.document, entry) for entry in entries), f"Finding {task.name} items in {source}"
             ):
@@ -141,8 +141,7 @@ class _Builder:
                 self.documents[document.id] = document
                 new.append((document, entry))
             else:
-                counts = self.sources.setdefault(document.source, {})
-                counts["the id of an earlier document"] = counts.get("the id of an earlier document", 0) + 1
+                self.sources.setdefault(document.source, Counter())["the id of an earlier document"] += 1
         pairs = zip(new, self.tagger.tag(document.text for document, _ in new), strict=True)
         for (document, entry), tags in self.progress.track(pairs, stage, len(new), "documents"):
             yield entry, parse_document(document, tags, self.reference)
@@ -164,9 +163,7 @@ class _Builder:
         items = self.items.get(task.name, [])
         if task.limit is None or not items:
             return
-        parts: dict[object, list[ClozeItem]] = {}
-        for item in items:
-            parts.setdefault(task.limit.part(item), []).append(item)
+        parts = grouped(items, task.limit.part)
         most = int(getattr(self.recipe, task.limit.setting))
         kept = {item.id for part in parts.values() for item in spread(part, most, self.recipe.seed)}
         self.items[task.name] = [item for item in items if item.id in kept]
@@ -181,13 +178,8 @@ class SourceTexts:
     """
 
     documents: list[Document] = field(default_factory=list)
-    counts: dict[str, dict[str, int]] = field(default_factory=dict)
+    counts: dict[str, Counter[str]] = field(default_factory=dict)
     others: dict[str, list[Document]] = field(default_factory=dict)
-
-    def count(self, source: str, *names: str) -> None:
-        counts = self.counts[source]
-        for name in names:
-            counts[name] = counts.get(name, 0) + 1
 
 
 def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
@@ -207,7 +199,7 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
             _keep_some(texts.others, document)
             continue
         if allowed is not None:
-            texts.count(document.source, "held out")
+            texts.counts[document.source]["held out"] += 1
         text = normalise(document.text)
         reason = reason_to_drop(text, filters)
         if reason is None and (document.source, document.id) in known_ids:
@@ -215,11 +207,11 @@ def read_texts(recipe: EvalRecipe, progress: Progress) -> SourceTexts:
         if reason is None and text in known_texts:
             reason = "the text of an earlier document"
         if reason:
-            texts.count(document.source, reason)
+            texts.counts[document.source][reason] += 1
             continue
         known_ids.add((document.source, document.id))
         known_texts.add(text)
-        texts.count(document.source, "kept")
+        texts.counts[document.source]["kept"] += 1
         name = qualified_id(document) if document.id in used_names else document.id
         used_names.add(name)
         texts.documents.append(Document(name, document.source, text, document.title))
@@ -239,7 +231,7 @@ def _documents(recipe: EvalRecipe, texts: SourceTexts | None) -> Iterator[Docume
     for part in (part for name in recipe.sources for part in inputs_of(name)):
         for entry in islice(read_input(part, field=recipe.field), recipe.limit):
             if texts is not None:
-                texts.counts.setdefault(entry.source, dict(zeros))
-                texts.count(entry.source, "documents", *([] if isinstance(entry, Document) else [entry.reason]))
+                counts = texts.counts.setdefault(entry.source, Counter(zeros))
+                counts.update(["documents"] if isinstance(entry, Document) else ["documents", entry.reason])
             if isinstance(entry, Document):
                 yield entry

@@ -15,7 +15,7 @@ from coref_automl.corpus.batch import RowProblem
 from coref_automl.models.load import load_tokenizer
 from coref_automl.models.model_files import detect_seq_len
 from coref_automl.progress import Progress, quiet
-from coref_automl.records import Record
+from coref_automl.records import Record, grouped
 from coref_automl.relation.data import RelationData, RowCache, sentence_key
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.rows import LABELS, TYPES, RelationRow
@@ -134,11 +134,11 @@ def entity_distance(row: RelationRow) -> int:
 
 def _repeated(rows: Sequence[RelationRow]) -> list[list[RelationRow]]:
     """Group rows that ask the same question: the same sentence, subject and object."""
-    groups: dict[tuple[str | int, ...], list[RelationRow]] = {}
-    for row in rows:
-        a, b = row.subject, row.object
-        groups.setdefault((sentence_key(row.sentence), a.start, a.end, b.start, b.end), []).append(row)
-    return [group for group in groups.values() if len(group) > 1]
+
+    def question(row: RelationRow) -> tuple[str | int, ...]:
+        return sentence_key(row.sentence), row.subject.start, row.subject.end, row.object.start, row.object.end
+
+    return [group for group in grouped(rows, question).values() if len(group) > 1]
 
 
 def _conflict(group: list[RelationRow]) -> Conflict:

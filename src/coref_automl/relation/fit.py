@@ -26,11 +26,12 @@ from coref_automl.training.finetuning import RESUME, FitState, Updates, checked_
 from coref_automl.training.optimizer import parameter_groups
 
 _LOG_EVERY = 50
+"""Steps between two lines of progress; reading the loss waits for the device."""
 
 
 @dataclass(slots=True)
 class RelationFitState(FitState):
-    """`best` are the scores of the best epoch, as JSON has them."""
+    """`best` are the scores of the best epoch, as JSON has them; `margins` are those of the last epoch, NaN for rows not seen."""
 
     best_step: int = 0
     best_loss: float = math.inf
@@ -56,12 +57,7 @@ def train_model(
     updates = Updates(model, groups, recipe.warmup)
     state = updates.load(folder / RESUME, RelationFitState)
     total = recipe.epochs * math.ceil(len(train.tensors) / recipe.batch_size)
-    with (
-        progress.stage(f"seed {seed}", total, "steps") as stage,
-        scoped_rng(device),
-        matmuls(recipe.precision),
-        without_cudnn(),
-    ):
+    with progress.stage(f"seed {seed}", total, "steps") as stage, scoped_rng(device), matmuls(recipe.precision), without_cudnn():
         stage.skip(state.step)
         trainer = _Trainer(model, updates, train, valid, recipe, seed=seed, total=total, stage=stage, state=state)
         resume = folder / RESUME if recipe.epoch_checkpoints else None
@@ -86,16 +82,16 @@ class _Trainer:
     state: RelationFitState
     gold: Any = field(init=False)
     settings: techniques.LossSettings = field(init=False)
-    step: techniques.Step = field(init=False)
+    backward_pass: techniques.Step = field(init=False)
 
     def __post_init__(self) -> None:
         device = self.train.tensors.device
         self.gold = torch.from_numpy(self.train.gold).to(device)
         self.settings = techniques.LossSettings.of(self.recipe, self.train.gold, device)
-        self.step = self.forward_backward
+        self.backward_pass = self.forward_backward
         if self.recipe.graphs and techniques.can_capture(self.model, device):
             weights = tuple(self.model.parameters())
-            self.step = techniques.CudaGraphStep(self.forward_backward, weights, self.recipe.batch_size)
+            self.backward_pass = techniques.CudaGraphStep(self.forward_backward, weights, self.recipe.batch_size)
 
     def train_epoch(self) -> None:
         train, recipe, state = self.train, self.recipe, self.state
@@ -104,13 +100,14 @@ class _Trainer:
             rows = np.concatenate([rows, techniques.hard_negatives(train.gold, state.margins.numpy(), recipe.hard_negatives)])
         order = training_order(train.tensors.lengths, rows, recipe.batch_size, np.random.default_rng((self.seed, state.epoch)))
         margins = torch.full((len(train.gold),), math.nan, device=train.tensors.device)
-        first, nominal = state.step, self.total // recipe.epochs
+        first_step = state.step
+        nominal_steps = self.total // recipe.epochs
         self.model.train()
         for number, batch in enumerate(train.tensors.batch_rows(order), 1):
             # repeated negatives lengthen an epoch: its steps are scaled to the nominal number, so that the decay ends with it
-            state.step = first + round(number / len(order) * nominal)
+            state.step = first_step + round(number / len(order) * nominal_steps)
             self.updates.set_learning_rate((state.step - 0.5) / self.total)
-            loss, logits = self.step(batch)
+            loss, logits = self.backward_pass(batch)
             if recipe.hard_negatives:
                 margins[batch.rows] = techniques.margins(logits)
             self.updates.step(keep_gradients=True)
@@ -144,18 +141,23 @@ class _Trainer:
 
     def validate(self) -> Scores:
         """Score the validation rows, and keep the weights if they are the best so far."""
-        valid, recipe, state = self.valid, self.recipe, self.state
-        predicted = probabilities(self.model, valid, recipe.precision)
+        valid, state = self.valid, self.state
+        predicted = probabilities(self.model, valid, self.recipe.precision)
         scores = score(valid.gold, predicted)
-        loss = float(-np.log(np.maximum(predicted[np.arange(len(valid.gold)), valid.gold], 1e-7)).mean())
-        metric = "auprc" if recipe.choose_by == "auprc" else "micro_f1"
-        gain = state.best_loss - loss if recipe.choose_by == "loss" else getattr(scores, metric) - state.best[metric]
-        if not state.best_weights or gain > recipe.threshold:
-            state.best, state.best_loss = scores.to_json(), loss
-            state.best_epoch, state.best_step = state.epoch, state.step
+        loss = float(-np.log(np.maximum(predicted[np.arange(len(valid.gold)), valid.gold], 1e-7)).mean())  # log(0) is infinite
+        if not state.best_weights or self._gain(scores, loss) > self.recipe.threshold:
+            state.best = scores.to_json()
+            state.best_loss = loss
+            state.best_epoch = state.epoch
+            state.best_step = state.step
             state.best_weights = weights_on_cpu(self.model)
         self.stage.advance(0, f1=scores.micro_f1, validation_loss=loss)
         return scores
+
+    def _gain(self, scores: Scores, loss: float) -> float:
+        """By how much an epoch is better than the best so far, in what the recipe chooses by."""
+        metric = self.recipe.choose_by
+        return float(self.state.best_loss - loss if metric == "loss" else getattr(scores, metric) - self.state.best[metric])
 
     def should_stop(self) -> bool:
         """Whether all epochs are done or patience has run out."""

@@ -17,13 +17,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
 from coref_automl.config import from_mapping, to_mapping, to_yaml
 from coref_automl.decoder import read_stored
-from coref_automl.engine.binding import Binding, check_binding
+from coref_automl.engine.binding import Binding, check_binding, stored_binding
 from coref_automl.engine.job import Job
 from coref_automl.engine.launch import InProcessLauncher
 from coref_automl.engine.schedule import Attempt, run_steps
@@ -152,10 +152,6 @@ def train_cell(job: Job, progress: Progress | None = None, cache: RowCache | Non
     train_relation(from_mapping(RelationRecipe, job.recipe, "cell"), progress=progress, cache=cache)
 
 
-class _GridManifest(TypedDict):
-    binding: Binding
-
-
 def _begin(recipe: GridRecipe, first: RelationRecipe, rows: RowCache) -> None:
     """Record what decides the scores of all cells, or refuse a folder with other cells. Each cell binds its own model."""
     out = Path(recipe.out)
@@ -165,7 +161,7 @@ def _begin(recipe: GridRecipe, first: RelationRecipe, rows: RowCache) -> None:
     fingerprints = {"train": rows_fingerprint(train.rows), "dev": dev}
     binding = Binding(settings=settings, fingerprints=fingerprints)
     if any(out.glob(f"cells/*/{MANIFEST}")):
-        check_binding(out, read_stored(out / MANIFEST, _GridManifest)["binding"], binding)
+        check_binding(out, stored_binding(out), binding)
     write_json(out / MANIFEST, {"kind": KIND, "binding": binding})
     write_text(out / "recipe.yaml", to_yaml(recipe))
 

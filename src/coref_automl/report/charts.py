@@ -25,13 +25,8 @@ HOW_TO_GET = "pip install 'coref-automl[report]'"
 MOST_BANDS = 4
 """With more lines, bands would cover each other."""
 GREY = "#8a94a6"
-STATES = {
-    "complete": {"ko": "완료", "en": "complete"},
-    "pruned": {"ko": "중단", "en": "pruned"},
-    "failed": {"ko": "실패", "en": "failed"},
-    "running": {"ko": "진행 중", "en": "running"},
-}
-"""How a trial ended, in both languages."""
+STATES = {"complete": "완료", "pruned": "중단", "failed": "실패", "running": "진행 중"}
+"""How a trial ended, and its Korean."""
 STATE_COLORS = {"complete": "#1a9a6c", "pruned": GREY, "failed": "#d1495b"}
 _FINDING_COLORS = {"better": "#1a9a6c", "not shown": GREY, "worse": "#d1495b"}
 _BAND = {"type": "area", "opacity": 0.16}
@@ -136,7 +131,7 @@ def trial_history(rows: Rows, say: Say, label: str) -> Spec:
     """Trials in order, and the best so far. A row: trial, value, state, best."""
     x, y = _number("trial", say("시도", "trial"), axis={"tickMinStep": 1}), _number("value", f"{label} %", **_FREE)
     steps = {"type": "line", "interpolate": "step-after", "strokeWidth": 2, "opacity": 0.7}
-    scale = {"domain": [STATES[state][say.lang] for state in STATE_COLORS], "range": list(STATE_COLORS.values())}
+    scale = {"domain": [say(STATES[state], state) for state in STATE_COLORS], "range": list(STATE_COLORS.values())}
     titles = {"trial": say("시도", "trial"), "state": say("상태", "state"), "value": f"{label} %"}
     point = _layer(
         _point(60),

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from coref_automl.evaluation.fill import Filled
 from coref_automl.evaluation.metrics import METRICS, PRIMARY, breakdown
@@ -180,14 +181,11 @@ def _row(name: str, estimates: dict[str, Estimate], shown: Sequence[str], absent
 
 def format_filled(filled: Sequence[Filled]) -> list[str]:
     """One column per model, one line per rank."""
-    head = [" ", *(answer.model for answer in filled)]
-    depth = max(len(answer.words) for answer in filled)
-    rows = [[f"{rank + 1}.", *(_cell(answer, rank) for answer in filled)] for rank in range(depth)]
-    return align([head, *rows])
-
-
-def _cell(answer: Filled, rank: int) -> str:
-    return f"{answer.words[rank]} {100 * answer.probabilities[rank]:.1f}%" if rank < len(answer.words) else ""
+    columns = [
+        [f"{word} {100 * p:.1f}%" for word, p in zip(answer.words, answer.probabilities, strict=True)] for answer in filled
+    ]
+    rows = [[f"{rank}.", *cells] for rank, cells in enumerate(zip_longest(*columns, fillvalue=""), start=1)]
+    return align([[" ", *(answer.model for answer in filled)], *rows])
 
 
 def width() -> int | None:

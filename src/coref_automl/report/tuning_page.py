@@ -86,7 +86,7 @@ def _search(study: FinishedStudy, say: Say) -> Section:
         value = trial.reports[max(trial.reports)] if trial.value is None and trial.reports else trial.value
         if trial.value is not None:
             best = trial.value if best is None else max(best, trial.value)
-        state = charts.STATES[trial.state][say.lang]
+        state = say(charts.STATES[trial.state], trial.state)
         rows.append({"trial": trial.number, "state": state, "value": _percent(value), "best": _percent(best)})
     title = say("시도와 지금까지의 최고", "Trials, and the best so far")
     chart = Charts(((title, charts.trial_history(rows, say, study.label)),), wide=True)
@@ -97,7 +97,7 @@ def _trials(study: FinishedStudy, say: Say) -> Section:
     tones: dict[str, Tone] = {"complete": "good", "failed": "bad"}
     lines = []
     for trial in sorted(study.trials, key=lambda trial: (1 if trial.value is None else -(trial.value or -1), trial.number)):
-        cell = Cell(charts.STATES[trial.state][say.lang], tones.get(trial.state, "quiet"))
+        cell = Cell(say(charts.STATES[trial.state], trial.state), tones.get(trial.state, "quiet"))
         settings = [_text(trial.params[name]) if name in trial.params else "" for name in study.space.names]
         reason, origin = say(in_korean(trial.reason), trial.reason), trial.name or trial.origin
         lines.append(row(str(trial.number), cell, _value(trial.value), origin, *settings, reason))

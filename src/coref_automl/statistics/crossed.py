@@ -8,6 +8,7 @@ these flips is counted as variance over seeds.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -257,8 +258,4 @@ def _are_copies(runs: Floats) -> bool:
 
 def _degrees(ratio: float) -> int:
     """The largest number of degrees of freedom whose quantile is at least this ratio of half width to standard error."""
-    low, high = 1, _MANY
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if _quantile(middle, LEVEL) >= ratio else (low, middle - 1)
-    return low
+    return 1 + bisect_right(range(2, _MANY + 1), -ratio, key=lambda degrees: -_quantile(degrees, LEVEL))  # quantiles fall

@@ -24,6 +24,7 @@ from coref_automl.evaluation.evalset import DOCUMENTS, SetManifest, bundled_eval
 from coref_automl.evaluation.results import RESULT, StoredEvaluation, open_evaluation, repeats_study, run_of
 from coref_automl.folders import EXPERIMENT, MANIFEST, check_name, is_done, kind_of_folder, natural_order
 from coref_automl.models.tokenizer_files import has_tokenizer
+from coref_automl.records import grouped
 from coref_automl.store import is_text
 
 T = TypeVar("T")
@@ -119,9 +120,7 @@ class Folders:
                 self._add(contents, runs, key, folder, files)
             except Exception as error:  # of any kind: one folder must not hide the others
                 contents.broken.append(_unreadable(folder, error))
-        by_name: dict[str, list[Run]] = {}
-        for run in runs.values():
-            by_name.setdefault(run.folder.name if run.kind == "training" else "", []).append(run)
+        by_name = grouped(runs.values(), lambda run: run.folder.name if run.kind == "training" else "")
         owners = {
             stored.folder: owner
             for key, stored in contents.evaluations.items()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from coref_automl.comparison.arms import base_of
@@ -19,6 +20,7 @@ from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study import Side, Study
 from coref_automl.errors import CorefError
 from coref_automl.evaluation.metrics import METRICS, PRIMARY
+from coref_automl.records import grouped
 from coref_automl.report import answer_wording, wording
 from coref_automl.report.page import Bar, Section, Table, bars_of, is_same, points, row, tokens
 from coref_automl.say import Say
@@ -274,9 +276,7 @@ def _sorted(rows: Sequence[BoardRow], by: str, columns: Mapping[str, str]) -> li
     values: dict[str, Any] = {row.name: row.scores[name].value if name in columns else getattr(row, name) for row in heads}
     known = [row for row in heads if values[row.name] is not None]
     known.sort(key=lambda row: values[row.name], reverse=(name != "name") != by.startswith("-"))
-    runs: dict[str, list[BoardRow]] = {}
-    for line in rows:
-        runs.setdefault(line.of, []).append(line)
+    runs = grouped(rows, attrgetter("of"))
     ordered = [*known, *(row for row in heads if values[row.name] is None)]
     return [line for head in ordered for line in (head, *runs.get(head.name, ()))]
 

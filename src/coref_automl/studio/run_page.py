@@ -16,20 +16,7 @@ from coref_automl.evaluation.metrics import METRICS
 from coref_automl.folders import EVENTS, MANIFEST, natural_order
 from coref_automl.progress import duration, parse_events
 from coref_automl.report import charts
-from coref_automl.report.page import (
-    Block,
-    Cell,
-    Charts,
-    Commands,
-    Section,
-    Table,
-    Text,
-    estimate_cells,
-    plotted,
-    points,
-    row,
-    tokens,
-)
+from coref_automl.report.page import Cell, Charts, Commands, Section, Table, Text, estimate_cells, plotted, points, row, tokens
 from coref_automl.report.wording import checkpoint_cell
 from coref_automl.say import Say
 from coref_automl.studio.board import Board
@@ -215,13 +202,13 @@ def _checkpoints(
     drawn = [
         {"run": run.folder.name, "x": entry.tokens, **plotted(judged[entry].difference)} for entry in entries if entry in judged
     ]
-    blocks: list[Block] = []
+    chart = []
     if len({point["x"] for point in drawn}) > 1:
         title = say("베이스 모델과의 짝지은 차이", "Paired difference to the base")
         axis = say("학습 토큰", "training tokens")
-        blocks.append(Charts(((title, charts.gains(drawn, say, axis=axis, color=color)),), wide=True))
-    blocks += [Table(head, tuple(rows), frozenset({1, 2, 3})), *(Text(note, "quiet") for note in notes)]
-    return Section("checkpoints", say("체크포인트", "Checkpoints") + f" · {board.group.evalset}", tuple(blocks))
+        chart.append(Charts(((title, charts.gains(drawn, say, axis=axis, color=color)),), wide=True))
+    table, title = Table(head, tuple(rows), frozenset({1, 2, 3})), say("체크포인트", "Checkpoints")
+    return Section("checkpoints", f"{title} · {board.group.evalset}", (*chart, table, *(Text(note, "quiet") for note in notes)))
 
 
 def _recipes(ours: Mapping[str, Any], theirs: Mapping[str, Any] | None, say: Say, *, stored: bool) -> Section:

@@ -1,4 +1,4 @@
-"""The training loop on Hugging Face's Trainer, with our batches, optimizer, losses, checkpoints and events."""
+"""The training loop on Hugging Face's Trainer. In: a model, masked rows, a Loop. Out: checkpoints, and events of its steps."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from coref_automl.training.optimizer import (
 
 _CHECKED = ("loss", "gradient")
 _NEVER = torch.iinfo(torch.long).max
+"""The first non-finite step, while there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,36 +215,39 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
         return 0
 
 
+@dataclass(eq=False)
 class RunCallback(TrainerCallback):  # type: ignore[misc]
     """Decides when to save and when to stop, and reports at logging steps.
 
-    `judge` scores each new checkpoint and returns a reason to stop, or None.
+    save_every    epochs between checkpoints, if their number (`checkpoints`) is not given
+    judge         scores each new checkpoint; returns a reason to stop, which is then in `stopped`, or None
+    _saved_at     progress, from 0 to 1, at which a checkpoint was last due
+    _tokens       tokens until the last report, which was at `_logged_at`
+    _timed_from   when the throughput began to count: at the last report, or after the checkpoint that was judged since
     """
 
-    def __init__(
-        self,
-        trainer: MaskedTrainer,
-        *,
-        save_every: float,
-        checkpoints: int | None,
-        stage: Stage,
-        progress: Progress,
-        judge: Callable[[], str | None],
-    ) -> None:
-        self.last_loss: float | None = None
-        self.stopped: str | None = None
-        self._trainer, self._plan, self._clock = trainer, trainer.loop.plan, trainer.loop.clock
-        self._save_every, self._checkpoints = save_every, checkpoints
-        self._stage, self._progress, self._judge = stage, progress, judge
-        self._saved_at = 0.0
-        self._step, self._tokens, self._logged_at, self._timed_from = 0, 0, 0.0, 0.0
+    trainer: MaskedTrainer
+    save_every: float
+    checkpoints: int | None
+    stage: Stage
+    progress: Progress
+    judge: Callable[[], str | None]
+    last_loss: float | None = None
+    stopped: str | None = None
+    _saved_at: float = 0.0
+    _tokens: int = 0
+    _logged_at: float = 0.0
+    _timed_from: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._plan, self._clock = self.trainer.loop.plan, self.trainer.loop.clock
 
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         step = state.global_step
-        self._step, self._tokens = step, self._plan.tokens_after(step)
+        self._tokens = self._plan.tokens_after(step)
         self._logged_at = self._timed_from = time.monotonic()
         self._saved_at = self._clock.progress(step)
-        self._stage.skip(step if self._clock.last < OPEN_END else self._clock.earlier)
+        self.stage.skip(step if self._clock.last < OPEN_END else self._clock.earlier)
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> Any:
         step = state.global_step
@@ -255,19 +259,19 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
         return control
 
     def _save_is_due(self, step: int) -> bool:
-        if self._checkpoints is None:
-            return is_save_step(step, self._plan.steps_per_epoch, self._save_every, self._clock.last)
+        if self.checkpoints is None:
+            return is_save_step(step, self._plan.steps_per_epoch, self.save_every, self._clock.last)
         previous, self._saved_at = self._saved_at, self._clock.progress(step)
-        return crossed_mark(previous, self._saved_at, self._checkpoints)
+        return crossed_mark(previous, self._saved_at, self.checkpoints)
 
     def on_log(self, _args: Any, state: Any, _control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
         if not logs or "loss" not in logs:
             return
         self.last_loss, step = float(logs["loss"]), state.global_step
-        self._trainer.check_finite()
+        self.trainer.check_finite()
         if self.last_loss == 0.0:
             raise TrainingError(f"The loss is exactly 0 at step {step}: no position has a label; check the masking rates.")
-        losses = {name: round(value, 5) for name, value in self._trainer.take_losses().items()}
+        losses = {name: round(value, 5) for name, value in self.trainer.take_losses().items()}
         if state.is_world_process_zero:
             speed = self._throughput(step)
             self._write_event(step, logs, losses, speed)
@@ -296,21 +300,20 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
         if torch.cuda.is_available():
             facts["peak_gigabytes"] = peak_gigabytes()
         left = round(elapsed * (1 - progress) / progress, 1) if 0 < progress < 1 else None
-        self._progress.event("step", **facts, left=left)
+        self.progress.event("step", **facts, left=left)
 
     def _advance(self, step: int, logs: dict[str, float], losses: dict[str, float], speed: float) -> None:
         """Move the progress bar, whose unit is a step, or a second if the budget is in minutes alone."""
-        previous_step, self._step = self._step, step
         previous_time, self._logged_at = self._logged_at, time.monotonic()
         shown = {name.replace("_", " "): value for name, value in losses.items() if name.endswith("_accuracy")}
         shown = {"loss": round(logs["loss"], 4), **shown, "rate": float(logs["learning_rate"]), "tokens/s": round(speed)}
         if self._clock.last == OPEN_END:
-            self._stage.advance(self._logged_at - previous_time, step=step, **shown)
+            self.stage.advance(self._logged_at - previous_time, step=step, **shown)
         else:
-            self._stage.advance(step - previous_step, **shown)
+            self.stage.advance(step - self.stage.done, **shown)
 
     def on_save(self, _args: Any, _state: Any, control: Any, **_: Any) -> Any:
-        reason = self._judge()
+        reason = self.judge()
         self._timed_from = time.monotonic()
         if reason is not None and not control.should_training_stop:
             self.stopped = reason

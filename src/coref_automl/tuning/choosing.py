@@ -20,7 +20,7 @@ from coref_automl.records import Record
 from coref_automl.statistics.planning import PRIOR_DEGREES, ceiling
 from coref_automl.tuning.problem import ORIGINS, SAMPLED, Origin, Problem, events_of
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
-from coref_automl.tuning.search import distinct, origin_of
+from coref_automl.tuning.search import completed, origin_of
 from coref_automl.tuning.storage import counts
 
 EARLY_TRIALS = 20
@@ -74,7 +74,7 @@ class JobRunner:
     notes: list[str] = field(default_factory=list)
     keep_last: set[str] = field(default_factory=set)
 
-    def __call__(self, jobs: Sequence[Job], stage: str) -> set[str]:
+    def run(self, jobs: Sequence[Job], stage: str) -> set[str]:
         """Run jobs, a killed one twice at most. Returns the keys of those that failed."""
         failed: set[str] = set()
         distinct_jobs = list({job.key: job for job in jobs}.values())
@@ -96,9 +96,14 @@ class JobRunner:
 
 
 def completed_candidates(study: Any, problem: Problem, recipe: TuneRecipe) -> list[TrialCandidate]:
-    """Return the completed trials, one per recipe, best first."""
+    """Return the completed trials, best first, one per recipe: of several that trained the same, the start or else the best."""
+    trials: dict[str, Any] = {}
+    for trial in completed(study):
+        key = problem.job(trial.params, recipe.seed).key
+        if key not in trials or ORIGINS.index(origin_of(trial)) < ORIGINS.index(origin_of(trials[key])):
+            trials[key] = trial
     candidates = []
-    for trial in distinct(study, problem, recipe.seed):
+    for trial in trials.values():
         params = {**trial.params, "average": problem.averaged if trial.user_attrs.get("averaged") else 0}
         name = str(trial.user_attrs.get("name", ""))
         candidates.append(TrialCandidate(trial.number, origin_of(trial), name, params, float(trial.value)))
@@ -112,25 +117,25 @@ def completed_candidates(study: Any, problem: Problem, recipe: TuneRecipe) -> li
     )
 
 
-def rank(candidates: Sequence[TrialCandidate], recipe: TuneRecipe, run_jobs: JobRunner) -> list[TrialCandidate]:
+def rank(candidates: Sequence[TrialCandidate], recipe: TuneRecipe, runner: JobRunner) -> list[TrialCandidate]:
     """Retrain the best candidates in two rounds of fresh seeds, and return them best first; one whose seed fails is out."""
     if len(candidates) == 1:
         return list(candidates)  # nothing to rank
     first, second = selection_seeds(recipe)
     sampled = [candidate for candidate in candidates if candidate.is_sampled][: recipe.finalists]
-    ranked = _retrain([*sampled, *_references(candidates)], first, run_jobs)
+    ranked = _retrain([*sampled, *_references(candidates)], first, runner)
     better = [candidate for candidate in ranked if candidate.is_sampled][: max(1, recipe.finalists // 2)]
-    return _retrain([*better, *_references(ranked)], second, run_jobs)
+    return _retrain([*better, *_references(ranked)], second, runner)
 
 
-def rank_early(candidates: Sequence[TrialCandidate], recipe: TuneRecipe, run_jobs: JobRunner) -> list[TrialCandidate]:
+def rank_early(candidates: Sequence[TrialCandidate], recipe: TuneRecipe, runner: JobRunner) -> list[TrialCandidate]:
     """Rank the best three sampled candidates after one round, and the best of the others after two."""
     first, second = selection_seeds(recipe)
     sampled = [candidate for candidate in candidates if candidate.is_sampled][:_EARLY_FINALISTS]
-    ranked = _retrain([*sampled, *_references(candidates)], first, run_jobs)
+    ranked = _retrain([*sampled, *_references(candidates)], first, runner)
     reference = [candidate for candidate in ranked if not candidate.is_sampled][:1]
     others = [candidate for candidate in ranked if candidate not in reference]
-    retrained = _retrain(reference, second, run_jobs) if reference else []
+    retrained = _retrain(reference, second, runner) if reference else []
     return sorted([*retrained, *others], key=_order)
 
 
@@ -152,11 +157,11 @@ def _order(candidate: TrialCandidate) -> tuple[float, int]:
     return -candidate.mean, candidate.number
 
 
-def _retrain(candidates: Sequence[TrialCandidate], seeds: Iterable[int], run_jobs: JobRunner) -> list[TrialCandidate]:
+def _retrain(candidates: Sequence[TrialCandidate], seeds: Iterable[int], runner: JobRunner) -> list[TrialCandidate]:
     """Add the scores of these seeds to the candidates, and return those without a failed run, best first."""
-    problem = run_jobs.problem
+    problem = runner.problem
     jobs = {candidate.number: candidate.jobs(problem, seeds) for candidate in candidates}
-    failed = run_jobs([job for group in jobs.values() for job in group], "finalists")
+    failed = runner.run([job for group in jobs.values() for job in group], "finalists")
     scored = []
     for candidate in candidates:
         if any(job.key in failed for job in jobs[candidate.number]):
@@ -166,7 +171,7 @@ def _retrain(candidates: Sequence[TrialCandidate], seeds: Iterable[int], run_job
         scores = [[report.value for report in curve if report.averaged == averaged][-1] for curve in curves]
         scored.append(replace(candidate, seeds=(*candidate.seeds, *seeds), select=(*candidate.select, *scores)))
     if not scored:
-        raise TuningError(f"No finalist could be trained with its fresh seeds: {run_jobs.notes[-1]}")
+        raise TuningError(f"No finalist could be trained with its fresh seeds: {runner.notes[-1]}")
     return sorted(scored, key=_order)
 
 

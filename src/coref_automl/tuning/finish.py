@@ -36,7 +36,7 @@ _FEW_SEEDS = 2
 
 @dataclass(frozen=True, slots=True)
 class Judgement(Record):
-    """The winner minus another candidate on `confirm`, over `seeds`; guards are differences of their metrics."""
+    """The winner minus another candidate on `confirm`, over the seeds that both completed; `guards` are of their metrics."""
 
     against: int
     seeds: tuple[int, ...]
@@ -46,7 +46,7 @@ class Judgement(Record):
 
 @dataclass(frozen=True, slots=True)
 class SettingEffect(Record):
-    """What the winner loses with one setting reverted to the reference's, over a few pairs."""
+    """What the winner loses with one setting reverted to the reference's (`back`), over a few pairs (a share, not points)."""
 
     name: str
     value: Any
@@ -60,12 +60,17 @@ class Final(Record):
     """How a study ended. Candidates are named by their numbers.
 
     raced            the finalists, best first by fresh seeds; then `train`'s default, if it is none of them
+    winner           the best finalist that violates no guard
     reference        what the winner is judged against; None if nothing comes before the winner
-    comparison       the winner minus its reference; `over_default`: minus `train`'s default, if that is another candidate
-    judging          the winner's judging seeds, with its scores on `confirm` in `confirmed`
-    ceiling          at 95% confidence no sampled setting gains more over the best that was not sampled (a share, not points);
-                     `stopped_early`: it stopped the search at its early check
-    share            of the tokens, at which the winner's runs had the reference's final score on `select`
+    default          `train`'s default; None if it did not complete
+    comparison       the winner minus its reference; None without a reference, or if none of their pairs completed
+    over_default     the winner minus `train`'s default, if that is another candidate
+    judging          the judging seeds that the winner completed
+    confirmed        its scores with these seeds on `confirm`
+    ceiling          at 95% confidence no sampled setting gains more over the best that was not sampled (a share, not points)
+    stopped_early    did the ceiling stop the search at its early check?
+    share            of the token budget, at which the winner's mean curve reached the reference's final score on `select`
+    effects          of the settings that were ablated, the largest loss first
     unmet            guards, if all sampled finalists violate some: those that all violate, else those of the best
     refused          a guard that the winner violated in the end, or that could not be measured
     """
@@ -92,9 +97,7 @@ class Final(Record):
     @property
     def best(self) -> TrialCandidate:
         """The winner, whatever its guards say."""
-        winner = self.candidate(self.winner)
-        assert winner is not None
-        return winner
+        return next(candidate for candidate in self.raced if candidate.number == self.winner)
 
     @property
     def recommended(self) -> TrialCandidate:
@@ -102,31 +105,13 @@ class Final(Record):
         return (self.candidate(self.reference) if self.refused else None) or self.best
 
 
-def finish(study: Any, problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner, early: Sequence[TrialCandidate] = ()) -> Final:
-    """Choose with fresh seeds, then judge with others. `early` holds the ranked candidates of a search that stopped early."""
-    selection = _select(study, problem, recipe, run_jobs, early)
-    winner, reference = selection.winner, selection.reference
-    judging = Judging(selection, recipe, run_jobs)
-    comparison = judging.judge_in_pairs()
-    judging.drop_unread_weights()
-    seeds = judging.completed[winner.number]
-    if not seeds:
-        raise TuningError(f"The winner, trial {winner.number}, could not be trained with new seeds: {run_jobs.notes[-1]}")
-    violated, effects, share = None, tuple[SettingEffect, ...](), None
-    if reference:
-        share = _share(judging.curve(winner), judging.curve(reference))
-    if reference and comparison:
-        comparison, violated = _check_all_guards(comparison, selection.sides, recipe, run_jobs)
-        if recipe.ablate and comparison.verdict.decision == "better" and violated is None:
-            effects = _ablate(winner, reference, comparison.seeds[:_FEW_SEEDS], run_jobs)
-    return Final(
-        raced=tuple(selection.candidates), winner=winner.number, reference=reference.number if reference else None,
-        default=selection.default.number if selection.default else None, comparison=comparison,
-        over_default=judging.over_baseline(), judging=tuple(seeds),
-        confirmed=tuple(problem.confirmed(winner.jobs(problem, seeds, confirm=True))), ceiling=selection.ceiling,
-        stopped_early=bool(early), share=share, effects=effects, unmet=selection.unmet_guards(), refused=violated,
-        notes=tuple(dict.fromkeys(run_jobs.notes)),
-    )  # fmt: skip
+def finish(study: Any, recipe: TuneRecipe, runner: JobRunner, early: Sequence[TrialCandidate] = ()) -> Final:
+    """Select, judge, guard and ablate. `early` holds the ranked candidates of a search that stopped early."""
+    selection = _select(study, recipe, runner, early)
+    final = _judge(selection, recipe, runner)
+    final = _guard(final, selection, recipe, runner)
+    final = _ablate(final, selection, recipe, runner)
+    return replace(final, stopped_early=bool(early), notes=tuple(dict.fromkeys(runner.notes)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +151,17 @@ class Selection:
         return ", ".join([guard for guard in best if all(guard in guards for guards in by_finalist)] or best)
 
 
-def _select(study: Any, problem: Problem, recipe: TuneRecipe, run_jobs: JobRunner, early: Sequence[TrialCandidate]) -> Selection:
+def _select(study: Any, recipe: TuneRecipe, runner: JobRunner, early: Sequence[TrialCandidate]) -> Selection:
     """Choose the best finalist that violates no guard; a sampled one only where the search can have gained what matters."""
-    completed = completed_candidates(study, problem, recipe)
-    finalists = list(early) or rank(completed, recipe, run_jobs)
-    ceiling, violated = gain_ceiling(study, finalists, problem), _violated_guards(finalists, problem, recipe)
+    completed = completed_candidates(study, runner.problem, recipe)
+    finalists = list(early) or rank(completed, recipe, runner)
+    ceiling = gain_ceiling(study, finalists, runner.problem)
+    violated = _violated_guards(finalists, runner.problem, recipe)
     allowed = [finalist for finalist in finalists if not violated.get(finalist.number)]
     if ceiling is not None and 100 * ceiling < recipe.worth:
         allowed = [finalist for finalist in allowed if not finalist.is_sampled] or allowed
     default = next((candidate for candidate in completed if candidate.origin == "default"), None)
+    # never empty: guards are violated only beside a finalist that was not sampled, which violates none
     return Selection(finalists, allowed[0], default, ceiling, violated)
 
 
@@ -191,31 +178,74 @@ def _violated_guards(finalists: Sequence[TrialCandidate], problem: Problem, reci
     return violated
 
 
-def _check_all_guards(
-    comparison: Judgement, sides: Sequence[TrialCandidate], recipe: TuneRecipe, run_jobs: JobRunner
-) -> tuple[Judgement, str | None]:
-    """Add the guards of fine-tuned tasks to the comparison, and return the first guard violated or not measured."""
-    ours, theirs = (side.jobs(run_jobs.problem, comparison.seeds, confirm=True) for side in sides)
-    differences = {**comparison.guards, **run_jobs.problem.checked(ours, theirs, run_jobs)}
-    violated = next((guard for guard in recipe.guards if not is_met(guard, differences)), None)
-    return replace(comparison, guards=differences), violated
+def _judge(selection: Selection, recipe: TuneRecipe, runner: JobRunner) -> Final:
+    """Train the winner and what it is compared with, until it is judged."""
+    winner, reference, default = selection.winner, selection.reference, selection.default
+    runs = JudgingRuns(selection, recipe, runner)
+    comparison = runs.judge_in_pairs()
+    runs.drop_unread_weights()
+    seeds = runs.completed[winner.number]
+    if not seeds:
+        raise TuningError(f"The winner, trial {winner.number}, could not be trained with new seeds: {runner.notes[-1]}")
+    return Final(
+        raced=tuple(selection.candidates),
+        winner=winner.number,
+        reference=reference.number if reference else None,
+        default=default.number if default else None,
+        comparison=comparison,
+        over_default=runs.compare(selection.baseline, 1 - LEVEL, last=True) if selection.baseline else None,
+        judging=tuple(seeds),
+        confirmed=tuple(runner.problem.confirmed(winner.jobs(runner.problem, seeds, confirm=True))),
+        ceiling=selection.ceiling,
+        share=_share_to_reach(runs.curve(reference), runs.curve(winner)) if reference else None,
+        unmet=selection.unmet_guards(),
+    )
+
+
+def _guard(final: Final, selection: Selection, recipe: TuneRecipe, runner: JobRunner) -> Final:
+    """Add the guards of fine-tuned tasks to the comparison; refuse a winner that violates a guard or is not measured by it."""
+    comparison, reference, problem = final.comparison, selection.reference, runner.problem
+    if comparison is None or reference is None:
+        return final
+    ours = selection.winner.jobs(problem, comparison.seeds, confirm=True)
+    theirs = reference.jobs(problem, comparison.seeds, confirm=True)
+    differences = {**comparison.guards, **problem.checked(ours, theirs, runner.run)}
+    refused = next((guard for guard in recipe.guards if not is_met(guard, differences)), None)
+    return replace(final, comparison=replace(comparison, guards=differences), refused=refused)
+
+
+def _ablate(final: Final, selection: Selection, recipe: TuneRecipe, runner: JobRunner) -> Final:
+    """Retrain a winner that is better, and not refused, with one of the settings that differ from the reference reverted."""
+    winner, reference, comparison, problem = selection.winner, selection.reference, final.comparison, runner.problem
+    if not recipe.ablate or reference is None or comparison is None or comparison.verdict.decision != "better" or final.refused:
+        return final
+    seeds, jobs = comparison.seeds[:_FEW_SEEDS], dict[str, list[Job]]()
+    differing = [name for name, value in winner.params.items() if reference.params.get(name, value) != value]
+    for name in differing[:_ABLATED_SETTINGS]:
+        params = {**winner.params, name: reference.params[name]}
+        if problem.accepts(params):
+            jobs[name] = replace(winner, params=params).jobs(problem, seeds, confirm=True)
+    failed = runner.run([job for group in jobs.values() for job in group], "ablation")
+    effects = []
+    for name, group in jobs.items():
+        if not any(job.key in failed for job in group):
+            paired = problem.paired(winner.jobs(problem, seeds, confirm=True), group, "confirm")
+            loss = float(np.mean(paired.per_seed))
+            effects.append(SettingEffect(name, winner.params[name], reference.params[name], loss, paired.error))
+    return replace(final, effects=tuple(sorted(effects, key=lambda effect: -effect.loss)))
 
 
 @dataclass(slots=True)
-class Judging:
-    """Runs with judging seeds; `completed` holds the seeds of those that succeeded, by candidate.
-
-    Without a reference the winner is described, not judged; if all runs of the reference fail, there is no verdict either. In
-    both cases no guard is checked and nothing is ablated.
-    """
+class JudgingRuns:
+    """Runs with judging seeds; `completed` holds the seeds of those that succeeded, by candidate."""
 
     selection: Selection
     recipe: TuneRecipe
-    run_jobs: JobRunner
+    runner: JobRunner
     completed: dict[int, list[int]] = field(default_factory=dict)
 
     def _jobs(self, side: TrialCandidate, seeds: Iterable[int]) -> list[Job]:
-        return side.jobs(self.run_jobs.problem, seeds, confirm=True)
+        return side.jobs(self.runner.problem, seeds, confirm=True)
 
     def judge_in_pairs(self) -> Judgement | None:
         """Train winner and reference, adding pairs until a look decides; the baseline is trained with the first seeds."""
@@ -227,42 +257,42 @@ class Judging:
         for look in looks:
             self._train(range(start + trained, start + look.pairs), start)
             trained = look.pairs
-            judgement = self._judge(self.selection.reference, look.level, last=look is looks[-1])
+            judgement = self.compare(self.selection.reference, look.level, last=look is looks[-1])
             if judgement is None or judgement.verdict.decision != "open":
                 break
         return judgement
 
-    def over_baseline(self) -> Judgement | None:
-        return self._judge(self.selection.baseline, 1 - LEVEL, last=True) if self.selection.baseline else None
-
     def _train(self, seeds: range, start: int) -> None:
         runs = [(side, seed) for seed in seeds for side in self.selection.sides]
+        # best-model/ is of the first pair that completes, within the first look; guards of fine-tuned tasks read every pair
         if not self.completed or outside_guards(self.recipe):
-            self.run_jobs.keep_last |= {job.key for side, seed in runs for job in self._jobs(side, [seed])}
+            self.runner.keep_last |= {job.key for side, seed in runs for job in self._jobs(side, [seed])}
         baseline = self.selection.baseline
         runs += [(baseline, seed) for seed in seeds if baseline and seed < start + _BASELINE_PAIRS]
         jobs = {(side.number, seed): self._jobs(side, [seed])[0] for side, seed in runs}
-        failed = self.run_jobs(list(jobs.values()), "verdict")
+        failed = self.runner.run(list(jobs.values()), "verdict")
         for (number, seed), job in jobs.items():
             self.completed.setdefault(number, []).extend([] if job.key in failed else [seed])
 
     def drop_unread_weights(self) -> None:
         """Keep the weights of the first pair, one of which becomes best-model/; guards of fine-tuned tasks read every pair's."""
+        if outside_guards(self.recipe):
+            return
         paired = self._shared_seeds(self.selection.reference or self.selection.winner)
-        for side in self.selection.sides if not outside_guards(self.recipe) else ():
+        for side in self.selection.sides:
             unread = [seed for seed in self.completed[side.number] if paired and seed > paired[0]]
             for job in self._jobs(side, unread):
-                self.run_jobs.problem.drop_weights(job)
+                self.runner.problem.drop_weights(job)
 
     def _shared_seeds(self, other: TrialCandidate) -> list[int]:
         return [seed for seed in self.completed[self.selection.winner.number] if seed in self.completed[other.number]]
 
-    def _judge(self, other: TrialCandidate, level: float, *, last: bool) -> Judgement | None:
-        """Judge the winner minus another candidate over their shared seeds; None if they share none."""
+    def compare(self, other: TrialCandidate, level: float, *, last: bool) -> Judgement | None:
+        """Return the verdict on the winner minus another candidate over their shared seeds; None if they share none."""
         shared = self._shared_seeds(other)
         if not shared:
             return None
-        problem, ours, theirs = self.run_jobs.problem, self._jobs(self.selection.winner, shared), self._jobs(other, shared)
+        problem, ours, theirs = self.runner.problem, self._jobs(self.selection.winner, shared), self._jobs(other, shared)
         verdict = problem.paired(ours, theirs, "confirm").judged(level, min_effect=self.recipe.worth / 100, last=last)
         return Judgement(other.number, tuple(shared), verdict, problem.guarded(ours, theirs, "confirm"))
 
@@ -270,43 +300,19 @@ class Judging:
         """The mean score on `select` at each quarter of the budget."""
         values: dict[int, list[float]] = {}
         for job in self._jobs(side, self.completed[side.number]):
-            for report in self.run_jobs.problem.reports(job, events_of(job).rows()):
+            for report in self.runner.problem.reports(job, events_of(job).rows()):
                 if not report.averaged:
                     values.setdefault(report.step, []).append(report.value)
         return {quarter: float(np.mean(scores)) for quarter, scores in values.items()}
 
 
-def _share(ours: dict[int, float], theirs: dict[int, float]) -> float | None:
+def _share_to_reach(theirs: dict[int, float], ours: dict[int, float]) -> float | None:
     """The share of the budget at which our curve, linear between quarters, crosses the end of theirs; None if it never does."""
     if min(len(ours), len(theirs)) < 2:
         return None
-    goal = theirs[max(theirs)]
-    reached = next((step for step in sorted(ours) if ours[step] >= goal), None)
+    steps, goal = sorted(ours), theirs[max(theirs)]
+    reached = next((place for place, step in enumerate(steps) if ours[step] >= goal), None)
     if reached is None:
         return None
-    previous = max((step for step in ours if step < reached), default=None)
-    if previous is None:
-        return reached / REPORTS
-    return (previous + (reached - previous) * (goal - ours[previous]) / (ours[reached] - ours[previous])) / REPORTS
-
-
-def _ablate(
-    winner: TrialCandidate, reference: TrialCandidate, seeds: Sequence[int], run_jobs: JobRunner
-) -> tuple[SettingEffect, ...]:
-    """Retrain the winner with one of the settings that differ from the reference reverted at a time; the largest loss first."""
-    problem = run_jobs.problem
-    names = [name for name, value in winner.params.items() if name in reference.params and reference.params[name] != value]
-    reverted = {name: {**winner.params, name: reference.params[name]} for name in names[:_ABLATED_SETTINGS]}
-    jobs = {
-        name: replace(winner, params=params).jobs(problem, seeds, confirm=True)
-        for name, params in reverted.items()
-        if problem.accepts(params)
-    }
-    failed = run_jobs([job for group in jobs.values() for job in group], "ablation")
-    effects = []
-    for name, group in jobs.items():
-        if not any(job.key in failed for job in group):
-            paired = problem.paired(winner.jobs(problem, seeds, confirm=True), group, "confirm")
-            loss = float(np.mean(paired.per_seed))
-            effects.append(SettingEffect(name, winner.params[name], reference.params[name], loss, paired.error))
-    return tuple(sorted(effects, key=lambda effect: -effect.loss))
+    around = [steps[max(0, reached - 1)], steps[reached]]  # the quarters between which our curve crosses
+    return float(np.interp(goal, [ours[step] for step in around], around)) / REPORTS

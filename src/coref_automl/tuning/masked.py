@@ -146,11 +146,8 @@ class MaskedProblem(Problem):
                 yield Report(quarter, self.score.value(scores), self.score.mrr(scores), averaged)
 
     def cost(self, job: Job) -> dict[str, float]:
-        last = {"tokens": 0.0, "seconds": 0.0}
-        for event in events_of(job).rows():
-            if event["event"] == "step":
-                last = {name: float(event[name]) for name in last}
-        return last
+        steps = [event for event in events_of(job).rows() if event["event"] == "step"]
+        return {name: float(steps[-1][name]) if steps else 0.0 for name in ("tokens", "seconds")}
 
     def best_recipe(self, params: Mapping[str, Any], out: Path) -> TrainRecipe:
         recipe = self.training(params, self.recipe.seed)

@@ -49,12 +49,8 @@ class TuneRecipe:
     """`models` and `datasets` (or `texts`) with more than one entry become dimensions. The budget is a trial's.
 
     `settings` are the same in every trial, in the words of a training recipe (a relation recipe for `task: re`). `space` is the
-    whole space; None takes the recommended one for the length and the family. `eval_items` bounds the items of a trial. `score`
-    weights metrics (`real1_strict=.5,lambada_top1_strict=.5`) in place of one `metric`. A guard (`real_far1_strict>=-0.5`) is the
-    least difference from the reference, in points; that of a fine-tuned task (`relation_f1>=-1`) is checked at the end, with its
-    section in `checks` as in an experiment's recipe. `finalists` are retrained with fresh seeds, which choose the winner; up to
-    `seeds` other fresh seeds judge it, on the half of the evaluation set that chose nothing. `worth` is the smallest gain that
-    matters, in points.
+    whole space; None takes the recommended one for the length and the family. A guard of a fine-tuned task (`relation_f1>=-1`) is
+    checked at the end, with its section in `checks` as in an experiment's recipe.
     """
 
     models: Annotated[tuple[str, ...], Setting("Model; several become a dimension.", flags=("--model",))]

@@ -58,9 +58,8 @@ class RelationProblem(Problem):
     def job(self, params: Mapping[str, Any], seed: int, *, confirm: bool = False) -> Job:  # noqa: ARG002
         """Return the job of a run; every run is scored on the rows of the verdict."""
         recipe = self._relation_recipe(params, seed)
-        fingerprints = {
-            name: self.fingerprints[name] for name in (f"model {recipe.model}", "train", "dev") if name in self.fingerprints
-        }
+        names = (f"model {recipe.model}", "train", "dev")
+        fingerprints = {name: self.fingerprints[name] for name in names if name in self.fingerprints}
         return job_of(train_job, self.task, recipe, fingerprints, self.out)
 
     def _relation_recipe(self, params: Mapping[str, Any], seed: int) -> RelationRecipe:

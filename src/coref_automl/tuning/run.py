@@ -30,7 +30,7 @@ from coref_automl.tuning.portfolio import KnownSettings, remember
 from coref_automl.tuning.problem import SAMPLED, Problem, models_bytes
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.relation import open_relation
-from coref_automl.tuning.search import Search, origin_of, running_elsewhere
+from coref_automl.tuning.search import Search, origin_of
 from coref_automl.tuning.space import TUNABLE, refuse_idle
 from coref_automl.tuning.storage import counts, open_study, storage_of
 
@@ -96,13 +96,13 @@ def run_study(
         early = run_search(search, len(problem.starts()))
         current = {**problem.binding["bytes"], "models": models_bytes(recipe)}  # a model may have been replaced meanwhile
         check_binding(out, problem.binding, {**problem.binding, "bytes": current})
-        if elsewhere := running_elsewhere(study):
+        if elsewhere := states(study)["running"]:
             note = say(
                 f"{recipe.study}의 시도 {elsewhere}개가 다른 곳에서 진행 중입니다. 마지막으로 끝나는 쪽이 최종 비교를 합니다.",
                 f"{elsewhere} trials of {recipe.study} are still running elsewhere; the last to finish compares the best.",
             )
             return StudyResult(recipe.study, problem.metric, states(study), (note,))
-        final = finish(study, problem, recipe, JobRunner(problem, launcher, progress, wait), early)
+        final = finish(study, recipe, JobRunner(problem, launcher, progress, wait), early)
         portfolio = _remember_winner(final, problem, recipe, out, progress)
         return write_outputs(study, problem, recipe, final, out, draw, portfolio)
 
@@ -122,9 +122,8 @@ def run_search(search: Search, starts: int) -> list[TrialCandidate]:
         search.run(max(total, until_check))
         return []
     if any(counts(trial) and origin_of(trial) == SAMPLED for trial in search.study.get_trials(deepcopy=False)):
-        run_jobs = JobRunner(search.problem, search.launcher, search.progress, search.wait)
-        completed = completed_candidates(search.study, search.problem, recipe)
-        ranked = rank_early(completed, recipe, run_jobs)
+        runner = JobRunner(search.problem, search.launcher, search.progress, search.wait)
+        ranked = rank_early(completed_candidates(search.study, search.problem, recipe), recipe, runner)
         ceiling = gain_ceiling(search.study, ranked, search.problem)
         if ceiling is not None and 100 * ceiling < recipe.worth:
             return ranked

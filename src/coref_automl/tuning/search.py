@@ -3,11 +3,13 @@
 This process asks Optuna for settings, starts one process per trial, reads its reports, and prunes, closes or requeues it. It can
 be killed at any moment: the same command resumes, and nothing is trained twice. The states of a trial are Optuna's:
 
-WAITING -> RUNNING -> COMPLETE              it ended with a score
-                   -> PRUNED                not in the better half at a rung
-                   -> FAIL                  an error, no score, or its process died a second time
-                   -> FAIL, `interrupted`   its process or the study's died: its settings are WAITING again, as another trial
-                   -> FAIL, `surplus`       several machines asked at once for the last one
+WAITING -> RUNNING -> COMPLETE              `_record_end`: it ended with a score
+                   -> PRUNED                `_poll`: not in the better half at a rung (`pruning.py`)
+                   -> FAIL                  `_record_end`: an error, no score, or its process died a second time
+                   -> FAIL, `interrupted`   its process died (`_requeue`) or the study's (`_requeue_orphans`, `_requeue_active`):
+                                            its settings are WAITING again, as another trial
+                   -> FAIL, `surplus`       `_start_trial`: several machines asked at once for the last one
+A trial that another machine closes meanwhile is dropped here (`_lose`).
 Only trials with neither mark count towards the total (`counts`).
 """
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
@@ -24,19 +26,20 @@ from coref_automl.engine.schedule import Attempt, Schedule, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
 from coref_automl.say import in_words, say
-from coref_automl.tuning.problem import ORIGINS, SAMPLED, Follower, Origin, Problem, Report, events_of
-from coref_automl.tuning.recipe import REPORTS, TuneRecipe
+from coref_automl.tuning.problem import SAMPLED, Follower, Origin, Problem, Report, events_of
+from coref_automl.tuning.pruning import Rung, reason_to_prune
+from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.storage import HEARTBEAT_SECONDS, counts, heartbeat, queue_again, recover, sampler_of
 
 SAME_FAILURES = 3
 """This many trials in a row that fail the same way stop the study: the next one would fail, too."""
-RUNGS = (1, 2)
-"""Quarters of the budget at which trials are pruned: the better half goes on."""
 _NO_REPORT = Report(0, 0.0)
 
 
 @dataclass(slots=True, eq=False)
 class ActiveTrial:
+    """A trial whose process runs. `last`: its latest report, or that of its averaged weights where they score higher."""
+
     trial: Any
     job: Job
     events: Follower
@@ -55,7 +58,13 @@ class _Ending(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """One process's share of a study. `wait` is called between polls; tests replace it."""
+    """One process's share of a study.
+
+    owner         this machine and folder, by which a later call knows its own trials
+    wait          called between polls; tests replace it
+    ended_kinds   how each trial that ended here failed; "" if it did not
+    sought_at     when trials of dead processes were last sought
+    """
 
     study: Any
     problem: Problem
@@ -65,8 +74,8 @@ class Search:
     owner: str
     wait: Callable[[], None]
     active: list[ActiveTrial] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    orphans_requeued: float = 0.0
+    ended_kinds: list[str] = field(default_factory=list)
+    sought_at: float = 0.0
     total: int = 0
     stage: Stage = field(init=False)
 
@@ -74,8 +83,9 @@ class Search:
         """Run trials until `total` have ended; by default as many as the recipe asks for."""
         self.total = self.recipe.trials if total is None else total
         self._requeue_orphans()
-        with self.progress.stage("trials", self.total, "trials") as self.stage:
-            self.stage.skip(min(self.total, self.ended_trials()))
+        with self.progress.stage("trials", self.total, "trials") as stage:
+            self.stage = stage
+            stage.skip(min(self.total, self.ended_trials()))
             try:
                 schedule = Schedule(next_step=self._start_trial, poll=self._poll)
                 run_steps((), self.launcher, lambda active: active.job, self._record_end, schedule=schedule, wait=self.wait)
@@ -85,9 +95,9 @@ class Search:
 
     def _requeue_orphans(self) -> None:
         """Requeue trials whose process died; at most once per heartbeat while trials run."""
-        if self.active and time.monotonic() - self.orphans_requeued < HEARTBEAT_SECONDS:
+        if self.active and time.monotonic() - self.sought_at < HEARTBEAT_SECONDS:
             return
-        self.orphans_requeued = time.monotonic()
+        self.sought_at = time.monotonic()
         ours = [active.trial.number for active in self.active]
         for number in recover(self.study, self.owner, private=self.recipe.storage is None, ours=ours):
             self.progress.note(
@@ -100,8 +110,8 @@ class Search:
 
     def _started_trials(self, before: float = math.inf) -> int:
         """Count the trials that were started, up to the one with this number."""
-        trials = [trial for trial in self.study.get_trials(deepcopy=False) if trial.number < before and counts(trial)]
-        return sum(trial.state.name != "WAITING" for trial in trials)
+        trials = self.study.get_trials(deepcopy=False)
+        return sum(trial.number < before and counts(trial) and trial.state.name != "WAITING" for trial in trials)
 
     def _start_trial(self) -> ActiveTrial | None:
         """Ask Optuna for a trial; None once enough have started."""
@@ -142,44 +152,45 @@ class Search:
         """Drop a trial that another machine closed and took over, because this one seemed dead."""
         self.active = [active for active in self.active if active is not lost]
         self._drop_weights(lost.job)
-        number = lost.trial.number
         self.progress.note(
-            f"시도 {number}: 이 서버의 응답이 없는 동안 다른 서버가 이어받았습니다.",
-            f"Trial {number} was taken over by another machine while this one was silent.",
+            f"시도 {lost.trial.number}: 이 서버의 응답이 없는 동안 다른 서버가 이어받았습니다.",
+            f"Trial {lost.trial.number} was taken over by another machine while this one was silent.",
         )
 
     def _read_reports(self, active: ActiveTrial) -> None:
         for report in self.problem.reports(active.job, active.events.rows()):
-            average_wins = report.averaged and report.step == active.last.step and report.value > active.last.value
-            if active.prune_reason is not None or (report.step <= active.last.step and not average_wins):
-                continue
-            active.last = report
-            if average_wins:
-                continue  # averaged weights are a free candidate; rungs compare trained ones
-            if report.mrr is not None:
-                active.trial.set_user_attr(f"mrr-{report.step}", report.mrr)
-            active.trial.report(report.value, report.step)
-            active.prune_reason = self._reason_to_prune(active.trial, report)
+            if active.prune_reason is not None:
+                return
+            is_new = report.step > active.last.step
+            if is_new or (report.averaged and report.step == active.last.step and report.value > active.last.value):
+                active.last = report
+            if is_new:  # else it is of averaged weights: a free candidate, but rungs compare trained ones
+                if report.mrr is not None:
+                    active.trial.set_user_attr(f"mrr-{report.step}", report.mrr)
+                active.trial.report(report.value, report.step)
+                active.prune_reason = self._reason_to_prune(active.trial, report)
 
     def _reason_to_prune(self, trial: Any, report: Report) -> str | None:
         if not self.recipe.prune or origin_of(trial) != SAMPLED:
             return None
+        step, mrr = report.step, f"mrr-{report.step}"
         others = [
-            Rung(other.number, _group(other), other.intermediate_values[report.step], other.user_attrs.get(f"mrr-{report.step}"))
+            Rung(other.number, other.params.get("objective", ""), other.intermediate_values[step], other.user_attrs.get(mrr))
             for other in self.study.get_trials(deepcopy=False)
-            if counts(other) and other.number != trial.number and report.step in other.intermediate_values
+            if counts(other) and other.number != trial.number and step in other.intermediate_values
         ]
-        return reason_to_prune(Rung(trial.number, _group(trial), report.value, report.mrr), others, report.step)
+        return reason_to_prune(Rung(trial.number, trial.params.get("objective", ""), report.value, report.mrr), others, step)
 
     def _record_end(self, end: Attempt[ActiveTrial]) -> bool:
         """Close or requeue a trial whose process ended. Always True: a trial runs again through Optuna's queue alone."""
         from optuna.exceptions import UpdateFinishedTrialError
 
-        active = end.step
-        end = replace(end, earlier=(end.kind,) * active.trial.user_attrs.get("attempt", 0))
+        active, attributes = end.step, end.step.trial.user_attrs
+        if attributes.get("attempt"):  # the scheduler sees one attempt: the one before ran under another number of the study
+            end = replace(end, earlier=(attributes.get("died", ""),))
         try:
             if end.outcome is None and end.number == 1:
-                self._requeue(active, end.reason)
+                self._requeue(active, end)
             elif not end.done:
                 self._close(active, _Ending("FAIL", reason=end.reason, kind=end.kind))
             elif not active.last.step:
@@ -191,18 +202,17 @@ class Search:
             self._lose(active)
         return True
 
-    def _requeue(self, active: ActiveTrial, reason: str) -> None:
-        """Queue the settings of a trial whose process died once more."""
+    def _requeue(self, active: ActiveTrial, end: Attempt[ActiveTrial]) -> None:
+        """Queue the settings of a trial whose process died once more, unless another machine was first."""
+        if not queue_again(self.study, active.trial, end.reason, attempt=1, died=end.kind):
+            self._lose(active)
+            return
         self.active.remove(active)
-        number = active.trial.number
-        queue_again(self.study, self._frozen(active), reason, attempt=1)
+        number, why = active.trial.number, in_words(end.reason).rstrip(".")
         self.progress.note(
-            f"시도 {number}: {in_words(reason)}. 마지막 체크포인트에서 다시 실행합니다.",
-            f"Trial {number}: {reason}; it runs again from its last checkpoint.",
+            f"시도 {number}: {why}. 마지막 체크포인트에서 다시 실행합니다.",
+            f"Trial {number}: {why}; it runs again from its last checkpoint.",
         )
-
-    def _frozen(self, active: ActiveTrial) -> Any:
-        return next(trial for trial in self.study.get_trials(deepcopy=False) if trial.number == active.trial.number)
 
     def _close(self, active: ActiveTrial, ending: _Ending) -> None:
         self.active.remove(active)
@@ -219,18 +229,18 @@ class Search:
         self._count_failures(ending, active.job)
 
     def _message(self, active: ActiveTrial, ending: _Ending) -> str:
-        number, log, why = active.trial.number, active.job.log, in_words(ending.reason)
+        number, log, why = active.trial.number, active.job.log, in_words(ending.reason).rstrip(".")
         if ending.value is not None:
             scored = f"{self.problem.label} {100 * ending.value:.2f}%"
             return say(f"시도 {number}: select {scored}", f"Trial {number}: {scored} on select")
         if ending.state == "PRUNED":
             return say(f"시도 {number} 중단: {why}", f"Trial {number} pruned: {why}")
-        return say(f"시도 {number} 실패: {why} 기록: {log}", f"Trial {number} failed ({ending.kind}): {why} Log: {log}")
+        return say(f"시도 {number} 실패: {why}. 기록: {log}", f"Trial {number} failed ({ending.kind}): {why}. Log: {log}")
 
     def _count_failures(self, ending: _Ending, job: Job) -> None:
         kind, reason = ending.kind, ending.reason.rstrip(".")
-        self.failures.append(kind)
-        if kind and self.failures[-SAME_FAILURES:] == [kind] * SAME_FAILURES:
+        self.ended_kinds.append(kind)
+        if kind and self.ended_kinds[-SAME_FAILURES:] == [kind] * SAME_FAILURES:
             raise TuningError(
                 f"{SAME_FAILURES} trials in a row failed the same way ({kind}: {reason}); read {job.log}. "
                 "A corrected recipe needs another --out; if the machine was at fault, run the same command again."
@@ -244,7 +254,7 @@ class Search:
     def _requeue_active(self) -> None:
         """Leave the running trials in the queue for the next call."""
         for active in self.active:
-            queue_again(self.study, self._frozen(active), "the study was interrupted")
+            queue_again(self.study, active.trial, "the study was interrupted")
         self.active.clear()
 
 
@@ -254,61 +264,9 @@ def completed(study: Any) -> list[Any]:
     return sorted((trial for trial in trials if counts(trial)), key=lambda trial: (-trial.value, trial.number))
 
 
-def distinct(study: Any, problem: Problem, seed: int) -> list[Any]:
-    """Return the completed trials, best first, one per recipe: of several that trained the same, the start or else the best."""
-    trials: dict[str, Any] = {}
-    for trial in completed(study):
-        key = problem.job(trial.params, seed).key
-        if key not in trials or ORIGINS.index(origin_of(trial)) < ORIGINS.index(origin_of(trials[key])):
-            trials[key] = trial
-    return list(trials.values())
-
-
 def origin_of(trial: Any) -> Origin:
     origin: Origin = trial.user_attrs.get("origin", SAMPLED)
     return origin
-
-
-def _group(trial: Any) -> str:
-    return str(trial.params.get("objective", ""))
-
-
-@dataclass(frozen=True, slots=True)
-class Rung:
-    """A trial at one quarter of its budget."""
-
-    number: int
-    group: str
-    value: float
-    mrr: float | None = None
-
-
-def reason_to_prune(trial: Rung, others: Sequence[Rung], step: int) -> str | None:
-    """Say why a trial is pruned at this quarter; None if it goes on. `others` are all trials that have reached it so far.
-
-    Trials of one objective are ranked by mean reciprocal rank, which tells them apart with half the items; objectives are
-    compared by the score itself, because their ranks below the first differ.
-    """
-    if step not in RUNGS:
-        return None
-    group = [other for other in others if other.group == trial.group]
-    ranks = {rung.number: rung.value if rung.mrr is None else rung.mrr for rung in (*group, trial)}
-    if not _in_better_half(trial.number, ranks):
-        return f"not in the better half of its objective at {step}/{REPORTS} of the budget"
-    leads = all(trial.value >= other.value for other in group)  # the best of an objective goes on, whatever others reach
-    if not leads and not _in_better_half(trial.number, {rung.number: rung.value for rung in (*others, trial)}):
-        return f"not in the better half of all trials at {step}/{REPORTS} of the budget"
-    return None
-
-
-def _in_better_half(number: int, values: Mapping[int, float]) -> bool:
-    """Is it in the better half, rounded down, with ties won by the earlier trial?"""
-    order = sorted(values, key=lambda trial: (-values[trial], trial))
-    return order.index(number) < max(1, len(order) // 2)
-
-
-def running_elsewhere(study: Any) -> int:
-    return len(study.get_trials(deepcopy=False, states=[_states().RUNNING]))
 
 
 def _states() -> Any:

@@ -89,15 +89,16 @@ def recover(study: Any, owner: str, *, private: bool, ours: Collection[int] = ()
 def queue_again(study: Any, trial: Any, reason: str, **attributes: Any) -> bool:
     """Close a trial as interrupted and put its settings at the head of the queue; False if another process did so first."""
     optuna = _optuna()
-    storage, identity = study._storage, trial._trial_id
+    storage = study._storage
+    trial = storage.get_trial(trial._trial_id)  # that of a running process is not frozen
     settings = trial.params or trial.system_attrs.get("fixed_params")
     with suppress(optuna.exceptions.UpdateFinishedTrialError, RuntimeError):
-        storage.set_trial_user_attr(identity, "interrupted", True)
-        storage.set_trial_user_attr(identity, "reason", reason)
-        if not storage.set_trial_state_values(identity, optuna.trial.TrialState.FAIL):
+        storage.set_trial_user_attr(trial._trial_id, "interrupted", True)
+        storage.set_trial_user_attr(trial._trial_id, "reason", reason)
+        if not storage.set_trial_state_values(trial._trial_id, optuna.trial.TrialState.FAIL):
             return False
         if settings:  # else it had drawn nothing yet
-            inherited = {key: value for key, value in trial.user_attrs.items() if key in ("origin", "name", "attempt")}
+            inherited = {key: value for key, value in trial.user_attrs.items() if key in ("origin", "name", "attempt", "died")}
             study.enqueue_trial(settings, user_attrs={**inherited, **attributes, "again": trial.number})
         return True
     return False

@@ -10,11 +10,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from operator import attrgetter
 
-from coref_automl.corpus.chains import NounMention, by_form
+from coref_automl.corpus.chains import NounMention
 from coref_automl.evaluation.tasks.eligible import Eligible, eligible_of
 from coref_automl.evaluation.tasks.task import Choices, ClozeTask, Found, Limit, ParsedDocument, Span, draw_lot, occurrences
-from coref_automl.records import ClozeItem
+from coref_automl.records import ClozeItem, grouped
 
 VERSION = 3
 
@@ -34,8 +35,8 @@ def far_items(doc: ParsedDocument, choices: Choices) -> Found:
     eligible, seed = eligible_of(doc, choices), choices.seed
     drops: Counter[str] = Counter()
     pairs: dict[tuple[int, int], dict[str, list[tuple[NounMention, NounMention]]]] = {bucket: {} for bucket in BUCKETS}
-    words = by_form(eligible.words)
-    for form, mentions in by_form(doc.mentions).items():
+    words = grouped(eligible.words, attrgetter("form"))
+    for form, mentions in grouped(doc.mentions, attrgetter("form")).items():
         positions = occurrences(doc.text, form)
         for mention in mentions:
             result = _antecedent(eligible, mention, positions, words.get(form, ()))

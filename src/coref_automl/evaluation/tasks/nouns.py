@@ -121,17 +121,11 @@ class Frame(NamedTuple):
         return [(side, word, self.ending) for side, word in (("before", self.before), ("after", self.after)) if word]
 
 
-class Head(NamedTuple):
-    """The last noun of a mention: 등록 in 실용신안등록, which makes the name a common noun."""
-
-    syllables: int
-    is_name: bool
-
-
 class DocumentNouns:
     """The mentions of one document that are whole words, those that are names, and the context of each.
 
-    A mention is a compound of nouns and ends where its last noun does, so `_heads` has the end of every mention.
+    A mention is a compound of nouns and ends where its last noun, its head, does, so `_head_allows_name` has the end of every
+    mention: false for a common noun as in 실용신안등록, unless it has one syllable.
     """
 
     def __init__(self, doc: ParsedDocument, choices: Choices) -> None:
@@ -145,7 +139,7 @@ class DocumentNouns:
         self._number_of = {mention.start: number for number, mention in enumerate(doc.mentions)}
         tagged = list(zip(doc.tags.spans.tolist(), doc.tags.kinds == _NAME, strict=True))
         self._name_starts = {start for (start, _), is_name in tagged if is_name}
-        self._heads = {end: Head(end - start, bool(is_name)) for (start, end), is_name in tagged}
+        self._head_allows_name = {end: bool(is_name) or end - start < 2 for (start, end), is_name in tagged}
         self.names = {mention.form for mention in doc.mentions if self.is_name(mention)}
         self._shares: dict[str, float] = {}
 
@@ -159,8 +153,7 @@ class DocumentNouns:
 
     def is_name(self, mention: NounMention) -> bool:
         """Whether the rules for names apply; they do not to a name whose head is a common noun (실용신안등록)."""
-        head = self._heads[mention.end]
-        return mention.tag == "NNP" and (head.is_name or head.syllables < 2)
+        return mention.tag == "NNP" and self._head_allows_name[mention.end]
 
     def frame(self, mention: NounMention) -> Frame:
         return self._frames[mention.start]
@@ -234,7 +227,7 @@ class DocumentNouns:
 
     def noun_before(self, mention: NounMention) -> bool:
         """Whether a noun without a particle precedes a mention; before a name, light nouns do not count."""
-        bare = self.doc.text[mention.start - 1 : mention.start] == " " and mention.start - 1 in self._heads
+        bare = self.doc.text[mention.start - 1 : mention.start] == " " and mention.start - 1 in self._head_allows_name
         return bare and not (self.is_name(mention) and self.frame(mention).before in light_nouns())
 
     def name_after(self, mention: NounMention) -> bool:

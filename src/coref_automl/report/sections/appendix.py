@@ -13,22 +13,7 @@ from coref_automl.comparison.judging import means
 from coref_automl.comparison.scores import Entry, model_label
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.records import Comparison
-from coref_automl.report.page import (
-    Block,
-    Cell,
-    Points,
-    Section,
-    Table,
-    Text,
-    Tone,
-    estimate_cells,
-    interval,
-    note,
-    notes,
-    points,
-    row,
-    tokens,
-)  # fmt: skip
+from coref_automl.report.page import Cell, Points, Section, Table, Text, estimate_cells, note, notes, points, row, tokens
 from coref_automl.report.sections import Subject, epoch_text
 from coref_automl.report.sections.questions import claim_cell, claims_table
 from coref_automl.report.terminal import baseline_name
@@ -36,7 +21,6 @@ from coref_automl.report.wording import which_documents
 from coref_automl.say import Say
 
 _SHOWN = ("real1_strict", "real1", "real_far1_strict", "lambada_top1_strict", "gold_word")
-_TONES: dict[str, Tone] = {"A": "good", "B": "quiet", "C": "bad"}
 _UNRECORDED = ("학습 토큰 기록 없음", "tokens not recorded")
 Grade = tuple[str, str]
 """A letter, and its reason: a number or words."""
@@ -110,7 +94,7 @@ def rating(subject: Subject) -> Section | None:
             _stability(subject, peak, entries[-1], falls.get(peak)),
             _efficiency(subject, peak, list(peaks.values())),
         )
-        lines.append(row(run, *(Cell(f"{letter} · {reason}", _TONES.get(letter, "quiet")) for letter, reason in grades)))
+        lines.append(row(run, *(_grade_cell(letter, reason) for letter, reason in grades)))
     caption = note("peaks", say, which=which_documents(subject.group.verdict_half, say))
     table = Table((say("실행", "run"), *respects), tuple(lines), caption=caption, shows="both")
     rules = Points(notes("rating", say, margin=f"{100 * subject.margin:g}"))
@@ -183,6 +167,10 @@ def _gain_per_million(subject: Subject, peak: Entry) -> float | None:
     return 1e8 * (value.value - base_value.value) / tokens if value and tokens else 0.0
 
 
+def _grade_cell(letter: str, reason: str) -> Cell:
+    return Cell(f"{letter} · {reason}", "good" if letter == "A" else "bad" if letter == "C" else "quiet")
+
+
 def _grade(value: float, a: float, b: float) -> str:
     """A up to `a`, B up to `b`, else C."""
     return "A" if value <= a + 1e-9 else "B" if value <= b + 1e-9 else "C"
@@ -194,13 +182,13 @@ def checkpoints(subject: Subject) -> Section:
     names = subject.metrics(_METRICS)
     lead = list(dict.fromkeys([subject.metric, *(name for name in ("real1", "real5", "lambada_top1", "score") if name in names)]))
     claims = [replace(claim, b=subject.judged[entry].reference) for entry, claim in subject.checkpoint_claims().items()]
-    blocks: list[Block] = [claims_table(claims, say)] if claims else []
+    tables = [claims_table(claims, say)] if claims else []
     rest = [name for name in names if name not in lead]
-    blocks.append(_table(subject, say("주요 수치", "main numbers"), lead))
-    blocks += [_table(subject, say("그 밖의 수치", "other numbers"), rest)] if rest else []
+    tables.append(_table(subject, say("주요 수치", "main numbers"), lead))
+    tables += [_table(subject, say("그 밖의 수치", "other numbers"), rest)] if rest else []
     ceiling = ", ".join(sorted({f"{entry.evaluation.single_entry_share:.1%}" for entry in subject.entries}))
-    blocks.append(Text(note("values", say, ceiling=ceiling), "quiet"))
-    return Section("checkpoints", say("체크포인트와 에폭", "Checkpoints and epochs"), tuple(blocks))
+    values = Text(note("values", say, ceiling=ceiling), "quiet")
+    return Section("checkpoints", say("체크포인트와 에폭", "Checkpoints and epochs"), (*tables, values))
 
 
 def _table(subject: Subject, title: str, metrics: list[str]) -> Table:
@@ -211,14 +199,15 @@ def _table(subject: Subject, title: str, metrics: list[str]) -> Table:
         columns = [[Cell(cell.text) for cell in column] for column in columns]
     lines = []
     for number, entry in enumerate(ordered):
-        tone: Tone = "strong" if entry is subject.chosen else ""
-        first = (Cell(entry.name, tone), epoch_text(entry), tokens(entry.recorded_tokens), str(entry.evaluation.seq_len))
+        label = Cell(entry.name, "strong" if entry is subject.chosen else "")
+        first = (label, epoch_text(entry), tokens(entry.recorded_tokens), str(entry.evaluation.seq_len))
         lines.append(row(*first, *(column[number] for column in columns)))
     baselines = {name: estimates for entry in ordered for name, estimates in entry.evaluation.baselines.items()}
     for name, estimates in baselines.items():
         if any(metric in estimates for metric in metrics):
             first = Cell(baseline_name(name, say.lang), "quiet"), "–", "–", "–"
-            lines.append(row(*first, *(Cell(interval(estimates.get(metric)), "quiet") for metric in metrics)))
+            cells = estimate_cells([estimates.get(metric) for metric in metrics])
+            lines.append(row(*first, *(replace(cell, tone="quiet", bar=None) for cell in cells)))
     first_head = (say("체크포인트", "checkpoint"), say("에폭", "epoch"), say("토큰", "tokens"), say("길이", "length"))
     head = (*first_head, *(METRICS[name].label for name in metrics))
     return Table(head, tuple(lines), frozenset(range(1, len(head))), title, "all")
@@ -239,7 +228,7 @@ def datasets(subject: Subject) -> Section:
         say("과제", "task"), say("문항", "items"), say("문서", "documents"), say("선택 / 확인", "select / confirm"),
         say("데이터 소스", "sources"),
     )  # fmt: skip
-    blocks: list[Block] = [Table(head, tuple(rows), frozenset({1, 2, 3}))]
+    tables = [Table(head, tuple(rows), frozenset({1, 2, 3}))]
     trained = sorted(
         {(p.run, p.objective, p.data, p.base, p.seq_len, p.seed) for e in subject.entries if (p := e.evaluation.provenance)}
     )
@@ -249,8 +238,8 @@ def datasets(subject: Subject) -> Section:
             say("길이", "length"), say("시드", "seed"),
         )  # fmt: skip
         lines = tuple(row(*(str(part) or "–" for part in run)) for run in trained)
-        blocks.append(Table(titles, lines, frozenset({4, 5})))
-    return Section("data", say("데이터", "Data"), tuple(blocks))
+        tables.append(Table(titles, lines, frozenset({4, 5})))
+    return Section("data", say("데이터", "Data"), tuple(tables))
 
 
 def reading(subject: Subject) -> Section:
