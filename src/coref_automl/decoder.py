@@ -2,8 +2,8 @@
 
 A `DecodeError` says which field is wrong, what is expected and what is there. `config` turns it into an error about a recipe,
 `Record.from_json` and `read_stored` into one about a file. Types: str, int, float, bool, Path, None, Any, Literal, unions,
-tuples, lists, dicts, dataclasses (no unknown keys) and TypedDicts (unknown keys are kept). Numbers are below 2**63 and finite,
-except in fields marked `NOT_FINITE`.
+tuples, lists, dicts with text as keys, dataclasses (no unknown keys) and TypedDicts (unknown keys are kept), no other. Whole
+numbers are below 2**63 in size, others finite, except in fields marked `NOT_FINITE`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import reprlib
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -65,8 +65,7 @@ class DecodeError(Exception):
 
 def decode(kind: type[T], value: Any, *, lenient: bool = False) -> T:
     """Return the value as this type. `lenient` converts what people write: text to numbers and paths, lists to tuples."""
-    wanted: Any = kind
-    return typing.cast(T, _decoder(wanted, lenient)(value))
+    return typing.cast(T, _decoder(kind, lenient)(value))
 
 
 def decoder_of(kind: Any) -> Decode:
@@ -151,25 +150,27 @@ def _decoder(kind: Any, lenient: bool) -> Decode:
         return _open_object(kind, lenient)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _record(kind, lenient)
+    if kind is Any:
+        return lambda value: value
+    if kind not in _NAMES:
+        raise TypeError(f"there is no decoder for {kind}")
     return (_plain_written if lenient else _plain_stored)(kind)
 
 
 def _wrong_type(kind: Any, value: Any) -> DecodeError:
-    return DecodeError(f"should be {_NAMES.get(kind, getattr(kind, '__name__', kind))}, not {short_repr(value)}")
+    return DecodeError(f"should be {_NAMES[kind]}, not {short_repr(value)}")
 
 
 def _plain_stored(kind: Any) -> Decode:
-    """The decoder of a plain value in JSON, which is not converted."""
+    """The decoder of a plain value in JSON, which is not converted, except a huge int in a field of floats."""
+    accepted = (float, int) if kind is float else (kind,)
 
     def decode_plain(value: Any) -> Any:
-        actual = type(value)
-        fits = actual is kind or (kind is float and actual is int)
-        if not fits or (actual is int and abs(value) >= _LARGEST) or (actual is float and not math.isfinite(value)):
+        if type(value) not in accepted:
             raise _wrong_type(kind, value)
-        return value
+        small = type(value) is int and abs(value) < _LARGEST  # stays an int, also in a field of floats
+        return value if small or kind not in (int, float) else _number(kind, value)
 
-    if kind is Any:
-        return lambda value: value
     return decode_plain if kind is not Path else lambda value: Path(_plain_stored(str)(value))
 
 
@@ -178,27 +179,31 @@ def _plain_written(kind: Any) -> Decode:
 
     def decode_plain(value: Any) -> Any:
         if kind is float and isinstance(value, int | float | str) and not isinstance(value, bool):
-            try:
-                number = float(value)  # YAML reads 5e-5 as text
-            except (ValueError, OverflowError):
-                raise _wrong_type(kind, value) from None
-            if math.isfinite(number):
-                return number
+            with suppress(ValueError):
+                return _number(float, value)  # YAML reads 5e-5 as text
         elif kind is Path and isinstance(value, str | Path):
             return Path(value)
         elif kind is int and not isinstance(value, bool) and hasattr(value, "__index__"):
-            whole = operator.index(value)  # also of numpy's integers
-            if abs(whole) < _LARGEST:
-                return whole
+            return _number(int, operator.index(value))  # also of numpy's integers
         elif kind is not int and isinstance(value, kind):
             return value
         raise _wrong_type(kind, value)
 
-    return (lambda value: value) if kind is Any else decode_plain
+    return decode_plain
+
+
+def _number(kind: Any, value: Any) -> Any:
+    """Return the value as an int or a float that is in range; text that is not a number raises a ValueError."""
+    with suppress(OverflowError):  # an int beyond all floats
+        number = kind(value)
+        if abs(number) < _LARGEST if kind is int else math.isfinite(number):
+            return number
+    expected = "between -2**63 and 2**63" if kind is int else "a finite number below 1.8e308"
+    raise DecodeError(f"should be {expected}, not {short_repr(value)}")
 
 
 def _union(arguments: tuple[Any, ...], lenient: bool) -> Decode:
-    """The first type that fits; if none does, the error is that of the last."""
+    """The decoder of the first type that fits; if none does, the error is that of the last."""
     optional = types.NoneType in arguments
     inner = [_decoder(kind, lenient) for kind in arguments if kind is not types.NoneType]
 
@@ -254,6 +259,8 @@ def _mapping(arguments: tuple[Any, ...], lenient: bool) -> Decode:
     def decode_mapping(value: Any) -> Any:
         if not isinstance(value, Mapping):
             raise _not_an_object(value, lenient)
+        if others := [key for key in value if not isinstance(key, str)]:  # YAML reads 2024: as a number and on: as true
+            raise DecodeError(f"should have text as keys, not {short_repr(others[0])}", "Put it in quotation marks.")
         return {key: _inside(inner, entry, key) for key, entry in value.items()}
 
     return decode_mapping

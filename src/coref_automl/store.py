@@ -1,4 +1,4 @@
-"""Files. In: values. Out: files that are complete or absent, as text, JSON or JSONL; and the values read back from them."""
+"""Files. In: values. Out: files that are complete or absent, except a JSONL file that is appended to; and values read back."""
 
 from __future__ import annotations
 

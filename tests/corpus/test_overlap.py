@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from coref_automl.corpus.choice import WORDS, among, grams, overlap_of, write_grams
-from coref_automl.corpus.inputs import evaluation_documents
+from coref_automl.corpus.inputs import eval_documents
 from coref_automl.errors import EvalSetError
 from coref_automl.records import Document
 from tests.corpus.conftest import korean_text
@@ -46,6 +46,6 @@ def test_a_short_or_empty_text_is_no_trouble() -> None:
 
 def test_documents_are_read_from_the_set_on_disk(tmp_path: Path) -> None:
     (tmp_path / "documents.jsonl").write_text(json.dumps({"id": "e", "source": "s", "text": "글", "title": "t"}) + "\n", "utf-8")
-    assert evaluation_documents([tmp_path]) == [Document("e", "s", "글", "t")]
+    assert eval_documents([tmp_path]) == [Document("e", "s", "글", "t")]
     with pytest.raises(EvalSetError, match="prepare eval"):
-        evaluation_documents([tmp_path / "%s"])
+        eval_documents([tmp_path / "%s"])

@@ -157,6 +157,16 @@ def test_documents_of_an_evaluation_set_go_by_id_text_and_near_text(
     assert "d5" in (tmp_path / "out" / "card.md").read_text("utf-8")
 
 
+def test_an_evaluation_set_without_documents_excludes_nothing(
+    tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path
+) -> None:
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "manifest.json").write_text('{"fingerprint": "f"}', "utf-8")
+    (tmp_path / "set" / "documents.jsonl").touch()
+    wanted = recipe(tokenizer_folder, write_rows("a.jsonl", rows(4)), holdout=0.0, eval_sets=(str(tmp_path / "set"),))
+    assert prepare(wanted, tmp_path / "out")["documents"] == 4
+
+
 def test_duplicates_are_kept_once(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:
     entries = rows(5, sentences=40)
     near = {**entries[0], "id": "near", "text": entries[0]["text"].replace("제", "재", 1) + " 덧붙임."}

@@ -38,6 +38,7 @@ Make = Callable[..., ExperimentRecipe]
     [
         ({"methods": {}}, "needs methods"),
         ({"methods": {"mlm-2": {}}}, "one word without"),
+        ({"methods": {2024: {"objective": "mlm"}}}, "methods should have text as keys, not 2024. Put it in quotation marks."),
         ({"methods": {"mlm": {"max_minutes": 1}}}, "max_minutes is set by the study; methods are compared at equal tokens"),
         ({"methods": {"mlm": {"epoch": 1}}}, "Did you mean 'epochs'"),
         ({"methods": {"entiti": {}}}, "methods: entiti: objective"),

@@ -109,7 +109,7 @@ FOUND: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a rank of forty digits": (
         "compare",
         lambda at: _first_score(at, lenient_rank=10**40),
-        "line 1: lenient_rank should be a whole number, not 1000",
+        "line 1: lenient_rank should be between -2**63 and 2**63, not 1000",
     ),
     "scores that are not UTF-8": (
         "compare",

@@ -39,8 +39,16 @@ def written(recipe: Callable[..., TuneRecipe], tmp_path: Path) -> Callable[..., 
     [
         ({"space": {"learning_rat": [1e-4]}}, [], "unknown name 'learning_rat'. Did you mean 'learning_rate'?"),
         ({"space": {"learning_rate": {"low": 1.0, "high": 0.1}}}, [], "is empty; low must be under high"),
-        ({"space": {"learning_rate": {"low": 0.1, "high": float("inf")}}}, [], "learning_rate.high should be a number, not inf"),
-        ({"space": {"learning_rate": {"low": 0.1, "high": 10**400}}}, [], "learning_rate.high should be a number"),
+        (
+            {"space": {"learning_rate": {"low": 0.1, "high": float("inf")}}},
+            [],
+            "should be a finite number below 1.8e308, not inf",
+        ),
+        (
+            {"space": {"learning_rate": {"low": 0.1, "high": 10**400}}},
+            [],
+            "should be a finite number below 1.8e308, not 1000",
+        ),
         ({"space": {"batch": [float("inf")]}}, [], "batch should be a whole number, not inf"),
         ({"space": {"learning_rate": {"choices": 3}}}, [], "learning_rate: choices should be a list, not 3"),
         (

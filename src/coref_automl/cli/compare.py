@@ -12,9 +12,8 @@ from typing import Annotated
 
 import typer
 
-from coref_automl.cli.app import app
+from coref_automl.cli.app import app, print_json, print_result
 from coref_automl.cli.options import AsJson, Out, Seed
-from coref_automl.cli.results import print_json, print_result
 from coref_automl.errors import InputError, RecipeError
 from coref_automl.say import Say, language, say
 

@@ -10,9 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from coref_automl.cli.app import COMMANDS, app
+from coref_automl.cli.app import COMMANDS, answers_file, app, note_foreign, print_json, print_result
 from coref_automl.cli.options import AsJson, Column, Device, OptionalOut, RecipeFile, Rows, SkipBad, options_from, recipe_from
-from coref_automl.cli.results import answers_file, note_foreign, print_json, print_result
 from coref_automl.coreference.conventions import convert_documents, parse_edges
 from coref_automl.coreference.conventions import explore as describe
 from coref_automl.coreference.data import inspect_coref

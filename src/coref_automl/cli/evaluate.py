@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from coref_automl.cli.app import COMMANDS, app
+from coref_automl.cli.app import COMMANDS, answers_file, app, note_foreign, print_json, print_result
 from coref_automl.cli.options import AsJson, Column, Device, OptionalOut, Rows, SkipBad, options_from, recipe_from
-from coref_automl.cli.results import answers_file, note_foreign, print_json, print_result
 from coref_automl.config import choose
 from coref_automl.errors import EvalSetError, InputError
 from coref_automl.evaluation.run import EvaluateRecipe

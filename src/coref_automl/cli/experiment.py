@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coref_automl.cli.app import app
+from coref_automl.cli.app import app, confirmation, print_result
 from coref_automl.cli.options import AsJson, LangOption, OptionalOut, RecipeFile, Yes, options_from, recipe_from, set_language
-from coref_automl.cli.results import confirmation, print_result
 from coref_automl.config import choose
 from coref_automl.errors import RecipeError
 from coref_automl.experiment.recipe import ExperimentRecipe, step_kinds, with_methods

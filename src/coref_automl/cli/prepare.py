@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from coref_automl.cli.app import COMMANDS, app
+from coref_automl.cli.app import COMMANDS, app, print_json, print_result
 from coref_automl.cli.options import AsJson, OptionalOut, Out, options_from, recipe_from
-from coref_automl.cli.results import print_json, print_result
 from coref_automl.corpus.recipe import Mode, PrepareRecipe
 from coref_automl.corpus.tokenizer import TokenizerRecipe
 from coref_automl.evaluation.recipe import EvalRecipe

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from coref_automl.cli.app import COMMANDS, app
+from coref_automl.cli.app import COMMANDS, answers_file, app, print_json, print_result
 from coref_automl.cli.options import AsJson, Device, OptionalOut, RecipeFile, SkipBad, options_from, recipe_from
-from coref_automl.cli.results import answers_file, print_json, print_result
 from coref_automl.errors import InputError
 from coref_automl.progress import Progress
 from coref_automl.relation.recipe import FILE, GridRecipe, RelationRecipe

@@ -11,9 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from coref_automl.bench import EvaluateBench, PrepareBench, RelationBench, TrainBench
-from coref_automl.cli.app import COMMANDS, app
+from coref_automl.cli.app import COMMANDS, app, confirmation, print_json, print_result
 from coref_automl.cli.options import AsJson, Out, RecipeFile, Yes, options_from, recipe_from, set_language
-from coref_automl.cli.results import confirmation, print_json, print_result
 from coref_automl.config import described, to_mapping, to_yaml
 from coref_automl.folders import is_done
 from coref_automl.progress import Progress

@@ -1,13 +1,13 @@
 """The model: an encoder and a coreference head. In: tokenized documents. Out: states of tokens; and saved models.
 
-A saved model is a folder with the whole encoder or, if it was trained with LoRA, with the adapter alone and the name of the
-encoder it belongs to. An adapter is two thin matrices per linear layer; merged into the weights, it leaves an ordinary encoder.
+A saved model is a folder: coreference.json (the settings, written last), head.safetensors, and the encoder if it was trained
+whole. If it was trained with LoRA, head.safetensors has the adapter too, and the settings name the encoder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from coref_automl.coreference.documents import CorefDocument
 from coref_automl.coreference.head import CoreferenceHead
+from coref_automl.coreference.lora import LoRALinear, add_lora, check_adapter, lora_weights, merge_lora
 from coref_automl.coreference.recipe import HEAD, SETTINGS, AnnotationScheme, HeadSettings, read_settings
 from coref_automl.coreference.tokens import TokenizedDocument, TokenWindow, windows
 from coref_automl.errors import ModelError
@@ -45,10 +46,11 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
 
     @property
     def capacity(self) -> int:
-        """Tokens of the text that fit into a window."""
+        """How many tokens of a text fit into a window beside the special tokens."""
         return self.settings.window - max(map(len, self.prefixes)) - len(self.suffix)
 
     def scheme_index(self, document: CorefDocument) -> int:
+        """The position of a document's annotation scheme among those of the head; the first if the head does not know it."""
         names = [scheme.name for scheme in self.settings.schemes]
         return names.index(document.scheme) if document.scheme in names else 0
 
@@ -64,33 +66,36 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
 
         Inference computes the last layer only at kept positions; training runs the full forward pass.
         """
-        texts, kept = list[Any](), list[tuple[Any, ...]]()
-        for row, (doc, window) in enumerate(parts):
-            scheme, slot = self.scheme_index(doc.document), slice(window.keep_low, window.keep_high)
-            prefix = self.prefixes[scheme]
+        schemes = torch.tensor([self.scheme_index(doc.document) for doc, _ in parts])
+        texts, columns, char_ids, recurrence = list[Any](), list[Any](), list[Any](), list[Any]()
+        for (doc, window), scheme in zip(parts, schemes.tolist(), strict=True):
+            prefix, kept = self.prefixes[scheme], slice(window.keep_low, window.keep_high)
             texts.append(torch.tensor([*prefix, *doc.pieces.ids[window.low : window.high].tolist(), *self.suffix]))
-            columns = len(prefix) - window.low + torch.arange(slot.start, slot.stop)
-            inputs = torch.from_numpy(doc.char_ids[slot]), torch.from_numpy(doc.recurrence[slot])
-            kept.append((torch.full_like(columns, row), columns, *inputs, torch.full_like(columns, scheme)))
+            columns.append(len(prefix) - window.low + torch.arange(kept.start, kept.stop))
+            char_ids.append(torch.from_numpy(doc.char_ids[kept]))
+            recurrence.append(torch.from_numpy(doc.recurrence[kept]))
         ids = pad_sequence(texts, batch_first=True, padding_value=self.tokenizer.pad_token_id or 0).to(self.device)
         mask = pad_sequence([torch.ones_like(text) for text in texts], batch_first=True).to(self.device)
-        rows, columns, char_ids, recurrence, schemes = (torch.cat(part).to(self.device) for part in zip(*kept, strict=True))
-        if torch.is_grad_enabled() or any(isinstance(layer, LoRALinear) for layer in self.encoder.modules()):
-            states = encode(self.encoder, ids, mask)[rows, columns]
+        rows = torch.arange(len(parts)).repeat_interleave(torch.tensor([len(kept) for kept in columns]))
+        positions = rows.to(self.device), torch.cat(columns).to(self.device)
+        has_lora = any(isinstance(layer, LoRALinear) for layer in self.encoder.modules())
+        if torch.is_grad_enabled() or has_lora:  # encode_at reads the weights of plain linear layers
+            states = encode(self.encoder, ids, mask)[positions]
         else:
-            states = encode_at(self.encoder, ids, mask, rows, columns)
-        return self.head.token_inputs(states, char_ids, recurrence, schemes)
+            states = encode_at(self.encoder, ids, mask, *positions)
+        inputs = (torch.cat(char_ids), torch.cat(recurrence), schemes[rows])
+        return self.head.token_inputs(states, *(tensor.to(self.device) for tensor in inputs))
 
     def window_batches(self, doc: TokenizedDocument, tokens: int) -> Iterator[list[TokenWindow]]:
-        """A document's overlapping windows, as many at a time as a budget of tokens allows."""
-        every = windows(len(doc), self.capacity, self.capacity // 4)
+        """Yield a document's overlapping windows, as many at a time as a budget of tokens allows, at least one."""
+        every = windows(len(doc), self.capacity, self.capacity // 4)  # a quarter of a window is shared with the next
         count = max(1, tokens // self.settings.window)
         for low in range(0, len(every), count):
             yield every[low : low + count]
 
 
 def _prefixes_and_suffix(tokenizer: Any, schemes: Sequence[str]) -> tuple[list[list[int]], list[int]]:
-    """Ids before a text, by scheme, and behind it: special tokens, and the scheme's name if there are several."""
+    """Ids before a text, for each scheme, and after it: special tokens, and the scheme's name if there are several."""
     prefix, suffix = (edge.tolist() for edge in special_edges(tokenizer))
     names = [tokenizer(name, add_special_tokens=False)["input_ids"] if len(schemes) > 1 else [] for name in schemes]
     return [[*prefix, *name] for name in names], suffix
@@ -101,10 +106,8 @@ def build_model(
 ) -> CoreferenceModel:
     """Build a model to train: the whole encoder if `rank` is 0, else a LoRA adapter of that rank."""
     encoder, tokenizer = load_encoder(base)
-    window, identity = min(window, detect_seq_len(base)), model_fingerprints(base)
-    settings = HeadSettings(
-        full_name(base), identity["weights"], window, size, dropout, rank, schemes, seed, base_prints=identity
-    )
+    window, prints = min(window, detect_seq_len(base)), model_fingerprints(base)
+    settings = HeadSettings(full_name(base), prints["weights"], window, size, dropout, rank, schemes, seed, base_prints=prints)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if rank:
@@ -113,7 +116,7 @@ def build_model(
 
 
 def save_weights(folder: Path, model: CoreferenceModel) -> None:
-    """Save the head, and the whole encoder or its adapter. The folder is incomplete until SETTINGS are written too."""
+    """Save the head, and the whole encoder or its adapter. The folder is incomplete until the caller writes SETTINGS, too."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -129,70 +132,56 @@ def save_weights(folder: Path, model: CoreferenceModel) -> None:
     obey_umask(folder)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _StoredModel:
-    """A saved model as read from its folder; `adapter` is empty if the whole encoder was saved."""
-
-    folder: Path
-    settings: HeadSettings
-    encoder: Any
-    tokenizer: Any
-    adapter: dict[str, Any]
-    head: dict[str, Any]
-
-    @classmethod
-    def read(cls, folder: Path, settings: HeadSettings, base: str | None) -> _StoredModel:
-        """Read a folder, and check the encoder that its adapter needs."""
-        encoder_path = _encoder_path(folder, settings, base)
-        if settings.rank:
-            _check_base(folder, settings, encoder_path)
-        encoder, tokenizer = load_encoder(encoder_path)
-        weights = read_head(folder / HEAD)
-        adapter = {key.removeprefix(_ENCODER): value for key, value in weights.items() if key.startswith(_ENCODER)}
-        head = {key.removeprefix(_HEAD): value.float() for key, value in weights.items() if key.startswith(_HEAD)}
-        return cls(folder, settings, encoder, tokenizer, adapter, head)
-
-    def assemble(self, settings: HeadSettings) -> CoreferenceModel:
-        try:
-            model = CoreferenceModel(self.encoder, self.tokenizer, settings)
-            model.head.load_state_dict(self.head)
-        except RuntimeError as error:
-            raise ModelError(f"{self.folder / HEAD} is damaged, or {SETTINGS} was edited; train it again.") from error
-        return model
-
-
 def load_model(
     folder: Path, device: str = "cpu", *, base: str | None = None, settings: HeadSettings | None = None
 ) -> CoreferenceModel:
-    """Load a saved model for inference. `base` is where the encoder of an adapter lies now, and is refused for any other model;
-    `settings` are those of a folder that has none yet."""
-    stored = _StoredModel.read(folder, settings or read_settings(folder), base)
-    model = stored.assemble(stored.settings)
-    merge_lora(model.encoder, stored.adapter)
+    """Load a saved model for inference; an adapter is merged. `base` is where the adapter's encoder lies now, and is refused for
+    any other model. `settings` are those of a folder that has none yet."""
+    model, adapter = _read(folder, settings or read_settings(folder), base)
+    if adapter:
+        merge_lora(model.encoder, adapter)
     move(model, device).eval()
     return model
 
 
 def load_for_training(folder: Path, base: str | None, *, dropout: float, seed: int) -> CoreferenceModel:
-    """Load a saved model to train it further. An adapter stays apart from its encoder, which the new model names by `base`."""
-    stored = _StoredModel.read(folder, read_settings(folder), base)
-    if stored.settings.rank:
-        add_lora(stored.encoder, stored.settings.rank)
-        for name, value in stored.adapter.items():
-            stored.encoder.get_parameter(name).data.copy_(value)
-    settings = replace(stored.settings, base=base or stored.settings.base, dropout=dropout, seed=seed)
+    """Load a saved model to train it further; an adapter is not merged, and the new settings name its encoder by `base`."""
+    settings = read_settings(folder)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return stored.assemble(settings)
+        model, adapter = _read(folder, settings, base, base=base or settings.base, dropout=dropout, seed=seed)
+        if adapter:
+            add_lora(model.encoder, settings.rank)
+            model.encoder.load_state_dict(adapter, strict=False)
+    return model
+
+
+def _read(folder: Path, settings: HeadSettings, base_path: str | None, **changes: Any) -> tuple[CoreferenceModel, dict[str, Any]]:
+    """Return a saved model with a plain encoder and with `changes` of its settings, and its adapter, which is empty if the whole
+    encoder was saved. A damaged head or adapter, and an encoder that the adapter was not trained on, are refused."""
+    encoder_path = _encoder_path(folder, settings, base_path)
+    if settings.rank:
+        _check_base(folder, settings, encoder_path)
+    encoder, tokenizer = load_encoder(encoder_path)
+    weights = read_head(folder / HEAD)
+    adapter = {key.removeprefix(_ENCODER): value for key, value in weights.items() if key.startswith(_ENCODER)}
+    head = {key.removeprefix(_HEAD): value.float() for key, value in weights.items() if key.startswith(_HEAD)}
+    try:
+        check_adapter(encoder, adapter, settings.rank)
+        model = CoreferenceModel(encoder, tokenizer, replace(settings, **changes))  # an edited size may exceed memory
+        model.head.load_state_dict(head)
+    except (RuntimeError, ValueError) as error:
+        raise ModelError(f"{folder / HEAD} is damaged, or {SETTINGS} was edited; train it again.") from error
+    return model, adapter
 
 
 def head_identity(folder: Path, settings: HeadSettings, base: str | None = None) -> str:
-    """Fingerprint all that decides a saved model's answers: its files, and the encoder of an adapter."""
+    """Fingerprint everything that determines a saved model's answers: its files, and the encoder of an adapter."""
     encoder_path = _encoder_path(folder, settings, base)
     return fingerprint(folder_fingerprint(folder), model_fingerprints(encoder_path) if settings.rank else {})
 
 
 def _encoder_path(folder: Path, settings: HeadSettings, base: str | None) -> str:
+    """Where the encoder lies: for an adapter, `base` or where it was trained; otherwise in the folder."""
     if settings.rank:
         return base or settings.base
     if base is not None:
@@ -207,41 +196,3 @@ def _check_base(folder: Path, settings: HeadSettings, base: str) -> None:
             f"{folder} is a head for {settings.base}, and {base} has different {changed[0]}; pass that encoder with "
             "--base, or train a head for this one."
         )
-
-
-_LORA_SCALE = 2.0
-"""LoRA's scale (alpha / rank), the usual one: with it, the learning rate does not depend on the rank."""
-
-
-class LoRALinear(nn.Module):  # type: ignore[misc]
-    """LoRA: a frozen linear layer plus a low-rank update that starts at zero."""
-
-    def __init__(self, base: Any, rank: int) -> None:
-        super().__init__()
-        self.base = base
-        self.down = nn.Parameter(torch.randn(rank, base.in_features) / base.in_features**0.5)
-        self.up = nn.Parameter(torch.zeros(base.out_features, rank))
-
-    def forward(self, inputs: Any) -> Any:
-        return self.base(inputs) + _LORA_SCALE * nn.functional.linear(nn.functional.linear(inputs, self.down), self.up)
-
-
-def add_lora(encoder: Any, rank: int) -> None:
-    """Freeze the encoder and wrap each of its linear layers in a LoRALinear."""
-    encoder.requires_grad_(False)
-    for name, layer in list(encoder.named_modules()):
-        if isinstance(layer, nn.Linear):
-            parent, _, attribute = name.rpartition(".")
-            setattr(encoder.get_submodule(parent), attribute, LoRALinear(layer, rank))
-
-
-def lora_weights(encoder: Any) -> dict[str, Any]:
-    layers = {name: layer for name, layer in encoder.named_modules() if isinstance(layer, LoRALinear)}
-    return {f"{name}.{part}": getattr(layer, part).detach() for name, layer in layers.items() for part in ("down", "up")}
-
-
-def merge_lora(encoder: Any, adapter: dict[str, Any]) -> None:
-    """Add a saved adapter to the weights of a plain encoder."""
-    for name in sorted({name.rpartition(".")[0] for name in adapter}):
-        layer = encoder.get_submodule(name)
-        layer.weight.data += _LORA_SCALE * (adapter[f"{name}.up"].float() @ adapter[f"{name}.down"].float()).to(layer.weight)

@@ -69,7 +69,7 @@ def survey(recipe: PrepareRecipe, parts: Sequence[Input], progress: Progress) ->
 
     inputs: list[InputFacts] = []
     spans: list[Input] = []
-    with progress.stage("fingerprint inputs", sum(map(size_in_bytes, parts)), "bytes") as stage:
+    with progress.stage("fingerprint inputs", sum(map(bytes_of, parts)), "bytes") as stage:
         for part in parts:
             cutter = _Cutter(recipe.portion * _PORTIONS, stage.advance)
             inputs.append({"label": part.label, "bytes": content_of(part, cutter.watch)})
@@ -110,7 +110,7 @@ class _Cutter:
         return [ByteRange(start, end, lines) for (start, lines), end in zip(cuts, ends, strict=True)] if len(cuts) > 1 else [None]
 
 
-def size_in_bytes(part: Input) -> int:
+def bytes_of(part: Input) -> int:
     """The size of a file or a span; 0 for other parts."""
     if part.span:
         return part.span.end - part.span.start
@@ -171,7 +171,7 @@ def frozen_fingerprint(folder: Path) -> str:
     return read_stored(folder / MANIFEST, _Frozen, error=EvalSetError).get("fingerprint", "")
 
 
-def evaluation_documents(folders: Sequence[Path]) -> list[Document]:
+def eval_documents(folders: Sequence[Path]) -> list[Document]:
     """The documents of evaluation sets, as their folders hold them."""
     documents = []
     for folder in folders:

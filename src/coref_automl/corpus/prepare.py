@@ -27,15 +27,7 @@ from coref_automl.corpus.card import counted, refuse_sources
 from coref_automl.corpus.choice import KEPT, Choice, choose_documents, write_grams
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.encode import EncodeSettings, skip_shard, special_of, store_tokenizer, tokenizer_of
-from coref_automl.corpus.inputs import (
-    difference,
-    eval_set_facts,
-    evaluation_documents,
-    pin_revisions,
-    readable_parts,
-    size_in_bytes,
-    survey,
-)
+from coref_automl.corpus.inputs import bytes_of, difference, eval_documents, eval_set_facts, pin_revisions, readable_parts, survey
 from coref_automl.corpus.manifest import AGAIN, Preparation, read_prepared
 from coref_automl.corpus.pack import assemble
 from coref_automl.corpus.recipe import PrepareRecipe, Texts
@@ -68,7 +60,7 @@ def prepare(recipe: PrepareRecipe, out: str | Path, *, progress: Progress | None
     special_of(tokenizer_of(recipe.model), recipe.model)
     if recipe.mode != "mlm":
         require_kiwi()
-    evaluation = evaluation_documents([Path(folder) for folder in recipe.eval_sets])
+    evaluation = eval_documents([Path(folder) for folder in recipe.eval_sets])
     parts, missing = readable_parts(recipe, progress)
     with claimed(out, KIND):
         if is_done(out):  # by a command that ended just now
@@ -128,7 +120,7 @@ def _prepare(
         if not (choice == KEPT).any():
             remove(out)  # nothing is worth resuming, and the corrected command differs
         raise
-    if evaluation:
+    if recipe.eval_sets:
         write_grams(evaluation, work / "grams.npy")
     _encode(index, choice, recipe, work, workers, [part.place for part in parts], progress)
     counts = zip(made_from.get("inputs", ()), _rows_per_input(index, parts), strict=True)
@@ -217,5 +209,5 @@ def _rows_per_input(index: Index, parts: Sequence[Input]) -> list[int]:
 
 def _fitting_workers(parts: Sequence[Input]) -> int:
     """One process for small inputs, else one per core."""
-    small = sum(map(size_in_bytes, parts)) < _SMALL and all(part.is_file or part.name in BUNDLED for part in parts)
+    small = sum(map(bytes_of, parts)) < _SMALL and all(part.is_file or part.name in BUNDLED for part in parts)
     return 1 if small else usable_cores()

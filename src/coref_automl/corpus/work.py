@@ -21,7 +21,7 @@ from typing import Any, TypedDict
 
 from coref_automl.corpus.dataset import KIND
 from coref_automl.corpus.dedup import PLAN
-from coref_automl.corpus.inputs import size_in_bytes
+from coref_automl.corpus.inputs import bytes_of
 from coref_automl.corpus.manifest import ANEW, MadeFrom, Preparation, read_shard
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.corpus.sources import Input
@@ -60,7 +60,7 @@ def begin(recipe: PrepareRecipe, made_from: MadeFrom, parts: Sequence[Input], ou
             "The inputs or --portion have changed since this dataset was started, so it is started again.",
         )
         remove(work)
-    write_json(work / _PARTS, [{"place": part.place, "bytes": size_in_bytes(part)} for part in parts])
+    write_json(work / _PARTS, [{"place": part.place, "bytes": bytes_of(part)} for part in parts])
     write_json(work / INPUTS, inputs)
     for folder in (READ, DEDUP, ENCODE):
         (work / folder).mkdir(exist_ok=True)

@@ -1,6 +1,7 @@
 """Finished evaluations. In: paths. Out: the evaluations under them, opened, with the paths they name as they are now.
 
-Their layout is in `targets`.
+Their layout is in `targets`. A checkpoint or a model means its own evaluations, any other folder all that lie under it, without
+those of base models in runs, which are found through the checkpoints that began from them.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def open_evaluation(folder: Path) -> StoredEvaluation | None:
 
 
 def _with_current_paths(evaluation: Evaluation, folder: Path) -> Evaluation:
-    """The evaluation with the paths of its checkpoint and set as they are now, if these were moved with it."""
+    """The evaluation with the paths of its model and set as they are now; a checkpoint goes by the current name of its run."""
     run, fingerprints = run_of(folder), evaluation.fingerprints
     if run is not None and (checkpoint := run / folder.name).is_dir():
         evaluation = replace(evaluation, checkpoint=f"{run.resolve().name}/{folder.name}", path=str(checkpoint))
@@ -66,35 +67,35 @@ def _with_current_paths(evaluation: Evaluation, folder: Path) -> Evaluation:
 
 
 def _relocated_model(stored: str, near: Path, weights: str) -> str:
-    """A model's folder; for a checkpoint whose weights were removed, its name in its run's folder."""
+    """Where a model is now. A removed checkpoint goes by its run: where /a/runs/x is /b/runs/x now, /b/runs/x/checkpoint-65."""
     model = relocated(stored, near, "config.json", weights)
     if model != stored or not CHECKPOINT.fullmatch(Path(stored).name):
         return model
     return str(Path(relocated(str(Path(stored).parent), near, "recipe.yaml")) / Path(stored).name)
 
 
-def relocated(stored: str, near: Path, holds: str = "", known: str = "") -> str:
+def relocated(stored: str, near: Path, marker_file: str = "", known: str = "") -> str:
     """Where a stored path is now, after its folders were moved or renamed together with `near`, which names it.
 
         stored              now                    found, searching up from `near`
         /a/runs/x/model     /b/runs/x/model        x/model in /b/runs: two names agree
         evalsets/s          /b/evalsets/s          evalsets/s in /b: two names agree
-        /a/runs/x/model     /b/runs/y/model        model in /b/runs/y, if what is there has the fingerprint `known`
+        /a/runs/x/model     /b/runs/y/model        model in /b/runs/y: one name, so its bytes must be `known`
 
-    Otherwise the path as it was stored. `holds` is a file that the folder must have to be the one that is meant.
+    Otherwise the path as it was stored. `marker_file` is a file that the folder must have to be the one that is meant.
     """
     names = PurePath(stored).parts
     for folder in (*near.parents, *near.resolve().parents):
         for start in range(len(names)):  # the first candidate of an absolute path is the path itself
-            file = folder.joinpath(*names[start:], holds)
-            candidate = file.parent if holds else file
+            file = folder.joinpath(*names[start:], marker_file)
+            candidate = file.parent if marker_file else file
             if file.exists() and (start < len(names) - 1 or has_bytes(candidate, known)):
                 return str(candidate)
     return stored
 
 
 def run_of(folder: Path) -> Path | None:
-    """The run whose checkpoint was evaluated in this folder; None for a model outside runs."""
+    """The run of an evaluated checkpoint: runs/a for runs/a/evaluations/bundled-512/checkpoint-65; None for other models."""
     in_run = CHECKPOINT.fullmatch(folder.name) and len(folder.parents) > 2 and folder.parents[1].name == EVALUATIONS
     return folder.parents[2] if in_run else None
 
@@ -110,31 +111,28 @@ def find_evaluations(paths: Sequence[str | Path], *, skip_damaged: bool = False)
     return evaluations
 
 
-Accepts = Callable[[Evaluation], bool]
+Accepts = Callable[[Evaluation], bool]  # whether it has the items, the length, the dtype and the scorer that the caller needs
 Opened = dict[Path, StoredEvaluation | InputError | None]
-"""Cache of opened folders: callers that pass it along open each folder once."""
+"""What resolved folders hold: an evaluation, one that cannot be read, or none. Callers that pass it open each folder once."""
 
 
 def open_evaluations(paths: Sequence[str | Path], cache: Opened | None = None) -> tuple[list[StoredEvaluation], list[InputError]]:
     """Every finished evaluation under the paths, in natural order, and an error for each folder that cannot be read."""
     cache = {} if cache is None else cache
-    evaluations: dict[Path, StoredEvaluation] = {}
-    errors: dict[Path | str, InputError] = {}
+    opened: Opened = {}
+    unlisted: list[InputError] = []
     for path in paths:
-        unread: list[InputError] = []
-        for folder in _evaluation_folders(str(path), unread):
+        for folder in _evaluation_folders(str(path), unlisted):
             key = folder.resolve()
             if key not in cache:
                 try:
                     cache[key] = open_evaluation(folder)
                 except InputError as error:
                     cache[key] = error
-            if isinstance(stored := cache[key], InputError):
-                errors.setdefault(key, stored)
-            elif stored is not None:
-                evaluations.setdefault(key, stored)
-        errors |= {str(error): error for error in unread}
-    return list(evaluations.values()), list(errors.values())
+            opened[key] = cache[key]
+    evaluations = [result for result in opened.values() if isinstance(result, StoredEvaluation)]
+    damaged = [result for result in opened.values() if isinstance(result, InputError)]
+    return evaluations, [*damaged, *{str(error): error for error in unlisted}.values()]
 
 
 def is_of_one_model(path: str) -> bool:
@@ -148,21 +146,27 @@ def is_of_one_model(path: str) -> bool:
 def base_evaluation(
     provenance: Provenance, accepts: Accepts, *, run: Path | None = None, out: Path | None = None, opened: Opened | None = None
 ) -> StoredEvaluation | None:
-    """An accepted evaluation of a checkpoint's base model: in its run, in `out`, or in ./evaluations.
-
-    The base is identified by its bytes, never by its name. Older records have none: then by its run, or by its path.
-    """
-    roots = [run / BASES] if run else []
-    for target in dict.fromkeys(target_of(provenance.base, folder) for folder in (out, None)):
-        roots += [target.root, target.marked().root] if target.root.name else [target.root]
-    for root in roots:
+    """An accepted evaluation of a checkpoint's base model: in its run, in `out`, or in ./evaluations."""
+    for root in _base_roots(provenance.base, run, out):
         for stored in open_evaluations([root] if root.is_dir() else [], opened)[0]:
-            weights, in_run = stored.evaluation.fingerprints.get("weights"), BASES in root.parts
-            same_path = in_run or full_name(stored.evaluation.path) == full_name(provenance.base)
-            is_base = weights == provenance.base_bytes if provenance.base_bytes else same_path
-            if is_base and accepts(stored.evaluation):
+            if _is_of_base(stored.evaluation, provenance, root) and accepts(stored.evaluation):
                 return stored
     return None
+
+
+def _base_roots(base: str, run: Path | None, out: Path | None) -> list[Path]:
+    """Folders that may hold evaluations of a base: under its plain name, and under the one for when another model has that."""
+    roots = [run / BASES] if run else []
+    for target in dict.fromkeys(target_of(base, folder) for folder in (out, None)):
+        roots += [target.root, target.marked().root] if target.root.name else [target.root]  # "." has no name to mark
+    return roots
+
+
+def _is_of_base(evaluation: Evaluation, provenance: Provenance, root: Path) -> bool:
+    """Whether an evaluation is of the base by its bytes, never by its name. Older records have none: then by its run or path."""
+    if provenance.base_bytes:
+        return evaluation.fingerprints.get("weights") == provenance.base_bytes
+    return BASES in root.parts or full_name(evaluation.path) == full_name(provenance.base)
 
 
 def nearby_evaluations(model: str, out: Path | None = None) -> list[StoredEvaluation]:
@@ -170,25 +174,22 @@ def nearby_evaluations(model: str, out: Path | None = None) -> list[StoredEvalua
     target = target_of(model)
     roots = [Path(EVALUATIONS), *([out] if out else [])]
     if target.in_run:
-        runs = target.root.parent if target.root.name else target.root / ".."
+        runs = target.root.parent if target.root.name else target.root / ".."  # "." is its own parent
         roots += sorted(runs.glob(f"*/{EVALUATIONS}"), key=natural_order)
     return find_evaluations([root for root in roots if root.is_dir()], skip_damaged=True)
 
 
-def _evaluation_folders(path: str, unread: list[InputError]) -> Iterator[Path]:
-    """Yield the folders under a path that may hold an evaluation, without those of base models in runs."""
+def _evaluation_folders(path: str, errors: list[InputError]) -> Iterator[Path]:
+    """Yield the folders that may hold an evaluation which the path means; `errors` as in `files_under`."""
     folder = Path(path)
     if folder.is_dir() and CHECKPOINT.fullmatch(folder.resolve().name) and not (folder / RESULT).is_file():
         evaluations = folder.parent / EVALUATIONS
         if evaluations.is_dir() and not os.access(evaluations, os.R_OK | os.X_OK):
-            unread.append(InputError(f"{evaluations} cannot be read (Permission denied); make it readable."))
+            errors.append(InputError(f"{evaluations} cannot be read (Permission denied); make it readable."))
         yield from sorted(evaluations.glob(f"*/{folder.resolve().name}"), key=natural_order)
-        return
-    is_results = folder.is_dir() and not is_model_alone(folder)
-    root = folder if is_results else root_of(path)
-    if root is not None:
-        for file in files_under(root, (RESULT,), unread):
-            if BASES not in file.relative_to(root).parts:  # found through the checkpoints that began from the base
+    elif root := folder if folder.is_dir() and not is_model_alone(folder) else root_of(path):
+        for file in files_under(root, (RESULT,), errors):
+            if BASES not in file.relative_to(root).parts:
                 yield file.parent
 
 
@@ -197,30 +198,30 @@ def repeats_study(folder: Path) -> bool:
     return kind_of_folder(folder) == "archive" and kind_of_folder(folder.parent) == EXPERIMENT
 
 
-def files_under(folder: Path, names: Collection[str], unread: list[InputError]) -> list[Path]:
+def files_under(folder: Path, names: Collection[str], errors: list[InputError]) -> list[Path]:
     """The files of these names under a folder, in natural order, without those in the archive of a study.
 
-    `unread` gets an error for each folder that cannot be listed, each archive that was not moved into place, and each link to a
+    `errors` gets one for each folder that cannot be listed, each archive that was not moved into place, and each link to a
     folder outside, which is not followed.
     """
 
     def on_error(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError | NotADirectoryError):  # no folder, or one that was just removed
-            unread.append(InputError(f"{error.filename} cannot be read ({error.strerror}); make it readable, or move it away."))
+            errors.append(InputError(f"{error.filename} cannot be read ({error.strerror}); make it readable, or move it away."))
 
     files: list[Path] = []
     for number, (root, subfolders, present) in enumerate(os.walk(folder, onerror=on_error)):
         if number == _MOST_FOLDERS:
             raise TooLarge(f"{folder} holds over {_MOST_FOLDERS:,} folders; pass the folder of the runs.")
         if SWAP in subfolders:
-            unread.append(InputError(f"{root} was not archived to the end; run the same command again."))
+            errors.append(InputError(f"{root} was not archived to the end; run the same command again."))
             subfolders.clear()
             continue
         files += [Path(root, name) for name in names if name in present]
         is_study = kind_of_folder(Path(root)) == EXPERIMENT
-        searched = [name for name in subfolders if not PARTIAL.fullmatch(name)]
-        subfolders[:] = [name for name in searched if not (is_study and repeats_study(Path(root, name)))]  # os.walk enters these
-        for link in (path for path in (Path(root, name) for name in subfolders) if path.is_symlink()):
+        whole = [name for name in subfolders if not PARTIAL.fullmatch(name)]
+        subfolders[:] = [name for name in whole if not (is_study and repeats_study(Path(root, name)))]  # os.walk enters these
+        for link in filter(Path.is_symlink, (Path(root, name) for name in subfolders)):
             if not Path(os.path.realpath(link)).is_relative_to(folder.resolve()):
-                unread.append(InputError(f"{link} is a link to outside {folder} and is not followed; pass it by itself."))
+                errors.append(InputError(f"{link} is a link to outside {folder} and is not followed; pass it by itself."))
     return sorted(files, key=natural_order)

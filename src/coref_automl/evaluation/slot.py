@@ -1,8 +1,8 @@
 """One evaluation. In: a model, a set, a length, a dtype. Out: what is finished of it, its scores, and the files of what is new.
 
-Two evaluations are the same if their bytes are: weights, tokenizer files, items, noun table, scorer version, dtype, length.
-Folder names do not count: a renamed checkpoint is recognised, and changed weights are a new model. A finished evaluation is never
-overwritten by a different one, which gets a name of its own:
+Two evaluations are the same if their bytes are: weights, tokenizer files, items, noun table, scorer version, dtype, length; a
+set without its noun table is compared without it. Folder names do not count: a renamed checkpoint is recognized, and changed
+weights are a new model. A finished evaluation is never overwritten by a different one, which gets a name of its own:
 
     evaluations/bundled-512/checkpoint-65            the first evaluation on a set of this name at this length
     evaluations/bundled-512-3f9a0c21/checkpoint-65   other items, scorer or dtype; the hash is the same for all checkpoints
@@ -61,7 +61,7 @@ class Slot:
         return scores | ({score.item: score for score in read_items(partial)} if partial.is_file() else {})
 
     def folder(self, known: StoredEvaluation | None = None) -> Path:
-        """The folder of this evaluation, or the first one that no other evaluation has."""
+        """The folder of this evaluation: that of `known` if it is the model's own, or where it is, or the first free name."""
         if known is not None and self.target.holds(known.folder):
             return known.folder  # under the name that its set had then
         free: list[Path] = []
@@ -73,7 +73,7 @@ class Slot:
                 return folder
             if free and number >= _NAMES_SEARCHED:
                 break
-        return free[0]
+        return free[0]  # names do not end before one is free
 
     def _names(self) -> Iterator[Path]:
         """The plain name, the name that checkpoints share, then one per noun table without end."""
@@ -103,15 +103,15 @@ class Slot:
             evalset_path=str(self.evalset.folder.resolve()),
             provenance=provenance,
         )
-        if provenance is None:
-            return evaluation
-        base = base_evaluation(provenance, self._is_comparable, run=Path(self.target.model).parent, out=self.out)
+        run = Path(self.target.model).parent
+        base = base_evaluation(provenance, self._is_comparable, run=run, out=self.out) if provenance else None
         if base is None or base.evaluation.path == evaluation.path:
             return evaluation
         return replace(evaluation, baselines={**evaluation.baselines, "un-adapted": base.evaluation.estimates})
 
     def write(self, evaluation: Evaluation, scored: StoredEvaluation | Sequence[ItemScore], *, summary: bool) -> Path:
-        """Write items, then the result, DONE last; files that are there already are not rewritten."""
+        """Write items, then the result, DONE last, and return the folder. `scored` are new scores, or a finished evaluation:
+        one elsewhere, whose items are copied, or the one in that folder, of which only a changed result is written."""
         known = scored if isinstance(scored, StoredEvaluation) else None
         folder = self.folder(known)
         in_place = known is not None and known.folder.resolve() == folder.resolve()
@@ -135,10 +135,10 @@ class Slot:
         """Whether to write the summary, which is of the first set, length and dtype that these weights were scored with."""
         stored = self.target.stored_summary()
         fingerprints = stored.get("fingerprints", {})
-        if fingerprints.get("weights") != evaluation.fingerprints["weights"]:
-            return True
-        same = fingerprints.get("items") == evaluation.fingerprints["items"] and stored.get("seq_len") == evaluation.seq_len
-        return bool(same and stored.get("dtype", evaluation.dtype) == evaluation.dtype and stored != summary_json(evaluation))
+        other_weights = fingerprints.get("weights") != evaluation.fingerprints["weights"]
+        scored_on = fingerprints.get("items"), stored.get("seq_len"), stored.get("dtype", evaluation.dtype)
+        same = scored_on == (evaluation.fingerprints["items"], evaluation.seq_len, evaluation.dtype)
+        return other_weights or (same and stored != summary_json(evaluation))
 
     def _is_comparable(self, evaluation: Evaluation) -> bool:
         same_items = evaluation.fingerprints.get("items") == self.evalset.fingerprint
@@ -155,21 +155,26 @@ class Slot:
         return not table.is_file() or table_fingerprint(read_table(table)) == evaluation.fingerprints.get("nouns")
 
     def _existing(self) -> Iterator[StoredEvaluation]:
-        """Finished evaluations of the same bytes: in their own folder, among the model's others, in earlier output folders."""
-        home = target_of(self.target.model)
-        own = (target.folder(self.evalset.name, self.seq_len) for target in (self.target, home))
-        roots = [self.target.root, home.root] if self.target.in_run else [self.target.root.parent, Path(EVALUATIONS)]
+        """Yield finished evaluations of the same bytes, each once: in its folder with and without --out, then in those nearby."""
+        usual = target_of(self.target.model)  # without --out
+        own = (target.folder(self.evalset.name, self.seq_len) for target in (self.target, usual))
+        roots = filter(Path.is_dir, self._roots(usual))
+        nearby = (stored for root in roots for stored in find_evaluations([root], skip_damaged=True))
+        seen: set[Path] = set()
+        for stored in chain(filter(None, map(open_evaluation, own)), nearby):
+            folder = stored.folder.resolve()
+            if folder not in seen and not stored.archived and self._is_same(stored.evaluation):
+                yield stored
+            seen.add(folder)
+
+    def _roots(self, usual: Target) -> list[Path]:
+        """Folders with evaluations of the same model: its own, those of runs that began from it, earlier output folders."""
+        roots = [self.target.root, usual.root] if self.target.in_run else [self.target.root.parent, Path(EVALUATIONS)]
         if self.target.root.parent.name == BASES:
-            runs = self.target.root.absolute().parents[2]  # another run may have evaluated the same base
+            runs = self.target.root.absolute().parents[2]  # of RUNS/RUN/base-evaluations/MODEL
             roots += sorted(runs.glob(f"*/{BASES}"), key=natural_order)
         if self.out:
             with suppress(OSError):  # a parent that cannot be listed
                 siblings = list(self.out.absolute().parent.iterdir())
                 roots += [folder for folder in siblings if kind_of_folder(folder) == "evaluations"]
-        seen: set[Path] = set()
-        nearby = (stored for root in roots if root.is_dir() for stored in find_evaluations([root], skip_damaged=True))
-        for stored in chain(filter(None, map(open_evaluation, own)), nearby):
-            if stored.folder.resolve() not in seen and not stored.archived:
-                seen.add(stored.folder.resolve())
-                if self._is_same(stored.evaluation):
-                    yield stored
+        return roots

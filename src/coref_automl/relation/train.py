@@ -1,7 +1,7 @@
 """Training relation extraction. In: a recipe. Out: a run folder with one folder per seed, predictions, and re_results.json.
 
-    RUN/recipe.yaml manifest.json events.ndjson re_results.json DONE
-    RUN/seed-0/{resume.pt, model/, result.json, predictions/<split>.jsonl, DONE}
+    RUN/recipe.yaml manifest.json events.ndjson bad-rows-<split>.jsonl re_results.json rows.npz DONE
+    RUN/seed-0/{resume.pt, model/, result.json, predictions/{<split>.jsonl, <split>.json}, DONE}
 
 A finished seed is never trained again; an interrupted one resumes from its last whole epoch. Early stopping and the selection of
 the epoch use a sentence-disjoint part of train, never the file that is scored.
