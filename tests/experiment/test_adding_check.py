@@ -28,7 +28,7 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.records import Estimate, Record
 from coref_automl.report.checkpoint_report import report
 from coref_automl.statistics.crossed import crossed_verdict
-from tests.comparison.test_outside_checks import BETTER, claims, models, verdicts, write
+from tests.comparison.test_carry_over import BETTER, claims, models, verdicts, write
 from tests.experiment.conftest import Bench
 from tests.studio.conftest import serving
 
@@ -92,7 +92,7 @@ class ToyRecipe:
 
 
 class ToyCheck(OutsideCheck[ToyResult, ToyFacts, ToyStage]):
-    name = ("장난감 과제", "the toy task")
+    title = ("장난감 과제", "the toy task")
     metric = ("장난감 점수", "Toy score")
     short_metric = "toys"
     outcome = "toy_score"
@@ -144,7 +144,7 @@ def write_toy(folder: Path, model: str, share: float, seeds: Sequence[int]) -> T
 
 @pytest.fixture(autouse=True)
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(CHECKS, "toy", ToyCheck())
+    monkeypatch.setitem(CHECKS.loaded, "toy", ToyCheck())
 
 
 def test_a_check_that_was_added_is_claimed_reported_archived_and_in_the_studio(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_check_that_was_added_has_a_section_of_a_recipe_and_steps(
 
 
 def test_a_check_that_lacks_an_attribute_is_refused_where_it_is_defined() -> None:
-    with pytest.raises(TypeError, match="HalfCheck lacks name, metric, outcome"):
+    with pytest.raises(TypeError, match="HalfCheck lacks title, metric, outcome"):
 
         class HalfCheck(OutsideCheck[ToyResult, ToyFacts, ToyStage]):
             short_metric = "toys"

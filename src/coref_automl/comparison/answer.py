@@ -20,28 +20,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from coref_automl.comparison.arms import Arm
-from coref_automl.comparison.claims import BASE, Action, Answer, Caveat, Claim, Keep, NextTime, Power, Question, QuestionId
+from coref_automl.comparison.claims import Action, Answer, Caveat, Claim, Keep, NextTime, Power, Question, QuestionId
 from coref_automl.comparison.next_step import next_step, next_time_of, train_command
 from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.questions import TASKS, StudyClaims, gains_over_bases, metric_of, with_expected_gain
 from coref_automl.comparison.scores import Entry
 from coref_automl.comparison.study_data import StudyData
-from coref_automl.records import Half
 from coref_automl.statistics.planning import SEEDS, detectable_difference
 
-_SELECT: Half = "select"
 _FLOOR = 0.02
 """If no model scores more, differences cannot show."""
 
 
 def answer_of(study: StudyData) -> Answer:
+    """Decide by the gains over the bases; all other claims and what follows from them are about what was decided."""
     gains = gains_over_bases(study)
     decision = decide(study, gains)
     gains = with_expected_gain(study, gains, decision.leading)
@@ -56,8 +54,14 @@ class Decision:
     top: Entry
     leading: Arm | None
 
+    @property
+    def method(self) -> str | None:
+        """The name of the leading method; None if it has a single seed, which says nothing about a method."""
+        return self.leading.name if self.leading is not None and self.leading.seeds > 1 else None
+
 
 def decide(study: StudyData, gains: Sequence[Claim]) -> Decision:
+    """Decide by the table above. `gains` are all about methods or all about checkpoints (`gains_over_bases`)."""
     choice, action = study.choice, _action(study, gains)
     better = [claim for claim in gains if claim.verdict == "better"]
     heights = {claim.a: claim.values[0] for claim in better if not claim.of_checkpoint and claim.values}
@@ -81,59 +85,23 @@ def _action(study: StudyData, gains: Sequence[Claim]) -> Action:
     return "keep base" if any(claim.judged for claim in gains) else "undecided"
 
 
-class _Rank(NamedTuple):
-    """How directly a claim answers its question. Compared field by field; the largest answers first. With entity 512 to use:
-
-    about_used       entity 512 - base                    before  combined 512 - base
-    about_itself     the checkpoint to use - base         before  another checkpoint of its method - base
-    judged           entity 512 - base, better            before  entity 512 - base, not judged
-    on_main_items    on all items, or the last step       before  on one distance, from peak to end, by MRR
-    other_side       entity 512 - base, then - mlm 512    before  entity 512 - combined 512 (methods: - mlm 512, then - base)
-    """
-
-    about_used: bool
-    about_itself: bool
-    judged: bool
-    on_main_items: bool
-    other_side: int
-
-
-def _rank(claim: Claim, question: QuestionId, *, used: Sequence[str], mlm: str | None, metric: str) -> _Rank:
-    """`used` is the method to use, or the checkpoint to use and then all of its method; `mlm` its equally trained mlm arm."""
-    other = claim.b if claim.a in used else claim.a
-    preferred = (mlm, BASE) if question == "method" else (BASE, mlm)
-    on_metric = claim.outcome == metric or question not in ("method", "length")
-    return _Rank(
-        about_used=claim.a in used or claim.b in used,
-        about_itself=used[0] in (claim.a, claim.b),
-        judged=claim.judged,
-        on_main_items=question == "sources" or (claim.part in ("", "last step") and on_metric),
-        other_side=-preferred.index(other) if other in preferred else -len(preferred),
-    )
-
-
 @dataclass(frozen=True)
 class _AnswerBuilder:
-    """What follows from a decision and the claims of a study."""
+    """Fills in an Answer: what follows from a decision and the claims of a study."""
 
     study: StudyData
     decision: Decision
     claims: StudyClaims
 
     def answer(self) -> Answer:
-        study, claims, action, top = self.study, self.claims, self.decision.action, self.decision.top
-        leading = self.decision.leading
-        method = leading.name if leading is not None and leading.seeds > 1 else None
-        others = claims.differences_from(method) if method is not None and action == "use method" else {}
-        better = {claim.a for claim in claims.gains if claim.verdict == "better"}
-        beaten = tuple(name for name, claim in others.items() if claim.verdict == "better")
-        unbeaten = [claim for claim in others.values() if claim.judged and claim.b not in beaten]
+        study, top, method = self.study, self.decision.top, self.decision.method
+        base, questions = study.own_base(top), self.claims.questions(top)
+        others = [*self.claims.differences_from(method).values()] if method and self.decision.action == "use method" else []
+        unbeaten = [claim for claim in others if claim.judged and claim.verdict != "better"]
         unbeaten.sort(key=lambda claim: claim.difference.value)
-        unjudged = tuple(name for name, claim in others.items() if not claim.judged)
-        questions = tuple(question for name in claims.by_question if (question := self._question(name)) is not None)
-        base = study.own_base(top)
+        gaining = {claim.a for claim in self.claims.gains if claim.verdict == "better"}
         answer = Answer(
-            action=action,
+            action=self.decision.action,
             metric=study.metric,
             evalset=study.group.evalset,
             margin=study.margin,
@@ -142,29 +110,19 @@ class _AnswerBuilder:
             method=method,
             highest=top.name,
             highest_path=top.evaluation.path,
-            ties=tuple(claim.b for claim in unbeaten if claim.b in better),
-            beats=beaten,
+            ties=tuple(claim.b for claim in unbeaten if claim.b in gaining),
+            beats=tuple(claim.b for claim in others if claim.verdict == "better"),
             keep=self._keep,
             next_time=self._next_time() if self._keep else None,
             power=self._power(),
             questions=questions,
             candidates=len(study.choice.candidates),
             against=self._caveats(),
-            unproven=tuple(claim.b for claim in unbeaten if claim.b not in better),
-            unjudged=unjudged,
+            unproven=tuple(claim.b for claim in unbeaten if claim.b not in gaining),
+            unjudged=tuple(claim.b for claim in others if not claim.judged),
             untested=self._untested(questions),
         )
-        return replace(answer, step=next_step(study, answer, top, unequal=self._less_trained(unjudged)))
-
-    def _less_trained(self, unjudged: Sequence[str]) -> tuple[Entry, int] | None:
-        """A last checkpoint of the less trained of two methods, and the other's tokens: the leading one and one left unjudged."""
-        for a, b in self.study.same_setting:
-            if self.decision.leading in (a, b) and {a.name, b.name} & {*unjudged} and not a.equally_trained_as(b):
-                less, more = sorted((a, b), key=lambda arm: arm.tokens)
-                return less.ends[0], more.tokens
-        return None
-
-    # -- what follows
+        return replace(answer, step=next_step(study, answer, top))
 
     @cached_property
     def _keep(self) -> Keep | None:
@@ -181,38 +139,33 @@ class _AnswerBuilder:
             value=study.choice.candidates[top].posterior_mean,
             expected=self._expected(top),
             tied=tuple(entry.name for entry in study.choice.tied_with(top)),
-            chose=_SELECT if study.choice.halved else None,
+            chose=study.choice.half,
         )
 
     def _expected(self, top: Entry) -> float | None:
         """The gain to expect of a checkpoint: its method's. For a single run, its posterior mean over the base on the documents
         that chose, at most the measured gain and at least 0, since it is shown better."""
-        study, choice = self.study, self.study.choice
         if self.claims.shown_gain is not None:
             return self.claims.shown_gain.expected
         gain = next((claim for claim in self.claims.gains if claim.a == top.name), None)
-        base, half = study.own_base(top), _SELECT if choice.halved else None
-        columns = study.group.columns(study.metric, half=half, entries=[base]) if base is not None else None
-        if gain is None or columns is None or not columns.items:
+        base, choice = self.study.own_base(top), self.study.choice
+        if gain is None or base is None:
+            return None
+        columns = self.study.group.columns(self.study.metric, half=choice.half, entries=[base])
+        if not columns.items:
             return None
         base_value = float(sum(np.asarray(part.values).mean() for part in columns.parts))
-        return max(0.0, min(choice.candidates[top].posterior_mean - base_value, gain.difference.value))
+        above_base = choice.candidates[top].posterior_mean - base_value
+        return max(0.0, min(above_base, gain.difference.value))
 
     def _next_time(self) -> NextTime | None:
         study, claims, top = self.study, self.claims, self.decision.top
         arm = self.decision.leading or study.choice.arm(top)
         better = [claim for claim in claims.gains if claim.a in (arm.name, top.name) and claim.verdict == "better"]
         last_steps = [claim for claim in claims.by_question["training"] if claim.a == arm.name and claim.part == "last step"]
-        return next_time_of(
-            study.group,
-            study.metric,
-            arm,
-            top,
-            margin=study.margin,
-            seed=study.seed,
-            gain=better[0].difference.value if better else None,
-            rising=any(claim.verdict == "better" for claim in last_steps),
-        )
+        gain = better[0].difference.value if better else None
+        rising = any(claim.verdict == "better" for claim in last_steps)
+        return next_time_of(study.group, study.metric, arm, top, margin=study.margin, seed=study.seed, gain=gain, rising=rising)
 
     def _power(self) -> Power | None:
         judged = [claim for claim in self.claims.gains if claim.judged]
@@ -237,10 +190,8 @@ class _AnswerBuilder:
     def _seeds_to_show(self, gain: float) -> int | None:
         """The fewest seeds that would show the gain of one checkpoint as that of its method."""
         sizes = self.study.group.columns(self.study.metric).sizes
-        enough = (
-            seeds for seeds in SEEDS if (least := detectable_difference(sizes, seeds, against_model=True)) and least <= gain
-        )
-        return next(enough, None)
+        detectable = ((seeds, detectable_difference(sizes, seeds, against_model=True)) for seeds in SEEDS)
+        return next((seeds for seeds, least in detectable if least and least <= gain), None)
 
     def _caveats(self) -> tuple[Caveat, ...]:
         study, gains = self.study, self.claims.gains
@@ -256,31 +207,10 @@ class _AnswerBuilder:
         }
         return tuple(sorted(caveat for caveat, holds in caveats.items() if holds))
 
-    # -- the questions
-
     def _untested(self, questions: Sequence[Question]) -> tuple[QuestionId, ...]:
         """Tasks that the model to use was not evaluated on; one scored without anything to compare with counts as evaluated."""
-        group, model = self.study.group, Path(self.decision.top.evaluation.path).parts[-2:]
+        group, top = self.study.group, self.decision.top
         tested = {question.id for question in questions if question.tested}
-        tested |= {task for task in TASKS if group.was_run(metric_of(group, task), self.decision.top)}
-        tested |= {name for name, runs in self.study.checks.items() if any(Path(run.model).parts[-2:] == model for run in runs)}
+        tested |= {task for task in TASKS if group.was_run(metric_of(group, task), top)}
+        tested |= {name for name, runs in self.study.checks.items() if any(top.is_of(run.model, run.weights) for run in runs)}
         return tuple(name for name in (*TASKS, *CHECKS) if name not in tested)
-
-    def _question(self, name: QuestionId) -> Question | None:
-        """A question with its leading claim: the first by `_rank`, and among equals the first in order."""
-        claims, leading = self.claims.by_question[name], self.decision.leading
-        if not claims:
-            return None
-        used = [leading.name] if leading is not None else [self.decision.top.name]
-        if claims[0].of_checkpoint:
-            runs = leading.runs.values() if leading is not None else ()
-            used = [self.decision.top.name, *(entry.name for run in runs for entry in run)]
-        pairs = [pair for a, b in self.study.equal_training for pair in ((a, b), (b, a))]
-        mlm = next((b.name for a, b in pairs if a is leading and b.objective == "mlm"), None)
-        rank = partial(_rank, question=name, used=used, mlm=mlm, metric=self.study.metric)
-        in_order = claims
-        if name == "sources":  # the weakest source answers for all
-            in_order = sorted(claims, key=lambda claim: (claim.verdict == "better", claim.difference.value))
-        lead = max(in_order, key=rank)
-        others = tuple(claim for claim in claims if claim is not lead)
-        return Question(name, lead, others, tested=rank(lead).about_used)

@@ -51,7 +51,7 @@ class Archive(Record):
         contents = [say(f"평가 {self.evaluations:,}개", f"{self.evaluations:,} evaluations")]
         for name, check in CHECKS.items():
             if count := self.runs.get(name):
-                contents.append(say(f"{check.name[0]} 실행 {count:,}개", f"{count:,} runs of {check.name[1]}"))
+                contents.append(say(f"{check.title[0]} 실행 {count:,}개", f"{count:,} runs of {check.title[1]}"))
         size = say(f"{self.megabytes:.2f} MB, 글 없이 수치만 보관", f"{self.megabytes:.2f} MB, without any text")
         line = f"{self.folder}: {', '.join(contents)}, {size}"
         return f"{line}\n{nothing_under(self.not_evaluated)}" if self.not_evaluated else line

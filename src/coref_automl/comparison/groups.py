@@ -8,14 +8,14 @@ evaluations on several sets are one entry over the items of all.
 Half of the documents choose (`select`), the others judge (`confirm`). In a `common` group of the sets x and y and an archive:
 
     x, a whole set               split by the hashes of its documents; sets that share documents are split together
-    y, a half of a larger set    all of its documents are in that half; if x has some of them too, `select` wins: see `_halves`
+    y, a half of a larger set    all of its documents are in that half; if x has some of them too, `select` wins
     the archive                  split by itself: its documents have numbers, not the names that x and y have
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -35,15 +35,19 @@ from coref_automl.evaluation.targets import CHECKPOINT
 from coref_automl.records import Half, grouped, halves_of
 from coref_automl.say import say
 
+_RowsOfSets = Mapping[str, list[int]]
+"""The rows of a set's items in a group, by the fingerprint of the set."""
+
 
 def choose_group(results: Results, *, common: bool = False, evalset: str | None = None) -> tuple[Group, list[str]]:
-    """The largest group with an evaluation from every path, and notes on what was left out; an error if there is none."""
+    """The largest group with an evaluation from every path, and notes on what was left out. An error if a path has no results,
+    or if no group spans all paths."""
     missing = results.check_evaluated()
     if missing:
         raise results.refusal(missing)
     groups = read_groups(results, common=common, evalset=evalset)
     by_path = [under for under in map(results.checked_under, results.paths) if under]  # the others hold runs of outside checks
-    complete = [group for group in groups if len(by_path) == 1 or all(_holds_one_of(group, under) for under in by_path)]
+    complete = [group for group in groups if _spans(group, by_path)]
     if not complete:
         raise ComparisonError(_refusal(groups))
     return complete[0], [*results.notes, *others_than(complete[0], groups)]
@@ -64,15 +68,13 @@ def others_than(chosen: Group, groups: Sequence[Group]) -> list[str]:
 def read_groups(results: Results, *, common: bool = False, evalset: str | None = None) -> list[Group]:
     """Group the evaluations that count, or only those on one set. Largest first, then newest: old evaluations remain when the
     scorer or a set gets a new version."""
-    for path in results.paths:
-        results.checked_under(path)  # raises what is damaged under a path
     evaluations = results.counted()
     if evalset is not None:
         evaluations = _on_set(evaluations, evalset)
     if common:
         evaluations = _without_far_bases(evaluations, {stored.folder.resolve() for stored in results.everything})
     by_condition = one_dtype_each(evaluations, results.named, common=common)
-    groups = [group_of(kept, fingerprint, scorer, common=common) for (fingerprint, scorer), (kept, _) in by_condition.items()]
+    groups = [group_of(kept, items, scorer, common=common) for (items, scorer), (kept, _dropped) in by_condition.items()]
     groups.sort(key=lambda group: max(entry.evaluation.evaluated_at for entry in group.entries), reverse=True)
     return sorted(groups, key=lambda group: -len(group.entries))
 
@@ -123,45 +125,54 @@ class _Table(NamedTuple):
     ranks: Ints
 
 
-def _aligned_items(evaluations: Sequence[StoredEvaluation]) -> tuple[Items, list[_Table]]:
-    """The items of all evaluations, and the table of each."""
-    index: dict[str, int] = {}
-    facts: dict[str, list[Any]] = {name: [] for name in FACTS}
-    documents: list[_Document] = []
-    tables = []
-    for stored in evaluations:
+class _ItemIndex:
+    """The items of a group, one row each, as evaluations add them; facts are those of the first with an item."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, int] = {}
+        self.facts: dict[str, list[Any]] = {name: [] for name in FACTS}
+        self.documents: list[_Document] = []
+
+    def add(self, stored: StoredEvaluation) -> _Table:
         columns = read_columns(stored.folder, (*FACTS, *RULES))
         numbered_in = items_of(stored) if stored.archived else ""
-        rows = [index.setdefault(item, len(index)) for item in columns["item"]]
-        for position, row in enumerate(rows):
-            if row == len(documents):  # the first evaluation with this item
-                documents.append(_Document(numbered_in, columns["cluster"][position]))
-                for name in FACTS:
-                    facts[name].append(columns[name][position])
-        tables.append(_Table(np.array(rows, np.int32), np.stack([whole_numbers(columns[name]) for name in RULES], axis=1)))
-    halves = _halves(evaluations, tables, facts["task"], documents)
-    arrays = {name: np.array(values) for name, values in facts.items()}
-    return Items(index, arrays, np.array([halves[document] for document in documents])), tables
+        for position, item in enumerate(columns["item"]):
+            if item in self.rows:
+                continue
+            self.rows[item] = len(self.rows)
+            self.documents.append(_Document(numbered_in, columns["cluster"][position]))
+            for name in FACTS:
+                self.facts[name].append(columns[name][position])
+        rows = np.array([self.rows[item] for item in columns["item"]], np.int32)
+        return _Table(rows, np.stack([whole_numbers(columns[name]) for name in RULES], axis=1))
 
 
-def _halves(
-    evaluations: Sequence[StoredEvaluation], tables: Sequence[_Table], tasks: Sequence[str], documents: Sequence[_Document]
-) -> dict[_Document, Half]:
-    """The half of every document, by the rules above; `tasks` and `documents` are those of the group's rows. A document in two
-    recorded halves is in `select`: what has chosen never judges."""
-    recorded: dict[_Document, Half] = {}
+def _aligned_items(evaluations: Sequence[StoredEvaluation]) -> tuple[Items, list[_Table]]:
+    """The items of all evaluations, and the table of each."""
+    index = _ItemIndex()
+    tables = [index.add(stored) for stored in evaluations]
+    by_set = grouped(zip(evaluations, tables, strict=True), lambda member: items_of(member[0]))
+    rows = {name: np.unique(np.concatenate([table.rows for _, table in members])).tolist() for name, members in by_set.items()}
+    recorded = {items_of(stored): stored.evaluation.half for stored in evaluations if stored.evaluation.half}
+    halves = _halves_by_hash({name: rows[name] for name in rows if name not in recorded}, index)
+    halves |= _recorded_halves({name: rows[name] for name in recorded}, recorded, index)
+    arrays = {name: np.array(values) for name, values in index.facts.items()}
+    return Items(index.rows, arrays, np.array([halves[document] for document in index.documents])), tables
+
+
+def _recorded_halves(rows: _RowsOfSets, recorded: Mapping[str, Half], index: _ItemIndex) -> dict[_Document, Half]:
+    """All documents of a half are in it. One in two halves is in `select`: what has chosen never judges."""
+    select_last = sorted(rows, key=lambda evalset: recorded[evalset] == "select")
+    return {index.documents[row]: recorded[evalset] for evalset in select_last for row in rows[evalset]}
+
+
+def _halves_by_hash(rows: _RowsOfSets, index: _ItemIndex) -> dict[_Document, Half]:
+    """Documents of whole sets are split by the hashes of their names, those that one archive numbers among themselves."""
     to_split: dict[str, list[tuple[str, str]]] = {}  # tasks and clusters, by the archive that numbers them
-    for evalset, members in grouped(zip(evaluations, tables, strict=True), lambda member: items_of(member[0])).items():
-        rows = np.unique(np.concatenate([table.rows for _, table in members])).tolist()
-        half = next((stored.evaluation.half for stored, _ in members if stored.evaluation.half), None)
-        for row in rows:
-            document = documents[row]
-            if half is None:
-                to_split.setdefault(document.numbered_in, []).append((f"{evalset} {tasks[row]}", document.cluster))
-            elif recorded.get(document) != "select":
-                recorded[document] = half
-    split = {_Document(archive, name): half for archive, places in to_split.items() for name, half in halves_of(places).items()}
-    return split | recorded
+    for evalset, row in ((name, row) for name in rows for row in rows[name]):
+        document, task = index.documents[row], f"{evalset} {index.facts['task'][row]}"
+        to_split.setdefault(document.numbered_in, []).append((task, document.cluster))
+    return {_Document(archive, name): half for archive, items in to_split.items() for name, half in halves_of(items).items()}
 
 
 def _bases_first(entries: Sequence[Entry]) -> list[Entry]:
@@ -182,10 +193,11 @@ def _merged_by_model(entries: Sequence[Entry]) -> list[Entry]:
     """One entry per model, dtype and length over the items of all its sets; of an item in two sets the first rank counts."""
     merged: dict[tuple[object, ...], Entry] = {}
     for entry in entries:
-        first = merged.setdefault(_model_as_scored(entry), entry)
+        key = _model_as_scored(entry)
+        first = merged.setdefault(key, entry)
         if first is not entry:
             ranks = {rule: np.where(ranks == NOT_RUN, entry.ranks[rule], ranks) for rule, ranks in first.ranks.items()}
-            merged[_model_as_scored(entry)] = replace(first, ranks=ranks)
+            merged[key] = replace(first, ranks=ranks)
     return list(merged.values())
 
 
@@ -208,10 +220,11 @@ def _run_or_model(entry: Entry) -> PurePath:
     return path.parent if CHECKPOINT.fullmatch(path.name) else path
 
 
-def _holds_one_of(group: Group, evaluations: Sequence[StoredEvaluation]) -> bool:
-    """Is one of the evaluations, or the one that it repeats, in the group?"""
+def _spans(group: Group, by_path: Sequence[Sequence[StoredEvaluation]]) -> bool:
+    """Does the group hold, of every path, an evaluation or the one that it repeats? Any group of a single path does."""
     models = {_model_as_scored(entry) for entry in group.entries}
-    return any(_model_as_scored(stored) in models for stored in evaluations if group.fingerprint in ("", items_of(stored)))
+    on_set = ([stored for stored in under if group.fingerprint in ("", items_of(stored))] for under in by_path)
+    return len(by_path) == 1 or all(any(_model_as_scored(stored) in models for stored in under) for under in on_set)
 
 
 def _refusal(groups: Sequence[Group]) -> str:

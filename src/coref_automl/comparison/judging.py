@@ -94,15 +94,6 @@ class UncorrectedClaim:
     interval_at: Callable[[float], Estimate]
 
 
-class _Sides(NamedTuple):
-    """The names of two sides in a claim, and their runs."""
-
-    a: str
-    b: str
-    ours: Runs
-    theirs: Runs
-
-
 def judge_pairs(estimand: Estimand, pairs: Iterable[Pair]) -> list[UncorrectedClaim]:
     """Compare the last checkpoints of each pair; pairs of which a side did not run the metric are left out."""
     return [claim for a, b in pairs if (claim := judge_pair(estimand, a, b)) is not None]
@@ -110,36 +101,38 @@ def judge_pairs(estimand: Estimand, pairs: Iterable[Pair]) -> list[UncorrectedCl
 
 def judge_pair(estimand: Estimand, a: Arm, b: Arm | Entry) -> UncorrectedClaim | None:
     """Compare the last checkpoints of two methods, or of a method with its base; None if either did not run the metric."""
-    sides = _Sides(a.name, BASE, a.ends, [b]) if isinstance(b, Entry) else _Sides(a.name, b.name, a.ends, b.ends)
-    values = estimand.values(sides.ours, sides.theirs)
-    if values is None:
-        return None
-    return _uncorrected(estimand, sides, values, values.crossed(against_model=isinstance(b, Entry)))
+    if isinstance(b, Entry):
+        return _judge(estimand, (a.name, BASE), a.ends, [b], lambda values: values.crossed(against_model=True))
+    return _judge(estimand, (a.name, b.name), a.ends, b.ends, lambda values: values.crossed(against_model=False))
 
 
 def judge_change(estimand: Estimand, arm: Arm, later: Runs, earlier: Runs) -> UncorrectedClaim | None:
     """Compare one checkpoint of each run with another of the same run; None if one did not run the metric."""
-    values = estimand.values(later, earlier)
-    sides = _Sides(arm.name, arm.name, later, earlier)
-    return _uncorrected(estimand, sides, values, change_of_runs(*values)) if values is not None else None
+    return _judge(estimand, (arm.name, arm.name), later, earlier, lambda values: change_of_runs(*values))
 
 
-def _uncorrected(estimand: Estimand, sides: _Sides, values: PairedValues, verdict: CrossedVerdict) -> UncorrectedClaim:
+def _judge(
+    estimand: Estimand, names: tuple[str, str], ours: Runs, theirs: Runs, test: Callable[[PairedValues], CrossedVerdict]
+) -> UncorrectedClaim | None:
+    values = estimand.values(ours, theirs)
+    if values is None:
+        return None
+    verdict = test(values)
     claim = Claim(
         question=estimand.question,
-        a=sides.a,
-        b=sides.b,
+        a=names[0],
+        b=names[1],
         outcome=estimand.outcome,
         documents="all" if estimand.half is None else "confirm",
         count=verdict.documents,
-        seeds=(len(sides.ours), len(sides.theirs)),
+        seeds=(len(ours), len(theirs)),
         difference=verdict.interval,
         test="crossed",
         verdict="same" if verdict.reason == "same" else "not judged",  # until `corrected_claims`
         values=values.means(),
         detectable=verdict.detectable,
         part=estimand.part,
-        tokens=(_most_tokens(sides.ours), _most_tokens(sides.theirs)),
+        tokens=(_most_tokens(ours), _most_tokens(theirs)),
         against=(*why_unjudged(verdict), *caveats_of(estimand.group, estimand.metric, verdict.documents)),
     )
     return UncorrectedClaim(claim, None if verdict.reason else verdict.p, verdict.interval_at)
@@ -184,6 +177,7 @@ def corrected_claims(family: Iterable[UncorrectedClaim], correction: Correction)
 
 
 def _corrected(uncorrected: UncorrectedClaim, p: float, adjusted: float, correction: Correction, family: int) -> Claim:
+    # where three claims adjust p = 0.01 to 0.03, it is tested at 0.05 / 3, and the interval has the level 1 - 0.05 / 3
     claim, level = uncorrected.claim, 1 - ALPHA * (p / adjusted if adjusted > 0 else 1 / family)
     corrected, alone = uncorrected.interval_at(level), uncorrected.interval_at(LEVEL)
     verdict: Verdict = "not shown" if adjusted >= ALPHA else "better" if corrected.value > 0 else "worse"

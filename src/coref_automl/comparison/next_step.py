@@ -37,20 +37,11 @@ _MARKER_FILES = {"model": "config.json", "dataset": "manifest.json", "eval_set":
 
 
 def next_time_of(
-    group: Group,
-    metric: str,
-    arm: Arm,
-    chosen: Entry,
-    *,
-    margin: float,
-    seed: int,
-    gain: float | None = None,
-    rising: bool = False,
+    group: Group, metric: str, arm: Arm, top: Entry, *, margin: float, seed: int, gain: float | None = None, rising: bool = False
 ) -> NextTime | None:
     """How long to train next time, by the mean curve of a method; None without a curve. `gain` is the shown gain over the base;
     `rising`: the last step of the curve is itself shown to gain."""
-    with_curve = arm.with_curve()
-    points = [list(point.values()) for point in with_curve.matched_checkpoints()] if with_curve.runs else []
+    points = [list(point.values()) for point in arm.with_curve().matched_checkpoints()]
     if len(points) < 2:
         return None
     entries = [entry for point in points for entry in point]
@@ -68,7 +59,7 @@ def next_time_of(
         return NextTime(how=how, loss=loss, points=len(points), seeds=seeds, tokens=None, share=None, checkpoint="", name="")
     tokens = [round(np.mean([entry.tokens for entry in point])) for point in points]
     recorded = all(entry.recorded_tokens is not None for entry in entries)
-    chosen_run = next((run for run in with_curve.runs.values() if chosen in run), [])
+    chosen_run = next((run for run in arm.runs.values() if top in run), [])
     reached = next((entry for entry in points[earliest] if entry in chosen_run), points[earliest][0])
     return NextTime(
         how=how,
@@ -82,11 +73,10 @@ def next_time_of(
     )
 
 
-def next_step(study: StudyData, answer: Answer, top: Entry, *, unequal: tuple[Entry, int] | None) -> NextStep | None:
+def next_step(study: StudyData, answer: Answer, top: Entry) -> NextStep | None:
     """The first of these that applies; None if no record says how the run was trained.
 
-    `top` is the checkpoint to use, or the highest; `unequal` the last checkpoint of a method with less training than one that it
-    could not be compared with, and the tokens of that one.
+    `top` is the checkpoint to use, or the highest.
 
     1. add seeds: a checkpoint is shown better, which says nothing about its method
     2. train longer: the last step of training gains, and its run says how it was trained
@@ -105,9 +95,9 @@ def next_step(study: StudyData, answer: Answer, top: Entry, *, unequal: tuple[En
     rising = answer.next_time is not None and answer.next_time.how == "longer"
     if rising and provenance and (longer := _train("train longer", top, tokens=_TIMES_LONGER * study.choice.arm(top).tokens)):
         return longer
-    if unequal is not None:
-        less_trained, tokens = unequal
-        return _train("train equally", less_trained, tokens=tokens)
+    if unequal := _trained_unequally(study, answer):
+        less, more = unequal
+        return _train("train equally", less.ends[0], tokens=more.tokens)
     if keep is not None and keep.there and not (relation and relation.tested):
         return NextStep("carry over", _relation_command(study, keep.path))
     if any((claim := answer.beside(name)) and claim.verdict == "not shown" for name in answer.unbeaten):
@@ -128,6 +118,14 @@ def next_step(study: StudyData, answer: Answer, top: Entry, *, unequal: tuple[En
     return _train("add seeds", top, seed=provenance.seed + 1) if provenance and has_room(study.group, answer.metric) else None
 
 
+def _trained_unequally(study: StudyData, answer: Answer) -> list[Arm]:
+    """The method to use and one that unequal training left unjudged, the less trained first; empty if there is none."""
+    unequal = [pair for pair in study.same_setting if pair not in study.equal_training]
+    unjudged = [{answer.method, name} for name in answer.unjudged]
+    pair = next((pair for pair in unequal if {arm.name for arm in pair} in unjudged), ())
+    return sorted(pair, key=lambda arm: arm.tokens)
+
+
 def _train(do: Do, entry: Entry, *, seed: int | None = None, tokens: int | None = None) -> NextStep | None:
     command = train_command(entry, seed=seed, tokens=tokens)
     return NextStep(do, command) if command else None
@@ -142,9 +140,7 @@ def train_command(entry: Entry, *, seed: int | None = None, tokens: int | None =
     if recipe.is_file():
         known = {"model": provenance.base_bytes, "dataset": provenance.dataset_bytes} if provenance else {}
         known["eval_set"] = entry.evaluation.fingerprints.get("items", "")
-        anywhere = _paths_in(
-            recipe.resolve(), known
-        )  # a relative path that is found is named: it depends on the folder one is in
+        anywhere = _paths_in(recipe.resolve(), known)  # a relative path that is found is named, for it depends on the folder
         changed = _options({name: now for name, (stored, now) in _paths_in(recipe, known).items() if anywhere[name][1] != stored})
         changed += f" --seed {seed}" if seed is not None else ""
         if provenance is not None and tokens:

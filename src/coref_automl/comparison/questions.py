@@ -6,26 +6,29 @@ Each step needs the one before (`answer.answer_of` takes them):
     answer.decide         the method that leads, by these gains
     with_expected_gain    the gain to expect of that method, which was selected among several
     StudyClaims           the claims of all questions; with_equivalence reads narrow intervals by that gain
+    leading_question      the claim that answers a question first, and the others
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, combinations, product
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coref_automl.comparison.arms import Arm, is_equal_training
-from coref_automl.comparison.claims import BASE, Claim, QuestionId, differences_from
+from coref_automl.comparison.carry_over import judge_check
+from coref_automl.comparison.claims import BASE, Claim, Question, QuestionId, differences_from
 from coref_automl.comparison.judging import Estimand, Pair, UncorrectedClaim, corrected_claims, judge_change, judge_pairs
-from coref_automl.comparison.outside_checks import CHECKS, judge_check
-from coref_automl.comparison.scores import Group, has_room, verdict_half
+from coref_automl.comparison.outside_checks import CHECKS
+from coref_automl.comparison.scores import Entry, Group, has_room, verdict_half
 from coref_automl.comparison.study_data import StudyData
 from coref_automl.evaluation.metrics import METRICS
 from coref_automl.evaluation.tasks.far import BUCKETS
-from coref_automl.records import Estimate
 from coref_automl.statistics.shrinkage import covariance, method_means
 
 FEWEST_ITEMS, FEWEST_DOCUMENTS = 50, 10
@@ -106,6 +109,24 @@ class StudyClaims:
             for name, asked in claims.items()
         }
 
+    def questions(self, top: Entry) -> tuple[Question, ...]:
+        """The questions that have claims, each with its leading claim; `top` is the checkpoint to use, or else the highest."""
+        alike = (arm for pair in self.study.equal_training if self.leading in pair for arm in pair if arm is not self.leading)
+        mlm = next((arm.name for arm in alike if arm.objective == "mlm"), None)
+        return tuple(
+            leading_question(claims, self._used_names(claims, top), mlm=mlm, metric=self.study.metric)
+            for claims in self.by_question.values()
+            if claims
+        )
+
+    def _used_names(self, claims: Sequence[Claim], top: Entry) -> list[str]:
+        """What these claims call what is to be used: its method, or the checkpoint and then all of its method."""
+        if self.leading is None:
+            return [top.name]
+        if not claims[0].of_checkpoint:
+            return [self.leading.name]
+        return [top.name, *(entry.name for run in self.leading.runs.values() for entry in run)]
+
     def differences_from(self, method: str) -> dict[str, Claim]:
         """A method minus each other one on the study's metric."""
         return differences_from(method, chain.from_iterable(self.by_question.values()), self.study.metric)
@@ -155,15 +176,15 @@ class StudyClaims:
     def _training(self) -> list[Claim]:
         """Every mean curve: its last step, and its peak (on select) minus its end (on confirm)."""
         study, uncorrected = self.study, []
-        for arm in (arm.with_curve() for arm in study.arms):
-            points = [list(point.values()) for point in arm.matched_checkpoints()] if arm.runs else []
+        for arm in study.arms:
+            points = [list(point.values()) for point in arm.with_curve().matched_checkpoints()]
             if len(points) < 2:
                 continue
             last_step = replace(self._estimand("training"), half=verdict_half([points[-1]]), part="last step")
             uncorrected.append(judge_change(last_step, arm, points[-1], points[-2]))
             heights = [np.mean([study.choice.candidates[entry].value.value for entry in point]) for point in points]
             peak = int(np.argmax(heights))
-            if peak < len(points) - 1 and study.choice.halved:
+            if peak < len(points) - 1 and study.choice.half:
                 fall = replace(self._estimand("training"), half="confirm", part="peak to end")
                 uncorrected.append(judge_change(fall, arm, points[peak], points[-1]))
         return corrected_claims((claim for claim in uncorrected if claim is not None), "bh")
@@ -199,6 +220,48 @@ class StudyClaims:
         return corrected_claims(uncorrected, "bh")
 
 
+class _Rank(NamedTuple):
+    """How directly a claim answers its question. Compared field by field; the largest answers first. With entity 512 to use:
+
+    about_used       entity 512 - base                    before  combined 512 - base
+    about_itself     the checkpoint to use - base         before  another checkpoint of its method - base
+    judged           entity 512 - base, better            before  entity 512 - base, not judged
+    on_main_items    on all items, or the last step       before  on one distance, from peak to end, by MRR
+    other_side       entity 512 - base, then - mlm 512    before  entity 512 - combined 512 (methods: - mlm 512, then - base)
+    """
+
+    about_used: bool
+    about_itself: bool
+    judged: bool
+    on_main_items: bool
+    other_side: int
+
+
+def _rank(claim: Claim, used: Sequence[str], *, mlm: str | None, metric: str) -> _Rank:
+    question, other = claim.question, claim.b if claim.a in used else claim.a
+    preferred = (mlm, BASE) if question == "method" else (BASE, mlm)
+    on_metric = claim.outcome == metric or question not in ("method", "length")
+    return _Rank(
+        about_used=claim.a in used or claim.b in used,
+        about_itself=used[0] in (claim.a, claim.b),
+        judged=claim.judged,
+        on_main_items=question == "sources" or (claim.part in ("", "last step") and on_metric),
+        other_side=-preferred.index(other) if other in preferred else -len(preferred),
+    )
+
+
+def leading_question(claims: Sequence[Claim], used: Sequence[str], *, mlm: str | None, metric: str) -> Question:
+    """A question with its leading claim: the first by `_rank`, and among equals the first in order. `used` names the method to
+    use, or the checkpoint to use and then all of its method; `mlm` its equally trained mlm arm."""
+    question, ordered = claims[0].question, claims
+    if question == "sources":  # the weakest source answers for all
+        ordered = sorted(claims, key=lambda claim: (claim.verdict == "better", claim.difference.value))
+    rank = partial(_rank, used=used, mlm=mlm, metric=metric)
+    lead = max(ordered, key=rank)
+    others = tuple(claim for claim in claims if claim is not lead)
+    return Question(question, lead, others, tested=rank(lead).about_used)
+
+
 def by_distance(group: Group, metric: str) -> dict[str, NDArray[np.bool_]]:
     """The items of a metric by distance to the other mention; distances with too few are left out."""
     of_task, distance = group.items.facts["task"] == METRICS[metric].task, group.items.facts["distance"]
@@ -206,29 +269,19 @@ def by_distance(group: Group, metric: str) -> dict[str, NDArray[np.bool_]]:
     return {name: mask for name, mask in masks.items() if int(mask.sum()) >= FEWEST_DOCUMENTS}
 
 
-def excludes_gain(difference: Estimate, *, margin: float, gain: float | None) -> bool:
-    """Is a gain as large as the shown one, or as the margin if that is less, excluded? With a margin of 2.0 points and a shown
-    gain of 1.2: by [-0.9, +0.6] it is, by [-0.9, +1.4] it is not."""
-    return difference.high < (margin if gain is None else min(margin, gain))
-
-
-def is_equivalent(difference: Estimate, near: float) -> bool:
-    """Does the whole interval lie inside the margin? Within 0.6 points: [-0.5, +0.4] does, [-0.7, +0.1] does not."""
-    return max(-difference.low, difference.high) < near
-
-
 def with_equivalence(claim: Claim, *, metric: str, margin: float, gain: float | None) -> Claim:
     """Turn "not shown" into "no gain" over the base, or "equivalent" between methods, if the interval is narrow enough.
 
-    `gain` is the shown gain of the method to use. Methods are equivalent, on the study's `metric` alone, if either keeps half of
-    it: within 0.6 points for a gain of 1.2, and never beyond the margin. Claims about checkpoints, and those that lost
-    significance only by correction, stay as they are.
+    `gain` is the shown gain of the method to use. No gain: one as large as that, or as the margin if that is less, is excluded.
+    Equivalent, on the study's `metric` alone: either keeps half of it, within the margin. With a gain of 1.2 points, [-0.9, +0.6]
+    is no gain, [-0.5, +0.4] is equivalent. Claims about checkpoints, and those lost only by correction, stay as they are.
     """
     if claim.verdict != "not shown" or claim.of_checkpoint or "before correction" in claim.against:
         return claim
+    low, high = claim.difference.low, claim.difference.high
     if claim.b == BASE:
-        return replace(claim, verdict="no gain") if excludes_gain(claim.difference, margin=margin, gain=gain) else claim
+        return replace(claim, verdict="no gain") if high < min(margin, margin if gain is None else gain) else claim
     compares_methods = claim.question in ("method", "length") and claim.outcome == metric
-    if gain is None or not compares_methods or not is_equivalent(claim.difference, near := min(margin, gain / 2)):
+    if gain is None or not compares_methods or max(-low, high) >= (near := min(margin, gain / 2)):
         return claim
     return replace(claim, verdict="equivalent", within=near)

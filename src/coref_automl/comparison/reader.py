@@ -124,7 +124,9 @@ class Results:
         return drop_superseded(self.everything, add_bases=lambda kept: with_bases(kept, self.opened))
 
     def counted(self) -> list[StoredEvaluation]:
-        """The evaluations that count, with those of their base models; an error if there are none."""
+        """The evaluations that count, with those of their base models; an error if there are none, or one may not be left out."""
+        for path in self.paths:
+            self.checked_under(path)
         if self._counted[0]:
             return self._counted[0]
         if not self.paths:

@@ -43,17 +43,17 @@ class TaskResult(Protocol):
     def seeds(self) -> Sequence[_Seed]: ...
 
 
-R = TypeVar("R", bound=TaskResult)
-F = TypeVar("F")
+ResultT = TypeVar("ResultT", bound=TaskResult)
+FactsT = TypeVar("FactsT")
 
 
 @dataclass(frozen=True, eq=False)
-class RunOf(Generic[R, F]):
+class RunOf(Generic[ResultT, FactsT]):
     """A run's result and facts (the records of its task), the folder it was read from, and the folders of its copies."""
 
     name: str
-    result: R
-    facts: F
+    result: ResultT
+    facts: FactsT
     folder: Path | None = None
     copies: tuple[Path, ...] = ()
 
@@ -74,9 +74,9 @@ class RunOf(Generic[R, F]):
 
 TaskRun = RunOf[Any, Any]
 """A run of any task."""
-Start = Mapping[int, tuple[RunOf[R, F], int]]
+Start = Mapping[int, tuple[RunOf[ResultT, FactsT], int]]
 """The runs fine-tuned from one checkpoint: for every fine-tuning seed its run, and the column of that run's facts."""
-Starts = Mapping[int, Start[R, F]]
+Starts = Mapping[int, Start[ResultT, FactsT]]
 """The starts of a method by pretraining seed; a base or a single checkpoint is one start."""
 
 

@@ -59,14 +59,14 @@ class Candidate:
 @dataclass(frozen=True, slots=True, eq=False)
 class Choice:
     """The candidates, their arms, and the base of the chosen one. `best` has the highest value, `chosen` the highest posterior
-    mean of the highest method. `halved`: was there a `select` half? Without one all documents chose."""
+    mean of the highest method. `half` are the documents that chose: `select`, or all (None)."""
 
     candidates: dict[Entry, Candidate]
     arms: list[Arm]
     chosen: Entry
     best: Entry
     base: Entry | None
-    halved: bool
+    half: Half | None
 
     def highest(self, entries: Sequence[Entry]) -> Entry:
         """The entry with the highest posterior mean; the earliest of equals."""
@@ -92,7 +92,7 @@ def choose(group: Group, metric: str, *, seed: int = 0) -> Choice:
     """Choose among the trained checkpoints, or among all evaluations if nothing was trained."""
     trained = [entry for entry in group.entries if entry.trained] or list(group.entries)
     eligible = sorted(trained, key=lambda entry: entry.tokens)
-    columns, halved = choosing_columns(group, metric, eligible)
+    columns, half = choosing_columns(group, metric, eligible)
     arms = methods_of(eligible, None)
     bounds, values = simultaneous_bounds(columns.parts, seed=seed), composite(columns.parts, seed=seed)
     means = _posterior_means(columns, eligible, arms)
@@ -100,7 +100,7 @@ def choose(group: Group, metric: str, *, seed: int = 0) -> Choice:
         entry: Candidate(value, float(bound), float(mean))
         for entry, value, bound, mean in zip(eligible, values, bounds.upper, means, strict=True)
     }
-    choice = Choice(candidates, arms, chosen=eligible[0], best=eligible[0], base=None, halved=halved)
+    choice = Choice(candidates, arms, chosen=eligible[0], best=eligible[0], base=None, half=half)
 
     def height(arm: Arm) -> float:
         points = arm.matched_checkpoints()
@@ -112,10 +112,10 @@ def choose(group: Group, metric: str, *, seed: int = 0) -> Choice:
     return replace(choice, chosen=chosen, best=choice.peak(eligible), base=_base_for(group, chosen))
 
 
-def choosing_columns(group: Group, metric: str, entries: Sequence[Entry]) -> tuple[Columns, bool]:
-    """Hits on the documents that choose: the `select` half (True), or all if there is none (False)."""
+def choosing_columns(group: Group, metric: str, entries: Sequence[Entry]) -> tuple[Columns, Half | None]:
+    """Hits on the documents that choose, and which these are: the `select` half, or all (None) if there is none."""
     select = group.columns(metric, half="select", entries=entries)
-    return (select, True) if select.items else (group.columns(metric, entries=entries), False)
+    return (select, "select") if select.items else (group.columns(metric, entries=entries), None)
 
 
 def _posterior_means(columns: Columns, eligible: Sequence[Entry], arms: Sequence[Arm]) -> Sequence[float]:

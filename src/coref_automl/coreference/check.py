@@ -53,7 +53,7 @@ class CoreferenceStage(CheckStage):
 
 
 class CoreferenceCheck(OutsideCheck[CoreferenceResult, DocumentSums, CoreferenceStage]):
-    name = ("상호참조 해결", "coreference")
+    title = ("상호참조 해결", "coreference")
     metric = ("상호참조, 정답 언급의 CoNLL", "Coreference, CoNLL with gold mentions")
     short_metric = "CoNLL"
     outcome = "coreference_conll"

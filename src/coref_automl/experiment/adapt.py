@@ -63,7 +63,7 @@ class Adapted(Record):
             best = say("학습한 것 중 점수가 가장 높은 체크포인트", "Highest of the trained checkpoints")
             lines += [f"{say('선택: 베이스 모델', 'Chosen: the base')} {self.chosen}", f"{best}: {self.best_trained}"]
         for name, facts in self.checks.items():
-            ko, en = CHECKS[name].name
+            ko, en = CHECKS[name].title
             score, split = f"{facts['metric']} {facts['score']:.1f}", f"{facts['split']} (n = {facts['n']})"
             start = self.best_trained
             lines.append(say(f"{ko}, {start}: {score}, {split}", f"{en.capitalize()} from {start}: {score} on {split}"))

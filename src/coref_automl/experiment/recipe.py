@@ -28,7 +28,7 @@ def step_kinds() -> tuple[str, ...]:
 
 def kind_name(kind: str) -> str:
     """The kind's name in the current language."""
-    return say({"train": "학습", "evaluate": "평가"}.get(kind) or CHECKS[kind].name[0], kind)
+    return say({"train": "학습", "evaluate": "평가"}.get(kind) or CHECKS[kind].title[0], kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class RelationStage(CheckStage):
 
 
 class RelationCheck(OutsideCheck[RelationResult, RowFacts, RelationStage]):
-    name = ("관계 추출", "relation extraction")
+    title = ("관계 추출", "relation extraction")
     metric = ("관계 추출 micro-F1", "Relation extraction, micro-F1")
     short_metric = "micro-F1"
     outcome = "relation_f1"

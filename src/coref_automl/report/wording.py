@@ -81,13 +81,17 @@ class ClaimText:
     def task(self) -> str:
         """The task of the metric in short: `Real-far` for `Real-far@1 strict`."""
         if self.claim.question in CHECKS:
-            return self.say(*CHECKS[self.claim.question].name)
+            return self.say(*CHECKS[self.claim.question].title)
         return METRICS[self.claim.outcome.partition(":")[0]].label.split("@")[0].split(" ")[0]
 
     def levels(self) -> str:
-        """The scores of both sides, with a leading blank; empty if they are not recorded."""
+        """The scores of both sides; empty if they are not recorded."""
         values = self.claim.values
-        return f" {100 * values[1]:.1f} → {100 * values[0]:.1f}%" if values is not None else ""
+        return f"{100 * values[1]:.1f} → {100 * values[0]:.1f}%" if values is not None else ""
+
+    def measured(self) -> str:
+        """The outcome, with the scores of both sides."""
+        return f"{self.outcome()} {self.levels()}".rstrip()
 
     def part(self) -> str:
         """The items, the interval of training or the condition that the claim is about."""
@@ -124,19 +128,21 @@ class ClaimText:
 
     def caveat(self) -> str:
         """What follows a verdict: the detectable difference, the loss that is still possible, or why there is no verdict."""
-        claim, say, text = self.claim, self.say, ""
+        if "before correction" not in self.claim.against:
+            return self._bounds()
+        loss = self.say(" (하락)", " (a loss)") if self.claim.difference.value < 0 else ""
+        return self._bounds() + self.say(", 보정 전에만 유의", ", significant before correction only") + loss
+
+    def _bounds(self) -> str:
+        claim, say = self.claim, self.say
         if claim.verdict == "not shown" and claim.detectable:
             detectable = f"{100 * claim.detectable:.1f}"
-            text = say(f" (검출 가능 차이 {detectable}점)", f" (detectable: {detectable} points)")
-        elif claim.verdict == "not judged" and (why := self.why_unjudged()):
-            text = f" ({why})"
-        elif claim.verdict == "no gain" and -claim.difference.low > claim.difference.high:
+            return say(f" (검출 가능 차이 {detectable}점)", f" (detectable: {detectable} points)")
+        if claim.verdict == "no gain" and -claim.difference.low > claim.difference.high:
             loss = bound(-claim.difference.low).lstrip("+")
-            text = say(f" ({loss}점까지의 하락은 배제되지 않음)", f" (a loss of up to {loss} not excluded)")
-        if "before correction" not in claim.against:
-            return text
-        text += say(", 보정 전에만 유의", ", significant before correction only")
-        return text + (say(" (하락)", " (a loss)") if claim.difference.value < 0 else "")
+            return say(f" ({loss}점까지의 하락은 배제되지 않음)", f" (a loss of up to {loss} not excluded)")
+        why = self.why_unjudged() if claim.verdict == "not judged" else ""
+        return f" ({why})" if why else ""
 
     def why_unjudged(self) -> str:
         """Why a claim has no verdict; empty if it has one."""
@@ -187,12 +193,12 @@ class ClaimText:
 
     def brief(self) -> str:
         """Short form, for a table that already shows both sides and the difference."""
-        return f"{self.outcome()}{self.levels()}, {self.verdict()} ({self.seeds()}, {self.documents()})."
+        return f"{self.measured()}, {self.verdict()} ({self.seeds()}, {self.documents()})."
 
     def sentence(self, *, with_verdict: bool = True) -> str:
         """The whole claim; without its verdict where that has been said already."""
         finding = self.phrase() if with_verdict else self.change()
-        return f"{self.outcome()}{self.levels()}, {self.about()}: {finding} {self.basis()}."
+        return f"{self.measured()}, {self.about()}: {finding} {self.basis()}."
 
     def expected_gain(self) -> str:
         """The gain to expect of a side that was selected on the data; empty for any other."""
@@ -204,13 +210,13 @@ class ClaimText:
 
 def title(name: QuestionId, say: Say) -> str:
     if name in CHECKS:
-        ko, en = CHECKS[name].name
+        ko, en = CHECKS[name].title
         return say(f"{ko}로 전이되는가?", f"Does it carry over to {en}?")
     return note(f"question: {name}", say)
 
 
 def short_title(name: QuestionId, say: Say) -> str:
-    return say(*CHECKS[name].name) if name in CHECKS else note(f"short: {name}", say)
+    return say(*CHECKS[name].title) if name in CHECKS else note(f"short: {name}", say)
 
 
 def comparison_verdict(comparison: Comparison, say: Say) -> str:

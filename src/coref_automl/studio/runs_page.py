@@ -116,7 +116,7 @@ def _line(curve: Sequence[tuple[int, float]]) -> str:
 def _tables(ws: Workspace, contents: FolderContents, say: Say) -> list[Section]:
     """Runs of outside checks and studies, with their main number or sentence."""
     titles = {
-        **{name: say(check.name[0], check.name[1].capitalize()) for name, check in CHECKS.items()},
+        **{name: say(check.title[0], check.title[1].capitalize()) for name, check in CHECKS.items()},
         "experiment": say("비교 실험", "Studies"),
         "tuning": say("탐색", "Tuning studies"),
         "grid": say("관계 추출 격자", "Relation grids"),

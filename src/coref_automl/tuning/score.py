@@ -16,8 +16,9 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from coref_automl.comparison.carry_over import judge_starts, start_of
 from coref_automl.comparison.claims import QuestionId
-from coref_automl.comparison.outside_checks import CHECKS, CheckStage, TaskData, judge_starts, start_of
+from coref_automl.comparison.outside_checks import CHECKS, CheckStage, TaskData
 from coref_automl.comparison.power import Evidence, sizes_of
 from coref_automl.config import choose, from_mapping, parse_weights
 from coref_automl.engine.job import Job

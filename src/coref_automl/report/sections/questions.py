@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coref_automl.comparison.carry_over import not_compared
 from coref_automl.comparison.claims import Answer, Claim, Question, QuestionId
 from coref_automl.comparison.judging import means
-from coref_automl.comparison.outside_checks import CHECKS, not_compared
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.questions import by_distance, metric_of
 from coref_automl.comparison.scores import model_label
 from coref_automl.evaluation.metrics import METRICS

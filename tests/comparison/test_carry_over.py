@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from coref_automl.comparison.archive import archive
-from coref_automl.comparison.claims import BASE, Claim, QuestionId
+from coref_automl.comparison.carry_over import start_of
+from coref_automl.comparison.claims import BASE, Answer, Claim, QuestionId
 from coref_automl.comparison.groups import read_groups
-from coref_automl.comparison.outside_checks import CHECKS, start_of
+from coref_automl.comparison.outside_checks import CHECKS
 from coref_automl.comparison.reader import find_runs, open_results
 from coref_automl.comparison.runs import TaskFiles
 from coref_automl.comparison.study import study_at
@@ -55,10 +56,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("runs"), models(steps=(20, 200)))
 
 
+def answer(*paths: Path) -> Answer:
+    results = open_results([str(path) for path in paths])
+    return study_at(results, read_groups(results)[0], margin=0.02, seed=0).answer
+
+
 def claims(root: Path, checked: Path, question: QuestionId = "relation") -> list[Claim]:
-    names = [str(root), str(checked)]
-    answer = study_at(open_results(names), read_groups(open_results(names))[0], margin=0.02, seed=0).answer
-    asked = answer.question(question)
+    asked = answer(root, checked).question(question)
     return list(asked.claims) if asked else []
 
 
@@ -163,6 +167,16 @@ def test_of_several_starts_of_a_run_the_latest_stands_for_its_method(runs: Path,
     assert verdicts(claims(runs, tmp_path))["entity 128", "mlm 128"] == "better"
 
 
+def test_the_model_to_use_counts_as_tested_by_its_bytes_and_not_by_its_path(runs: Path, tmp_path: Path) -> None:
+    path = Path(answer(runs).highest_path)
+    own_weights = f"w{path.parent.name}{path.name.removeprefix('checkpoint-')}"
+    for name, model, weights in (("namesake", str(path), "other"), ("renamed", "runs/again/checkpoint-1", own_weights)):
+        write_relation(tmp_path / name, "re", model, 0.9, 1)
+        rewrite(tmp_path / name / "re", fingerprints={"weights": weights})
+    assert "relation" in answer(runs, tmp_path / "namesake").untested
+    assert "relation" not in answer(runs, tmp_path / "renamed").untested
+
+
 def test_windows_of_an_evaluation_do_not_part_the_starts(tmp_path: Path) -> None:
     shorter = [replace(model, seq_len=64) for model in models() if model.objective == "entity"]
     root = write(tmp_path / "runs", [*models(), *shorter])
@@ -224,8 +238,7 @@ def test_a_damaged_relation_run_is_named_and_never_archived(runs: Path, tmp_path
     (wrong,) = runs_found.unread
     assert str(tmp_path / "re" / "entity-2") in wrong
     assert "entity-2" not in {run.name for run in runs_found.checks["relation"]}
-    names = [str(runs), str(tmp_path / "re")]
-    assert wrong in study_at(open_results(names), read_groups(open_results(names))[0], margin=0.02, seed=0).answer.unread
+    assert wrong in answer(runs, tmp_path / "re").unread
     with pytest.raises(InputError, match="entity-2"):
         archive(runs, tmp_path / "re", out=tmp_path / "kept")
 
