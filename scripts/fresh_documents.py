@@ -29,7 +29,7 @@ from coref_automl.corpus.chains import mentions
 from coref_automl.corpus.clean import limits, normalise, rank
 from coref_automl.evaluation.evalset import EvalSet
 from coref_automl.evaluation.tasks import far, real
-from coref_automl.evaluation.tasks.nouns import light_nouns
+from coref_automl.evaluation.tasks.nouns import LIGHT, listed
 from coref_automl.fingerprints import fingerprint
 from coref_automl.korean import Tagger, default_cache
 from coref_automl.store import write_jsonl
@@ -95,7 +95,7 @@ def passages(texts: list[dict[str, str]], shingles: set[str], *, overlap: bool) 
     Unless they may, they do not overlap. Which fitting noun of a sentence is hidden, and which other noun is the row's candidate,
     is by lot.
     """
-    light = light_nouns()
+    light = listed(LIGHT)
     for row, tags in zip(texts, Tagger(default_cache(), threads=1).tag(row["text"] for row in texts), strict=True):
         text, found = row["text"], [noun for noun in mentions(row["text"], tags) if noun.form not in light]
         ends = [0, *map(int, tags.sentence_ends)]

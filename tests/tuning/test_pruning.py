@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coref_automl.tuning.pruning import Rung, reason_to_prune
+from coref_automl.tuning.problem import Rung, reason_to_prune
 
 OF_ITS_OBJECTIVE = "not in the better half of its objective at 1/4 of the budget"
 

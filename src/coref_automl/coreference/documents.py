@@ -80,7 +80,11 @@ def in_order(mentions: Iterable[Mention]) -> tuple[Mention, ...]:
 def write_documents(path: Path, documents: Iterable[CorefDocument]) -> None:
     if path.suffix != ".jsonl":
         raise CoreferenceDataError(f"{path} should end in .jsonl.")
-    write_jsonl(path, map(_row, documents))
+    rows = []
+    for document in documents:
+        optional = {name: value for name in ("genre", "origin") if (value := getattr(document, name))}
+        rows.append({"doc_id": document.id, **optional, "text": document.text, "clusters": clusters_of(document)})
+    write_jsonl(path, rows)
 
 
 def clusters_of(document: CorefDocument) -> list[list[dict[str, Any]]]:
@@ -90,8 +94,3 @@ def clusters_of(document: CorefDocument) -> list[list[dict[str, Any]]]:
         return {"start": mention.start, "end": mention.end, "text": text, "entity": mention.entity, **kind}
 
     return [list(map(entry, chain)) for chain in grouped(document.mentions, attrgetter("entity")).values()]
-
-
-def _row(document: CorefDocument) -> dict[str, Any]:
-    optional = {name: value for name in ("genre", "origin") if (value := getattr(document, name))}
-    return {"doc_id": document.id, **optional, "text": document.text, "clusters": clusters_of(document)}

@@ -39,13 +39,13 @@ class Binding(TypedDict):
     fingerprints: dict[str, str]
 
 
-class _Begun(TypedDict):
+class _Begun(TypedDict, total=False):
     binding: dict[str, Any] | None
 
 
 def stored_binding(folder: Path) -> dict[str, Any]:
     """The binding in the manifest of a folder; empty for one that was begun without."""
-    return read_stored(folder / MANIFEST, _Begun)["binding"] or {}
+    return read_stored(folder / MANIFEST, _Begun).get("binding") or {}
 
 
 def begin_run(run: Path, recipe: Any, binding: Binding, manifest: Callable[[], Mapping[str, Any]]) -> None:

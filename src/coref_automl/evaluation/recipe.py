@@ -109,7 +109,8 @@ def settings(recipe: EvalRecipe, reference: str) -> dict[str, Any]:
     values = to_mapping(recipe)
     for key in ("models", "sources", "gold", "lambada", "files"):
         values.pop(key)
-    inputs = [entry for name in recipe.sources for entry in _inputs(name)]
+    parts = [part for name in recipe.sources for part in inputs_of(name)]
+    inputs = [(part.label, content_of(part) if part.is_file else "") for part in parts]
     files = [entry.partition("=")[2] for entry in recipe.files]
     inputs += [entry for name in (*recipe.gold, *recipe.lambada, *files) for entry in _annotations(name)]
     return {
@@ -208,10 +209,6 @@ def numbered(label: str, known: Collection[str]) -> str:
     """The label, with a number if an earlier input has it."""
     names = (f"{label} ({number})" for number in count(2))
     return label if label not in known else next(name for name in names if name not in known)
-
-
-def _inputs(name: str) -> list[tuple[str, str]]:
-    return [(part.label, content_of(part) if part.is_file else "") for part in inputs_of(name)]
 
 
 def _annotations(name: str) -> list[tuple[str, str]]:

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 from coref_automl.config import Setting, as_paths, expect, from_mapping, to_mapping, typed
-from coref_automl.decoder import read_stored
-from coref_automl.engine.binding import BYTES
+from coref_automl.engine.binding import BYTES, stored_binding
 from coref_automl.engine.pool import Call, Engine, Returned, run_calls
 from coref_automl.errors import CorefError, EvaluationError, RecipeError, StorageError, first_line
 from coref_automl.evaluation.answers import WordMode, table_fingerprint, wanted_ids
@@ -281,17 +280,11 @@ def _evaluate_bases(
         progress.note(ko, f"The base model {name} is left out of the tables: {reason}")
 
 
-class _RunManifest(TypedDict, total=False):
-    """The part of a run's manifest that is read."""
-
-    binding: dict[str, Any]
-
-
 def _base_problem(provenance: Provenance, run: Path) -> str:
     """Why the base model of a run cannot be scored here; empty if it can."""
     if not is_local(provenance.base):  # nobody asked for a download
         return "it is not on this machine; evaluate it by its name or path, and compare both."
-    binding = read_stored(run / MANIFEST, _RunManifest).get("binding", {}) if (run / MANIFEST).is_file() else {}
+    binding = stored_binding(run) if (run / MANIFEST).is_file() else {}
     stored = {f"{BYTES}weights": provenance.base_bytes, **binding}
     for name, current in model_fingerprints(provenance.base).items():
         if stored.get(BYTES + name, current) not in ("", current):

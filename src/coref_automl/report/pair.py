@@ -211,9 +211,9 @@ def _counts(pair: Pair, metric: str) -> tuple[tuple[str, str, int], ...]:
     return tuple((name, words[name], int(mask.sum())) for name, mask in by_who_is_right(*right).items())
 
 
-def right_items(entries: Sequence[Entry], rule: str) -> NDArray[np.int8]:
+def right_items(entries: Sequence[Entry], rule: str, rows: slice | int = slice(None)) -> NDArray[np.int8]:
     """1 for an item that most of the entries answer right, 0 for another, -1 if one of them did not run it."""
-    ranks = np.stack([entry.ranks[rule] for entry in entries])
+    ranks = np.stack([entry.ranks[rule][rows] for entry in entries])
     most = 2 * (ranks == 1).sum(axis=0) > len(entries)
     return np.where((ranks == NOT_RUN).any(axis=0), -1, most).astype(np.int8)
 

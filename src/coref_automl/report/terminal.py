@@ -49,6 +49,7 @@ def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = 
     """The lines that the evaluation guide prints, with intervals: checkpoint, length, items, metrics, time, the best so far."""
     say, estimates = Say(lang), evaluation.estimates
     titles = (say("지표", "Metric"), say("부분 일치", "lenient"), say("완전 일치", "strict"), say("단어", "word"))
+    score = evaluation.estimates.get("score")
     baselines = [(f"  {baseline_name(name, lang)}", *_baseline(rows, say)) for name, rows in evaluation.baselines.items()]
     seconds = say(f"{evaluation.seconds:.1f}초", duration(evaluation.seconds))
     lines = [
@@ -60,7 +61,7 @@ def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = 
         f"{say('LAMBADA 문항 수', 'LAMBADA items')}: {estimates['lambada_top1'].n if 'lambada_top1' in estimates else 0:,}",
         "",
         *align([titles, *_metric_rows(evaluation, say)]),
-        f"{say(*_COMPOSITE)}: {_score(evaluation, say)}",
+        f"{say(*_COMPOSITE)}: " + (f"{score.value:.4f} [{score.low:.4f}, {score.high:.4f}]" if score else say(*_NOT_RUN)),
         f"{say(*_CEILING)}{say(' (완전 일치의 상한)', ' (the ceiling of strict)')}: {100 * evaluation.single_entry_share:.1f}%",
         f"{say('선행사가 창 밖인 문항', 'Items whose antecedent is outside the window')}: {evaluation.out_of_reach:,}",
         f"{say('평가 시간', 'Time')}: {seconds}",
@@ -97,11 +98,6 @@ def _metric_rows(evaluation: Evaluation, say: Say) -> list[tuple[str, ...]]:
             cells = [str(value) if value else say(*_NOT_RUN) if name else "-" for name, value in zip(names, values, strict=True)]
             rows.append((str(label), *cells))
     return rows
-
-
-def _score(evaluation: Evaluation, say: Say) -> str:
-    value = evaluation.estimates.get("score")
-    return f"{value.value:.4f} [{value.low:.4f}, {value.high:.4f}]" if value else say(*_NOT_RUN)
 
 
 def _baseline(rows: dict[str, Estimate], say: Say) -> tuple[str, ...]:

@@ -202,7 +202,7 @@ def _rows(ws: Workspace, query: ItemQuery) -> Iterator[dict[str, Any]]:
             for rule in RULES:
                 ranks = [rank for entry in side.entries if (rank := int(entry.ranks[rule][number])) != NOT_RUN]
                 if rule == query.rule:
-                    row[f"{letter} right"] = {1: "right", 0: "wrong"}.get(_hit(side, rule, number), "")
+                    row[f"{letter} right"] = {1: "right", 0: "wrong"}.get(int(right_items(side.entries, rule, number)), "")
                 row |= {f"{letter} {rule} rank": ranks[0] if len(ranks) == 1 else " ".join(map(str, ranks))} if ranks else {}
             row[f"{letter} answers"] = " ".join(_answers(board, side, number))
         yield {**row, "tags": ", ".join(tags.get(board.ids[number], ()))}
@@ -274,13 +274,7 @@ def _line(board: Board, side: Shown, row: int, rule: str, say: Say) -> Line:
     rank = rank or (ui["no_rank"] if right else "")
     if len(entries) > 1:
         rank += say(f" · 시드 {len(entries)}개 중 {sum(right)}개 맞음", f" · {sum(right)} of {len(entries)} seeds right")
-    return Line(side.name, _hit(side, rule, row), tuple(_answers(board, side, row)), rank, side.color)
-
-
-def _hit(side: Shown, rule: str, row: int) -> int:
-    """1 if most seeds are right, 0 if not, -1 if one of them was not run."""
-    ranks = [int(entry.ranks[rule][row]) for entry in side.entries]
-    return -1 if NOT_RUN in ranks else int(2 * ranks.count(1) > len(ranks))
+    return Line(side.name, int(right_items(entries, rule, row)), tuple(_answers(board, side, row)), rank, side.color)
 
 
 def _cropped(pieces: list[list[str]]) -> list[list[str]]:

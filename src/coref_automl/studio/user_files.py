@@ -91,17 +91,8 @@ class UserFiles:
         return Note()
 
     def notes(self, runs: Iterable[Run]) -> dict[str, Note]:
-        """Return the notes of those runs that have one; each folder is listed once."""
-        listed: dict[Path, set[str]] = {}
-        notes = {}
-        for run in runs:
-            folder = run.folder.parent
-            if folder not in listed:
-                parents = [parent for parent in (folder, user_path(folder)) if parent.is_dir()]
-                listed[folder] = {path.name for parent in parents for path in parent.glob(f"*{NOTES}")}
-            if run.folder.name + NOTES in listed[folder]:
-                notes[run.key] = self.note(run)
-        return notes
+        """Return the notes of those runs that have one."""
+        return {run.key: self.note(run) for run in runs if self.note_file(run) is not None}
 
     def save_note(self, run: Run, note: Note, version: str) -> None:
         with self._lock:

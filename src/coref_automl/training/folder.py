@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -44,6 +45,10 @@ REMOVING = ".removing"
 """Checkpoints to delete are moved here first, so that a kill leaves no folder that looks complete and has no weights."""
 
 
+_VERSIONS = ("coref-automl", "torch", "transformers", "accelerate", "tokenizers")
+"""Packages whose versions a run's manifest has."""
+
+
 class _Manifest(TypedDict, total=False):
     binding: dict[str, Any]
     plan: dict[str, Any]
@@ -75,7 +80,8 @@ def claim_run(recipe: TrainRecipe, fingerprints: dict[str, str], plan: dict[str,
         binding = binding_of(recipe, fingerprints)
         write_text(run / "recipe.yaml", to_yaml(recipe))
         names = {"kind": KIND, "fingerprint": fingerprint(binding), "model": full_name(recipe.model), "dataset": recipe.dataset}
-        write_json(run / MANIFEST, {**names, "plan": plan, "binding": binding, "versions": _versions()})
+        versions = {name: version(name) for name in _VERSIONS}
+        write_json(run / MANIFEST, {**names, "plan": plan, "binding": binding, "versions": versions})
     for unfinished in (WRITING, REMOVING):
         shutil.rmtree(run / unfinished, ignore_errors=True)
     return run
@@ -99,18 +105,6 @@ def binding_of(recipe: TrainRecipe, fingerprints: dict[str, str]) -> dict[str, A
     free = {*FREE, "dataset", "words_from", *(() if recipe.shape else ("model",))}
     binding = {key: value for key, value in to_mapping(recipe).items() if key not in free}
     return {**binding, **{f"{BYTES}{name}": value for name, value in fingerprints.items()}}
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    versions = {}
-    for name in ("coref-automl", "torch", "transformers", "accelerate", "tokenizers"):
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            versions[name] = "not installed"  # run from a source tree
-    return versions
 
 
 def describe_state(run: Path) -> str:

@@ -26,8 +26,7 @@ from coref_automl.engine.schedule import Attempt, Schedule, run_steps
 from coref_automl.errors import TuningError
 from coref_automl.progress import Progress, Stage
 from coref_automl.say import in_words, say
-from coref_automl.tuning.problem import SAMPLED, Follower, Origin, Problem, Report, events_of
-from coref_automl.tuning.pruning import Rung, reason_to_prune
+from coref_automl.tuning.problem import SAMPLED, Follower, Origin, Problem, Report, Rung, events_of, reason_to_prune
 from coref_automl.tuning.recipe import TuneRecipe
 from coref_automl.tuning.storage import HEARTBEAT_SECONDS, counts, heartbeat, queue_again, recover, sampler_of
 

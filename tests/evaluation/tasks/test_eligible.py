@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coref_automl.evaluation.tasks.eligible import Eligible, frequent_nouns, rivals
-from coref_automl.evaluation.tasks.nouns import Collocations, light_nouns
+from coref_automl.evaluation.tasks.nouns import LIGHT, Collocations, listed
 from coref_automl.evaluation.tasks.real import real_items
 from coref_automl.evaluation.tasks.task import Choices, parse_document
 from coref_automl.korean import Tagger
@@ -174,7 +174,7 @@ def test_the_answer_beside_the_same_word_elsewhere_is_copyable() -> None:
 
 
 def test_the_lists_hold_what_the_documentation_names() -> None:
-    assert {"관계", "사이", "때문", "오늘", "킬로미터"} <= light_nouns()
+    assert {"관계", "사이", "때문", "오늘", "킬로미터"} <= listed(LIGHT)
     assert "피고" in rivals()["원고"]
     assert frequent_nouns()["사용"][1] >= 25
 

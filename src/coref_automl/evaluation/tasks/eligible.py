@@ -109,7 +109,7 @@ class Eligible(nouns.DocumentNouns):
         documents, verbal = frequent_nouns().get(form, (0, 0))
         yield task.INSIDE_WORD, not task.opens_word(self.doc.text, mention.start)  # 처분 of 가처분
         yield f"fewer than {self.least_syllables} syllables", len(form) < self.least_syllables
-        yield "a light noun", form in nouns.light_nouns()  # 경우
+        yield "a light noun", form in nouns.listed(nouns.LIGHT)  # 경우
         yield "a verbal noun", form in self.verbal or (verbal >= VERBAL_SHARE and not name)  # 지정, as in 지정한다
         yield "part of a longer word", not self.is_word(mention)  # 국제 of 국제적
         yield "a noun of very many documents", (documents > VERY_FREQUENT and far) if name else documents >= FREQUENT  # 정부

@@ -35,6 +35,7 @@ _WORD = re.compile(r"\S+|\n")
 
 _NAME = KINDS.index("NNP")
 _LISTS = Path(__file__).parents[2] / "assets" / "nouns"
+LIGHT = "light.txt"
 
 
 @cache
@@ -102,10 +103,6 @@ def _often(hits: set[int], neighbours: Sequence[tuple[str, int]], own: int, endi
 @cache
 def listed(name: str) -> frozenset[str]:
     return frozenset(word for line in word_lines(name) for word in line)
-
-
-def light_nouns() -> frozenset[str]:
-    return listed("light.txt")
 
 
 class Frame(NamedTuple):
@@ -199,7 +196,7 @@ class DocumentNouns:
         """The nouns of every sentence, without light nouns."""
         sentences: list[set[str]] = [set() for _ in range(len(self.doc.tags.sentence_ends) + 1)]
         for mention in self.doc.mentions:
-            if mention.form not in light_nouns():
+            if mention.form not in listed(LIGHT):
                 sentences[self.doc.sentence_at(mention.start)].add(mention.form)
         return sentences
 
@@ -228,7 +225,7 @@ class DocumentNouns:
     def noun_before(self, mention: NounMention) -> bool:
         """Whether a noun without a particle precedes a mention; before a name, light nouns do not count."""
         bare = self.doc.text[mention.start - 1 : mention.start] == " " and mention.start - 1 in self._head_allows_name
-        return bare and not (self.is_name(mention) and self.frame(mention).before in light_nouns())
+        return bare and not (self.is_name(mention) and self.frame(mention).before in listed(LIGHT))
 
     def name_after(self, mention: NounMention) -> bool:
         return self.doc.text[mention.end : mention.end + 1] == " " and mention.end + 1 in self._name_starts

@@ -14,7 +14,7 @@ from itertools import pairwise
 from coref_automl.corpus.chains import NounMention
 from coref_automl.evaluation.tasks import task
 from coref_automl.evaluation.tasks.eligible import Eligible, eligible_of
-from coref_automl.evaluation.tasks.nouns import light_nouns
+from coref_automl.evaluation.tasks.nouns import LIGHT, listed
 from coref_automl.korean import VERBAL
 from coref_automl.records import ClozeItem, Document
 
@@ -31,7 +31,7 @@ def passage_items(doc: task.ParsedDocument, choices: task.Choices) -> task.Found
     drops: Counter[str] = Counter()
     fitting: list[tuple[NounMention, NounMention, task.Span]] = []
     sentences = list(pairwise([0, *(int(end) for end in doc.tags.sentence_ends)]))
-    content = (mention for mention in doc.mentions if not mention.around & VERBAL and mention.form not in light_nouns())
+    content = (mention for mention in doc.mentions if not mention.around & VERBAL and mention.form not in listed(LIGHT))
     last_noun = {doc.sentence_of(mention.start): mention for mention in content}
     for number, sentence in enumerate(sentences):
         hidden = last_noun.get(sentence)
