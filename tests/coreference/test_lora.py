@@ -84,12 +84,14 @@ def test_a_damaged_adapter_is_refused(
 
 
 @pytest.mark.parametrize("load", [for_inference, for_training])
-@pytest.mark.parametrize("rank", [RANK - 1, 10**15])
-def test_settings_of_another_rank_are_refused(
-    trained: Path, tmp_path: Path, load: Callable[[Path], CoreferenceModel], rank: int
+@pytest.mark.parametrize(
+    "edit", [{"rank": RANK - 1}, {"rank": 10**15}, {"window": 10**6}, {"window": 2}, {"window": -1}], ids=str
+)
+def test_settings_that_the_weights_do_not_fit_are_refused(
+    trained: Path, tmp_path: Path, load: Callable[[Path], CoreferenceModel], edit: dict[str, int]
 ) -> None:
     folder = shutil.copytree(trained, tmp_path / "model")
-    write_json(folder / "coreference.json", read_json(folder / "coreference.json") | {"rank": rank})
+    write_json(folder / "coreference.json", read_json(folder / "coreference.json") | edit)
     with pytest.raises(ModelError, match=r"head\.safetensors is damaged, or coreference\.json was edited"):
         load(folder)
 

@@ -24,6 +24,7 @@ from coref_automl.errors import ModelError
 from coref_automl.evaluation.windows import special_edges
 from coref_automl.fingerprints import fingerprint
 from coref_automl.models.execution import move
+from coref_automl.models.families import length_of
 from coref_automl.models.heads import encode, encode_at
 from coref_automl.models.load import load_encoder, quiet_library
 from coref_automl.models.model_files import detect_seq_len, folder_fingerprint, full_name, model_fingerprints, read_head
@@ -169,6 +170,8 @@ def _read(folder: Path, settings: HeadSettings, base_path: str | None, **changes
         check_adapter(encoder, adapter, settings.rank)
         model = CoreferenceModel(encoder, tokenizer, replace(settings, **changes))  # an edited size may exceed memory
         model.head.load_state_dict(head)
+        if model.capacity < 1 or settings.window > length_of(encoder.config):
+            raise ValueError("window")
     except (RuntimeError, ValueError) as error:
         raise ModelError(f"{folder / HEAD} is damaged, or {SETTINGS} was edited; train it again.") from error
     return model, adapter
