@@ -64,7 +64,7 @@ class DecodeError(Exception):
 
 
 def decode(kind: type[T], value: Any, *, lenient: bool = False) -> T:
-    """Return the value as this type. `lenient` converts what people write: text to numbers and paths, lists to tuples."""
+    """Return the value as this type. `lenient` converts what people write: text to floats and paths, lists to tuples."""
     return typing.cast(T, _decoder(kind, lenient)(value))
 
 

@@ -114,6 +114,20 @@ def test_common_leaves_each_set_its_halves_beside_a_set_that_is_a_half(tmp_path:
     assert halves_at() == alone | {score.item: half for score in others}
 
 
+def test_a_document_that_a_whole_set_chooses_with_does_not_judge_by_another_sets_half(tmp_path: Path) -> None:
+    model = Model("entity", 100, 0.1)
+    scores = make_scores(model, documents=60, tasks=["real"])
+    write_evaluation(tmp_path, model, scores)
+    alone = read_groups(open_results([str(tmp_path)]))[0].items
+    result = write_evaluation(tmp_path, model, scores[: len(scores) // 2], set_name="judges") / "result.json"
+    write_json(result, read_json(result) | {"half": "confirm"})
+    both = read_groups(open_results([str(tmp_path)]), common=True)[0].items
+    halves_alone, halves_of_both = (dict(zip(items.index, items.halves.tolist(), strict=True)) for items in (alone, both))
+    chose = [item for item, half in halves_alone.items() if half == "select"]
+    assert chose
+    assert {halves_of_both[item] for item in chose} == {"select"}
+
+
 def test_a_document_of_a_select_half_never_judges(tmp_path: Path) -> None:
     """A set and both halves of it, as `tune` splits them; a document in halves of two sets has chosen."""
     model = Model("entity", 100, 0.1)

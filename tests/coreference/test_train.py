@@ -226,13 +226,15 @@ def test_a_low_rank_run_reports_what_its_saved_model_answers(
 
 
 def test_a_head_that_is_trained_further_names_the_encoder_where_it_lies_now(
-    tmp_path: Path, tales_file: Path, encoder_folder: Path, split_file: Path
+    tmp_path: Path, tales_file: Path, encoder_folder: Path, split_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = shutil.copytree(encoder_folder, tmp_path / "before")
     options = {"split": str(split_file), "rank": 4, "epochs": 1}
     train_coreference(recipe(tales_file, original, tmp_path / "r", **options))
     moved = original.rename(tmp_path / "now")
-    train_coreference(recipe(tales_file, moved, tmp_path / "further", start=str(tmp_path / "r"), split=str(split_file), epochs=1))
+    monkeypatch.chdir(tmp_path)
+    further = recipe(tales_file, Path("now"), tmp_path / "further", start=str(tmp_path / "r"), split=str(split_file), epochs=1)
+    train_coreference(further)
     assert load_model(tmp_path / "further" / "seed-0" / "model").settings.base == str(moved)
 
 

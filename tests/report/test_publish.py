@@ -60,6 +60,7 @@ def test_what_was_sent_loads_again_and_a_second_time_changes_nothing(home: Path,
     assert json.loads(again.out)["estimates"]
 
 
+@pytest.mark.journey
 def test_refusals_and_cut_connections_are_one_sentence_and_the_same_command_goes_on(home: Path, hub: Hub) -> None:
     (stranger,) = commands(hub, home, line())
     assert (stranger.status, hub.models) == (2, {})

@@ -32,6 +32,7 @@ def test_false_verdicts_keep_their_level(verdicts: ModuleType, table: str, colum
     assert sum(shares) / len(shares) <= 5
 
 
+@pytest.mark.journey
 def test_the_gain_of_the_best_is_not_overstated(verdicts: ModuleType) -> None:
     _, *rows = verdicts.TABLES["winner"](25)
     means, believed = ([float(row[at]) for row in rows] for at in (3, 4))

@@ -177,9 +177,12 @@ TYPED = (
 
 
 def press(driver: Any, *keys: str) -> None:
+    """Type into whatever has the focus, as a person does."""
+    from selenium.webdriver import ActionChains
+
     until(driver, PAINTED)
     for key in keys:
-        driver.switch_to.active_element.send_keys(key)
+        ActionChains(driver).send_keys(key).perform()
 
 
 @pytest.fixture
@@ -208,6 +211,7 @@ def test_a_walk_by_keyboard_alone_from_the_leaderboard_to_tagged_items(mine: tup
     press(driver, "?")
     until(driver, "return document.getElementById('keys').open")
     press(driver, Keys.ESCAPE)
+    until(driver, "return !document.getElementById('keys').open")
     press(driver, "g", "i")
     until(driver, "return location.pathname === '/items'")
     until(driver, READY)

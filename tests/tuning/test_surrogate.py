@@ -31,6 +31,7 @@ def test_equal_settings_are_rarely_called_better_and_a_gain_of_one_point_nearly_
     assert pairs < 14
 
 
+@pytest.mark.journey
 def test_a_simulated_study_with_much_to_win_shows_it_and_one_with_nothing_stops_early(surrogate: ModuleType) -> None:
     won = [surrogate.study(1.5, seed) for seed in range(2)]
     assert "better" in [study.decision for study in won]

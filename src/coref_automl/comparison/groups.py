@@ -8,7 +8,7 @@ evaluations on several sets are one entry over the items of all.
 Half of the documents choose (`select`), the others judge (`confirm`). In a `common` group of the sets x and y and an archive:
 
     x, a whole set               split by the hashes of its documents; sets that share documents are split together
-    y, a half of a larger set    all of its documents are in that half; if x has some of them too, `select` wins
+    y, a half of a larger set    all of its documents are in that half; of one that x would split otherwise, `select` wins
     the archive                  split by itself: its documents have numbers, not the names that x and y have
 """
 
@@ -88,14 +88,16 @@ def _on_set(evaluations: Sequence[StoredEvaluation], evalset: str) -> list[Store
     return [stored for stored in evaluations if items_of(stored) in items]
 
 
-def _without_far_bases(evaluations: Sequence[StoredEvaluation], named: set[Path]) -> list[StoredEvaluation]:
-    """Leave out bases that were not `named` and were scored on sets that the named models do not share: no item would be left."""
+def _without_far_bases(evaluations: Sequence[StoredEvaluation], under_paths: set[Path]) -> list[StoredEvaluation]:
+    """Leave out bases that are not `under_paths` and were scored on sets which the models there do not share: no item would be left."""
     sets: dict[tuple[object, ...], set[str]] = {}
     for stored in evaluations:
-        if stored.folder.resolve() in named:
+        if stored.folder.resolve() in under_paths:
             sets.setdefault(model_of(stored), set()).add(items_of(stored))
     shared = set.intersection(*sets.values()) if sets else set()
-    return [stored for stored in evaluations if not shared or items_of(stored) in shared or stored.folder.resolve() in named]
+    return [
+        stored for stored in evaluations if not shared or items_of(stored) in shared or stored.folder.resolve() in under_paths
+    ]
 
 
 def group_of(evaluations: Sequence[StoredEvaluation], fingerprint: str, scorer: str, *, common: bool = False) -> Group:
@@ -154,8 +156,9 @@ def _aligned_items(evaluations: Sequence[StoredEvaluation]) -> tuple[Items, list
     by_set = grouped(zip(evaluations, tables, strict=True), lambda member: items_of(member[0]))
     rows = {name: np.unique(np.concatenate([table.rows for _, table in members])).tolist() for name, members in by_set.items()}
     recorded = {items_of(stored): stored.evaluation.half for stored in evaluations if stored.evaluation.half}
-    halves = _halves_by_hash({name: rows[name] for name in rows if name not in recorded}, index)
-    halves |= _recorded_halves({name: rows[name] for name in recorded}, recorded, index)
+    by_hash = _halves_by_hash({name: rows[name] for name in rows if name not in recorded}, index)
+    selects = {document: half for document, half in by_hash.items() if half == "select"}  # what has chosen never judges
+    halves = by_hash | _recorded_halves({name: rows[name] for name in recorded}, recorded, index) | selects
     arrays = {name: np.array(values) for name, values in index.facts.items()}
     return Items(index.rows, arrays, np.array([halves[document] for document in index.documents])), tables
 

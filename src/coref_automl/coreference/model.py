@@ -149,7 +149,9 @@ def load_for_training(folder: Path, base: str | None, *, dropout: float, seed: i
     """Load a saved model to train it further; an adapter is not merged, and the new settings name its encoder by `base`."""
     settings = read_settings(folder)
     with torch.random.fork_rng(devices=[]):
-        model, adapter = _read(folder, settings, base, base=base or settings.base, dropout=dropout, seed=seed)
+        model, adapter = _read(
+            folder, settings, base, base=full_name(base) if base else settings.base, dropout=dropout, seed=seed
+        )
         if adapter:
             add_lora(model.encoder, settings.rank)
             model.encoder.load_state_dict(adapter, strict=False)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain, count
+from itertools import chain, count, islice
 from pathlib import Path
 
 from coref_automl.errors import InputError
@@ -89,7 +89,7 @@ class Slot:
 
     def sweep(self) -> None:
         """Remove the partial files of killed processes."""
-        for folder in (self.target.folder(self.evalset.name, self.seq_len), self.target.root):
+        for folder in (*islice(self._names(), _NAMES_SEARCHED), self.target.root):
             sweep(folder, deep=False)
 
     def with_current_names(self, evaluation: Evaluation) -> Evaluation:

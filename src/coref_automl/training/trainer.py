@@ -57,7 +57,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
 
     Private hooks of transformers 5.17 that are overridden, and what would happen without them:
     _get_train_sampler          rows in the library's order: no exact resumption
-    _get_grad_norm              a NaN or infinite gradient changes the weights before it is noticed
+    _get_grad_norm              a NaN or infinite gradient is not noticed
     _save_checkpoint, _save     half-written folders; projections of the mention losses saved among the model's own weights
     _load_optimizer_and_scheduler, _load_rng_state    a damaged training state raises a traceback, not a one-line error
     """
