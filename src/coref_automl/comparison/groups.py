@@ -89,7 +89,7 @@ def _on_set(evaluations: Sequence[StoredEvaluation], evalset: str) -> list[Store
 
 
 def _without_far_bases(evaluations: Sequence[StoredEvaluation], under_paths: set[Path]) -> list[StoredEvaluation]:
-    """Leave out bases that are not `under_paths` and were scored on sets which the models there do not share: no item would be left."""
+    """Leave out bases that are not `under_paths`, scored on sets that the models there do not share: no item would be left."""
     sets: dict[tuple[object, ...], set[str]] = {}
     for stored in evaluations:
         if stored.folder.resolve() in under_paths:

@@ -82,11 +82,9 @@ def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = 
 def baseline_name(baseline: str, lang: str) -> str:
     """A baseline as tables name it; the glossary calls the model before training the base model."""
     korean = {
-        "copy-most-frequent": "최빈 명사 복사",
-        "copy-nearest": "최근접 명사 복사",
-        "chance": "무작위",
+        "copy-most-frequent": "최빈 명사 복사", "copy-nearest": "최근접 명사 복사", "chance": "무작위",
         "un-adapted": "베이스 모델",
-    }
+    }  # fmt: skip
     return korean.get(baseline, baseline) if lang == "ko" else baseline.replace("un-adapted", "base model")
 
 
