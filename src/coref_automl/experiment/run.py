@@ -122,8 +122,7 @@ class Experiment:
     def _record_end(self, end: Attempt[Step], stage: Stage) -> bool:
         """Record how an attempt ended; False: it is tried again."""
         step, name = end.step, f"{end.step.name} {kind_name(end.step.kind)}"
-        reason = end.reason if end.outcome else in_words(end.reason)
-        why = reason.rstrip(".")  # what follows in a note is of the same sentence
+        why = in_words(end.reason).rstrip(".")  # what follows in a note is of the same sentence
         if end.done:
             self.state.done.add(step.label)
             took = duration(end.seconds, language())
@@ -133,7 +132,7 @@ class Experiment:
             self.progress.note(f"{name}: {why}. 다시 시도합니다.", f"{step.label}: {why}; it is tried again")
             return False
         else:
-            self.state.failures[step.label] = Failure(step.label, end.kind, reason)
+            self.state.failures[step.label] = Failure(step.label, end.kind, end.reason)
             log = end.job.log
             self.progress.note(f"{name} 실패: {why} (기록: {log})", f"{step.label} failed: {why} (log: {log})")
         stage.advance()
