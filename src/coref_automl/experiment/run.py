@@ -81,14 +81,13 @@ class Experiment:
         claim_folder(out / EVALUATIONS, EVALUATIONS)  # here, because many processes write into it at once
         ran = self._run_steps(kinds)
         if any(stage.start == CHOSEN for stage in self.plan.recipe.checks.values()) and state.can_choose:
-            state.add(self.plan.steps_from(recommend(out / EVALUATIONS, **self._verdict_options).highest_path))
+            state.add(self.plan.steps_from_recommended(recommend(out / EVALUATIONS, **self._verdict_options).highest_path))
             ran |= self._run_steps(kinds)
         result, complete = state.result(kinds), all(state.is_closed(step) for step in state.steps)
         reports = "report" in only or (complete and not only)
         if reports:
             result = self._write_report(result)
-        is_stale = reports or ran or not (out / "result.json").is_file()
-        if is_stale:  # else the stored result, which names its report, still holds
+        if reports or ran or not (out / "result.json").is_file():  # else the stored result, which names its report, still holds
             write_json(out / "result.json", result.to_json())
         return result
 
@@ -133,8 +132,7 @@ class Experiment:
             return False
         else:
             self.state.failures[step.label] = Failure(step.label, end.kind, end.reason)
-            log = end.job.log
-            self.progress.note(f"{name} 실패: {why} (기록: {log})", f"{step.label} failed: {why} (log: {log})")
+            self.progress.note(f"{name} 실패: {why} (기록: {end.job.log})", f"{step.label} failed: {why} (log: {end.job.log})")
         stage.advance()
         return True
 
