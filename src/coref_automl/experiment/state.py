@@ -20,11 +20,9 @@ ANSWER = "answer.json"
 
 @dataclass(frozen=True, slots=True)
 class Failure(Record):
-    """A step that failed; its `reason` is kept in English."""
-
     step: str
     kind: str
-    reason: str
+    reason: str  # in English
 
     def __str__(self) -> str:
         return f"{self.step}: {in_words(self.reason)}"
@@ -41,8 +39,8 @@ class ArmSeeds(Record):
 
     def __str__(self) -> str:
         text = f"{self.name}: " + say(f"시드 {self.finished}/{self.asked}", f"{self.finished} of {self.asked} seeds")
-        told = {seed: ": ".join(map(in_words, reason.split(": ", 1))) for seed, reason in self.missing.items()}  # step: reason
-        reasons = "; ".join(say(f"시드 {seed}: {reason}", f"seed {seed}: {reason}") for seed, reason in told.items())
+        told = [(seed, ": ".join(map(in_words, reason.split(": ", 1)))) for seed, reason in self.missing.items()]  # step: reason
+        reasons = "; ".join(say(f"시드 {seed}: {reason}", f"seed {seed}: {reason}") for seed, reason in told)
         return f"{text} ({reasons})" if reasons else text
 
 
@@ -162,6 +160,6 @@ class ExperimentState:
             failed = [self.failures[step.label] for step in steps if step.label in self.failures]
             left = [step for step in steps if step.label not in self.done]
             if failed or left:
-                reasons = [f"{failure.step}: {failure.reason}" for failure in failed]
-                missing[str(seed)] = reasons[0] if reasons else f"{len(left)} of {len(steps)} steps left"
+                why = [f"{failure.step}: {failure.reason}" for failure in failed] or [f"{len(left)} of {len(steps)} steps left"]
+                missing[str(seed)] = why[0]
         return ArmSeeds(str(arm), len(self.plan.seeds), len(self.plan.seeds) - len(missing), missing)

@@ -205,18 +205,13 @@ class JudgingRuns:
         if not seeds:
             raise TuningError(f"The winner, trial {winner.number}, could not be trained with new seeds: {self.runner.notes[-1]}")
         return Final(
-            raced=tuple(self.selection.candidates),
-            winner=winner.number,
-            reference=reference.number if reference else None,
-            default=default.number if default else None,
-            comparison=comparison,
+            raced=tuple(self.selection.candidates), winner=winner.number, reference=reference.number if reference else None,
+            default=default.number if default else None, comparison=comparison, judging=tuple(seeds),
             over_default=self._compare(baseline, 1 - LEVEL, last=True) if baseline else None,
-            judging=tuple(seeds),
-            confirmed=tuple(problem.confirmed(self._jobs(winner, seeds))),
-            ceiling=self.selection.ceiling,
+            confirmed=tuple(problem.confirmed(self._jobs(winner, seeds))), ceiling=self.selection.ceiling,
             share=_share_to_reach(self._curve(reference), self._curve(winner)) if reference else None,
             unmet=self.selection.unmet_guards(),
-        )
+        )  # fmt: skip
 
     def guard(self, final: Final, comparison: Judgement, reference: TrialCandidate) -> Final:
         """Add the guards of fine-tuned tasks to the comparison; refuse a winner that violates one or is not measured by it."""
