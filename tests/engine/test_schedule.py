@@ -51,3 +51,21 @@ def test_only_a_process_that_died_the_same_way_before_is_said_to_have_died_twice
     launcher = ScriptedLauncher(list(statuses))
     assert run_steps(["step"], launcher, lambda name: Job("module:task", name, str(tmp_path), {}), on_end) == 0
     assert [attempt.reason for attempt in attempts] == reasons
+
+
+def test_an_error_about_one_job_does_not_lose_another_that_is_over(tmp_path: Path) -> None:
+    recorded: list[str] = []
+
+    def on_end(attempt: Attempt[str]) -> bool:
+        recorded.append(attempt.step)
+        if attempt.step == "first":
+            raise ValueError("stop")
+        return True
+
+    def job(name: str) -> Job:
+        (tmp_path / name).mkdir()
+        return Job("module:task", name, str(tmp_path / name), {})
+
+    with pytest.raises(ValueError, match="stop"):
+        run_steps(["first", "second"], ScriptedLauncher([FAILED, FAILED], slots=2), job, on_end)
+    assert recorded == ["first", "second"]

@@ -19,7 +19,7 @@ from coref_automl.engine.launch import FinishedJob
 from coref_automl.errors import RecipeError
 from coref_automl.experiment import estimate
 from coref_automl.experiment.adapt import adapt
-from coref_automl.experiment.estimate import Preflight, plan_preflight
+from coref_automl.experiment.estimate import Preflight, plan_preflight, tokens_of
 from coref_automl.experiment.plan import FEWEST_STEPS, open_plan
 from coref_automl.experiment.preflight import before_training, before_tuning, lines_of, sized_to_texts, study_preflight
 from coref_automl.experiment.run import run_experiment
@@ -122,6 +122,19 @@ def test_a_dry_run_counts_what_starts_from_the_chosen_model_and_only_the_kinds_a
         told = json.loads(capsys.readouterr().out)
         assert {share["kind"] for share in told["shares"]} == kinds
         assert set(told["methods"]) == {"mlm (min_prob 0.2)", "entity"}
+
+
+def test_every_method_is_counted_with_its_own_checkpoints(bench: Bench, tmp_path: Path) -> None:
+    changes = {"seeds": 2, "methods": {"mlm": {"checkpoints": 1}, "entity": {"checkpoints": 5}}}
+    wanted = bench.recipe(tmp_path / "study", **changes)
+    plan = open_plan(wanted, tmp_path / "study", quiet())
+    of_one, of_other = (plan.prepared[arm] for arm in plan.arms)
+    assert plan_preflight(plan).disk == 2 * (of_one.disk() + of_other.disk())
+    few = replace(plan, recipe=replace(wanted, keep_weights=False))
+    assert plan_preflight(few).disk == of_other.disk()
+    costs = {step.name: tokens_of(plan, step) for step in plan.steps if step.kind == "evaluate"}
+    assert costs["entity-64-s1"] == len(of_other.saves()) * costs["base-64"]
+    assert costs["mlm-64-s1"] == len(of_one.saves()) * costs["base-64"] < costs["entity-64-s1"]
 
 
 def test_a_dry_run_trains_nothing_and_keeps_what_it_prepared_for_the_study(bench: Bench, tmp_path: Path) -> None:

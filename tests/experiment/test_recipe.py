@@ -151,7 +151,7 @@ def test_what_starts_from_a_choice_lies_in_folders_that_every_system_can_name(be
     odd = tmp_path / "runs" / "a: 1?"
     shutil.copytree(bench.home / "model", odd)
     plan = open_plan(recipe(**stages), tmp_path / "out", quiet())
-    names = {step.kind: {step.name} for step in plan.steps_from(str(odd))}
+    names = {step.kind: {step.name} for step in plan.steps_from_recommended(str(odd))}
     assert names["coreference"] == {"runs-a--1-"}
     assert names["relation"] == {"100pct-runs-a--1-"}
 

@@ -25,6 +25,7 @@ from coref_automl.folders import EVENTS
 from coref_automl.models.build import build_masked_lm
 from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import quiet, read_events
+from coref_automl.say import speaking
 from coref_automl.store import read_json, read_jsonl, write_json
 from tests.experiment.conftest import ONE, Bench
 from tests.tuning.inline import DeadLauncher, InlineLauncher
@@ -280,6 +281,23 @@ def test_a_step_that_dies_at_its_start_is_not_taken_for_done(bench: Bench, recip
     result = run_experiment(more, only=["relation"], launcher=DeadLauncher())
     assert result.finished["relation"] == 0
     assert [failure.kind for failure in result.failures] == ["no outcome"] * 4
+
+
+def test_reasons_are_kept_in_english_and_told_in_the_language(bench: Bench, recipe: Make) -> None:
+    wanted = recipe(**ONE, lang="ko")
+    result = run_experiment(wanted, only=["train"], launcher=DeadLauncher())
+    reason = "its process ended with status 1 twice: its log is empty"
+    stored = read_json(Path(wanted.out) / "result.json")
+    assert [failure["reason"] for failure in stored["failures"]] == [reason]
+    assert stored["arms"][0]["missing"] == {"0": f"train mlm-64-s0: {reason}"}
+    with speaking("ko"):
+        told = "train mlm-64-s0: 프로세스가 상태 1(으)로 끝남 (두 번): its log is empty"
+        assert f"실패: {told}" in result.lines()
+        assert f"mlm 64: 시드 0/1 (시드 0: {told})" in result.lines()
+    later = run_experiment(recipe(**ONE, lang="ko"), max_minutes=1e-9, launcher=InlineLauncher())
+    assert later.arms[0].missing == {"0": "2 of 2 steps left"}
+    with speaking("ko"):
+        assert str(later.arms[0]) == "mlm 64: 시드 0/1 (시드 0: 단계 2개 중 2개 남음)"
 
 
 def test_a_study_stops_when_its_minutes_are_over(recipe: Make) -> None:

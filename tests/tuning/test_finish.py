@@ -217,6 +217,18 @@ def test_a_reference_that_cannot_be_trained_again_leaves_no_verdict(tmp_path: Pa
     assert "there is no verdict: run the same command again." in verdict(final)
 
 
+def test_a_winner_whose_guards_have_no_pair_is_not_left_behind(tmp_path: Path) -> None:
+    def script(job: Job) -> list[float | str]:
+        lost = not is_sampled(job) and job.recipe["seed"] >= 5
+        return ["fail: KeyError: banana"] if lost else level(0.6)(job)
+
+    told = r"No guard could be measured, .* no new seed together: .*banana.*; run the same command again\."
+    tuner, _ = search(tmp_path, script, guards=("real_far1_strict>=-0.5",), ablate=False)
+    tuner.run()
+    with pytest.raises(TuningError, match=told):
+        finish(tuner.study, tuner.recipe, JobRunner(tuner.problem, ScriptedLauncher(script), quiet(), lambda: None))
+
+
 def test_a_finalist_whose_fresh_seed_fails_is_out(tmp_path: Path) -> None:
     def script(job: Job) -> list[float | str]:
         return ["fail: a: b"] if is_sampled(job) and job.recipe["seed"] else level(0.6)(job)
@@ -303,6 +315,22 @@ def test_runs_with_fresh_seeds_give_their_weights_back_but_for_what_is_read(
     left = {run.job.key: run.job.recipe["seed"] for run in launcher.started if run.job.key not in dropped}
     assert len(left) == kept
     assert set(left.values()) == ({5} if kept == 2 else {5, 6, 7, 8})
+
+
+def test_of_a_first_pair_that_only_one_side_completed_no_weights_are_kept(tmp_path: Path) -> None:
+    def script(job: Job) -> list[float | str]:
+        lost = rate(job) == 0.25 and job.recipe["seed"] == 5
+        return ["fail: KeyError: banana"] if lost else level(0.6)(job)
+
+    tuner, _ = search(tmp_path, script, ablate=False)
+    tuner.run()
+    launcher = ScriptedLauncher(script)
+    final = finish(tuner.study, tuner.recipe, JobRunner(tuner.problem, launcher, quiet(), lambda: None))
+    assert final.comparison is not None
+    assert final.comparison.seeds[0] == 6
+    done = [run.job for run in launcher.started if script(run.job)[0] != "fail: KeyError: banana"]
+    left = [job.recipe["seed"] for job in done if job.key not in tuner.problem.dropped]  # type: ignore[attr-defined]
+    assert left == [6, 6]
 
 
 def _recipe(out: Path) -> TuneRecipe:

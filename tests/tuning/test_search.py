@@ -104,6 +104,14 @@ def test_three_failures_alike_in_a_row_stop_the_study_and_say_why(tmp_path: Path
     assert len(launcher.started) == 3
 
 
+def test_a_trial_that_ends_beside_the_one_that_stops_the_study_is_not_called_interrupted(tmp_path: Path) -> None:
+    tuner, _ = search(tmp_path, lambda _: ["fail: KeyError: banana"], trials=9, slots=4)
+    with pytest.raises(TuningError, match="in a row failed the same way"):
+        tuner.run()
+    assert states(tuner.study) == {"FAIL": 4}
+    assert not any("interrupted" in trial.user_attrs for trial in tuner.study.get_trials())
+
+
 def test_unlike_failures_do_not_stop_it(tmp_path: Path) -> None:
     kinds = iter(["a", "b", "a", "b", "a", "b"])
     tuner, _ = search(tmp_path, lambda _: [f"fail: {next(kinds)}: x"], trials=6)

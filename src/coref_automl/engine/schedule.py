@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
@@ -24,7 +25,8 @@ class Schedule(Generic[S]):
     ready         may this step start now?
     unreachable   will it never be ready? Then it is left out.
     next_step     a further step, asked for when a slot is free and no waiting step is ready; None: there is none now
-    poll          called again and again for every running step; True if it stopped the step: `on_end` is not called
+    poll          called again and again for every step under way, and once more when its process is over and all that it wrote
+                  can be read; True if it stopped the step: `on_end` is not called
     """
 
     ready: Callable[[S], bool] = lambda _: True
@@ -113,16 +115,20 @@ def run_steps(
                 raise RuntimeError("steps wait for something that no step makes")
             if not active:
                 return 0
-            for finished in _take_finished(active, schedule):
-                attempt = finished.attempt()
-                if not on_end(attempt):
-                    waiting.append(_Waiting(attempt.step, (*attempt.earlier, attempt.kind)))
+            with ExitStack() as ends:  # one that raises does not keep the others, which are over too, from being recorded
+                for finished in reversed(_take_finished(active, schedule)):  # the last pushed is called first
+                    ends.callback(_end, finished.attempt(), on_end, waiting)
             if active:
                 wait()
         return sum(not schedule.unreachable(entry.step) for entry in waiting) + len(active)
     finally:
         for running in active.values():
             running.handle.stop()
+
+
+def _end(attempt: Attempt[S], on_end: Callable[[Attempt[S]], bool], waiting: list[_Waiting[S]]) -> None:
+    if not on_end(attempt):
+        waiting.append(_Waiting(attempt.step, (*attempt.earlier, attempt.kind)))
 
 
 def _next(waiting: list[_Waiting[S]], schedule: Schedule[S]) -> _Waiting[S] | None:

@@ -116,7 +116,7 @@ def adapt(
     with open_experiment(recipe, progress, before, InProcessLauncher(), None) as experiment:
         result, plan = experiment.run(), experiment.plan
     answer, base = Answer.from_json(read_json(out / ANSWER)), plan.recipe.model
-    outcomes = {step.kind: step.outcome(out) for step in plan.steps_from(answer.highest_path)}
+    outcomes = {step.kind: step.outcome(out) for step in plan.steps_from_recommended(answer.highest_path)}
     compare = f"coref-automl compare {quote(str(out / EVALUATIONS))}"
     fill = f'coref-automl fill "서울은 [MASK]의 수도이다." --model {quote(base)} --model {quote(answer.highest_path)}'
     adapted = Adapted(

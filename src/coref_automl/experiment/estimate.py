@@ -1,6 +1,7 @@
 """What training will take and what it can show. In: a Plan (`adapt`, `study`) or a Problem (`tune`). Out: a Preflight.
 
-Times come from the tokens that a step reads, at the speed of finished steps of its kind or else of one timed training step.
+`plan_preflight` and `with_times` are a study's, `tuning_preflight` is a search's; what both need stands below them. Times come
+from the tokens that a step reads, at the speed of finished steps of its kind or else of one timed training step.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -105,57 +107,13 @@ class Preflight(Record):
 def plan_preflight(plan: Plan) -> Preflight:
     """Estimate the runs of a plan, without times."""
     recipe, run, runs = plan.recipe, plan.first_run, len(plan.arms) * len(plan.seeds)
-    disk = run.disk() * (runs if recipe.keep_weights else min(runs, recipe.jobs))
+    disks = [prepared.disk() for prepared in plan.prepared.values()]
+    disk = sum(disks) * len(plan.seeds) if recipe.keep_weights else max(disks) * min(runs, recipe.jobs)
     tokens = run.plan.tokens_after(run.last)  # the same for all methods
     preflight = _preflight_of(run, recipe.device, runs, tokens, disk=disk, jobs=recipe.jobs, evidence=_evidence(plan))
     own = {name: ", ".join(f"{key} {value}" for key, value in settings.items()) for name, settings in recipe.methods.items()}
     listed = tuple(f"{name} ({settings})" if settings else name for name, settings in own.items())
     return replace(preflight, methods=listed if any(own.values()) else ())
-
-
-def tuning_preflight(problem: MaskedProblem, progress: Progress) -> Preflight:
-    """Estimate the trials of a search at their full budget, though pruning ends some early; every report scores `select`."""
-    from coref_automl.training.optimizer import OPEN_END
-    from coref_automl.training.setup import prepare_run
-
-    recipe, starts = problem.recipe, problem.starts()
-    run = prepare_run(problem.training(starts[0].params, recipe.seed))
-    disk = _disk_of_tuning(recipe, run.disk())
-    check_disk_space(problem.out, disk)
-    size = _measure(run, recipe.device, progress)
-    speed = size.tokens_per_second
-    runs = len(starts) if recipe.portfolio_only else max(recipe.trials, len(starts))
-    budgets = [run.plan.tokens_after(run.last)] if run.last < OPEN_END else []
-    if recipe.max_minutes is not None:
-        budgets.append(int(60 * recipe.max_minutes * speed))
-    tokens = min(budgets)
-    items = len(problem.halves["select"].select())
-    scored = INFERENCE_COST * REPORTS * items * run.dataset.seq_len * (_WORD_RANK_COST if problem.score.words else 1)
-    preflight = _preflight_of(run, recipe.device, runs, tokens, disk=disk, jobs=recipe.workers, evidence=problem.power())
-    share = StepEstimate("train", runs, runs, runs * (tokens + scored) / speed, _speed_text(size))
-    return replace(preflight, memory=size.gigabytes or peak_gigabytes(), shares=(share,))
-
-
-def _disk_of_tuning(recipe: TuneRecipe, run: float) -> float:
-    """Gigabytes that a study holds at once: active runs, each with an averaged model; a model per judging run that is read again
-    (of the first look, or of all if guards are fine-tuned from them); and best-model/."""
-    model = run / (REPORTS + _OPTIMIZER_MODELS)  # a run holds its checkpoints and the newest's optimizer state
-    pairs = recipe.seeds if outside_guards(recipe) else looks_of(recipe.seeds)[0].pairs
-    return recipe.workers * (run + model) + (2 * pairs + 1) * model
-
-
-def _preflight_of(run: Prepared, device: str, runs: int, tokens: int, *, disk: float, jobs: int, evidence: Evidence) -> Preflight:
-    """Estimate `runs` runs like this one, each of so many tokens."""
-    plan = run.plan
-    steps = min(run.last, round(tokens * plan.steps_per_epoch / max(1, plan.tokens_per_epoch)))
-    sources, left_out = read_prepared(run.dataset.folder)["sources"], Counter[str]()
-    for source in sources:
-        left_out.update(source["dropped"])
-    return Preflight(
-        device=pick_device(device), documents=sum(source["kept"] for source in sources), left_out=dict(left_out.most_common()),
-        rows=plan.rows, length=run.dataset.seq_len, tokens=plan.tokens_per_epoch, batch=plan.batch,
-        epochs=round(steps / max(1, plan.steps_per_epoch), 2), steps=steps, runs=runs, disk=disk, jobs=jobs, evidence=evidence,
-    )  # fmt: skip
 
 
 def _evidence(plan: Plan) -> Evidence:
@@ -189,7 +147,7 @@ def with_times(preflight: Preflight, plan: Plan, progress: Progress, only: Colle
     """Add what is left of every kind of step, or of these."""
     size = _measure(plan.first_run, plan.recipe.device, progress)
     state = ExperimentState.of(plan)
-    steps = plan.steps if (plan.out / ANSWER).is_file() else [*plan.steps, *plan.steps_of_choice()]  # the answer comes last
+    steps = plan.steps + ([] if (plan.out / ANSWER).is_file() else plan.steps_from_recommended())  # the answer comes last
     present = [kind for kind in dict.fromkeys(only) or step_kinds() if any(step.kind == kind for step in steps)]
     shares = tuple(_estimate(plan, state, [step for step in steps if step.kind == kind], size) for kind in present)
     return replace(preflight, memory=size.gigabytes or peak_gigabytes(), shares=shares)
@@ -210,14 +168,59 @@ def _estimate(plan: Plan, state: ExperimentState, steps: Sequence[Step], size: S
 
 def tokens_of(plan: Plan, step: Step) -> float:
     """An upper bound on the tokens that a step trains on, plus those it only reads at their share of the cost."""
-    run, recipe = plan.first_run, step.recipe
+    recipe = step.recipe
     if step.kind == "train":
+        run = plan.run_of(step)
         return run.plan.tokens_after(run.last)
     if step.kind == "evaluate":
-        models, length = len(run.saves()) if step.run else 1, recipe.seq_len or max(plan.recipe.lengths)
+        models, length = len(plan.run_of(step).saves()) if step.run else 1, recipe.seq_len or max(plan.recipe.lengths)
         items = sum(len(evalset.select()) for evalset in plan.sets)
         return INFERENCE_COST * models * items * length * (_WORD_RANK_COST if recipe.words == "all" else 1)
     return CHECKS[step.kind].tokens(recipe, plan.data[step.kind].sizes, INFERENCE_COST)
+
+
+def tuning_preflight(problem: MaskedProblem, progress: Progress) -> Preflight:
+    """Estimate the trials of a search at their full budget, though pruning ends some early; every report scores `select`."""
+    from coref_automl.training.optimizer import OPEN_END
+    from coref_automl.training.setup import prepare_run
+
+    recipe, starts = problem.recipe, problem.starts()
+    run = prepare_run(problem.training(starts[0].params, recipe.seed))
+    disk = _disk_of_tuning(recipe, run.disk())
+    check_disk_space(problem.out, disk)
+    size = _measure(run, recipe.device, progress)
+    speed = size.tokens_per_second
+    runs = len(starts) if recipe.portfolio_only else max(recipe.trials, len(starts))
+    in_steps = run.plan.tokens_after(run.last) if run.last < OPEN_END else inf
+    in_time = 60 * recipe.max_minutes * speed if recipe.max_minutes is not None else inf
+    tokens = int(min(in_steps, in_time))  # one of them is finite
+    items = len(problem.halves["select"].select())
+    scored = INFERENCE_COST * REPORTS * items * run.dataset.seq_len * (_WORD_RANK_COST if problem.score.words else 1)
+    preflight = _preflight_of(run, recipe.device, runs, tokens, disk=disk, jobs=recipe.workers, evidence=problem.power())
+    share = StepEstimate("train", runs, runs, runs * (tokens + scored) / speed, _speed_text(size))
+    return replace(preflight, memory=size.gigabytes or peak_gigabytes(), shares=(share,))
+
+
+def _disk_of_tuning(recipe: TuneRecipe, run: float) -> float:
+    """Gigabytes that a study holds at once: active runs, each with an averaged model; a model per judging run that is read again
+    (of the first look, or of all if guards are fine-tuned from them); and best-model/."""
+    model = run / (REPORTS + _OPTIMIZER_MODELS)  # a run holds its checkpoints and the newest's optimizer state
+    pairs = recipe.seeds if outside_guards(recipe) else looks_of(recipe.seeds)[0].pairs
+    return recipe.workers * (run + model) + (2 * pairs + 1) * model
+
+
+def _preflight_of(run: Prepared, device: str, runs: int, tokens: int, *, disk: float, jobs: int, evidence: Evidence) -> Preflight:
+    """Estimate `runs` runs like this one, each of so many tokens."""
+    plan = run.plan
+    steps = min(run.last, round(tokens * plan.steps_per_epoch / max(1, plan.tokens_per_epoch)))
+    sources, left_out = read_prepared(run.dataset.folder)["sources"], Counter[str]()
+    for source in sources:
+        left_out.update(source["dropped"])
+    return Preflight(
+        device=pick_device(device), documents=sum(source["kept"] for source in sources), left_out=dict(left_out.most_common()),
+        rows=plan.rows, length=run.dataset.seq_len, tokens=plan.tokens_per_epoch, batch=plan.batch,
+        epochs=round(steps / max(1, plan.steps_per_epoch), 2), steps=steps, runs=runs, disk=disk, jobs=jobs, evidence=evidence,
+    )  # fmt: skip
 
 
 def _measure(run: Prepared, device: str, progress: Progress) -> Size:

@@ -53,6 +53,10 @@ _UNBOUND = ("out", "device", "model", "seeds")
 """Where fine-tuning is done and with how many seeds does not bind a step; what it starts from is bound by its bytes."""
 
 
+def _check_binding(recipe: Any, data: TaskData) -> dict[str, Any]:
+    return {key: value for key, value in to_mapping(recipe).items() if key not in (*_UNBOUND, *data.files)} | data.fingerprints
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedArm:
     method: str
@@ -106,39 +110,56 @@ class Plan:
     def _base_steps(self) -> Iterator[Step]:
         for length in self.recipe.lengths:
             yield self._evaluation(arm_name(BASE, length), run=None, seq_len=length)
-        for kind in self.data:
-            if CHECKS[kind].with_base and self.recipe.checks[kind].start == CHOSEN:
-                yield from self._fine_tuning(kind, BASE, run=None, first_seed=self.recipe.first_seed)
+        yield from (step for step in self._checks_starting(CHOSEN, BASE) if CHECKS[step.kind].with_base)
 
     def _steps_of_seed(self, number: int, seed: int) -> Iterator[Step]:
         """The steps of every arm's run of this number, with this seed; the base is fine-tuned as often, for pairs."""
         first_seed = number * SEED_STRIDE
-        yield from self._outside_checks("every", run_name(BASE, seed), run=None, first_seed=first_seed)
+        yield from self._checks_starting("every", run_name(BASE, seed), first_seed=first_seed)
         for arm, prepared in self.prepared.items():
             name, binding = arm.run(seed), binding_of(prepared.recipe, prepared.fingerprints) | {"seed": seed}
             yield Step("train", name, name, self.train_recipe(arm, seed), binding)
             yield self._evaluation(name, run=name, seq_len=None)
-            yield from self._outside_checks("every", name, run=name, first_seed=first_seed)
+            yield from self._checks_starting("every", name, run=name, first_seed=first_seed)
 
-    def steps_from(self, model: str) -> list[Step]:
-        """Steps that start from the recommended model. Folders are named after it, so that another choice overwrites nothing."""
+    def steps_from_recommended(self, model: str | None = None) -> list[Step]:
+        """Steps that start from the model which the evaluations recommend; None: they have not done so yet. Folders are named
+        after it, so that another choice overwrites nothing."""
+        if model is None:
+            return list(self._checks_starting(CHOSEN, CHOSEN))
         path, model_bytes, is_base = Path(model), start_bytes(model), model == self.recipe.model
         name = path.name if path.parent.name in ("", ".") else f"{path.resolve().parent.name}-{path.name}"
         return [
             replace(step, start=model, binding={**step.binding, **model_bytes})
-            for step in self.steps_of_choice(re.sub(r"[^\w.+-]", "-", name))
+            for step in self._checks_starting(CHOSEN, re.sub(r"[^\w.+-]", "-", name))
             if not (is_base and CHECKS[step.kind].with_base)  # which was fine-tuned already
         ]
 
-    def steps_of_choice(self, name: str = CHOSEN) -> Iterator[Step]:
-        """Outside checks that start from the model the evaluations will recommend."""
-        return self._outside_checks(CHOSEN, name, run=None, first_seed=self.recipe.first_seed)
-
-    def _outside_checks(self, start: str, name: str, *, run: str | None, first_seed: int) -> Iterator[Step]:
-        """Fine-tuning for every check whose section has this `start`."""
+    def _checks_starting(self, start: str, name: str, run: str | None = None, first_seed: int | None = None) -> Iterator[Step]:
+        """The steps of the checks whose section has this `start`, one per variant of a check. The k-th run of every method and
+        the k-th fine-tuning of the base share their seeds, which no other k has; by default they begin with the study's."""
+        first_seed = self.recipe.first_seed if first_seed is None else first_seed
         for kind in self.data:
-            if self.recipe.checks[kind].start == start:
-                yield from self._fine_tuning(kind, name, run=run, first_seed=first_seed)
+            check, stage, data = CHECKS[kind], self.recipe.checks[kind], self.data[kind]
+            for prefix, settings in check.variants(stage, data) if stage.start == start else ():
+                step_name = prefix + name
+                decided = {"out": str(self.out / kind / step_name), "first_seed": first_seed, "device": self.device, **settings}
+                recipe = check.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
+                yield Step(kind, step_name, run, recipe, _check_binding(recipe, data) | ({} if run else self._base_bytes))
+
+    def _evaluation(self, name: str, *, run: str | None, seq_len: int | None) -> Step:
+        stage = self.recipe.evaluate
+        recipe = EvaluateRecipe(
+            eval_sets=tuple(evalset.folder for evalset in self.sets), seq_len=seq_len, out=self.out / EVALUATIONS,
+            device=self.device, words=stage.words, base=False,
+        )  # fmt: skip
+        binding = {"eval_sets": [evalset.fingerprint for evalset in self.sets], "words": stage.words}
+        return Step("evaluate", name, run, recipe, binding | {f"{BYTES}scorer": SCORER} | ({} if run else self._base_bytes))
+
+    @cached_property
+    def _base_bytes(self) -> dict[str, str]:
+        """What steps from the base are bound to; a run's own bytes are bound by its training."""
+        return start_bytes(self.recipe.model)
 
     def train_recipe(self, arm: PlannedArm, seed: int) -> TrainRecipe:
         decided = {
@@ -156,8 +177,12 @@ class Plan:
 
     @property
     def first_run(self) -> Prepared:
-        """The first run stands for all: they see equal numbers of tokens."""
+        """The first run stands for all where only tokens count, of which they see equal numbers."""
         return self.prepared[self.arms[0]]
+
+    def run_of(self, step: Step) -> Prepared:
+        """What the run that a step makes or needs was prepared with."""
+        return next(prepared for arm, prepared in self.prepared.items() if step.run and step.run == arm.run(seed_of(step.run)))
 
     def check_runs(self) -> None:
         """Refuse arms that would see different numbers of tokens, and a base that tables would confuse with a run."""
@@ -183,35 +208,9 @@ class Plan:
                     "would have one, too; pass another --first-seed, or name the method otherwise."
                 )
 
-    def _evaluation(self, name: str, *, run: str | None, seq_len: int | None) -> Step:
-        stage = self.recipe.evaluate
-        recipe = EvaluateRecipe(
-            eval_sets=tuple(evalset.folder for evalset in self.sets), seq_len=seq_len, out=self.out / EVALUATIONS,
-            device=self.device, words=stage.words, base=False,
-        )  # fmt: skip
-        binding = {"eval_sets": [evalset.fingerprint for evalset in self.sets], "words": stage.words}
-        return Step("evaluate", name, run, recipe, binding | {f"{BYTES}scorer": SCORER} | ({} if run else self._base_bytes))
-
-    @cached_property
-    def _base_bytes(self) -> dict[str, str]:
-        """What steps from the base are bound to; a run's own bytes are bound by its training."""
-        return start_bytes(self.recipe.model)
-
-    def _fine_tuning(self, kind: str, name: str, *, run: str | None, first_seed: int) -> Iterator[Step]:
-        """The steps of a check from one start, one per variant of the check. The k-th run of every method and the k-th
-        fine-tuning of the base share their seeds, which no other k has."""
-        check, stage, data = CHECKS[kind], self.recipe.checks[kind], self.data[kind]
-        for prefix, settings in check.variants(stage, data):
-            step_name = prefix + name
-            decided = {"out": str(self.out / kind / step_name), "first_seed": first_seed, "device": self.device, **settings}
-            recipe = check.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
-            bound = {key: value for key, value in to_mapping(recipe).items() if key not in (*_UNBOUND, *data.files)}
-            yield Step(kind, step_name, run, recipe, bound | data.fingerprints | ({} if run else self._base_bytes))
-
 
 def _train_recipe(recipe: ExperimentRecipe, method: str, decided: Mapping[str, Any]) -> TrainRecipe:
-    settings = {**recipe.settings(method), "model": recipe.model, **decided}
-    return from_mapping(TrainRecipe, settings, f"methods: {method}")
+    return from_mapping(TrainRecipe, {**recipe.settings(method), "model": recipe.model, **decided}, f"methods: {method}")
 
 
 def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
@@ -258,14 +257,17 @@ def _build_set(stage: EvaluateStage, texts: HeldOutTexts, model: str, folder: Pa
 
 def _open_datasets(recipe: ExperimentRecipe, out: Path, sets: Sequence[EvalSet], progress: Progress) -> dict[int, Path]:
     """Return a dataset folder per length: prepared from the texts, or the given one with the shortest blocks it divides."""
-    if texts := None if recipe.datasets else recipe.texts:
-        excluded = [evalset.folder for evalset in sets]
-        return {
-            length: prepare_texts(texts, out / "datasets" / str(length), length, recipe.model, excluded, progress, texts.holdout)
-            for length in recipe.lengths
-        }
-    block_lengths = {folder: PackedDataset.open(Path(folder)).seq_len for folder in recipe.datasets}
-    datasets = {}
+    if recipe.datasets or recipe.texts is None:  # a recipe has one or the other
+        return _given_datasets(recipe)
+    texts, excluded = recipe.texts, [evalset.folder for evalset in sets]
+    return {
+        length: prepare_texts(texts, out / "datasets" / str(length), length, recipe.model, excluded, progress, texts.holdout)
+        for length in recipe.lengths
+    }
+
+
+def _given_datasets(recipe: ExperimentRecipe) -> dict[int, Path]:
+    block_lengths, datasets = {folder: PackedDataset.open(Path(folder)).seq_len for folder in recipe.datasets}, {}
     for length in recipe.lengths:
         divisible = [folder for folder, block in block_lengths.items() if block % length == 0]
         if not divisible:

@@ -81,14 +81,13 @@ class Experiment:
         claim_folder(out / EVALUATIONS, EVALUATIONS)  # here, because many processes write into it at once
         ran = self._run_steps(kinds)
         if any(stage.start == CHOSEN for stage in self.plan.recipe.checks.values()) and state.can_choose:
-            state.add(self.plan.steps_from(recommend(out / EVALUATIONS, **self._verdict_options).highest_path))
+            state.add(self.plan.steps_from_recommended(recommend(out / EVALUATIONS, **self._verdict_options).highest_path))
             ran |= self._run_steps(kinds)
         result, complete = state.result(kinds), all(state.is_closed(step) for step in state.steps)
         reports = "report" in only or (complete and not only)
         if reports:
             result = self._write_report(result)
-        is_stale = reports or ran or not (out / "result.json").is_file()
-        if is_stale:  # else the stored result, which names its report, still holds
+        if reports or ran or not (out / "result.json").is_file():  # else the stored result, which names its report, still holds
             write_json(out / "result.json", result.to_json())
         return result
 
@@ -122,8 +121,7 @@ class Experiment:
     def _record_end(self, end: Attempt[Step], stage: Stage) -> bool:
         """Record how an attempt ended; False: it is tried again."""
         step, name = end.step, f"{end.step.name} {kind_name(end.step.kind)}"
-        reason = end.reason if end.outcome else in_words(end.reason)
-        why = reason.rstrip(".")  # what follows in a note is of the same sentence
+        why = in_words(end.reason).rstrip(".")  # what follows in a note is of the same sentence
         if end.done:
             self.state.done.add(step.label)
             took = duration(end.seconds, language())
@@ -133,9 +131,8 @@ class Experiment:
             self.progress.note(f"{name}: {why}. 다시 시도합니다.", f"{step.label}: {why}; it is tried again")
             return False
         else:
-            self.state.failures[step.label] = Failure(step.label, end.kind, reason)
-            log = end.job.log
-            self.progress.note(f"{name} 실패: {why} (기록: {log})", f"{step.label} failed: {why} (log: {log})")
+            self.state.failures[step.label] = Failure(step.label, end.kind, end.reason)
+            self.progress.note(f"{name} 실패: {why} (기록: {end.job.log})", f"{step.label} failed: {why} (log: {end.job.log})")
         stage.advance()
         return True
 

@@ -11,7 +11,7 @@ from coref_automl.experiment.plan import Plan, PlannedArm
 from coref_automl.experiment.recipe import kind_name, step_kinds
 from coref_automl.experiment.step import RUNS, Step
 from coref_automl.records import Record
-from coref_automl.say import say
+from coref_automl.say import in_words, say
 from coref_automl.training.folder import checkpoints_of
 
 ANSWER = "answer.json"
@@ -22,15 +22,15 @@ ANSWER = "answer.json"
 class Failure(Record):
     step: str
     kind: str
-    reason: str
+    reason: str  # in English
 
     def __str__(self) -> str:
-        return f"{self.step}: {self.reason}"
+        return f"{self.step}: {in_words(self.reason)}"
 
 
 @dataclass(frozen=True, slots=True)
 class ArmSeeds(Record):
-    """How many of an arm's seeds were trained and judged in full; `missing` says why each of the others was not."""
+    """How many of an arm's seeds were trained and judged in full; `missing` says, in English, why each of the others was not."""
 
     name: str
     asked: int
@@ -39,7 +39,8 @@ class ArmSeeds(Record):
 
     def __str__(self) -> str:
         text = f"{self.name}: " + say(f"시드 {self.finished}/{self.asked}", f"{self.finished} of {self.asked} seeds")
-        reasons = "; ".join(say(f"시드 {seed}: {reason}", f"seed {seed}: {reason}") for seed, reason in self.missing.items())
+        told = [(seed, ": ".join(map(in_words, reason.split(": ", 1)))) for seed, reason in self.missing.items()]  # step: reason
+        reasons = "; ".join(say(f"시드 {seed}: {reason}", f"seed {seed}: {reason}") for seed, reason in told)
         return f"{text} ({reasons})" if reasons else text
 
 
@@ -159,6 +160,6 @@ class ExperimentState:
             failed = [self.failures[step.label] for step in steps if step.label in self.failures]
             left = [step for step in steps if step.label not in self.done]
             if failed or left:
-                progress = say(f"단계 {len(steps)}개 중 {len(left)}개 남음", f"{len(left)} of {len(steps)} steps left")
-                missing[str(seed)] = str(failed[0]) if failed else progress
+                why = [f"{failure.step}: {failure.reason}" for failure in failed] or [f"{len(left)} of {len(steps)} steps left"]
+                missing[str(seed)] = why[0]
         return ArmSeeds(str(arm), len(self.plan.seeds), len(self.plan.seeds) - len(missing), missing)

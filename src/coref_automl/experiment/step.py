@@ -29,7 +29,7 @@ RUNS = "runs"
 
 @dataclass(frozen=True, slots=True)
 class StepWork(Record):
-    """What the job of a step keeps: the command's settings, and the run or model folder that it starts from."""
+    """What the job of a step keeps: the command's settings, and `start`: the run that it makes or needs, else a model."""
 
     kind: str
     start: str

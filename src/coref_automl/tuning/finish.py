@@ -105,15 +105,6 @@ class Final(Record):
         return (self.candidate(self.reference) if self.refused else None) or self.best
 
 
-def finish(study: Any, recipe: TuneRecipe, runner: JobRunner, early: Sequence[TrialCandidate] = ()) -> Final:
-    """Select, judge, guard and ablate. `early` holds the ranked candidates of a search that stopped early."""
-    selection = _select(study, recipe, runner, early)
-    final = _judge(selection, recipe, runner)
-    final = _guard(final, selection, recipe, runner)
-    final = _ablate(final, selection, recipe, runner)
-    return replace(final, stopped_early=bool(early), notes=tuple(dict.fromkeys(runner.notes)))
-
-
 @dataclass(frozen=True, slots=True)
 class Selection:
     """What fresh seeds chose, and what it is judged against. `violated` are guards that sampled finalists violate, by number."""
@@ -151,6 +142,24 @@ class Selection:
         return ", ".join([guard for guard in best if all(guard in guards for guards in by_finalist)] or best)
 
 
+def finish(study: Any, recipe: TuneRecipe, runner: JobRunner, early: Sequence[TrialCandidate] = ()) -> Final:
+    """Select, judge, guard and ablate. `early` holds the ranked candidates of a search that stopped early."""
+    selection = _select(study, recipe, runner, early)
+    runs = JudgingRuns(selection, recipe, runner)
+    final = runs.judge()
+    reference, comparison = selection.reference, final.comparison
+    if reference and comparison:
+        final = runs.guard(final, comparison, reference)
+        if recipe.ablate and comparison.verdict.decision == "better" and not final.refused:
+            final = replace(final, effects=runs.ablate(reference, comparison.seeds))
+    elif reference and recipe.guards:
+        raise TuningError(
+            f"No guard could be measured, because the winner, trial {final.winner}, and its reference, trial {final.reference}, "
+            f"completed no new seed together: {runner.notes[-1]}; run the same command again."
+        )
+    return replace(final, stopped_early=bool(early), notes=tuple(dict.fromkeys(runner.notes)))
+
+
 def _select(study: Any, recipe: TuneRecipe, runner: JobRunner, early: Sequence[TrialCandidate]) -> Selection:
     """Choose the best finalist that violates no guard; a sampled one only where the search can have gained what matters."""
     completed = completed_candidates(study, runner.problem, recipe)
@@ -178,63 +187,6 @@ def _violated_guards(finalists: Sequence[TrialCandidate], problem: Problem, reci
     return violated
 
 
-def _judge(selection: Selection, recipe: TuneRecipe, runner: JobRunner) -> Final:
-    """Train the winner and what it is compared with, until it is judged."""
-    winner, reference, default = selection.winner, selection.reference, selection.default
-    runs = JudgingRuns(selection, recipe, runner)
-    comparison = runs.judge_in_pairs()
-    runs.drop_unread_weights()
-    seeds = runs.completed[winner.number]
-    if not seeds:
-        raise TuningError(f"The winner, trial {winner.number}, could not be trained with new seeds: {runner.notes[-1]}")
-    return Final(
-        raced=tuple(selection.candidates),
-        winner=winner.number,
-        reference=reference.number if reference else None,
-        default=default.number if default else None,
-        comparison=comparison,
-        over_default=runs.compare(selection.baseline, 1 - LEVEL, last=True) if selection.baseline else None,
-        judging=tuple(seeds),
-        confirmed=tuple(runner.problem.confirmed(winner.jobs(runner.problem, seeds, confirm=True))),
-        ceiling=selection.ceiling,
-        share=_share_to_reach(runs.curve(reference), runs.curve(winner)) if reference else None,
-        unmet=selection.unmet_guards(),
-    )
-
-
-def _guard(final: Final, selection: Selection, recipe: TuneRecipe, runner: JobRunner) -> Final:
-    """Add the guards of fine-tuned tasks to the comparison; refuse a winner that violates a guard or is not measured by it."""
-    comparison, reference, problem = final.comparison, selection.reference, runner.problem
-    if comparison is None or reference is None:
-        return final
-    ours = selection.winner.jobs(problem, comparison.seeds, confirm=True)
-    theirs = reference.jobs(problem, comparison.seeds, confirm=True)
-    differences = {**comparison.guards, **problem.checked(ours, theirs, runner.run)}
-    refused = next((guard for guard in recipe.guards if not is_met(guard, differences)), None)
-    return replace(final, comparison=replace(comparison, guards=differences), refused=refused)
-
-
-def _ablate(final: Final, selection: Selection, recipe: TuneRecipe, runner: JobRunner) -> Final:
-    """Retrain a winner that is better, and not refused, with one of the settings that differ from the reference reverted."""
-    winner, reference, comparison, problem = selection.winner, selection.reference, final.comparison, runner.problem
-    if not recipe.ablate or reference is None or comparison is None or comparison.verdict.decision != "better" or final.refused:
-        return final
-    seeds, jobs = comparison.seeds[:_FEW_SEEDS], dict[str, list[Job]]()
-    differing = [name for name, value in winner.params.items() if reference.params.get(name, value) != value]
-    for name in differing[:_ABLATED_SETTINGS]:
-        params = {**winner.params, name: reference.params[name]}
-        if problem.accepts(params):
-            jobs[name] = replace(winner, params=params).jobs(problem, seeds, confirm=True)
-    failed = runner.run([job for group in jobs.values() for job in group], "ablation")
-    effects = []
-    for name, group in jobs.items():
-        if not any(job.key in failed for job in group):
-            paired = problem.paired(winner.jobs(problem, seeds, confirm=True), group, "confirm")
-            loss = float(np.mean(paired.per_seed))
-            effects.append(SettingEffect(name, winner.params[name], reference.params[name], loss, paired.error))
-    return replace(final, effects=tuple(sorted(effects, key=lambda effect: -effect.loss)))
-
-
 @dataclass(slots=True)
 class JudgingRuns:
     """Runs with judging seeds; `completed` holds the seeds of those that succeeded, by candidate."""
@@ -244,10 +196,49 @@ class JudgingRuns:
     runner: JobRunner
     completed: dict[int, list[int]] = field(default_factory=dict)
 
-    def _jobs(self, side: TrialCandidate, seeds: Iterable[int]) -> list[Job]:
-        return side.jobs(self.runner.problem, seeds, confirm=True)
+    def judge(self) -> Final:
+        """Train the winner and what it is compared with, until it is judged."""
+        winner, reference, default = self.selection.winner, self.selection.reference, self.selection.default
+        baseline, problem = self.selection.baseline, self.runner.problem
+        comparison = self._judge_in_pairs()
+        seeds = self.completed[winner.number]
+        if not seeds:
+            raise TuningError(f"The winner, trial {winner.number}, could not be trained with new seeds: {self.runner.notes[-1]}")
+        return Final(
+            raced=tuple(self.selection.candidates), winner=winner.number, reference=reference.number if reference else None,
+            default=default.number if default else None, comparison=comparison, judging=tuple(seeds),
+            over_default=self._compare(baseline, 1 - LEVEL, last=True) if baseline else None,
+            confirmed=tuple(problem.confirmed(self._jobs(winner, seeds))), ceiling=self.selection.ceiling,
+            share=_share_to_reach(self._curve(reference), self._curve(winner)) if reference else None,
+            unmet=self.selection.unmet_guards(),
+        )  # fmt: skip
 
-    def judge_in_pairs(self) -> Judgement | None:
+    def guard(self, final: Final, comparison: Judgement, reference: TrialCandidate) -> Final:
+        """Add the guards of fine-tuned tasks to the comparison; refuse a winner that violates one or is not measured by it."""
+        ours, theirs = (self._jobs(side, comparison.seeds) for side in (self.selection.winner, reference))
+        differences = {**comparison.guards, **self.runner.problem.checked(ours, theirs, self.runner.run)}
+        refused = next((guard for guard in self.recipe.guards if not is_met(guard, differences)), None)
+        return replace(final, comparison=replace(comparison, guards=differences), refused=refused)
+
+    def ablate(self, reference: TrialCandidate, judged: Sequence[int]) -> tuple[SettingEffect, ...]:
+        """Retrain the winner with one of the settings that differ from the reference reverted, with a few of the judged seeds."""
+        winner, problem = self.selection.winner, self.runner.problem
+        seeds, jobs = judged[:_FEW_SEEDS], dict[str, list[Job]]()
+        differing = [name for name, value in winner.params.items() if reference.params.get(name, value) != value]
+        for name in differing[:_ABLATED_SETTINGS]:
+            params = {**winner.params, name: reference.params[name]}
+            if problem.accepts(params):
+                jobs[name] = self._jobs(replace(winner, params=params), seeds)
+        failed = self.runner.run([job for group in jobs.values() for job in group], "ablation")
+        effects = []
+        for name, group in jobs.items():
+            if not any(job.key in failed for job in group):
+                paired = problem.paired(self._jobs(winner, seeds), group, "confirm")
+                loss = float(np.mean(paired.per_seed))
+                effects.append(SettingEffect(name, winner.params[name], reference.params[name], loss, paired.error))
+        return tuple(sorted(effects, key=lambda effect: -effect.loss))
+
+    def _judge_in_pairs(self) -> Judgement | None:
         """Train winner and reference, adding pairs until a look decides; the baseline is trained with the first seeds."""
         start = selection_seeds(self.recipe)[-1].stop  # what nominated or chose does not judge
         if self.selection.reference is None:
@@ -257,37 +248,30 @@ class JudgingRuns:
         for look in looks:
             self._train(range(start + trained, start + look.pairs), start)
             trained = look.pairs
-            judgement = self.compare(self.selection.reference, look.level, last=look is looks[-1])
+            judgement = self._compare(self.selection.reference, look.level, last=look is looks[-1])
             if judgement is None or judgement.verdict.decision != "open":
                 break
         return judgement
 
     def _train(self, seeds: range, start: int) -> None:
-        runs = [(side, seed) for seed in seeds for side in self.selection.sides]
-        # best-model/ is of the first pair that completes, within the first look; guards of fine-tuned tasks read every pair
-        if not self.completed or outside_guards(self.recipe):
+        """Train a look. One run of the first pair becomes best-model/: the first look, without a pair of which no other follows,
+        keeps its weights until that pair is known. Guards of fine-tuned tasks read every pair, so that all are kept."""
+        selection, every_pair, is_first_look = self.selection, bool(outside_guards(self.recipe)), not self.completed
+        runs = [(side, seed) for seed in seeds for side in selection.sides]
+        if every_pair or is_first_look:
             self.runner.keep_last |= {job.key for side, seed in runs for job in self._jobs(side, [seed])}
-        baseline = self.selection.baseline
-        runs += [(baseline, seed) for seed in seeds if baseline and seed < start + _BASELINE_PAIRS]
+        runs += [(selection.baseline, seed) for seed in seeds if selection.baseline and seed < start + _BASELINE_PAIRS]
         jobs = {(side.number, seed): self._jobs(side, [seed])[0] for side, seed in runs}
         failed = self.runner.run(list(jobs.values()), "verdict")
         for (number, seed), job in jobs.items():
             self.completed.setdefault(number, []).extend([] if job.key in failed else [seed])
+        paired = self._shared_seeds(selection.reference or selection.winner)
+        if is_first_look and not every_pair and paired:
+            for side in selection.sides:
+                for job in self._jobs(side, (seed for seed in self.completed[side.number] if seed != paired[0])):
+                    self.runner.problem.drop_weights(job)
 
-    def drop_unread_weights(self) -> None:
-        """Keep the weights of the first pair, one of which becomes best-model/; guards of fine-tuned tasks read every pair's."""
-        if outside_guards(self.recipe):
-            return
-        paired = self._shared_seeds(self.selection.reference or self.selection.winner)
-        for side in self.selection.sides:
-            unread = [seed for seed in self.completed[side.number] if paired and seed > paired[0]]
-            for job in self._jobs(side, unread):
-                self.runner.problem.drop_weights(job)
-
-    def _shared_seeds(self, other: TrialCandidate) -> list[int]:
-        return [seed for seed in self.completed[self.selection.winner.number] if seed in self.completed[other.number]]
-
-    def compare(self, other: TrialCandidate, level: float, *, last: bool) -> Judgement | None:
+    def _compare(self, other: TrialCandidate, level: float, *, last: bool) -> Judgement | None:
         """Return the verdict on the winner minus another candidate over their shared seeds; None if they share none."""
         shared = self._shared_seeds(other)
         if not shared:
@@ -296,7 +280,7 @@ class JudgingRuns:
         verdict = problem.paired(ours, theirs, "confirm").judged(level, min_effect=self.recipe.worth / 100, last=last)
         return Judgement(other.number, tuple(shared), verdict, problem.guarded(ours, theirs, "confirm"))
 
-    def curve(self, side: TrialCandidate) -> dict[int, float]:
+    def _curve(self, side: TrialCandidate) -> dict[int, float]:
         """The mean score on `select` at each quarter of the budget."""
         values: dict[int, list[float]] = {}
         for job in self._jobs(side, self.completed[side.number]):
@@ -304,6 +288,12 @@ class JudgingRuns:
                 if not report.averaged:
                     values.setdefault(report.step, []).append(report.value)
         return {quarter: float(np.mean(scores)) for quarter, scores in values.items()}
+
+    def _shared_seeds(self, other: TrialCandidate) -> list[int]:
+        return [seed for seed in self.completed[self.selection.winner.number] if seed in self.completed[other.number]]
+
+    def _jobs(self, side: TrialCandidate, seeds: Iterable[int]) -> list[Job]:
+        return side.jobs(self.runner.problem, seeds, confirm=True)
 
 
 def _share_to_reach(theirs: dict[int, float], ours: dict[int, float]) -> float | None:

@@ -4,7 +4,7 @@ This process asks Optuna for settings, starts one process per trial, reads its r
 be killed at any moment: the same command resumes, and nothing is trained twice. The states of a trial are Optuna's:
 
 WAITING -> RUNNING -> COMPLETE              `_record_end`: it ended with a score
-                   -> PRUNED                `_poll`: not in the better half at a rung (`pruning.py`)
+                   -> PRUNED                `_poll`: not in the better half at a rung (`problem.reason_to_prune`)
                    -> FAIL                  `_record_end`: an error, no score, or its process died a second time
                    -> FAIL, `interrupted`   its process died (`_requeue`) or the study's (`_requeue_orphans`, `_requeue_active`):
                                             its settings are WAITING again, as another trial
