@@ -45,8 +45,7 @@ REMOVING = ".removing"
 """Checkpoints to delete are moved here first, so that a kill leaves no folder that looks complete and has no weights."""
 
 
-_VERSIONS = ("coref-automl", "torch", "transformers", "accelerate", "tokenizers")
-"""Packages whose versions a run's manifest has."""
+_VERSIONED = ("coref-automl", "torch", "transformers", "accelerate", "tokenizers")  # packages named in a run's manifest
 
 
 class _Manifest(TypedDict, total=False):
@@ -80,7 +79,7 @@ def claim_run(recipe: TrainRecipe, fingerprints: dict[str, str], plan: dict[str,
         binding = binding_of(recipe, fingerprints)
         write_text(run / "recipe.yaml", to_yaml(recipe))
         names = {"kind": KIND, "fingerprint": fingerprint(binding), "model": full_name(recipe.model), "dataset": recipe.dataset}
-        versions = {name: version(name) for name in _VERSIONS}
+        versions = {name: version(name) for name in _VERSIONED}
         write_json(run / MANIFEST, {**names, "plan": plan, "binding": binding, "versions": versions})
     for unfinished in (WRITING, REMOVING):
         shutil.rmtree(run / unfinished, ignore_errors=True)
