@@ -11,6 +11,7 @@ import pytest
 from coref_automl.engine.job import FAILED, OUTCOME, Job, Outcome, Running
 from coref_automl.engine.launch import FinishedJob
 from coref_automl.engine.schedule import Attempt, run_steps
+from coref_automl.errors import InputError
 from coref_automl.store import write_json
 
 
@@ -69,3 +70,24 @@ def test_an_error_about_one_job_does_not_lose_another_that_is_over(tmp_path: Pat
     with pytest.raises(ValueError, match="stop"):
         run_steps(["first", "second"], ScriptedLauncher([FAILED, FAILED], slots=2), job, on_end)
     assert recorded == ["first", "second"]
+
+
+def test_an_outcome_that_cannot_be_read_does_not_lose_another_job_that_is_over(tmp_path: Path) -> None:
+    recorded: list[str] = []
+
+    class Launcher(ScriptedLauncher):
+        def start(self, job: Job, slot: int) -> Running:
+            running = super().start(job, slot)
+            if slot == 1:
+                (Path(job.folder) / OUTCOME).write_text("[]")
+            return running
+
+    def job(name: str) -> Job:
+        (tmp_path / name).mkdir()
+        return Job("module:task", name, str(tmp_path / name), {})
+
+    with pytest.raises(InputError):
+        run_steps(
+            ["first", "second"], Launcher([FAILED, FAILED], slots=2), job, lambda attempt: not recorded.append(attempt.step)
+        )
+    assert recorded == ["first"]

@@ -229,6 +229,16 @@ def test_a_winner_whose_guards_have_no_pair_is_not_left_behind(tmp_path: Path) -
         finish(tuner.study, tuner.recipe, JobRunner(tuner.problem, ScriptedLauncher(script), quiet(), lambda: None))
 
 
+def test_a_winner_without_anything_to_be_judged_against_breaks_its_guards(tmp_path: Path) -> None:
+    def script(job: Job) -> list[float | str]:
+        return level(0.6)(job) if is_sampled(job) else ["fail: KeyError: banana"]
+
+    tuner, _ = search(tmp_path, script, guards=("real_far1_strict>=-0.5",), ablate=False)
+    tuner.run()
+    with pytest.raises(TuningError, match=r"No guard could be measured, .* none of the settings to begin with completed; run"):
+        finish(tuner.study, tuner.recipe, JobRunner(tuner.problem, ScriptedLauncher(script), quiet(), lambda: None))
+
+
 def test_a_finalist_whose_fresh_seed_fails_is_out(tmp_path: Path) -> None:
     def script(job: Job) -> list[float | str]:
         return ["fail: a: b"] if is_sampled(job) and job.recipe["seed"] else level(0.6)(job)

@@ -117,7 +117,7 @@ def run_steps(
                 return 0
             with ExitStack() as ends:  # one that raises does not keep the others, which are over too, from being recorded
                 for finished in reversed(_take_finished(active, schedule)):  # the last pushed is called first
-                    ends.callback(_end, finished.attempt(), on_end, waiting)
+                    ends.callback(_end, finished, on_end, waiting)
             if active:
                 wait()
         return sum(not schedule.unreachable(entry.step) for entry in waiting) + len(active)
@@ -126,8 +126,8 @@ def run_steps(
             running.handle.stop()
 
 
-def _end(attempt: Attempt[S], on_end: Callable[[Attempt[S]], bool], waiting: list[_Waiting[S]]) -> None:
-    if not on_end(attempt):
+def _end(finished: _Active[S], on_end: Callable[[Attempt[S]], bool], waiting: list[_Waiting[S]]) -> None:
+    if not on_end(attempt := finished.attempt()):
         waiting.append(_Waiting(attempt.step, (*attempt.earlier, attempt.kind)))
 
 

@@ -174,7 +174,7 @@ def nearby_evaluations(model: str, out: Path | None = None) -> list[StoredEvalua
     target = target_of(model)
     roots = [Path(EVALUATIONS), *([out] if out else [])]
     if target.in_run:
-        runs = target.root.parent if target.root.name else target.root / ".."  # "." is its own parent
+        runs = target.root / ".." if target.root.name in ("", "..") else target.root.parent  # "." and ".." name no parent
         roots += sorted(runs.glob(f"*/{EVALUATIONS}"), key=natural_order)
     return find_evaluations([root for root in roots if root.is_dir()], skip_damaged=True)
 

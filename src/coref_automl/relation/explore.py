@@ -134,11 +134,8 @@ def entity_distance(row: RelationRow) -> int:
 
 def _repeated(rows: Sequence[RelationRow]) -> list[list[RelationRow]]:
     """Group rows that ask the same question: the same sentence, subject and object."""
-
-    def question(row: RelationRow) -> tuple[str | int, ...]:
-        return sentence_key(row.sentence), row.subject.start, row.subject.end, row.object.start, row.object.end
-
-    return [group for group in grouped(rows, question).values() if len(group) > 1]
+    groups = grouped(rows, lambda row: (sentence_key(row.sentence), *((e.start, e.end) for e in (row.subject, row.object))))
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def _conflict(group: list[RelationRow]) -> Conflict:

@@ -152,10 +152,12 @@ def finish(study: Any, recipe: TuneRecipe, runner: JobRunner, early: Sequence[Tr
         final = runs.guard(final, comparison, reference)
         if recipe.ablate and comparison.verdict.decision == "better" and not final.refused:
             final = replace(final, effects=runs.ablate(reference, comparison.seeds))
-    elif reference and recipe.guards:
+    elif recipe.guards and (reference or selection.winner.origin != "default"):
+        why = "has nothing to be judged against: none of the settings to begin with completed"
+        if reference:
+            why = f"and its reference, trial {final.reference}, completed no new seed together: {runner.notes[-1]}"
         raise TuningError(
-            f"No guard could be measured, because the winner, trial {final.winner}, and its reference, trial {final.reference}, "
-            f"completed no new seed together: {runner.notes[-1]}; run the same command again."
+            f"No guard could be measured, because the winner, trial {final.winner}, {why}; run the same command again."
         )
     return replace(final, stopped_early=bool(early), notes=tuple(dict.fromkeys(runner.notes)))
 
