@@ -72,7 +72,7 @@ def read_groups(results: Results, *, common: bool = False, evalset: str | None =
     if evalset is not None:
         evaluations = _on_set(evaluations, evalset)
     if common:
-        evaluations = _without_far_bases(evaluations, {stored.folder.resolve() for stored in results.everything})
+        evaluations = _without_unshared_bases(evaluations, {stored.folder.resolve() for stored in results.everything})
     by_condition = one_dtype_each(evaluations, results.named, common=common)
     groups = [group_of(kept, items, scorer, common=common) for (items, scorer), (kept, _dropped) in by_condition.items()]
     groups.sort(key=lambda group: max(entry.evaluation.evaluated_at for entry in group.entries), reverse=True)
@@ -88,8 +88,8 @@ def _on_set(evaluations: Sequence[StoredEvaluation], evalset: str) -> list[Store
     return [stored for stored in evaluations if items_of(stored) in items]
 
 
-def _without_far_bases(evaluations: Sequence[StoredEvaluation], under_paths: set[Path]) -> list[StoredEvaluation]:
-    """Leave out bases that are not `under_paths`, scored on sets that the models there do not share: no item would be left."""
+def _without_unshared_bases(evaluations: Sequence[StoredEvaluation], under_paths: set[Path]) -> list[StoredEvaluation]:
+    """Leave out bases found elsewhere that were scored on sets that the models `under_paths` do not share."""
     sets: dict[tuple[object, ...], set[str]] = {}
     for stored in evaluations:
         if stored.folder.resolve() in under_paths:
@@ -157,7 +157,7 @@ def _aligned_items(evaluations: Sequence[StoredEvaluation]) -> tuple[Items, list
     rows = {name: np.unique(np.concatenate([table.rows for _, table in members])).tolist() for name, members in by_set.items()}
     recorded = {items_of(stored): stored.evaluation.half for stored in evaluations if stored.evaluation.half}
     by_hash = _halves_by_hash({name: rows[name] for name in rows if name not in recorded}, index)
-    selects = {document: half for document, half in by_hash.items() if half == "select"}  # what has chosen never judges
+    selects = {document: half for document, half in by_hash.items() if half == "select"}  # by either way, else the recorded half
     halves = by_hash | _recorded_halves({name: rows[name] for name in recorded}, recorded, index) | selects
     arrays = {name: np.array(values) for name, values in index.facts.items()}
     return Items(index.rows, arrays, np.array([halves[document] for document in index.documents])), tables

@@ -38,7 +38,7 @@ _NAMES_SEARCHED = 6
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The evaluation of one model on one set with one dtype and length; `read_fingerprints` reads the bytes of that model."""
+    """The evaluation of one model on one set with one dtype and length; `read_fingerprints` is called often."""
 
     target: Target
     evalset: EvalSet
@@ -61,7 +61,7 @@ class Slot:
         return scores | ({score.item: score for score in read_items(partial)} if partial.is_file() else {})
 
     def folder(self, known: StoredEvaluation | None = None) -> Path:
-        """The folder of this evaluation: that of `known` if it is the model's own, or where it is, or the first free name."""
+        """That of `known`, if it is the model's own; else that of a finished evaluation of the same bytes; else a free name."""
         if known is not None and self.target.holds(known.folder):
             return known.folder  # under the name that its set had then
         free: list[Path] = []

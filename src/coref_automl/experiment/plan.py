@@ -39,7 +39,8 @@ from coref_automl.models.load import load_masked_lm
 from coref_automl.progress import Progress
 from coref_automl.store import read_json
 from coref_automl.training.folder import binding_of, checkpoint_of_run
-from coref_automl.training.recipe import TrainRecipe, check
+from coref_automl.training.recipe import TrainRecipe
+from coref_automl.training.recipe import check as check_training
 
 if TYPE_CHECKING:
     from coref_automl.training.setup import Prepared
@@ -53,7 +54,7 @@ _UNBOUND = ("out", "device", "model", "seeds")
 """Where fine-tuning is done and with how many seeds does not bind a step; what it starts from is bound by its bytes."""
 
 
-def _check_binding(recipe: Any, data: TaskData) -> dict[str, Any]:
+def _binding_of_check(recipe: Any, data: TaskData) -> dict[str, Any]:
     return {key: value for key, value in to_mapping(recipe).items() if key not in (*_UNBOUND, *data.files)} | data.fingerprints
 
 
@@ -145,7 +146,7 @@ class Plan:
                 step_name = prefix + name
                 decided = {"out": str(self.out / kind / step_name), "first_seed": first_seed, "device": self.device, **settings}
                 recipe = check.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
-                yield Step(kind, step_name, run, recipe, _check_binding(recipe, data) | ({} if run else self._base_bytes))
+                yield Step(kind, step_name, run, recipe, _binding_of_check(recipe, data) | ({} if run else self._base_bytes))
 
     def _evaluation(self, name: str, *, run: str | None, seq_len: int | None) -> Step:
         stage = self.recipe.evaluate
@@ -223,7 +224,7 @@ def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
     new_head = any(recipe.settings(method).get("new_head") for method in recipe.methods) or None
     load_masked_lm(recipe.model, new_head=new_head)  # refuses one without a mask head, which its files alone do not show
     for method in recipe.methods:
-        check(_train_recipe(recipe, method, {"dataset": "", "out": ""}))
+        check_training(_train_recipe(recipe, method, {"dataset": "", "out": ""}))
     _refuse_other_first_seed(recipe.first_seed, [kind for kind, stage in recipe.checks.items() if stage.start != CHOSEN], out)
     data = {kind: CHECKS[kind].open(stage, out) for kind, stage in recipe.checks.items()}
     sets = _open_sets(recipe, out, progress)

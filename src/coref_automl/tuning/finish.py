@@ -131,8 +131,8 @@ class Selection:
     @property
     def candidates(self) -> list[TrialCandidate]:
         """The finalists and `train`'s default."""
-        is_finalist = self.default is None or self.default.number in [finalist.number for finalist in self.finalists]
-        return [*self.finalists, *([self.default] if self.default and not is_finalist else [])]
+        is_listed = self.default is None or self.default.number in [finalist.number for finalist in self.finalists]
+        return [*self.finalists, *([self.default] if self.default and not is_listed else [])]
 
     def unmet_guards(self) -> str | None:
         by_finalist = [self.violated.get(finalist.number, []) for finalist in self.finalists if finalist.is_sampled]
@@ -191,7 +191,7 @@ def _violated_guards(finalists: Sequence[TrialCandidate], problem: Problem, reci
 
 @dataclass(slots=True)
 class JudgingRuns:
-    """Runs with judging seeds; `completed` holds the seeds of those that succeeded, by candidate."""
+    """Runs with judging seeds: judge first, as guard and ablate read what its runs left. `completed` has seeds by candidate."""
 
     selection: Selection
     recipe: TuneRecipe
