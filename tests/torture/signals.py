@@ -15,6 +15,7 @@ import signal
 import subprocess
 import time
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -55,7 +56,7 @@ def signalled(name: str, folder: Path, sign: signal.Signals, after: float) -> st
     with told.open("wb") as stream:
         process = subprocess.Popen(
             [str(COMMAND), *shlex.split(LINES[name])], cwd=folder, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
-            start_new_session=True,
+            start_new_session=True, preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),  # nohup ignores it
         )  # fmt: skip
     visits = ExitStack()
     try:
