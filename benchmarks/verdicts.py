@@ -82,7 +82,7 @@ def levels(sets: int) -> Iterator[Row]:
             for number, spreads in enumerate(CELLS.values()):
                 rng = np.random.default_rng((documents, seeds, number))
                 a, b = draw(rng, sizes, sets, (seeds, seeds), spreads)
-                found = crossed(a, b, sizes)
+                found = crossed([a], [b], [sizes])
                 alone.append(f"{share(found):.1f}")
                 corrected.append(f"{max(many * share(found, 1 - 0.05 / many) for many in COMPARISONS[1:]):.1f}")
                 power = power or f"{share(found, gain=1.0):.0f} / {share(found, gain=2.0):.0f}%"
@@ -97,7 +97,7 @@ def six(sets: int) -> Iterator[Row]:
         cells = []
         for number, spreads in enumerate(([0.4] * 6, [1.6] * 6, [1.6, *[0.4] * 5])):
             sides = draw(np.random.default_rng((6, seeds, number)), sizes, sets, (seeds,) * 6, spreads)
-            pairs = [crossed(sides[a], sides[b], sizes) for a, b in combinations(range(6), 2)]
+            pairs = [crossed([sides[a]], [sides[b]], [sizes]) for a, b in combinations(range(6), 2)]
             false = np.any([np.abs(one.difference) > one.half_width(1 - 0.05 / 15) + 1e-12 for one in pairs], axis=0)
             cells.append(f"{100 * false.mean():.1f}%")
         yield (str(seeds), *cells)
@@ -112,7 +112,7 @@ def margins(sets: int) -> Iterator[Row]:
         for number, spreads in enumerate(CELLS.values()):
             rng = np.random.default_rng((7, seeds, number))
             a, b = draw(rng, sizes, sets, (seeds, seeds), spreads)
-            found = crossed(a, b, sizes)
+            found = crossed([a], [b], [sizes])
             for row, gain in zip(cells, (0.02, 0.0), strict=True):
                 row.append(f"{100 * float(np.mean(np.abs(found.difference + gain) + found.half_width(0.90) < 0.02)):.1f}%")
         yield (str(seeds), *cells[0], *cells[1])
@@ -147,7 +147,7 @@ def curves(sets: int) -> Iterator[Row]:
         for points in (2, 4, 10):
             rng = np.random.default_rng((9, seeds, points))
             before, after = draw(rng, sizes, sets, (seeds, seeds), (0.3, 0.3))  # the same runs, of which half is new each time
-            found = crossed(after - before, np.zeros_like(after[:, :1]), sizes)
+            found = crossed([after - before], [np.zeros_like(after[:, :1])], [sizes])
             cells.append(f"{100 * float(np.mean(found.difference > found.half_width() + 1e-12)):.1f}%")
         yield (str(seeds), *cells)
 
@@ -168,7 +168,7 @@ def plans(sets: int) -> Iterator[Row]:
                 + rng.normal(0, spreads.seeds, (sets // 4, seeds, 1))
                 for one in (over, np.zeros_like(over))
             ]
-            found = crossed(sides[0], sides[1], np.ones(documents))
+            found = crossed([sides[0]], [sides[1]], [np.ones(documents)])
             cells.append(f"{100 * float(np.mean(found.difference > found.half_width())):.0f}%")
         yield (str(seeds), *cells)
 

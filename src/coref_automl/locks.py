@@ -1,4 +1,4 @@
-"""Locks on folders: one process writes at a time, and a refused one is told who holds the lock and since when.
+"""Locks on folders: one process writes at a time; the error for any other names the holder and how long it has held the lock.
 
 The lock is the operating system's and ends with its process, however that ends; `.lock.json` beside it names the holder. Machines
 that share a folder may not see each other's locks: there the age of that file decides, which its holder touches as a heartbeat.

@@ -101,7 +101,7 @@ def test_unlike_scorer_versions_are_refused_even_with_common(tmp_path: Path) -> 
     write_evaluation(tmp_path, LATER, scores, scorer="2")
     paths = [tmp_path / "run" / "checkpoint-100", tmp_path / "run" / "checkpoint-200"]
     for common in (False, True):
-        with pytest.raises(ComparisonError, match=r"scorer 1.*scorer 2"):
+        with pytest.raises(ComparisonError, match=r"do not share their scorer \(.*scorer 1.*scorer 2\)\. Evaluate them again"):
             compare(paths, common=common)
 
 

@@ -12,11 +12,17 @@ from coref_automl.cli.app import run as command
 from coref_automl.comparison.bases import own_base
 from coref_automl.comparison.groups import read_groups
 from coref_automl.comparison.reader import open_results
+from coref_automl.evaluation.answers import save_table
+from coref_automl.evaluation.evalset import freeze, half_set
 from coref_automl.evaluation.metrics import halves
+from coref_automl.evaluation.run import EvaluateRecipe, evaluate
+from coref_automl.models.load import tokenizer_fingerprint
+from coref_automl.records import Document
 from coref_automl.report.sections import Subject, read_subject
 from coref_automl.say import Say
 from coref_automl.store import read_json, write_json
 from tests.comparison.conftest import Model, make_scores, write_evaluation
+from tests.evaluation.tiny import documents, freeze_tiny, items, noun_table, save_checkpoint, tokenizer_of
 
 
 def write(root: Path, *models: Model, weights: str = "", base: str = "base") -> None:
@@ -115,17 +121,23 @@ def test_common_leaves_each_set_its_halves_beside_a_set_that_is_a_half(tmp_path:
 
 
 def test_a_document_that_a_whole_set_chooses_with_does_not_judge_by_another_sets_half(tmp_path: Path) -> None:
-    model = Model("entity", 100, 0.1)
-    scores = make_scores(model, documents=60, tasks=["real"])
-    write_evaluation(tmp_path, model, scores)
-    alone = read_groups(open_results([str(tmp_path)]))[0].items
-    result = write_evaluation(tmp_path, model, scores[: len(scores) // 2], set_name="judges") / "result.json"
-    write_json(result, read_json(result) | {"half": "confirm"})
-    both = read_groups(open_results([str(tmp_path)]), common=True)[0].items
-    halves_alone, halves_of_both = (dict(zip(items.index, items.halves.tolist(), strict=True)) for items in (alone, both))
-    chose = [item for item, half in halves_alone.items() if half == "select"]
-    assert chose
-    assert {halves_of_both[item] for item in chose} == {"select"}
+    """Document 2 judges by the half of all four documents, and chooses among the first three."""
+    whole, first = freeze_tiny(tmp_path / "whole", tasks=("real",)), [items()[at] for at in range(8)]
+    assert {item.document for item in first} == {"0", "1", "2"}
+    texts = [Document(id=name, source="tiny", text=text) for name, text in documents().items() if name != "3"]
+    freeze(tmp_path / "chose", texts, {"real": first}, {"name": "chose"})
+    half_set(whole, tmp_path / "judged", "confirm")
+    save_table(tmp_path / "chose", tokenizer_fingerprint(tokenizer_of("wordpiece")), noun_table())
+    model = save_checkpoint(tmp_path / "models" / "one")
+
+    def halves_on(*sets: str) -> set[tuple[str, str]]:
+        recipe = EvaluateRecipe(eval_sets=tuple(tmp_path / name for name in sets), device="cpu", dtype="float32")
+        evaluate([str(model)], replace(recipe, out=str(tmp_path / "out" / "-".join(sets))))
+        group = read_groups(open_results([str(tmp_path / "out" / "-".join(sets))]), common=True)[0].items
+        return {(item.split("-")[1], half) for item, half in zip(group.index, group.halves.tolist(), strict=True)}
+
+    assert halves_on("judged") == {("1", "confirm"), ("2", "confirm")}
+    assert halves_on("chose", "judged") == {("0", "select"), ("1", "confirm"), ("2", "select")}
 
 
 def test_a_document_of_a_select_half_never_judges(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from coref_automl.coreference import train as train_module
-from coref_automl.coreference.answers import read_answers
+from coref_automl.coreference.answers import DocumentAnswer
 from coref_automl.coreference.documents import CorefDocument, Mention, in_order, write_documents
 from coref_automl.coreference.evaluate import evaluate_coreference, models_of
 from coref_automl.coreference.metrics import conll, score_document, sum_scores
@@ -46,7 +46,7 @@ def test_a_run_learns_the_tales_and_its_result_reads_back_from_disk(run: Path) -
     assert result.estimates["found"]["mention"].value > 0.8
     assert result.estimates["gold"]["conll"].value > 0.6
     assert result.estimates["gold"]["mention"].value == 1
-    answers = read_answers(run / "seed-0" / "answers" / "tales-test.jsonl")
+    answers = DocumentAnswer.read(run / "seed-0" / "answers" / "tales-test.jsonl")
     scores = sum_scores(answer.sums["gold"] for answer in answers)
     assert conll(scores) == pytest.approx(result.estimates["gold"]["conll"].value)
     assert result.seeds[0].peak_gigabytes > 0

@@ -193,13 +193,8 @@ def test_the_base_beside_a_checkpoint_is_the_one_on_the_same_items(workspace: Pa
     assert [len(group.entries) for group in groups] == [2, 2]
 
 
-def test_an_interrupted_evaluation_goes_on_from_the_middle(
-    workspace: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recipe = EvaluateRecipe(eval_sets=RECIPE.eval_sets, device="cpu", dtype="float32", budget=200)
-    whole = evaluate(["runs/a/checkpoint-65"], recipe)
-    items = (workspace / "runs/a/evaluations/tiny-128/checkpoint-65/items.jsonl").read_bytes()
-    shutil.rmtree(workspace / "runs/a/evaluations")
+def interrupt(monkeypatch: pytest.MonkeyPatch, recipe: EvaluateRecipe) -> None:
+    """Evaluate a checkpoint until more than five of its items are written."""
 
     class Stop(Exception):
         pass
@@ -213,14 +208,41 @@ def test_an_interrupted_evaluation_goes_on_from_the_middle(
         if appender._path.read_bytes().count(b"\n") > 5:
             raise Stop
 
-    monkeypatch.setattr(store.JsonlAppender, "append", third_batch_stops)
-    with pytest.raises(EvaluationError):
-        evaluate(["runs/a/checkpoint-65"], recipe)
-    monkeypatch.setattr(store.JsonlAppender, "append", write)
+    with monkeypatch.context() as patched:
+        patched.setattr(store.JsonlAppender, "append", third_batch_stops)
+        with pytest.raises(EvaluationError):
+            evaluate(["runs/a/checkpoint-65"], recipe)
+
+
+def test_an_interrupted_evaluation_goes_on_from_the_middle(
+    workspace: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = replace(RECIPE, budget=200)
+    whole = evaluate(["runs/a/checkpoint-65"], recipe)
+    items = (workspace / "runs/a/evaluations/tiny-128/checkpoint-65/items.jsonl").read_bytes()
+    shutil.rmtree(workspace / "runs/a/evaluations")
+    interrupt(monkeypatch, recipe)
     resumed = evaluate(["runs/a/checkpoint-65"], recipe)
     assert 0 < counted.items[-1] < counted.items[-2] == 22
     assert resumed[0].estimates == whole[0].estimates
     assert (workspace / "runs/a/evaluations/tiny-128/checkpoint-65/items.jsonl").read_bytes() == items
+
+
+def test_ranks_under_another_noun_table_are_not_taken_over(
+    workspace: Path, counted: Counted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranks among nouns depend on the table, which may change between an interrupted evaluation and its second start."""
+    recipe = replace(RECIPE, budget=200)
+    interrupt(monkeypatch, recipe)
+    (path,) = (workspace / "evalsets/tiny").glob("nouns-*.npy")
+    np.save(path, ~np.load(path))
+    evaluate(["runs/a/checkpoint-65"], recipe)
+    assert counted.items == [22, 22]
+    (folder,) = (workspace / "runs/a/evaluations").glob("tiny-128*/checkpoint-65")
+    items = (folder / "items.jsonl").read_bytes()
+    shutil.rmtree(workspace / "runs/a/evaluations")
+    evaluate(["runs/a/checkpoint-65"], recipe)
+    assert (folder / "items.jsonl").read_bytes() == items
 
 
 def test_words_can_be_added_later(workspace: Path, counted: Counted) -> None:

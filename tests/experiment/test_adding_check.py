@@ -181,14 +181,7 @@ def test_a_check_that_was_added_has_a_section_of_a_recipe_and_steps(
 
 
 def test_a_check_that_lacks_an_attribute_is_refused_where_it_is_defined() -> None:
-    with pytest.raises(TypeError, match="HalfCheck lacks title, metric, outcome"):
+    with pytest.raises(TypeError, match="HalfCheck lacks title, metric, outcome, "):
 
         class HalfCheck(OutsideCheck[ToyResult, ToyFacts, ToyStage]):
             short_metric = "toys"
-            documents = "texts"
-            test = "crossed"
-            files = FILES
-            folder_kind = "toy run"
-            recipe = ToyRecipe
-            stage = ToyStage
-            next_command = "toys {}"

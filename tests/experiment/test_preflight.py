@@ -61,6 +61,18 @@ def test_too_little_text_is_refused_before_training(recipe: Make) -> None:
     assert not (Path(little.out) / "runs").exists()
 
 
+def test_the_tokens_said_to_be_enough_are_enough(recipe: Make) -> None:
+    """Of a budget that ends in the first epoch, more text would add no step: the budget itself is too small."""
+    small = {"batch": 4, "learning_rate": 1e-3}
+    begun = recipe(train={**small, "max_tokens": 300}, relation=None, methods={"mlm": {}})
+    plan = open_plan(begun, Path(begun.out), quiet())
+    few = plan_preflight(plan)
+    assert few.too_short
+    assert few.epochs < 1
+    enough = replace(plan, recipe=replace(plan.recipe, train={**small, "max_tokens": few.enough_tokens}))
+    assert plan_preflight(enough).steps == pytest.approx(FEWEST_STEPS, abs=2)
+
+
 def test_what_it_takes_is_said_before_training_and_a_long_one_is_asked_about(
     recipe: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -221,6 +221,10 @@ def test_a_dry_run_measures_every_kind_of_step_and_leaves_nothing(
         ({"methods": {"entity": {"ratoi": 1}}}, "methods: entity: unknown key 'ratoi'. Did you mean 'ratio'?"),
         ({"methods": {"mlm": {"min_prob": 0.4, "max_prob": 0.3}}}, "min_prob 0.4 is above max_prob 0.3"),
         ({"relation": {"train": "nowhere.json"}}, "nowhere.json"),
+        (
+            {"datasets": ["prepared"], "evaluate": {}},
+            "A set made of texts may hold what the given datasets train on; name the sets",
+        ),
     ],
 )
 def test_what_can_be_refused_at_once_is_refused_before_texts_are_prepared(
@@ -228,7 +232,7 @@ def test_what_can_be_refused_at_once_is_refused_before_texts_are_prepared(
 ) -> None:
     """The texts are not there: who begins with them says so."""
     texts = {"sources": [f"local:{tmp_path / 'gone.jsonl'}"]}
-    written = bench.file(tmp_path / "study.yaml", tmp_path / "out", datasets=[], texts=texts, **changes)
+    written = bench.file(tmp_path / "study.yaml", tmp_path / "out", **{"datasets": [], "texts": texts, **changes})
     assert command(["study", "--recipe", str(written), "--dry-run"]) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -20,7 +20,7 @@ from coref_automl.report.page import Table
 from coref_automl.report.printout import compare
 from coref_automl.report.sections import read_subject
 from coref_automl.say import Say
-from tests.comparison.conftest import Maker, Model, write_relation_run
+from tests.comparison.conftest import Maker, Model, make_scores, write_evaluation, write_relation_run
 
 SECTIONS = {"evidence", "target", "arms", "curves", "rating", "checkpoints", "data", "reading"}
 
@@ -193,6 +193,16 @@ def test_other_sets_are_listed_and_never_pooled(evaluated: Maker, tmp_path: Path
     )
     with pytest.raises(ComparisonError, match="No evaluation on the set 'c'"):
         report(root, tmp_path / "c", eval_set="c")
+
+
+def test_results_of_another_scorer_are_left_out_for_that_reason(evaluated: Maker, tmp_path: Path) -> None:
+    root = evaluated([Model("base", 0, -1), Model("run", 100, 0.5), Model("run", 200, 0.6)])
+    for step in (100, 200):
+        model = Model("old", step, 0.5)
+        write_evaluation(root, model, make_scores(model, documents=60), scorer="0")
+    text = Path(report(root, tmp_path / "out", lang="en").markdown).read_text("utf-8")
+    assert "2 evaluations on a are of another scorer (0) and are left out; evaluate them again." in text
+    assert "--eval-set" not in text.split("\n## ")[0]
 
 
 def test_a_run_still_training_is_reported_as_it_stands(evaluated: Maker, tmp_path: Path) -> None:

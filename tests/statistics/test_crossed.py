@@ -31,7 +31,7 @@ def test_variances_by_hand_on_documents_of_equal_size() -> None:
     """Two-way layout: the document variance is that of a t test over documents, the flips are its mean square of interaction."""
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(3, 150)), rng.normal(size=(4, 150))
-    result = crossed(a, b, np.ones(150))
+    result = crossed([a], [b], [np.ones(150)])
     over = a.mean(axis=0) - b.mean(axis=0)
     assert float(result.documents) == pytest.approx(stats.sem(over) ** 2)
     assert float(result.seeds) == pytest.approx(a.mean(axis=1).var(ddof=1) / 3 + b.mean(axis=1).var(ddof=1) / 4)
@@ -86,7 +86,7 @@ def test_few_documents_widen_the_interval_by_a_fixed_factor() -> None:
     rng = np.random.default_rng(3)
     for documents, factor in ((99, TIGHTER), (100, 1.0)):
         values = rng.normal(size=(3, documents)), rng.normal(size=(3, documents))
-        result = crossed(*values, np.ones(documents))
+        result = crossed([values[0]], [values[1]], [np.ones(documents)])
         plain = math.sqrt(
             stats.t.ppf(0.975, documents - 1) ** 2 * float(result.documents)
             + stats.t.ppf(0.975, int(result.seed_degrees)) ** 2 * float(result.beyond)
@@ -98,7 +98,11 @@ def test_two_runs_beside_more_take_nothing_off_for_flips() -> None:
     """The flips of the side with more runs say nothing about those of the two."""
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(2, 150)), rng.normal(size=(5, 150))
-    uneven, two, base = crossed(a, b, np.ones(150)), crossed(a, b[:2], np.ones(150)), crossed(a, b[:1], np.ones(150))
+    uneven, two, base = (
+        crossed([a], [b], [np.ones(150)]),
+        crossed([a], [b[:2]], [np.ones(150)]),
+        crossed([a], [b[:1]], [np.ones(150)]),
+    )
     assert float(uneven.beyond) == float(uneven.seeds)
     assert float(two.beyond) == max(0.0, float(two.seeds - two.flips / 2))
     assert float(base.beyond) == max(0.0, float(base.seeds - base.flips / 2))
@@ -110,7 +114,7 @@ def test_two_runs_beside_more_take_nothing_off_for_flips() -> None:
 def test_hardly_any_documents_keep_the_widest_of_three_intervals() -> None:
     rng = np.random.default_rng(11)
     a, b = rng.normal(size=(3, 5)), rng.normal(size=(3, 5))
-    result = crossed(a, b, np.ones(5))
+    result = crossed([a], [b], [np.ones(5)])
     seeds, documents = float(result.seeds), float(result.documents)
     degrees = int((seeds + documents) ** 2 / (seeds**2 / 2 + documents**2 / 4))
     three = (
@@ -232,7 +236,7 @@ def test_equal_methods_are_rarely_told_apart(seeds: int, documents: int, spread:
     rng, sets = np.random.default_rng(seeds + documents), 600
     own = rng.normal(size=(2, sets, 1, documents)) + spread * rng.normal(size=(2, sets, seeds, 1))
     values = own + 0.7 * rng.normal(size=(2, sets, seeds, documents))
-    result = crossed(values[0], values[1], np.ones(documents))
+    result = crossed([values[0]], [values[1]], [np.ones(documents)])
     shown = np.mean(np.abs(result.difference) > result.half_width())
     assert shown <= 0.05 + 2 * math.sqrt(0.0475 / sets)
 
@@ -272,6 +276,6 @@ def test_six_equal_methods_of_two_seeds_are_rarely_told_apart_after_holm(spread:
     false = np.zeros(sets, bool)
     for first in range(6):
         for second in range(first):
-            result = crossed(values[first], values[second], np.ones(documents))
+            result = crossed([values[first]], [values[second]], [np.ones(documents)])
             false |= np.abs(result.difference) > result.half_width(1 - 0.05 / 15)
     assert false.mean() <= 0.05

@@ -30,7 +30,7 @@ def test_the_stated_difference_is_shown_four_times_in_five(seeds: int, items: in
     gain = detectable_difference(sizes, seeds, components=SPREADS)
     assert gain is not None
     a, b = studies(np.random.default_rng(0), 400, seeds, items, gain)
-    result = crossed(a, b, sizes)
+    result = crossed([a], [b], [sizes])
     shown = float(np.mean(result.difference > result.half_width()))
     assert shown == pytest.approx(0.8, abs=0.08)
 

@@ -54,15 +54,22 @@ def choose_group(results: Results, *, common: bool = False, evalset: str | None 
 
 
 def others_than(chosen: Group, groups: Sequence[Group]) -> list[str]:
-    """A sentence for each group that is left out beside the chosen one."""
-    return [
-        say(
-            f"{group.evalset}(문항 {group.fingerprint[:8]})의 평가 {len(group.entries)}개는 포함하지 않았습니다 (--eval-set).",
-            f"{len(group.entries)} evaluations on {group.evalset} (items {group.fingerprint[:8]}) are left out (--eval-set).",
+    """A sentence for each group that is left out beside the chosen one, for its items or for its version of the scorer."""
+    sentences = []
+    for group in (group for group in groups if group is not chosen):
+        count, name, items, scorer = len(group.entries), group.evalset, group.fingerprint[:8], group.scorer
+        sentences.append(
+            say(
+                f"{name}의 평가 {count}개는 채점기 버전이 달라({scorer}) 포함하지 않았습니다. 다시 평가하세요.",
+                f"{count} evaluations on {name} are of another scorer ({scorer}) and are left out; evaluate them again.",
+            )
+            if group.fingerprint == chosen.fingerprint
+            else say(
+                f"{name}(문항 {items})의 평가 {count}개는 포함하지 않았습니다 (--eval-set).",
+                f"{count} evaluations on {name} (items {items}) are left out (--eval-set).",
+            )
         )
-        for group in groups
-        if group is not chosen
-    ]
+    return sentences
 
 
 def read_groups(results: Results, *, common: bool = False, evalset: str | None = None) -> list[Group]:
@@ -232,6 +239,9 @@ def _spans(group: Group, by_path: Sequence[Sequence[StoredEvaluation]]) -> bool:
 
 def _refusal(groups: Sequence[Group]) -> str:
     names = [", ".join(entry.name for entry in group.entries[:3]) for group in groups]
+    if len({group.fingerprint for group in groups}) == 1:  # also all sets together, by --common
+        listed = "; ".join(f"{name}: scorer {group.scorer}" for name, group in zip(names, groups, strict=True))
+        return f"These evaluations do not share their scorer ({listed}). Evaluate them again with one version."
     sets = [f"items {group.fingerprint[:8]} of {group.evalset}, scorer {group.scorer}" for group in groups]
     listed = "; ".join(map(": ".join, zip(names, sets, strict=True)))
     return (

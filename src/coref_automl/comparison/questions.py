@@ -274,7 +274,7 @@ def with_equivalence(claim: Claim, *, metric: str, margin: float, gain: float | 
 
     `gain` is the shown gain of the method to use. No gain: one as large as that, or as the margin if that is less, is excluded.
     Equivalent, on the study's `metric` alone: either keeps half of it, within the margin. With a gain of 1.2 points, [-0.9, +0.6]
-    is no gain, [-0.5, +0.4] is equivalent. Claims about checkpoints, and those lost only by correction, stay as they are.
+    is no gain, [-0.5, +0.4] is equivalent. Claims about checkpoints, and those lost to correction alone, are unchanged.
     """
     if claim.verdict != "not shown" or claim.of_checkpoint or "before correction" in claim.against:
         return claim

@@ -103,7 +103,7 @@ def claim_of(group: Group, study: Study | None, a: Side, b: Side, metric: str) -
 
 
 def of_methods(group: Group, a: Side, b: Side, metric: str, mask: ItemMask = None) -> Claim | None:
-    """A method against another or a base, uncorrected; None if `a` is no method, or a side did not run the metric."""
+    """Compare a method with another or with a base, uncorrected; None if `a` is not a method, or if a side lacks the metric."""
     if a.arm is None:
         return None
     pair = (a.arm, b.arm or b.entries[0])

@@ -64,6 +64,14 @@ class DocumentAnswer(Record):
     sums: dict[str, dict[str, Ratio]]
     version: str = VERSION
 
+    @staticmethod
+    def read(path: Path) -> list[DocumentAnswer]:
+        return list(read_stored_rows(path, DocumentAnswer, remedy=RETRAIN))
+
+    @staticmethod
+    def write(path: Path, answers: Sequence[DocumentAnswer]) -> None:
+        write_jsonl(path, (answer.to_json() for answer in answers))
+
 
 def score_answer(document: CorefDocument, gold: SpanChains, found: SpanChains, convention: Convention) -> DocumentAnswer:
     """Score chains of a document; `convention` is that of its mentions and of the chains."""
@@ -104,14 +112,6 @@ def answer_documents(
 
 def _ends(chains: SpanChains) -> list[list[int]]:
     return [[end for _, end in chain] for chain in chains]
-
-
-def write_answers(path: Path, answers: Sequence[DocumentAnswer]) -> None:
-    write_jsonl(path, (answer.to_json() for answer in answers))
-
-
-def read_answers(path: Path) -> list[DocumentAnswer]:
-    return list(read_stored_rows(path, DocumentAnswer, remedy=RETRAIN))
 
 
 def aggregate(seeds: Sequence[Sequence[DocumentAnswer]]) -> dict[str, Any]:
@@ -185,7 +185,9 @@ def summarize(run: Path, tested: Sequence[CorefDocument]) -> CoreferenceResult:
     for folder in finished_seeds(run):
         parts = sorted(folder.glob("fold-*"), key=natural_order) or [folder]
         seeds.append(_merge_folds([read_stored(part / "result.json", CoreferenceSeed, remedy=RETRAIN) for part in parts]))
-        answers.append([answer for part in parts for answer in read_answers(part / "answers" / f"{manifest['scored']}.jsonl")])
+        answers.append(
+            [answer for part in parts for answer in DocumentAnswer.read(part / "answers" / f"{manifest['scored']}.jsonl")]
+        )
         if sorted((answer.document, answer.key) for answer in answers[-1]) != expected:
             raise FolderError(
                 f"{folder} has answers to other documents than its run is tested on; "
@@ -221,7 +223,7 @@ def _gain(run: Path, seeds: Sequence[Sequence[DocumentAnswer]]) -> dict[str, Est
     """Estimate the gain over the starting head, on documents that neither had seen."""
     if not (run / START).is_file():
         return {}
-    start = {answer.document: answer for answer in read_answers(run / START)}
+    start = {answer.document: answer for answer in DocumentAnswer.read(run / START)}
     shared = [[answer for answer in answers if answer.document in start] for answers in seeds]
     if not shared[0]:
         return {}

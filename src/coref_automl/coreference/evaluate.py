@@ -11,16 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coref_automl.coreference.answers import (
-    KIND,
-    VERSION,
-    DocumentAnswer,
-    aggregate,
-    answer_documents,
-    finished_seeds,
-    read_answers,
-    write_answers,
-)
+from coref_automl.coreference.answers import KIND, VERSION, DocumentAnswer, aggregate, answer_documents, finished_seeds
 from coref_automl.coreference.conventions import Convention, EdgesOrAuto, convention_of
 from coref_automl.coreference.data import read_coref
 from coref_automl.coreference.documents import CorefDocument
@@ -153,13 +144,13 @@ class _Evaluator:
         """Read the stored answers if they are current, else answer; answers are stored beside models of finished seeds."""
         path = self.folder.parent / EVALUATED / f"{name}-{self._key(documents)}.jsonl"
         if path.is_file():
-            stored = read_answers(path)
+            stored = DocumentAnswer.read(path)
             current = [(document.id, document.chains, VERSION) for document in documents]
             if [(answer.document, answer.key, answer.version) for answer in stored] == current:
                 return stored
         answers = answer_documents(self.model, documents, self.convention, progress=progress)
         if is_done(self.folder.parent):
-            write_answers(path, answers)
+            DocumentAnswer.write(path, answers)
         return answers
 
     def _key(self, documents: tuple[CorefDocument, ...]) -> str:

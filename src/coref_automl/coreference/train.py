@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coref_automl.config import expect, to_mapping
-from coref_automl.coreference.answers import KIND, START, DocumentAnswer, answer_documents, summarize, write_answers
+from coref_automl.coreference.answers import KIND, START, DocumentAnswer, answer_documents, summarize
 from coref_automl.coreference.conventions import Convention, convention_of, convert_document
 from coref_automl.coreference.data import CorefData, read_schemes
 from coref_automl.coreference.documents import GENERAL, CorefDocument
@@ -93,7 +93,7 @@ def train_coreference(
             where = progress.say(f"사유는 {EVENTS}에 있습니다.", f"{EVENTS} lists them with reasons.")
             progress.note(f"{skipped(len(data.problems), data.name)} {where}")
         if recipe.start and recipe.folds and not (work.run / START).is_file():
-            write_answers(work.run / START, _start_answers(work))
+            DocumentAnswer.write(work.run / START, _start_answers(work))
         for seed in range(recipe.first_seed, recipe.first_seed + recipe.seeds):
             for number, split in enumerate(work.splits, 1):
                 folder = work.run / f"seed-{seed}"
@@ -163,7 +163,7 @@ def _train_one(work: _Work, split: Split, folder: Path, seed: int, progress: Pro
     schemes = tuple(_with_threshold(model, scheme, encoded) for scheme in model.settings.schemes)
     model.settings = replace(model.settings, schemes=schemes, note=recipe.note)
     answers = answer_documents(model, test or dev, precision=recipe.precision)
-    write_answers(folder / "answers" / f"{work.scored}.jsonl", answers)
+    DocumentAnswer.write(folder / "answers" / f"{work.scored}.jsonl", answers)
     write_seen(model_folder, (*train, *dev), recipe.start)
     write_json(model_folder / SETTINGS, model.settings.to_json())  # last: a folder without them is incomplete
     result = CoreferenceSeed(

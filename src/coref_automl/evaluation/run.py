@@ -202,12 +202,16 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
             progress.note(f"{target.name}: {note}")
     with os_errors_as_ours(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    scores, started = slot.known_scores(), time.monotonic()
     items, nouns = evalset.select(), evalset.noun_table(loaded.tokenizer)
+    table = table_fingerprint(nouns)
+    scores, started = slot.known_scores(table), time.monotonic()
     words = wanted_ids(items, recipe.words)
     unscored = [item for item in items if item.id not in scores or (item.id in words and scores[item.id].word_rank is None)]
     scorer = Scorer(loaded, nouns, seq_len=slot.seq_len, dtype=slot.dtype, budget=recipe.budget)
-    with JsonlAppender(slot.partial(folder)) as rows, progress.stage(f"scoring {target.name}", len(items), "items") as stage:
+    with (
+        JsonlAppender(slot.partial(folder, table)) as rows,
+        progress.stage(f"scoring {target.name}", len(items), "items") as stage,
+    ):
         stage.skip(len(items) - len(unscored))
         for batch in scorer.score(unscored, evalset.documents, words=words):
             scores |= {score.item: score for score in batch}
@@ -217,11 +221,7 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
         raise EvaluationError(f"{target.model} has changed while it was scored; run the same command again.")
     ordered = [scores[item.id] for item in items]
     estimates, baselines = summarise_with_baselines(ordered, evalset, seed=recipe.seed)
-    fingerprints = {
-        "items": evalset.fingerprint,
-        "tokenizer": tokenizer_fingerprint(loaded.tokenizer),
-        "nouns": table_fingerprint(nouns),
-    }
+    fingerprints = {"items": evalset.fingerprint, "tokenizer": tokenizer_fingerprint(loaded.tokenizer), "nouns": table}
     evaluation = Evaluation(
         checkpoint=target.name,
         path=target.model,

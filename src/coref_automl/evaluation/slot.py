@@ -53,11 +53,12 @@ class Slot:
         ids = wanted_ids(items, words)
         return next((stored for stored in self._existing() if not lacks(stored.folder, items, ids)), None)
 
-    def known_scores(self) -> dict[str, ItemScore]:
-        """Scores that need not be computed again: of a finished evaluation without all word ranks, and of an interrupted one."""
+    def known_scores(self, nouns: str) -> dict[str, ItemScore]:
+        """Scores that need not be computed again: of a finished evaluation without all word ranks, and of an interrupted one
+        under the same noun table (its fingerprint)."""
         finished = next(self._existing(), None)
         scores = {score.item: score for score in finished.scores()} if finished else {}
-        partial = self.partial(self.folder())
+        partial = self.partial(self.folder(), nouns)
         return scores | ({score.item: score for score in read_items(partial)} if partial.is_file() else {})
 
     def folder(self, known: StoredEvaluation | None = None) -> Path:
@@ -82,9 +83,9 @@ class Slot:
         for mark in chain(("", fingerprint(*shared)[:8]), per_table):
             yield self.target.folder(self.evalset.name, self.seq_len, mark)
 
-    def partial(self, folder: Path) -> Path:
+    def partial(self, folder: Path, nouns: str) -> Path:
         """The file to which items are appended while they are scored."""
-        key = fingerprint(self.read_fingerprints(), self.evalset.fingerprint, SCORER, self.dtype, self.seq_len)
+        key = fingerprint(self.read_fingerprints(), self.evalset.fingerprint, nouns, SCORER, self.dtype, self.seq_len)
         return folder / f".items-{key}.jsonl"
 
     def sweep(self) -> None:
@@ -126,7 +127,7 @@ class Slot:
                 write_text(folder / ITEMS, (scored.folder / ITEMS).read_text("utf-8"))
             write_json(folder / RESULT, evaluation.to_json())
             mark_done(folder)
-        self.partial(folder).unlink(missing_ok=True)
+        self.partial(folder, evaluation.fingerprints.get("nouns", "")).unlink(missing_ok=True)
         if summary and self._updates_summary(evaluation):
             write_json(self.target.summary, summary_json(evaluation))
         return folder

@@ -100,8 +100,8 @@ class Preflight(Record):
 
     @property
     def enough_tokens(self) -> int:
-        """Tokens of text that would give as many steps as a run needs."""
-        return int(FEWEST_STEPS * self.batch * self.tokens / max(1.0, self.epochs * self.rows))
+        """Tokens of text that would give as many steps as a run needs; of a budget that ends in the first epoch, tokens read."""
+        return int(FEWEST_STEPS * self.batch * self.tokens / (max(1.0, self.epochs) * max(1, self.rows)))
 
 
 def plan_preflight(plan: Plan) -> Preflight:

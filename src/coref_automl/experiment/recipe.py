@@ -110,6 +110,8 @@ class ExperimentRecipe:
             raise RecipeError(f"lengths: seq_len {why}.")
         if not self.datasets and self.texts is None:
             raise RecipeError("A study needs data; name datasets (coref-automl prepare makes them), or texts to prepare.")
+        if self.datasets and self.texts and not self.evaluate.sets:
+            raise RecipeError("A set made of texts may hold what the given datasets train on; name the sets, too (--eval-set).")
         for name, settings in self.methods.items():
             if not name or set(name) & set("/-_ \\"):
                 raise RecipeError(f"A method's name is one word without / - _ or spaces, not {name!r}: it names folders.")

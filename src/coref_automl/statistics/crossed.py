@@ -126,13 +126,11 @@ def crossed_verdict(
     return composite_crossed([np.asarray(a, np.float64)], [np.asarray(b, np.float64)], [clusters], against_model=against_model)
 
 
-def crossed(a: Floats, b: Floats, sizes: Floats) -> Crossed:
-    """Variance components from sums by document, shape (..., runs, documents); `sizes` are the documents' numbers of items."""
-    return crossed_parts([a], [b], [sizes])
+def crossed(a: Sequence[Floats], b: Sequence[Floats], sizes: Sequence[Floats]) -> Crossed:
+    """Variance components of a mean over documents, or of a sum of means over several parts, which share no documents.
 
-
-def crossed_parts(a: Sequence[Floats], b: Sequence[Floats], sizes: Sequence[Floats]) -> Crossed:
-    """`crossed` for a sum of means over several parts, which share no documents."""
+    Of each part: the sums by document, shape (..., runs, documents), and the documents' numbers of items.
+    """
     first, second = _Side.of(a, sizes), _Side.of(b, sizes)
     documents = [((x.mean(axis=-2) - y.mean(axis=-2)) ** 2).sum(axis=-1) for x, y in zip(first.moves, second.moves, strict=True)]
     document_degrees = [max(1.0, float(size.sum()) ** 2 / float((size**2).sum()) - 1) for size in sizes]
@@ -204,7 +202,7 @@ def composite_crossed(
         raise ValueError(f"A model stands for itself: one row of values, not {seeds[1]}.")
     gathered = [gather(Part(np.concatenate([x, y]).T, documents)) for x, y, documents in zip(a, b, clusters, strict=True)]
     of_a, of_b = ([part.sums.T[rows] for part in gathered] for rows in (slice(seeds[0]), slice(seeds[0], None)))
-    spread = crossed_parts(of_a, of_b, [part.sizes for part in gathered])
+    spread = crossed(of_a, of_b, [part.sizes for part in gathered])
     plain: dict[str, Any] = {name: float(getattr(spread, name)) for name in _VARIANCES}
     spread = replace(spread, **plain)
     items, documents = sum(part.items for part in gathered), min(part.documents for part in gathered)

@@ -211,10 +211,8 @@ def _row(ws: Workspace, name: str, ends: Sequence[Entry], scores: Mapping[str, B
 
 def _tagged(ws: Workspace, rows: Sequence[BoardRow]) -> list[BoardRow]:
     """Add the tags that all runs of a row share."""
-    notes = ws.user_files.notes([run for row in rows for key in row.runs if (run := ws.folders.run(key)) is not None])
-    if not notes:
-        return list(rows)
-    tags = [[set(notes[key].tags) if key in notes else set[str]() for key in row.runs] for row in rows]
+    runs = [[ws.folders.run(key) for key in row.runs] for row in rows]
+    tags = [[set(ws.user_files.note(run).tags) if run is not None else set[str]() for run in of_row] for of_row in runs]
     return [
         replace(row, tags=tuple(sorted(set.intersection(*of_runs)))) if of_runs else row
         for row, of_runs in zip(rows, tags, strict=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,10 +90,6 @@ class UserFiles:
             return self._read(self.note_file(run), Note())
         return Note()
 
-    def notes(self, runs: Iterable[Run]) -> dict[str, Note]:
-        """Return the notes of those runs that have one."""
-        return {run.key: self.note(run) for run in runs if self.note_file(run) is not None}
-
     def save_note(self, run: Run, note: Note, version: str) -> None:
         with self._lock:
             stored = self._read(self.note_file(run), Note())
@@ -138,6 +134,6 @@ def note_of(text: str, tags: str) -> Note:
 
 
 def user_path(folder: Path, name: str = "") -> Path:
-    """Return the path in the user's data folder (XDG) that stands for a file in this folder."""
+    """Where a file of a read-only folder is kept instead: in the user's data folder (XDG), under a hash of the folder's path."""
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share").absolute()
     return data / "coref-automl" / "studio" / fingerprint(str(folder.resolve()))[:12] / name
