@@ -192,6 +192,37 @@ def test_without_its_base_nothing_is_advised(tmp_path: Path) -> None:
     assert method.lead.verdict == "better"
 
 
+def test_a_base_that_documents_could_not_judge_was_evaluated_all_the_same(tmp_path: Path) -> None:
+    """A checkpoint chosen on the only documents there are has none left that judge it."""
+    root = study(tmp_path, {"entity": (0.6,)}, seeds=1)
+    for path in root.rglob("result.json"):
+        record = read_json(path)
+        provenance = record["provenance"] and record["provenance"] | {"planned_end": False}
+        write_json(path, record | {"half": "select", "provenance": provenance})
+    it = answer(root)
+    assert it.action == "undecided"
+    assert "base not evaluated" not in it.against
+    assert it.step is None or it.step.do != "evaluate"
+
+
+def test_the_expected_gain_is_of_items_that_checkpoint_and_base_both_ran(tmp_path: Path) -> None:
+    """By word, which the base ran on all items and the checkpoint on a sample; the others are easy for the base."""
+    for model in (Model("base", 0, -1.0), Model("entity-128-s0", 100, 0.4, objective="entity")):
+        scores = [replace(score, strict_rank=0) for score in make_scores(model, documents=120, tasks=("real",))]
+        sampled = [score.cluster.endswith(tuple("01234")) for score in scores]
+        elsewhere = None if model.step else 1
+        of_words = zip(scores, sampled, strict=True)
+        scores = [score if inside else replace(score, word_rank=elsewhere) for score, inside in of_words]
+        write_evaluation(tmp_path, model, scores)
+    it = answer(tmp_path)
+    assert it.metric == "real_word"
+    assert it.keep is not None
+    assert it.keep.expected is not None
+    gain = it.questions[0].lead.difference.value
+    assert it.keep.expected == pytest.approx(gain, abs=0.1)
+    assert gain > 0.1
+
+
 def test_weights_that_are_gone_are_made_again_by_a_command(tmp_path: Path) -> None:
     root = study(tmp_path, {"entity": (0.5,)})
     before = answer(root).keep

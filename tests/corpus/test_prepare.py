@@ -14,6 +14,7 @@ from coref_automl.corpus.dataset import PackedDataset
 from coref_automl.corpus.prepare import prepare
 from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.errors import EvalSetError, FolderError, RecipeError, SourceError, WorkError
+from coref_automl.progress import Progress, read_events
 from tests.corpus.conftest import WriteRows, korean_text, rows
 from tests.corpus.held import held_out
 
@@ -51,6 +52,19 @@ def test_every_token_of_every_document_is_in_the_blocks_in_order(
     for number, identity in enumerate(names(tmp_path / "out")):
         text = normalise(korean_text(int(identity[1:])))
         assert tokens[number] == tokenize(tokenizer, text).ids.tolist()
+
+
+def test_the_bar_of_the_long_stages_ends_full_where_documents_are_left_out(
+    tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path
+) -> None:
+    """A document that was dropped is not encoded; of how long those were the bar knows the mean alone."""
+    path, events = (
+        write_rows("a.jsonl", [*rows(12), *({**row, "id": f"copy {row['id']}"} for row in rows(12))]),
+        tmp_path / "events",
+    )
+    prepare(recipe(tokenizer_folder, path, holdout=0.0), tmp_path / "out", progress=Progress(shown=False, events=events))
+    encoded = [event for event in read_events(events) if event.get("stage") == "encode"]
+    assert encoded[0]["total"] == pytest.approx(encoded[-1]["done"], rel=0.1)
 
 
 def test_pieces_of_a_document_stand_in_order_in_the_corpus(tokenizer_folder: Path, write_rows: WriteRows, tmp_path: Path) -> None:

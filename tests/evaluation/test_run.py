@@ -245,6 +245,16 @@ def test_ranks_under_another_noun_table_are_not_taken_over(
     assert (folder / "items.jsonl").read_bytes() == items
 
 
+def test_items_are_scored_where_they_are_looked_for_though_the_noun_table_is_built_anew(workspace: Path) -> None:
+    """Kiwi's table has other nouns than the tiny set's own, so that the evaluation that was finished is another one."""
+    evaluate(["runs/a/checkpoint-65"], replace(RECIPE, words="none"))
+    (path,) = (workspace / "evalsets/tiny").glob("nouns-*.npy")
+    path.unlink()
+    evaluate(["runs/a/checkpoint-65"], RECIPE)
+    assert len(find_evaluations(["runs/a/checkpoint-65"])) == 2
+    assert not list(workspace.rglob(".items-*"))
+
+
 def test_words_can_be_added_later(workspace: Path, counted: Counted) -> None:
     path = ["runs/a/checkpoint-65"]
     settings = {"eval_sets": RECIPE.eval_sets, "device": "cpu", "dtype": "float32"}

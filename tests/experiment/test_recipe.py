@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from coref_automl.experiment.plan import open_plan
 from coref_automl.experiment.preflight import study_preflight
 from coref_automl.experiment.recipe import ExperimentRecipe, with_methods
 from coref_automl.experiment.run import run_experiment
+from coref_automl.models.build import build_masked_lm
+from coref_automl.models.load import load_tokenizer
 from coref_automl.progress import quiet
 from coref_automl.records import Objective
 from coref_automl.store import write_text
@@ -150,10 +153,17 @@ def test_what_starts_from_a_choice_lies_in_folders_that_every_system_can_name(be
     stages = {"relation": {**bench.relation, "start": "chosen"}, "coreference": {**bench.coreference, "start": "chosen"}}
     odd = tmp_path / "runs" / "a: 1?"
     shutil.copytree(bench.home / "model", odd)
+    build_masked_lm("tiny", load_tokenizer(str(odd)), seq_len=128, seed=1).save_pretrained(odd)
     plan = open_plan(recipe(**stages), tmp_path / "out", quiet())
     names = {step.kind: {step.name} for step in plan.steps_from_recommended(str(odd))}
     assert names["coreference"] == {"runs-a--1-"}
     assert names["relation"] == {"100pct-runs-a--1-"}
+
+
+def test_a_base_that_is_chosen_under_another_path_is_not_fine_tuned_twice(bench: Bench, recipe: Make, tmp_path: Path) -> None:
+    plan = open_plan(recipe(coreference={**bench.coreference, "start": "chosen"}), tmp_path / "out", quiet())
+    assert [step.name for step in plan.steps if step.kind == "coreference"] == ["base"]
+    assert plan.steps_from_recommended(os.path.relpath(plan.recipe.model)) == []
 
 
 def test_a_run_as_the_base_means_one_checkpoint_of_it_for_every_step(bench: Bench, recipe: Make, tmp_path: Path) -> None:

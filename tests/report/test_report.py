@@ -201,7 +201,7 @@ def test_results_of_another_scorer_are_left_out_for_that_reason(evaluated: Maker
         model = Model("old", step, 0.5)
         write_evaluation(root, model, make_scores(model, documents=60), scorer="0")
     text = Path(report(root, tmp_path / "out", lang="en").markdown).read_text("utf-8")
-    assert "2 evaluations on a are of another scorer (0) and are left out; evaluate them again." in text
+    assert "2 evaluations on a are of another scorer (0) and are left out; use one version for all." in text
     assert "--eval-set" not in text.split("\n## ")[0]
 
 

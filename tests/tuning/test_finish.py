@@ -14,9 +14,10 @@ from coref_automl.say import Say
 from coref_automl.tuning.choosing import JobRunner
 from coref_automl.tuning.finish import Final, finish
 from coref_automl.tuning.outputs import lines_of, sentence_of
+from coref_automl.tuning.problem import Start
 from coref_automl.tuning.recipe import REPORTS, TuneRecipe
 from tests.tuning.inline import DeadLauncher
-from tests.tuning.scripted import Script, ScriptedLauncher, rate, search
+from tests.tuning.scripted import Script, ScriptedLauncher, ScriptedProblem, rate, search
 
 
 def end(out: Path, script: Script, *, guards: dict[float, float] | None = None, **changes: object) -> tuple[Final, list[Job]]:
@@ -111,6 +112,39 @@ def test_a_win_of_the_recommended_settings_is_judged_against_trains_default(tmp_
     assert (final.best.origin, final.reference, final.over_default) == ("recommended", 0, None)
     assert final.comparison is not None
     assert final.comparison.verdict.decision == "better"
+
+
+def started_from(monkeypatch: pytest.MonkeyPatch, *starts: Start) -> None:
+    monkeypatch.setattr(ScriptedProblem, "starts", lambda _: list(starts))
+
+
+def test_a_reference_need_not_be_a_finalist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The portfolio nominates itself and the recommended settings; these win, and train's default comes before them."""
+    started_from(
+        monkeypatch,
+        Start("default", "mlm", {"learning_rate": 0.5}),
+        Start("recommended", "entity", {"learning_rate": 0.25}),
+        Start("portfolio", "light", {"learning_rate": 0.3}),
+    )
+
+    def script(job: Job) -> list[float | str]:
+        nominated = {0.25: 0.60, 0.3: 0.61 if job.recipe["seed"] == 0 else 0.58, 0.5: 0.5}
+        return [nominated.get(rate(job), 0.4) + wobble(job)] * REPORTS
+
+    final, _ = end(tmp_path, script)
+    assert (final.best.origin, final.reference) == ("recommended", 0)
+    assert final.comparison is not None
+    assert final.comparison.verdict.decision == "better"
+
+
+def test_a_start_that_nothing_precedes_needs_no_guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the objective fixed there is no default: what guards refer to is the recommended settings themselves."""
+    started_from(monkeypatch, Start("recommended", "entity", {"learning_rate": 0.25}))
+    tuner, _ = search(tmp_path, level(0.4), guards=("real_far1_strict>=-0.5",), ablate=False)
+    tuner.run()
+    final = finish(tuner.study, tuner.recipe, JobRunner(tuner.problem, ScriptedLauncher(level(0.4)), quiet(), lambda: None))
+    assert (final.best.origin, final.reference, final.refused) == ("recommended", None, None)
+    assert verdict(final).endswith("keep it.")
 
 
 def test_nothing_before_the_default_means_nothing_to_compare(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ The first row that applies decides the action, and which checkpoint the answer n
     nothing was trained                                           undecided         the highest
     a method with several seeds is shown better                   use method        the highest of the best such method
     no method has several seeds; a checkpoint is shown better     use checkpoint    the highest of such checkpoints
-    no base was evaluated                                         no base           the highest
+    no base was evaluated on these items at this length           no base           the highest
     a gain was judged, and none is shown                          keep base         the highest, which is not to be used
     no gain could be judged                                       undecided         the highest
 
@@ -80,7 +80,7 @@ def _action(study: StudyData, gains: Sequence[Claim]) -> Action:
         return "undecided"
     if any(claim.verdict == "better" for claim in gains):
         return "use checkpoint" if gains[0].of_checkpoint else "use method"
-    if not gains or study.choice.base is None:
+    if study.choice.base is None or not (gains or study.own_base(study.choice.chosen)):
         return "no base"
     return "keep base" if any(claim.judged for claim in gains) else "undecided"
 
@@ -96,9 +96,9 @@ class _AnswerBuilder:
     def answer(self) -> Answer:
         study, top, method = self.study, self.decision.top, self.decision.method
         base, questions = study.own_base(top), self.claims.questions(top)
-        others = [*self.claims.differences_from(method).values()] if method and self.decision.action == "use method" else []
-        unbeaten = [claim for claim in others if claim.judged and claim.verdict != "better"]
-        unbeaten.sort(key=lambda claim: claim.difference.value)
+        differences = [*self.claims.differences_from(method).values()] if method and self.decision.action == "use method" else []
+        not_beaten = [claim for claim in differences if claim.judged and claim.verdict != "better"]
+        not_beaten.sort(key=lambda claim: claim.difference.value)
         gaining = {claim.a for claim in self.claims.gains if claim.verdict == "better"}
         answer = Answer(
             action=self.decision.action,
@@ -110,16 +110,16 @@ class _AnswerBuilder:
             method=method,
             highest=top.name,
             highest_path=top.evaluation.path,
-            ties=tuple(claim.b for claim in unbeaten if claim.b in gaining),
-            beats=tuple(claim.b for claim in others if claim.verdict == "better"),
+            ties=tuple(claim.b for claim in not_beaten if claim.b in gaining),
+            beats=tuple(claim.b for claim in differences if claim.verdict == "better"),
             keep=self._keep,
             next_time=self._next_time() if self._keep else None,
             power=self._power(),
             questions=questions,
             candidates=len(study.choice.candidates),
             against=self._caveats(),
-            unproven=tuple(claim.b for claim in unbeaten if claim.b not in gaining),
-            unjudged=tuple(claim.b for claim in others if not claim.judged),
+            unproven=tuple(claim.b for claim in not_beaten if claim.b not in gaining),
+            unjudged=tuple(claim.b for claim in differences if not claim.judged),
             untested=self._untested(questions),
         )
         return replace(answer, step=next_step(study, answer, top))
@@ -151,11 +151,12 @@ class _AnswerBuilder:
         base, choice = self.study.own_base(top), self.study.choice
         if gain is None or base is None:
             return None
-        columns = self.study.group.columns(self.study.metric, half=choice.half, entries=[base])
+        columns = self.study.group.columns(self.study.metric, half=choice.half, entries=[top, base])
         if not columns.items:
             return None
-        base_value = float(sum(np.asarray(part.values).mean() for part in columns.parts))
-        above_base = choice.candidates[top].posterior_mean - base_value
+        measured, candidate = columns.differences([0], [1]), choice.candidates[top]
+        shrunken_by = candidate.value.value - candidate.posterior_mean
+        above_base = float(sum(np.asarray(part.values).mean() for part in measured)) - shrunken_by
         return max(0.0, min(above_base, gain.difference.value))
 
     def _next_time(self) -> NextTime | None:
@@ -168,6 +169,7 @@ class _AnswerBuilder:
         return next_time_of(study.group, study.metric, arm, top, margin=study.margin, seed=study.seed, gain=gain, rising=rising)
 
     def _power(self) -> Power | None:
+        """What the gains over the base could show; what showing the largest would take, if it is not shown or is of one seed."""
         judged = [claim for claim in self.claims.gains if claim.judged]
         if not judged:
             return None
@@ -200,7 +202,7 @@ class _AnswerBuilder:
             "few documents": any("few documents" in claim.against for claim in gains),
             "other tokenizer": any("other tokenizer" in claim.against for claim in gains),
             "floor": max(scores, default=1.0) < _FLOOR,
-            "base not evaluated": not gains,
+            "base not evaluated": self.decision.action == "no base",
             "one seed": bool(study.arms) and not study.replicated,
             "unequal training": len(study.equal_training) < len(study.same_setting),
             "weights gone": self._keep is not None and not self._keep.there,

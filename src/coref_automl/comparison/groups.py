@@ -60,8 +60,8 @@ def others_than(chosen: Group, groups: Sequence[Group]) -> list[str]:
         count, name, items, scorer = len(group.entries), group.evalset, group.fingerprint[:8], group.scorer
         sentences.append(
             say(
-                f"{name}의 평가 {count}개는 채점기 버전이 달라({scorer}) 포함하지 않았습니다. 다시 평가하세요.",
-                f"{count} evaluations on {name} are of another scorer ({scorer}) and are left out; evaluate them again.",
+                f"{name}의 평가 {count}개는 채점기 버전이 달라({scorer}) 제외했습니다. 모두 같은 버전으로 평가하세요.",
+                f"{count} evaluations on {name} are of another scorer ({scorer}) and are left out; use one version for all.",
             )
             if group.fingerprint == chosen.fingerprint
             else say(
@@ -82,8 +82,8 @@ def read_groups(results: Results, *, common: bool = False, evalset: str | None =
         evaluations = _without_unshared_bases(evaluations, {stored.folder.resolve() for stored in results.everything})
     by_condition = one_dtype_each(evaluations, results.named, common=common)
     groups = [group_of(kept, items, scorer, common=common) for (items, scorer), (kept, _dropped) in by_condition.items()]
-    groups.sort(key=lambda group: max(entry.evaluation.evaluated_at for entry in group.entries), reverse=True)
-    return sorted(groups, key=lambda group: -len(group.entries))
+    groups.sort(key=lambda group: (len(group.entries), max(e.evaluation.evaluated_at for e in group.entries)), reverse=True)
+    return groups
 
 
 def _on_set(evaluations: Sequence[StoredEvaluation], evalset: str) -> list[StoredEvaluation]:
@@ -157,21 +157,21 @@ class _ItemIndex:
 
 
 def _aligned_items(evaluations: Sequence[StoredEvaluation]) -> tuple[Items, list[_Table]]:
-    """The items of all evaluations, and the table of each."""
+    """The items of all evaluations, with the half of each item's document, and the table of each evaluation."""
     index = _ItemIndex()
     tables = [index.add(stored) for stored in evaluations]
     by_set = grouped(zip(evaluations, tables, strict=True), lambda member: items_of(member[0]))
     rows = {name: np.unique(np.concatenate([table.rows for _, table in members])).tolist() for name, members in by_set.items()}
     recorded = {items_of(stored): stored.evaluation.half for stored in evaluations if stored.evaluation.half}
     by_hash = _halves_by_hash({name: rows[name] for name in rows if name not in recorded}, index)
-    selects = {document: half for document, half in by_hash.items() if half == "select"}  # by either way, else the recorded half
+    selects = {document: half for document, half in by_hash.items() if half == "select"}  # what has chosen anywhere never judges
     halves = by_hash | _recorded_halves({name: rows[name] for name in recorded}, recorded, index) | selects
     arrays = {name: np.array(values) for name, values in index.facts.items()}
     return Items(index.rows, arrays, np.array([halves[document] for document in index.documents])), tables
 
 
 def _recorded_halves(rows: _RowsOfSets, recorded: Mapping[str, Half], index: _ItemIndex) -> dict[_Document, Half]:
-    """All documents of a half are in it. One in two halves is in `select`: what has chosen never judges."""
+    """The half of every document in a set that is a half. A document in both is in `select`: what has chosen never judges."""
     select_last = sorted(rows, key=lambda evalset: recorded[evalset] == "select")
     return {index.documents[row]: recorded[evalset] for evalset in select_last for row in rows[evalset]}
 

@@ -249,11 +249,7 @@ def in_brackets(text: str, chains: Chains) -> str:
 
 
 def mark_mentions(
-    text: str,
-    chains: Chains,
-    opens: Callable[[int, int], str],
-    closes: Callable[[int], str],
-    escape: Callable[[str], str] = str,
+    text: str, chains: Chains, opens: Callable[[int, int], str], closes: Callable[[int], str], escape: Callable[[str], str] = str
 ) -> str:
     """Put `opens(chain, start)` and `closes(chain)` around every mention."""
     marks = [(start, end, opens(n, start), closes(n)) for n, chain in enumerate(chains) for start, end in chain]

@@ -45,6 +45,8 @@ from coref_automl.progress import Progress, quiet
 from coref_automl.records import Document
 from coref_automl.store import atomic_write, read_jsonl
 
+_GRAMS, _KEPT = "grams.npy", "kept.npy"
+"""In work/: the n-grams of evaluation documents, and which documents are trained on."""
 _SMALL = 4 << 20
 """Bytes of local files below which starting worker processes takes longer than the work."""
 
@@ -57,7 +59,7 @@ def prepare(recipe: PrepareRecipe, out: str | Path, *, progress: Progress | None
     if is_done(out) and kind_of_folder(out) == KIND:
         return _finished(recipe, out, progress)
     tokenizer_of.cache_clear()  # a folder may hold another tokenizer than when this process last read it
-    special_of(tokenizer_of(recipe.model), recipe.model)
+    special_of(tokenizer_of(recipe.model), recipe.model)  # refuses one without the special tokens
     if recipe.mode != "mlm":
         require_kiwi()
     evaluation = eval_documents([Path(folder) for folder in recipe.eval_sets])
@@ -65,7 +67,7 @@ def prepare(recipe: PrepareRecipe, out: str | Path, *, progress: Progress | None
     with claimed(out, KIND):
         if is_done(out):  # by a command that ended just now
             return _finished(recipe, out, progress)
-        return _prepare(recipe, parts, missing, evaluation, out, progress)
+        return _prepare_claimed(recipe, parts, missing, evaluation, out, progress)
 
 
 def prepare_texts(
@@ -104,7 +106,7 @@ def _finished(recipe: PrepareRecipe, out: Path, progress: Progress) -> dict[str,
     return dict(manifest)
 
 
-def _prepare(
+def _prepare_claimed(
     recipe: PrepareRecipe, parts: list[Input], missing: list[str], evaluation: list[Document], out: Path, progress: Progress
 ) -> dict[str, Any]:
     made_from, parts = survey(recipe, pin_revisions(parts, begun_from(out)), progress)
@@ -121,7 +123,7 @@ def _prepare(
             remove(out)  # nothing is worth resuming, and the corrected command differs
         raise
     if recipe.eval_sets:
-        write_grams(evaluation, work / "grams.npy")
+        write_grams(evaluation, work / _GRAMS)
     _encode(index, choice, recipe, work, workers, [part.place for part in parts], progress)
     counts = zip(made_from.get("inputs", ()), _rows_per_input(index, parts), strict=True)
     made_from["inputs"] = [{**facts, "rows": rows} for facts, rows in counts]
@@ -153,13 +155,13 @@ def _choose(
     """Decide which documents train; near-duplicates of a small corpus are found in this process."""
     at_once = max(1, recipe.portion // 4)
     small = len(index) <= at_once  # a process would take longer to start than to seek
-    near = dataclasses.replace(recipe, engine="local") if small else recipe
+    seeking = dataclasses.replace(recipe, engine="local") if small else recipe
 
     def run(target: str, arguments: list[dict[str, Any]]) -> None:
-        names = (f"band-{band['band']:02d}-{band['residue']:05d}" for band in arguments)
-        items = [WorkItem(name, work / DEDUP / name, band) for name, band in zip(names, arguments, strict=True)]
+        names = (f"band-{call['band']:02d}-{call['residue']:05d}" for call in arguments)
+        items = [WorkItem(name, work / DEDUP / name, call) for name, call in zip(names, arguments, strict=True)]
         with (quiet() if small else progress).stage("find near-duplicates", len(items)) as stage:
-            run_items(target, items, near, 1 if small else workers, lambda _: stage.advance())
+            run_items(target, items, seeking, 1 if small else workers, lambda _: stage.advance())
 
     similarity = recipe.similarity if recipe.near_duplicates else None
     return choose_documents(index, evaluation, work / DEDUP, run, similarity=similarity, at_once=at_once)
@@ -170,11 +172,12 @@ def _encode(
 ) -> None:
     """Encode every unfinished shard; on one machine its documents are tagged first, in this process."""
     kept = choice == KEPT
-    with atomic_write(work / "kept.npy", "wb") as handle:
+    with atomic_write(work / _KEPT, "wb") as handle:
         np.save(handle, kept)
     stems = [work / ENCODE / shard.stem.name for shard in index.shards]
     unfinished = [number for number, stem in enumerate(stems) if not stem.with_suffix(".json").is_file()]
-    total = sum(index.shards[number].characters for number in unfinished)
+    shares = (kept[index.rows_of(number)].sum() / max(1, index.shards[number].documents) for number in unfinished)
+    total = round(sum(share * index.shards[number].characters for share, number in zip(shares, unfinished, strict=True)))
     cache = default_cache() if recipe.engine == "local" else None  # machines of a cluster tag what they encode
     if recipe.mode != "mlm" and cache is not None:
         with progress.stage("tag", total, "characters") as stage:
@@ -188,9 +191,9 @@ def _encode(
     settings = EncodeSettings(
         tokenizer=store_tokenizer(recipe.model, work / "tokenizer.json"), mode=recipe.mode, seq_len=recipe.seq_len,
         only_names=recipe.only_names, chain_cap=recipe.chain_cap, cache=cache,
-        grams=work / "grams.npy" if recipe.eval_sets else None,
+        grams=work / _GRAMS if recipe.eval_sets else None,
     )  # fmt: skip
-    common = {"kept": str(work / "kept.npy"), "settings": to_mapping(settings)}
+    common = {"kept": str(work / _KEPT), "settings": to_mapping(settings)}
     items = []
     for number in unfinished:
         shard, stem = index.shards[number], stems[number]

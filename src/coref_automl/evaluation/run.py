@@ -196,14 +196,14 @@ def _score(slot: Slot, loaded: LoadedModel, recipe: EvaluateRecipe, progress: Pr
     from coref_automl.evaluation.scorer import Scorer
     from coref_automl.models.execution import ATTENTION_LABEL
 
-    target, evalset, folder = slot.target, slot.evalset, slot.folder()
+    target, evalset = slot.target, slot.evalset
     for note in loaded.notes:
         if not note.startswith(tuple(ATTENTION_LABEL.values())):  # the kernel does not change scores
             progress.note(f"{target.name}: {note}")
+    items, nouns = evalset.select(), evalset.noun_table(loaded.tokenizer)
+    folder, table = slot.folder(), table_fingerprint(nouns)  # of the folder's evaluation the table must be the same
     with os_errors_as_ours(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    items, nouns = evalset.select(), evalset.noun_table(loaded.tokenizer)
-    table = table_fingerprint(nouns)
     scores, started = slot.known_scores(table), time.monotonic()
     words = wanted_ids(items, recipe.words)
     unscored = [item for item in items if item.id not in scores or (item.id in words and scores[item.id].word_rank is None)]

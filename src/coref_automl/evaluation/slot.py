@@ -38,7 +38,7 @@ _NAMES_SEARCHED = 6
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """The evaluation of one model on one set with one dtype and length; `read_fingerprints` is called often."""
+    """The evaluation of one model on one set with one dtype and length. `read_fingerprints` is of its files; callers cache it."""
 
     target: Target
     evalset: EvalSet
@@ -77,10 +77,10 @@ class Slot:
         return free[0]  # names do not end before one is free
 
     def _names(self) -> Iterator[Path]:
-        """The plain name, the name that checkpoints share, then one per noun table without end."""
+        """The plain name, the name that checkpoints share, then numbered names of this model's bytes, without end."""
         shared = (self.evalset.fingerprint, SCORER, self.dtype)
-        per_table = (fingerprint(*shared, self.read_fingerprints(), number)[:8] for number in count())
-        for mark in chain(("", fingerprint(*shared)[:8]), per_table):
+        numbered = (fingerprint(*shared, self.read_fingerprints(), number)[:8] for number in count())
+        for mark in chain(("", fingerprint(*shared)[:8]), numbered):
             yield self.target.folder(self.evalset.name, self.seq_len, mark)
 
     def partial(self, folder: Path, nouns: str) -> Path:
@@ -89,7 +89,7 @@ class Slot:
         return folder / f".items-{key}.jsonl"
 
     def sweep(self) -> None:
-        """Remove the partial files of killed processes."""
+        """Remove the temporary files (.part) of killed processes; items scored so far (`partial`) stay."""
         for folder in (*islice(self._names(), _NAMES_SEARCHED), self.target.root):
             sweep(folder, deep=False)
 
@@ -97,13 +97,9 @@ class Slot:
         """The evaluation with current names and provenance, and its base model among the baselines if that was evaluated."""
         provenance = self.target.provenance()
         evaluation = replace(
-            evaluation,
-            checkpoint=self.target.name,
-            path=self.target.model,
-            evalset=self.evalset.name,
-            evalset_path=str(self.evalset.folder.resolve()),
-            provenance=provenance,
-        )
+            evaluation, checkpoint=self.target.name, path=self.target.model, evalset=self.evalset.name,
+            evalset_path=str(self.evalset.folder.resolve()), provenance=provenance,
+        )  # fmt: skip
         run = Path(self.target.model).parent
         base = base_evaluation(provenance, self._is_comparable, run=run, out=self.out) if provenance else None
         if base is None or base.evaluation.path == evaluation.path:
@@ -111,8 +107,8 @@ class Slot:
         return replace(evaluation, baselines={**evaluation.baselines, "un-adapted": base.evaluation.estimates})
 
     def write(self, evaluation: Evaluation, scored: StoredEvaluation | Sequence[ItemScore], *, summary: bool) -> Path:
-        """Write items, then the result, DONE last, and return the folder. `scored` are new scores, or a finished evaluation:
-        one elsewhere, whose items are copied, or the one in that folder, of which only a changed result is written."""
+        """Write items, then the result, DONE last, and return the folder. Items are those of `scored`: new scores, or a finished
+        evaluation, whose items are copied unless it lies in that folder already; then only a changed result is written."""
         known = scored if isinstance(scored, StoredEvaluation) else None
         folder = self.folder(known)
         in_place = known is not None and known.folder.resolve() == folder.resolve()
@@ -146,10 +142,11 @@ class Slot:
         return same_items and (evaluation.scorer, evaluation.dtype, evaluation.seq_len) == (SCORER, self.dtype, self.seq_len)
 
     def _is_same(self, evaluation: Evaluation) -> bool:
+        """Is it of this model's bytes, and scored with the noun table that the set has now, if it has one?"""
         if not self._is_comparable(evaluation):
             return False
         fingerprints = self.read_fingerprints()
-        scored = {SETTINGS: fingerprints[SETTINGS], **evaluation.fingerprints}  # 0.2.0 did not record them
+        scored = {SETTINGS: fingerprints[SETTINGS], **evaluation.fingerprints}  # 0.2.0 did not record the settings
         if any(scored.get(name) != value for name, value in fingerprints.items()):
             return False
         table = table_path(self.evalset.folder, evaluation.fingerprints.get("tokenizer", ""))

@@ -124,25 +124,25 @@ class Plan:
             yield from self._checks_starting("every", name, run=name, first_seed=first_seed)
 
     def steps_from_recommended(self, model: str | None = None) -> list[Step]:
-        """Steps that start from the model which the evaluations recommend; None: they have not done so yet. Folders are named
-        after it, so that another choice overwrites nothing."""
+        """Steps that start from the model which the evaluations recommend, in folders named after it, so that another choice
+        overwrites nothing. Without `model`, which is not known before they are done, under a placeholder, to be counted."""
         if model is None:
             return list(self._checks_starting(CHOSEN, CHOSEN))
-        path, model_bytes, is_base = Path(model), start_bytes(model), model == self.recipe.model
+        path, model_bytes = Path(model), start_bytes(model)
         name = path.name if path.parent.name in ("", ".") else f"{path.resolve().parent.name}-{path.name}"
         return [
             replace(step, start=model, binding={**step.binding, **model_bytes})
             for step in self._checks_starting(CHOSEN, re.sub(r"[^\w.+-]", "-", name))
-            if not (is_base and CHECKS[step.kind].with_base)  # which was fine-tuned already
+            if not (model_bytes == self._base_bytes and CHECKS[step.kind].with_base)  # the base was fine-tuned already
         ]
 
     def _checks_starting(self, start: str, name: str, run: str | None = None, first_seed: int | None = None) -> Iterator[Step]:
         """The steps of the checks whose section has this `start`, one per variant of a check. The k-th run of every method and
         the k-th fine-tuning of the base share their seeds, which no other k has; by default they begin with the study's."""
         first_seed = self.recipe.first_seed if first_seed is None else first_seed
-        for kind in self.data:
+        for kind in (kind for kind in self.data if self.recipe.checks[kind].start == start):
             check, stage, data = CHECKS[kind], self.recipe.checks[kind], self.data[kind]
-            for prefix, settings in check.variants(stage, data) if stage.start == start else ():
+            for prefix, settings in check.variants(stage, data):
                 step_name = prefix + name
                 decided = {"out": str(self.out / kind / step_name), "first_seed": first_seed, "device": self.device, **settings}
                 recipe = check.recipe_for(stage, data, f"{kind}: settings", model=self.recipe.model, **decided)
@@ -178,7 +178,7 @@ class Plan:
 
     @property
     def first_run(self) -> Prepared:
-        """The first run stands for all where only tokens count, of which they see equal numbers."""
+        """Any run, for what depends on token counts alone: `check_runs` requires those to be equal."""
         return self.prepared[self.arms[0]]
 
     def run_of(self, step: Step) -> Prepared:
@@ -219,7 +219,7 @@ def open_plan(recipe: ExperimentRecipe, out: Path, progress: Progress) -> Plan:
 
     Whatever does not depend on the texts is checked before they are prepared.
     """
-    pick_device(recipe.device)
+    pick_device(recipe.device)  # refuses a device that is not there
     recipe = replace(recipe, model=checkpoint_of_run(recipe.model, "--model") or recipe.model)
     new_head = any(recipe.settings(method).get("new_head") for method in recipe.methods) or None
     load_masked_lm(recipe.model, new_head=new_head)  # refuses one without a mask head, which its files alone do not show

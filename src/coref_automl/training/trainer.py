@@ -163,9 +163,9 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
                 self.loop.finish(writing / name, self.state.global_step)
                 obey_umask(writing / name)
                 checkpoint_state.flush_folder(writing / name)
-                older = checkpoints_of(writing.parent)
+                older = [] if self.loop.keep_states else checkpoints_of(writing.parent)
                 (writing / name).replace(writing.parent / name)
-                for checkpoint in () if self.loop.keep_states else older:
+                for checkpoint in older:
                     checkpoint_state.drop_states(checkpoint)
         except (OSError, RuntimeError, SafetensorError) as error:
             if not checkpoint_state.is_disk_trouble(error):
@@ -201,7 +201,7 @@ class MaskedTrainer(Trainer):  # type: ignore[misc]
                     raise FileNotFoundError("rng_state.pth")
                 super()._load_rng_state(checkpoint)
 
-    # overhead removed
+    # costs of the library that a run avoids
     def close_workers(self) -> None:
         """Stop the data-loading processes; left to the interpreter's exit, each of them costs five seconds."""
         loader = self.callback_handler.train_dataloader
@@ -223,6 +223,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
     judge         scores each new checkpoint; returns a reason to stop, which is then in `stopped`, or None
     _saved_at     progress, from 0 to 1, at which a checkpoint was last due
     _tokens       tokens until the last report, which was at `_logged_at`
+    _plan, _clock  those of the trainer's loop
     _timed_from   when the throughput began to count: at the last report, or after the checkpoint that was judged since
     """
 
@@ -259,6 +260,7 @@ class RunCallback(TrainerCallback):  # type: ignore[misc]
         return control
 
     def _save_is_due(self, step: int) -> bool:
+        """Is a checkpoint due? Ask once per step: it remembers the progress that it saw."""
         if self.checkpoints is None:
             return is_save_step(step, self._plan.steps_per_epoch, self.save_every, self._clock.last)
         previous, self._saved_at = self._saved_at, self._clock.progress(step)

@@ -46,7 +46,8 @@ class Judgement(Record):
 
 @dataclass(frozen=True, slots=True)
 class SettingEffect(Record):
-    """What the winner loses with one setting reverted to the reference's (`back`), over a few pairs (a share, not points)."""
+    """What the winner loses with one setting reverted to the reference's (`back`), a share over a few pairs; `error` is its
+    standard error over documents."""
 
     name: str
     value: Any
@@ -117,7 +118,7 @@ class Selection:
 
     @property
     def reference(self) -> TrialCandidate | None:
-        return next((finalist for finalist in self.finalists if finalist.tier < self.winner.tier), None)
+        return next((candidate for candidate in self.candidates if candidate.tier < self.winner.tier), None)
 
     @property
     def sides(self) -> list[TrialCandidate]:
@@ -152,7 +153,7 @@ def finish(study: Any, recipe: TuneRecipe, runner: JobRunner, early: Sequence[Tr
         final = runs.guard(final, comparison, reference)
         if recipe.ablate and comparison.verdict.decision == "better" and not final.refused:
             final = replace(final, effects=runs.ablate(reference, comparison.seeds))
-    elif recipe.guards and (reference or selection.winner.origin != "default"):
+    elif recipe.guards and (reference or selection.winner.is_sampled):  # a start that nothing precedes is what guards refer to
         why = "has nothing to be judged against: none of the settings to begin with completed"
         if reference:
             why = f"and its reference, trial {final.reference}, completed no new seed together: {runner.notes[-1]}"
@@ -256,8 +257,8 @@ class JudgingRuns:
         return judgement
 
     def _train(self, seeds: range, start: int) -> None:
-        """Train a look. One run of the first pair becomes best-model/: the first look, without a pair of which no other follows,
-        keeps its weights until that pair is known. Guards of fine-tuned tasks read every pair, so that all are kept."""
+        """Train a look. `best-model/` is made of the first pair that both sides complete, so the first look keeps its last
+        checkpoints until that pair is known. Guards of fine-tuned tasks train from every pair: with them, all are kept."""
         selection, every_pair, is_first_look = self.selection, bool(outside_guards(self.recipe)), not self.completed
         runs = [(side, seed) for seed in seeds for side in selection.sides]
         if every_pair or is_first_look:
