@@ -196,3 +196,4 @@ def test_the_same_seed_gives_the_same_table(evaluated: Maker) -> None:
 def test_an_end_that_rounds_to_nothing_keeps_the_side_of_zero_it_lies_on() -> None:
     assert points(Estimate(-0.008, -0.016, -0.0002, 9)) == "-0.8 [-1.6, -0.02]"
     assert points(Estimate(-0.0, 0.0002, 0.01, 9)) == "+0.0 [+0.02, +1.0]"
+    assert points(Estimate(0.0625, -6.3e-11, 0.125, 9)) == "+6.2 [+0.0, +12.5]"  # what rounding errors leave of zero

@@ -233,7 +233,7 @@ def points(estimate: Estimate) -> str:
 
 
 def bound(share: float) -> str:
-    text = f"{100 * share + 0.0:+.1f}"
+    text = f"{100 * (share := round(share, 8) + 0.0):+.1f}"  # what rounding errors leave of zero is zero
     return text if share == 0 or float(text) else f"{100 * share:+.2f}"
 
 
