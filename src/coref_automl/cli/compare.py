@@ -30,9 +30,7 @@ EvalSetName = Annotated[str | None, typer.Option("--eval-set", help="Name of the
     epilog="Example: coref-automl compare runs/entity/checkpoint-130 runs/mlm/checkpoint-130 --reference runs/mlm/checkpoint-130"
 )
 def compare(
-    paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Evaluated checkpoints, runs, folders of runs, or models.")
-    ],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Evaluated checkpoints, runs, their folders, or models.")],
     metric: Metric = None,
     reference: Annotated[
         str | None,
@@ -128,18 +126,14 @@ def power(
     paths: Annotated[
         list[str] | None, typer.Argument(metavar="[PATH...]", help="Finished runs or studies: their spreads and costs are used.")
     ] = None,
-    difference: Annotated[
-        float | None, typer.Option("--difference", min=0.01, max=99.0, help="Wanted difference, in points.")
-    ] = None,
+    difference: Annotated[float | None, typer.Option("--difference", min=0.01, max=99.0, help="Difference, in points.")] = None,
     eval_set: Annotated[Path | None, typer.Option("--eval-set", help="Set at hand: what can it show?")] = None,
     metric: Annotated[str | None, typer.Option("--metric", help="Metric. Default: strict Real@1.")] = None,
     seeds: Annotated[
-        list[int] | None, typer.Option("--seeds", min=1, help="Seeds per method; repeatable. Default: 2 to 12.")
+        list[int] | None, typer.Option("--seeds", min=1, help="Seeds per method; repeatable. Default: 2-12.")
     ] = None,
     comparisons: Annotated[int, typer.Option("--comparisons", min=1, help="Comparisons corrected for together (Holm).")] = 1,
-    against_base: Annotated[
-        bool, typer.Option("--against-base", help="Plan for a method against its base, not for two methods.")
-    ] = False,
+    against_base: Annotated[bool, typer.Option("--against-base", help="Plan for a method against its base.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Plan before training: the difference that is detected with 80% power, or the seeds and documents it takes.

@@ -122,9 +122,7 @@ def predict(
     base: Base = None,
     scheme: SchemeOption = None,
     html: Annotated[Path | None, typer.Option("--html", help="Write a new HTML page with coloured chains.")] = None,
-    resolve: Annotated[
-        bool, typer.Option("--resolve", help="Print the text with pronouns replaced by the names of their chains.")
-    ] = False,
+    resolve: Annotated[bool, typer.Option("--resolve", help="Print the text with names in place of pronouns.")] = False,
     data: Rows = None,
     column: Column = "text",
     out: OptionalOut = None,

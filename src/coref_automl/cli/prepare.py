@@ -22,13 +22,9 @@ _PARTS = 5
 
 @app.command(epilog="Example: coref-automl sources --check local:news.jsonl.xz kowiki")
 def sources(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Sources to list, also local:PATH. Default: all named sources.")
-    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Sources to list, also local:PATH. Default: all named ones.")] = None,
     check: Annotated[bool, typer.Option("--check", help="Read the first row of each source.")] = False,
-    field: Annotated[
-        str | None, typer.Option("--field", help="Field that holds the text, if not the source's usual one.")
-    ] = None,
+    field: Annotated[str | None, typer.Option("--field", help="Field with the text, if not the source's usual one.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """List named sources: hub id, field, licence; with --check, whether each is readable."""
@@ -197,9 +193,7 @@ def learn(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
 def inspect(
     models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Hub ids, folders, or bundled:ko-mini.")],
     data: Annotated[list[str] | None, typer.Option("--data", help="Relation rows or annotated chains; repeatable.")] = None,
-    source: Annotated[
-        list[str] | None, typer.Option("--source", help="Plain text: named source or local:PATH; repeatable.")
-    ] = None,
+    source: Annotated[list[str] | None, typer.Option("--source", help="Named source or local:PATH; repeatable.")] = None,
     eval_set: Annotated[list[Path] | None, typer.Option("--eval-set", help="Evaluation set; repeatable.")] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Texts read of each. Default: all of a file or set, 2,000 of a source.")

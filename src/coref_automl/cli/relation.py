@@ -107,12 +107,8 @@ def predict(
     object_: Annotated[str | None, typer.Option("--object", help="Object as written in the text.")] = None,
     subject_type: Annotated[str | None, typer.Option("--subject-type", help=f"{_TYPES}.")] = None,
     object_type: Annotated[str | None, typer.Option("--object-type", help=f"{_TYPES}.")] = None,
-    subject_start: Annotated[
-        int | None, typer.Option("--subject-start", help="Character offset, if it occurs more than once.")
-    ] = None,
-    object_start: Annotated[
-        int | None, typer.Option("--object-start", help="Character offset, if it occurs more than once.")
-    ] = None,
+    subject_start: Annotated[int | None, typer.Option("--subject-start", help="Character offset, if it recurs.")] = None,
+    object_start: Annotated[int | None, typer.Option("--object-start", help="Character offset, if it recurs.")] = None,
     ensemble: Annotated[bool, typer.Option("--ensemble", help="Average all seeds instead of using the best one.")] = False,
     out: OptionalOut = None,
     skip_bad: SkipBad = False,
@@ -166,9 +162,7 @@ def grid(recipe: RecipeFile = None, *, as_json: AsJson = False, **given: Any) ->
     epilog="Example: coref-automl re report runs/re-none runs/re-plain runs/re-typed --data klue-re-v1.1_dev.json --out report"
 )
 def report(
-    paths: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="Finished runs of re train or re grid, or folders of them.")
-    ],
+    paths: Annotated[list[str], typer.Argument(metavar="RUN...", help="Finished runs of re train or re grid, or their folders.")],
     data: Annotated[str, typer.Option("--data", help=f"The rows that the runs were scored on: {FILE}.")],
     skip_bad: SkipBad = False,
     out: OptionalOut = None,

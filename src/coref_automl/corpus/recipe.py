@@ -40,10 +40,8 @@ class PrepareRecipe:
     ]
     model: Annotated[str, Setting("Model whose tokenizer is used: hub id, folder or bundled: name.")]
     seq_len: Annotated[int, Setting("Tokens per block.", 16, LONGEST)] = 1536
-    field: Annotated[str | None, Setting("Field that holds the text, if not the source's usual one.")] = None
-    eval_sets: Annotated[
-        tuple[str, ...], Setting("Evaluation set whose documents are left out; repeatable.", flags=("--eval-set",))
-    ] = ()
+    field: Annotated[str | None, Setting("Field with the text, if not the source's usual one.")] = None
+    eval_sets: Annotated[tuple[str, ...], Setting("Evaluation set to leave out; repeatable.", flags=("--eval-set",))] = ()
     holdout: HeldOutShare = SHARE
     only_names: Annotated[bool, Setting("Build chains of proper nouns only.")] = False
     chain_cap: Annotated[int, Setting("Maximum number of mentions per form in a piece.", 2)] = 8

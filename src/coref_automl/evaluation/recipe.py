@@ -52,23 +52,19 @@ class EvalRecipe:
     ] = ()
     gold: Annotated[tuple[str, ...], Setting("File of texts with coreference clusters; repeatable.")] = ()
     lambada: Annotated[tuple[str, ...], Setting("File in Ko-LAMBADA's columns, ko-lambada or bundled:cloze; repeatable.")] = ()
-    field: Annotated[str | None, Setting("Field that holds the text, if not the source's usual one.")] = None
+    field: Annotated[str | None, Setting("Field with the text, if not the source's usual one.")] = None
     limit: Annotated[int | None, Setting("Read at most this many rows of each file or hub source.", 1)] = None
     holdout: HeldOutShare = SHARE
     least: Annotated[int, Setting("Minimum number of documents held out per source.", 0)] = LEAST
-    all_documents: Annotated[bool, Setting("Use all documents, not only held-out ones: for texts that are never trained on.")] = (
-        False
-    )
+    all_documents: Annotated[bool, Setting("Use all documents, not only held-out ones: texts never trained on.")] = False
     per_source: Annotated[int, Setting("Maximum number of real items per source, of names and of common nouns.", 1)] = 1_600
     per_bucket: Annotated[int, Setting("Maximum number of far items per source and distance bucket.", 1)] = 800
     per_document: Annotated[int, Setting("Maximum number of real items per document.", 1)] = PER_DOCUMENT
     min_syllables: Annotated[int, Setting("Minimum number of syllables of the answer of a real item or passage.", 2)] = 3
-    single_entry: Annotated[bool, Setting("Keep only real items whose answer is one vocabulary entry of the first --model.")] = (
-        False
-    )
+    single_entry: Annotated[bool, Setting("Keep only real items whose answer is one entry of the first --model.")] = False
     seed: Annotated[int, Setting("Random seed.", 0)] = 0
     files: Annotated[
-        tuple[str, ...], Setting("Annotated file of any other task, as TASK=PATH; repeatable.", flags=("--file",))
+        tuple[str, ...], Setting("Annotated file of another task, as TASK=PATH; repeatable.", flags=("--file",))
     ] = ()
 
     def __post_init__(self) -> None:

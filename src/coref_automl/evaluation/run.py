@@ -45,9 +45,7 @@ JOB = f"{__name__}:evaluate_job"
 class EvaluateRecipe:
     """How to evaluate. Defaults: the bundled set, and each model's own length. `base` also evaluates the base model."""
 
-    eval_sets: Annotated[
-        tuple[Path, ...], Setting("Evaluation set; repeatable. Default: the bundled set.", flags=("--eval-set",))
-    ] = ()
+    eval_sets: Annotated[tuple[Path, ...], Setting("Evaluation set; repeatable. Default: bundled.", flags=("--eval-set",))] = ()
     seq_len: Annotated[int | None, Setting("Window length in tokens. Default: each model's own.", 1)] = None
     out: Annotated[Path | None, Setting("Folder for results. Default: the run's own folder.")] = None
     device: Annotated[str, Setting("cpu, cuda, cuda:1, or auto (all GPUs, else the CPU).")] = "auto"

@@ -62,9 +62,7 @@ class TuneRecipe:
     eval_set: Annotated[str | None, Setting("Evaluation set. Default: the bundled one.")] = None
     eval_items: Annotated[int | None, Setting("Maximum number of items per task in each half.", above=0)] = None
     metric: Annotated[str | None, Setting("Metric to maximise. Default real1_strict; micro_f1 for re.")] = None
-    score: Annotated[
-        str | None, Setting("Weighted metrics in place of --metric, such as real1_strict=.5,lambada_top1_strict=.5.")
-    ] = None
+    score: Annotated[str | None, Setting("Weighted metrics for --metric, such as real1_strict=.5,lambada_top1_strict=.5.")] = None
     guards: Annotated[
         tuple[str, ...],
         Setting(
