@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from coref_automl.corpus.dataset import PackedDataset, smallest_type, write_dataset
+from coref_automl.corpus.prepare import prepare
+from coref_automl.corpus.recipe import PrepareRecipe
 from coref_automl.errors import DatasetError, FolderError
+from coref_automl.models.load import load_tokenizer
+from tests.corpus.conftest import WriteRows, rows
 
 
 def written(folder: Path) -> Path:
@@ -87,3 +92,19 @@ def test_a_folder_of_something_else_is_not_written_over(tmp_path: Path) -> None:
 def test_the_type_of_tokens_is_the_smallest_that_holds_them() -> None:
     assert smallest_type(65_536) is np.uint16
     assert smallest_type(65_537) is np.uint32
+
+
+def test_ids_with_gaps_are_stored_whole(tmp_path: Path, tokenizer_folder: Path, write_rows: WriteRows) -> None:
+    """The highest id decides how wide they are stored, not the number of entries."""
+    folder = Path(shutil.copytree(tokenizer_folder, tmp_path / "tokenizer"))
+    rules = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+    rules["model"]["vocab"] = {entry: n if n < 300 else n + 70_000 for entry, n in rules["model"]["vocab"].items()}
+    (folder / "tokenizer.json").write_text(json.dumps(rules, ensure_ascii=False), "utf-8")
+    source = f"local:{write_rows('a.jsonl', rows(6))}"
+    prepare(
+        PrepareRecipe(mode="combined", sources=(source,), model=str(folder), workers=1, seq_len=128, holdout=0.0),
+        tmp_path / "out",
+    )
+    stored = set(np.unique(PackedDataset.open(tmp_path / "out").tokens).tolist())
+    assert max(stored) > 70_000
+    assert stored <= set(load_tokenizer(str(folder)).get_vocab().values())

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from coref_automl.corpus.files import Flaw, files_of, name_of, read_file
+from coref_automl.corpus.sources import open_source
 from coref_automl.errors import SourceError
 from coref_automl.records import Document
-from tests.corpus.conftest import WriteRows, rows
+from tests.corpus.conftest import WriteRows, korean_text, rows
 
 
 def documents(path: Path, **options: object) -> list[Document]:
@@ -98,3 +99,27 @@ def test_a_flaw_carries_file_and_line(write_rows: WriteRows) -> None:
         ("a.jsonl, line 3", "the field 'text' is not text"),
         ("a.jsonl, line 4", "not a JSON object"),
     ]
+
+
+@pytest.mark.parametrize("place", ["news", "news/*/*.txt", "news/**/*.txt"])
+def test_files_of_one_name_in_several_folders_are_documents_of_one_source(tmp_path: Path, place: str) -> None:
+    for number, year in enumerate(("2019", "2020")):
+        (tmp_path / "news" / year).mkdir(parents=True)
+        (tmp_path / "news" / year / "text.txt").write_text(korean_text(number), "utf-8")
+    found = [entry for entry in open_source(f"local:{tmp_path}/{place}") if isinstance(entry, Document)]
+    assert [document.id for document in found] == ["2019/text-1", "2020/text-1"]
+    assert {document.source for document in found} == {"news"}
+
+
+def test_a_csv_that_ends_inside_a_quotation_mark_is_a_flaw(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('id,text\n1,첫째\n2,"열림\n3,다음\n4,다음2\n', "utf-8")
+    first, second = read_file(path, name="a")
+    assert isinstance(first, Document)
+    assert isinstance(second, Flaw)
+    assert (first.text, second.reason) == ("첫째", "a quotation mark that opens a field and does not end it")
+    for text in ("", "\n\n", "id,text\n", "id,text\n\n\n"):
+        path.write_text(text, "utf-8")
+        assert [entry for entry in read_file(path, name="a") if isinstance(entry, Document)] == []
+    path.write_text("id,text\n1,첫째\n\n\n2,끝", "utf-8")
+    assert [document.text for document in documents(path)] == ["첫째", "끝"]

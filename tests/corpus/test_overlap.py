@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from coref_automl.corpus.choice import WORDS, among, grams, overlap_of, write_grams
 from coref_automl.corpus.inputs import eval_documents
+from coref_automl.corpus.prepare import prepare
+from coref_automl.corpus.recipe import PrepareRecipe
+from coref_automl.corpus.sources import passages
 from coref_automl.errors import EvalSetError
+from coref_automl.evaluation.prepare import prepare_eval
+from coref_automl.evaluation.recipe import EvalRecipe
 from coref_automl.records import Document
+from coref_automl.store import read_jsonl
 from tests.corpus.conftest import korean_text
 
 
@@ -49,3 +56,16 @@ def test_documents_are_read_from_the_set_on_disk(tmp_path: Path) -> None:
     assert eval_documents([tmp_path]) == [Document("e", "s", "글", "t")]
     with pytest.raises(EvalSetError, match="prepare eval"):
         eval_documents([tmp_path / "%s"])
+
+
+def test_documents_of_which_an_evaluation_set_has_a_passage_are_left_out(tmp_path: Path, tokenizer_folder: Path) -> None:
+    texts, path = [document.text for document in passages()], tmp_path / "a.jsonl"
+    long = ({"id": f"d{n}", "source": "s", "text": "\n".join(texts[6 * n : 6 * n + 6])} for n in range(len(texts) // 6))
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in long), "utf-8")
+    wanted: dict[str, Any] = {"sources": (f"local:{path}",)}
+    prepare_eval(EvalRecipe(models=("bundled:ko-mini",), tasks=("passage",), **wanted), tmp_path / "set")
+    wanted |= {"model": str(tokenizer_folder), "seq_len": 128, "holdout": 0.0, "eval_sets": (str(tmp_path / "set"),)}
+    prepare(PrepareRecipe(mode="mlm", workers=1, **wanted), tmp_path / "out")
+    asked = {row["id"].rpartition(":")[0] for row in read_jsonl(tmp_path / "set" / "documents.jsonl")}
+    assert asked
+    assert not asked & {row["id"] for row in read_jsonl(tmp_path / "out" / "documents.jsonl")}

@@ -12,8 +12,10 @@ import torch
 from transformers import Trainer
 
 from coref_automl.errors import RecipeError
+from coref_automl.models.build import build_masked_lm
 from coref_automl.models.execution import dropout_of
-from coref_automl.store import read_json
+from coref_automl.models.load import load_tokenizer
+from coref_automl.store import read_json, write_json
 from coref_automl.training.recipe import TrainRecipe
 from coref_automl.training.setup import prepare_run
 from coref_automl.training.trainer import MaskedTrainer
@@ -483,3 +485,21 @@ def test_the_private_hooks_that_the_loop_overrides_are_the_librarys() -> None:
     hooks = {name for name in vars(MaskedTrainer) if name.startswith("_") and not name.startswith("__")} - own
     assert {name for name in hooks if not callable(getattr(Trainer, name, None))} == set()
     assert {name for name in hooks if name not in str(MaskedTrainer.__doc__)} == set()
+
+
+@pytest.mark.parametrize("shape", ["bert-tiny", "electra-tiny", "roberta-tiny", "deberta-tiny"])
+def test_a_config_without_dropout_trains_without_it_too(
+    recipe: Callable[..., TrainRecipe], tmp_path: Path, tokenizer_folder: Path, shape: str
+) -> None:
+    """Older files leave out settings at the library's default, which is a dropout of 0.1."""
+    tokenizer, folder = load_tokenizer(str(tokenizer_folder)), tmp_path / "base"
+    build_masked_lm(shape, tokenizer, seq_len=64).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    config = read_json(folder / "config.json")
+    write_json(folder / "config.json", {name: value for name, value in config.items() if not name.endswith("dropout_prob")})
+    work = prepare_run(recipe(model=str(folder), tokenizer=None))
+    assert (work.recipe.dropout, max(work.own_dropout.values())) == (0.0, 0.1)
+
+
+def test_every_seed_of_the_recipe_trains(recipe: Callable[..., TrainRecipe]) -> None:
+    assert train(recipe(seed=2**63 - 1, epochs=0.5)).steps == 1

@@ -119,8 +119,8 @@ def qualified_id(document: Document) -> str:
 
 
 def own_id(document: Document) -> str:
-    """A document's id in its source, without the prefix of `qualified_id`."""
-    return document.id.removeprefix(f"{document.source}/")
+    """A document's id in its source, without the prefix of `qualified_id` and without the place of a passage in it."""
+    return re.sub(r":\d+-\d+$", "", document.id.removeprefix(f"{document.source}/"))
 
 
 def highest_held_out(ranks: array[int], *, share: float = SHARE, least: int = LEAST) -> int:

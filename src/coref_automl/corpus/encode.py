@@ -26,7 +26,7 @@ from coref_automl.corpus.work import mark_started
 from coref_automl.decoder import read_stored_rows
 from coref_automl.errors import ModelError
 from coref_automl.korean import Tagger, Tags
-from coref_automl.models.vocabulary import Pieces, split_at, tokenize
+from coref_automl.models.vocabulary import Pieces, ids_end, split_at, tokenize
 from coref_automl.records import Document
 from coref_automl.store import atomic_write, read_json, write_json, write_jsonl, write_text
 
@@ -169,7 +169,7 @@ def encode_shard(texts: Path, keep: NDArray[np.bool_], stem: Path, settings: Enc
     if stem.with_suffix(".json").is_file():
         return characters
     tokenizer = stored_tokenizer(settings.tokenizer)
-    special, dtype = tokenizer.special, smallest_type(len(tokenizer))
+    special, dtype = tokenizer.special, smallest_type(ids_end(tokenizer))
     shard = _EncodedShard(np.load(settings.grams) if settings.grams else None)
     with atomic_write(stem.with_suffix(".tokens"), "wb") as handle:
         for (row, document), tags in zip(rows, _tags(rows, settings), strict=True):

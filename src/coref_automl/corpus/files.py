@@ -61,7 +61,7 @@ def name_of(place: str) -> str:
     path = expand_home(place)
     if path.is_dir():
         return path.resolve().name
-    return stem_of(path) if path.is_file() else path.resolve().parent.name
+    return stem_of(path) if path.is_file() else next(up.name for up in path.resolve().parents if not glob.has_magic(up.name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,9 @@ def read_file(
     document of the file or span. Errors call the file `shown`.
     """
     shown = shown or str(path)
-    field, line = field or TEXT, 0
-    rows = rows_in(path, shown, span)
+    field, line, rows = field or TEXT, 0, rows_in(path, shown, span)
+    stem, folders = stem_of(path), path.resolve().parent.parts
+    inner = folders[len(folders) - folders[::-1].index(name) :] if name in folders and name != stem else ()  # below the source's
     source: str | None = None
     no_field: SourceError | None = None
     field_seen = False
@@ -95,7 +96,7 @@ def read_file(
             if isinstance(row, str):
                 entry: Document | Flaw = Flaw(source or name, where, row)
             else:
-                entry = _document(row, where, f"{stem_of(path)}-{line}", name, source, field)
+                entry = _document(row, where, "/".join([*inner, f"{stem}-{line}"]), name, source, field)
                 if no_field is None:
                     fields = ", ".join(map(str, row)) or "nothing"
                     no_field = SourceError(f"{shown} has no field {field!r}; its rows hold {fields}. Pass --field.")

@@ -24,6 +24,8 @@ from coref_automl.guard import parse_json, read_whole
 
 TEXT = "text"
 NOT_UTF8 = "not UTF-8"
+_END = "\uffff"
+"""Behind the last line of a table: a row of its own, or part of a field whose quotation mark is still open."""
 
 Row = tuple[int, dict[str, Any] | str]
 """A line number, and the row or the reason why the line is not one."""
@@ -105,11 +107,13 @@ def _csv(path: Path) -> Iterator[Row]:
             except csv.Error as error:
                 yield rows.line_num, f"a field over {LONGEST >> 20} MB" if "field limit" in str(error) else f"not CSV ({error})"
                 continue
+            if not row_size[0] or _END in row.values():
+                return
             if any(_undecoded(value) for value in row.values() if isinstance(value, str)):
                 yield rows.line_num, NOT_UTF8
             elif None in row:
                 yield rows.line_num, "more fields than columns"
-            elif tabs and any("\n" in value and "\t" in value for value in row.values() if isinstance(value, str)):
+            elif any(_END in value or (tabs and "\n" in value and "\t" in value) for value in row.values() if value):
                 yield rows.line_num, "a quotation mark that opens a field and does not end it"
             else:
                 yield rows.line_num, {str(key): value for key, value in row.items()}
@@ -122,6 +126,7 @@ def _bounded(text: io.TextIOWrapper, row_size: list[int]) -> Iterator[str]:
         if row_size[0] > LONGEST:
             raise OSError(f"a row over {LONGEST >> 20} MB")
         yield line
+    yield _END
 
 
 def _undecoded(text: str) -> bool:

@@ -29,6 +29,7 @@ from coref_automl.decoder import read_stored
 from coref_automl.errors import DatasetError
 from coref_automl.fingerprints import chunks_of
 from coref_automl.korean import kiwi_version
+from coref_automl.models.vocabulary import ids_end
 from coref_automl.progress import Progress, Stage
 from coref_automl.records import Document
 from coref_automl.store import atomic_write
@@ -137,7 +138,7 @@ def assemble(
         for stem in stems:
             handle.writelines(chunks_of(stem.with_suffix(".jsonl")))
     tokenizer = tokenizer_of(recipe.model)
-    special, dtype = special_of(tokenizer, recipe.model), smallest_type(len(tokenizer))
+    special, dtype = special_of(tokenizer, recipe.model), smallest_type(ids_end(tokenizer))
     packer = _Packer(stems, recipe.seq_len, special.pad, dtype)
     trained = (choice == KEPT) & (facts[:, REASON] == 0)
 

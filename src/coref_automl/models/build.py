@@ -18,6 +18,7 @@ from coref_automl.errors import ModelError
 from coref_automl.korean import Tagger, Tags
 from coref_automl.machine import interruptible
 from coref_automl.models.families import too_long
+from coref_automl.models.vocabulary import ids_end
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -76,7 +77,7 @@ def _config(shape: Shape, tokenizer: PreTrainedTokenizerFast, seq_len: int) -> A
     from transformers import AutoConfig
 
     common = {
-        "vocab_size": len(tokenizer),
+        "vocab_size": ids_end(tokenizer),
         "num_hidden_layers": shape.layers,
         "hidden_size": shape.hidden,
         "num_attention_heads": shape.heads,

@@ -8,6 +8,7 @@ from typing import Any
 
 from coref_automl.errors import ModelError
 from coref_automl.models.families import LONGEST, family, length_of
+from coref_automl.models.vocabulary import ids_end
 from coref_automl.say import say
 
 _LAYERS = ("num_hidden_layers", "n_layers")
@@ -103,7 +104,7 @@ def _of_encoder(key: str, prefix: str) -> bool:
 
 
 def check_tokenizer(name: str, tokenizer: Any, config: Any) -> None:
-    entries = max(tokenizer.get_vocab().values()) + 1
+    entries = ids_end(tokenizer)
     spare = config.vocab_size - entries
     # vocabularies are padded to round numbers, so a few unused rows are common; many mean another model's tokenizer
     if spare < 0 or spare > max(1024, config.vocab_size // 20):

@@ -235,6 +235,11 @@ class Pieces:
         return low, max(low, int(np.searchsorted(self.starts, end, "left")))
 
 
+def ids_end(tokenizer: FastTokenizer) -> int:
+    """One more than the highest token id; more than the number of entries where ids have gaps."""
+    return int(max(tokenizer.get_vocab().values())) + 1
+
+
 def entry_words(tokenizer: FastTokenizer, *, initial: bool = True) -> list[str | None]:
     """Return, for every id, the word it stands for at a word's start, or (`initial=False`) directly after other characters; None
     for entries of the other form, special entries and parts of characters."""

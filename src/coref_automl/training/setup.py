@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import AutoConfig
 
 from coref_automl.config import choose, parse_weights
 from coref_automl.corpus.dataset import PackedDataset
@@ -25,7 +26,7 @@ from coref_automl.models.execution import bfloat16_note, dropout_of, use_attenti
 from coref_automl.models.load import LoadedModel, load_masked_lm, load_tokenizer, tokenizer_fingerprint
 from coref_automl.models.model_files import config_of, folder_of, model_fingerprints, models_fingerprint, weight_shapes
 from coref_automl.models.tokenizer_files import has_tokenizer
-from coref_automl.models.vocabulary import word_starts
+from coref_automl.models.vocabulary import ids_end, word_starts
 from coref_automl.progress import Progress, duration
 from coref_automl.say import language, say
 from coref_automl.training.batches import BatchPlan, micro_batch
@@ -123,7 +124,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
         choose(recipe.metric, METRICS, "metric")
         EvalSet.open(Path(recipe.eval_set)).noun_table(tokenizer)  # fails now rather than after half an epoch
     recipe, filled = settle(recipe, dataset.seq_len)
-    own_dropout = {} if recipe.shape else dropout_of(config_of(folder_of(recipe.model)))
+    own_dropout = {} if recipe.shape else dropout_of(AutoConfig.from_pretrained(folder_of(recipe.model)).to_dict())
     recipe, dropped = _without_dropout(recipe, max(own_dropout.values(), default=0.0))
     for name in recipe.report_to:
         if not name.isidentifier():
@@ -150,8 +151,7 @@ def prepare_run(recipe: TrainRecipe) -> Prepared:
         fingerprints["words"] = model_fingerprints(recipe.words_from)["weights"]
     fingerprints |= {"models": models_fingerprint([recipe.tokenizer])} if recipe.tokenizer else {}
     fingerprints |= model_fingerprints(recipe.model) if recipe.shape is None else {}
-    slow = bfloat16_note(device, recipe.dtype)
-    notes = (*resolved, *filled, *dropped, *([slow] if slow else []))
+    notes = (*resolved, *filled, *dropped, *filter(None, [bfloat16_note(device, recipe.dtype)]))
     return Prepared(recipe, dataset, tokenizer, plan, last, device, micro, processes, fingerprints, notes, own_dropout)
 
 
@@ -258,7 +258,7 @@ def masking_of(work: Prepared, model: Any) -> Masking:
     size = int(model.config.vocab_size)
     special, starts, begins = np.zeros(size, bool), np.ones(size, bool), word_starts(work.tokenizer)[:size]
     special[list(work.tokenizer.all_special_ids)] = True
-    special[len(work.tokenizer) :] = True
+    special[ids_end(work.tokenizer) :] = True
     starts[: len(begins)] = begins
     copied = ("objective", "min_prob", "max_prob", "whole_word", "entity_rate", "background", "ratio")
     return Masking(
@@ -301,7 +301,7 @@ def arguments_of(work: Prepared, run: Path, micro: int) -> Any:
         learning_rate=settled(recipe.learning_rate),  # not used by our optimizer: recorded by --report-to and training_args.bin
         weight_decay=settled(recipe.weight_decay),  # the same
         max_grad_norm=recipe.clip,
-        seed=recipe.seed,
+        seed=recipe.seed % (1 << 32),  # the most that numpy takes
         bf16=bf16,
         use_cpu=not cuda,
         save_strategy="no",
