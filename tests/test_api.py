@@ -143,3 +143,10 @@ def test_what_cannot_be_meant_is_one_sentence(call: Any, said: str) -> None:
 def test_a_long_table_says_how_much_it_leaves_out() -> None:
     assert html_table([{"<a>": number} for number in range(40)]).endswith("<p>… 10</p>")
     assert "<th>&lt;a&gt;</th>" in html_table([{"<a>": 1}])
+
+
+def test_adapt_takes_named_sources_by_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, ...]] = []
+    monkeypatch.setattr("coref_automl.experiment.adapt.adapt", lambda recipe, **_: told.append(recipe.texts.sources))
+    ca.adapt("bundled:ko-mini", ["kowiki", "mine.jsonl", "hf://datasets/a/b.jsonl"], out=tmp_path / "out")
+    assert told == [("kowiki", "local:mine.jsonl", "hf://datasets/a/b.jsonl")]

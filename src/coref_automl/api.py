@@ -233,10 +233,11 @@ def adapt(
         ...     "missing.jsonl" in str(error)
         True
     """
+    from coref_automl.corpus.sources import SOURCES
     from coref_automl.experiment.adapt import adapt as run
     from coref_automl.experiment.adapt import adapt_recipe, recipe_values
 
-    sources = [name if ":" in name else f"local:{name}" for name in as_paths(source, "source")]
+    sources = [name if ":" in name or name in SOURCES else f"local:{name}" for name in as_paths(source, "source")]
     texts = {**options.pop("texts", {}), "sources": sources}
     objectives = as_paths(objective or (), "objective")
     values = {"model": str(as_path(model, "model")), "out": str(as_path(out, "out")), "texts": texts, **options}

@@ -195,3 +195,9 @@ def test_wrong_commands_exit_2_with_one_sentence(arguments: list[str], message: 
     text = capsys.readouterr().err
     assert message in text
     assert text.count("\n") == 1
+
+
+def test_the_printed_report_is_of_the_same_set_metric_and_margin(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--metric", "real1", "--margin", "1", "--eval-set", "a"]
+    assert run(["compare", str(runs), *given]) == 0
+    assert f"coref-automl report {runs} {' '.join(given)} --out report" in capsys.readouterr().out

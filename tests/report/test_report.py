@@ -281,6 +281,10 @@ def test_bad_requests_are_one_sentence(study_source: Path, tmp_path: Path) -> No
         report(study_source, tmp_path / "out", target="real1")
     with pytest.raises(RecipeError, match="Did you mean 'real1'"):
         report(study_source, tmp_path / "out", target="real11=0.5")
+    with pytest.raises(RecipeError, match="Did you mean 'real1'"):
+        report(study_source, tmp_path / "out", target={"real11": 0.5})
+    with pytest.raises(RecipeError, match="between 0 and 1"):
+        report(study_source, tmp_path / "out", target={"real1": 101})
     with pytest.raises(FolderError):
         report(study_source, study_source)
     with pytest.raises(RecipeError, match="Name the folder"):

@@ -104,3 +104,8 @@ def test_a_wide_table_comes_in_blocks_that_fit() -> None:
     lines = in_blocks(rows, 40)
     assert max(map(len, lines)) <= 40
     assert sum(line.startswith("run/checkpoint-65") for line in lines) == 3
+
+
+def test_with_a_folder_of_its_own_the_comparison_is_read_from_there() -> None:
+    text = "\n".join(format_result(evaluation("checkpoint-131", 0.5), evaluation("checkpoint-65", 0.4), out=Path("my scores")))
+    assert "coref-automl compare 'my scores' --reference runs/a/checkpoint-65" in text

@@ -8,6 +8,7 @@ import io
 import json
 import re
 import shlex
+import shutil
 import threading
 import time
 from contextlib import chdir
@@ -16,6 +17,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+import torch
+from transformers import AutoModelForMaskedLM
 
 from coref_automl.cli.app import run as command
 from coref_automl.evaluation.readings import add_mark
@@ -23,8 +26,10 @@ from coref_automl.records import Estimate
 from coref_automl.report.checkpoint_report import report
 from coref_automl.report.page import points
 from coref_automl.report.printout import recommend
+from coref_automl.store import read_json, write_json
 from coref_automl.studio import workspace
 from coref_automl.studio.items_page import _cropped
+from tests.agreement.studies import small, write
 from tests.printed import printed_in, wrong_with
 from tests.studio.conftest import MARKUP, RUN, Visitor, last_of, serving
 
@@ -344,3 +349,40 @@ def test_the_leaderboard_opens_with_the_answer_and_compare_with_its_method_again
     assert f"Use {it.method}" in first
     assert f"A - B: Real@1 strict {points(lead.difference)}, {lead.verdict}." in page
     assert points(pair.difference) in text_of(other)  # one claim has one number everywhere
+
+
+def test_compare_holds_a_relation_run_that_has_come_since(tmp_path: Path) -> None:
+    assert command(["archive", str(write(small(), tmp_path / "runs")), "--out", str(tmp_path / "kept")]) == 0
+    (tmp_path / "kept/relation").rename(tmp_path / "aside")
+    pair = {"a": "method:entity 128", "b": "method:mlm 128"}
+    with serving(tmp_path / "kept", lang="en") as visitor:
+        assert "micro-F1" not in text_of(visitor.ready("/compare", **pair).body)
+        (tmp_path / "aside").rename(tmp_path / "kept/relation")
+        visitor.studio.folders.scan()
+        assert "micro-F1" in text_of(visitor.ready("/compare", **pair).body)
+
+
+def test_a_run_of_a_longer_name_is_no_descendant_and_the_size_of_a_folder_is_that_of_all_files(copied: Path) -> None:
+    shutil.copytree(copied / "runs/relation", copied / "more/relation")
+    manifest = copied / "more/relation/manifest.json"
+    write_json(manifest, {**read_json(manifest), "model": "old-runs/mlm/checkpoint-4", "fingerprints": {}})
+    with serving(copied, lang="en") as visitor:
+        page = text_of(visitor.ready("/run", key=f"{copied.name}/runs/mlm").body)
+        files = json.loads(visitor.ready("/run", **{"key": f"{copied.name}/runs/relation", "table": "files", "as": "json"}).body)
+    assert f"started from it {copied.name}/runs/relation" in " ".join(page.split())
+    assert f"{copied.name}/more/relation" not in page.partition("Lineage")[2].partition("Files")[0]
+    seed = copied / "runs/relation/seed-0"
+    sizes = {row["file"]: row["bytes"] for row in files}
+    assert sizes["seed-0/"] == sum(file.stat().st_size for file in seed.rglob("*") if file.is_file())
+
+
+def test_a_model_that_was_trained_anew_in_its_folder_answers_with_its_new_weights(copied: Path) -> None:
+    folder = last_of(copied / "runs/mlm")
+    name = f"{copied.name}/runs/mlm/{folder.name}"
+    asked = {"kind": "fill", "a": name, "text": "사람들은 [MASK]에 모였다.", "words": "all"}
+    with serving(copied, lang="en") as visitor:
+        before = visitor.ready("/play/run", **asked).body
+        model = AutoModelForMaskedLM.from_pretrained(folder)
+        torch.nn.init.normal_(model.get_input_embeddings().weight)
+        model.save_pretrained(folder)
+        assert visitor.ready("/play/run", **asked).body != before

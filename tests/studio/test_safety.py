@@ -156,6 +156,9 @@ def test_an_open_host_allows_numbers_and_its_own_name_alone() -> None:
     assert guard._is_ours("192.168.0.7:8420")
     assert guard._is_ours("localhost:8420")
     assert not guard._is_ours("evil.example:8420")
+    assert guard._is_ours(f"{socket.getfqdn()}:8420")
+    assert Guard(None, "127.0.0.2")._is_ours("127.0.0.2:8420")  # type: ignore[arg-type]
+    assert Guard(None, "::1")._is_ours("[::1]:8420")  # type: ignore[arg-type]
     assert is_loopback("127.0.0.1")
     assert is_loopback("::1")
     assert not is_loopback("0.0.0.0")

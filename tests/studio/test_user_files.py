@@ -5,13 +5,16 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
 import pytest
 
 from coref_automl.coreference.data import read_coref
+from coref_automl.errors import InputError
 from coref_automl.studio import user_files
+from coref_automl.studio.user_files import UserFiles
 from tests.agreement.studies import small, write
 from tests.studio.conftest import MARKUP, RUN, Visitor, serving
 from tests.studio.test_folders import state_of
@@ -231,3 +234,27 @@ def test_chains_that_no_reader_would_take_back_are_refused(tmp_path: Path, wrong
     with serving(root, lang="en") as visitor:
         assert save(visitor, **given | wrong)[0] in (400, 409)
     assert [path.name for path in root.iterdir()] == ["chains.jsonl"]
+
+
+def test_a_document_whose_second_file_cannot_be_written_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "texts"
+    root.mkdir()
+    annotated(root)
+    sent = {"file": f"{root.name}/chains.jsonl", "by": "kim", "doc": "one"}
+    plain = UserFiles.write
+
+    def full(files: UserFiles, folder: Path, name: str, write: Callable[[Path], None]) -> Path:
+        if written:
+            raise InputError("No space left on the disk.")
+        written.append(name)
+        return plain(files, folder, name, write)
+
+    with serving(root, lang="en") as visitor:
+        held = state(visitor, str(sent["file"]), "kim", "one")
+        status, said = save(visitor, **sent, version=held["version"], clusters=held["clusters"], accepted=True)
+        assert status == 200
+        written: list[str] = []
+        monkeypatch.setattr(UserFiles, "write", full)
+        assert save(visitor, **sent, version=said["version"], clusters=held["clusters"], accepted=False)[0] == 400
+    kept = [file for file in root.glob("chains.kim*.jsonl") if file.stat().st_size]
+    assert [document.id for file in kept for document in read_coref(file).documents][:1] == ["one"]

@@ -66,7 +66,9 @@ def compare(
     print(table.printed(width(), colour=in_colour()))
     if answer is not None:
         print(f"{note('table and answer', Say(lang))}\n\n{answer}")
-    command = f"coref-automl report {shlex.join(paths)} --out report"
+    given = {"--metric": metric, "--margin": f"{margin:g}" if margin != 2.0 else None, "--eval-set": eval_set}
+    options = [word for option, value in given.items() if value for word in (option, value)]
+    command = f"coref-automl report {shlex.join([*paths, *options])} --out report"
     print("\n" + Say(lang)(f"보고서: {command}", f"Report: {command}"))
 
 

@@ -55,7 +55,7 @@ def evaluate(
         printed.append(evaluation)
         if not as_json:
             best = best_of(nearby_evaluations(evaluation.path, recipe.out), evaluation)
-            print("\n".join(format_result(evaluation, best, lang)), end="\n\n", flush=True)
+            print("\n".join(format_result(evaluation, best, lang, out=recipe.out)), end="\n\n", flush=True)
 
     finished: list[Evaluation] = []
     try:

@@ -6,6 +6,7 @@ found beside them. Which of them count, and why the others do not, is decided in
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -180,4 +181,4 @@ def open_results(paths: Sequence[str]) -> Results:
 
 
 def nothing_under(paths: Sequence[str]) -> str:
-    return f"No finished evaluation under {', '.join(paths)}; run: coref-automl evaluate {' '.join(paths)}"
+    return f"No finished evaluation under {', '.join(paths)}; run: coref-automl evaluate {shlex.join(paths)}"

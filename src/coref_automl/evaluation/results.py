@@ -170,10 +170,9 @@ def _is_of_base(evaluation: Evaluation, provenance: Provenance, root: Path) -> b
 
 
 def nearby_evaluations(model: str, out: Path | None = None) -> list[StoredEvaluation]:
-    """Evaluations to compare a model's with: of its run, of sibling runs, of models outside runs, and in `out`."""
-    target = target_of(model)
-    roots = [Path(EVALUATIONS), *([out] if out else [])]
-    if target.in_run:
+    """Evaluations to compare a model's with: those in `out`, else of its run, of sibling runs and of models outside runs."""
+    target, roots = target_of(model), [out or Path(EVALUATIONS)]
+    if target.in_run and out is None:
         runs = target.root / ".." if target.root.name in ("", "..") else target.root.parent  # "." and ".." name no parent
         roots += sorted(runs.glob(f"*/{EVALUATIONS}"), key=natural_order)
     return find_evaluations([root for root in roots if root.is_dir()], skip_damaged=True)

@@ -103,7 +103,9 @@ def report(
     if not names and table is None:
         raise RecipeError("Name evaluated checkpoints or runs to report on, before the folder to write the report to.")
     allowed_loss = checked_margin(margin)
-    targets = parse_target(target) if isinstance(target, str) else dict(target or {})
+    if not isinstance(target, str):
+        target = ",".join(f"{name}={value}" for name, value in (target or {}).items())
+    targets = parse_target(target)
     folder = as_path(out, "out")
     with speaking(lang) as say, claimed(folder, KIND):
         if table is not None:

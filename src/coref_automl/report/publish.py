@@ -7,6 +7,7 @@ state, and no path of this machine.
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -121,7 +122,8 @@ def _card(folder: Path, repo: str, evaluations: str | None, say: Say) -> str:
     scored = [evaluation for evaluation in every if evaluation.fingerprints["weights"] == weights]
     if not scored:
         raise ComparisonError(
-            f"{root} has no evaluation of these weights, so the card would have no numbers; run: coref-automl evaluate {folder}"
+            f"{root} has no evaluation of these weights, so the card would have no numbers; run: coref-automl evaluate "
+            f"{shlex.quote(str(folder))}"
         )
     provenance = scored[0].provenance
     lines = [*_card_header(provenance.base if provenance else ""), f"# {repo.partition('/')[2]}", ""]

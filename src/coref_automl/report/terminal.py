@@ -11,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from itertools import zip_longest
+from pathlib import Path
 
 from coref_automl.evaluation.fill import Filled
 from coref_automl.evaluation.metrics import METRICS, PRIMARY, breakdown
@@ -45,8 +46,9 @@ _CEILING = ("정답이 한 어휘 항목인 비율", "Answers that are one vocab
 _NOT_RUN = ("실행 안 함", "not run")
 
 
-def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = "ko") -> list[str]:
-    """The lines that the evaluation guide prints, with intervals: checkpoint, length, items, metrics, time, the best so far."""
+def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = "ko", *, out: Path | None = None) -> list[str]:
+    """The lines that the evaluation guide prints, with intervals: checkpoint, length, items, metrics, time, the best so far (in
+    `out`, if evaluations are stored there)."""
     say, estimates = Say(lang), evaluation.estimates
     titles = (say("지표", "Metric"), say("부분 일치", "lenient"), say("완전 일치", "strict"), say("단어", "word"))
     score = evaluation.estimates.get("score")
@@ -71,7 +73,7 @@ def format_result(evaluation: Evaluation, best: Evaluation | None, lang: Lang = 
         "",
     ]
     if best is not None:
-        return [*lines, *_compared(evaluation, best, say)]
+        return [*lines, *_compared(evaluation, best, say, out)]
     alone = say(
         "비교할 다른 평가가 디스크에 없습니다 (토크나이저와 문항이 같은 것만 비교합니다).",
         "No other evaluation on disk to compare with (only the same items under the same tokenizer are compared).",
@@ -103,7 +105,7 @@ def _baseline(rows: dict[str, Estimate], say: Say) -> tuple[str, ...]:
     return tuple(f"{100 * rows[name].value:.2f}%" if name in rows else say(*_NOT_RUN) for name in names)
 
 
-def _compared(evaluation: Evaluation, best: Evaluation, say: Say) -> list[str]:
+def _compared(evaluation: Evaluation, best: Evaluation, say: Say, out: Path | None) -> list[str]:
     rows = [("", say("최고", "best"), say("이번", "this"), say("변화", "change"))]
     for name in ("real1", "real5"):
         top, this = best.estimates.get(name), evaluation.estimates.get(name)
@@ -119,7 +121,8 @@ def _compared(evaluation: Evaluation, best: Evaluation, say: Say) -> list[str]:
     differ = say("창 길이가 다릅니다", "window lengths differ")
     window = f" ({differ}: {best.seq_len})" if best.seq_len != evaluation.seq_len else ""
     test = say("차이가 우연인지 보려면", "To see whether the difference is chance")
-    command = shlex.join(["coref-automl", "compare", best.path, evaluation.path, "--reference", best.path])
+    places = [str(out)] if out else [best.path, evaluation.path]
+    command = shlex.join(["coref-automl", "compare", *places, "--reference", best.path])
     return [f"{lead}: {best.checkpoint}{window}", *align(rows), f"{test}: {command}"]
 
 

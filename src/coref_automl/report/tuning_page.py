@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 from coref_automl.report import charts
@@ -108,7 +109,7 @@ def _trials(study: FinishedStudy, say: Say) -> Section:
 def _again(recipe: TuneRecipe, result: StudyResult, say: Say) -> Section:
     command = "coref-automl re train" if recipe.task == "re" else "coref-automl train"
     journal = recipe.storage or f"{recipe.out}/study.journal"
-    lines = (f"{command} --recipe {result.best_recipe}", f"optuna-dashboard {journal}")
+    lines = (f"{command} --recipe {shlex.quote(result.best_recipe)}", f"optuna-dashboard {shlex.quote(journal)}")
     title = say("다시 학습하기, 대시보드로 보기", "Train it again; look at the study in a dashboard")
     return Section("again", say("다음", "Next"), (Commands(title, lines),))
 

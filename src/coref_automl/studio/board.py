@@ -79,13 +79,14 @@ class Board:
 @dataclass(frozen=True)
 class Members:
     """The evaluations of one set before they are loaded: by key, as `compare` would choose them. `study` is the key of the
-    archive or experiment that they lie in; None if they may lie anywhere."""
+    archive or experiment that they lie in; None if they may lie anywhere. `folder` holds the items' texts."""
 
     mark: str
     items: str
     scorer: str
     stored: Mapping[str, StoredEvaluation]
     study: str | None = None
+    folder: Path | None = None
 
     @property
     def tag_key(self) -> str:
@@ -100,7 +101,7 @@ class Members:
     def state(self) -> Hashable:
         """A fingerprint of what a board is loaded from."""
         evaluations = ((key, stored.evaluation) for key, stored in self.stored.items())
-        return fingerprint([[key, evaluation.evaluated_at, evaluation.evalset_path] for key, evaluation in evaluations])
+        return fingerprint(str(self.folder), [[key, of.evaluated_at, of.evalset_path] for key, of in evaluations])
 
     @cached_property
     def size(self) -> int:
@@ -120,31 +121,27 @@ class Members:
 
 def find_members(contents: FolderContents, is_shown: Callable[[Path], bool]) -> dict[str, Members]:
     """Return the sets by mark, the largest first; if there are several archives and experiments, each by itself before all."""
-    whole, keys = _members_of(contents.evaluations, None, is_shown), grouped(contents.evaluations, contents.study)
+    whole, keys = _members_of(contents, contents.evaluations, is_shown), grouped(contents.evaluations, contents.study)
     studies = {contents.study(key) for members in whole.values() for key in members.stored}  # not those that repeat others
     if len(studies) < 2:
         return whole
-    parts = [
-        _members_of({key: contents.evaluations[key] for key in keys[study]}, study, is_shown)
-        for study in keys
-        if study in studies
-    ]
+    parts = [_members_of(contents, keys[study], is_shown, study) for study in keys if study in studies]
     by_study = sorted((members for part in parts for members in part.values()), key=lambda members: -len(members.stored))
     shared = [members for members in whole.values() if len({contents.study(key) for key in members.stored}) > 1]
     return {members.mark: members for members in (*by_study, *shared)}
 
 
 def _members_of(
-    evaluations: Mapping[str, StoredEvaluation], study: str | None, is_shown: Callable[[Path], bool]
+    contents: FolderContents, keys: Collection[str], is_shown: Callable[[Path], bool], study: str | None = None
 ) -> dict[str, Members]:
-    keys = {id(stored): key for key, stored in evaluations.items()}
-    counted, _ = drop_superseded(
-        list(evaluations.values()), may_be_replaced=lambda stored: is_shown(Path(stored.evaluation.path))
-    )
+    key_of = {id(contents.evaluations[key]): key for key in keys}
+    evaluations = [contents.evaluations[key] for key in keys]
+    counted, _ = drop_superseded(evaluations, may_be_replaced=lambda stored: is_shown(Path(stored.evaluation.path)))
     sets = {}
     for (items, scorer), (chosen, _) in one_dtype_each(counted, set()).items():
         mark = f"{items[:12]}.{scorer}" + (f"~{study}" if study is not None else "")
-        sets[mark] = Members(mark, items, scorer, {keys[id(stored)]: stored for stored in chosen}, study)
+        by_key = {key_of[id(stored)]: stored for stored in chosen}
+        sets[mark] = Members(mark, items, scorer, by_key, study, contents.sets.get(items))
     return dict(sorted(sets.items(), key=lambda pair: -len(pair[1].stored)))
 
 
@@ -162,7 +159,7 @@ def colors_of(sets: Collection[Members]) -> dict[str, str]:
     return {run: colors[owner] for run, owner in owners.items()}
 
 
-def load(members: Members, sets: Mapping[str, Path]) -> Board:
+def load(members: Members) -> Board:
     stored = rename_bases(list(members.stored.values()))
     group = group_of(stored, members.items, members.scorer)
     by_folder = {entry.folder: entry for entry in group.entries}
@@ -173,8 +170,8 @@ def load(members: Members, sets: Mapping[str, Path]) -> Board:
     top = {key: _top_words(entry, index, numbers, answers) for key, entry in entries.items()}
     ordered = {key: entries[key] for key in sorted(entries, key=lambda key: group.entries.index(entries[key]))}
     return Board(
-        members.mark, members.state, group, ordered, top, tuple(numbers), tuple(index), tuple(answers), _passages(group, sets),
-        {entry.folder: key for key, entry in ordered.items()}, tuple(group.metrics()),
+        members.mark, members.state, group, ordered, top, tuple(numbers), tuple(index), tuple(answers),
+        _passages(group, members.folder), {entry.folder: key for key, entry in ordered.items()}, tuple(group.metrics()),
         np.array([bucket(int(value)) for value in group.items.facts["distance"]]),
     )  # fmt: skip
 
@@ -193,13 +190,13 @@ def _top_words(entry: Entry, index: Mapping[str, int], numbers: dict[str, int], 
     return top
 
 
-def _passages(group: Group, sets: Mapping[str, Path]) -> Passages:
+def _passages(group: Group, folder: Path | None) -> Passages:
     """Open the set of the group: one under the folders, or the bundled one."""
     none = Passages((), {}, np.full(len(group.items), -1, np.int32))
     if not any(holds_text(entry.folder) for entry in group.entries):
         fault = "보관본에는 글이 없어 순위만 보입니다.", "An archive holds no text: ranks are shown, and no passages."
         return replace(none, fault=fault)
-    folder = sets.get(group.fingerprint) or find_set("", group.fingerprint)
+    folder = folder or find_set("", group.fingerprint)
     if folder is None:
         name = group.evalset
         fault = (

@@ -111,10 +111,9 @@ def save(ws: Workspace, sent: Any, say: Say) -> dict[str, Any]:
         accepted = {name: document for name, document in work.accepted.items() if name != doc}
         draft = {name: document for name, document in work.draft.items() if name != doc}
         (accepted if sent.get("accepted") is True else draft)[doc] = corrected
-        stem = f"{path.stem}.{by}"
-        accepted_file = _write(ws, path, f"{stem}.jsonl", accepted, documents)
-        draft_file = _write(ws, path, f"{stem}.draft.jsonl", draft, documents)
-        written = accepted_file if doc in accepted else draft_file
+        files = [(f"{path.stem}.{by}.jsonl", accepted), (f"{path.stem}.{by}.draft.jsonl", draft)]
+        files.sort(key=lambda file: doc not in file[1])  # if the second cannot be written, the document is in both, not in none
+        written, _ = (_write(ws, path, name, of_kind, documents) for name, of_kind in files)
         return {"version": version_of(Work(accepted, draft), doc), "place": str(written)}
 
 

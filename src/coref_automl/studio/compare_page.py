@@ -52,7 +52,8 @@ def _comparison(ws: Workspace, address: Address, board: Board, study: Study | No
     say, metric = address.say, address.get("metric")
     claims = ws.claims(board, study, a, b, [metric] if a.arm or b.arm else []) if study is not None else []
     metric = metric or (study.metric if study is not None and claims else "")
-    key = ("compare", board.mark, board.state, a.key, b.key, metric, bool(study), say.lang)
+    checks = tuple(ws.boards.check_results(board.mark).items())
+    key = ("compare", board.mark, board.state, a.key, b.key, metric, bool(study), checks, say.lang)
     pair = Pair(board.group, study, a, b, say)
     return ws.boards.cached(key, lambda: compare_pair(pair, metric, claims, colors=(a.color, b.color)))
 

@@ -88,7 +88,7 @@ def page(ws: Workspace, address: Address) -> str | Download:
     """All items that match the address, twenty at a time; or all of them as a file."""
     say, query = address.say, _query(ws, address)
     if (kind := address.get(AS)) in KINDS:
-        return of_rows(list(_rows(ws, query)), f"items-{query.members.mark}", kind)
+        return of_rows(list(_rows(ws, query)), f"items-{query.members.tag_key}", kind)
     pages = max(1, -(-len(query.rows) // _PAGE))
     wanted = address.get("page")
     number = min(pages, max(1, int(wanted) if wanted.isdecimal() and len(wanted) < 9 else 1))
@@ -197,11 +197,12 @@ def _rows(ws: Workspace, query: ItemQuery) -> Iterator[dict[str, Any]]:
     for number in query.rows.tolist():
         row: dict[str, Any] = {"item": board.ids[number], "answer": board.answers[number]}
         row |= {name: facts[name][number].item() for name in ("task", "source", "tag", "distance")}
+        judged = "word" if row["task"] == "gold" else query.rule
         for letter, side in zip("ab", query.sides, strict=True):
             row[f"{letter} model"] = side.name
             for rule in RULES:
                 ranks = [rank for entry in side.entries if (rank := int(entry.ranks[rule][number])) != NOT_RUN]
-                if rule == query.rule:
+                if rule == judged:
                     row[f"{letter} right"] = {1: "right", 0: "wrong"}.get(int(right_items(side.entries, rule, number)), "")
                 row |= {f"{letter} {rule} rank": ranks[0] if len(ranks) == 1 else " ".join(map(str, ranks))} if ranks else {}
             row[f"{letter} answers"] = " ".join(_answers(board, side, number))

@@ -21,9 +21,9 @@ from coref_automl.coreference.predict import coreference, mark_mentions
 from coref_automl.coreference.recipe import BUNDLED as CHAINS
 from coref_automl.decoder import read_stored
 from coref_automl.errors import CorefError, InputError, WorkError
-from coref_automl.folders import MANIFEST
+from coref_automl.folders import MANIFEST, State, state_of
 from coref_automl.machine import without_panics
-from coref_automl.models.model_files import BUNDLED
+from coref_automl.models.model_files import BUNDLED, resolve
 from coref_automl.records import Provenance
 from coref_automl.relation.rows import TYPES
 from coref_automl.report.page import tokens
@@ -86,7 +86,8 @@ def answer(ws: Workspace, address: Address) -> str:
     if kind == "chains" and keys[0] != CHAINS:
         _check_base(ws, Path(models[keys[0]]))
     chosen = {key: models[key] for key in keys}
-    changed = tuple(Path(source).stat().st_mtime_ns for source in chosen.values() if Path(source).exists())
+    folders = [folder for source in chosen.values() if (folder := Path(source)).is_dir()]
+    changed = tuple((folder.stat().st_mtime_ns, state_of(folder)) for folder in folders)
     request = ("play", "play", changed, kind, *chosen.items(), *values.items())
     value = ws.boards.in_process(request, partial(_ask, kind, tuple(chosen.items()), values, PATIENCE), stays=True)
     if kind == "chains":
@@ -152,8 +153,8 @@ def _slots(kind: Kind) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=2)
-def _masked_lm(source: str) -> Any:
-    """Two stay loaded, as of coreference and relation models."""
+def _masked_lm(source: str, _state: State) -> Any:
+    """Two stay loaded, as of coreference and relation models, until their files change."""
     from coref_automl.models.load import load_masked_lm
 
     return load_masked_lm(source)
@@ -179,7 +180,8 @@ def _fill(models: Models, values: dict[str, Any]) -> list[dict[str, Any]]:
 
     find_gap(values["text"])
     options = {"nouns_only": values["nouns"], "top": 10}
-    return [fill(_masked_lm(source), values["text"], name=name, **options).to_json() for name, source in models]
+    loaded = ((name, _masked_lm(source, state_of(Path(resolve(source))))) for name, source in models)
+    return [fill(model, values["text"], name=name, **options).to_json() for name, model in loaded]
 
 
 def _chains(models: Models, values: dict[str, Any]) -> dict[str, Any]:

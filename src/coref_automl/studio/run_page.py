@@ -129,9 +129,9 @@ def _lineage(ws: Workspace, run: Run, say: Say) -> Section | None:
     start = run.model or str(_record(ws, run).get("base", ""))
     evaluations = [stored.evaluation for stored in contents.evaluations.values() if contents.owners.get(stored.folder) == run.key]
     weights = {evaluation.fingerprints.get("weights", "") for evaluation in evaluations} - {""}
-    folder = f"{run.folder.parent.name}/{run.folder.name}/"
+    folder = f"/{run.folder.parent.name}/{run.folder.name}/"
     others = [other for other in contents.runs.values() if other.key != run.key]
-    after = [other.key for other in others if (other.weights in weights if other.weights else folder in f"{other.model}/")]
+    after = [other.key for other in others if (other.weights in weights if other.weights else folder in f"/{other.model}/")]
     rows = [(say("시작한 모델", "started from"), start)] if start else []
     rows += [(say("여기서 시작한 실행", "started from it"), key) for key in after]
     return _pairs("lineage", say("계보", "Lineage"), rows, say)
@@ -156,7 +156,7 @@ def _listing(run: Run, say: Say) -> Section:
     for path in sorted(run.folder.iterdir(), key=natural_order)[:_FILES]:
         if path.name.startswith(".") or path.is_symlink():
             continue
-        files = [file for file in path.iterdir() if file.is_file()] if path.is_dir() else [path]
+        files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
         rows.append(row(path.name + "/" * path.is_dir(), f"{sum(file.stat().st_size for file in files):,}"))
     head = (say("파일", "file"), say("바이트", "bytes"))
     return Section("files", say("파일", "Files"), (Text(str(run.folder), "quiet"), Table(head, tuple(rows), frozenset({1}))))

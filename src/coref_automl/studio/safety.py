@@ -45,7 +45,8 @@ class Guard:
 
     def __init__(self, app: App, host: str) -> None:
         self._app = app
-        self._names = _LOCAL if is_loopback(host) else (*_LOCAL, host.lower(), socket.gethostname().lower())
+        machine = () if is_loopback(host) else (socket.gethostname().lower(), socket.getfqdn().lower())
+        self._names = (*_LOCAL, f"[{host}]" if ":" in host else host.lower(), *machine)
         self._any_address = not is_loopback(host)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:

@@ -122,7 +122,7 @@ class Boards:
         mark = members.mark
         try:
             compute = self.in_process if members.size > _LARGE else self.cached
-            board = compute(("board", mark, members.state), partial(load, members, self._folders.contents().sets))
+            board = compute(("board", mark, members.state), partial(load, members))
         except Pending:
             if mark not in self._boards:
                 raise

@@ -6,6 +6,7 @@ of `report/checkpoint_report`.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -47,7 +48,7 @@ def read_subject(
     chosen = groups[0]
     study = study_at(results, chosen, metric=metric, margin=margin, seed=seed)
     missing = [path for path in results.check_evaluated() if path not in results.runs.damaged]  # those are notes of the results
-    names, command = ", ".join(missing), f"coref-automl evaluate {' '.join(missing)}"
+    names, command = ", ".join(missing), f"coref-automl evaluate {shlex.join(missing)}"
     notes = [
         *([note("not evaluated", say, names=names, command=command)] if names else ()),
         *results.notes,
