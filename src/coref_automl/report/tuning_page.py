@@ -109,7 +109,7 @@ def _trials(study: FinishedStudy, say: Say) -> Section:
 def _again(recipe: TuneRecipe, result: StudyResult, say: Say) -> Section:
     command = "coref-automl re train" if recipe.task == "re" else "coref-automl train"
     journal = recipe.storage or f"{recipe.out}/study.journal"
-    lines = (f"{command} --recipe {shlex.quote(result.best_recipe)}", f"optuna-dashboard {shlex.quote(journal)}")
+    lines = (f"{command} --recipe {shlex.quote(str(result.best_recipe))}", f"optuna-dashboard {shlex.quote(journal)}")
     title = say("다시 학습하기, 대시보드로 보기", "Train it again; look at the study in a dashboard")
     return Section("again", say("다음", "Next"), (Commands(title, lines),))
 
