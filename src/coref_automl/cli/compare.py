@@ -20,15 +20,11 @@ from coref_automl.say import Say, language, say
 Metric = Annotated[
     str | None, typer.Option("--metric", help="Metric of the verdicts. Default: strict Real@1, or word if tokenizers differ.")
 ]
-Margin = Annotated[
-    float, typer.Option("--margin", help="Points that count as no difference, and that may be given up for less training.")
-]
+Margin = Annotated[float, typer.Option("--margin", help="Points that count as no difference, or may be given up to train less.")]
 EvalSetName = Annotated[str | None, typer.Option("--eval-set", help="Name of the set, if checkpoints were scored on several.")]
 
 
-@app.command(
-    epilog="Example: coref-automl compare runs/entity/checkpoint-130 runs/mlm/checkpoint-130 --reference runs/mlm/checkpoint-130"
-)
+@app.command(epilog="Example: coref-automl compare runs/entity runs/mlm --reference runs/mlm/checkpoint-130")
 def compare(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Evaluated checkpoints, runs, their folders, or models.")],
     metric: Metric = None,

@@ -68,9 +68,7 @@ def adapt(
     recipe: RecipeFile = None,
     *,
     seq_len: Annotated[int | None, typer.Option("--seq-len", help="Tokens per block and window.  [default: 512]")] = None,
-    epochs: Annotated[
-        float | None, typer.Option("--epochs", help="Epochs of each run.  [default: 1, more where texts are few]")
-    ] = None,
+    epochs: Annotated[float | None, typer.Option("--epochs", help="Epochs of each run.  [default: 1, more if few texts]")] = None,
     objective: Annotated[
         list[str] | None, typer.Option("--objective", help="mlm, combined or entity; repeatable.  [default: all three]")
     ] = None,

@@ -129,9 +129,7 @@ for _mode in DATASETS:
     _add_command(_mode)
 
 
-@prepare_app.command(
-    "eval", epilog="Example: coref-automl prepare eval --source kowiki --model klue/bert-base --out evalsets/wiki"
-)
+@prepare_app.command("eval", epilog="Example: coref-automl prepare eval --source kowiki --model klue/bert-base --out sets/wiki")
 @options_from(EvalRecipe)
 def evaluation(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
     """Build a frozen evaluation set from held-out documents; with --out and --model alone, noun tables for an existing set."""
@@ -170,9 +168,7 @@ tokenizer_app = typer.Typer(help=COMMANDS["tokenizer"][1], no_args_is_help=True,
 app.add_typer(tokenizer_app, name="tokenizer")
 
 
-@tokenizer_app.command(
-    epilog="Example: coref-automl tokenizer learn --source local:wiki.jsonl --vocab-size 16000 --out tokenizers/wiki"
-)
+@tokenizer_app.command(epilog="Example: coref-automl tokenizer learn --source local:wiki.jsonl --vocab-size 16000 --out wiki-16k")
 @options_from(TokenizerRecipe)
 def learn(out: Out, *, as_json: AsJson = False, **given: Any) -> None:
     """Learn a tokenizer from texts; the same texts give the same tokenizer."""

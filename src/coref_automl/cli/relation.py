@@ -22,9 +22,7 @@ Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a relation r
 _TYPES = "PER, ORG, LOC, DAT, POH or NOH; required if the run's scheme or label mask uses types"
 
 
-@relation_app.command(
-    epilog="Example: coref-automl re explore klue-re-v1.1_train.json klue-re-v1.1_dev.json --check --out explored"
-)
+@relation_app.command(epilog="Example: coref-automl re explore klue-re-v1.1_train.json klue-re-v1.1_dev.json --check --out klue")
 def explore(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help=f"One split, or train and another: {FILE}.")],
     check: Annotated[bool, typer.Option("--check", help="Check all spans and markers of all rows and list the errors.")] = False,

@@ -176,13 +176,11 @@ def eval_documents(folders: Sequence[Path]) -> list[Document]:
     documents = []
     for folder in folders:
         if not (folder / "documents.jsonl").is_file():
-            raise EvalSetError(
-                f"{folder} is not an evaluation set (no documents.jsonl). Make one with: coref-automl prepare eval"
-            )
+            raise EvalSetError(f"{folder} is not an evaluation set (no documents.jsonl). Make one: coref-automl prepare eval")
         for row in read_stored_rows(folder / "documents.jsonl", _FrozenDocument, error=EvalSetError):
             if "id" not in row or "text" not in row:
                 raise EvalSetError(
-                    f"{folder} is not an evaluation set: its documents have no text. Make one with: coref-automl prepare eval"
+                    f"{folder} is not an evaluation set: its documents have no text. Make one: coref-automl prepare eval"
                 )
             documents.append(Document(row["id"], row.get("source", ""), row["text"], row.get("title", "")))
     return documents

@@ -131,9 +131,7 @@ def inputs_of(name: str) -> list[Input]:
         return [Input(name, name)]
     is_path = os.path.exists(name)  # noqa: PTH110 - False for a name that is too long
     hint = f"Did you mean local:{name}?" if is_path else nearest(name, [*SOURCES, *BUNDLED])
-    raise SourceError(
-        f"Unknown source {name!r}. {hint} A file or folder is written local:PATH, or as a URL (s3://, gs://, hf://)."
-    )
+    raise SourceError(f"Unknown source {name!r}. {hint} A file or folder is local:PATH, or a URL (s3://, gs://, hf://).")
 
 
 def read_input(part: Input, *, field: str | None = None, broken_ok: bool = False) -> Iterator[Document | local.Flaw]:

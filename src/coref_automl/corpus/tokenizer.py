@@ -54,9 +54,7 @@ class TokenizerRecipe:
     alphabet: Annotated[int, Setting("Maximum number of single characters in the vocabulary.")] = 3_000
     holdout: Annotated[
         float,
-        Setting(
-            "Fraction of each source held out for evaluation (at least 300 documents, at most half), never seen here.", 0, 0.5
-        ),
+        Setting("Share of each source held out for evaluation (at least 300 documents, at most half), never seen here.", 0, 0.5),
     ] = SHARE
     filters: Filters = field(default_factory=Filters)
     kind: Annotated[

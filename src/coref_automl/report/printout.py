@@ -203,9 +203,7 @@ def compared(
     """Compare opened results; return the table, and the group that it compares."""
     group, notes = choose_group(results, common=common, evalset=eval_set)
     if len(group.entries) < 2:
-        raise ComparisonError(
-            f"Only {group.entries[0].name} has been evaluated here; give a second checkpoint to compare it with."
-        )
+        raise ComparisonError(f"Only {group.entries[0].name} has been evaluated here; give a second one to compare it with.")
     metric, metric_notes = choose_metric(group, metric)
     table = compare_group(group, metric, reference=reference, common=common, seed=seed, notes=(*notes, *metric_notes))
     entry = next((entry for entry in group.entries if entry.name == table.reference), None)

@@ -56,9 +56,7 @@ def markdown_table(table: Table) -> str:
 
 def render_html(page: Page) -> str:
     """One self-contained file. Its policy lists the scripts by hash: nothing else can run, and nothing can be fetched."""
-    specs = [
-        spec for section in page.sections for block in section.blocks if isinstance(block, Charts) for _, spec in block.charts
-    ]
+    specs = [spec for part in page.sections for block in part.blocks if isinstance(block, Charts) for _, spec in block.charts]
     library = charts.runtime() if specs else None
     scripts = [script for script in (library, _read("page.js")) if script]
     hashes = " ".join(f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts)

@@ -178,9 +178,7 @@ def _row(name: str, estimates: dict[str, Estimate], shown: Sequence[str], absent
 
 def format_filled(filled: Sequence[Filled]) -> list[str]:
     """One column per model, one line per rank."""
-    columns = [
-        [f"{word} {100 * p:.1f}%" for word, p in zip(answer.words, answer.probabilities, strict=True)] for answer in filled
-    ]
+    columns = [[f"{word} {100 * p:.1f}%" for word, p in zip(model.words, model.probabilities, strict=True)] for model in filled]
     rows = [[f"{rank}.", *cells] for rank, cells in enumerate(zip_longest(*columns, fillvalue=""), start=1)]
     return align([[" ", *(answer.model for answer in filled)], *rows])
 

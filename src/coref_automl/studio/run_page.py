@@ -201,9 +201,7 @@ def _checkpoints(
     if study is not None and study.group.verdict_half is not None and judged:
         halves = "Differences are on the documents held back from choosing, values on all."
         notes.append(say("차이는 고르는 데 쓰지 않은 문서, 값은 모든 문서 기준입니다.", halves))
-    drawn = [
-        {"run": run.folder.name, "x": entry.tokens, **plotted(judged[entry].difference)} for entry in entries if entry in judged
-    ]
+    drawn = [{"run": run.folder.name, "x": e.tokens, **plotted(judged[e].difference)} for e in entries if e in judged]
     chart = []
     if len({point["x"] for point in drawn}) > 1:
         title = say("베이스 모델과의 짝지은 차이", "Paired difference to the base")

@@ -181,9 +181,7 @@ def _check_tokenizer(recipe: TrainRecipe, tokenizer_id: str) -> None:
     if recipe.tokenizer is None or recipe.shape is not None or not has_tokenizer(folder_of(recipe.model)):
         return
     if tokenizer_fingerprint(load_tokenizer(recipe.model)) != tokenizer_id:
-        raise ModelError(
-            f"{recipe.model} was trained with a tokenizer of its own, not {recipe.tokenizer}; leave --tokenizer out."
-        )
+        raise ModelError(f"{recipe.model} was trained with its own tokenizer, not {recipe.tokenizer}; leave --tokenizer out.")
 
 
 def _check_words(recipe: TrainRecipe, source: str, tokenizer_id: str) -> None:

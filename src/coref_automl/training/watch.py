@@ -90,9 +90,7 @@ class RunWatch:
 
     def status(self) -> RunStatus:
         if not self._events.is_file():
-            raise InputError(
-                f"{self.run} is not a run (no events.ndjson); pass the --out folder of a `coref-automl train` command."
-            )
+            raise InputError(f"{self.run} is not a run (no events.ndjson); pass the --out folder of `coref-automl train`.")
         with self._events.open("rb") as handle:
             if handle.seek(0, SEEK_END) < self._read:  # the file was written anew
                 self._reset()
