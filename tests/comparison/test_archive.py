@@ -159,6 +159,18 @@ def test_an_evaluation_cut_short_keeps_its_rows(study_folder: Path, tmp_path: Pa
         assert [replace(score, cluster="", answer="", top=()) for score in after[name][1]] == numbers
 
 
+def test_an_archive_made_again_is_read_again(evaluated: Maker, tmp_path: Path) -> None:
+    """A long process, as the studio is, reads both."""
+    root = evaluated([Model("run", 100, 0.5)])
+    (path,) = root.rglob("items.jsonl")
+    whole = path.read_text("utf-8").splitlines(keepends=True)
+    for lines in (whole[5:90], whole):
+        path.write_text("".join(lines), "utf-8")
+        archive(root, out=tmp_path / "kept")
+        (stored,) = find_evaluations([tmp_path / "kept"])
+        assert [score.item for score in stored.scores()] == [json.loads(line)["item"] for line in lines]
+
+
 def test_making_it_again_leaves_nothing_of_before(evaluated: Maker, tmp_path: Path) -> None:
     root = evaluated([Model("base", 0, -1), Model("run", 100, 0.5), Model("run", 200, 0.6)])
     archive(root, out=tmp_path / "kept")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from coref_automl.evaluation.metrics import chance, copy_scores
-from tests.evaluation.tiny import documents, item, items
+from coref_automl.evaluation.evalset import EvalSet
+from coref_automl.evaluation.metrics import chance, copy_scores, summarise_with_baselines
+from coref_automl.records import ItemScore
+from tests.evaluation.tiny import documents, freeze_tiny, item, items
 
 TEXT = "나무 나무 나무 기차 강변 기차 나무 강변"
 
@@ -43,6 +46,22 @@ def test_chance_is_one_over_the_candidates() -> None:
     assert blind is not None
     assert blind.value == pytest.approx(0.25)
     assert chance([]) is None
+
+
+def test_baselines_stand_beside_a_model_on_the_items_whose_words_it_ranked(tmp_path: Path) -> None:
+    evalset = freeze_tiny(tmp_path / "tiny", tasks=("real",))
+    scores = [replace(score, word_rank=1 if score.cluster == "document 1" else None) for score in copies(evalset)]
+    estimates, baselines = summarise_with_baselines(scores, evalset)
+    assert {name: rows["real_word"].n for name, rows in baselines.items()} == {
+        "copy-most-frequent": 3, "copy-nearest": 3, "chance": 3,
+    }  # fmt: skip
+    assert {rows["real1"].n for name, rows in baselines.items() if name != "chance"} == {estimates["real1"].n} == {11}
+    without = summarise_with_baselines([replace(score, word_rank=None) for score in scores], evalset)[1]
+    assert [name for name, rows in without.items() if "real_word" in rows] == []
+
+
+def copies(evalset: EvalSet) -> list[ItemScore]:
+    return copy_scores(evalset.select(), evalset.documents)["copy-nearest"]
 
 
 def test_every_item_with_candidates_is_scored() -> None:

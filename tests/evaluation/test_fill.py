@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import coref_automl as ca
 from coref_automl.cli.app import run
-from coref_automl.errors import InputError
+from coref_automl.errors import EvaluationError, InputError, RecipeError
 from coref_automl.evaluation import fill as module
 from coref_automl.evaluation.fill import fill, fill_all, find_gap
 from coref_automl.models.vocabulary import entry_words
@@ -52,6 +53,24 @@ def test_a_gap_can_be_written_in_several_ways(gap: str) -> None:
 def test_a_sentence_needs_exactly_one_gap(sentence: str) -> None:
     with pytest.raises(InputError, match="once"):
         find_gap(sentence)
+
+
+def test_decomposed_hangul_is_filled_as_composed() -> None:
+    sentence = "강변의 시민은 [MASK]을 찾았다."
+    assert fill(loaded(seed=2), unicodedata.normalize("NFD", sentence)) == fill(loaded(seed=2), sentence)
+
+
+def test_half_a_surrogate_pair_is_no_text() -> None:
+    with pytest.raises(RecipeError, match="A sentence is text"):
+        fill(loaded(), "시민은 [MASK]을 \ud800찾았다.")
+
+
+def test_a_model_whose_weights_are_not_numbers_fills_nothing() -> None:
+    ready = loaded(seed=2)
+    for weights in ready.model.parameters():
+        weights.data.fill_(float("nan"))
+    with pytest.raises(EvaluationError, match="not numbers"):
+        fill(ready, SENTENCES[0])
 
 
 SENTENCES = ["시민은 [MASK]을 찾았다.", "[MASK]을 찾았다.", "한빛은 [MASK]을 찾았다."]

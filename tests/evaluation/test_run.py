@@ -193,6 +193,21 @@ def test_the_base_beside_a_checkpoint_is_the_one_on_the_same_items(workspace: Pa
     assert [len(group.entries) for group in groups] == [2, 2]
 
 
+def test_the_base_beside_a_checkpoint_is_the_one_with_the_same_nouns(workspace: Path) -> None:
+    save_checkpoint(workspace / "models/base", seed=5)
+    began_from(workspace / "runs/a/checkpoint-65", "models/base")
+    (former,) = evaluate(["models/base"], RECIPE)
+    (path,) = (workspace / "evalsets/tiny").glob("nouns-*.npy")
+    table = np.load(path)
+    table[np.flatnonzero(table)[::2]] = False
+    np.save(path, table)
+    (evaluation,) = evaluate(["runs/a/checkpoint-65"], replace(RECIPE, base=False))
+    assert "un-adapted" not in evaluation.baselines
+    (base,) = evaluate(["models/base"], RECIPE)
+    (evaluation,) = evaluate(["runs/a/checkpoint-65"], RECIPE)
+    assert evaluation.baselines["un-adapted"] == base.estimates != former.estimates
+
+
 def interrupt(monkeypatch: pytest.MonkeyPatch, recipe: EvaluateRecipe) -> None:
     """Evaluate a checkpoint until more than five of its items are written."""
 

@@ -213,6 +213,36 @@ def test_entry_words_are_the_words_that_word_ids_finds(kind: str) -> None:
         assert word_ids(tokenizer, word) == [number]
 
 
+MARKS: dict[str, Any] = {
+    "prepended by a normalizer": normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]),
+    "of blanks": normalizers.Replace(" ", "▁"),
+    **{scheme: pre_tokenizers.Metaspace(prepend_scheme=scheme) for scheme in ("always", "first", "never")},
+    "bytes, prefixed": pre_tokenizers.ByteLevel(add_prefix_space=True),
+    "bytes": pre_tokenizers.ByteLevel(add_prefix_space=False),
+}
+
+
+@pytest.mark.parametrize("marks", MARKS)
+def test_a_word_has_the_ids_that_it_has_behind_a_blank(marks: str) -> None:
+    """Llama's normalizer adds a mark before any text, and a second one before a blank."""
+    mark, stage = "Ġ" if "bytes" in marks else "▁", MARKS[marks]
+    trainer = trainers.BpeTrainer(
+        vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=SPECIAL, show_progress=False
+    )
+    backend = Tokenizer(models.BPE(unk_token="[UNK]"))
+    if isinstance(stage, normalizers.Normalizer):
+        backend.normalizer, stage = stage, pre_tokenizers.Split("▁", "merged_with_next")
+    backend.pre_tokenizer = stage
+    backend.train_from_iterator(TEXTS, trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]")
+    for word in ("서울", "한국은", "강", "서울 한국"):
+        text = f"부산 {word}"
+        pieces = tokenize(tokenizer, text)
+        low, high = pieces.cover(3, len(text))
+        assert pieces.ids[low:high].tolist() == word_ids(tokenizer, word)
+        assert entry(tokenizer, word_ids(tokenizer, word)[0]).startswith(mark)
+
+
 @each_kind
 def test_specials_and_continuations_are_no_words(kind: str) -> None:
     tokenizer = built(kind)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from coref_automl.evaluation.evalset import EvalSet, half_set
@@ -40,3 +42,12 @@ def test_a_noun_table_whose_copying_was_killed_is_copied_again(
     assert not tables(tmp_path / "select")
     half_set(whole, tmp_path / "select", "select")
     assert tables(tmp_path / "select") == tables(world.evalset) != {}
+
+
+def test_a_noun_table_that_was_built_again_is_copied_again(world: World, tmp_path: Path) -> None:
+    whole = EvalSet.open(shutil.copytree(world.evalset, tmp_path / "whole"))
+    half_set(whole, tmp_path / "select", "select")
+    (path,) = whole.folder.glob("nouns-*.npy")
+    np.save(path, ~np.load(path))
+    half_set(whole, tmp_path / "select", "select")
+    assert tables(tmp_path / "select") == tables(whole.folder) != tables(world.evalset)

@@ -109,7 +109,8 @@ def whole_numbers(ranks: Sequence[int | None]) -> NDArray[np.int32]:
 def _archived(folder: Path) -> dict[str, NDArray[Any]]:
     """The columns of an archived evaluation: those of its set, at its rows, and its own."""
     own = _load(folder / RANKS)
-    shared = _load_shared(_items_file(folder, str(own.pop("set"))))
+    items = _items_file(folder, str(own.pop("set")))
+    shared = _load_shared(items, items.stat().st_mtime_ns)
     rows = own.pop("rows", np.arange(len(shared["item"])))
     return {name: column[rows] for name, column in shared.items()} | own
 
@@ -133,7 +134,8 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
         raise InputError(f"{path} cannot be read ({error}); make the archive again.") from error
 
 
-_load_shared = lru_cache(maxsize=4)(_load)
+_load_shared = lru_cache(maxsize=4)(lambda path, _changed: _load(path))
+"""Cached until the file changes: an archive may be made again while the studio shows it."""
 
 
 def _rows(path: Path) -> list[dict[str, Any]]:

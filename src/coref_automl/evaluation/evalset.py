@@ -138,9 +138,10 @@ def half_set(evalset: EvalSet, folder: Path, half: Half, tasks: Sequence[Task] =
         documents = [Document(id=name, source="", text=text) for name, text in evalset.documents.items() if name in ids]
         freeze(folder, documents, kept, {"made_from": source, "half": half, "of": evalset.name})
     for table in evalset.folder.glob("nouns-*.npy"):
-        if not (folder / table.name).is_file():
-            with atomic_write(folder / table.name, "wb") as handle:
-                handle.write(table.read_bytes())
+        copy, content = folder / table.name, table.read_bytes()
+        if not copy.is_file() or copy.read_bytes() != content:
+            with atomic_write(copy, "wb") as handle:
+                handle.write(content)
     return EvalSet.open(folder)
 
 
@@ -205,14 +206,8 @@ def _fault(task: Task, item: ClozeItem, texts: Mapping[str, str]) -> str | None:
 
 def _item(row: dict[str, Any]) -> ClozeItem:
     """ClozeItem.from_json without validation, because the fingerprint covers the rows and thousands are read per evaluation."""
-    antecedent = row["antecedent"]
-    return ClozeItem(
-        **{
-            **row,
-            "candidates": tuple(map(tuple, row["candidates"])),
-            "antecedent": None if antecedent is None else (antecedent[0], antecedent[1]),
-        }
-    )
+    antecedent = None if row["antecedent"] is None else tuple(row["antecedent"])
+    return ClozeItem(**{**row, "candidates": tuple(map(tuple, row["candidates"])), "antecedent": antecedent})
 
 
 def _file_of(task: Task) -> str:

@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from coref_automl.corpus.batch import Answered, answer_texts
 from coref_automl.decoder import short_repr
-from coref_automl.errors import EvalSetError, InputError, RecipeError
+from coref_automl.errors import EvalSetError, EvaluationError, InputError, RecipeError
 from coref_automl.fingerprints import fingerprint
+from coref_automl.korean import composed
 from coref_automl.models.load import LoadedModel
 from coref_automl.models.model_files import weights_fingerprint
 from coref_automl.progress import Progress, quiet
 from coref_automl.records import ClozeItem, Record
+from coref_automl.store import is_text
 
 KIND = "filled gaps"
 _GAP = re.compile(r"\[MASK\]|<mask>|\[마스크\]|_{1,}")
@@ -38,7 +40,7 @@ class Filled(Record):
 
 def find_gap(sentence: str) -> tuple[int, int]:
     """The span of the one gap of a sentence: [MASK], <mask> or _."""
-    if not isinstance(sentence, str):
+    if not isinstance(sentence, str) or not is_text(sentence):
         raise RecipeError(f"A sentence is text, not {short_repr(sentence)}.")
     gaps = list(_GAP.finditer(sentence))
     if len(gaps) != 1:
@@ -59,6 +61,7 @@ def fill_all(
     import torch
 
     from coref_automl.evaluation.answers import answerable
+    from coref_automl.evaluation.scorer import NOT_NUMBERS
     from coref_automl.evaluation.windows import maker_for
     from coref_automl.models.execution import matmul_precision
     from coref_automl.models.heads import encode, predict
@@ -68,8 +71,9 @@ def fill_all(
     batches: dict[tuple[int, bool], list[tuple[int, NDArray[np.int64], int]]] = {}
     for number, sentence in enumerate(sentences):
         start, end = find_gap(sentence)
-        item = ClozeItem("", "real", "", "", "", start, start + len(_STAND_IN), _STAND_IN, "", ())
-        window = maker.window(item, sentence[:start] + _STAND_IN + sentence[end:])
+        before, after = composed(sentence[:start])[0], composed(sentence[end:])[0]
+        item = ClozeItem("", "real", "", "", "", len(before), len(before) + len(_STAND_IN), _STAND_IN, "", ())
+        window = maker.window(item, before + _STAND_IN + after)
         ids = window.filled([maker.mask_id]).astype(np.int64)
         batches.setdefault((len(ids), window.initial), []).append((number, ids, window.gap))
     filled: dict[int, Filled] = {}
@@ -81,6 +85,8 @@ def fill_all(
             hidden = encode(loaded.model, stacked, torch.ones_like(stacked))
             at_gaps = hidden[torch.arange(len(rows)), [gap for *_, gap in rows]]
             probabilities = predict(loaded.model, at_gaps.float()).float().softmax(-1).cpu().numpy()
+        if not np.isfinite(probabilities).all():
+            raise EvaluationError(NOT_NUMBERS)
         for (number, *_), row in zip(rows, probabilities, strict=True):
             order = [int(entry) for entry in np.argsort(-row[: len(words)], kind="stable") if allowed[entry]][:top]
             best = tuple(words[entry] or "" for entry in order), tuple(float(row[entry]) for entry in order)

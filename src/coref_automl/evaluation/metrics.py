@@ -8,7 +8,7 @@ frequent one outside the gap, or the nearest. Its words are ranked like a model'
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -196,8 +196,6 @@ def single_entry_share(scores: Sequence[ItemScore]) -> float:
 
 _TOP = 5
 Baselines = dict[str, dict[str, Estimate]]
-
-
 BASELINES: dict[str, Callable[[int, int], tuple[int, int]]] = {
     "copy-most-frequent": lambda count, nearness: (count, nearness),
     "copy-nearest": lambda _, nearness: (nearness, 0),
@@ -249,16 +247,18 @@ _COPIES: dict[str, dict[str, list[ItemScore]]] = {}
 def summarise_with_baselines(
     scores: Sequence[ItemScore], evalset: EvalSet, *, seed: int = 0
 ) -> tuple[dict[str, Estimate], Baselines]:
-    """The estimates of a model and of the baselines, on the same items with the same bootstrap draws."""
+    """The estimates of a model and of the baselines, on the same items (by words, those that the model ranked) and draws."""
     key = evalset.fingerprint
     if key not in _COPIES:  # computed once per set in a process
         _COPIES.clear()
         _COPIES[key] = copy_scores(evalset.select(), evalset.documents)
-    estimates, *copied = summarise_all([scores, *_COPIES[key].values()], seed=seed)
+    ranked = {score.item for score in scores if score.word_rank is not None}
+    copies = [[one if one.item in ranked else replace(one, word_rank=None) for one in _COPIES[key][name]] for name in BASELINES]
+    estimates, *copied = summarise_all([scores, *copies], seed=seed)
     by_chance = {
         metric.name: share
         for metric in METRICS.values()
         if metric.name in estimates and metric.rule == "word" and metric.task
-        if (share := chance(evalset.select([metric.task]), seed=seed))
+        if (share := chance([item for item in evalset.select([metric.task]) if item.id in ranked], seed=seed))
     }
     return estimates, {**dict(zip(_COPIES[key], copied, strict=True)), **({"chance": by_chance} if by_chance else {})}

@@ -125,12 +125,10 @@ class _Builder:
             self.labels.add(source)
             entries, drops = read_rows(rows.open(name), rows.read, source)
             self._count(task.name, drops)
-            counts = Counter(self.sources.get(source, {}))  # of a --source of that name
+            counts = self.sources.setdefault(source, Counter())  # of a --source of that name, if there is one
             counts.update({"rows": len(entries) + drops.total(), "kept": len(entries), **drops})
-            self.sources[source] = counts
-            for entry, doc in self._read(
-                ((entry.document, entry) for entry in entries), f"Finding {task.name} items in {source}"
-            ):
+            annotated = ((entry.document, entry) for entry in entries)
+            for entry, doc in self._read(annotated, f"Finding {task.name} items in {source}"):
                 self._add(task.name, task.find(doc, entry, choices))
 
     def _read(self, entries: Iterable[tuple[Document, Any]], stage: str) -> Iterator[tuple[Any, ParsedDocument]]:

@@ -31,6 +31,7 @@ from coref_automl.records import ClozeItem, ItemScore, Task
 
 TOP = 5
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+NOT_NUMBERS = "The model's logits are not numbers; its weights are damaged or it diverged in training."
 _LENGTH_STEP = 64
 """Lengths of rows on a GPU are multiples of this, because kernels are compiled per shape."""
 _HEAD_POSITIONS = 256
@@ -148,9 +149,7 @@ class Scorer:
                 part = positions[low : low + _HEAD_POSITIONS]
                 logits = predict(self._model, hidden[low : low + _HEAD_POSITIONS].float()).float()
                 if not torch.isfinite(logits.sum()):  # any NaN makes the sum NaN
-                    raise EvaluationError(
-                        "The model's logits are not numbers; its weights are damaged or it diverged in training."
-                    )
+                    raise EvaluationError(NOT_NUMBERS)
                 self._add_log_probabilities(logits, part, sums)
                 if ranked := [batch[position.item] for position in part if position.is_ranked]:
                     ranks += self._rank(logits[: len(ranked)], ranked, table, allowed)

@@ -138,19 +138,20 @@ class Slot:
         return other_weights or (same and stored != summary_json(evaluation))
 
     def _is_comparable(self, evaluation: Evaluation) -> bool:
-        same_items = evaluation.fingerprints.get("items") == self.evalset.fingerprint
-        return same_items and (evaluation.scorer, evaluation.dtype, evaluation.seq_len) == (SCORER, self.dtype, self.seq_len)
+        """Was it scored in the same way, with the noun table that the set has now for its tokenizer, if it has one?"""
+        made = evaluation.fingerprints.get("items"), evaluation.scorer, evaluation.dtype, evaluation.seq_len
+        if made != (self.evalset.fingerprint, SCORER, self.dtype, self.seq_len):
+            return False
+        table = table_path(self.evalset.folder, evaluation.fingerprints.get("tokenizer", ""))
+        return not table.is_file() or table_fingerprint(read_table(table)) == evaluation.fingerprints.get("nouns")
 
     def _is_same(self, evaluation: Evaluation) -> bool:
-        """Is it of this model's bytes, and scored with the noun table that the set has now, if it has one?"""
+        """Is it comparable, and of this model's bytes?"""
         if not self._is_comparable(evaluation):
             return False
         fingerprints = self.read_fingerprints()
         scored = {SETTINGS: fingerprints[SETTINGS], **evaluation.fingerprints}  # 0.2.0 did not record the settings
-        if any(scored.get(name) != value for name, value in fingerprints.items()):
-            return False
-        table = table_path(self.evalset.folder, evaluation.fingerprints.get("tokenizer", ""))
-        return not table.is_file() or table_fingerprint(read_table(table)) == evaluation.fingerprints.get("nouns")
+        return fingerprints.items() <= scored.items()
 
     def _existing(self) -> Iterator[StoredEvaluation]:
         """Yield finished evaluations of the same bytes, each once: in its folder with and without --out, then in those nearby."""

@@ -256,8 +256,10 @@ def word_ids(tokenizer: FastTokenizer, word: str, *, initial: bool = True) -> li
     """Return the ids of a word that follows a blank, or (`initial=False`) that directly follows other characters."""
     if not initial:
         return [number for number, _, _ in read_entries(tokenizer).read_part(word, initial=False)]
-    blank = " " if read_entries(tokenizer).start_mark else ""
-    return [int(number) for number in tokenize(tokenizer, blank + word).ids]
+    entries, ids = read_entries(tokenizer), tokenize(tokenizer, word).ids
+    if entries.start_mark and not entries.starts[ids[:1]].all():  # the mark is added only behind a blank
+        ids = tokenize(tokenizer, f" {word}").ids
+    return [int(number) for number in ids]
 
 
 def tokenize(tokenizer: FastTokenizer, text: str) -> Pieces:

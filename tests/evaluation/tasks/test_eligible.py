@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 
 from coref_automl.evaluation.tasks.eligible import Eligible, frequent_nouns, rivals
@@ -127,6 +129,8 @@ def test_a_noun_of_many_documents_of_its_source_is_not_asked() -> None:
     assert Eligible(name, counted(twice[101:])).reason_against(name.mentions[-1]) is None
     assert Eligible(noun, counted(once)).reason_against(noun.mentions[-1]) == many
     assert Eligible(noun, counted(texts)).reason_against(noun.mentions[-1]) is None
+    decomposed = [(identity, unicodedata.normalize("NFD", text)) for identity, text in twice]
+    assert Eligible(name, counted(decomposed)).reason_against(name.mentions[-1]) == many
 
 
 def test_part_of_a_longer_name_is_no_antecedent() -> None:
@@ -161,6 +165,8 @@ def test_what_other_documents_write_beside_the_neighbour_is_guessable() -> None:
     texts = [(name, "모두가 주식회사의 한빛전자를 안다.") for name in ("one", "two")]
     assert Eligible(doc, counted(texts)).reason_against(gap) == "guessable from its neighbours"
     assert Eligible(doc, counted(texts[:1])).reason_against(gap) is None
+    decomposed = [(identity, unicodedata.normalize("NFD", text)) for identity, text in texts]
+    assert Eligible(doc, counted(decomposed)).reason_against(gap) == "guessable from its neighbours"
     own = [("document", texts[0][1]), texts[1]]
     assert Eligible(doc, counted(own)).reason_against(gap) is None
     rare = [*texts, *((str(number), "이 주식회사의 사람은 많다.") for number in range(30))]

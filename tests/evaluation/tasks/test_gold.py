@@ -182,3 +182,15 @@ def test_clusters_without_a_name_are_entities_of_their_own(nothing: str | None) 
         for mention in cluster:
             mention["entity"] = nothing
     assert {named.entity for named in read_row(row)[1].mentions} == {"0", "1"}
+
+
+@pytest.mark.parametrize(
+    ("ids", "name"),
+    [({"doc_id": 0}, "novels-0"), ({"doc_id": "", "id": 0}, "novels-0"), ({"doc_id": None, "id": "a"}, "novels-a"),
+     ({"doc_id": "", "id": ""}, "novels-1")],
+)  # fmt: skip
+def test_an_empty_id_is_none_and_zero_is_one(ids: dict[str, Any], name: str) -> None:
+    row = {"text": TEXT, "clusters": []}
+    assert [gold.document.id for gold in read_rows([{**row, "id": "first"}, {**row, **ids}], read_annotated, "novels")[0]][
+        1
+    ] == name

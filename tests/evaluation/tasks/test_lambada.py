@@ -20,6 +20,7 @@ from coref_automl.errors import MissingExtra, SourceError
 from coref_automl.evaluation.tasks.lambada import HUB, lambada_items, open_rows, read_passage
 from coref_automl.evaluation.tasks.task import Found, parse_document, read_rows
 from coref_automl.korean import KINDS, Tags
+from coref_automl.say import in_words, speaking
 from tests.evaluation.sketch import LETTERS
 
 ROW: dict[str, Any] = {
@@ -84,6 +85,22 @@ def test_rows_that_are_no_passage_are_counted_by_reason(change: dict[str, Any], 
     result, drops = read_rows([{**ROW, **change}, "not JSON"], read_passage, "silver")
     assert result == []
     assert drops == Counter({reason: 1, "not JSON": 1})
+
+
+@pytest.mark.parametrize("key", ["text", "answer", "candidate", "title"])
+def test_a_row_with_half_a_surrogate_pair_is_counted(key: str) -> None:
+    half = {**ROW, key: ROW[key] + "\ud800"}
+    result, drops = read_rows([half, {**ROW, "title": "\U0001f600"}], read_passage, "silver")
+    assert [passage.cluster for passage in result] == ["\U0001f600"]
+    assert drops == Counter({"half of a surrogate pair": 1})
+    with speaking("ko"):
+        assert [in_words(reason) for reason in drops] == ["서로게이트 쌍의 절반"]
+
+
+@pytest.mark.parametrize(("index", "name"), [(0, "silver-0"), (None, "silver-1"), ("", "silver-1"), ("a", "silver-a")])
+def test_an_empty_index_is_none_and_zero_is_one(index: object, name: str) -> None:
+    result, _ = read_rows([ROW, {**ROW, "index": index, "title": None}], read_passage, "silver")
+    assert (result[1].document.id, result[1].cluster) == (name, name)
 
 
 def test_without_a_title_every_row_is_its_own_cluster() -> None:

@@ -152,10 +152,8 @@ class Eligible(nouns.DocumentNouns):
             longer = any(other != form and (other.endswith(form) or form.endswith(other)) for other in self.forms)
             yield "a longer or shorter term of its kind is in the document", longer  # 소득금액 and 종합소득금액
         fitting = (other for side in frame.sides for other in self.forms_by_context.get(side, ()))
-        yield (
-            "another noun stands in the same place",
-            any(task.is_apart(other, form) for other in fitting),
-        )  # 큰 서울을, 큰 부산을
+        fits = any(task.is_apart(other, form) for other in fitting)
+        yield "another noun stands in the same place", fits  # 큰 서울을, 큰 부산을
         predicted = self.usage and self.usage.predicts(form, frame.ending, frame.before, frame.after, self.doc.document.id)
         yield "guessable from its neighbours", bool(predicted)  # 주식회사의 한빛전자, in other documents too
 

@@ -147,7 +147,7 @@ def read_annotated(row: task.Row, number: int, name: str) -> Annotated | str:
             entity = entry.get("entity")
             mentions[Named(start, end, str(index if entity in (None, "") else entity))] = None
     title = str(row.get("novel") or row.get("title") or "")
-    identity = str(row.get("doc_id") or row.get("id") or number)
+    identity = next((row[key] for key in ("doc_id", "id") if row.get(key) not in (None, "")), number)
     return Annotated(Document(f"{name}-{identity}", name, text, title), title or f"{name}-{identity}", tuple(mentions))
 
 

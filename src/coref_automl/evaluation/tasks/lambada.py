@@ -65,7 +65,7 @@ def read_passage(row: task.Row, number: int, name: str) -> Passage | str:
     answer = unicodedata.normalize("NFC", answer).strip()
     if not answer:
         return "an empty answer"
-    index = row.get("index", number)
+    index = number if row.get("index") in (None, "") else row["index"]
     title = row.get("title") if isinstance(row.get("title"), str) else ""
     source = row.get("source") if isinstance(row.get("source"), str) else name
     document = Document(f"{name}-{index}", str(source), before + answer + after, str(title))

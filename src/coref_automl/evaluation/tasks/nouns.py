@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from coref_automl.corpus.chains import NounMention
 from coref_automl.evaluation.tasks.task import Choices, ParsedDocument, Span, opens_word
-from coref_automl.korean import GLUED, JOINED, KINDS, VERBAL
+from coref_automl.korean import GLUED, JOINED, KINDS, VERBAL, composed
 
 BOUND = re.compile(r"[A-Za-z0-9][.]?$|\d[.]?[가-힣]{0,2}(?<![에의은는이가을를로터지경쯤도])$|^자$")
 """A word that belongs to the noun after it: Latin letters, or a number with its unit and no particle (JR, 제28조, 3. 12.자)."""
@@ -65,11 +65,11 @@ class Collocations:
 
     @classmethod
     def count(cls, documents: Iterable[tuple[str, str]]) -> Collocations:
-        """Count the words of documents, given as (id, text)."""
+        """Count the words of documents, given as (id, text), in composed Hangul as in the texts with gaps."""
         counts = cls()
         for number, (identity, text) in enumerate(documents):
             counts.numbers[identity] = number
-            for left, right in set(pairwise(text.split())):
+            for left, right in set(pairwise(composed(text)[0].split())):
                 counts.after[left].append((right, number))
                 counts.before[right].append((left, number))
         counts.words = sorted(counts.before)

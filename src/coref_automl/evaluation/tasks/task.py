@@ -7,6 +7,7 @@ ids, candidates, a seeded order, and the rows of annotated files.
 from __future__ import annotations
 
 import hashlib
+import json
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,7 @@ from coref_automl.fingerprints import fingerprint
 from coref_automl.korean import PRONOUN, Tags
 from coref_automl.models.vocabulary import FastTokenizer, tokenize
 from coref_automl.records import ClozeItem, Document, Task
+from coref_automl.store import is_text
 
 Span = tuple[int, int]
 Row = dict[str, Any]
@@ -253,7 +255,8 @@ def read_rows(rows: Iterable[Row | str], read: Callable[[Row, int, str], T | str
     entries: list[T] = []
     drops: Counter[str] = Counter()
     for number, row in enumerate(rows):
-        entry = row if isinstance(row, str) else read(row, number, name)
+        whole = row if is_text(json.dumps(row, ensure_ascii=False, default=str)) else "half of a surrogate pair"
+        entry = whole if isinstance(whole, str) else read(whole, number, name)
         if isinstance(entry, str):
             drops[entry] += 1
         else:
