@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from coref_automl.cli.app import run as command
-from coref_automl.coreference.answers import same_noun_chains, same_string_chains
+from coref_automl.coreference.answers import answer_documents, same_noun_chains, same_string_chains
 from coref_automl.coreference.conventions import Convention, convention_of, conversion_losses, convert_document, convert_spans
 from coref_automl.coreference.data import read_coref
-from coref_automl.coreference.documents import CorefDocument, write_documents
+from coref_automl.coreference.documents import CorefDocument, Mention, in_order, write_documents
 from coref_automl.coreference.evaluate import evaluate_coreference
+from coref_automl.coreference.model import load_model
 
 BARE, WORDS, HEADS = Convention("bare"), Convention("words"), Convention("heads")
 TEXT = "“삼성전자는 이 회사의 직원들에게 말했다.” 그는 회사가 아니라 사람이었다."
@@ -74,6 +75,14 @@ def test_a_model_of_bare_mentions_scores_a_file_of_whole_words_as_well(run: Path
     assert whole.estimates["found"]["mention"].value > 0.5
     forced = evaluate_coreference(run, str(words), convention="bare")
     assert forced.estimates["found"]["mention"].value < 0.1
+
+
+def test_gold_chains_have_every_mention_where_two_coincide_in_the_models_convention(run: Path) -> None:
+    """`그` and `그는` are one span to a model of bare mentions."""
+    mentions = in_order([Mention(0, 3, "a"), Mention(8, 9, "b"), Mention(8, 10, "a"), Mention(16, 18, "b")])
+    document = CorefDocument("d", "민수는 왔다. 그는 웃었다. 그가 갔다.", mentions)
+    (answer,) = answer_documents(load_model(run / "seed-0" / "model"), [document], WORDS)
+    assert sorted(span for chain in answer.gold for span in chain) == sorted(mention.span for mention in mentions)
 
 
 def test_the_baseline_chains_strings_and_counts_in_the_files_convention() -> None:

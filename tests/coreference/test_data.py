@@ -184,6 +184,53 @@ def test_a_contracted_word_begins_where_it_was_written(tmp_path: Path) -> None:
     assert [document.text[mention.start : mention.end] for mention in document.mentions] == ["du chat", "Le"]
 
 
+def corefud(*rows: tuple[str, str, str, str]) -> str:
+    """Lines of CoNLL-U from (id, form, tag, misc)."""
+    return "".join(f"{index}\t{form}\t_\t{tag}\t_\t_\t0\t_\t_\t{misc}\n" for index, form, tag, misc in rows)
+
+
+def read_corefud(path: Path, text: str) -> list[list[tuple[str, str]]]:
+    """The mentions of each document of a text in CorefUD, with their kinds."""
+    path.write_text(text, "utf-8")
+    documents = read_coref(path, skip_bad=True).documents
+    return [[(document.text[m.start : m.end], m.kind) for m in document.mentions] for document in documents]
+
+
+def test_a_mention_that_begins_or_ends_with_a_zero_has_the_words_beside_it(tmp_path: Path) -> None:
+    behind = [("1.1", "_", "PRON", "Entity=(e1--2"), ("2", "친구", "NOUN", "_"), ("3", "들", "NOUN", "Entity=e1)")]
+    before = [("4", "그", "PRON", "Entity=(e1--1"), ("4.1", "_", "PRON", "Entity=e1)"), ("5", "는", "ADP", "_")]
+    alone = [("5.1", "_", "PRON", "Entity=(e1--1"), ("5.2", "_", "PRON", "Entity=e1)")]
+    text = corefud(("1", "온", "VERB", "_"), *behind, *before, *alone)
+    assert read_corefud(tmp_path / "a.conllu", text) == [[("친구 들", "noun"), ("그", "pronoun")]]
+
+
+def test_the_parts_of_a_mention_are_read_together(tmp_path: Path) -> None:
+    def parts(*forms: tuple[str, str, str], entity: str = "e1", head: int = 1) -> list[tuple[str, str, str, str]]:
+        rows = []
+        for number, (index, form, tag) in enumerate(forms, 1):
+            rows.append((index, form, tag, f"Entity=({entity}[{number}/{len(forms)}]--{head})"))
+            rows.append((f"{int(float(index)) + 1}", "또", "ADV", "_"))
+        return rows
+
+    # a last part that is a zero; then another mention of the entity, whose parts are its own; its head is in the second part
+    zero = parts(("1", "새빨간", "ADJ"), ("3.1", "_", "NOUN"))
+    second = parts(("5", "큰", "ADJ"), ("7", "책", "NOUN"), head=2)
+    assert read_corefud(tmp_path / "a.conllu", corefud(*zero, *second)) == [[("새빨간", ""), ("큰", "noun")]]
+    # one in the gap of another
+    outer, inner = parts(("1", "가나", "NOUN"), ("9", "다", "NOUN")), parts(("3", "라마바", "NOUN"), ("5", "사", "NOUN"))
+    nested = corefud(*outer[:2], *inner, *outer[2:])
+    assert read_corefud(tmp_path / "b.conllu", nested) == [[("가나", "noun"), ("라마바", "noun")]]
+    # a part whose next one is missing
+    assert read_corefud(tmp_path / "c.conllu", corefud(*zero[:2], *second)) == [[("새빨간", ""), ("큰", "noun")]]
+
+
+def test_a_document_is_read_as_if_none_came_before_it(tmp_path: Path) -> None:
+    bad = corefud(("1-3", "du", "_", "_"), ("1", "de", "ADP", "_"), ("2", "le", "DET", "Entity=e9)"), ("3", "x", "X", "_"))
+    good = corefud(("1", "민수", "PROPN", "Entity=(e1--1)"), ("2", "그", "PRON", "Entity=(e1--1)"))
+    read = read_corefud(tmp_path / "a.conllu", f"# newdoc id = a\n{bad}\n# newdoc id = b\n{good}\n")
+    assert read == [[("민수", "name"), ("그", "pronoun")]]
+
+
 def test_null_is_nothing_and_half_a_character_is_told(tmp_path: Path) -> None:
     mention = {"start": 0, "end": 2, "entity": None, "kind": None}
     row = {"doc_id": None, "text": "민수는 왔다. 영희는 갔다.", "clusters": [[mention], [{**mention, "start": 8, "end": 10}]]}

@@ -44,6 +44,16 @@ def test_score_tells_two_mentions_of_one_chain_from_two_of_different_ones(resolv
         resolved.score("시장", "그")
 
 
+def test_score_knows_that_an_inner_mention_comes_after_its_outer_one() -> None:
+    outer, inner, other = (0, 6), (0, 1), (7, 8)
+    links = ((inner, outer, 0.75), (other, inner, 0.5), (other, outer, 0.25))
+    resolved = Resolved("그의 어머니 그", ((outer, inner), (other,)), (), links, "m", "")
+    assert resolved.score(inner, outer) == resolved.score(outer, inner) == 0.75
+    assert resolved.score(outer, other) == resolved.score(inner, other) == 0.75
+    separate = Resolved("그의 어머니 그", ((outer, other),), (inner,), links, "m", "")
+    assert (separate.score(inner, other), separate.score(outer, other)) == (0.5, 0.25)
+
+
 def test_a_record_shows_itself_and_comes_back_from_json(resolved: Resolved) -> None:
     shown: list[str] = []
     resolved._repr_pretty_(SimpleNamespace(text=shown.append), False)  # as a notebook calls it

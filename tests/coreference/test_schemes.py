@@ -109,6 +109,18 @@ def test_a_head_that_is_trained_further_is_compared_with_its_start(run: Path, tm
     assert train_coreference(settings) == result
 
 
+def test_scored_documents_that_the_start_has_learned_are_counted(run: Path, tmp_path: Path) -> None:
+    new = tuple(replace(tale(number), id=f"new-{number}", text=tale(number).text + "\n끝.") for number in range(20, 22))
+    write_documents(tmp_path / "some.jsonl", [*(tale(number) for number in range(3)), *new])
+    write_documents(tmp_path / "new.jsonl", new)
+    some, none = (
+        train_coreference(recipe(tmp_path / f"{name}.jsonl", "", tmp_path / name, start=str(run), epochs=1, folds=2))
+        for name in ("some", "new")
+    )
+    assert some.notes == ("The starting head had learned 3 of the 5 scored documents: scores may be too high.",)
+    assert none.notes == ()
+
+
 def test_negatives_are_wrong_spans_that_the_model_takes_for_mentions() -> None:
     scores = torch.tensor([[0.5, -3.0, 0.1], [2.0, 0.9, -1.0], [0.0, 3.0, 1.5]])
     targets = torch.zeros_like(scores)

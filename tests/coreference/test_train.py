@@ -260,6 +260,17 @@ def test_an_encoder_that_would_not_be_read_is_refused(run: Path, tales_file: Pat
         evaluate_coreference(run, str(tales_file), base=str(encoder_folder))
 
 
+def test_a_whole_head_is_trained_further_with_no_other_encoder(
+    run: Path, tmp_path: Path, tales_file: Path, encoder_folder: Path, split_file: Path
+) -> None:
+    further = recipe(tales_file, encoder_folder, tmp_path / "further", start=str(run), split=str(split_file), epochs=1)
+    with pytest.raises(ModelError, match=r"holds its whole encoder, and bundled:ko-mini would not be read; leave --model out"):
+        train_coreference(replace(further, model="bundled:ko-mini"))
+    assert not (tmp_path / "further").exists()
+    moved = shutil.copytree(encoder_folder, tmp_path / "moved")
+    assert train_coreference(replace(further, model=str(moved))).model == str(moved)
+
+
 def test_an_encoder_without_offsets_is_refused_before_training(tmp_path: Path, tales_file: Path, encoder_folder: Path) -> None:
     bare = tmp_path / "bare"
     bare.mkdir()
@@ -283,6 +294,28 @@ def test_splits_are_disjoint_and_of_these_documents(tmp_path: Path, tales: tuple
         named_split(str(twice))
 
 
+def test_copies_of_a_text_and_parts_of_one_origin_are_in_one_fold(tales: tuple[CorefDocument, ...]) -> None:
+    copies = [replace(tale, id=f"copy-{tale.id}", text=tale.text + "\n") for tale in tales[:4]]
+    parts = [replace(tale, origin=f"book-{number % 2}") for number, tale in enumerate(tales[4:])]
+    split = folds([*tales[:4], *copies, *parts], 3)
+    assert sorted(name for part in split for name in part.test) == sorted(tale.id for tale in (*tales, *copies))
+    fold_of = {name: number for number, part in enumerate(split) for name in part.test}
+    assert all(fold_of[copy.id] == fold_of[tale.id] for copy, tale in zip(copies, tales, strict=False))
+    assert len({(part.origin, fold_of[part.id]) for part in parts}) == 2
+    assert all(part.test and not set(part.train) & set(part.test) for part in folds(parts, 2))
+    with pytest.raises(CoreferenceDataError, match="8 documents of 2 different texts and origins cannot make 3 folds"):
+        folds(parts, 3)
+
+
 def test_a_split_of_other_data_is_refused(tmp_path: Path, tales_file: Path, encoder_folder: Path) -> None:
     with pytest.raises(CoreferenceDataError, match="which is not in the data"):
         train_coreference(recipe(tales_file, encoder_folder, tmp_path / "r", split="koconovel"))
+
+
+def test_a_split_with_nothing_to_score_is_refused(
+    tmp_path: Path, tales: tuple[CorefDocument, ...], tales_file: Path, encoder_folder: Path
+) -> None:
+    split = tmp_path / "split.json"
+    split.write_text(json.dumps({"train": [tale.id for tale in tales]}), "utf-8")
+    with pytest.raises(CoreferenceDataError, match="leaves no document to score; name some under test or dev"):
+        train_coreference(recipe(tales_file, encoder_folder, tmp_path / "r", split=str(split)))

@@ -13,6 +13,7 @@ from coref_automl.cli.options import recipe_from
 from coref_automl.config import to_yaml
 from coref_automl.errors import EvaluationError, FolderError, RecipeError, RelationDataError
 from coref_automl.relation import train as train_module
+from coref_automl.relation.data import read_relations
 from coref_automl.relation.grid import COLUMNS, GridRecipe, cells_of, run_grid
 from coref_automl.relation.recipe import RelationRecipe
 from coref_automl.report.relation_page import write_grid_page
@@ -176,6 +177,19 @@ def test_a_finished_folder_refuses_other_rows_or_settings_before_anything_is_wri
     moved.parent.mkdir()
     moved.write_bytes(relation_file.read_bytes())
     assert all(cell.result for cell in run_grid(GridRecipe(**{**grid, "train": str(moved)})).cells)
+
+
+def test_a_grid_that_redraws_its_rows_is_bound_to_all_of_them(grid: dict[str, Any], relation_file: Path, tmp_path: Path) -> None:
+    settings = {**grid["settings"], "redraw": True, "max_rows": 60}
+    grid = {**grid, "models": grid["models"][:1], "learning_rates": (1e-3,), "settings": settings}
+    run_grid(GridRecipe(**grid))
+    files = _files(tmp_path / "grid")
+    raw, fixed_rows = json.loads(relation_file.read_text("utf-8")), read_relations(str(relation_file), max_rows=60).rows
+    next(row for row in raw if row["guid"] not in {row.guid for row in fixed_rows})["label"] = "per:title"
+    (tmp_path / "changed.json").write_text(json.dumps(raw), "utf-8")
+    with pytest.raises(FolderError, match="was begun with other bytes of the training rows"):
+        run_grid(GridRecipe(**{**grid, "train": str(tmp_path / "changed.json")}))
+    assert _files(tmp_path / "grid") == files
 
 
 def test_a_folder_in_which_no_cell_began_takes_other_rows(grid: dict[str, Any], other_rows: str, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def test_a_type_that_was_not_given_is_not_shown() -> None:
 def test_a_run_that_reads_types_answers_no_sentence_without_them(
     trained: RelationResult, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for types in ([], ["--subject-type", "PER"], ["--object-type", "LOC"]):
+    for types in ([], ["--subject-type", "PER"], ["--object-type", "LOC"], ["--subject-type", "", "--object-type", "LOC"]):
         assert run(["re", "predict", trained.run, "--text", BORN, "--subject", "이순신", "--object", "서울", *types]) == 2
         message = capsys.readouterr().err.strip()
         assert "scheme typed" in message

@@ -64,6 +64,7 @@ def test_a_hub_row_with_a_label_number_is_read_in_klue_order() -> None:
         (changed(sentence=""), "missing or empty"),
         (changed(sentence="  "), "missing or empty"),
         (changed(sentence="가" * 10_000), "10,000 characters"),
+        (changed(sentence=GOOD["sentence"] + "\ud83d"), "character 17 of the text is half of a surrogate pair"),
         (changed(label="org:member"), r"\(the nearest is 'org:members'\)$"),
         (changed(label="PER:TITLE"), r"\(the nearest is 'per:title'\)$"),
         (changed(label="?"), r"not one of KLUE's 30 \(the nearest is '[^']+'\)$"),

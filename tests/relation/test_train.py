@@ -16,6 +16,7 @@ import torch
 from coref_automl.errors import FolderError, ModelError, RecipeError, RelationDataError
 from coref_automl.progress import Progress, quiet
 from coref_automl.relation import fit as fit_module
+from coref_automl.relation.data import read_relations
 from coref_automl.relation.evaluate import evaluate_relation
 from coref_automl.relation.metrics import auprc
 from coref_automl.relation.model import RelationModel, build_model, load_model, save_model
@@ -302,6 +303,14 @@ def test_training_stops_when_flat_and_keeps_the_best_weights(recipe: RelationRec
     assert result.seeds[0].epochs_run == 3
 
 
+def test_the_loss_chooses_the_epoch_as_long_as_no_relation_is_found(recipe: RelationRecipe, tmp_path: Path) -> None:
+    path = tmp_path / "none.json"
+    path.write_text(json.dumps([{**row, "label": "no_relation"} for row in make_raw_rows(60)]), "utf-8")
+    (seed,) = train_relation(change(recipe, train=str(path), dev=None, epochs=4, patience=2)).seeds
+    assert seed.validation.micro_f1 == 0
+    assert (seed.best_epoch, seed.epochs_run) == (4, 4)
+
+
 def test_without_an_evaluation_file_the_result_says_what_it_is(recipe: RelationRecipe) -> None:
     result = train_relation(change(recipe, dev=None, epochs=1))
     assert result.split == "train-holdout"
@@ -522,6 +531,12 @@ def test_a_redrawn_seed_has_its_own_rows_and_runs_stay_comparable(recipe: Relati
     assert fixed.fingerprints["settings"] != firsts[0].fingerprints["settings"]
     assert result.without_overlap is not None
     assert result.without_overlap.n == 20  # any of the rows may have been drawn
+    raw = json.loads(Path(recipe.train).read_text("utf-8"))
+    fixed_rows = {row.guid for row in read_relations(recipe.train, max_rows=60).rows}
+    next(row for row in raw if row["guid"] not in fixed_rows)["label"] = "per:title"
+    (tmp_path / "changed.json").write_text(json.dumps(raw), "utf-8")
+    with pytest.raises(FolderError, match="other bytes of the train"):
+        train_relation(change(drawn, train=str(tmp_path / "changed.json")))
     for bad in ({"max_rows": None}, {"dev": None}, {"label_mask": "hard"}):
         with pytest.raises(RecipeError, match="redraw"):
             change(drawn, **bad)

@@ -77,7 +77,7 @@ def score_answer(document: CorefDocument, gold: SpanChains, found: SpanChains, c
     """Score chains of a document; `convention` is that of its mentions and of the chains."""
     key, chains = document.chains, {"gold": gold, "found": found}
     sums = {name: score_document(key, chains[mode], singletons=single) for name, (mode, single) in VARIANTS.items()}
-    sums[HEAD_MATCH] = score_document(_ends(key), _ends(found))
+    sums[HEAD_MATCH] = score_document(*([[end for _, end in chain] for chain in chains] for chains in (key, found)))
     sums[SAME_STRING["gold"]] = score_document(key, same_string_chains(document.text, [m.span for m in document.mentions]))
     if (nouns := same_noun_chains(document, convention)) is not None:
         sums[SAME_STRING["found"]] = score_document(key, nouns)
@@ -101,17 +101,12 @@ def answer_documents(
     inputs = [convert_mentions(doc, convention or target, target) for doc, target in zip(documents, targets, strict=True)]
     resolved = resolve_all(model, tokenize_documents(model.tokenizer, inputs), precision=precision, progress=progress)
     answers = []
-    for document, converted, target, (gold, found) in zip(documents, inputs, targets, resolved, strict=True):
+    for document, target, (gold, found) in zip(documents, targets, resolved, strict=True):
         source = convention or target
-        original = {new.span: old.span for new, old in zip(converted.mentions, document.mentions, strict=True)}
-        gold_chains = tuple(tuple(original[span] for span in chain) for chain in gold.as_spans())
+        gold_chains = tuple(tuple(document.mentions[index].span for index in chain) for chain in gold.chains)
         found_chains = convert_chains(document.text, found.as_spans(), target, source)
         answers.append(score_answer(document, gold_chains, found_chains, source))
     return answers
-
-
-def _ends(chains: SpanChains) -> list[list[int]]:
-    return [[end for _, end in chain] for chain in chains]
 
 
 def aggregate(seeds: Sequence[Sequence[DocumentAnswer]]) -> dict[str, Any]:

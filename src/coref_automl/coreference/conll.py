@@ -14,14 +14,17 @@ brackets close before others open.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from operator import attrgetter
 
 from coref_automl.coreference.documents import BadChunk, Chunk, Mention, Span
 from coref_automl.corpus.batch import RowProblem
+from coref_automl.records import grouped
 
 _BEGIN = re.compile(r"#begin document \(?(.*?)\)?;?(?:\s*part\s+(\d+))?\s*$")
-_BRACKET = re.compile(r"\((?P<start>[^()|]+)(?P<whole>\))?|(?P<end>[^()|]+)\)")
+_BRACKET = re.compile(r"(?P<opens>\()?(?P<name>[^()|]+)(?P<closes>\))?")
 _PART = re.compile(r"^(?P<entity>.*?)\[(?P<part>\d+)/(?P<of>\d+)\]$")
 _INDEX = re.compile(r"[0-9]{1,9}([-.][0-9]{1,9})?")
 _WORD = 3
@@ -30,25 +33,37 @@ _KINDS = {"PROPN": "name", "NOUN": "noun", "PRON": "pronoun"}
 
 
 @dataclass(slots=True)
-class _OpenMention:
-    """A mention whose bracket is open: its characters so far (none at an empty node), the number of its head, its words' tags."""
+class _Bracketed:
+    """A mention as far as it is read: the number of its head, the tags of its words, and where in the text they are, part by part
+    (an empty node is nowhere)."""
 
-    start: int | None
-    end: int | None
+    entity: str
     head: int
-    tags: list[str]
+    tags: list[str] = field(default_factory=list)
+    parts: list[list[Span]] = field(default_factory=list)
+
+    def read(self, span: Span | None, tag: str) -> None:
+        self.tags.append(tag)
+        self.parts[-1] += [span] if span else []
+
+    def mention(self, prefix: str) -> Mention | None:
+        """The longest part of the mention; None if it has no character."""
+        parts = [(words[0][0], words[-1][1]) for words in self.parts if words]
+        kind = _KINDS.get(self.tags[min(self.head, len(self.tags)) - 1], "")
+        return Mention(*max(parts, key=lambda part: part[1] - part[0]), prefix + self.entity, kind) if parts else None
 
 
 class _DocumentBuilder:
-    """Collects the words and mentions of one document; `gap` separates the next word."""
+    """Collects the words and mentions of one document; `gap` separates the next word. All syntactic words of a contracted word
+    share its characters: `contracted` is where these begin, `covered` the number of its last word."""
 
     def __init__(self, name: str, row: int) -> None:
         self.name, self.row = name, row
         self.text = self.gap = ""
-        self._open: dict[str, list[_OpenMention]] = {}
-        self._parts: dict[tuple[str, int], list[tuple[Span, str]]] = {}
-        self._kinds: dict[Span, str] = {}
-        self._clusters: dict[str, list[Span]] = {}
+        self.contracted, self.covered = 0, -1
+        self._open = defaultdict[str, list[_Bracketed]](list)
+        self._between_parts = defaultdict[str, list[_Bracketed]](list)
+        self._read: list[_Bracketed] = []
 
     def append(self, form: str, gap: str = " ") -> int:
         """Add a word to the text; return where it begins."""
@@ -56,51 +71,40 @@ class _DocumentBuilder:
         return len(self.text) - len(form)
 
     def end_sentence(self) -> None:
-        self.gap = "\n" if self.text else ""
+        self.gap, self.covered = "\n" if self.text else "", -1
 
-    def annotate(self, start: int | None, end: int | None, brackets: str, *, tag: str = "", fields: bool = False) -> None:
+    def annotate(self, span: Span | None, brackets: str, *, tag: str = "", fields: bool = False) -> None:
         """Open and close the mentions of a token; with `fields` a bracket is `(entity-type-head-...`."""
         for mention in (mention for stack in self._open.values() for mention in stack):
-            mention.tags.append(tag)
-            mention.end = end if end is not None else mention.end
+            mention.read(span, tag)
         for match in _BRACKET.finditer(brackets):
-            if match["start"] is not None:
-                name, *rest = match["start"].split("-") if fields else [match["start"]]
+            name, *rest = match["name"].split("-") if fields else [match["name"]]
+            numbered = _PART.match(name)
+            entity, part, count = (numbered["entity"], int(numbered["part"]), int(numbered["of"])) if numbered else (name, 1, 1)
+            if match["opens"]:
                 head = int(rest[1]) if len(rest) > 1 and rest[1].isdigit() else 1
-                mention = _OpenMention(start, end, head, [tag])
-                if match["whole"]:
-                    self._close(name, mention)
-                else:
-                    self._open.setdefault(name, []).append(mention)
-            elif stack := self._open.get(match["end"]):
-                self._close(match["end"], stack.pop())
-            else:
-                raise BadChunk(f"a bracket closes {match['end']}, which is not open")
-
-    def _close(self, name: str, mention: _OpenMention) -> None:
-        if mention.start is None or mention.end is None:
-            return
-        span, kind = (mention.start, mention.end), _KINDS.get(mention.tags[min(mention.head, len(mention.tags)) - 1], "")
-        if part := _PART.match(name):
-            name, count = part["entity"], int(part["of"])
-            parts = self._parts.setdefault((name, count), [])
-            parts.append((span, kind))
-            if int(part["part"]) < count:
-                return
-            span, kind = max(parts, key=lambda part: (part[0][1] - part[0][0], -part[0][0]))
-            del self._parts[name, count]
-        if span not in self._kinds:  # the first of two entities keeps a shared span
-            self._kinds[span] = kind
-            self._clusters.setdefault(name, []).append(span)
+                begun = self._between_parts[entity] if part > 1 else []
+                mention = begun.pop() if begun else _Bracketed(entity, head)
+                mention.parts.append([])
+                mention.read(span, tag)
+                self._open[name].append(mention)
+            if match["closes"]:
+                if not self._open[name]:
+                    raise BadChunk(f"a bracket closes {name}, which is not open")
+                mention = self._open[name].pop()
+                if part < count:
+                    self._between_parts[entity].append(mention)
+                if len(mention.parts) == 1:
+                    self._read.append(mention)
 
     def chunk(self, prefix: str = "") -> Chunk | RowProblem:
         if unclosed := [name for name, stack in self._open.items() if stack]:
             return RowProblem(self.row, self.name, f"the bracket of {unclosed[0]} does not close")
-        clusters = tuple(
-            tuple(Mention(*span, prefix + entity, self._kinds[span]) for span in spans)
-            for entity, spans in self._clusters.items()
-        )
-        return Chunk(self.row, self.name, self.name, self.text, clusters)
+        mentions: dict[Span, Mention] = {}
+        for mention in filter(None, (bracketed.mention(prefix) for bracketed in self._read)):
+            mentions.setdefault(mention.span, mention)  # the first of two entities keeps a shared span
+        clusters = grouped(mentions.values(), attrgetter("entity")).values()
+        return Chunk(self.row, self.name, self.name, self.text, tuple(map(tuple, clusters)))
 
 
 def conll_chunks(text: str) -> Iterator[Chunk | RowProblem]:
@@ -123,7 +127,7 @@ def conll_chunks(text: str) -> Iterator[Chunk | RowProblem]:
                 if len(columns) <= _WORD:
                     raise BadChunk(f"{len(columns)} columns; the word should be the fourth and the brackets the last")
                 start = document.append(columns[_WORD])
-                document.annotate(start, len(document.text), columns[-1])
+                document.annotate((start, len(document.text)), columns[-1])
             except BadChunk as error:
                 yield RowProblem(number, document.name, str(error))
                 document = None
@@ -133,7 +137,6 @@ def conll_chunks(text: str) -> Iterator[Chunk | RowProblem]:
 
 def corefud_chunks(text: str) -> Iterator[Chunk | RowProblem]:
     document: _DocumentBuilder | None = _DocumentBuilder("document", 1)
-    contracted, covered = 0, -1
     for number, line in enumerate(text.split("\n"), 1):
         line = line.rstrip("\r")
         if line.startswith("# newdoc"):
@@ -144,10 +147,9 @@ def corefud_chunks(text: str) -> Iterator[Chunk | RowProblem]:
             continue
         elif not line:
             document.end_sentence()
-            covered = -1
         else:
             try:
-                contracted, covered = _read_token(document, line.split("\t"), contracted, covered)
+                _read_token(document, line.split("\t"))
             except BadChunk as error:
                 yield RowProblem(number, document.name, str(error))
                 document = None
@@ -155,9 +157,7 @@ def corefud_chunks(text: str) -> Iterator[Chunk | RowProblem]:
         yield document.chunk()
 
 
-def _read_token(document: _DocumentBuilder, columns: list[str], contracted: int, covered: int) -> tuple[int, int]:
-    """Read one line. All syntactic words of a contracted word share its characters: `contracted` is where these begin, `covered`
-    the number of its last word; both are returned, updated."""
+def _read_token(document: _DocumentBuilder, columns: list[str]) -> None:
     if len(columns) != _COLUMNS:
         raise BadChunk(f"{len(columns)} columns instead of {_COLUMNS}")
     index, form, tag, misc = columns[0], columns[1], columns[3], columns[9]
@@ -166,10 +166,10 @@ def _read_token(document: _DocumentBuilder, columns: list[str], contracted: int,
     entries = dict(entry.partition("=")[::2] for entry in misc.split("|"))
     gap = "" if "SpaceAfter" in entries else " "
     if "-" in index:
-        return document.append(form, gap), int(index.split("-")[1])
-    start: int | None = None
+        document.contracted, document.covered = document.append(form, gap), int(index.split("-")[1])
+        return
+    span: Span | None = None
     if "." not in index:
-        start = contracted if int(index) <= covered else document.append(form, gap)
-    end = None if start is None else len(document.text)
-    document.annotate(start, end, entries.get("Entity", ""), tag=tag, fields=True)
-    return contracted, covered
+        start = document.contracted if int(index) <= document.covered else document.append(form, gap)
+        span = start, len(document.text)
+    document.annotate(span, entries.get("Entity", ""), tag=tag, fields=True)

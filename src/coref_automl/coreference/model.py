@@ -34,7 +34,8 @@ _ENCODER, _HEAD = "encoder.", "head."
 
 
 class CoreferenceModel(nn.Module):  # type: ignore[misc]
-    """An encoder and a head, with their tokenizer and settings."""
+    """An encoder and a head, with their tokenizer and settings. `prefixes` are the ids before a text, by scheme, `suffix` those
+    after it: special tokens, and the scheme's name if there are several."""
 
     def __init__(self, encoder: Any, tokenizer: Any, settings: HeadSettings) -> None:
         super().__init__()
@@ -43,7 +44,9 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
         self.tokenizer = tokenizer
         self.settings = settings
         self.head = CoreferenceHead(encoder.config.hidden_size, settings.size, settings.dropout, len(settings.schemes))
-        self.prefixes, self.suffix = _prefixes_and_suffix(tokenizer, [scheme.name for scheme in settings.schemes])
+        prefix, self.suffix = (edge.tolist() for edge in special_edges(tokenizer))
+        names = [tokenizer(scheme.name, add_special_tokens=False)["input_ids"] for scheme in settings.schemes]
+        self.prefixes = [[*prefix, *name] for name in names] if len(names) > 1 else [prefix]
 
     @property
     def capacity(self) -> int:
@@ -93,13 +96,6 @@ class CoreferenceModel(nn.Module):  # type: ignore[misc]
         count = max(1, tokens // self.settings.window)
         for low in range(0, len(every), count):
             yield every[low : low + count]
-
-
-def _prefixes_and_suffix(tokenizer: Any, schemes: Sequence[str]) -> tuple[list[list[int]], list[int]]:
-    """Ids before a text, for each scheme, and after it: special tokens, and the scheme's name if there are several."""
-    prefix, suffix = (edge.tolist() for edge in special_edges(tokenizer))
-    names = [tokenizer(name, add_special_tokens=False)["input_ids"] if len(schemes) > 1 else [] for name in schemes]
-    return [[*prefix, *name] for name in names], suffix
 
 
 def build_model(

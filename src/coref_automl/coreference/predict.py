@@ -79,9 +79,9 @@ class Resolved(Record):
 
         A mention is a span of characters, or a string, which means its first occurrence.
         """
-        first, second = sorted((self._mention(a), self._mention(b)))
+        first, second = sorted((self._mention(a), self._mention(b)), key=lambda span: (span[0], -span[1]))  # outer before inner
         chain = next((chain for chain in self.chains if first in chain), (first,))
-        return min(1.0, sum(p for mention, other, p in self.links if mention == second and other in chain and other < second))
+        return min(1.0, sum(p for mention, antecedent, p in self.links if mention == second and antecedent in chain))
 
     @property
     def confidence(self) -> tuple[tuple[float | None, ...], ...]:
@@ -328,11 +328,7 @@ def _replacements(text: str, chains: Chains) -> list[tuple[Span, str]]:
         pronouns = [span for span in chain if is_pronoun(text[slice(*span)])]
         nominals = [span for span in chain if span not in pronouns]
         if pronouns and nominals:
-            name = text[slice(*_name_of(text, nominals))]
-            replacements += [(span, name) for span in pronouns]
+            proper = {start for start, _, tag in tag_nominals(text) or () if tag == "NNP"}
+            name = next((span for span in nominals if any(start in proper for start in range(*span))), nominals[0])
+            replacements += [(span, text[slice(*name)]) for span in pronouns]
     return replacements
-
-
-def _name_of(text: str, nominals: Sequence[Span]) -> Span:
-    proper = {start for start, _, tag in tag_nominals(text) or () if tag == "NNP"}
-    return next((span for span in nominals if any(start in proper for start in range(*span))), nominals[0])

@@ -72,14 +72,15 @@ def _hashed_side(name: str) -> str:
 
 
 def check_split(split: Split, documents: Sequence[CorefDocument]) -> None:
-    """Raise unless every name is a document and every document is named."""
+    """Raise unless every name is a document, every document is named, and there are some to train on and some to score."""
     names, known = {*split.train, *split.dev, *split.test}, {document.id for document in documents}
     if missing := sorted(names - known):
         raise CoreferenceDataError(f"The split names {missing[0]!r}, which is not in the data; pass the split of these data.")
     if unnamed := sorted(known - names):
         raise CoreferenceDataError(f"The split does not name {unnamed[0]!r}; name every document in it.")
-    if not split.train:
-        raise CoreferenceDataError("The split leaves no document to train on; name some under train.")
+    if not split.train or not (split.test or split.dev):
+        lost, sides = ("to score", "test or dev") if split.train else ("to train on", "train")
+        raise CoreferenceDataError(f"The split leaves no document {lost}; name some under {sides}.")
 
 
 def by_hash(documents: Sequence[CorefDocument], share: float) -> Split:
@@ -92,18 +93,19 @@ def by_hash(documents: Sequence[CorefDocument], share: float) -> Split:
 
 
 def folds(documents: Sequence[CorefDocument], count: int) -> list[Split]:
-    """Split for cross-fitting: each document is tested once, by a model that never saw it. Folds are balanced by mentions."""
-    if not 2 <= count <= len(documents):
-        raise CoreferenceDataError(
-            f"{len(documents)} documents cannot make {count} folds; pass --folds between 2 and their number."
-        )
+    """Split for cross-fitting: each document is tested once, by a model that saw neither it, nor a copy, nor another part of its
+    origin. Folds are balanced by mentions."""
     order = sorted(documents, key=lambda document: (-len(document.mentions), document.id))
+    first = {_text_fingerprint(document): document.origin or document.id for document in reversed(order)}
+    source, group_of = {document.id: first[_text_fingerprint(document)] for document in order}, dict[str, int]()
+    if not 2 <= count <= (sources := len(set(source.values()))):
+        whole = f"{len(order)} documents of {sources} different texts and origins"
+        raise CoreferenceDataError(f"{whole} cannot make {count} folds; pass fewer --folds, at least 2, or --split.")
     groups: list[list[str]] = [[] for _ in range(count)]
     for low in range(0, len(order), count):
-        stratum = sorted((document.id for document in order[low : low + count]), key=_hash_order)
-        lightest = sorted(range(count), key=lambda group: (len(groups[group]), _hash_order(f"{low} {group}")))
-        for name, group in zip(stratum, lightest, strict=False):
-            groups[group].append(name)
+        for name in sorted((document.id for document in order[low : low + count]), key=_hash_order):
+            lightest = min(range(count), key=lambda group: (len(groups[group]), _hash_order(f"{low} {group}")))
+            groups[group_of.setdefault(source[name], lightest)].append(name)
     everyone = {document.id for document in documents}
     return [Split(tuple(sorted(everyone - set(group))), (), tuple(sorted(group))) for group in groups]
 

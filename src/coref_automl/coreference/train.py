@@ -30,6 +30,7 @@ from coref_automl.coreference.split import Split, by_hash, check_split, document
 from coref_automl.coreference.tokens import tokenize_documents
 from coref_automl.corpus.batch import skipped
 from coref_automl.engine.binding import Binding, begin_run
+from coref_automl.errors import ModelError
 from coref_automl.evaluation.targets import target_of
 from coref_automl.fingerprints import fingerprint
 from coref_automl.folders import EVENTS, MANIFEST, is_done, mark_done
@@ -130,6 +131,8 @@ def _with_start(recipe: CoreferenceRecipe) -> tuple[CoreferenceRecipe, tuple[Ann
     """Complete the recipe with the settings of its starting head; return its schemes too."""
     folder = models_of(recipe.start)[0]
     settings = read_settings(folder)
+    if recipe.model and not settings.rank and model_fingerprints(recipe.model)["weights"] != settings.weights:
+        raise ModelError(f"{folder} holds its whole encoder, and {recipe.model} would not be read; leave --model out.")
     inherited = {name: getattr(settings, name) for name in ("window", "size", "rank")}
     return replace(recipe, start=str(folder), model=recipe.model or settings.base, **inherited), settings.schemes
 
@@ -264,6 +267,14 @@ def _notes(work: _Work) -> list[str]:
             say(
                 "에폭을 고를 때 쓴 문서로 잰 값입니다. 독립적인 측정에는 test 문서가 있는 분할을 주세요.",
                 "The documents scored here also chose the epoch; an independent score needs a split with test documents.",
+            )
+        )
+    tested, starts = work.tested, [Path(work.recipe.start)] if work.recipe.start else []
+    if learned := len(tested) - len(unseen(tested, starts)):
+        notes.append(
+            say(
+                f"채점한 문서 {len(tested):,}개 중 {learned:,}개는 시작 헤드가 학습한 것이므로 점수가 실제보다 높을 수 있습니다.",
+                f"The starting head had learned {learned:,} of the {len(tested):,} scored documents: scores may be too high.",
             )
         )
     return notes

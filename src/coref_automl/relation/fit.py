@@ -155,9 +155,10 @@ class _Trainer:
         return scores
 
     def _gain(self, scores: Scores, loss: float) -> float:
-        """By how much an epoch is better than the best so far, in what the recipe chooses by."""
-        metric = self.recipe.choose_by
-        return float(self.state.best_loss - loss if metric == "loss" else getattr(scores, metric) - self.state.best[metric])
+        """By how much an epoch is better than the best so far, in what the recipe chooses by: in the loss while both F1 are 0."""
+        metric, best = self.recipe.choose_by, self.state.best
+        by_loss = metric == "loss" or (metric == "micro_f1" and scores.micro_f1 == best["micro_f1"] == 0)
+        return float(self.state.best_loss - loss if by_loss else getattr(scores, metric) - best[metric])
 
     def should_stop(self) -> bool:
         """Whether all epochs are done or patience has run out."""

@@ -93,8 +93,7 @@ class GridResult(Record):
 
     @property
     def best(self) -> GridCell | None:
-        finished = [cell for cell in self.cells if cell.result is not None]
-        return max(finished, key=lambda cell: cell.validation, default=None)
+        return next((cell for cell in self.ranked if cell.result is not None), None)
 
 
 OnCell = Callable[[GridResult], None]
@@ -156,7 +155,7 @@ def _begin(recipe: GridRecipe, first: RelationRecipe, rows: RowCache) -> None:
     """Record what decides the scores of all cells, or refuse a folder with other cells. Each cell binds its own model."""
     out = Path(recipe.out)
     settings = {key: value for key, value in to_mapping(first).items() if key not in (*FREE, *SET_BY_GRID)}
-    train = rows.read(first.train, skip_bad=first.skip_bad, max_rows=first.max_rows)
+    train = rows.read(first.train, skip_bad=first.skip_bad, max_rows=None if first.redraw else first.max_rows)
     dev = rows_fingerprint(rows.read(first.dev, skip_bad=first.skip_bad).rows) if first.dev else ""
     fingerprints = {"train": rows_fingerprint(train.rows), "dev": dev}
     binding = Binding(settings=settings, fingerprints=fingerprints)

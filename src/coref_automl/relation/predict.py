@@ -135,7 +135,7 @@ def _row(run: Path, typed: str, number: int, text: Mapping[str, Any]) -> Relatio
     raw: dict[str, Any] = {"guid": f"text {number}", "sentence": text["sentence"]}
     for role in ("subject", "object"):
         kind = text.get(f"{role}_type")
-        if kind is None and typed:
+        if not kind and typed:
             raise RelationDataError(
                 f"{run} reads entity types ({typed}); pass --subject-type and --object-type, each one of {', '.join(TYPES)}."
             )

@@ -29,7 +29,7 @@ class RelationRecipe:
     """`train` and `dev` are files or named sources. `dev` is scored once, with the weights selected on a held-out part of train.
 
     `learning_rate` None: 3e-4 below a hidden size of 512, else 5e-5. `head` auto: [CLS] for a scheme without start marks, else
-    [CLS] and both start marks. `threshold` is in points of 100 (in the loss's own unit if `choose_by` is loss); `patience`
+    [CLS] and both start marks. `threshold` is in points of 100 (in the loss's own unit where that chooses); `patience`
     counts epochs, 0 never stops. Techniques are off unless our own ablation shows a gain.
     """
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from coref_automl.errors import ModelError
 from coref_automl.records import Record
+from coref_automl.store import lone_surrogate
 
 Ints = NDArray[np.int64]
 TYPES = ("PER", "ORG", "LOC", "DAT", "POH", "NOH")
@@ -64,6 +65,8 @@ def parse_row(raw: Any, *, number: int, labels: tuple[str, ...], labelled: bool 
         raise BadRow(
             f"the sentence has {len(sentence):,} characters, and more than {LONGEST:,} is a document; pass the sentence meant"
         )
+    if (half := lone_surrogate(sentence)) is not None:
+        raise BadRow(f"character {half} of the text is half of a surrogate pair")
     subject, object_ = _entity(raw, "subject", sentence), _entity(raw, "object", sentence)
     if reason := why_not_together(subject, object_):
         raise BadRow(reason)

@@ -24,12 +24,12 @@ from coref_automl.models.load import load_tokenizer
 from coref_automl.models.model_files import detect_seq_len, model_fingerprints
 from coref_automl.progress import Progress, Shown, as_progress, quiet
 from coref_automl.relation import scoring
-from coref_automl.relation.data import RelationData, RowCache, read_relations, sentence_fingerprint, split_by_sentence
+from coref_automl.relation.data import RelationData, RowCache, sentence_fingerprint, split_by_sentence
 from coref_automl.relation.evaluate import KIND, list_problems, write_summary
 from coref_automl.relation.markers import Marker
 from coref_automl.relation.recipe import FREE, ModelSettings, RelationRecipe
 from coref_automl.relation.results import RelationResult, RelationSeed, Scores
-from coref_automl.relation.rows import LABELS, LabelMask
+from coref_automl.relation.rows import LABELS, LabelMask, RelationRow
 from coref_automl.say import say
 
 VALIDATION = "train-holdout"
@@ -39,10 +39,11 @@ OnEpoch = Callable[[int, int, Scores], None]
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A recipe with its rows: all that a seed needs besides its number."""
+    """A recipe with its rows: all that a seed needs besides its number. `drawn_from` are the rows that a seed may learn from."""
 
     run: Path
     recipe: RelationRecipe
+    drawn_from: tuple[RelationRow, ...]
     train: RelationData
     valid: RelationData
     dev: RelationData | None
@@ -110,7 +111,8 @@ def _begin(recipe: RelationRecipe, cache: RowCache, draw: int | None = None) -> 
     dev = cache.usable(recipe.dev, marker, skip_bad=recipe.skip_bad) if recipe.dev else None
     kept, held_out = split_by_sentence(whole.rows, recipe.holdout)
     mask = None if recipe.label_mask == "off" else LabelMask.learn(kept, recipe.label_mask, support=recipe.mask_support)
-    return _Work(run, recipe, replace(whole, rows=kept), RelationData(VALIDATION, held_out), dev, mask, max_length)
+    drawn_from = cache.read(recipe.train, skip_bad=recipe.skip_bad).rows if recipe.redraw else (*kept, *held_out)
+    return _Work(run, recipe, drawn_from, replace(whole, rows=kept), RelationData(VALIDATION, held_out), dev, mask, max_length)
 
 
 def _train_seed(work: _Work, folder: Path, seed: int, progress: Progress, cache: RowCache, on_epoch: OnEpoch | None) -> None:
@@ -161,15 +163,14 @@ def _model_settings(work: _Work, seed: int) -> ModelSettings:
 
 
 def _bind(work: _Work) -> None:
-    recipe, rows = work.recipe, (*work.train.rows, *work.valid.rows)
+    recipe = work.recipe
     settings = {key: value for key, value in to_mapping(recipe).items() if key not in (*FREE, "model", "train")}
-    fingerprints = {**model_fingerprints(recipe.model), "train": scoring.rows_fingerprint(rows)}
+    fingerprints = {**model_fingerprints(recipe.model), "train": scoring.rows_fingerprint(work.drawn_from)}
     begin_run(work.run, recipe, Binding(settings=settings, fingerprints=fingerprints), lambda: _manifest(work))
 
 
 def _manifest(work: _Work) -> dict[str, Any]:
     recipe = work.recipe
-    rows = read_relations(recipe.train, skip_bad=True).rows if recipe.redraw else (*work.train.rows, *work.valid.rows)
     return {
         "kind": KIND,
         "model": recipe.model,
@@ -182,7 +183,7 @@ def _manifest(work: _Work) -> dict[str, Any]:
         "notes": _notes(work),
         "label_mask": recipe.label_mask,
         "mask_bias": work.mask.as_rows() if work.mask else None,
-        "train_sentences": sorted({sentence_fingerprint(row.sentence) for row in rows}),
+        "train_sentences": sorted({sentence_fingerprint(row.sentence) for row in work.drawn_from}),
     }
 
 
